@@ -1,0 +1,265 @@
+//! The JSON-RPC 2.0 envelope, parsed without touching what is inside.
+//!
+//! Everything that is payload stays a borrowed slice of the frame, so key order, `1.0`, thirty-digit
+//! integers and unknown members travel as they were written. Ids and tokens are swapped by splicing
+//! bytes, never by serialising again.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::ops::Range;
+
+use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
+
+use crate::framing::push_single_line;
+
+pub const PARSE_ERROR: i64 = -32700;
+pub const INVALID_REQUEST: i64 = -32600;
+pub const METHOD_NOT_FOUND: i64 = -32601;
+pub const INVALID_PARAMS: i64 = -32602;
+pub const INTERNAL_ERROR: i64 = -32603;
+
+/// One JSON-RPC message; the slices point into the frame it was parsed from.
+#[derive(Debug, Clone, Copy)]
+pub enum Message<'a> {
+    Request {
+        id: &'a RawValue,
+        method: Method<'a>,
+        params: Option<&'a RawValue>,
+    },
+    Notification {
+        method: Method<'a>,
+        params: Option<&'a RawValue>,
+    },
+    /// An answer, good or bad. Its id may be `null` when its request could not be read.
+    Response {
+        id: &'a RawValue,
+        outcome: Outcome<'a>,
+    },
+}
+
+#[derive(Debug, Clone, Copy)]
+pub enum Outcome<'a> {
+    Result(&'a RawValue),
+    Error(&'a RawValue),
+}
+
+/// A method name as it stands in the message.
+#[derive(Debug, Clone, Copy)]
+pub struct Method<'a>(&'a RawValue);
+
+impl<'a> Method<'a> {
+    pub fn name(self) -> Cow<'a, str> {
+        string(self.0).expect("BUG: `Message::parse` lets only strings be methods")
+    }
+}
+
+/// Why bytes are not a message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Malformed {
+    /// Not JSON at all.
+    NotJson,
+    /// JSON, but no JSON-RPC message; says what is wrong with it.
+    NotMessage(&'static str),
+}
+
+impl Malformed {
+    pub fn code(&self) -> i64 {
+        match self {
+            Self::NotJson => PARSE_ERROR,
+            Self::NotMessage(_) => INVALID_REQUEST,
+        }
+    }
+}
+
+impl fmt::Display for Malformed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotJson => f.write_str("Parse error"),
+            Self::NotMessage(why) => write!(f, "Invalid Request: {why}"),
+        }
+    }
+}
+
+impl std::error::Error for Malformed {}
+
+#[derive(Deserialize)]
+struct Flat<'a> {
+    #[serde(borrow, default, deserialize_with = "present")]
+    jsonrpc: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    id: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    method: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    params: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    result: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    error: Option<&'a RawValue>,
+}
+
+/// Keeps `null` apart from absent, which a plain `Option<&RawValue>` does not.
+fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error> {
+    <&RawValue>::deserialize(deserializer).map(Some)
+}
+
+impl<'a> Message<'a> {
+    pub fn parse(body: &'a [u8]) -> Result<Self, Malformed> {
+        let flat: Flat<'a> = match serde_json::from_slice(body) {
+            Ok(flat) => flat,
+            Err(error) if error.is_data() => return Err(not_flat(body)),
+            Err(_) => return Err(Malformed::NotJson),
+        };
+        let wrong = |why| Err(Malformed::NotMessage(why));
+        if flat.jsonrpc.is_none_or(|version| version.get() != "\"2.0\"") {
+            return wrong("`jsonrpc` must be \"2.0\"");
+        }
+        let params = flat.params.filter(|params| params.get() != "null");
+        if params.is_some_and(|params| !params.get().starts_with(['{', '['])) {
+            return wrong("`params` must be an object or an array");
+        }
+        if let Some(method) = flat.method {
+            if string(method).is_none() {
+                return wrong("`method` must be a string");
+            }
+            let method = Method(method);
+            return match flat.id {
+                Some(id) if is_id(id) => Ok(Self::Request { id, method, params }),
+                Some(_) => wrong("`id` must be a string or a number"),
+                None => Ok(Self::Notification { method, params }),
+            };
+        }
+        let outcome = match (flat.result, flat.error) {
+            (Some(result), None) => Outcome::Result(result),
+            (None, Some(error)) => Outcome::Error(error),
+            (Some(_), Some(_)) => return wrong("both `result` and `error`"),
+            (None, None) => return wrong("neither `method`, `result` nor `error`"),
+        };
+        match flat.id {
+            Some(id) if is_id(id) || id.get() == "null" => Ok(Self::Response { id, outcome }),
+            Some(_) => wrong("`id` must be a string or a number"),
+            None => wrong("an answer without `id`"),
+        }
+    }
+}
+
+fn not_flat(body: &[u8]) -> Malformed {
+    // The shape can be wrong before the end of the text, so the rest may still be broken JSON.
+    if serde_json::from_slice::<&RawValue>(body).is_err() {
+        return Malformed::NotJson;
+    }
+    Malformed::NotMessage(match body.trim_ascii_start().first() {
+        Some(b'[') => "batches are not part of this protocol revision",
+        Some(b'{') => "a member of the envelope appears twice",
+        _ => "not an object",
+    })
+}
+
+fn is_id(id: &RawValue) -> bool {
+    id.get().starts_with(['"', '-', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9'])
+}
+
+/// The text of a JSON string, borrowed when it has no escapes.
+pub fn string(raw: &RawValue) -> Option<Cow<'_, str>> {
+    let inner = raw.get().strip_prefix('"')?.strip_suffix('"')?;
+    if inner.contains('\\') {
+        return serde_json::from_str(raw.get()).ok().map(Cow::Owned);
+    }
+    Some(Cow::Borrowed(inner))
+}
+
+/// Where `inner`, a slice of `outer`, stands in it.
+pub fn place_of(outer: &[u8], inner: &str) -> Range<usize> {
+    let start = (inner.as_ptr() as usize).wrapping_sub(outer.as_ptr() as usize);
+    let range = start..start.wrapping_add(inner.len());
+    assert!(range.start <= range.end && range.end <= outer.len(), "BUG: not a slice of this message");
+    range
+}
+
+/// `body` on one line, with the bytes of `hole` replaced.
+pub fn splice(body: &[u8], hole: Range<usize>, with: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(body.len() - hole.len() + with.len() + 1);
+    push_single_line(&body[..hole.start], &mut out);
+    out.extend_from_slice(with);
+    push_single_line(&body[hole.end..], &mut out);
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn malformed(body: &str, expect: i64) {
+        let error = Message::parse(body.as_bytes()).expect_err(body);
+        assert_eq!(error.code(), expect, "{body}: {error}");
+    }
+
+    #[test]
+    fn requests_notifications_and_answers_are_told_apart() {
+        let parse = |body: &'static str| Message::parse(body.as_bytes()).unwrap();
+        assert!(matches!(parse(r#"{"jsonrpc":"2.0","id":1,"method":"a"}"#), Message::Request { .. }));
+        assert!(matches!(parse(r#"{"jsonrpc":"2.0","method":"a"}"#), Message::Notification { .. }));
+        assert!(matches!(
+            parse(r#"{"jsonrpc":"2.0","id":1,"error":{}}"#),
+            Message::Response { outcome: Outcome::Error(_), .. }
+        ));
+    }
+
+    #[test]
+    fn a_null_result_is_a_result() {
+        let message = Message::parse(br#"{"jsonrpc":"2.0","id":1,"result":null}"#).unwrap();
+        let Message::Response { outcome: Outcome::Result(result), .. } = message else {
+            panic!("{message:?}");
+        };
+        assert_eq!(result.get(), "null");
+    }
+
+    #[test]
+    fn ids_keep_their_json_type() {
+        for id in ["1", "\"1\"", "1.0", "-7", "123456789012345678901234567890"] {
+            let body = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"a"}}"#);
+            let Ok(Message::Request { id: parsed, .. }) = Message::parse(body.as_bytes()) else {
+                panic!("{body}");
+            };
+            assert_eq!(parsed.get(), id);
+        }
+    }
+
+    #[test]
+    fn what_is_no_message_says_so() {
+        malformed("{\"incomplete\": json", PARSE_ERROR);
+        malformed("", PARSE_ERROR);
+        malformed("[1,", PARSE_ERROR);
+        malformed("[]", INVALID_REQUEST);
+        malformed("[{\"jsonrpc\":\"2.0\",\"method\":\"a\"}]", INVALID_REQUEST);
+        malformed("3", INVALID_REQUEST);
+        malformed("{}", INVALID_REQUEST);
+        malformed(r#"{"jsonrpc":"1.0","id":1,"method":"a"}"#, INVALID_REQUEST);
+        malformed(r#"{"jsonrpc":"2.0","id":null,"method":"a"}"#, INVALID_REQUEST);
+        malformed(r#"{"jsonrpc":"2.0","id":{},"method":"a"}"#, INVALID_REQUEST);
+        malformed(r#"{"jsonrpc":"2.0","id":1,"method":7}"#, INVALID_REQUEST);
+        malformed(r#"{"jsonrpc":"2.0","id":1,"method":"a","params":7}"#, INVALID_REQUEST);
+        malformed(r#"{"jsonrpc":"2.0","id":1}"#, INVALID_REQUEST);
+        malformed(r#"{"jsonrpc":"2.0","id":1,"id":2,"method":"a"}"#, INVALID_REQUEST);
+        malformed(r#"{"jsonrpc":"2.0","id":1,"id":2,"method":"a""#, PARSE_ERROR);
+    }
+
+    #[test]
+    fn deep_nesting_is_refused_not_fatal() {
+        let body = format!("{{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}", "[".repeat(1_000_000));
+        malformed(&body, PARSE_ERROR);
+    }
+
+    #[test]
+    fn splicing_changes_nothing_but_the_hole() {
+        let body = br#"{"jsonrpc":"2.0", "x":1.0,"id":7,"result":{"n":123456789012345678901234567890}}"#;
+        let Ok(Message::Response { id, .. }) = Message::parse(body) else { panic!() };
+        let out = splice(body, place_of(body, id.get()), b"\"host-1\"");
+        assert_eq!(
+            String::from_utf8(out).unwrap(),
+            r#"{"jsonrpc":"2.0", "x":1.0,"id":"host-1","result":{"n":123456789012345678901234567890}}"#
+        );
+    }
+}

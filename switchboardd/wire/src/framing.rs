@@ -1,0 +1,375 @@
+//! Bytes to frames and back.
+//!
+//! Reads newline-delimited JSON and `Content-Length` frames, told apart message by message, in
+//! fragments of any size. Does not parse JSON: a line that starts like JSON is a message here, and
+//! whoever parses it decides what a broken one means.
+
+use std::ops::Range;
+
+use bytes::{Buf, Bytes, BytesMut};
+
+use crate::oversize::IdScan;
+
+/// The longest message that is taken in, from a child or from a host.
+pub const MAX_MESSAGE: usize = 16 * 1024 * 1024;
+
+/// Header blocks longer than this are not headers.
+const MAX_HEADERS: usize = 8 * 1024;
+
+/// How one message was, or is to be, delimited.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Framing {
+    Line,
+    ContentLength,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub enum Frame {
+    /// Something that looks like a JSON message, without its delimiter.
+    Message { body: Bytes, framing: Framing },
+    /// A line that is no message: log output, a banner, half a header.
+    Noise(Bytes),
+    /// A message over the limit; its bytes are gone, its `id` was picked up on the way.
+    Oversize { id: Option<Box<str>>, bytes: u64 },
+}
+
+#[derive(Debug)]
+enum State {
+    Line,
+    Headers { length: Option<usize>, seen: usize },
+    Body { length: usize },
+    Skip { rest: Rest, seen: u64, scan: IdScan },
+}
+
+#[derive(Debug)]
+enum Rest {
+    ToNewline,
+    Bytes(usize),
+}
+
+/// Feed [`Decoder::buffer`], then take frames until there is none.
+#[derive(Debug)]
+pub struct Decoder {
+    buffer: BytesMut,
+    /// Bytes of `buffer` that are known to hold no newline.
+    scanned: usize,
+    state: State,
+    limit: usize,
+}
+
+impl Default for Decoder {
+    fn default() -> Self {
+        Self::new(MAX_MESSAGE)
+    }
+}
+
+impl Decoder {
+    pub fn new(limit: usize) -> Self {
+        Self { buffer: BytesMut::new(), scanned: 0, state: State::Line, limit }
+    }
+
+    /// Where newly read bytes are appended.
+    pub fn buffer(&mut self) -> &mut BytesMut {
+        &mut self.buffer
+    }
+
+    /// The next whole frame, or `None` until more bytes come.
+    pub fn next_frame(&mut self) -> Option<Frame> {
+        loop {
+            match &mut self.state {
+                State::Line => {
+                    let Some(line) = self.take_line() else {
+                        if self.buffer.len() > self.limit {
+                            self.skip(Rest::ToNewline);
+                            continue;
+                        }
+                        return None;
+                    };
+                    if line.len() > self.limit + 2 {
+                        return Some(oversize(&line));
+                    }
+                    if let Some(frame) = self.on_line(line) {
+                        return Some(frame);
+                    }
+                }
+                State::Headers { length, seen } => {
+                    let (length, seen) = (*length, *seen);
+                    let Some(line) = self.take_line() else {
+                        if seen + self.buffer.len() > MAX_HEADERS {
+                            self.state = State::Line;
+                            continue;
+                        }
+                        return None;
+                    };
+                    if let Some(frame) = self.on_header(line, length, seen) {
+                        return Some(frame);
+                    }
+                }
+                State::Body { length } => {
+                    let length = *length;
+                    if self.buffer.len() < length {
+                        return None;
+                    }
+                    self.state = State::Line;
+                    self.scanned = 0;
+                    let body = self.buffer.split_to(length).freeze();
+                    return Some(Frame::Message { body, framing: Framing::ContentLength });
+                }
+                State::Skip { .. } => return self.on_skip(),
+            }
+        }
+    }
+
+    /// What is left when no more bytes will come: an unterminated last line still counts.
+    pub fn finish(&mut self) -> Option<Frame> {
+        let rest = self.buffer.split().freeze();
+        self.scanned = 0;
+        match std::mem::replace(&mut self.state, State::Line) {
+            State::Line => self.on_line(rest),
+            State::Headers { .. } | State::Body { .. } => (!rest.is_empty()).then_some(Frame::Noise(rest)),
+            State::Skip { seen, scan, .. } => Some(Frame::Oversize { id: scan.into_id(), bytes: seen }),
+        }
+    }
+
+    fn take_line(&mut self) -> Option<Bytes> {
+        let found = memchr::memchr(b'\n', &self.buffer[self.scanned..]);
+        let Some(at) = found else {
+            self.scanned = self.buffer.len();
+            return None;
+        };
+        let end = self.scanned + at + 1;
+        self.scanned = 0;
+        Some(self.buffer.split_to(end).freeze())
+    }
+
+    fn on_line(&mut self, line: Bytes) -> Option<Frame> {
+        let text = trimmed(&line);
+        match line.get(text.start) {
+            _ if text.is_empty() => None,
+            Some(b'{' | b'[') => Some(Frame::Message { body: line.slice(text), framing: Framing::Line }),
+            _ => match header(&line[text.clone()]) {
+                Some(length) => {
+                    self.state = State::Headers { length, seen: line.len() };
+                    None
+                }
+                None => Some(Frame::Noise(line.slice(text))),
+            },
+        }
+    }
+
+    fn on_header(&mut self, line: Bytes, length: Option<usize>, seen: usize) -> Option<Frame> {
+        let text = trimmed(&line);
+        if text.is_empty() {
+            match length {
+                Some(length) if length > self.limit => self.skip(Rest::Bytes(length)),
+                Some(length) => self.state = State::Body { length },
+                None => self.state = State::Line,
+            }
+            return None;
+        }
+        if let Some(value) = header(&line[text.clone()]) {
+            let seen = seen + line.len();
+            if seen <= MAX_HEADERS {
+                self.state = State::Headers { length: value.or(length), seen };
+                return None;
+            }
+        }
+        // It only looked like headers (a log line that starts with such a word): carry on by lines.
+        self.state = State::Line;
+        self.on_line(line)
+    }
+
+    fn skip(&mut self, rest: Rest) {
+        self.scanned = 0;
+        self.state = State::Skip { rest, seen: 0, scan: IdScan::default() };
+    }
+
+    fn on_skip(&mut self) -> Option<Frame> {
+        let State::Skip { rest, seen, scan } = &mut self.state else {
+            unreachable!("BUG: on_skip outside of a skip");
+        };
+        let (take, done) = match rest {
+            Rest::ToNewline => match memchr::memchr(b'\n', &self.buffer) {
+                Some(at) => (at + 1, true),
+                None => (self.buffer.len(), false),
+            },
+            Rest::Bytes(left) => {
+                let take = (*left).min(self.buffer.len());
+                *left -= take;
+                (take, *left == 0)
+            }
+        };
+        scan.feed(&self.buffer[..take]);
+        *seen += take as u64;
+        self.buffer.advance(take);
+        if !done {
+            return None;
+        }
+        match std::mem::replace(&mut self.state, State::Line) {
+            State::Skip { seen, scan, .. } => Some(Frame::Oversize { id: scan.into_id(), bytes: seen }),
+            _ => unreachable!("BUG: the state was a skip a moment ago"),
+        }
+    }
+}
+
+fn oversize(line: &[u8]) -> Frame {
+    let mut scan = IdScan::default();
+    scan.feed(line);
+    Frame::Oversize { id: scan.into_id(), bytes: line.len() as u64 }
+}
+
+/// The part of a line between white space; a byte order mark counts as such.
+fn trimmed(line: &[u8]) -> Range<usize> {
+    let bom = if line.starts_with(b"\xef\xbb\xbf") { 3 } else { 0 };
+    let body = &line[bom..];
+    let start = bom + (body.len() - body.trim_ascii_start().len());
+    let end = start + body.trim_ascii().len();
+    start..end
+}
+
+/// `Some(length)` for a header line that frames of this kind begin with.
+fn header(line: &[u8]) -> Option<Option<usize>> {
+    let colon = line.iter().take(32).position(|&byte| byte == b':')?;
+    let name = line[..colon].trim_ascii();
+    if name.eq_ignore_ascii_case(b"content-length") {
+        let digits = std::str::from_utf8(line[colon + 1..].trim_ascii()).ok()?;
+        return digits.parse().ok().map(Some);
+    }
+    name.eq_ignore_ascii_case(b"content-type").then_some(None)
+}
+
+/// One message, ready to be written in one go. Line breaks inside (white space between tokens, as
+/// JSON strings cannot hold raw ones) are left out, so that a line stays a line.
+pub fn encode(framing: Framing, body: &[u8], out: &mut Vec<u8>) {
+    match framing {
+        Framing::Line => {
+            out.reserve(body.len() + 1);
+            push_single_line(body, out);
+            out.push(b'\n');
+        }
+        Framing::ContentLength => {
+            out.extend_from_slice(format!("Content-Length: {}\r\n\r\n", body.len()).as_bytes());
+            out.extend_from_slice(body);
+        }
+    }
+}
+
+/// Appends `body` without its raw line breaks.
+pub fn push_single_line(body: &[u8], out: &mut Vec<u8>) {
+    let mut rest = body;
+    while let Some(at) = memchr::memchr2(b'\n', b'\r', rest) {
+        out.extend_from_slice(&rest[..at]);
+        rest = &rest[at + 1..];
+    }
+    out.extend_from_slice(rest);
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn frames(input: &[u8], piece: usize) -> Vec<Frame> {
+        let mut decoder = Decoder::new(64);
+        let mut out = Vec::new();
+        for chunk in input.chunks(piece.max(1)) {
+            decoder.buffer().extend_from_slice(chunk);
+            while let Some(frame) = decoder.next_frame() {
+                out.push(frame);
+            }
+        }
+        out.extend(decoder.finish());
+        out
+    }
+
+    fn line(body: &'static str) -> Frame {
+        Frame::Message { body: Bytes::from_static(body.as_bytes()), framing: Framing::Line }
+    }
+
+    fn framed(body: &'static str) -> Frame {
+        Frame::Message { body: Bytes::from_static(body.as_bytes()), framing: Framing::ContentLength }
+    }
+
+    fn noise(text: &'static str) -> Frame {
+        Frame::Noise(Bytes::from_static(text.as_bytes()))
+    }
+
+    #[track_caller]
+    fn check(input: &str, expect: &[Frame]) {
+        for piece in 1..=input.len() {
+            assert_eq!(frames(input.as_bytes(), piece), expect, "in pieces of {piece}");
+        }
+    }
+
+    #[test]
+    fn lines_and_length_frames_mix_at_any_split() {
+        check(
+            "{\"a\":1}\nContent-Length: 7\r\n\r\n{\"b\":2}{\"c\":3}\n",
+            &[line("{\"a\":1}"), framed("{\"b\":2}"), line("{\"c\":3}")],
+        );
+    }
+
+    #[test]
+    fn header_names_have_any_case_and_company() {
+        check(
+            "content-type: application/json\r\nCONTENT-LENGTH:2\r\n\r\n{}\r\n[]\r\n",
+            &[framed("{}"), line("[]")],
+        );
+    }
+
+    #[test]
+    fn log_lines_blank_lines_and_crlf_are_told_from_messages() {
+        check(
+            "starting\r\n\r\n\n\x1b[32mok\x1b[0m\n  {\"a\":1}\r\n",
+            &[noise("starting"), noise("\x1b[32mok\x1b[0m"), line("{\"a\":1}")],
+        );
+    }
+
+    #[test]
+    fn a_log_line_that_looks_like_a_header_costs_nothing() {
+        check("Content-Length: 5\n{\"a\":1}\n", &[line("{\"a\":1}")]);
+        check("content-type: html\n\n{\"a\":1}\n", &[line("{\"a\":1}")]);
+        check("Content-Length: many\n{}\n", &[noise("Content-Length: many"), line("{}")]);
+    }
+
+    #[test]
+    fn an_unterminated_last_line_counts() {
+        check("{\"a\":1}", &[line("{\"a\":1}")]);
+        check("Content-Length: 9\r\n\r\n{\"a\"", &[noise("{\"a\"")]);
+    }
+
+    #[test]
+    fn a_byte_order_mark_is_no_noise() {
+        check("\u{feff}{\"a\":1}\n", &[line("{\"a\":1}")]);
+    }
+
+    #[test]
+    fn a_message_over_the_limit_is_skipped_and_leaves_its_id() {
+        let long = format!("{{\"result\":\"{}\",\"id\":17}}", "x".repeat(100));
+        let expect = [Frame::Oversize { id: Some("17".into()), bytes: long.len() as u64 + 1 }, line("{}")];
+        check(&format!("{long}\n{{}}\n"), &expect);
+        let expect = [Frame::Oversize { id: Some("17".into()), bytes: long.len() as u64 }, line("{}")];
+        check(&format!("Content-Length: {}\r\n\r\n{long}{{}}\n", long.len()), &expect);
+    }
+
+    #[test]
+    fn encoding_never_breaks_a_line() {
+        let mut out = Vec::new();
+        encode(Framing::Line, b"{\r\n  \"a\": \"x\\ny\"\n}", &mut out);
+        assert_eq!(out, b"{  \"a\": \"x\\ny\"}\n");
+        out.clear();
+        encode(Framing::ContentLength, b"{}", &mut out);
+        assert_eq!(out, b"Content-Length: 2\r\n\r\n{}");
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_at_any_split_give_the_same_frames(
+            input in proptest::collection::vec(any::<u8>(), 0..300),
+            piece in 1usize..40,
+        ) {
+            prop_assert_eq!(frames(&input, piece), frames(&input, input.len()));
+        }
+    }
+}

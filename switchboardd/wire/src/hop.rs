@@ -1,0 +1,99 @@
+//! The words of the hop: the only protocol that is Switchboard's own.
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+/// Hop versions this build speaks. Apart from the crate's version: it changes when the hop does.
+pub const HOP: Span = Span { min: 1, max: 1 };
+
+pub const PROXY: &str = "/proxy";
+pub const OPEN_SESSION: &str = "/hop/session";
+pub const MAILBOX: &str = "/hop/mailbox";
+
+/// On every POST of a session: which one, and which of its messages, counted from 1.
+pub const SESSION_HEADER: &str = "switchboard-session";
+pub const SEQ_HEADER: &str = "switchboard-seq";
+/// On every answer: the number of the newest mailbox message that comes before it.
+pub const MAILBOX_HEADER: &str = "switchboard-mailbox";
+
+/// How long a mailbox poll waits for something to say.
+pub const POLL_WAIT_MS: u64 = 25_000;
+
+/// Calls of one session that may be under way at once; the rest wait in the shim.
+pub const MAX_IN_FLIGHT: usize = 64;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Span {
+    pub min: u32,
+    pub max: u32,
+}
+
+impl Span {
+    /// The newest version both sides speak.
+    pub fn meet(self, other: Self) -> Option<u32> {
+        let newest = self.max.min(other.max);
+        (newest >= self.min && newest >= other.min).then_some(newest)
+    }
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct OpenSession<'a> {
+    /// The directory the host works in, absolute.
+    pub workspace: Option<String>,
+    pub version: String,
+    pub hop: Span,
+    /// What the host said at its own start, for a session that lives on in a new daemon: whole
+    /// messages in their order. They are taken in without being answered again.
+    #[serde(borrow, default, skip_serializing_if = "Vec::is_empty")]
+    pub handshake: Vec<&'a RawValue>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub struct SessionOpened {
+    pub session: String,
+    pub boot: String,
+    pub hop: u32,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct MailboxPoll {
+    /// The newest message that arrived; it and all before it may be forgotten.
+    pub after: u64,
+    pub wait_ms: u64,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub struct MailboxBatch<'a> {
+    #[serde(borrow)]
+    pub messages: Vec<&'a RawValue>,
+    /// The number of the last message here.
+    pub next: u64,
+    /// The daemon is on its way out: hold what is new until the next one serves.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub draining: Option<Draining>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Draining {
+    /// Another daemon is to follow: start it if nobody else does.
+    Restart,
+    /// A person stopped it: do not bring it back.
+    Stop,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_common_version_wins() {
+        let ours = Span { min: 2, max: 4 };
+        assert_eq!(ours.meet(Span { min: 1, max: 3 }), Some(3));
+        assert_eq!(ours.meet(Span { min: 4, max: 9 }), Some(4));
+        assert_eq!(ours.meet(Span { min: 5, max: 9 }), None);
+        assert_eq!(ours.meet(Span { min: 0, max: 1 }), None);
+    }
+}

@@ -1,0 +1,10 @@
+//! What the shim and the daemon both need to know of the wire: how messages are framed on a pipe,
+//! the JSON-RPC envelope around them, the words of the hop between the two, and where to meet.
+//!
+//! A leaf: it knows JSON-RPC but no MCP method, does no I/O on pipes or sockets, and has no async.
+
+pub mod envelope;
+pub mod framing;
+pub mod hop;
+pub mod oversize;
+pub mod place;
