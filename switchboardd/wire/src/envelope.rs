@@ -180,10 +180,15 @@ pub fn place_of(outer: &[u8], inner: &str) -> Range<usize> {
 /// `body` on one line, with the bytes of `hole` replaced.
 pub fn splice(body: &[u8], hole: Range<usize>, with: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(body.len() - hole.len() + with.len() + 1);
-    push_single_line(&body[..hole.start], &mut out);
-    out.extend_from_slice(with);
-    push_single_line(&body[hole.end..], &mut out);
+    splice_into(body, hole, with, &mut out);
     out
+}
+
+/// The same, appended to what is there.
+pub fn splice_into(body: &[u8], hole: Range<usize>, with: &[u8], out: &mut Vec<u8>) {
+    push_single_line(&body[..hole.start], out);
+    out.extend_from_slice(with);
+    push_single_line(&body[hole.end..], out);
 }
 
 #[cfg(test)]

@@ -88,7 +88,7 @@ impl Decoder {
                     if line.len() > self.limit + 2 {
                         return Some(oversize(&line));
                     }
-                    if let Some(frame) = self.on_line(line) {
+                    if let Some(frame) = self.on_line(&line) {
                         return Some(frame);
                     }
                 }
@@ -101,7 +101,7 @@ impl Decoder {
                         }
                         return None;
                     };
-                    if let Some(frame) = self.on_header(line, length, seen) {
+                    if let Some(frame) = self.on_header(&line, length, seen) {
                         return Some(frame);
                     }
                 }
@@ -125,7 +125,7 @@ impl Decoder {
         let rest = self.buffer.split().freeze();
         self.scanned = 0;
         match std::mem::replace(&mut self.state, State::Line) {
-            State::Line => self.on_line(rest),
+            State::Line => self.on_line(&rest),
             State::Headers { .. } | State::Body { .. } => (!rest.is_empty()).then_some(Frame::Noise(rest)),
             State::Skip { seen, scan, .. } => Some(Frame::Oversize { id: scan.into_id(), bytes: seen }),
         }
@@ -142,8 +142,8 @@ impl Decoder {
         Some(self.buffer.split_to(end).freeze())
     }
 
-    fn on_line(&mut self, line: Bytes) -> Option<Frame> {
-        let text = trimmed(&line);
+    fn on_line(&mut self, line: &Bytes) -> Option<Frame> {
+        let text = trimmed(line);
         match line.get(text.start) {
             _ if text.is_empty() => None,
             Some(b'{' | b'[') => Some(Frame::Message { body: line.slice(text), framing: Framing::Line }),
@@ -157,8 +157,8 @@ impl Decoder {
         }
     }
 
-    fn on_header(&mut self, line: Bytes, length: Option<usize>, seen: usize) -> Option<Frame> {
-        let text = trimmed(&line);
+    fn on_header(&mut self, line: &Bytes, length: Option<usize>, seen: usize) -> Option<Frame> {
+        let text = trimmed(line);
         if text.is_empty() {
             match length {
                 Some(length) if length > self.limit => self.skip(Rest::Bytes(length)),

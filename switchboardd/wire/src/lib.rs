@@ -6,5 +6,6 @@
 pub mod envelope;
 pub mod framing;
 pub mod hop;
+pub mod members;
 pub mod oversize;
 pub mod place;

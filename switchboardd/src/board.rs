@@ -1,0 +1,171 @@
+//! The switchboard itself: what every route shares.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, RwLock};
+use std::time::Duration;
+
+use switchboard_wire::hop::Draining;
+use tokio::sync::{Notify, watch};
+use tokio::time::Instant;
+
+use crate::caller::Boot;
+use crate::catalog::Catalog;
+use crate::child::Roster;
+use crate::config::Config;
+use crate::discover::discover;
+use crate::document::Problem;
+use crate::environment::LoginShell;
+use crate::mailbox::Kind;
+use crate::methods;
+use crate::pool::Nursery;
+use crate::session::{Session, Sessions};
+
+/// On the unix socket a session outlives its last connection by this.
+const SESSION_LINGER: Duration = Duration::from_secs(2);
+
+/// How far the daemon is with going.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Phase {
+    Serving,
+    Draining(Draining),
+}
+
+#[derive(Debug)]
+pub struct Board {
+    pub boot: Arc<Boot>,
+    pub sessions: Sessions,
+    pub strangers: Arc<Session>,
+    pub nursery: Nursery,
+    pub token: String,
+    pub started: Instant,
+    pub config_file: PathBuf,
+    // Read-mostly: swapped whole by a reload, cloned by everybody else.
+    catalog: RwLock<Arc<Catalog>>,
+    phase: watch::Sender<Phase>,
+    requests: AtomicUsize,
+    quiet: Notify,
+}
+
+impl Board {
+    pub fn new(config_file: PathBuf, config: Config, token: String) -> Arc<Self> {
+        let nursery = Nursery { shell: Arc::new(LoginShell::default()), roster: Arc::new(Roster::default()) };
+        let found = discover(&config);
+        let catalog = Catalog::build(config, found, &nursery, None);
+        report(&catalog);
+        Arc::new(Self {
+            boot: Boot::new(),
+            sessions: Sessions::default(),
+            strangers: Session::of_strangers(),
+            nursery,
+            token,
+            started: Instant::now(),
+            config_file,
+            catalog: RwLock::new(Arc::new(catalog)),
+            phase: watch::Sender::new(Phase::Serving),
+            requests: AtomicUsize::new(0),
+            quiet: Notify::new(),
+        })
+    }
+
+    pub fn catalog(&self) -> Arc<Catalog> {
+        self.catalog.read().expect("BUG: a swap panicked").clone()
+    }
+
+    /// Reads everything again; children whose launch did not change go on. A broken config file
+    /// leaves everything as it is.
+    pub fn reload(&self) -> Result<Arc<Catalog>, Vec<Problem>> {
+        let config = Config::load(&self.config_file)?;
+        let found = discover(&config);
+        let before = self.catalog();
+        let after = Arc::new(Catalog::build(config, found, &self.nursery, Some(&before)));
+        report(&after);
+        *self.catalog.write().expect("BUG: a swap panicked") = after.clone();
+        for pool in before.pools_gone_in(&after) {
+            pool.retire();
+        }
+        if before.tools_list != after.tools_list {
+            self.tell_everybody(methods::TOOLS_CHANGED);
+        }
+        Ok(after)
+    }
+
+    fn tell_everybody(&self, changed: &'static str) {
+        let body = format!(r#"{{"jsonrpc":"2.0","method":"{changed}"}}"#);
+        for session in self.sessions.all() {
+            session.caller.push(Kind::Changed(changed), body.clone().into_bytes());
+        }
+    }
+
+    pub fn phase(&self) -> watch::Receiver<Phase> {
+        self.phase.subscribe()
+    }
+
+    /// From now on nothing new is taken in.
+    pub fn drain(&self, draining: Draining) {
+        self.phase.send_replace(Phase::Draining(draining));
+    }
+
+    /// Counts a request as under way until what this returns is dropped.
+    pub fn begin(self: &Arc<Self>) -> Underway {
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        Underway(self.clone())
+    }
+
+    /// Resolves when no request is under way.
+    pub async fn quiet(&self) {
+        loop {
+            let quiet = self.quiet.notified();
+            if self.requests.load(Ordering::Relaxed) == 0 {
+                return;
+            }
+            quiet.await;
+        }
+    }
+
+    /// Ends everything that is still under way, with a fault.
+    pub fn ground_all(&self) {
+        self.strangers.ground_all();
+        self.sessions.all().iter().for_each(|session| session.ground_all());
+    }
+
+    /// A connection of this session closed; with the last one the session ends, a little later.
+    pub fn disconnected(self: &Arc<Self>, session: &Arc<Session>) {
+        if !session.disconnected() {
+            return;
+        }
+        let (board, session) = (self.clone(), session.clone());
+        tokio::spawn(async move {
+            tokio::time::sleep(SESSION_LINGER).await;
+            if !session.is_connected() {
+                tracing::debug!(target: "session", session = &session.id[..8], "ended");
+                board.sessions.remove(&session.id);
+            }
+        });
+    }
+}
+
+fn report(catalog: &Catalog) {
+    for problem in &catalog.problems {
+        tracing::warn!(target: "discover", "{problem}");
+    }
+    tracing::info!(
+        target: "catalog",
+        generation = catalog.generation,
+        suites = catalog.suites.len(),
+        "loaded from {}",
+        catalog.config.folder.display()
+    );
+}
+
+/// One request under way.
+#[derive(Debug)]
+pub struct Underway(Arc<Board>);
+
+impl Drop for Underway {
+    fn drop(&mut self) {
+        if self.0.requests.fetch_sub(1, Ordering::Relaxed) == 1 {
+            self.0.quiet.notify_waiters();
+        }
+    }
+}

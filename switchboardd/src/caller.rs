@@ -1,0 +1,258 @@
+//! Who a call is made for, as far as a child is concerned: where its progress, logs and questions go.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use switchboard_wire::envelope::{place_of, splice};
+use switchboard_wire::members::Members;
+
+use crate::mailbox::{Kind, Mailbox};
+use crate::methods;
+
+/// The random name of one daemon run. It is part of every id that we send to a host, so that an
+/// answer to a question of an earlier run is recognised and dropped.
+#[derive(Debug)]
+pub struct Boot {
+    name: Box<str>,
+    questions: AtomicU64,
+}
+
+impl Boot {
+    pub fn new() -> Arc<Self> {
+        let name = crate::random::hex(4).into();
+        Arc::new(Self { name, questions: AtomicU64::new(1) })
+    }
+
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn next_question(&self) -> Box<str> {
+        format!("{}-{}", self.name, self.questions.fetch_add(1, Ordering::Relaxed)).into()
+    }
+}
+
+/// One host's conversation, or a single request that came without one.
+#[derive(Debug)]
+pub struct Caller {
+    listening: Option<Listening>,
+}
+
+#[derive(Debug)]
+struct Listening {
+    boot: Arc<Boot>,
+    mailbox: Mailbox,
+    // Leaf locks: held for a look or an insert, never across an await.
+    profile: Mutex<Profile>,
+    questions: Mutex<HashMap<Box<str>, Question>>,
+    lanes: Mutex<HashMap<Box<str>, Lane>>,
+}
+
+/// Whoever holds it may write to one child; the others queue in the order they came.
+type Lane = Arc<tokio::sync::Mutex<()>>;
+
+/// What the host said of itself.
+#[derive(Debug, Clone, Default)]
+pub struct Profile {
+    pub client: Option<Box<str>>,
+    pub revision: Option<&'static str>,
+    pub takes: Takes,
+    pub log_level: LogLevel,
+}
+
+/// Which questions the host can be asked.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Takes {
+    pub sampling: bool,
+    pub elicitation_form: bool,
+    pub elicitation_url: bool,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogLevel {
+    Debug,
+    #[default]
+    Info,
+    Notice,
+    Warning,
+    Error,
+    Critical,
+    Alert,
+    Emergency,
+}
+
+/// Gets the host's whole response and the id within it.
+type OnAnswer = Box<dyn FnOnce(&[u8], &RawValue) + Send>;
+
+struct Question {
+    answer: OnAnswer,
+}
+
+impl std::fmt::Debug for Question {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Question")
+    }
+}
+
+impl Takes {
+    /// Reads the `capabilities` of an `initialize`.
+    pub fn declared(capabilities: &RawValue) -> Self {
+        let Some(capabilities) = Members::of(capabilities) else { return Self::default() };
+        let elicitation = capabilities.get("elicitation").and_then(Members::of);
+        let mode = |name| elicitation.as_ref().is_some_and(|modes| modes.get(name).is_some());
+        Self {
+            sampling: capabilities.get("sampling").is_some(),
+            // A host of a revision without modes declares an empty object and means forms.
+            elicitation_form: elicitation.as_ref().is_some_and(|modes| modes.0.is_empty()) || mode("form"),
+            elicitation_url: mode("url"),
+        }
+    }
+
+    pub fn question(self, method: &str, params: Option<&RawValue>) -> bool {
+        match method {
+            methods::SAMPLING => self.sampling,
+            methods::ELICITATION => {
+                let mode = params.and_then(Members::of).and_then(|params| params.text("mode"));
+                if mode.as_deref() == Some("url") { self.elicitation_url } else { self.elicitation_form }
+            }
+            _ => false,
+        }
+    }
+}
+
+impl Caller {
+    /// Somebody whose shim fetches a mailbox.
+    pub fn listening(boot: Arc<Boot>) -> Arc<Self> {
+        let listening = Listening {
+            boot,
+            mailbox: Mailbox::default(),
+            profile: Mutex::default(),
+            questions: Mutex::default(),
+            lanes: Mutex::default(),
+        };
+        Arc::new(Self { listening: Some(listening) })
+    }
+
+    /// Somebody who only hears the answer: the daemon itself, or a bare HTTP request.
+    pub fn deaf() -> Arc<Self> {
+        Arc::new(Self { listening: None })
+    }
+
+    pub fn mailbox(&self) -> Option<&Mailbox> {
+        self.listening.as_ref().map(|listening| &listening.mailbox)
+    }
+
+    pub fn profile(&self) -> Profile {
+        self.listening.as_ref().map_or_else(Profile::default, |listening| {
+            listening.profile.lock().expect("BUG: a profile update panicked").clone()
+        })
+    }
+
+    pub fn update(&self, change: impl FnOnce(&mut Profile)) {
+        if let Some(listening) = &self.listening {
+            change(&mut listening.profile.lock().expect("BUG: a profile update panicked"));
+        }
+    }
+
+    /// The right to send to `child` next. The place in the queue is taken at the first poll, so the
+    /// order in which calls are dispatched is the order in which the child sees them.
+    pub async fn lane(&self, child: &str) -> Option<tokio::sync::OwnedMutexGuard<()>> {
+        let lane = {
+            let mut lanes = self.listening.as_ref()?.lanes.lock().expect("BUG: a lane panicked");
+            match lanes.get(child) {
+                Some(lane) => lane.clone(),
+                None => lanes.entry(child.into()).or_default().clone(),
+            }
+        };
+        // Unconstrained: a used-up budget must not make a call lose its place.
+        Some(tokio::task::coop::unconstrained(lane.lock_owned()).await)
+    }
+
+    pub fn push(&self, kind: Kind, body: Vec<u8>) {
+        if let Some(mailbox) = self.mailbox() {
+            mailbox.push(kind, body.into());
+        }
+    }
+
+    /// Puts a child's request to the host under an id of ours, which it returns. `answer` gets the
+    /// host's whole response and its id within. `None` if the host cannot be asked this.
+    pub fn ask(
+        &self,
+        request: &[u8],
+        id: &RawValue,
+        method: &str,
+        params: Option<&RawValue>,
+        answer: impl FnOnce(&[u8], &RawValue) + Send + 'static,
+    ) -> Option<Box<str>> {
+        let listening = self.listening.as_ref()?;
+        if !self.profile().takes.question(method, params) {
+            return None;
+        }
+        let ours = listening.boot.next_question();
+        let body = splice(request, place_of(request, id.get()), format!("\"{ours}\"").as_bytes());
+        listening.lock().insert(ours.clone(), Question { answer: Box::new(answer) });
+        if !listening.mailbox.push(Kind::Question, body.into()) {
+            listening.lock().remove(&ours);
+            return None;
+        }
+        Some(ours)
+    }
+
+    /// The host's answer to one of our questions; false if it is not, or no longer, open.
+    pub fn answered(&self, id: &str, response: &[u8], raw_id: &RawValue) -> bool {
+        let question = self.listening.as_ref().and_then(|listening| listening.lock().remove(id));
+        match question {
+            Some(question) => {
+                (question.answer)(response, raw_id);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// The child no longer wants to know: tells the host so.
+    pub fn withdraw(&self, id: &str, reason: &str) {
+        let Some(listening) = &self.listening else { return };
+        if listening.lock().remove(id).is_some() {
+            let body = serde_json::json!({
+                "jsonrpc": "2.0",
+                "method": methods::CANCELLED,
+                "params": { "requestId": id, "reason": reason },
+            });
+            listening.mailbox.push(Kind::Question, body.to_string().into());
+        }
+    }
+}
+
+impl Listening {
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Box<str>, Question>> {
+        self.questions.lock().expect("BUG: a question panicked")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn raw(text: &str) -> Box<RawValue> {
+        RawValue::from_string(text.to_owned()).unwrap()
+    }
+
+    #[test]
+    fn what_a_host_takes_is_what_it_declared() {
+        let takes = |text| Takes::declared(&raw(text));
+        assert_eq!(takes("{}"), Takes::default());
+        assert!(takes(r#"{"sampling":{}}"#).sampling);
+        let plain = takes(r#"{"elicitation":{}}"#);
+        assert!(plain.elicitation_form && !plain.elicitation_url);
+        let url = takes(r#"{"elicitation":{"url":{}}}"#);
+        assert!(!url.elicitation_form && url.elicitation_url);
+        assert!(url.question(methods::ELICITATION, Some(&raw(r#"{"mode":"url"}"#))));
+        assert!(!url.question(methods::ELICITATION, None));
+        assert!(!url.question(methods::ROOTS_LIST, None));
+    }
+}

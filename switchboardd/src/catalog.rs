@@ -1,0 +1,108 @@
+//! The suites that sessions see: an immutable snapshot with a generation number.
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+
+use crate::config::Config;
+use crate::discover::Found;
+use crate::document::Problem;
+use crate::pool::{Nursery, Pool};
+use crate::suite::{Suite, name};
+
+#[derive(Debug)]
+pub struct Catalog {
+    pub generation: u64,
+    pub config: Config,
+    /// By name of their children.
+    pub suites: Vec<Suite>,
+    pub problems: Vec<Problem>,
+    /// The result of `tools/list`, made once.
+    pub tools_list: String,
+    by_name: BTreeMap<String, usize>,
+}
+
+impl Catalog {
+    /// Children whose launch did not change keep their pool from `before`.
+    pub fn build(config: Config, found: Found, nursery: &Nursery, before: Option<&Self>) -> Self {
+        let mut problems = found.problems;
+        let mut suites: Vec<Suite> = Vec::new();
+        let names =
+            names(&config, &found.definitions.iter().map(|known| known.name.as_str()).collect::<Vec<_>>());
+        for (definition, name) in found.definitions.into_iter().zip(names) {
+            if let Err(why) = &definition.launch {
+                problems.push(Problem {
+                    file: definition.file.clone(),
+                    at: None,
+                    message: format!("`{}` is misconfigured: {why}", definition.name),
+                });
+            }
+            let pool = definition.launch.as_ref().ok().map(|launch| {
+                let same = |suite: &Suite| suite.pool.clone().filter(|pool| pool.launch() == launch);
+                let known = suites.iter().find_map(same);
+                let kept = known.or_else(|| before.and_then(|before| before.suites.iter().find_map(same)));
+                kept.unwrap_or_else(|| Pool::new(&definition.name, launch.clone(), nursery.clone()))
+            });
+            suites.push(Suite::new(name, definition, &config, pool));
+        }
+        let tools: Vec<String> = suites.iter().map(Suite::tool).collect();
+        let tools_list = format!(r#"{{"tools":[{}]}}"#, tools.join(","));
+        let by_name = suites.iter().enumerate().map(|(at, suite)| (suite.name.clone(), at)).collect();
+        let generation = before.map_or(1, |before| before.generation + 1);
+        Self { generation, config, suites, problems, tools_list, by_name }
+    }
+
+    pub fn suite(&self, name: &str) -> Option<&Suite> {
+        self.by_name.get(name).map(|at| &self.suites[*at])
+    }
+
+    pub fn child(&self, name: &str) -> Option<&Suite> {
+        self.suites.iter().find(|suite| suite.child_name() == name)
+    }
+
+    /// The pools of this catalog that `other` no longer has.
+    pub fn pools_gone_in(&self, other: &Self) -> Vec<Arc<Pool>> {
+        let kept = |pool: &Arc<Pool>| {
+            other.suites.iter().filter_map(|suite| suite.pool.as_ref()).any(|other| Arc::ptr_eq(other, pool))
+        };
+        self.suites.iter().filter_map(|suite| suite.pool.clone()).filter(|pool| !kept(pool)).collect()
+    }
+}
+
+/// One name per child: chosen ones first, then derived ones, with a stable mark where two would clash.
+fn names(config: &Config, children: &[&str]) -> Vec<String> {
+    let chosen = |child: &str| config.suites.get(child).and_then(|suite| suite.suite_name.clone());
+    let mut taken: HashSet<String> = children.iter().filter_map(|child| chosen(child)).collect();
+    children
+        .iter()
+        .map(|child| {
+            chosen(child).unwrap_or_else(|| {
+                let first = name::derived(child);
+                let free = if taken.contains(&first) { name::marked(&first, child) } else { first };
+                taken.insert(free.clone());
+                free
+            })
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::config::SuiteConfig;
+
+    #[test]
+    fn chosen_names_win_and_clashes_stay_apart() {
+        let mut config = Config::defaults(Path::new("/"));
+        let chosen = SuiteConfig { suite_name: Some("b_suite".to_owned()), ..SuiteConfig::default() };
+        config.suites.insert("a".to_owned(), chosen);
+        let names = names(&config, &["a", "b", "c"]);
+        assert_eq!(names[0], "b_suite");
+        assert!(
+            names[1].starts_with("b_") && names[1] != "b_suite" && name::is_valid(&names[1]),
+            "{names:?}"
+        );
+        assert_eq!(names[2], "c_suite");
+    }
+}

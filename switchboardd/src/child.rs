@@ -1,0 +1,327 @@
+//! One running child: a handle that many callers share, and a private task that owns the process.
+//!
+//! Calls are registered, then written, then awaited; dropping the wait cancels the call in the child.
+//! When the child ends, closing its table of calls answers every caller. Knows nothing of suites,
+//! sessions or pools.
+
+mod calls;
+pub mod descent;
+pub mod guard;
+mod handshake;
+mod inbound;
+mod life;
+mod outbox;
+mod roster;
+mod spawn;
+mod stderr;
+mod tools;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
+
+use switchboard_wire::envelope::Malformed;
+use tokio::sync::{oneshot, watch};
+use tokio::time::{Instant, timeout_at};
+
+pub use calls::{Answer, ChildId};
+pub use handshake::Hello;
+pub use roster::Roster;
+pub use spawn::Exit;
+pub use stderr::StderrRing;
+pub use tools::{Tool, ToolList};
+
+use crate::caller::Caller;
+use crate::definition::Launch;
+use crate::environment::Variables;
+use calls::{Calls, Reply};
+use outbox::{Outbox, Unsent};
+
+/// Why a child gave no answer. The texts continue the words "child `name` …".
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ChildError {
+    #[error("could not be started: {why}")]
+    Spawn { why: String },
+    #[error("did not answer `initialize` within {ms} ms{}", last_words(.stderr))]
+    SpawnTimeout { ms: u64, stderr: String },
+    #[error("{exit} before answering `initialize`{}", last_words(.stderr))]
+    Stillborn { exit: Exit, stderr: String },
+    #[error("{why}")]
+    Unusable { why: String },
+    #[error("{exit} before answering{}", last_words(.stderr))]
+    Exited { exit: Exit, stderr: String },
+    #[error("closed its output before answering{}", last_words(.stderr))]
+    ClosedOutput { stderr: String },
+    #[error("was stopped before it answered")]
+    Stopped,
+    #[error("was silent for {ms} ms; the call was cancelled")]
+    Silent { ms: u64 },
+    #[error("did not finish within {ms} ms; the call was cancelled")]
+    Endless { ms: u64 },
+    #[error("does not read its input and has too much waiting already")]
+    Busy,
+    #[error("answered with {bytes} bytes, more than the {} MiB one message may have",
+        switchboard_wire::framing::MAX_MESSAGE >> 20)]
+    TooLong { bytes: u64 },
+}
+
+fn last_words(stderr: &str) -> String {
+    if stderr.is_empty() { String::new() } else { format!("; last stderr: `{stderr}`") }
+}
+
+/// How long a child may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// From the start to the answer to `initialize`.
+    pub spawn: Duration,
+    /// Silence on a call.
+    pub rpc: Duration,
+    /// A call as a whole, progress and questions included.
+    pub max: Duration,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Alive,
+    /// It answers no more; its processes may still be ending.
+    Ended,
+    /// Nothing of it is left.
+    Cleared,
+}
+
+pub struct Child {
+    name: Box<str>,
+    pid: u32,
+    born: Instant,
+    outbox: Outbox,
+    // A leaf lock: held to look up or change entries, never across an await or a write.
+    calls: Mutex<Calls>,
+    ending: OnceLock<ChildError>,
+    stage: watch::Sender<Stage>,
+    stop: watch::Sender<bool>,
+    stderr: Arc<StderrRing>,
+    hello: OnceLock<Hello>,
+    tools: tools::Shelf,
+    questions: inbound::Questions,
+    noise: AtomicU64,
+    leases: watch::Sender<i64>,
+}
+
+impl Child {
+    /// Starts a child and shakes hands with it.
+    pub async fn start(
+        name: &str,
+        launch: &Launch,
+        variables: &Variables,
+        limits: Limits,
+        roster: &Arc<Roster>,
+    ) -> Result<Arc<Self>, ChildError> {
+        let deadline = Instant::now() + limits.spawn;
+        let child = life::bring_up(name, launch, variables, roster).await?;
+        let shaken = timeout_at(deadline, handshake::shake(&child)).await;
+        let error = match shaken {
+            Ok(Ok(hello)) => {
+                let _ = child.hello.set(hello);
+                return Ok(child);
+            }
+            Ok(Err(error)) => error,
+            Err(_) => ChildError::SpawnTimeout { ms: millis(limits.spawn), stderr: child.stderr.tail() },
+        };
+        child.stop();
+        Err(error)
+    }
+
+    /// Sends a request; the answer is awaited on what this returns. `params` is what stands behind
+    /// `"params":`, made for the id the call gets (which is also its progress token).
+    pub fn call(
+        self: &Arc<Self>,
+        caller: &Arc<Caller>,
+        method: &str,
+        token: Option<&str>,
+        params: impl FnOnce(ChildId, &mut Vec<u8>),
+    ) -> Result<InFlight, ChildError> {
+        let opened = self.calls().open(caller.clone(), token.map(Into::into), Instant::now());
+        let Some((id, reply)) = opened else { return Err(self.why_ended()) };
+        let mut line = Vec::with_capacity(256);
+        line.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
+        line.extend_from_slice(id.0.to_string().as_bytes());
+        line.extend_from_slice(br#","method":"#);
+        line.extend_from_slice(quoted(method).as_bytes());
+        let before = line.len();
+        line.extend_from_slice(br#","params":"#);
+        let empty = line.len();
+        params(id, &mut line);
+        if line.len() == empty {
+            line.truncate(before);
+        }
+        line.extend_from_slice(b"}\n");
+        match self.outbox.send(&line) {
+            Ok(()) => Ok(InFlight { child: self.clone(), id, reply, started: Instant::now(), open: true }),
+            Err(unsent) => {
+                self.calls().retract(id);
+                Err(match unsent {
+                    Unsent::Full => ChildError::Busy,
+                    Unsent::Closed => self.why_ended(),
+                })
+            }
+        }
+    }
+
+    /// Sends a notification; one that cannot be sent is lost, like every notification may be.
+    pub fn notify(&self, body: &[u8]) {
+        let mut line = Vec::with_capacity(body.len() + 1);
+        line.extend_from_slice(body);
+        line.push(b'\n');
+        let _ = self.outbox.send(&line);
+    }
+
+    /// Its tools, asked for once and again when it says that they changed.
+    pub async fn tools(self: &Arc<Self>, limits: Limits) -> Result<Arc<ToolList>, ChildError> {
+        self.tools.get(self, limits).await
+    }
+
+    /// Its tools, asked for now.
+    pub async fn renew_tools(self: &Arc<Self>, limits: Limits) -> Result<Arc<ToolList>, ChildError> {
+        self.tools.renew(self, limits).await
+    }
+
+    /// Its tools if it was ever asked.
+    pub fn known_tools(&self) -> Option<Arc<ToolList>> {
+        self.tools.known()
+    }
+
+    /// Asks the child to end: its input is closed, then come TERM and KILL.
+    pub fn stop(&self) {
+        self.stop.send_replace(true);
+    }
+
+    /// Somebody took the right to use it, or gave it back.
+    pub fn leased(&self, change: i64) {
+        self.leases.send_modify(|leases| *leases += change);
+    }
+
+    /// Resolves when nobody holds a lease on it.
+    pub async fn idle(&self) {
+        let mut leases = self.leases.subscribe();
+        let _ = leases.wait_for(|leases| *leases == 0).await;
+    }
+
+    /// Resolves when nothing of the child is left.
+    pub async fn cleared(&self) {
+        let mut stage = self.stage.subscribe();
+        let _ = stage.wait_for(|stage| *stage == Stage::Cleared).await;
+    }
+
+    pub fn is_alive(&self) -> bool {
+        *self.stage.borrow() == Stage::Alive && !*self.stop.borrow()
+    }
+
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    pub fn born(&self) -> Instant {
+        self.born
+    }
+
+    pub fn in_flight(&self) -> usize {
+        self.calls().in_flight()
+    }
+
+    /// Lines and messages it wrote that were no protocol.
+    pub fn noise(&self) -> u64 {
+        self.noise.load(Ordering::Relaxed)
+    }
+
+    pub fn stderr(&self) -> &Arc<StderrRing> {
+        &self.stderr
+    }
+
+    pub fn hello(&self) -> &Hello {
+        self.hello.get().expect("BUG: only children that shook hands are handed out")
+    }
+
+    /// Why it ended, for callers who come or wait at the end.
+    pub fn why_ended(&self) -> ChildError {
+        self.ending.get().cloned().unwrap_or(ChildError::Stopped)
+    }
+
+    fn count_noise(&self, what: &Malformed) {
+        self.noise.fetch_add(1, Ordering::Relaxed);
+        tracing::debug!(target: "child", child = &*self.name, "skipped: {what}");
+    }
+
+    fn calls(&self) -> std::sync::MutexGuard<'_, Calls> {
+        self.calls.lock().expect("BUG: bookkeeping panicked")
+    }
+}
+
+impl std::fmt::Debug for Child {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Child({}, pid {})", self.name, self.pid)
+    }
+}
+
+/// A call on its way. Dropping it tells the child that nobody waits any more.
+pub struct InFlight {
+    child: Arc<Child>,
+    id: ChildId,
+    reply: oneshot::Receiver<Reply>,
+    started: Instant,
+    open: bool,
+}
+
+impl InFlight {
+    /// Waits for the answer. The limit counts silence: progress starts it anew, an open question to
+    /// the host stops it, and `max` ends the call all the same.
+    pub async fn answer(mut self, limits: Limits) -> Result<Answer, ChildError> {
+        let end = self.started + limits.max;
+        let mut due = end.min(self.started + limits.rpc);
+        loop {
+            match timeout_at(due, &mut self.reply).await {
+                Ok(reply) => {
+                    self.open = false;
+                    return match reply {
+                        Ok(Reply::Answer(answer)) => Ok(answer),
+                        Ok(Reply::TooLong(bytes)) => Err(ChildError::TooLong { bytes }),
+                        Err(_) => Err(self.child.why_ended()),
+                    };
+                }
+                Err(_) if due >= end => return Err(ChildError::Endless { ms: millis(limits.max) }),
+                Err(_) => {
+                    let silent_since = self.child.calls().silent_since(self.id);
+                    let next = end.min(silent_since.unwrap_or_else(Instant::now) + limits.rpc);
+                    if next <= Instant::now() {
+                        return Err(ChildError::Silent { ms: millis(limits.rpc) });
+                    }
+                    due = next;
+                }
+            }
+        }
+    }
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        // Take the lock for the bookkeeping only; the write comes after it.
+        if self.open && self.child.calls().abandon(self.id) {
+            let id = self.id.0;
+            let body = format!(
+                r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id},"reason":"the caller no longer waits"}}}}"#
+            );
+            self.child.notify(body.as_bytes());
+        }
+    }
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn quoted(text: &str) -> String {
+    serde_json::to_string(text).expect("BUG: a string always serialises")
+}

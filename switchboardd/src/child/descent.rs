@@ -1,0 +1,93 @@
+//! Who descends from whom, read from `/proc`. Empty where there is no such thing.
+
+use std::fs;
+
+use rustix::process::{Pid, Signal};
+
+/// A process at one moment: its number may be given out again, its start time tells.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Process {
+    pub id: u32,
+    pub parent: u32,
+    pub start_time: u64,
+    pub zombie: bool,
+}
+
+impl Process {
+    /// `None` once it is gone.
+    pub fn look_up(id: u32) -> Option<Self> {
+        let stat = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
+        // The name in brackets may hold anything, so the fields are counted from its end.
+        let rest = &stat[stat.rfind(')')? + 2..];
+        let mut fields = rest.split(' ');
+        let zombie = matches!(fields.next()?, "Z" | "X");
+        let parent = fields.next()?.parse().ok()?;
+        let start_time = fields.nth(17)?.parse().ok()?;
+        Some(Self { id, parent, start_time, zombie })
+    }
+
+    /// Signals this very process, not another one that got its number since.
+    pub fn signal(&self, signal: Signal) {
+        let Some(pid) = Pid::from_raw(self.id.cast_signed()) else { return };
+        #[cfg(target_os = "linux")]
+        {
+            let Ok(fd) = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()) else {
+                return;
+            };
+            if Self::look_up(self.id).is_some_and(|now| now.start_time == self.start_time) {
+                let _ = rustix::process::pidfd_send_signal(fd, signal);
+            }
+        }
+        #[cfg(not(target_os = "linux"))]
+        let _ = rustix::process::kill_process(pid, signal);
+    }
+}
+
+fn all() -> Vec<Process> {
+    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
+    entries
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .filter_map(Process::look_up)
+        .collect()
+}
+
+pub fn children_of(parent: u32) -> Vec<Process> {
+    // The kernel keeps this very list; only without it is a look at every process worth its price.
+    if let Ok(list) = fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")) {
+        return list.split_whitespace().filter_map(|id| Process::look_up(id.parse().ok()?)).collect();
+    }
+    all().into_iter().filter(|process| process.parent == parent).collect()
+}
+
+/// Children, their children, and so on.
+pub fn descendants_of(root: u32) -> Vec<Process> {
+    let everyone = all();
+    let mut family = vec![root];
+    let mut found: Vec<Process> = Vec::new();
+    let mut next = 0;
+    while next < family.len() {
+        let parent = family[next];
+        next += 1;
+        for process in everyone.iter().filter(|process| process.parent == parent) {
+            if !family.contains(&process.id) {
+                family.push(process.id);
+                found.push(process.clone());
+            }
+        }
+    }
+    found
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_process_is_found_with_its_parent() {
+        let me = Process::look_up(std::process::id()).unwrap();
+        assert_eq!(me.parent, std::os::unix::process::parent_id());
+        assert!(!me.zombie && me.start_time > 0);
+        assert!(descendants_of(me.parent).contains(&me));
+    }
+}

@@ -1,0 +1,217 @@
+//! What comes from a child: answers to their callers, progress and logs to their owners, questions
+//! to the one host they can be for.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+use serde_json::value::RawValue;
+use switchboard_wire::envelope::{self, Malformed, Message, place_of, splice};
+use switchboard_wire::framing::Frame;
+use switchboard_wire::members::Members;
+use tokio::time::Instant;
+
+use super::calls::{Answer, ChildId, Delivered, Reply};
+use super::{Child, quoted};
+use crate::caller::{Caller, LogLevel};
+use crate::mailbox::Kind;
+use crate::methods;
+
+/// Questions the child has asked and that are open at a host: its own id ⇒ whom, under which id of ours.
+pub(super) type Questions = Mutex<Open>;
+type Open = HashMap<Box<str>, (Arc<Caller>, Box<str>)>;
+
+impl Child {
+    pub(super) fn take_in(self: &Arc<Self>, frame: Frame) {
+        match frame {
+            Frame::Message { body, .. } => match Message::parse(&body) {
+                Ok(Message::Response { id, .. }) => self.take_answer(&body, id),
+                Ok(Message::Request { id, method, params }) => {
+                    self.take_question(&body, id, &method.name(), params);
+                }
+                Ok(Message::Notification { method, params }) => {
+                    if let Some(params) = params {
+                        self.take_notification(&body, &method.name(), params);
+                    } else if method.name() == methods::TOOLS_CHANGED {
+                        self.tools.outdate();
+                    }
+                }
+                Err(malformed) => self.count_noise(&malformed),
+            },
+            Frame::Noise(_) => self.count_noise(&Malformed::NotJson),
+            Frame::Oversize { id, bytes } => {
+                let id = id.and_then(|id| our_id(&id));
+                tracing::warn!(target: "child", child = &*self.name, bytes, "skipped a message over the limit");
+                if let Some(id) = id {
+                    self.calls().deliver(id, Reply::TooLong(bytes));
+                }
+            }
+        }
+    }
+
+    fn take_answer(&self, body: &Bytes, id: &RawValue) {
+        let Some(ours) = our_id(id.get()) else {
+            self.count_noise(&Malformed::NotMessage("an answer to nothing we asked"));
+            return;
+        };
+        let answer = Answer { body: body.clone(), id: place_of(body, id.get()) };
+        let delivered = self.calls().deliver(ours, Reply::Answer(answer));
+        if delivered == Delivered::Unknown {
+            self.count_noise(&Malformed::NotMessage("an answer to nothing we asked, or a second one"));
+        }
+    }
+
+    fn take_notification(&self, body: &Bytes, method: &str, params: &RawValue) {
+        match method {
+            methods::PROGRESS => self.take_progress(body, params),
+            methods::LOG_MESSAGE => self.take_log(body, params),
+            methods::TOOLS_CHANGED => self.tools.outdate(),
+            methods::CANCELLED => self.take_cancel(params),
+            _ => tracing::debug!(target: "child", child = &*self.name, method, "notification not forwarded"),
+        }
+    }
+
+    fn take_progress(&self, body: &Bytes, params: &RawValue) {
+        let Some(token) = Members::of(params).and_then(|params| params.get("progressToken")) else { return };
+        let Some(id) = our_id(token.get()) else { return };
+        let owner = self.calls().progress(id, Instant::now());
+        if let Some((caller, host_token)) = owner {
+            let body = splice(body, place_of(body, token.get()), host_token.as_bytes());
+            caller.push(Kind::Progress(host_token), body);
+        }
+    }
+
+    /// A log message names no call: it goes to the one caller it can be for, or to nobody.
+    fn take_log(&self, body: &Bytes, params: &RawValue) {
+        let candidates = self.calls().candidates();
+        let [caller] = candidates.as_slice() else { return };
+        let level = Members::of(params)
+            .and_then(|params| serde_json::from_str::<LogLevel>(params.get("level")?.get()).ok());
+        if level.is_some_and(|level| level >= caller.profile().log_level) {
+            let mut line = Vec::with_capacity(body.len());
+            switchboard_wire::framing::push_single_line(body, &mut line);
+            caller.push(Kind::Log, line);
+        }
+    }
+
+    /// The child withdraws a question of its own.
+    fn take_cancel(&self, params: &RawValue) {
+        let Some(id) = Members::of(params).and_then(|params| params.get("requestId")) else { return };
+        let open = self.questions().remove(id.get());
+        if let Some((caller, ours)) = open {
+            self.calls().question(&caller, -1, Instant::now());
+            caller.withdraw(&ours, "the server no longer asks");
+        }
+    }
+
+    fn take_question(self: &Arc<Self>, body: &Bytes, id: &RawValue, method: &str, params: Option<&RawValue>) {
+        let refusal = match method {
+            methods::PING => Some("\"result\":{}".to_owned()),
+            methods::SAMPLING | methods::ELICITATION => self.put_question(body, id, method, params).err(),
+            methods::ROOTS_LIST => Some(error(
+                envelope::METHOD_NOT_FOUND,
+                "a child that several hosts share is told no host's roots",
+            )),
+            _ => Some(error(envelope::METHOD_NOT_FOUND, &format!("Method not found: {method}"))),
+        };
+        if let Some(refusal) = refusal {
+            self.reply(id.get(), &refusal);
+        }
+    }
+
+    /// Passes a question on to the host whose call is unanswered here. Never broadcast, never a guess.
+    fn put_question(
+        self: &Arc<Self>,
+        body: &Bytes,
+        id: &RawValue,
+        method: &str,
+        params: Option<&RawValue>,
+    ) -> Result<(), String> {
+        let candidates = self.calls().candidates();
+        let caller = match candidates.as_slice() {
+            [] => return Err(error(envelope::METHOD_NOT_FOUND, "no host has a call open to ask")),
+            [caller] => caller,
+            _ => {
+                return Err(error(
+                    envelope::METHOD_NOT_FOUND,
+                    "several hosts have calls open here, so it is not known whom to ask; `scope: session` gives each host a child of its own",
+                ));
+            }
+        };
+        let theirs: Box<str> = id.get().into();
+        let answer = {
+            let child = Arc::downgrade(self);
+            let theirs = theirs.clone();
+            move |response: &[u8], host_id: &RawValue| {
+                if let Some(child) = child.upgrade() {
+                    child.take_host_answer(&theirs, response, host_id);
+                }
+            }
+        };
+        let Some(ours) = caller.ask(body, id, method, params, answer) else {
+            return Err(declined(method));
+        };
+        self.calls().question(caller, 1, Instant::now());
+        self.questions().insert(theirs, (caller.clone(), ours));
+        Ok(())
+    }
+
+    fn take_host_answer(&self, theirs: &str, response: &[u8], host_id: &RawValue) {
+        let open = self.questions().remove(theirs);
+        if let Some((caller, _)) = open {
+            self.calls().question(&caller, -1, Instant::now());
+            let body = splice(response, place_of(response, host_id.get()), theirs.as_bytes());
+            self.notify(&body);
+        }
+    }
+
+    /// Tells hosts that what a child that ended wanted to know no longer matters.
+    pub(super) fn withdraw_questions(&self) {
+        let open = std::mem::take(&mut *self.questions());
+        for (caller, ours) in open.into_values() {
+            caller.withdraw(&ours, "the server that asked has ended");
+        }
+    }
+
+    fn reply(&self, id: &str, outcome: &str) {
+        self.notify(format!(r#"{{"jsonrpc":"2.0","id":{id},{outcome}}}"#).as_bytes());
+    }
+
+    fn questions(&self) -> std::sync::MutexGuard<'_, Open> {
+        self.questions.lock().expect("BUG: bookkeeping panicked")
+    }
+}
+
+/// What stands in for a host that cannot take this question.
+fn declined(method: &str) -> String {
+    match method {
+        methods::ELICITATION => r#""result":{"action":"decline"}"#.to_owned(),
+        method => error(envelope::METHOD_NOT_FOUND, &format!("the host does not support `{method}`")),
+    }
+}
+
+fn error(code: i64, message: &str) -> String {
+    format!(r#""error":{{"code":{code},"message":{}}}"#, quoted(message))
+}
+
+/// One of our ids, in any of the spellings that children have come up with: `7`, `"7"`, `7.0`.
+fn our_id(raw: &str) -> Option<ChildId> {
+    let text = raw.strip_prefix('"').and_then(|text| text.strip_suffix('"')).unwrap_or(raw);
+    let text = text.strip_suffix(".0").unwrap_or(text);
+    text.parse().ok().map(ChildId)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn our_ids_are_known_in_every_spelling() {
+        for spelling in ["7", "\"7\"", "7.0"] {
+            assert_eq!(our_id(spelling), Some(ChildId(7)), "{spelling}");
+        }
+        for other in ["null", "\"\"", "-7", "7.5", "{}", "\"x\""] {
+            assert_eq!(our_id(other), None, "{other}");
+        }
+    }
+}

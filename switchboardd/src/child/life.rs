@@ -1,0 +1,191 @@
+//! A child's life, from its process to its end: the one task that owns the process and its output.
+
+use std::collections::HashMap;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
+
+use switchboard_wire::framing::Decoder;
+use tokio::io::AsyncReadExt;
+use tokio::net::unix::pipe;
+use tokio::sync::watch;
+use tokio::time::{Instant, timeout};
+
+use super::calls::Calls;
+use super::inbound::Questions;
+use super::outbox::Outbox;
+use super::roster::Roster;
+use super::spawn::{Exit, Guard, Spawned, spawn};
+use super::{Child, ChildError, Stage, StderrRing, tools};
+use crate::definition::Launch;
+use crate::environment::Variables;
+
+/// After its output closed, how long a child may take to exit before it counts as deaf and dumb.
+const CLOSED_GRACE: Duration = Duration::from_millis(250);
+/// After its exit, how long what it wrote before may take to be read.
+const DRAIN_GRACE: Duration = Duration::from_millis(250);
+/// After its input was closed, how long a child may take to end by itself.
+const STOP_GRACE: Duration = Duration::from_millis(1500);
+
+/// Bytes asked for in one read.
+const READ: usize = 64 * 1024;
+
+pub(super) async fn bring_up(
+    name: &str,
+    launch: &Launch,
+    variables: &Variables,
+    roster: &Arc<Roster>,
+) -> Result<Arc<Child>, ChildError> {
+    let Spawned { pid, stdin, stdout, stderr, guard } = spawn(launch, variables).await?;
+    // Readiness is only known after it was asked for once; from then on a write needs no waiting.
+    let _ = stdin.writable().await;
+    let child = Arc::new(Child {
+        name: name.into(),
+        pid,
+        born: Instant::now(),
+        outbox: Outbox::new(stdin),
+        calls: Mutex::new(Calls::default()),
+        ending: OnceLock::new(),
+        stage: watch::Sender::new(Stage::Alive),
+        stop: watch::Sender::new(false),
+        stderr: Arc::new(StderrRing::default()),
+        hello: OnceLock::new(),
+        tools: tools::Shelf::default(),
+        questions: Questions::new(HashMap::new()),
+        noise: AtomicU64::new(0),
+        leases: watch::Sender::new(0),
+    });
+    roster.enter(&child);
+    tracing::info!(target: "child", child = name, pid, "started");
+    tokio::spawn(live(child.clone(), stdout, stderr, guard, roster.clone()));
+    Ok(child)
+}
+
+async fn live(
+    child: Arc<Child>,
+    stdout: pipe::Receiver,
+    stderr: pipe::Receiver,
+    mut guard: Guard,
+    roster: Arc<Roster>,
+) {
+    // However this task ends, by a panic too, its callers are answered and the roster is told.
+    let mourner = Mourner { child: child.clone(), roster };
+    let ring = child.stderr.clone();
+    let drain = tokio::spawn({
+        let name = child.name.clone();
+        async move { ring.drain(stderr, &name).await }
+    });
+    let writer = tokio::spawn({
+        let child = child.clone();
+        async move { child.outbox.write_backlog().await }
+    });
+
+    let ending = until_end(&child, stdout, &mut guard).await;
+    if matches!(ending, ChildError::Exited { .. }) {
+        // The reason usually stands in its last words: let them arrive.
+        let _ = timeout(DRAIN_GRACE, drain).await;
+    }
+    let ending = with_last_words(ending, &child.stderr.tail());
+    match &ending {
+        ChildError::Stopped => {
+            tracing::info!(target: "child", child = &*child.name, pid = child.pid, "stopped")
+        }
+        ending => tracing::warn!(target: "child", child = &*child.name, pid = child.pid, "{ending}"),
+    }
+    let _ = child.ending.set(ending);
+    child.end();
+    guard.clear().await;
+    let _ = writer.await;
+    drop(mourner);
+}
+
+/// Runs until the child exits, closes its output, or is to stop and has.
+async fn until_end(child: &Arc<Child>, stdout: pipe::Receiver, guard: &mut Guard) -> ChildError {
+    let exited = |exit| ChildError::Exited { exit, stderr: String::new() };
+    let mut stop = child.stop.subscribe();
+    let stopped = async move { drop(stop.wait_for(|stop| *stop).await) };
+    let reader = read(child, stdout);
+    tokio::pin!(reader);
+    tokio::select! {
+        () = &mut reader => match timeout(CLOSED_GRACE, guard.exit()).await {
+            Ok(exit) => exited(exit),
+            Err(_) => ChildError::ClosedOutput { stderr: String::new() },
+        },
+        exit = guard.exit() => {
+            let _ = timeout(DRAIN_GRACE, &mut reader).await;
+            exited(exit)
+        }
+        () = stopped => {
+            child.outbox.close();
+            let _ = timeout(STOP_GRACE, async {
+                tokio::join!(&mut reader, guard.exit());
+            }).await;
+            ChildError::Stopped
+        }
+    }
+}
+
+/// Reads whole frames until the output ends. Nothing else may poll this pipe.
+async fn read(child: &Arc<Child>, mut stdout: pipe::Receiver) {
+    let mut decoder = Decoder::default();
+    loop {
+        let buffer = decoder.buffer();
+        if buffer.capacity() - buffer.len() < READ / 4 {
+            buffer.reserve(READ);
+        }
+        match stdout.read_buf(buffer).await {
+            Ok(0) | Err(_) => break,
+            Ok(_) => {}
+        }
+        while let Some(frame) = decoder.next_frame() {
+            child.take_in(frame);
+        }
+    }
+    if let Some(frame) = decoder.finish() {
+        child.take_in(frame);
+    }
+}
+
+fn with_last_words(ending: ChildError, tail: &str) -> ChildError {
+    match ending {
+        ChildError::Exited { exit, .. } => ChildError::Exited { exit, stderr: tail.to_owned() },
+        ChildError::ClosedOutput { .. } => ChildError::ClosedOutput { stderr: tail.to_owned() },
+        other => other,
+    }
+}
+
+impl Child {
+    /// No more answers will come: everybody who waits is told.
+    fn end(&self) {
+        self.stage.send_if_modified(|stage| {
+            let changed = *stage == Stage::Alive;
+            if changed {
+                *stage = Stage::Ended;
+            }
+            changed
+        });
+        self.outbox.close();
+        self.calls().close();
+        self.withdraw_questions();
+    }
+}
+
+struct Mourner {
+    child: Arc<Child>,
+    roster: Arc<Roster>,
+}
+
+impl Drop for Mourner {
+    fn drop(&mut self) {
+        self.child.end();
+        self.child.stage.send_replace(Stage::Cleared);
+        self.roster.leave(&self.child);
+    }
+}
+
+impl Exit {
+    /// Whether it ended the way a healthy program does.
+    pub fn is_success(self) -> bool {
+        self == Self::Status(0)
+    }
+}

@@ -1,0 +1,120 @@
+//! The way to a child's standard input.
+//!
+//! A message is written right where it is made, in one write, as long as the pipe takes it: a hop to
+//! a writer task would cost more than the write. Only what the pipe does not take waits here, in a
+//! bounded backlog, so that a child that stops reading freezes nobody but its own callers.
+
+use std::sync::{Arc, Mutex};
+
+use tokio::net::unix::pipe;
+use tokio::sync::Notify;
+
+/// What may wait for a child that reads slowly. One message of any allowed size always fits.
+const BACKLOG: usize = 4 * 1024 * 1024;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Unsent {
+    /// The child does not read; the backlog is full.
+    Full,
+    /// Its input is closed.
+    Closed,
+}
+
+pub(super) struct Outbox {
+    // A leaf lock: held for one non-blocking write, never across an await. It keeps lines whole.
+    state: Mutex<State>,
+    /// Wakes the task that writes the backlog.
+    changed: Notify,
+}
+
+struct State {
+    pipe: Option<Arc<pipe::Sender>>,
+    backlog: Vec<u8>,
+    written: usize,
+}
+
+impl Outbox {
+    pub(super) fn new(pipe: pipe::Sender) -> Self {
+        let state = State { pipe: Some(Arc::new(pipe)), backlog: Vec::new(), written: 0 };
+        Self { state: Mutex::new(state), changed: Notify::new() }
+    }
+
+    /// Sends one line, which ends with its line break.
+    pub(super) fn send(&self, line: &[u8]) -> Result<(), Unsent> {
+        let mut state = self.lock();
+        let Some(pipe) = state.pipe.clone() else {
+            return Err(Unsent::Closed);
+        };
+        let mut rest = line;
+        if state.backlog.is_empty() {
+            match pipe.try_write(line) {
+                Ok(count) if count == line.len() => return Ok(()),
+                Ok(count) => rest = &line[count..],
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
+                Err(_) => {
+                    state.pipe = None;
+                    return Err(Unsent::Closed);
+                }
+            }
+        } else if state.backlog.len() - state.written + line.len() > BACKLOG {
+            return Err(Unsent::Full);
+        }
+        state.backlog.extend_from_slice(rest);
+        self.changed.notify_one();
+        Ok(())
+    }
+
+    /// Ends the child's input; what has not been written by now is dropped.
+    pub(super) fn close(&self) {
+        let mut state = self.lock();
+        state.pipe = None;
+        state.backlog = Vec::new();
+        state.written = 0;
+        self.changed.notify_one();
+    }
+
+    /// Writes the backlog whenever there is one, until the input is closed.
+    pub(super) async fn write_backlog(&self) {
+        loop {
+            let Some(pipe) = self.lock().pipe.clone() else { return };
+            if self.lock().backlog.is_empty() {
+                drop(pipe);
+                self.changed.notified().await;
+                continue;
+            }
+            tokio::select! {
+                ready = pipe.writable() => if ready.is_err() {
+                    self.close();
+                    return;
+                },
+                // The pipe may have been closed meanwhile: look again.
+                () = self.changed.notified() => continue,
+            }
+            self.write_some(&pipe);
+        }
+    }
+
+    fn write_some(&self, pipe: &pipe::Sender) {
+        let mut state = self.lock();
+        let State { backlog, written, .. } = &mut *state;
+        match pipe.try_write(&backlog[*written..]) {
+            Ok(count) => {
+                *written += count;
+                if *written == backlog.len() {
+                    *written = 0;
+                    // A large message must not leave its memory behind.
+                    *backlog = Vec::new();
+                } else if *written > BACKLOG {
+                    backlog.drain(..*written);
+                    *written = 0;
+                }
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
+            Err(_) => state.pipe = None,
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().expect("BUG: a write panicked")
+    }
+}

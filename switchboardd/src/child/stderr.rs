@@ -1,0 +1,147 @@
+//! The last lines a child wrote to its standard error: always drained, never blocking it.
+
+use std::collections::VecDeque;
+use std::sync::Mutex;
+
+use tokio::io::AsyncReadExt;
+use tokio::net::unix::pipe;
+
+/// What is kept of each child, in bytes and per line.
+const KEEP: usize = 64 * 1024;
+const LINE: usize = 4 * 1024;
+
+/// Lines shown in a fault.
+const TAIL_LINES: usize = 5;
+const TAIL_BYTES: usize = 1024;
+
+#[derive(Debug, Default)]
+pub struct StderrRing {
+    // A leaf lock: held for a push or a copy, never across an await.
+    kept: Mutex<Kept>,
+}
+
+#[derive(Debug, Default)]
+struct Kept {
+    lines: VecDeque<Box<str>>,
+    bytes: usize,
+}
+
+impl StderrRing {
+    /// Reads until the child and everything that shares its standard error is gone.
+    pub(super) async fn drain(&self, mut stderr: pipe::Receiver, name: &str) {
+        let mut chunk = vec![0; 16 * 1024];
+        let mut line = Vec::new();
+        loop {
+            let count = match stderr.read(&mut chunk).await {
+                Ok(0) | Err(_) => break,
+                Ok(count) => count,
+            };
+            for part in chunk[..count].split_inclusive(|&byte| byte == b'\n') {
+                let room = LINE.saturating_sub(line.len());
+                line.extend_from_slice(&part[..part.len().min(room)]);
+                if part.ends_with(b"\n") {
+                    self.push(&line, name);
+                    line.clear();
+                }
+            }
+        }
+        if !line.is_empty() {
+            self.push(&line, name);
+        }
+    }
+
+    fn push(&self, line: &[u8], name: &str) {
+        let text = String::from_utf8_lossy(line);
+        let text = printable(text.trim_end());
+        if text.is_empty() {
+            return;
+        }
+        tracing::debug!(target: "child", child = name, "{text}");
+        let mut kept = self.kept.lock().expect("BUG: a push panicked");
+        kept.bytes += text.len();
+        kept.lines.push_back(text);
+        while kept.bytes > KEEP {
+            match kept.lines.pop_front() {
+                Some(oldest) => kept.bytes -= oldest.len(),
+                None => break,
+            }
+        }
+    }
+
+    pub fn lines(&self) -> Vec<Box<str>> {
+        self.kept.lock().expect("BUG: a push panicked").lines.iter().cloned().collect()
+    }
+
+    /// The end of it, for a fault.
+    pub fn tail(&self) -> String {
+        let kept = self.kept.lock().expect("BUG: a push panicked");
+        let mut tail: Vec<&str> = Vec::new();
+        let mut bytes = 0;
+        for line in kept.lines.iter().rev().take(TAIL_LINES) {
+            bytes += line.len();
+            if bytes > TAIL_BYTES && !tail.is_empty() {
+                break;
+            }
+            tail.push(clip(line, TAIL_BYTES));
+        }
+        tail.reverse();
+        tail.join("\n")
+    }
+}
+
+fn clip(line: &str, most: usize) -> &str {
+    let mut end = line.len().min(most);
+    while !line.is_char_boundary(end) {
+        end -= 1;
+    }
+    &line[..end]
+}
+
+/// Without control characters: child output ends up in terminals and in models' contexts.
+fn printable(text: &str) -> Box<str> {
+    let mut clean = String::with_capacity(text.len());
+    let mut chars = text.chars().peekable();
+    while let Some(char) = chars.next() {
+        if char == '\u{1b}' && chars.peek() == Some(&'[') {
+            chars.next();
+            // A control sequence ends with its first letter (or other byte from `@` up).
+            for char in chars.by_ref() {
+                if matches!(char, '@'..='~') {
+                    break;
+                }
+            }
+        } else if !char.is_control() || char == '\t' {
+            clean.push(char);
+        }
+    }
+    clean.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_newest_lines_are_kept() {
+        let ring = StderrRing::default();
+        for number in 0..10_000 {
+            ring.push(format!("line {number} {}", "x".repeat(100)).as_bytes(), "t");
+        }
+        let lines = ring.lines();
+        assert!(lines.iter().map(|line| line.len()).sum::<usize>() <= KEEP);
+        assert!(lines.last().unwrap().starts_with("line 9999 "));
+        assert_eq!(ring.tail().lines().count(), 5);
+    }
+
+    #[test]
+    fn a_tail_is_short_whatever_the_lines() {
+        let ring = StderrRing::default();
+        ring.push("é".repeat(4000).as_bytes(), "t");
+        assert!(ring.tail().len() <= TAIL_BYTES);
+    }
+
+    #[test]
+    fn colours_and_control_characters_are_left_out() {
+        assert_eq!(&*printable("\u{1b}[31;1mred\u{1b}[0m \u{7}bell\r"), "red bell");
+    }
+}

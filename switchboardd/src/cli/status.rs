@@ -1,0 +1,75 @@
+//! `switchboard status` and `switchboard logs`.
+
+use hyper::Method;
+use serde_json::{Value, json};
+
+use super::Exit;
+use super::ask::ask;
+use crate::args::Args;
+
+pub(super) async fn run(args: &Args, as_json: bool) -> Exit {
+    match ask(args, Method::GET, "/status", None).await {
+        Ok(status) if as_json => {
+            print(&format!("{status:#}"));
+            Exit::Ok
+        }
+        Ok(status) => {
+            print(&told(&status));
+            Exit::Ok
+        }
+        Err(unanswered) => unanswered.tell(),
+    }
+}
+
+pub(super) async fn logs(args: &Args, suite: &str) -> Exit {
+    match ask(args, Method::POST, "/control/logs", Some(&json!({ "suite": suite }))).await {
+        Ok(answer) => {
+            for line in answer["lines"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+                print(line);
+            }
+            Exit::Ok
+        }
+        Err(unanswered) => unanswered.tell(),
+    }
+}
+
+/// The status in a few lines for a person.
+pub(super) fn told(status: &Value) -> String {
+    let text = |value: &Value| value.as_str().unwrap_or("-").to_owned();
+    let seconds = |value: &Value| value.as_u64().unwrap_or(0) / 1000;
+    let mut lines = vec![format!(
+        "switchboardd {}  {}  pid {}  up {} s",
+        text(&status["version"]),
+        text(&status["status"]),
+        status["pid"],
+        seconds(&status["uptimeMs"])
+    )];
+    let sessions = status["sessions"].as_array().map_or(&[][..], Vec::as_slice);
+    lines.push(format!("{} session{}", sessions.len(), if sessions.len() == 1 { "" } else { "s" }));
+    for session in sessions {
+        lines.push(format!("  {}  {}", text(&session["client"]), text(&session["workspace"])));
+    }
+    let suites = status["suites"].as_array().map_or(&[][..], Vec::as_slice);
+    lines.push(format!("{} suite{}", suites.len(), if suites.len() == 1 { "" } else { "s" }));
+    let width = suites.iter().map(|suite| text(&suite["name"]).len()).max().unwrap_or(0);
+    for suite in suites {
+        let mut line = format!("  {:width$}  {:13}", text(&suite["name"]), text(&suite["state"]));
+        if let Some(running) = suite["running"].as_object() {
+            line.push_str(&format!("  pid {}  {} in flight", running["pid"], running["inFlight"]));
+        }
+        if let Some(error) = suite["lastError"].as_str() {
+            line.push_str(&format!("  {error}"));
+        }
+        lines.push(line.trim_end().to_owned());
+    }
+    for problem in status["problems"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+        lines.push(format!("problem: {problem}"));
+    }
+    lines.join("\n")
+}
+
+/// Commands may print; a reader that went away (`| head`) is no error.
+pub(super) fn print(text: &str) {
+    use std::io::Write;
+    let _ = writeln!(std::io::stdout(), "{text}");
+}

@@ -1,0 +1,232 @@
+//! `switchboard.config.json`: what is accepted, and what holds where it says nothing.
+//!
+//! `switchboard.config.schema.json` describes exactly this; a test holds the two together.
+
+mod read;
+#[cfg(test)]
+mod schema;
+
+pub(crate) use read::listen_problem;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use globset::{Glob, GlobSet, GlobSetBuilder};
+
+use crate::child::Limits;
+use crate::document::{Document, Problem};
+
+pub const FILE_NAME: &str = "switchboard.config.json";
+
+/// Programs as configuration are refused by name, so that nobody wonders why they are ignored.
+const REFUSED: [&str; 3] = ["switchboard.config.js", "switchboard.config.cjs", "switchboard.config.mjs"];
+
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// The folder that the globs and the file itself are in.
+    pub folder: PathBuf,
+    pub discover_globs: Vec<String>,
+    pub suites: BTreeMap<String, SuiteConfig>,
+    pub timeouts: Timeouts,
+    pub introspection: Introspection,
+    pub http: Http,
+}
+
+#[derive(Debug, Clone, Default)]
+pub struct SuiteConfig {
+    pub suite_name: Option<String>,
+    pub description: Option<String>,
+    pub expose: Expose,
+    pub summary_max_chars: Option<usize>,
+    pub timeouts: TimeoutsOverride,
+    /// Argument fields that are never shown.
+    pub redact: Vec<String>,
+    /// Whether arguments are checked before a call goes out.
+    pub validate: Option<bool>,
+}
+
+/// Which subtools may be seen and called.
+#[derive(Debug, Clone, Default)]
+pub struct Expose {
+    pub allow: Option<GlobSet>,
+    pub deny: Option<GlobSet>,
+}
+
+impl Expose {
+    pub fn permits(&self, subtool: &str) -> bool {
+        self.allow.as_ref().is_none_or(|allow| allow.is_match(subtool))
+            && !self.deny.as_ref().is_some_and(|deny| deny.is_match(subtool))
+    }
+
+    pub fn is_open(&self) -> bool {
+        self.allow.is_none() && self.deny.is_none()
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Timeouts {
+    pub child_spawn_ms: u64,
+    pub rpc_ms: u64,
+    pub max_ms: u64,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+pub struct TimeoutsOverride {
+    pub child_spawn_ms: Option<u64>,
+    pub rpc_ms: Option<u64>,
+    pub max_ms: Option<u64>,
+}
+
+impl Timeouts {
+    pub fn limits(self, change: TimeoutsOverride) -> Limits {
+        let millis = |change: Option<u64>, base| Duration::from_millis(change.unwrap_or(base));
+        Limits {
+            spawn: millis(change.child_spawn_ms, self.child_spawn_ms),
+            rpc: millis(change.rpc_ms, self.rpc_ms),
+            max: millis(change.max_ms, self.max_ms),
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    Summary,
+    Full,
+    Redacted,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Introspection {
+    pub mode: Mode,
+    pub summary_max_chars: usize,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Http {
+    /// `ADDRESS:PORT` or `off`.
+    pub listen: String,
+    pub open_discovery: bool,
+    pub allowed_origins: Vec<String>,
+}
+
+impl Config {
+    /// What holds in a folder without a file.
+    pub fn defaults(folder: &Path) -> Self {
+        Self {
+            folder: folder.to_owned(),
+            discover_globs: vec!["mcps/*/.mcp.json".to_owned()],
+            suites: BTreeMap::new(),
+            timeouts: Timeouts { child_spawn_ms: 8_000, rpc_ms: 60_000, max_ms: 1_800_000 },
+            introspection: Introspection { mode: Mode::Summary, summary_max_chars: 160 },
+            http: Http {
+                listen: "127.0.0.1:7420".to_owned(),
+                open_discovery: true,
+                allowed_origins: Vec::new(),
+            },
+        }
+    }
+
+    /// Reads `file`; a missing one means the defaults.
+    pub fn load(file: &Path) -> Result<Self, Vec<Problem>> {
+        let folder = file.parent().unwrap_or(Path::new("."));
+        if file.extension().is_some_and(|kind| kind != "json") {
+            return Err(vec![refusal(file)]);
+        }
+        let Some(document) = Document::read(file).map_err(|problem| vec![problem])? else {
+            let program = REFUSED.iter().map(|name| folder.join(name)).find(|file| file.exists());
+            return program.map_or_else(|| Ok(Self::defaults(folder)), |file| Err(vec![refusal(&file)]));
+        };
+        Self::parse(&document, folder)
+    }
+
+    pub fn parse(document: &Document, folder: &Path) -> Result<Self, Vec<Problem>> {
+        let (config, problems) = document.visit(|fields| read::config(fields, folder));
+        match config {
+            Some(config) if problems.is_empty() => Ok(config),
+            _ => Err(problems),
+        }
+    }
+
+    pub fn suite(&self, child: &str) -> SuiteConfig {
+        self.suites.get(child).cloned().unwrap_or_default()
+    }
+}
+
+fn refusal(file: &Path) -> Problem {
+    let message = format!("configuration is plain JSON; put it into `{FILE_NAME}`, programs are not run");
+    Problem { file: file.to_owned(), at: None, message }
+}
+
+/// Where the personal configuration is.
+pub fn personal_file(home: &Path) -> PathBuf {
+    let base = std::env::var_os("XDG_CONFIG_HOME")
+        .map(PathBuf::from)
+        .filter(|folder| folder.is_absolute())
+        .unwrap_or_else(|| home.join(".config"));
+    base.join("switchboard").join(FILE_NAME)
+}
+
+fn glob_set(patterns: &[String]) -> Result<GlobSet, globset::Error> {
+    let mut builder = GlobSetBuilder::new();
+    for pattern in patterns {
+        builder.add(Glob::new(pattern)?);
+    }
+    builder.build()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Config, Vec<String>> {
+        let document = Document::from_text(Path::new("/c/switchboard.config.json"), text);
+        Config::parse(&document, Path::new("/c"))
+            .map_err(|problems| problems.iter().map(ToString::to_string).collect())
+    }
+
+    #[test]
+    fn values_are_merged_over_the_defaults() {
+        let config = parse(
+            r#"{"timeouts": {"rpcMs": 5}, "suites": {"gh": {"timeouts": {"maxMs": 9}, "expose": {"deny": ["rm*"]}}}}"#,
+        )
+        .unwrap();
+        assert_eq!(config.timeouts.child_spawn_ms, 8_000);
+        let limits = config.timeouts.limits(config.suite("gh").timeouts);
+        assert_eq!((limits.rpc.as_millis(), limits.max.as_millis()), (5, 9));
+        assert!(!config.suite("gh").expose.permits("rm_all"));
+        assert!(config.suite("gh").expose.permits("ls"));
+        assert!(config.suite("other").expose.is_open());
+    }
+
+    #[test]
+    fn mistakes_are_named_with_place_key_and_nearest_key() {
+        let wrong = |text| parse(text).unwrap_err();
+        assert_eq!(
+            wrong("{\n  \"timeouts\": {\"rcpMs\": 5}\n}"),
+            ["/c/switchboard.config.json:2:16: unknown key `timeouts.rcpMs`; did you mean `rpcMs`?"]
+        );
+        assert_eq!(
+            wrong(r#"{"introspection": {"mode": "loud"}}"#),
+            [
+                "/c/switchboard.config.json:1:28: `introspection.mode` must be \"summary\" or \"full\" or \"redacted\""
+            ]
+        );
+        assert_eq!(
+            wrong(r#"{"suites": {"a": {"suiteName": "x"}, "b": {"suiteName": "x"}}}"#),
+            ["/c/switchboard.config.json:1:57: two suites are named `x`"]
+        );
+        assert!(wrong(r#"{"suites": {"a": {"suiteName": "no spaces"}}}"#)[0].contains("letters, digits"));
+        assert!(wrong(r#"{"suites": {"a": {"expose": {"allow": ["["]}}}}"#)[0].contains("not a glob"));
+        assert!(wrong(r#"{"discoverGlobs": ["../x/.mcp.json"]}"#)[0].contains("stay inside"));
+        assert!(wrong(r#"{"http": {"listen": "0.0.0.0:80"}}"#)[0].contains("loopback"));
+    }
+
+    #[test]
+    fn programs_are_refused_not_ignored() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("switchboard.config.js"), "module.exports = {}").unwrap();
+        let problems = Config::load(&folder.path().join(FILE_NAME)).unwrap_err();
+        assert!(problems[0].to_string().contains("programs are not run"), "{}", problems[0]);
+    }
+}

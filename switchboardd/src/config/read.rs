@@ -1,0 +1,171 @@
+//! From the members of the file to a [`Config`]. The key lists are what the schema is held against.
+
+use std::net::SocketAddr;
+use std::path::Path;
+
+use super::{Config, Expose, Http, Introspection, Mode, SuiteConfig, Timeouts, TimeoutsOverride, glob_set};
+use crate::document::{Fields, Node};
+use crate::suite;
+
+pub(super) const ROOT: [&str; 6] =
+    ["$schema", "discoverGlobs", "suites", "timeouts", "introspection", "http"];
+pub(super) const SUITE: [&str; 7] =
+    ["suiteName", "description", "expose", "summaryMaxChars", "timeouts", "redact", "validate"];
+pub(super) const EXPOSE: [&str; 2] = ["allow", "deny"];
+pub(super) const TIMEOUTS: [&str; 3] = ["childSpawnMs", "rpcMs", "maxMs"];
+pub(super) const INTROSPECTION: [&str; 2] = ["mode", "summaryMaxChars"];
+pub(super) const HTTP: [&str; 3] = ["listen", "openDiscovery", "allowedOrigins"];
+
+const DAY_MS: u64 = 24 * 60 * 60 * 1000;
+const SUMMARY: (u64, u64) = (8, 4096);
+
+pub(super) fn config(fields: &Fields<'_>, folder: &Path) -> Config {
+    fields.only(&ROOT);
+    let mut config = Config::defaults(folder);
+    if let Some(globs) = fields.get("discoverGlobs").and_then(|node| self::globs(&node)) {
+        config.discover_globs = globs;
+    }
+    if let Some(suites) = fields.get("suites").and_then(|node| node.object()) {
+        for (child, node) in suites.entries() {
+            let Some(read) = suite(&node) else { continue };
+            let twin = |other: &SuiteConfig| read.suite_name.is_some() && other.suite_name == read.suite_name;
+            if config.suites.values().any(twin)
+                && let Some(name) = node.object().and_then(|fields| fields.get("suiteName"))
+            {
+                name.complain(format!(
+                    "two suites are named `{}`",
+                    read.suite_name.as_deref().unwrap_or_default()
+                ));
+            }
+            config.suites.insert(child.to_owned(), read);
+        }
+    }
+    if let Some(node) = fields.get("timeouts") {
+        let change = timeouts(&node);
+        let base = config.timeouts;
+        config.timeouts = Timeouts {
+            child_spawn_ms: change.child_spawn_ms.unwrap_or(base.child_spawn_ms),
+            rpc_ms: change.rpc_ms.unwrap_or(base.rpc_ms),
+            max_ms: change.max_ms.unwrap_or(base.max_ms),
+        };
+    }
+    if let Some(fields) = fields.get("introspection").and_then(|node| node.object()) {
+        config.introspection = introspection(&fields, config.introspection);
+    }
+    if let Some(fields) = fields.get("http").and_then(|node| node.object()) {
+        config.http = http(&fields, config.http);
+    }
+    config
+}
+
+fn suite(node: &Node<'_>) -> Option<SuiteConfig> {
+    let fields = node.object()?;
+    fields.only(&SUITE);
+    let suite_name = fields.get("suiteName").and_then(|node| {
+        let name = node.text()?;
+        if !suite::name::is_valid(&name) {
+            node.complain(format!(
+                "`{name}` cannot be a suite's name: 1 to {} letters, digits, `_` or `-`",
+                suite::name::MAX
+            ));
+        }
+        Some(name)
+    });
+    Some(SuiteConfig {
+        suite_name,
+        description: fields.get("description").and_then(|node| node.text()),
+        expose: fields.get("expose").map_or_else(Expose::default, |node| expose(&node)),
+        summary_max_chars: fields.get("summaryMaxChars").and_then(|node| summary(&node)),
+        timeouts: fields.get("timeouts").map_or_else(TimeoutsOverride::default, |node| timeouts(&node)),
+        redact: fields.get("redact").and_then(|node| node.texts()).unwrap_or_default(),
+        validate: fields.get("validate").and_then(|node| node.flag()),
+    })
+}
+
+fn expose(node: &Node<'_>) -> Expose {
+    let Some(fields) = node.object() else { return Expose::default() };
+    fields.only(&EXPOSE);
+    let set = |name| {
+        let node = fields.get(name)?;
+        let patterns = node.texts()?;
+        glob_set(&patterns).map_err(|error| node.complain(format!("not a glob: {error}"))).ok()
+    };
+    Expose { allow: set("allow"), deny: set("deny") }
+}
+
+fn timeouts(node: &Node<'_>) -> TimeoutsOverride {
+    let Some(fields) = node.object() else { return TimeoutsOverride::default() };
+    fields.only(&TIMEOUTS);
+    let millis = |name| fields.get(name).and_then(|node| node.number(1, DAY_MS));
+    TimeoutsOverride {
+        child_spawn_ms: millis("childSpawnMs"),
+        rpc_ms: millis("rpcMs"),
+        max_ms: millis("maxMs"),
+    }
+}
+
+fn introspection(fields: &Fields<'_>, base: Introspection) -> Introspection {
+    fields.only(&INTROSPECTION);
+    let modes = [("summary", Mode::Summary), ("full", Mode::Full), ("redacted", Mode::Redacted)];
+    Introspection {
+        mode: fields.get("mode").and_then(|node| node.word(&modes)).unwrap_or(base.mode),
+        summary_max_chars: fields
+            .get("summaryMaxChars")
+            .and_then(|node| summary(&node))
+            .unwrap_or(base.summary_max_chars),
+    }
+}
+
+fn summary(node: &Node<'_>) -> Option<usize> {
+    let chars = node.number(SUMMARY.0, SUMMARY.1)?;
+    usize::try_from(chars).ok()
+}
+
+fn http(fields: &Fields<'_>, base: Http) -> Http {
+    fields.only(&HTTP);
+    let listen = fields.get("listen").and_then(|node| {
+        let text = node.text()?;
+        listen_problem(&text).map_or(Some(text), |problem| {
+            node.complain(problem);
+            None
+        })
+    });
+    Http {
+        listen: listen.unwrap_or(base.listen),
+        open_discovery: fields
+            .get("openDiscovery")
+            .and_then(|node| node.flag())
+            .unwrap_or(base.open_discovery),
+        allowed_origins: fields
+            .get("allowedOrigins")
+            .and_then(|node| node.texts())
+            .unwrap_or(base.allowed_origins),
+    }
+}
+
+/// What is wrong with an address to listen on, if anything.
+pub(crate) fn listen_problem(listen: &str) -> Option<String> {
+    if listen == "off" {
+        return None;
+    }
+    match listen.parse::<SocketAddr>() {
+        Ok(address) if address.ip().is_loopback() => None,
+        Ok(address) => {
+            Some(format!("`{address}` is not a loopback address; others could reach your tools there"))
+        }
+        Err(_) => Some(format!("`{listen}` is neither `ADDRESS:PORT` nor `off`")),
+    }
+}
+
+/// Globs that stay inside the folder of the file.
+fn globs(node: &Node<'_>) -> Option<Vec<String>> {
+    let globs = node.texts()?;
+    for glob in &globs {
+        if glob.starts_with('/') || glob.split('/').any(|part| part == "..") {
+            node.complain(format!("`{glob}` must stay inside the folder of this file"));
+        } else if let Err(error) = globset::Glob::new(glob) {
+            node.complain(format!("`{glob}` is not a glob: {error}"));
+        }
+    }
+    Some(globs)
+}

@@ -1,0 +1,175 @@
+//! The serving daemon: takes bound listeners, serves until it is told to go, and leaves nothing behind.
+
+mod listen;
+mod presence;
+mod token;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use switchboard_wire::hop::Draining;
+use switchboard_wire::place::Place;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::args::Args;
+use crate::board::{Board, Phase};
+use crate::config::{Config, personal_file};
+use crate::document::Problem;
+use crate::http::{Doors, Listener};
+
+/// Calls in flight may take this long to finish once the daemon is to go.
+const DRAIN: Duration = Duration::from_secs(10);
+/// Connections that do not close by themselves after that are cut.
+const CLOSE: Duration = Duration::from_secs(1);
+/// Children get their end in stages, and this is more than all of them take.
+const CHILDREN: Duration = Duration::from_secs(5);
+
+/// What keeps a daemon from starting. Nothing after the start ends it.
+#[derive(Debug, thiserror::Error)]
+pub enum Fatal {
+    #[error("HOME is not set and the user database does not say where it is")]
+    NoHome,
+    #[error("the configuration cannot be used:\n{}", listed(.0))]
+    Config(Vec<Problem>),
+    #[error("{0}")]
+    Listen(String),
+    #[error("switchboardd already serves `{0}`; `switchboard status` shows it, `switchboard stop` ends it")]
+    AlreadyServing(String),
+    #[error("{what}: {error}")]
+    Io { what: String, error: std::io::Error },
+}
+
+fn listed(problems: &[Problem]) -> String {
+    problems.iter().map(|problem| format!("  {problem}")).collect::<Vec<_>>().join("\n")
+}
+
+pub fn home() -> Result<PathBuf, Fatal> {
+    std::env::home_dir().filter(|home| home.is_absolute()).ok_or(Fatal::NoHome)
+}
+
+/// Where token, logs and the like are kept.
+pub fn state_folder(home: &Path) -> PathBuf {
+    std::env::var_os("XDG_STATE_HOME")
+        .map(PathBuf::from)
+        .filter(|folder| folder.is_absolute())
+        .map_or_else(|| switchboard_wire::place::state_directory(home), |folder| folder.join("switchboard"))
+}
+
+/// The config file that was named, or the personal one.
+pub fn config_file(args: &Args, home: &Path) -> PathBuf {
+    let named = args.config.as_ref().and_then(|file| std::path::absolute(file).ok());
+    named.unwrap_or_else(|| personal_file(home))
+}
+
+/// The place that was named, or this user's.
+pub fn place(args: &Args, home: &Path) -> Place {
+    match &args.socket {
+        Some(socket) => Place::beside(&std::path::absolute(socket).unwrap_or_else(|_| socket.clone())),
+        None => Place::of_user(home),
+    }
+}
+
+/// From the command line to the end of the daemon.
+pub async fn serve(args: &Args) -> Result<(), Fatal> {
+    let home = home()?;
+    let file = config_file(args, &home);
+    let config = Config::load(&file).map_err(Fatal::Config)?;
+    if args.config.is_some() && !file.exists() {
+        return Err(Fatal::Listen(format!("there is no config file `{}`", file.display())));
+    }
+    let place = place(args, &home);
+    let io = |what: String| move |error| Fatal::Io { what, error };
+    place.prepare().map_err(io(format!("`{}` cannot be served on", place.socket.display())))?;
+    let socket = listen::socket(&place).await?;
+    let lock = presence::lock(&place).await?;
+    let state = state_folder(&home);
+    let token_file = state.join("token");
+    let token =
+        token::obtain(&token_file).map_err(io(format!("`{}` cannot be used", token_file.display())))?;
+    let tcp = listen::tcp(args.listen.as_deref().unwrap_or(&config.http.listen)).await?;
+
+    let address = tcp.as_ref().and_then(|tcp| tcp.local_addr().ok());
+    presence::announce(&place, address, &token_file)
+        .map_err(io(format!("`{}` cannot be written", place.daemon_file.display())))?;
+    tracing::info!(
+        target: "daemon",
+        version = env!("CARGO_PKG_VERSION"),
+        pid = std::process::id(),
+        socket = %place.socket.display(),
+        tcp = %address.map_or_else(|| "off".to_owned(), |address| address.to_string()),
+        "serving"
+    );
+    let board = Board::new(file, config, token);
+    let listeners = std::iter::once(Listener::Socket(socket)).chain(tcp.map(Listener::Tcp));
+    let idle = args.idle_exit.map(Duration::from_secs);
+    run(board, listeners, until_told(), idle).await;
+    presence::leave(&place);
+    drop(lock);
+    tracing::info!(target: "daemon", "gone");
+    Ok(())
+}
+
+/// Serves on `listeners` until `stop` resolves, somebody orders it, or nobody needs it any more.
+async fn run(
+    board: Arc<Board>,
+    listeners: impl Iterator<Item = Listener>,
+    stop: impl Future<Output = ()>,
+    idle: Option<Duration>,
+) {
+    let doors = Doors::new(board.clone());
+    listeners.for_each(|listener| doors.open(listener));
+    let mut phase = board.phase();
+    tokio::select! {
+        () = stop => board.drain(Draining::Restart),
+        _ = phase.wait_for(|phase| *phase != Phase::Serving) => {}
+        () = until_idle(&board, idle) => {
+            tracing::info!(target: "daemon", "nobody here for a while");
+            board.drain(Draining::Restart);
+        }
+    }
+    tokio::select! {
+        () = leave(&board, &doors) => {}
+        () = until_told() => tracing::warn!(target: "daemon", "a second signal: leaving at once"),
+    }
+}
+
+/// The order of leaving: calls in flight finish or fault, connections close, children stop.
+async fn leave(board: &Arc<Board>, doors: &Doors) {
+    tracing::info!(target: "daemon", "draining");
+    if tokio::time::timeout(DRAIN, board.quiet()).await.is_err() {
+        board.ground_all();
+        let _ = tokio::time::timeout(CLOSE, board.quiet()).await;
+    }
+    let _ = tokio::time::timeout(CLOSE, doors.close()).await;
+    let _ = tokio::time::timeout(CHILDREN, board.nursery.roster.clear()).await;
+}
+
+/// Resolves at SIGTERM or SIGINT.
+async fn until_told() {
+    let (Ok(mut term), Ok(mut int)) = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
+    else {
+        return std::future::pending().await;
+    };
+    tokio::select! {
+        _ = term.recv() => {}
+        _ = int.recv() => {}
+    }
+}
+
+async fn until_idle(board: &Board, idle: Option<Duration>) {
+    let Some(idle) = idle else { return std::future::pending().await };
+    loop {
+        board.quiet().await;
+        let quiet_since = tokio::time::Instant::now();
+        loop {
+            tokio::time::sleep(idle.min(Duration::from_secs(1))).await;
+            if !board.sessions.all().is_empty() || board.strangers.in_flight() > 0 {
+                break;
+            }
+            if quiet_since.elapsed() >= idle {
+                return;
+            }
+        }
+    }
+}

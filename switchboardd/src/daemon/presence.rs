@@ -1,0 +1,88 @@
+//! That there is one daemon and no second, and the file that says who it is.
+
+use std::fs::{File, OpenOptions};
+use std::net::SocketAddr;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::fs::{FlockOperation, flock};
+use serde_json::json;
+use switchboard_wire::hop::HOP;
+use switchboard_wire::place::Place;
+
+use super::Fatal;
+use crate::child::descent::Process;
+
+/// A daemon that drains holds its lock this long at most.
+const PREDECESSOR: Duration = Duration::from_secs(20);
+const STARTER: Duration = Duration::from_secs(10);
+const TRY_AGAIN: Duration = Duration::from_millis(20);
+
+/// Held as long as the daemon lives.
+pub(super) struct Lock {
+    _file: File,
+}
+
+/// Waits for a predecessor that is on its way out; one that stays means there is no room for us.
+pub(super) async fn lock(place: &Place) -> Result<Lock, Fatal> {
+    exclusive(&place.daemon_lock, PREDECESSOR)
+        .await?
+        .map(|file| Lock { _file: file })
+        .ok_or_else(|| Fatal::AlreadyServing(place.socket.display().to_string()))
+}
+
+pub(super) async fn start_lock(place: &Place) -> Result<File, Fatal> {
+    exclusive(&place.start_lock, STARTER).await?.ok_or_else(|| {
+        Fatal::Listen(format!("somebody else has been starting a daemon for {} s", STARTER.as_secs()))
+    })
+}
+
+async fn exclusive(path: &Path, patience: Duration) -> Result<Option<File>, Fatal> {
+    let wrong = |error| Fatal::Io { what: format!("`{}` cannot be locked", path.display()), error };
+    let file =
+        OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(path).map_err(wrong)?;
+    let until = tokio::time::Instant::now() + patience;
+    loop {
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(Some(file)),
+            Err(rustix::io::Errno::WOULDBLOCK) if tokio::time::Instant::now() < until => {
+                tokio::time::sleep(TRY_AGAIN).await;
+            }
+            Err(rustix::io::Errno::WOULDBLOCK) => return Ok(None),
+            Err(error) => return Err(wrong(error.into())),
+        }
+    }
+}
+
+/// Writes who serves, for those who want to know without asking.
+pub(super) fn announce(place: &Place, tcp: Option<SocketAddr>, token_file: &Path) -> std::io::Result<()> {
+    let pid = std::process::id();
+    let body = json!({
+        "pid": pid,
+        "startTime": Process::look_up(pid).map(|process| process.start_time),
+        "version": env!("CARGO_PKG_VERSION"),
+        "hop": HOP,
+        "socket": place.socket,
+        "tcp": tcp.map(|address| address.to_string()),
+        "tokenFile": token_file,
+    });
+    replace(&place.daemon_file, body.to_string().as_bytes())
+}
+
+pub(super) fn leave(place: &Place) {
+    let _ = std::fs::remove_file(&place.daemon_file);
+}
+
+/// Writes a private file whole or not at all.
+pub(super) fn replace(path: &Path, body: &[u8]) -> std::io::Result<()> {
+    use std::io::Write;
+    let mut name = path.as_os_str().to_owned();
+    name.push(format!(".{}", std::process::id()));
+    let draft = Path::new(&name);
+    let _ = std::fs::remove_file(draft);
+    let mut file = OpenOptions::new().create_new(true).write(true).mode(0o600).open(draft)?;
+    file.write_all(body)?;
+    file.sync_all()?;
+    std::fs::rename(draft, path)
+}

@@ -1,0 +1,51 @@
+//! The bearer token for TCP: random, in a file that only its owner can read, the same across restarts.
+
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use switchboard_wire::place::private_folder;
+
+const BYTES: usize = 32;
+
+pub(super) fn obtain(file: &Path) -> io::Result<String> {
+    if let Some(folder) = file.parent() {
+        private_folder(folder)?;
+    }
+    if let Some(token) = kept(file) {
+        return Ok(token);
+    }
+    let token = crate::random::hex(BYTES);
+    super::presence::replace(file, token.as_bytes())?;
+    Ok(token)
+}
+
+/// A token that others could have read, or that is not one, is not used again.
+fn kept(file: &Path) -> Option<String> {
+    let meta = std::fs::symlink_metadata(file).ok()?;
+    let own = meta.is_file() && meta.uid() == rustix::process::geteuid().as_raw() && meta.mode() & 0o077 == 0;
+    let token = std::fs::read_to_string(file).ok().filter(|_| own)?.trim().to_owned();
+    (token.len() == 2 * BYTES && token.bytes().all(|byte| byte.is_ascii_hexdigit())).then_some(token)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn a_token_stays_the_same_until_it_may_be_known() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("s/token");
+        let first = obtain(&file).unwrap();
+        assert_eq!(first.len(), 2 * BYTES);
+        assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(obtain(&file).unwrap(), first);
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)).unwrap();
+        let second = obtain(&file).unwrap();
+        assert_ne!(second, first);
+        std::fs::write(&file, "short").unwrap();
+        assert_ne!(obtain(&file).unwrap(), "short");
+    }
+}

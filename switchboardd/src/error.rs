@@ -1,0 +1,136 @@
+//! Everything that can fail on a call's way, as what the host is told: one sum, answered in one place.
+
+use serde_json::json;
+
+use crate::child::ChildError;
+
+/// Whose mistake a failure is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Blame {
+    Host,
+    Child,
+    Daemon,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Failure {
+    #[error("Method not found: {method}")]
+    UnknownMethod { method: String },
+    #[error("{0}")]
+    InvalidParams(String),
+    #[error("child `{child}` {error}")]
+    Child { child: Box<str>, subtool: Option<Box<str>>, error: ChildError },
+    #[error("child `{child}` is misconfigured: {why}; see `{file}`")]
+    Misconfigured { child: Box<str>, why: String, file: String },
+    #[error("there is no child `{child}`")]
+    NoSuchChild { child: String },
+    #[error("subtool `{subtool}` is not allowed by Switchboard (suite `{suite}`)")]
+    NotAllowed { suite: String, subtool: String },
+    #[error("switchboardd is shutting down; the call may or may not have run")]
+    ShuttingDown,
+    #[error("switchboardd failed on this request; its log says why")]
+    Panicked,
+}
+
+impl Failure {
+    pub fn blame(&self) -> Blame {
+        match self {
+            Self::UnknownMethod { .. }
+            | Self::InvalidParams(_)
+            | Self::NoSuchChild { .. }
+            | Self::NotAllowed { .. } => Blame::Host,
+            Self::Child { .. } | Self::Misconfigured { .. } => Blame::Child,
+            Self::ShuttingDown | Self::Panicked => Blame::Daemon,
+        }
+    }
+
+    /// Whether the call surely did not run and may work if it is made again.
+    pub fn retryable(&self) -> bool {
+        matches!(self, Self::Child { error: ChildError::Busy | ChildError::SpawnTimeout { .. }, .. })
+    }
+
+    /// A word that programs can rely on.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::UnknownMethod { .. } => "unknown_method",
+            Self::InvalidParams(_) => "invalid_params",
+            Self::NoSuchChild { .. } => "no_such_child",
+            Self::NotAllowed { .. } => "not_allowed",
+            Self::Misconfigured { .. } => "misconfigured",
+            Self::ShuttingDown => "daemon_draining",
+            Self::Panicked => "daemon_failed",
+            Self::Child { error, .. } => match error {
+                ChildError::Spawn { .. } => "child_spawn_failed",
+                ChildError::SpawnTimeout { .. } => "child_spawn_timeout",
+                ChildError::Unusable { .. } => "child_unusable",
+                ChildError::Stillborn { .. }
+                | ChildError::Exited { .. }
+                | ChildError::ClosedOutput { .. } => "child_exited",
+                ChildError::Stopped => "child_stopped",
+                ChildError::Silent { .. } | ChildError::Endless { .. } => "rpc_timeout",
+                ChildError::Busy => "child_busy",
+                ChildError::TooLong { .. } => "answer_too_long",
+            },
+        }
+    }
+
+    fn code(&self) -> i64 {
+        use switchboard_wire::envelope::{INVALID_PARAMS, METHOD_NOT_FOUND};
+        match self {
+            Self::UnknownMethod { .. } => METHOD_NOT_FOUND,
+            Self::InvalidParams(_) | Self::NoSuchChild { .. } | Self::NotAllowed { .. } => INVALID_PARAMS,
+            // What a legacy host is told of any failure that is not its own.
+            _ => -32000,
+        }
+    }
+
+    /// The whole answer to the request with this id.
+    pub fn answer(&self, host_id: &str) -> Vec<u8> {
+        let mut data = json!({ "kind": self.kind(), "retryable": self.retryable() });
+        let (child, subtool) = match self {
+            Self::Child { child, subtool, .. } => (Some(&**child), subtool.as_deref()),
+            Self::Misconfigured { child, .. } => (Some(&**child), None),
+            Self::NoSuchChild { child } => (Some(child.as_str()), None),
+            Self::NotAllowed { subtool, .. } => (None, Some(subtool.as_str())),
+            _ => (None, None),
+        };
+        if let Some(child) = child {
+            data["child"] = child.into();
+        }
+        if let Some(subtool) = subtool {
+            data["subtool"] = subtool.into();
+        }
+        let mut error = json!({ "code": self.code(), "message": self.to_string() });
+        if self.blame() != Blame::Host {
+            error["data"] = json!({ "switchboard": data });
+        }
+        fault(host_id, &error)
+    }
+}
+
+/// A fault under an id.
+pub fn fault(host_id: &str, error: &serde_json::Value) -> Vec<u8> {
+    format!(r#"{{"jsonrpc":"2.0","id":{host_id},"error":{error}}}"#).into_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_childs_failure_names_child_and_subtool() {
+        let failure = Failure::Child {
+            child: "github".into(),
+            subtool: Some("search".into()),
+            error: ChildError::Silent { ms: 60_000 },
+        };
+        let answer = String::from_utf8(failure.answer("\"a\"")).unwrap();
+        let answer: serde_json::Value = serde_json::from_str(&answer).unwrap();
+        assert_eq!(answer["id"], "a");
+        assert_eq!(answer["error"]["code"], -32000);
+        assert_eq!(
+            answer["error"]["data"]["switchboard"],
+            json!({"kind": "rpc_timeout", "child": "github", "subtool": "search", "retryable": false})
+        );
+    }
+}

@@ -1,0 +1,81 @@
+//! What a route or shim shows: all children as suites (the aggregate), or one child as it is.
+
+mod aggregate;
+mod opening;
+mod single;
+
+use std::sync::Arc;
+
+use serde_json::value::RawValue;
+
+use crate::board::Board;
+use crate::caller::{Caller, LogLevel};
+use crate::error::Failure;
+use crate::methods;
+use crate::session::Session;
+use crate::suite::Said;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Face {
+    Aggregate,
+    /// The child of this name, nothing renamed.
+    Child(String),
+}
+
+/// A request on its way in.
+#[derive(Debug, Clone, Copy)]
+pub struct Request<'a> {
+    pub id: &'a RawValue,
+    pub method: &'a str,
+    pub params: Option<&'a RawValue>,
+}
+
+/// Answers a request: the whole message for the host. By its first `.await` that waits, a call has
+/// taken its place in its child's queue; the session's order rests on that.
+pub async fn answer(
+    board: &Arc<Board>,
+    face: &Face,
+    session: &Arc<Session>,
+    request: Request<'_>,
+) -> Vec<u8> {
+    let catalog = board.catalog();
+    let said = match face {
+        Face::Aggregate => aggregate::answer(&catalog, &session.caller, request).await,
+        Face::Child(name) => single::answer(&catalog, name, &session.caller, request).await,
+    };
+    match said {
+        Ok(Said::Child(answer)) => answer.for_host(request.id.get()),
+        Ok(Said::Ours(result)) => {
+            format!(r#"{{"jsonrpc":"2.0","id":{},"result":{result}}}"#, request.id.get()).into_bytes()
+        }
+        Err(failure) => {
+            tracing::debug!(target: "face", method = request.method, kind = failure.kind(), "{failure}");
+            failure.answer(request.id.get())
+        }
+    }
+}
+
+/// Takes in a notification; most mean nothing to a face that keeps no state for them.
+pub fn notice(session: &Session, method: &str, params: Option<&RawValue>) {
+    if method == methods::CANCELLED
+        && let Some(id) =
+            params.and_then(switchboard_wire::members::Members::of).and_then(|params| params.get("requestId"))
+    {
+        session.cancel(id.get());
+    }
+}
+
+/// `logging/setLevel`: what this caller hears from now on.
+fn set_level(caller: &Caller, params: Option<&RawValue>) -> Result<Said, Failure> {
+    let level = params
+        .and_then(switchboard_wire::members::Members::of)
+        .and_then(|params| serde_json::from_str::<LogLevel>(params.get("level")?.get()).ok())
+        .ok_or_else(|| {
+            Failure::InvalidParams(
+                "`level` must be one of debug, info, notice, warning, error, critical, alert, emergency"
+                    .to_owned(),
+            )
+        })?;
+    caller.update(|profile| profile.log_level = level);
+    Ok(Said::Ours("{}".to_owned()))
+}

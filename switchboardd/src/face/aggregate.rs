@@ -1,0 +1,86 @@
+//! The aggregate face: one suite per child and nothing else.
+
+use std::sync::Arc;
+
+use switchboard_wire::members::Members;
+
+use super::{Request, opening, set_level};
+use crate::caller::Caller;
+use crate::catalog::Catalog;
+use crate::error::Failure;
+use crate::methods;
+use crate::suite::Said;
+
+/// Hosts show this much of the instructions; names beyond it would be cut anyway.
+const INSTRUCTIONS: usize = 1800;
+
+pub(super) async fn answer(
+    catalog: &Catalog,
+    caller: &Arc<Caller>,
+    request: Request<'_>,
+) -> Result<Said, Failure> {
+    match request.method {
+        methods::TOOLS_CALL => call(catalog, caller, request).await,
+        methods::TOOLS_LIST => list(catalog, request),
+        methods::INITIALIZE => Ok(Said::Ours(initialize(catalog, caller, request))),
+        methods::PING => Ok(Said::Ours("{}".to_owned())),
+        methods::SET_LEVEL => set_level(caller, request.params),
+        method => Err(Failure::UnknownMethod { method: method.to_owned() }),
+    }
+}
+
+async fn call(catalog: &Catalog, caller: &Arc<Caller>, request: Request<'_>) -> Result<Said, Failure> {
+    let params = request.params.and_then(Members::of).unwrap_or_default();
+    let name = params
+        .text("name")
+        .ok_or_else(|| Failure::InvalidParams("`params.name` must be a string".to_owned()))?;
+    let suite =
+        catalog.suite(&name).ok_or_else(|| Failure::InvalidParams(format!("Unknown tool: {name}")))?;
+    suite.run(caller, &params).await
+}
+
+/// Everything fits one page, so there is no cursor that could be meant.
+fn list(catalog: &Catalog, request: Request<'_>) -> Result<Said, Failure> {
+    let cursor = request.params.and_then(Members::of).and_then(|params| params.get("cursor"));
+    match cursor.filter(|cursor| cursor.get() != "null") {
+        Some(cursor) => Err(Failure::InvalidParams(format!("unknown cursor {}", cursor.get()))),
+        None => Ok(Said::Ours(catalog.tools_list.clone())),
+    }
+}
+
+fn initialize(catalog: &Catalog, caller: &Caller, request: Request<'_>) -> String {
+    let revision = opening::welcome(caller, request.params);
+    serde_json::json!({
+        "protocolVersion": revision,
+        "capabilities": { "tools": { "listChanged": true }, "logging": {} },
+        "serverInfo": {
+            "name": "switchboard",
+            "title": "Switchboard",
+            "version": env!("CARGO_PKG_VERSION"),
+        },
+        "instructions": instructions(catalog),
+    })
+    .to_string()
+}
+
+fn instructions(catalog: &Catalog) -> String {
+    let mut text = String::from(
+        "Each tool here is a suite that stands for one MCP server. Call it with {\"action\":\"introspect\"} first to see its subtools, then with {\"action\":\"call\",\"subtool\":…,\"args\":{…}}. Suites: ",
+    );
+    let mut first = true;
+    for suite in &catalog.suites {
+        if text.len() + suite.name.len() > INSTRUCTIONS {
+            text.push_str(", …");
+            break;
+        }
+        if !first {
+            text.push_str(", ");
+        }
+        first = false;
+        text.push_str(&suite.name);
+    }
+    if catalog.suites.is_empty() {
+        text.push_str("none yet");
+    }
+    text
+}

@@ -1,0 +1,24 @@
+//! `initialize`, the first request of a legacy host.
+
+use serde_json::value::RawValue;
+use switchboard_wire::members::Members;
+
+use crate::caller::{Caller, Takes};
+use crate::methods::{LATEST_LEGACY, LEGACY_REVISIONS};
+
+/// Notes what the host said of itself and gives the revision to speak: the one it asked for if we
+/// know it, else our newest. A host that leaves something out is taken to have said the least.
+pub(super) fn welcome(caller: &Caller, params: Option<&RawValue>) -> &'static str {
+    let params = params.and_then(Members::of).unwrap_or_default();
+    let wanted = params.text("protocolVersion");
+    let revision =
+        LEGACY_REVISIONS.into_iter().find(|known| Some(*known) == wanted.as_deref()).unwrap_or(LATEST_LEGACY);
+    let client = params.get("clientInfo").and_then(Members::of).and_then(|client| client.text("name"));
+    let takes = params.get("capabilities").map(Takes::declared).unwrap_or_default();
+    caller.update(|profile| {
+        profile.client = client.map(Into::into);
+        profile.revision = Some(revision);
+        profile.takes = takes;
+    });
+    revision
+}

@@ -1,0 +1,103 @@
+//! One child as it is: its own names and bytes, only ids and progress tokens are ours on the way.
+
+use std::sync::Arc;
+
+use serde_json::value::RawValue;
+use switchboard_wire::envelope::{place_of, splice_into};
+use switchboard_wire::framing::push_single_line;
+use switchboard_wire::members::Members;
+
+use super::{Request, opening, set_level};
+use crate::caller::Caller;
+use crate::catalog::Catalog;
+use crate::child::{ChildId, ToolList};
+use crate::error::Failure;
+use crate::methods;
+use crate::suite::{Said, Suite};
+
+pub(super) async fn answer(
+    catalog: &Catalog,
+    name: &str,
+    caller: &Arc<Caller>,
+    request: Request<'_>,
+) -> Result<Said, Failure> {
+    let suite = catalog.child(name).ok_or_else(|| Failure::NoSuchChild { child: name.to_owned() })?;
+    match request.method {
+        methods::INITIALIZE => initialize(suite, caller, request).await,
+        methods::PING => Ok(Said::Ours("{}".to_owned())),
+        methods::SET_LEVEL => set_level(caller, request.params),
+        methods::TOOLS_LIST if !suite.settings.expose.is_open() => exposed_tools(suite).await,
+        methods::TOOLS_CALL => {
+            let params = request.params.and_then(Members::of).unwrap_or_default();
+            let tool = params.text("name");
+            if let Some(tool) = tool.as_deref().filter(|tool| !suite.settings.expose.permits(tool)) {
+                return Err(Failure::NotAllowed { suite: suite.name.clone(), subtool: tool.to_owned() });
+            }
+            forward(suite, caller, request, tool.as_deref()).await
+        }
+        _ => forward(suite, caller, request, None).await,
+    }
+}
+
+async fn initialize(suite: &Suite, caller: &Caller, request: Request<'_>) -> Result<Said, Failure> {
+    let revision = opening::welcome(caller, request.params);
+    let lease = suite.lease(None).await?;
+    let hello = lease.hello();
+    let instructions = hello
+        .instructions
+        .as_ref()
+        .map_or(String::new(), |text| format!(r#","instructions":{}"#, text.get()));
+    Ok(Said::Ours(format!(
+        r#"{{"protocolVersion":"{revision}","capabilities":{},"serverInfo":{}{instructions}}}"#,
+        hello.capabilities.get(),
+        hello.server.get()
+    )))
+}
+
+/// `expose` holds on every face: the list without what may not be called.
+async fn exposed_tools(suite: &Suite) -> Result<Said, Failure> {
+    let lease = suite.lease(None).await?;
+    let list: Arc<ToolList> = lease.tools(suite.limits).await.map_err(|error| suite.failed(None, error))?;
+    let tools: Vec<&str> = list
+        .tools
+        .iter()
+        .filter(|tool| suite.settings.expose.permits(&tool.name))
+        .map(|tool| tool.raw.get())
+        .collect();
+    Ok(Said::Ours(format!(r#"{{"tools":[{}]}}"#, tools.join(","))))
+}
+
+async fn forward(
+    suite: &Suite,
+    caller: &Arc<Caller>,
+    request: Request<'_>,
+    tool: Option<&str>,
+) -> Result<Said, Failure> {
+    let failed = |error| suite.failed(tool, error);
+    let lane = caller.lane(suite.child_name()).await;
+    let lease = suite.lease(tool).await?;
+    let token = request.params.and_then(progress_token);
+    let call = lease
+        .call(caller, request.method, token.map(RawValue::get), |id, out| {
+            if let Some(params) = request.params {
+                push_params(params, token, id, out);
+            }
+        })
+        .map_err(failed)?;
+    drop(lane);
+    call.answer(suite.limits).await.map(Said::Child).map_err(failed)
+}
+
+fn progress_token(params: &RawValue) -> Option<&RawValue> {
+    Members::of(params)?.get("_meta").and_then(Members::of)?.get("progressToken")
+}
+
+fn push_params(params: &RawValue, token: Option<&RawValue>, id: ChildId, out: &mut Vec<u8>) {
+    let whole = params.get().as_bytes();
+    match token {
+        None => push_single_line(whole, out),
+        Some(token) => {
+            splice_into(whole, place_of(whole, token.get()), id.0.to_string().as_bytes(), out);
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! What `curl` shows: health, version, suites and status. Nothing here starts a child.
+
+use std::sync::Arc;
+
+use axum::extract::{Extension, Path, State};
+use axum::http::StatusCode;
+use axum::response::Response;
+use serde_json::{Value, json};
+use switchboard_wire::hop::HOP;
+
+use super::gate::Pass;
+use super::rescue::{Refusal, json_response};
+use crate::board::{Board, Phase};
+use crate::catalog::Catalog;
+use crate::pool::Doing;
+use crate::session::Session;
+use crate::suite::Suite;
+
+pub(super) async fn health() -> Response {
+    shown(&json!({ "status": "ok" }))
+}
+
+/// Ready to take calls: not on the way out.
+pub(super) async fn ready(State(board): State<Arc<Board>>) -> Response {
+    match *board.phase().borrow() {
+        Phase::Serving => shown(&json!({ "ready": true })),
+        Phase::Draining(_) => {
+            json_response(StatusCode::SERVICE_UNAVAILABLE, json!({ "ready": false }).to_string())
+        }
+    }
+}
+
+pub(super) async fn version() -> Response {
+    shown(&json!({
+        "name": "switchboardd",
+        "version": env!("CARGO_PKG_VERSION"),
+        "hop": HOP,
+    }))
+}
+
+pub(super) async fn suites(State(board): State<Arc<Board>>, Extension(pass): Extension<Pass>) -> Response {
+    overview(&board.catalog(), pass)
+}
+
+pub(super) async fn suite(
+    State(board): State<Arc<Board>>,
+    Extension(pass): Extension<Pass>,
+    Path(name): Path<String>,
+) -> Result<Response, Refusal> {
+    let catalog = board.catalog();
+    Ok(one(named(&catalog, &name)?, pass))
+}
+
+pub(super) async fn tools(
+    State(board): State<Arc<Board>>,
+    Extension(pass): Extension<Pass>,
+    Path(name): Path<String>,
+) -> Result<Response, Refusal> {
+    let catalog = board.catalog();
+    let suite = named(&catalog, &name)?;
+    if pass == Pass::Names {
+        return Err(Refusal::NoToken);
+    }
+    let known = suite.pool.as_ref().and_then(|pool| pool.running()).and_then(|child| child.known_tools());
+    let Some(list) = known else {
+        return Ok(shown(&json!({ "suite": suite.name, "known": false, "tools": [] })));
+    };
+    // Written by hand: the definitions stay as the child wrote them.
+    let tools: Vec<&str> = list
+        .tools
+        .iter()
+        .filter(|tool| suite.settings.expose.permits(&tool.name))
+        .map(|tool| tool.raw.get())
+        .collect();
+    let body = format!(r#"{{"suite":{},"known":true,"tools":[{}]}}"#, json!(suite.name), tools.join(","));
+    Ok(json_response(StatusCode::OK, body))
+}
+
+pub(super) async fn status(State(board): State<Arc<Board>>, Extension(pass): Extension<Pass>) -> Response {
+    let catalog = board.catalog();
+    let suites: Vec<Value> = catalog.suites.iter().map(|suite| described(suite, pass)).collect();
+    if pass == Pass::Names {
+        return shown(&json!({ "status": "ok", "suites": suites }));
+    }
+    let sessions: Vec<Value> = board.sessions.all().iter().map(|session| session_state(session)).collect();
+    shown(&json!({
+        "status": match *board.phase().borrow() { Phase::Serving => "ok", Phase::Draining(_) => "draining" },
+        "version": env!("CARGO_PKG_VERSION"),
+        "pid": std::process::id(),
+        "boot": board.boot.name(),
+        "uptimeMs": millis(board.started),
+        "generation": catalog.generation,
+        "config": board.config_file,
+        "sessions": sessions,
+        "suites": suites,
+        "problems": problems(&catalog),
+    }))
+}
+
+/// All suites, as a GET on the aggregate face shows them.
+pub(super) fn overview(catalog: &Catalog, pass: Pass) -> Response {
+    let suites: Vec<Value> = catalog.suites.iter().map(|suite| described(suite, pass)).collect();
+    let mut body = json!({ "status": "ok", "suites": suites });
+    if pass == Pass::Full {
+        body["problems"] = json!(problems(catalog));
+    }
+    shown(&body)
+}
+
+pub(super) fn one(suite: &Suite, pass: Pass) -> Response {
+    shown(&described(suite, pass))
+}
+
+fn described(suite: &Suite, pass: Pass) -> Value {
+    let state = match suite.pool.as_ref().map(|pool| pool.doing()) {
+        None => "misconfigured",
+        Some(Doing::Cold) => "cold",
+        Some(Doing::Starting) => "starting",
+        Some(Doing::Ready) => "ready",
+        Some(Doing::Failed) => "failed",
+    };
+    let mut body = json!({ "name": suite.name, "state": state });
+    if pass == Pass::Names {
+        return body;
+    }
+    body["child"] = suite.child_name().into();
+    body["description"] = json!(suite.definition.description);
+    body["file"] = json!(suite.definition.file);
+    let pool = suite.pool.as_ref();
+    body["lastError"] = match &suite.definition.launch {
+        Err(why) => json!(why),
+        Ok(_) => json!(pool.and_then(|pool| pool.last_error()).map(|error| error.to_string())),
+    };
+    if let Some(child) = pool.and_then(|pool| pool.running()) {
+        body["running"] = json!({
+            "pid": child.pid(),
+            "ageMs": millis(child.born()),
+            "inFlight": child.in_flight(),
+            "revision": child.hello().revision,
+            "tools": child.known_tools().map(|list| list.tools.len()),
+            "skippedLines": child.noise(),
+        });
+    }
+    body
+}
+
+fn session_state(session: &Session) -> Value {
+    let profile = session.caller.profile();
+    json!({
+        "client": profile.client,
+        "revision": profile.revision,
+        "workspace": session.workspace,
+        "ageMs": millis(session.opened),
+        "inFlight": session.in_flight(),
+        "droppedMessages": session.caller.mailbox().map_or(0, |mailbox| mailbox.dropped()),
+    })
+}
+
+fn problems(catalog: &Catalog) -> Vec<String> {
+    catalog.problems.iter().map(ToString::to_string).collect()
+}
+
+fn named<'c>(catalog: &'c Catalog, name: &str) -> Result<&'c Suite, Refusal> {
+    catalog.suite(name).ok_or_else(|| Refusal::NotFound(format!("there is no suite `{name}`")))
+}
+
+fn millis(since: tokio::time::Instant) -> u64 {
+    u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX)
+}
+
+fn shown(body: &Value) -> Response {
+    json_response(StatusCode::OK, body.to_string())
+}

@@ -1,0 +1,177 @@
+//! Connections: where they come in, how many there may be, and which session they keep alive.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::Request;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, UnixListener};
+use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinSet;
+use tower::ServiceExt;
+
+use crate::board::Board;
+use crate::session::Session;
+
+/// On TCP anybody on the machine can connect: heads must come soon and be short, connections are few.
+const TCP_CONNECTIONS: usize = 256;
+const TCP_HEAD_TIME: Duration = Duration::from_secs(5);
+const HEAD_BYTES: usize = 16 * 1024;
+/// On the unix socket only the owner can: many shims with many calls each.
+const SOCKET_CONNECTIONS: usize = 2048;
+
+/// After a failed accept (no descriptors left, say), how long to leave it.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// Which way a connection came.
+#[derive(Debug, Clone)]
+pub(super) enum Way {
+    Socket,
+    Tcp(SocketAddr),
+}
+
+/// One connection, as the routes see it.
+#[derive(Debug)]
+pub(super) struct Door {
+    way: Way,
+    board: Arc<Board>,
+    session: OnceLock<Arc<Session>>,
+}
+
+impl Door {
+    pub(super) fn way(&self) -> &Way {
+        &self.way
+    }
+
+    /// From now on this connection keeps `session` alive.
+    pub(super) fn belongs_to(&self, session: &Arc<Session>) {
+        if self.session.get().is_none() && self.session.set(session.clone()).is_ok() {
+            session.connected();
+        }
+    }
+}
+
+impl Drop for Door {
+    fn drop(&mut self) {
+        if let Some(session) = self.session.get() {
+            self.board.disconnected(session);
+        }
+    }
+}
+
+pub enum Listener {
+    Socket(UnixListener),
+    Tcp(TcpListener),
+}
+
+/// All listeners and the connections that came through them.
+pub struct Doors {
+    board: Arc<Board>,
+    app: Router,
+    close: watch::Sender<bool>,
+    tasks: Mutex<JoinSet<()>>,
+}
+
+impl Doors {
+    pub fn new(board: Arc<Board>) -> Arc<Self> {
+        let app = super::app(&board);
+        Arc::new(Self { board, app, close: watch::Sender::new(false), tasks: Mutex::default() })
+    }
+
+    /// Accepts until the doors close.
+    pub fn open(self: &Arc<Self>, listener: Listener) {
+        let doors = self.clone();
+        self.spawn(async move {
+            let mut closed = doors.close.subscribe();
+            tokio::select! {
+                () = doors.clone().accept(&listener) => {}
+                _ = closed.wait_for(|closed| *closed) => {}
+            }
+        });
+    }
+
+    /// Takes no new connections and no further requests on old ones; resolves when all are gone.
+    pub async fn close(&self) {
+        self.close.send_replace(true);
+        let mut tasks = std::mem::take(&mut *self.tasks.lock().expect("BUG: a spawn panicked"));
+        while tasks.join_next().await.is_some() {}
+    }
+
+    async fn accept(self: Arc<Self>, listener: &Listener) {
+        let places = Arc::new(Semaphore::new(match listener {
+            Listener::Socket(_) => SOCKET_CONNECTIONS,
+            Listener::Tcp(_) => TCP_CONNECTIONS,
+        }));
+        let own_uid = rustix::process::geteuid().as_raw();
+        loop {
+            let Ok(place) = places.clone().acquire_owned().await else { return };
+            let accepted = match listener {
+                Listener::Socket(listener) => match listener.accept().await {
+                    // Modes keep others out; this holds even where somebody changed them.
+                    Ok((stream, _)) if stream.peer_cred().is_ok_and(|peer| peer.uid() == own_uid) => {
+                        self.spawn(self.clone().serve(stream, Way::Socket, place));
+                        Ok(())
+                    }
+                    Ok(_) => {
+                        tracing::warn!(target: "http", "another user's connection to the socket was refused");
+                        Ok(())
+                    }
+                    Err(error) => Err(error),
+                },
+                Listener::Tcp(listener) => match (listener.accept().await, listener.local_addr()) {
+                    (Ok((stream, _)), Ok(address)) => {
+                        let _ = stream.set_nodelay(true);
+                        self.spawn(self.clone().serve(stream, Way::Tcp(address), place));
+                        Ok(())
+                    }
+                    (Err(error), _) | (_, Err(error)) => Err(error),
+                },
+            };
+            if let Err(error) = accepted {
+                tracing::warn!(target: "http", "a connection could not be accepted: {error}");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+
+    async fn serve(
+        self: Arc<Self>,
+        stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        way: Way,
+        _place: tokio::sync::OwnedSemaphorePermit,
+    ) {
+        let mut http = http1::Builder::new();
+        http.max_buf_size(HEAD_BYTES);
+        if let Way::Tcp(_) = way {
+            // Also closes idle connections after that time, which on the unix socket would race with
+            // a shim's next call: there is no such limit there.
+            http.timer(TokioTimer::new()).header_read_timeout(TCP_HEAD_TIME);
+        }
+        let door = Arc::new(Door { way, board: self.board.clone(), session: OnceLock::new() });
+        let app = self.app.clone();
+        let answer = hyper::service::service_fn(move |mut request: hyper::Request<Incoming>| {
+            request.extensions_mut().insert(door.clone());
+            app.clone().oneshot(request.map(axum::body::Body::new) as Request)
+        });
+        let connection = http.serve_connection(TokioIo::new(stream), answer);
+        tokio::pin!(connection);
+        let mut closed = self.close.subscribe();
+        tokio::select! {
+            _ = connection.as_mut() => return,
+            _ = closed.wait_for(|closed| *closed) => connection.as_mut().graceful_shutdown(),
+        }
+        let _ = connection.await;
+    }
+
+    fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        let mut tasks = self.tasks.lock().expect("BUG: a spawn panicked");
+        // Ended ones are let go as new ones come, so that the set does not grow.
+        while tasks.try_join_next().is_some() {}
+        tasks.spawn(task);
+    }
+}

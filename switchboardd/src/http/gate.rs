@@ -1,0 +1,189 @@
+//! The gate: may this request come in? Asked of every route.
+//!
+//! A web page in the person's browser can send requests to loopback addresses and other users can
+//! connect to TCP ports, so on TCP the `Host` must be ours, an `Origin` must be allowed, and a token
+//! is needed for anything that does or shows more than names. The unix socket admits only its owner.
+
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::http::header::{AUTHORIZATION, HOST, ORIGIN};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+
+use super::door::{Door, Way};
+use super::rescue::Refusal;
+use crate::board::Board;
+
+/// What a request that was let in may see and do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Pass {
+    /// Everything.
+    Full,
+    /// Names and states only.
+    Names,
+}
+
+pub(super) async fn check(State(board): State<Arc<Board>>, mut request: Request, next: Next) -> Response {
+    let origin = request.headers().get(ORIGIN).cloned();
+    let mut response = match admit(&board, &request) {
+        Ok(_) if request.method() == Method::OPTIONS => options(request.uri().path(), origin.is_some()),
+        Ok(pass) => {
+            request.extensions_mut().insert(pass);
+            next.run(request).await
+        }
+        Err(refusal) => return refusal.into_response(),
+    };
+    if let Some(origin) = origin {
+        // It is on the list, or it would not have come this far.
+        response.headers_mut().insert("access-control-allow-origin", origin);
+        response.headers_mut().insert("vary", HeaderValue::from_static("origin"));
+    }
+    response
+}
+
+fn admit(board: &Board, request: &Request) -> Result<Pass, Refusal> {
+    let door = request.extensions().get::<Arc<Door>>().expect("BUG: every request comes through a door");
+    let catalog = board.catalog();
+    let http = &catalog.config.http;
+    if !host_is_ours(request, door.way()) {
+        return Err(Refusal::Forbidden("the `Host` of this request is not ours"));
+    }
+    let mut origins = request.headers().get_all(ORIGIN).iter();
+    if let Some(origin) = origins.next() {
+        let allowed = http.allowed_origins.iter().any(|known| known.as_bytes() == origin.as_bytes());
+        if !allowed || origins.next().is_some() {
+            return Err(Refusal::Forbidden("the `Origin` of this request is not allowed"));
+        }
+    }
+    if matches!(door.way(), Way::Socket) || request.method() == Method::OPTIONS {
+        return Ok(Pass::Full);
+    }
+    let path = request.uri().path();
+    if path.starts_with("/hop/") || path.starts_with("/control/") {
+        return Err(Refusal::SocketOnly);
+    }
+    if has_token(request.headers(), &board.token) {
+        return Ok(Pass::Full);
+    }
+    let reads = matches!(*request.method(), Method::GET | Method::HEAD);
+    match path {
+        "/health" | "/ready" | "/version" if reads => Ok(Pass::Full),
+        _ if reads && is_discovery(path) && http.open_discovery => Ok(Pass::Names),
+        _ => Err(Refusal::NoToken),
+    }
+}
+
+fn is_discovery(path: &str) -> bool {
+    let under =
+        |root: &str| path == root || path.strip_prefix(root).is_some_and(|rest| rest.starts_with('/'));
+    path == "/status" || under("/suites") || under("/proxy")
+}
+
+/// Exactly one `Host`, and it names the very address we listen on.
+fn host_is_ours(request: &Request, way: &Way) -> bool {
+    let mut hosts = request.headers().get_all(HOST).iter();
+    let (Some(host), None) = (hosts.next(), hosts.next()) else { return false };
+    let named = request.uri().authority().map_or(host.as_bytes(), |target| target.as_str().as_bytes());
+    [host.as_bytes(), named].into_iter().all(|host| is_ours(host, way))
+}
+
+fn is_ours(host: &[u8], way: &Way) -> bool {
+    let Ok(host) = std::str::from_utf8(host) else { return false };
+    match way {
+        Way::Socket => host.eq_ignore_ascii_case("localhost"),
+        Way::Tcp(address) => {
+            let Some((name, port)) = host.rsplit_once(':') else { return false };
+            let known = name.eq_ignore_ascii_case("localhost") || matches!(name, "127.0.0.1" | "[::1]");
+            known && port == address.port().to_string()
+        }
+    }
+}
+
+fn has_token(headers: &HeaderMap, token: &str) -> bool {
+    let mut values = headers.get_all(AUTHORIZATION).iter();
+    let (Some(value), None) = (values.next(), values.next()) else { return false };
+    let value = value.as_bytes();
+    value.get(..7).is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"bearer "))
+        && same(value[7..].trim_ascii(), token.as_bytes())
+}
+
+/// Takes as long for a near miss as for a wild guess.
+fn same(given: &[u8], wanted: &[u8]) -> bool {
+    given.len() == wanted.len() && given.iter().zip(wanted).fold(0, |differs, (a, b)| differs | (a ^ b)) == 0
+}
+
+fn options(path: &str, cross_origin: bool) -> Response {
+    let allow = if path == "/proxy" || path.starts_with("/proxy/") {
+        "POST, GET, OPTIONS"
+    } else {
+        "GET, HEAD, OPTIONS"
+    };
+    let mut response = StatusCode::NO_CONTENT.into_response();
+    let headers = response.headers_mut();
+    headers.insert("allow", HeaderValue::from_static(allow));
+    if cross_origin {
+        headers.insert("access-control-allow-methods", HeaderValue::from_static(allow));
+        headers.insert(
+            "access-control-allow-headers",
+            HeaderValue::from_static(
+                "authorization, content-type, accept, mcp-protocol-version, mcp-session-id",
+            ),
+        );
+        headers.insert("access-control-max-age", HeaderValue::from_static("600"));
+    }
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_our_own_names_are_ours() {
+        let tcp = Way::Tcp("127.0.0.1:7420".parse().unwrap());
+        for host in ["127.0.0.1:7420", "localhost:7420", "LOCALHOST:7420", "[::1]:7420"] {
+            assert!(is_ours(host.as_bytes(), &tcp), "{host}");
+        }
+        for host in [
+            "",
+            "localhost",
+            "127.0.0.1",
+            "localhost:80",
+            "evil.example:7420",
+            "localhost.:7420",
+            "localhost.evil.example:7420",
+            "127.0.0.1.:7420",
+            "127.1:7420",
+            "0.0.0.0:7420",
+            "[::]:7420",
+            "::1:7420",
+            "user@localhost:7420",
+            " localhost:7420",
+            "localhost:7420 ",
+            "localhost:07420",
+            "127.0.0.1:7420:7420",
+        ] {
+            assert!(!is_ours(host.as_bytes(), &tcp), "{host}");
+        }
+        assert!(is_ours(b"localhost", &Way::Socket));
+        assert!(!is_ours(b"localhost:80", &Way::Socket));
+    }
+
+    #[test]
+    fn tokens_match_whole_or_not_at_all() {
+        let with = |value: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(AUTHORIZATION, value.parse().unwrap());
+            has_token(&headers, "abc123")
+        };
+        assert!(with("Bearer abc123") && with("bearer abc123"));
+        for wrong in
+            ["Bearer abc12", "Bearer abc1234", "abc123", "Basic abc123", "Bearer", "Bearer ", "Bearer ABC123"]
+        {
+            assert!(!with(wrong), "{wrong}");
+        }
+        assert!(!has_token(&HeaderMap::new(), "abc123"));
+    }
+}

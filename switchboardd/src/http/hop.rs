@@ -1,0 +1,115 @@
+//! The shim's own routes: opening a session and fetching its mailbox.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::{Extension, Request, State};
+use axum::http::StatusCode;
+use axum::response::Response;
+use serde_json::json;
+use serde_json::value::RawValue;
+use switchboard_wire::envelope::Message;
+use switchboard_wire::hop::{HOP, MailboxPoll, OpenSession, SESSION_HEADER, SessionOpened};
+use tokio::time::Instant;
+
+use super::door::Door;
+use super::proxy::read_body;
+use super::rescue::{Refusal, json_response};
+use crate::board::{Board, Phase};
+use crate::face::{self, Face};
+use crate::mailbox::Batch;
+use crate::session::Session;
+
+/// No poll waits longer than this, whatever it asks for.
+const MAX_WAIT: Duration = Duration::from_secs(60);
+
+pub(super) async fn open(
+    State(board): State<Arc<Board>>,
+    Extension(door): Extension<Arc<Door>>,
+    request: Request,
+) -> Result<Response, Refusal> {
+    if let Phase::Draining(draining) = *board.phase().borrow() {
+        return Err(Refusal::Draining(draining));
+    }
+    let body = read_body(request).await?;
+    let open: OpenSession<'_> = serde_json::from_slice(&body)
+        .map_err(|error| Refusal::BadRequest(format!("not a session to open: {error}")))?;
+    let Some(hop) = HOP.meet(open.hop) else {
+        let span = |span: switchboard_wire::hop::Span| format!("{}–{}", span.min, span.max);
+        return Err(Refusal::HopMismatch { ours: span(HOP), theirs: span(open.hop) });
+    };
+    let session = Session::open(&board.boot, open.workspace.map(Into::into));
+    tracing::debug!(target: "session", session = &session.id[..8], workspace = ?session.workspace, shim = open.version, "opened");
+    for message in open.handshake {
+        replay(&board, &session, message).await;
+    }
+    board.sessions.insert(&session);
+    door.belongs_to(&session);
+    let opened = SessionOpened { session: session.id.to_string(), boot: board.boot.name().to_owned(), hop };
+    Ok(json_response(StatusCode::OK, json!(opened).to_string()))
+}
+
+/// What the host said to an earlier daemon: taken in again, answered long ago.
+async fn replay(board: &Arc<Board>, session: &Arc<Session>, message: &RawValue) {
+    let body = message.get().as_bytes();
+    match Message::parse(body) {
+        Ok(Message::Request { id, method, params }) => {
+            let method = method.name();
+            let request = face::Request { id, method: &method, params };
+            face::answer(board, &Face::Aggregate, session, request).await;
+        }
+        Ok(Message::Notification { method, params }) => face::notice(session, &method.name(), params),
+        Ok(Message::Response { .. }) | Err(_) => {}
+    }
+}
+
+pub(super) async fn poll(
+    State(board): State<Arc<Board>>,
+    Extension(door): Extension<Arc<Door>>,
+    request: Request,
+) -> Result<Response, Refusal> {
+    let id = request.headers().get(SESSION_HEADER).and_then(|id| id.to_str().ok());
+    let session = id.and_then(|id| board.sessions.get(id)).ok_or(Refusal::UnknownSession)?;
+    door.belongs_to(&session);
+    let body = read_body(request).await?;
+    let poll: MailboxPoll = serde_json::from_slice(&body)
+        .map_err(|error| Refusal::BadRequest(format!("not a mailbox poll: {error}")))?;
+    let mailbox = session.caller.mailbox().ok_or(Refusal::UnknownSession)?;
+    let until = Instant::now() + Duration::from_millis(poll.wait_ms).min(MAX_WAIT);
+    let mut phase = board.phase();
+    let batch = loop {
+        let arrival = mailbox.arrival();
+        if let Some(batch) = mailbox.take(poll.after) {
+            break batch;
+        }
+        let nothing = Batch { messages: Vec::new(), next: poll.after };
+        // The news of draining interrupts a session's wait once; later polls wait like any other.
+        if matches!(*phase.borrow_and_update(), Phase::Draining(_)) && session.tell_draining() {
+            break nothing;
+        }
+        tokio::select! {
+            () = arrival => {}
+            _ = phase.changed() => {}
+            () = tokio::time::sleep_until(until) => break nothing,
+        }
+    };
+    Ok(json_response(StatusCode::OK, written(&batch, *board.phase().borrow())))
+}
+
+fn written(batch: &Batch, phase: Phase) -> Vec<u8> {
+    let size: usize = batch.messages.iter().map(|message| message.len() + 1).sum();
+    let mut out = Vec::with_capacity(size + 64);
+    out.extend_from_slice(br#"{"messages":["#);
+    for (at, message) in batch.messages.iter().enumerate() {
+        if at > 0 {
+            out.push(b',');
+        }
+        out.extend_from_slice(message);
+    }
+    out.extend_from_slice(format!(r#"],"next":{}"#, batch.next).as_bytes());
+    if let Phase::Draining(draining) = phase {
+        out.extend_from_slice(format!(r#","draining":{}"#, json!(draining)).as_bytes());
+    }
+    out.push(b'}');
+    out
+}

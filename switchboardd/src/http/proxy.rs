@@ -1,0 +1,217 @@
+//! The proxy routes: one JSON-RPC message in, one JSON answer out, finite and never an event stream.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+
+use axum::body::{Body, Bytes};
+use axum::extract::{Extension, Path, Request, State};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
+use axum::response::{IntoResponse, Response};
+use futures_catch::catch;
+use http_body_util::{BodyExt, Limited};
+use switchboard_wire::envelope::{Message, string};
+use switchboard_wire::framing::MAX_MESSAGE;
+use switchboard_wire::hop::{MAILBOX_HEADER, SEQ_HEADER, SESSION_HEADER};
+
+use super::door::Door;
+use super::gate::Pass;
+use super::rescue::{Refusal, json_response};
+use super::{accept, discovery};
+use crate::board::{Board, Phase};
+use crate::error::Failure;
+use crate::face::{self, Face};
+use crate::session::{Entry, Grounded, Session};
+
+const ALLOW: &str = "POST, GET, OPTIONS";
+
+pub(super) async fn aggregate(
+    State(board): State<Arc<Board>>,
+    Extension(pass): Extension<Pass>,
+    request: Request,
+) -> Response {
+    serve(board, Face::Aggregate, pass, request).await
+}
+
+pub(super) async fn single(
+    State(board): State<Arc<Board>>,
+    Extension(pass): Extension<Pass>,
+    Path(child): Path<String>,
+    request: Request,
+) -> Response {
+    serve(board, Face::Child(child), pass, request).await
+}
+
+async fn serve(board: Arc<Board>, face: Face, pass: Pass, request: Request) -> Response {
+    let answered = match *request.method() {
+        Method::POST => post(&board, &face, request).await,
+        Method::GET => look(&board, &face, pass, request.headers()),
+        _ => Err(Refusal::WrongMethod(ALLOW)),
+    };
+    answered.unwrap_or_else(IntoResponse::into_response)
+}
+
+/// GET: what is behind the route. Clients that try for an event stream are told that there is none.
+fn look(board: &Board, face: &Face, pass: Pass, headers: &HeaderMap) -> Result<Response, Refusal> {
+    if accept::wants_only_events(headers) {
+        return Err(Refusal::WrongMethod(ALLOW));
+    }
+    if !accept::takes_json(headers) {
+        return Err(Refusal::NotAcceptable);
+    }
+    let catalog = board.catalog();
+    match face {
+        Face::Aggregate => Ok(discovery::overview(&catalog, pass)),
+        Face::Child(name) => match catalog.child(name) {
+            Some(suite) => Ok(discovery::one(suite, pass)),
+            None => Err(Refusal::NotFound(Failure::NoSuchChild { child: name.clone() }.to_string())),
+        },
+    }
+}
+
+async fn post(board: &Arc<Board>, face: &Face, request: Request) -> Result<Response, Refusal> {
+    let session = session_of(board, &request)?;
+    let headers = request.headers();
+    if !accept::takes_json(headers) {
+        return Err(Refusal::NotAcceptable);
+    }
+    if let Face::Child(name) = face
+        && board.catalog().child(name).is_none()
+    {
+        return Err(Refusal::NotFound(Failure::NoSuchChild { child: name.clone() }.to_string()));
+    }
+    // The place in the session's order is taken before the body is read, and given up however this ends.
+    let entry = match headers.get(SEQ_HEADER) {
+        None => None,
+        Some(seq) => {
+            let seq = seq.to_str().ok().and_then(|seq| seq.parse().ok()).filter(|seq| *seq > 0);
+            Some(session.enter(seq.ok_or(Refusal::BadHeader(SEQ_HEADER))?))
+        }
+    };
+    let body = read_body(request).await?;
+    let (mut turn, stale) = match entry {
+        Some(Entry::Turn(turn)) => (Some(turn), false),
+        Some(Entry::Stale) => (None, true),
+        None => (None, false),
+    };
+    if let Some(turn) = &mut turn {
+        turn.come().await;
+    }
+    let message = Message::parse(&body)?;
+    log(&message, body.len());
+    match message {
+        Message::Request { .. } if stale => Ok(StatusCode::NO_CONTENT.into_response()),
+        Message::Request { id, method, params } => {
+            if let Phase::Draining(draining) = *board.phase().borrow() {
+                return Err(Refusal::Draining(draining));
+            }
+            let method = method.name();
+            let request = face::Request { id, method: &method, params };
+            let answer = fly(board, face, &session, request, turn).await;
+            Ok(with_watermark(&session, answer))
+        }
+        Message::Notification { method, params } => {
+            face::notice(&session, &method.name(), params);
+            Ok(with_watermark(&session, Err(StatusCode::ACCEPTED)))
+        }
+        Message::Response { id, .. } => {
+            let known = string(id).is_some_and(|ours| session.caller.answered(&ours, &body, id));
+            if !known {
+                tracing::debug!(target: "session", id = id.get(), "an answer to no open question");
+            }
+            Ok(with_watermark(&session, Err(StatusCode::ACCEPTED)))
+        }
+    }
+}
+
+/// What came, without what is in it.
+fn log(message: &Message<'_>, bytes: usize) {
+    if tracing::enabled!(target: "http", tracing::Level::DEBUG) {
+        let (kind, id, method) = match message {
+            Message::Request { id, method, .. } => ("request", id.get(), method.name()),
+            Message::Notification { method, .. } => ("notification", "-", method.name()),
+            Message::Response { id, .. } => ("response", id.get(), "-".into()),
+        };
+        tracing::debug!(target: "http", %method, id, bytes, "{kind}");
+    }
+}
+
+/// Has the face answer while the caller, or the daemon's end, may still call it off. The next message
+/// of the session may go once this one has taken its place at its child.
+async fn fly(
+    board: &Arc<Board>,
+    face: &Face,
+    session: &Arc<Session>,
+    request: face::Request<'_>,
+    turn: Option<crate::session::Turn>,
+) -> Result<Vec<u8>, StatusCode> {
+    let _underway = board.begin();
+    let host_id = request.id.get();
+    let (_airborne, grounded) = session.take_off(host_id);
+    let mut answer = pin!(catch(face::answer(board, face, session, request)));
+    let first = std::future::poll_fn(|cx| Poll::Ready(answer.as_mut().poll(cx))).await;
+    drop(turn);
+    let answer = async {
+        match first {
+            Poll::Ready(answer) => answer,
+            Poll::Pending => answer.await,
+        }
+    };
+    tokio::select! {
+        biased;
+        answer = answer => Ok(answer.unwrap_or_else(|| Failure::Panicked.answer(host_id))),
+        reason = grounded => match reason {
+            Ok(Grounded::ShuttingDown) => Ok(Failure::ShuttingDown.answer(host_id)),
+            _ => Err(StatusCode::NO_CONTENT),
+        },
+    }
+}
+
+fn session_of(board: &Arc<Board>, request: &Request) -> Result<Arc<Session>, Refusal> {
+    let Some(id) = request.headers().get(SESSION_HEADER) else {
+        return Ok(board.strangers.clone());
+    };
+    let session = id.to_str().ok().and_then(|id| board.sessions.get(id)).ok_or(Refusal::UnknownSession)?;
+    if let Some(door) = request.extensions().get::<Arc<Door>>() {
+        door.belongs_to(&session);
+    }
+    Ok(session)
+}
+
+pub(super) async fn read_body(request: Request) -> Result<Bytes, Refusal> {
+    match Limited::new(request.into_body(), MAX_MESSAGE).collect().await {
+        Ok(body) => Ok(body.to_bytes()),
+        Err(error) if error.is::<http_body_util::LengthLimitError>() => Err(Refusal::TooLarge),
+        Err(_) => Err(Refusal::Incomplete),
+    }
+}
+
+/// An answer, or an empty one of that status, with the number of the newest message that comes before it.
+fn with_watermark(session: &Session, answer: Result<Vec<u8>, StatusCode>) -> Response {
+    let mut response = match answer {
+        Ok(body) => json_response(StatusCode::OK, Body::from(body)),
+        Err(status) => status.into_response(),
+    };
+    if let Some(mailbox) = session.caller.mailbox() {
+        response.headers_mut().insert(MAILBOX_HEADER, HeaderValue::from(mailbox.watermark()));
+    }
+    response
+}
+
+/// A panic costs the call it happens on and nothing else.
+mod futures_catch {
+    use std::future::poll_fn;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::pin::pin;
+    use std::task::Poll;
+
+    pub(super) async fn catch<T>(future: impl Future<Output = T>) -> Option<T> {
+        let mut future = pin!(future);
+        poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx))) {
+            Ok(Poll::Pending) => Poll::Pending,
+            Ok(Poll::Ready(value)) => Poll::Ready(Some(value)),
+            Err(_) => Poll::Ready(None),
+        })
+        .await
+    }
+}

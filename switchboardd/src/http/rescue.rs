@@ -1,0 +1,119 @@
+//! Where failures leave the house: every answer that is not the one hoped for is made here.
+
+use axum::body::Body;
+use axum::extract::Request;
+use axum::http::header::{ALLOW, CONTENT_TYPE};
+use axum::http::{HeaderValue, Method, StatusCode};
+use axum::response::{IntoResponse, Response};
+use serde_json::json;
+use switchboard_wire::envelope::{INVALID_REQUEST, Malformed};
+use switchboard_wire::framing::MAX_MESSAGE;
+use switchboard_wire::hop::Draining;
+
+use crate::error::fault;
+
+/// Why a request is turned away before it reaches a face.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Refusal {
+    #[error("{0}")]
+    Malformed(#[from] Malformed),
+    #[error("Invalid Request: over {} MiB", MAX_MESSAGE >> 20)]
+    TooLarge,
+    #[error("the request's body did not arrive")]
+    Incomplete,
+    #[error("this session is not known here; open a new one")]
+    UnknownSession,
+    #[error("`{0}` is not a valid header here")]
+    BadHeader(&'static str),
+    #[error("answers are `application/json`, which the `Accept` header excludes")]
+    NotAcceptable,
+    #[error("method not allowed")]
+    WrongMethod(&'static str),
+    #[error("{0}")]
+    Forbidden(&'static str),
+    #[error("a token is needed: send `Authorization: Bearer` with the content of the token file")]
+    NoToken,
+    #[error("only on the unix socket")]
+    SocketOnly,
+    #[error("{0}")]
+    NotFound(String),
+    #[error("{0}")]
+    BadRequest(String),
+    #[error(
+        "hop versions do not meet: the daemon speaks {ours}, the shim {theirs}; install the same version of both"
+    )]
+    HopMismatch { ours: String, theirs: String },
+    #[error("switchboardd is shutting down")]
+    Draining(Draining),
+}
+
+impl Refusal {
+    fn status(&self) -> StatusCode {
+        match self {
+            Self::Malformed(_) | Self::Incomplete | Self::BadHeader(_) | Self::BadRequest(_) => {
+                StatusCode::BAD_REQUEST
+            }
+            Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::UnknownSession | Self::NotFound(_) => StatusCode::NOT_FOUND,
+            Self::NotAcceptable => StatusCode::NOT_ACCEPTABLE,
+            Self::WrongMethod(_) => StatusCode::METHOD_NOT_ALLOWED,
+            Self::Forbidden(_) | Self::SocketOnly => StatusCode::FORBIDDEN,
+            Self::NoToken => StatusCode::UNAUTHORIZED,
+            Self::HopMismatch { .. } => StatusCode::UPGRADE_REQUIRED,
+            Self::Draining(_) => StatusCode::SERVICE_UNAVAILABLE,
+        }
+    }
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        let body = match &self {
+            Self::Malformed(malformed) => format!(
+                r#"{{"jsonrpc":"2.0","error":{},"id":null}}"#,
+                json!({ "code": malformed.code(), "message": malformed.to_string() })
+            )
+            .into_bytes(),
+            Self::TooLarge => fault("null", &json!({ "code": INVALID_REQUEST, "message": self.to_string() })),
+            _ => json!({ "error": self.to_string() }).to_string().into_bytes(),
+        };
+        let mut response = json_response(self.status(), body);
+        let headers = response.headers_mut();
+        match &self {
+            Self::WrongMethod(allow) => {
+                headers.insert(ALLOW, HeaderValue::from_static(allow));
+            }
+            Self::NoToken => {
+                headers.insert("www-authenticate", HeaderValue::from_static("Bearer"));
+            }
+            Self::Draining(draining) => {
+                let word = match draining {
+                    Draining::Restart => "restart",
+                    Draining::Stop => "stop",
+                };
+                headers.insert("switchboard-draining", HeaderValue::from_static(word));
+            }
+            _ => {}
+        }
+        response
+    }
+}
+
+pub(super) fn json_response(status: StatusCode, body: impl Into<Body>) -> Response {
+    let mut response = Response::new(body.into());
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+pub(super) async fn no_route(request: Request) -> Refusal {
+    Refusal::NotFound(format!("there is nothing at `{}`", request.uri().path()))
+}
+
+/// For the routes with one method; those with several say so themselves.
+pub(super) async fn wrong_method(request: Request) -> Refusal {
+    let posts = request.uri().path().starts_with("/hop/") || request.uri().path().starts_with("/control/");
+    if posts && request.method() != Method::POST {
+        return Refusal::WrongMethod("POST");
+    }
+    Refusal::WrongMethod("GET, HEAD")
+}

@@ -1,0 +1,30 @@
+//! The Switchboard daemon as a library: `daemon::run` takes bound listeners and a stop future.
+//!
+//! Modules in reading order, the way of a call: a request comes in at `http`, belongs to a `session`,
+//! is answered by a `face`, which shows `suite`s, which lease a `child` from its `pool`. What is found
+//! in files comes from `discover` and stands in the `catalog`. A module names none above it.
+
+pub mod args;
+pub mod cli;
+pub mod daemon;
+pub mod logging;
+
+pub mod board;
+pub mod caller;
+pub mod catalog;
+pub mod child;
+pub mod error;
+pub mod face;
+pub mod http;
+pub mod mailbox;
+pub mod methods;
+pub mod pool;
+pub mod session;
+pub mod suite;
+
+pub mod config;
+pub mod definition;
+pub mod discover;
+pub mod document;
+pub mod environment;
+pub mod random;

@@ -1,0 +1,209 @@
+//! The ordered, numbered messages on their way to one host.
+//!
+//! Everything that goes to a host without being the answer to its POST waits here until the shim
+//! fetches it. A message is kept until the shim says that it has it, so a dropped poll loses nothing.
+//! The mailbox is bounded: a chatty child never costs a host its answers, and a slow host never
+//! stalls a child.
+
+use std::collections::VecDeque;
+use std::sync::Mutex;
+
+use bytes::Bytes;
+use tokio::sync::Notify;
+
+/// Letters and bytes from which on progress and logs are thinned out.
+const ROOMY: usize = 1000;
+const ROOMY_BYTES: usize = 4 * 1024 * 1024;
+/// Letters beyond which nothing but what a host must not miss is taken.
+const FULL: usize = 2 * ROOMY;
+
+/// The most one poll carries, unless a single message is longer.
+const BATCH_BYTES: usize = 1024 * 1024;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Kind {
+    /// Progress for this token: only the last one matters.
+    Progress(Box<str>),
+    /// A list changed: one word of it is enough.
+    Changed(&'static str),
+    Log,
+    /// A question, or the withdrawal of one.
+    Question,
+}
+
+#[derive(Debug, Default)]
+pub struct Mailbox {
+    // A leaf lock: held to push or to copy a batch, never across an await.
+    state: Mutex<State>,
+    arrived: Notify,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    letters: VecDeque<Letter>,
+    bytes: usize,
+    last: u64,
+    dropped: u64,
+}
+
+#[derive(Debug)]
+struct Letter {
+    number: u64,
+    kind: Kind,
+    body: Bytes,
+}
+
+/// What a poll brings.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Batch {
+    pub messages: Vec<Bytes>,
+    pub next: u64,
+}
+
+impl Mailbox {
+    /// False if there was no room for it; only questions care.
+    pub fn push(&self, kind: Kind, body: Bytes) -> bool {
+        let taken = self.lock().push(kind, body);
+        if taken {
+            self.arrived.notify_waiters();
+        }
+        taken
+    }
+
+    /// The number of the newest message.
+    pub fn watermark(&self) -> u64 {
+        self.lock().last
+    }
+
+    /// Log messages and progress that a host which did not keep up never saw.
+    pub fn dropped(&self) -> u64 {
+        self.lock().dropped
+    }
+
+    /// Forgets what the host has, and gives what comes next, if anything.
+    pub fn take(&self, after: u64) -> Option<Batch> {
+        self.lock().take(after)
+    }
+
+    /// Resolves at the next push after it was first polled.
+    pub fn arrival(&self) -> tokio::sync::futures::Notified<'_> {
+        self.arrived.notified()
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().expect("BUG: a push panicked")
+    }
+}
+
+impl State {
+    fn push(&mut self, kind: Kind, body: Bytes) -> bool {
+        if self.letters.len() >= ROOMY || self.bytes + body.len() > ROOMY_BYTES {
+            match &kind {
+                Kind::Progress(_) => self.remove(&kind),
+                Kind::Changed(_) if self.letters.iter().any(|letter| letter.kind == kind) => return true,
+                Kind::Log => {
+                    self.dropped += 1;
+                    return false;
+                }
+                _ => {}
+            }
+        }
+        if self.letters.len() >= FULL {
+            self.dropped += 1;
+            return false;
+        }
+        self.last += 1;
+        self.bytes += body.len();
+        self.letters.push_back(Letter { number: self.last, kind, body });
+        true
+    }
+
+    fn remove(&mut self, kind: &Kind) {
+        if let Some(at) = self.letters.iter().position(|letter| letter.kind == *kind)
+            && let Some(old) = self.letters.remove(at)
+        {
+            self.bytes -= old.body.len();
+            self.dropped += 1;
+        }
+    }
+
+    fn take(&mut self, after: u64) -> Option<Batch> {
+        while self.letters.front().is_some_and(|letter| letter.number <= after) {
+            if let Some(known) = self.letters.pop_front() {
+                self.bytes -= known.body.len();
+            }
+        }
+        let mut messages = Vec::new();
+        let mut bytes = 0;
+        let mut next = after;
+        for letter in &self.letters {
+            bytes += letter.body.len();
+            if bytes > BATCH_BYTES && !messages.is_empty() {
+                return Some(Batch { messages, next });
+            }
+            messages.push(letter.body.clone());
+            next = letter.number;
+        }
+        // Numbers of letters that were thinned out since must not leave a watermark unreached.
+        (!messages.is_empty() || self.last > after).then_some(Batch { messages, next: self.last })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn progress(token: &str) -> Kind {
+        Kind::Progress(token.into())
+    }
+
+    #[test]
+    fn messages_stay_until_they_are_acknowledged() {
+        let mailbox = Mailbox::default();
+        mailbox.push(Kind::Log, "a".into());
+        mailbox.push(Kind::Log, "b".into());
+        let expect = Batch { messages: vec!["a".into(), "b".into()], next: 2 };
+        assert_eq!(mailbox.take(0), Some(expect));
+        assert_eq!(mailbox.take(1), Some(Batch { messages: vec!["b".into()], next: 2 }));
+        assert_eq!(mailbox.take(2), None);
+    }
+
+    #[test]
+    fn a_full_mailbox_keeps_the_last_progress_and_every_question() {
+        let mailbox = Mailbox::default();
+        for number in 0..5000 {
+            mailbox.push(progress("t"), number.to_string().into());
+        }
+        assert!(mailbox.push(Kind::Question, "q".into()));
+        assert!(!mailbox.push(Kind::Log, "l".into()));
+        let batch = mailbox.take(0).unwrap();
+        assert_eq!(batch.messages.len(), ROOMY + 1);
+        assert_eq!(batch.messages[ROOMY - 1], "4999");
+        assert_eq!(batch.messages[ROOMY], "q");
+        assert_eq!(batch.next, mailbox.watermark());
+        assert_eq!(mailbox.dropped(), 4001);
+    }
+
+    #[test]
+    fn list_changes_are_said_once_when_it_is_tight() {
+        let mailbox = Mailbox::default();
+        for _ in 0..ROOMY {
+            mailbox.push(Kind::Changed("tools"), "t".into());
+        }
+        let before = mailbox.watermark();
+        mailbox.push(Kind::Changed("tools"), "t".into());
+        assert_eq!(mailbox.watermark(), before);
+    }
+
+    #[test]
+    fn large_messages_come_in_batches_of_their_own() {
+        let mailbox = Mailbox::default();
+        let large = Bytes::from(vec![b'x'; BATCH_BYTES]);
+        mailbox.push(Kind::Question, large.clone());
+        mailbox.push(Kind::Question, large.clone());
+        let first = mailbox.take(0).unwrap();
+        assert_eq!((first.messages.len(), first.next), (1, 1));
+        let second = mailbox.take(1).unwrap();
+        assert_eq!((second.messages.len(), second.next), (1, 2));
+    }
+}

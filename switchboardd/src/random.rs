@@ -1,0 +1,10 @@
+//! Names and keys that nobody can guess.
+
+/// `bytes` random bytes from the kernel, in hexadecimal.
+pub fn hex(bytes: usize) -> String {
+    let mut random = [0_u8; 32];
+    let random = &mut random[..bytes];
+    rustix::rand::getrandom(&mut *random, rustix::rand::GetRandomFlags::empty())
+        .expect("BUG: the kernel always has random bytes once it runs");
+    random.iter().map(|byte| format!("{byte:02x}")).collect()
+}

@@ -1,0 +1,173 @@
+//! The daemon's record of one host's conversation: who it is, which of its messages comes next, and
+//! what is under way for it.
+
+mod turnstile;
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+pub use turnstile::{Entry, Turn};
+
+use crate::caller::{Boot, Caller};
+use turnstile::Turnstile;
+
+#[derive(Debug)]
+pub struct Session {
+    pub id: Box<str>,
+    pub workspace: Option<PathBuf>,
+    pub caller: Arc<Caller>,
+    pub opened: Instant,
+    turnstile: Turnstile,
+    // A leaf lock: held for an insert, a removal or a search.
+    flights: Mutex<Flights>,
+    connections: AtomicUsize,
+    told_draining: AtomicBool,
+}
+
+#[derive(Debug, Default)]
+struct Flights {
+    issued: u64,
+    open: HashMap<u64, Flight>,
+}
+
+#[derive(Debug)]
+struct Flight {
+    host_id: Box<str>,
+    ground: oneshot::Sender<Grounded>,
+}
+
+/// Why a request's way ended before its answer came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Grounded {
+    /// Its caller cancelled it.
+    Cancelled,
+    /// The daemon goes, and the time for finishing is over.
+    ShuttingDown,
+}
+
+impl Session {
+    pub fn open(boot: &Arc<Boot>, workspace: Option<PathBuf>) -> Arc<Self> {
+        Self::new(crate::random::hex(16).into(), workspace, Caller::listening(boot.clone()))
+    }
+
+    /// Stands for all who call without a session of their own: they hear answers and nothing else.
+    pub fn of_strangers() -> Arc<Self> {
+        Self::new("".into(), None, Caller::deaf())
+    }
+
+    fn new(id: Box<str>, workspace: Option<PathBuf>, caller: Arc<Caller>) -> Arc<Self> {
+        Arc::new(Self {
+            id,
+            workspace,
+            caller,
+            opened: Instant::now(),
+            turnstile: Turnstile::default(),
+            flights: Mutex::default(),
+            connections: AtomicUsize::new(0),
+            told_draining: AtomicBool::new(false),
+        })
+    }
+
+    /// Takes a place in the order of this session's messages.
+    pub fn enter(self: &Arc<Self>, seq: u64) -> Entry {
+        Turnstile::enter(self.clone(), seq)
+    }
+
+    /// Registers a request while it is under way.
+    pub fn take_off(self: &Arc<Self>, host_id: &str) -> (Airborne, oneshot::Receiver<Grounded>) {
+        let (ground, grounded) = oneshot::channel();
+        let mut flights = self.flights();
+        flights.issued += 1;
+        let number = flights.issued;
+        flights.open.insert(number, Flight { host_id: host_id.into(), ground });
+        (Airborne { session: self.clone(), number }, grounded)
+    }
+
+    /// The host no longer wants the answer to this request. Unknown ids are nobody's.
+    pub fn cancel(&self, host_id: &str) {
+        let mut flights = self.flights();
+        let number = flights.open.iter().find(|(_, flight)| &*flight.host_id == host_id).map(|(at, _)| *at);
+        if let Some(flight) = number.and_then(|number| flights.open.remove(&number)) {
+            let _ = flight.ground.send(Grounded::Cancelled);
+        }
+    }
+
+    pub fn ground_all(&self) {
+        for (_, flight) in self.flights().open.drain() {
+            let _ = flight.ground.send(Grounded::ShuttingDown);
+        }
+    }
+
+    pub fn in_flight(&self) -> usize {
+        self.flights().open.len()
+    }
+
+    pub fn connected(&self) {
+        self.connections.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// True if that was the last one.
+    pub fn disconnected(&self) -> bool {
+        self.connections.fetch_sub(1, Ordering::Relaxed) == 1
+    }
+
+    pub fn is_connected(&self) -> bool {
+        self.connections.load(Ordering::Relaxed) > 0
+    }
+
+    /// True the first time: a poll that waits is answered at once when draining begins.
+    pub fn tell_draining(&self) -> bool {
+        !self.told_draining.swap(true, Ordering::Relaxed)
+    }
+
+    fn flights(&self) -> std::sync::MutexGuard<'_, Flights> {
+        self.flights.lock().expect("BUG: bookkeeping panicked")
+    }
+}
+
+/// A request under way; landed when dropped.
+#[derive(Debug)]
+pub struct Airborne {
+    session: Arc<Session>,
+    number: u64,
+}
+
+impl Drop for Airborne {
+    fn drop(&mut self) {
+        self.session.flights().open.remove(&self.number);
+    }
+}
+
+/// All sessions, by id.
+#[derive(Debug, Default)]
+pub struct Sessions {
+    // A leaf lock: held for an insert, a look or a removal.
+    by_id: Mutex<HashMap<Box<str>, Arc<Session>>>,
+}
+
+impl Sessions {
+    pub fn insert(&self, session: &Arc<Session>) {
+        self.lock().insert(session.id.clone(), session.clone());
+    }
+
+    pub fn get(&self, id: &str) -> Option<Arc<Session>> {
+        self.lock().get(id).cloned()
+    }
+
+    pub fn remove(&self, id: &str) {
+        self.lock().remove(id);
+    }
+
+    pub fn all(&self) -> Vec<Arc<Session>> {
+        self.lock().values().cloned().collect()
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Box<str>, Arc<Session>>> {
+        self.by_id.lock().expect("BUG: bookkeeping panicked")
+    }
+}

@@ -1,0 +1,150 @@
+//! Lets a session's messages through in the order of their numbers, however they travelled.
+//!
+//! A message takes its place when its head has been read and gives it up when it was dispatched or
+//! dropped, so a connection that closes half-way never holds up those behind it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
+
+use tokio::sync::oneshot;
+
+use super::Session;
+
+#[derive(Debug)]
+pub(super) struct Turnstile {
+    // A leaf lock: held to change the maps, never across an await.
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    next: u64,
+    waiting: BTreeMap<u64, oneshot::Sender<()>>,
+    /// Numbers that gave up their place before it was their turn.
+    passed: BTreeSet<u64>,
+}
+
+impl Default for Turnstile {
+    fn default() -> Self {
+        let state = State { next: 1, waiting: BTreeMap::new(), passed: BTreeSet::new() };
+        Self { state: Mutex::new(state) }
+    }
+}
+
+#[derive(Debug)]
+pub enum Entry {
+    Turn(Turn),
+    /// That number was through before: the message it belonged to was called off.
+    Stale,
+}
+
+/// A place in the order. Dropping it lets the next one through.
+#[derive(Debug)]
+pub struct Turn {
+    session: Arc<Session>,
+    seq: u64,
+    called: Option<oneshot::Receiver<()>>,
+}
+
+impl Turnstile {
+    pub(super) fn enter(session: Arc<Session>, seq: u64) -> Entry {
+        let called = {
+            let mut state = session.turnstile.lock();
+            if seq < state.next || state.passed.contains(&seq) || state.waiting.contains_key(&seq) {
+                return Entry::Stale;
+            }
+            (seq > state.next).then(|| {
+                let (call, called) = oneshot::channel();
+                state.waiting.insert(seq, call);
+                called
+            })
+        };
+        Entry::Turn(Turn { session, seq, called })
+    }
+
+    fn leave(&self, seq: u64) {
+        let mut state = self.lock();
+        if seq != state.next {
+            state.waiting.remove(&seq);
+            state.passed.insert(seq);
+            return;
+        }
+        state.next += 1;
+        let mut next = state.next;
+        while state.passed.remove(&next) {
+            next += 1;
+        }
+        state.next = next;
+        if let Some(call) = state.waiting.remove(&next) {
+            let _ = call.send(());
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().expect("BUG: bookkeeping panicked")
+    }
+}
+
+impl Turn {
+    /// Resolves when all messages before this one are through.
+    pub async fn come(&mut self) {
+        if let Some(called) = self.called.take() {
+            // The other end goes only with the session.
+            let _ = called.await;
+        }
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.session.turnstile.leave(self.seq);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn turn(session: &Arc<Session>, seq: u64) -> Turn {
+        match session.enter(seq) {
+            Entry::Turn(turn) => turn,
+            Entry::Stale => panic!("{seq} is stale"),
+        }
+    }
+
+    fn has_come(turn: &mut Turn) -> bool {
+        turn.called.as_mut().is_none_or(|called| called.try_recv().is_ok())
+    }
+
+    #[test]
+    fn messages_pass_in_order_whatever_order_they_came_in() {
+        let session = Session::of_strangers();
+        let mut third = turn(&session, 3);
+        let mut second = turn(&session, 2);
+        let first = turn(&session, 1);
+        assert!(!has_come(&mut second));
+        drop(first);
+        assert!(has_come(&mut second));
+        assert!(!has_come(&mut third));
+        drop(second);
+        assert!(has_come(&mut third));
+    }
+
+    #[test]
+    fn one_that_gives_up_early_holds_nobody_up() {
+        let session = Session::of_strangers();
+        drop(turn(&session, 2));
+        let mut third = turn(&session, 3);
+        drop(turn(&session, 1));
+        assert!(has_come(&mut third));
+    }
+
+    #[test]
+    fn a_number_passes_once() {
+        let session = Session::of_strangers();
+        drop(turn(&session, 1));
+        drop(turn(&session, 3));
+        assert!(matches!(session.enter(1), Entry::Stale));
+        assert!(matches!(session.enter(3), Entry::Stale));
+    }
+}

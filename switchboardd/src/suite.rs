@@ -1,0 +1,317 @@
+//! The one tool that stands for a child: `introspect` tells what its subtools are, `call` runs one.
+//!
+//! Mistakes that a model can mend are answered as results with a sentence that says how; everything
+//! else is a failure. A child's result passes through untouched.
+
+mod arguments;
+pub mod introspect;
+pub mod name;
+mod outgoing;
+pub mod summary;
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use serde_json::value::RawValue;
+use switchboard_wire::members::Members;
+
+use crate::caller::Caller;
+use crate::child::{Answer, ChildError, Limits, Tool, ToolList};
+use crate::config::{Config, Mode, SuiteConfig};
+use crate::definition::Definition;
+use crate::document::nearest;
+use crate::error::Failure;
+use crate::methods;
+use crate::pool::{Lease, Pool};
+
+/// Only these properties: hosts are known to refuse or drop what a tool does not declare.
+const INPUT_SCHEMA: &str = r#"{"type":"object","properties":{"action":{"type":"string","enum":["introspect","call"]},"subtool":{"type":"string"},"args":{"type":"object"},"query":{"type":"string"}},"required":["action"]}"#;
+
+#[derive(Debug)]
+pub struct Suite {
+    pub name: String,
+    pub definition: Definition,
+    pub settings: SuiteConfig,
+    pub limits: Limits,
+    /// `None` for a definition that cannot be started.
+    pub pool: Option<Arc<Pool>>,
+    mode: Mode,
+    summary_max_chars: usize,
+}
+
+/// What a suite answers with.
+#[derive(Debug)]
+pub enum Said {
+    /// The child's own answer, to be passed on as it is.
+    Child(Answer),
+    /// A result of ours, as JSON.
+    Ours(String),
+}
+
+impl Suite {
+    pub fn new(name: String, definition: Definition, config: &Config, pool: Option<Arc<Pool>>) -> Self {
+        let settings = config.suite(&definition.name);
+        Self {
+            limits: config.timeouts.limits(settings.timeouts),
+            mode: config.introspection.mode,
+            summary_max_chars: settings.summary_max_chars.unwrap_or(config.introspection.summary_max_chars),
+            name,
+            definition,
+            settings,
+            pool,
+        }
+    }
+
+    /// Its entry in `tools/list`.
+    pub fn tool(&self) -> String {
+        let description = self.settings.description.clone().unwrap_or_else(|| {
+            let subject = self.definition.description.as_deref().unwrap_or(&self.definition.name);
+            let subject = summary::summary(subject, 400);
+            let subject = subject.trim_end_matches('.');
+            format!("Use this tool for {subject}. Actions: 'introspect' | 'call'")
+        });
+        format!(
+            r#"{{"name":{},"description":{},"inputSchema":{INPUT_SCHEMA}}}"#,
+            quoted(&self.name),
+            quoted(&description)
+        )
+    }
+
+    pub fn child_name(&self) -> &str {
+        &self.definition.name
+    }
+
+    /// A child to use. Fails at once for a definition that cannot be started.
+    pub async fn lease(&self, subtool: Option<&str>) -> Result<Lease, Failure> {
+        match (&self.pool, &self.definition.launch) {
+            (Some(pool), Ok(_)) => pool.lease(self.limits).await.map_err(|error| self.failed(subtool, error)),
+            (_, launch) => Err(Failure::Misconfigured {
+                child: self.child_name().into(),
+                why: launch.as_ref().err().cloned().unwrap_or_default(),
+                file: self.definition.file.display().to_string(),
+            }),
+        }
+    }
+
+    pub fn failed(&self, subtool: Option<&str>, error: ChildError) -> Failure {
+        Failure::Child { child: self.child_name().into(), subtool: subtool.map(Into::into), error }
+    }
+
+    /// Runs a `tools/call` of this suite.
+    pub async fn run(&self, caller: &Arc<Caller>, params: &Members<'_>) -> Result<Said, Failure> {
+        let arguments = match params.get("arguments") {
+            None => Members::default(),
+            Some(raw) => match Members::of(raw) {
+                Some(arguments) => arguments,
+                None => return Ok(mistake("`arguments` must be an object")),
+            },
+        };
+        let subtool = match text_member(&arguments, "subtool") {
+            Ok(subtool) => subtool,
+            Err(sentence) => return Ok(mistake(&sentence)),
+        };
+        match text_member(&arguments, "action") {
+            Err(sentence) => Ok(mistake(&sentence)),
+            Ok(Some(action)) if action == "introspect" => {
+                self.introspect(&arguments, subtool.as_deref()).await
+            }
+            Ok(Some(action)) if action == "call" => {
+                self.call(caller, params, &arguments, subtool.as_deref()).await
+            }
+            Ok(Some(action)) => Ok(mistake(&format!(
+                "unknown action `{action}`; use `introspect` to list the subtools of `{}`, or `call` to run one",
+                self.name
+            ))),
+            Ok(None) => Ok(mistake(&format!(
+                "missing `action`; use {{\"action\":\"introspect\"}} to list the subtools of `{}`, or {{\"action\":\"call\",\"subtool\":…,\"args\":{{…}}}} to run one",
+                self.name
+            ))),
+        }
+    }
+
+    async fn introspect(&self, arguments: &Members<'_>, subtool: Option<&str>) -> Result<Said, Failure> {
+        let lease = self.lease(subtool).await?;
+        let list = lease.tools(self.limits).await.map_err(|error| self.failed(subtool, error))?;
+        if let Some(subtool) = subtool {
+            let list = match list.find(subtool) {
+                Some(_) => list,
+                None => {
+                    lease.renew_tools(self.limits).await.map_err(|error| self.failed(Some(subtool), error))?
+                }
+            };
+            return Ok(match list.find(subtool) {
+                Some(_) if !self.settings.expose.permits(subtool) => self.not_allowed(subtool),
+                Some(tool) => Said::Ours(text_result(&introspect::single(tool), false)),
+                None => self.unknown_subtool(subtool, &list),
+            });
+        }
+        let query = match text_member(arguments, "query") {
+            Ok(query) => query.filter(|query| !query.trim().is_empty()),
+            Err(sentence) => return Ok(mistake(&sentence)),
+        };
+        let verbosity = arguments.get("args").and_then(Members::of).and_then(|args| args.text("verbosity"));
+        let mode = if verbosity.as_deref() == Some("full") && self.mode != Mode::Redacted {
+            Mode::Full
+        } else {
+            self.mode
+        };
+        let wish =
+            introspect::Wish { mode, summary_max_chars: self.summary_max_chars, query: query.as_deref() };
+        Ok(Said::Ours(text_result(&introspect::text(&list, &self.settings.expose, wish), false)))
+    }
+
+    async fn call(
+        &self,
+        caller: &Arc<Caller>,
+        params: &Members<'_>,
+        arguments: &Members<'_>,
+        subtool: Option<&str>,
+    ) -> Result<Said, Failure> {
+        let Some(subtool) = subtool.filter(|subtool| !subtool.is_empty()) else {
+            return Ok(mistake(&format!(
+                "missing `subtool`; use {{\"action\":\"introspect\"}} to see what `{}` can do",
+                self.name
+            )));
+        };
+        if !self.settings.expose.permits(subtool) {
+            return Ok(self.not_allowed(subtool));
+        }
+        let args = arguments.get("args").filter(|args| args.get() != "null");
+        if args.is_some_and(|args| !args.get().starts_with('{')) {
+            return Ok(mistake("`args` must be an object with the arguments of the subtool"));
+        }
+        let failed = |error| self.failed(Some(subtool), error);
+
+        // Calls of one session reach one child in the order they came, also while it starts.
+        let lane = caller.lane(self.child_name()).await;
+        let lease = self.lease(Some(subtool)).await?;
+        if self.settings.validate != Some(false)
+            && let Some(said) = self.check(&lease, subtool, args).await?
+        {
+            return Ok(said);
+        }
+        self.trace_arguments(subtool, args);
+        let token = outgoing::progress_token(params);
+        let call = lease
+            .call(caller, methods::TOOLS_CALL, token, |id, out| {
+                outgoing::call_params(params, subtool, args, id, out);
+            })
+            .map_err(failed)?;
+        drop(lane);
+        call.answer(self.limits).await.map(Said::Child).map_err(failed)
+    }
+
+    /// Checks subtool and arguments against the running child's own list; a sentence if they do not fit.
+    async fn check(
+        &self,
+        lease: &Lease,
+        subtool: &str,
+        args: Option<&RawValue>,
+    ) -> Result<Option<Said>, Failure> {
+        let failed = |error| self.failed(Some(subtool), error);
+        let mut list = lease.tools(self.limits).await.map_err(failed)?;
+        if list.find(subtool).is_none() {
+            list = lease.renew_tools(self.limits).await.map_err(failed)?;
+        }
+        let Some(tool) = list.find(subtool) else {
+            return Ok(Some(self.unknown_subtool(subtool, &list)));
+        };
+        let complaint = tool.input_schema.as_deref().and_then(|schema| arguments::complaint(schema, args));
+        Ok(complaint.map(|complaint| {
+            mistake(&format!(
+                "{complaint} of subtool `{subtool}` (suite `{0}`); {{\"action\":\"introspect\",\"subtool\":{1}}} shows its schema",
+                self.name,
+                quoted(subtool)
+            ))
+        }))
+    }
+
+    fn not_allowed(&self, subtool: &str) -> Said {
+        let refusal = Failure::NotAllowed { suite: self.name.clone(), subtool: subtool.to_owned() };
+        mistake(&refusal.to_string())
+    }
+
+    fn unknown_subtool(&self, subtool: &str, list: &ToolList) -> Said {
+        let names: Vec<&str> = list
+            .tools
+            .iter()
+            .map(|tool: &Tool| &*tool.name)
+            .filter(|name| self.settings.expose.permits(name))
+            .collect();
+        let hint = match nearest(subtool, names.iter().copied()) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None if names.is_empty() => "it has none".to_owned(),
+            None => {
+                let some: Vec<_> = names.iter().take(20).map(|name| format!("`{name}`")).collect();
+                format!("there are {}{}", some.join(", "), if names.len() > 20 { " and more" } else { "" })
+            }
+        };
+        mistake(&format!("unknown subtool `{subtool}` (suite `{}`); {hint}", self.name))
+    }
+
+    /// Only at the most detailed level, and never what `redact` names.
+    fn trace_arguments(&self, subtool: &str, args: Option<&RawValue>) {
+        if tracing::enabled!(target: "suite", tracing::Level::TRACE) {
+            let args = args.map_or_else(|| "{}".to_owned(), |args| redacted(args, &self.settings.redact));
+            tracing::trace!(target: "suite", suite = self.name, subtool, args, "call");
+        }
+    }
+}
+
+fn redacted(args: &RawValue, fields: &[String]) -> String {
+    fn mask(value: &mut serde_json::Value, fields: &[String]) {
+        match value {
+            serde_json::Value::Object(members) => {
+                for (name, value) in members.iter_mut() {
+                    if fields.contains(name) {
+                        *value = "[redacted]".into();
+                    } else {
+                        mask(value, fields);
+                    }
+                }
+            }
+            serde_json::Value::Array(items) => items.iter_mut().for_each(|item| mask(item, fields)),
+            _ => {}
+        }
+    }
+    let Ok(mut value) = serde_json::from_str(args.get()) else { return "[unreadable]".to_owned() };
+    mask(&mut value, fields);
+    value.to_string()
+}
+
+/// A string member; absent and `null` are the same, anything else is a mistake.
+fn text_member<'a>(members: &Members<'a>, name: &str) -> Result<Option<Cow<'a, str>>, String> {
+    match members.get(name) {
+        None => Ok(None),
+        Some(raw) if raw.get() == "null" => Ok(None),
+        Some(raw) => switchboard_wire::envelope::string(raw)
+            .map(Some)
+            .ok_or_else(|| format!("`{name}` must be a string")),
+    }
+}
+
+fn mistake(sentence: &str) -> Said {
+    Said::Ours(text_result(sentence, true))
+}
+
+fn text_result(text: &str, is_error: bool) -> String {
+    let mark = if is_error { r#","isError":true"# } else { "" };
+    format!(r#"{{"content":[{{"type":"text","text":{}}}]{mark}}}"#, quoted(text))
+}
+
+fn quoted(text: &str) -> String {
+    serde_json::to_string(text).expect("BUG: a string always serialises")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn redaction_reaches_every_depth() {
+        let args = RawValue::from_string(r#"{"token":"s3","deep":[{"token":{"x":1}}],"keep":1}"#.to_owned())
+            .unwrap();
+        let shown = redacted(&args, &["token".to_owned()]);
+        assert_eq!(shown, r#"{"deep":[{"token":"[redacted]"}],"keep":1,"token":"[redacted]"}"#);
+    }
+}

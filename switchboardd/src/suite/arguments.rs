@@ -1,0 +1,75 @@
+//! What a call's arguments must have, as far as it can be told without a schema engine: required
+//! names, and unknown names where the schema forbids them. The rest is left to the child.
+
+use serde_json::value::RawValue;
+use switchboard_wire::members::Members;
+
+use crate::document::nearest;
+
+/// A sentence that says how to mend the arguments, or `None` if they may go. A schema that cannot
+/// be read forbids nothing.
+pub(super) fn complaint(schema: &RawValue, args: Option<&RawValue>) -> Option<String> {
+    let schema = Members::of(schema)?;
+    let given = args.and_then(Members::of).unwrap_or_default();
+    let required: Vec<String> =
+        schema.get("required").and_then(|names| serde_json::from_str(names.get()).ok()).unwrap_or_default();
+    let missing: Vec<_> =
+        required.iter().filter(|name| given.get(name).is_none()).map(|name| format!("`{name}`")).collect();
+    if !missing.is_empty() {
+        return Some(format!("missing argument {} in `args`", missing.join(", ")));
+    }
+    let closed = schema.get("additionalProperties").is_some_and(|more| more.get() == "false")
+        && schema.get("patternProperties").is_none();
+    let properties = schema.get("properties").and_then(Members::of);
+    if !closed {
+        return None;
+    }
+    let known: Vec<&str> =
+        properties.iter().flat_map(|known| known.0.iter().map(|(name, _)| &**name)).collect();
+    let (unknown, _) = given.0.iter().find(|(name, _)| !known.contains(&&**name))?;
+    let hint = nearest(unknown, known.iter().copied())
+        .map_or_else(|| format!("; it takes {}", listed(&known)), |near| format!("; did you mean `{near}`?"));
+    Some(format!("unknown argument `{unknown}` in `args`{hint}"))
+}
+
+fn listed(names: &[&str]) -> String {
+    if names.is_empty() {
+        return "none".to_owned();
+    }
+    names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(schema: &str, args: &str, expect: Option<&str>) {
+        let raw = |text: &str| RawValue::from_string(text.to_owned()).unwrap();
+        assert_eq!(complaint(&raw(schema), Some(&raw(args))).as_deref(), expect);
+    }
+
+    const OPEN: &str = r#"{"type":"object","properties":{"a":{},"b":{}},"required":["a"]}"#;
+    const CLOSED: &str = r#"{"properties":{"path":{}},"additionalProperties":false}"#;
+
+    #[test]
+    fn required_names_must_be_there() {
+        check(OPEN, r#"{"a":null}"#, None);
+        check(OPEN, r#"{"a":1,"z":2}"#, None);
+        check(OPEN, r#"{"b":1}"#, Some("missing argument `a` in `args`"));
+    }
+
+    #[test]
+    fn unknown_names_are_refused_where_the_schema_forbids_them() {
+        check(CLOSED, r#"{"path":1}"#, None);
+        check(CLOSED, r#"{"pth":1}"#, Some("unknown argument `pth` in `args`; did you mean `path`?"));
+        check(CLOSED, r#"{"zzzzzzz":1}"#, Some("unknown argument `zzzzzzz` in `args`; it takes `path`"));
+    }
+
+    #[test]
+    fn a_schema_that_cannot_be_used_forbids_nothing() {
+        check("true", "{}", None);
+        check(r#"{"required":"a"}"#, "{}", None);
+        check(r#"{"patternProperties":{"^x":{}},"additionalProperties":false}"#, r#"{"x1":1}"#, None);
+    }
+}

@@ -1,0 +1,185 @@
+//! The text that `introspect` answers with: what the subtools are and how to call them.
+
+use std::fmt::Write;
+
+use crate::child::{Tool, ToolList};
+use crate::config::{Expose, Mode};
+
+use super::summary::summary;
+
+/// Tools a query leaves at most.
+const BEST: usize = 5;
+
+/// What the caller wants to see.
+#[derive(Debug, Clone, Copy)]
+pub struct Wish<'a> {
+    pub mode: Mode,
+    pub summary_max_chars: usize,
+    pub query: Option<&'a str>,
+}
+
+/// `{"tools":[…]}` as compact JSON, schemas as the child wrote them.
+pub fn text(list: &ToolList, expose: &Expose, wish: Wish<'_>) -> String {
+    let allowed: Vec<&Tool> = list.tools.iter().filter(|tool| expose.permits(&tool.name)).collect();
+    let shown = match wish.query {
+        Some(query) => best(&allowed, query),
+        None => allowed.clone(),
+    };
+    let mut out = String::from(r#"{"tools":["#);
+    for (at, tool) in shown.iter().enumerate() {
+        if at > 0 {
+            out.push(',');
+        }
+        entry(tool, wish, &mut out);
+    }
+    out.push(']');
+    if shown.is_empty() && wish.query.is_some() {
+        let names: Vec<_> = allowed.iter().map(|tool| &*tool.name).collect();
+        let hint = format!("no subtool matches the query; there are: {}", names.join(", "));
+        let _ = write!(out, r#","hint":{}"#, quoted(&hint));
+    }
+    out.push('}');
+    out
+}
+
+/// One subtool in full, as the child wrote it.
+pub fn single(tool: &Tool) -> String {
+    format!(r#"{{"tools":[{}]}}"#, tool.raw.get())
+}
+
+fn entry(tool: &Tool, wish: Wish<'_>, out: &mut String) {
+    if wish.mode == Mode::Full {
+        out.push_str(tool.raw.get());
+        return;
+    }
+    let line = summary(tool.description.as_deref().unwrap_or_default(), wish.summary_max_chars);
+    let _ = write!(out, r#"{{"name":{},"summary":{}"#, quoted(&tool.name), quoted(&line));
+    if wish.mode == Mode::Summary
+        && let Some(schema) = &tool.input_schema
+    {
+        let _ = write!(out, r#","inputSchema":{}"#, schema.get());
+    }
+    out.push('}');
+}
+
+/// The tools that a query is most likely about, best first.
+fn best<'t>(tools: &[&'t Tool], query: &str) -> Vec<&'t Tool> {
+    let words: Vec<String> = words(query);
+    let mut scored: Vec<(usize, &Tool)> = tools.iter().map(|tool| (score(tool, &words), *tool)).collect();
+    let most = scored.iter().map(|(score, _)| *score).max().unwrap_or(0);
+    scored.retain(|(score, _)| *score > 0 && *score * 2 >= most);
+    // Stable, so equals stay in the child's own order.
+    scored.sort_by_key(|(score, _)| std::cmp::Reverse(*score));
+    scored.into_iter().take(BEST).map(|(_, tool)| tool).collect()
+}
+
+fn score(tool: &Tool, query: &[String]) -> usize {
+    let name = words(&tool.name);
+    let description = tool.description.as_deref().unwrap_or_default().to_lowercase();
+    query
+        .iter()
+        .map(|word| {
+            let in_name = if name.contains(word) {
+                8
+            } else if name.iter().any(|part| part.contains(word.as_str()) || word.contains(part.as_str())) {
+                4
+            } else {
+                0
+            };
+            in_name + usize::from(description.contains(word.as_str()))
+        })
+        .sum()
+}
+
+/// Lower-case words; `camelCase` and `snake_case` come apart.
+fn words(text: &str) -> Vec<String> {
+    let mut words = vec![String::new()];
+    let mut before_lower = false;
+    for char in text.chars() {
+        if !char.is_alphanumeric() || (char.is_uppercase() && before_lower) {
+            words.push(String::new());
+        }
+        before_lower = char.is_lowercase();
+        if char.is_alphanumeric()
+            && let Some(word) = words.last_mut()
+        {
+            word.extend(char.to_lowercase());
+        }
+    }
+    words.retain(|word| word.len() > 1);
+    words
+}
+
+fn quoted(text: &str) -> String {
+    serde_json::to_string(text).expect("BUG: a string always serialises")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::value::RawValue;
+
+    use super::*;
+
+    fn tool(name: &str, description: &str) -> Tool {
+        let schema = r#"{"type":"object","z":1.0,"a":2}"#;
+        let raw =
+            format!(r#"{{"name":"{name}","description":"{description}","inputSchema":{schema},"x":1}}"#);
+        Tool {
+            name: name.into(),
+            description: Some(description.into()),
+            raw: RawValue::from_string(raw).unwrap(),
+            input_schema: Some(RawValue::from_string(schema.to_owned()).unwrap()),
+        }
+    }
+
+    fn list() -> ToolList {
+        ToolList {
+            tools: vec![
+                tool("createIssue", "Open a new issue"),
+                tool("search_code", "Find code"),
+                tool("search_issues", "Find issues and pull requests"),
+            ],
+        }
+    }
+
+    fn shown(wish: Wish<'_>) -> String {
+        text(&list(), &Expose::default(), wish)
+    }
+
+    const SUMMARY: Wish<'_> = Wish { mode: Mode::Summary, summary_max_chars: 12, query: None };
+
+    #[test]
+    fn summaries_come_with_unaltered_schemas() {
+        assert!(shown(SUMMARY).starts_with(
+            r#"{"tools":[{"name":"createIssue","summary":"Open a new…","inputSchema":{"type":"object","z":1.0,"a":2}},"#
+        ));
+    }
+
+    #[test]
+    fn redacted_leaves_schemas_out_and_full_leaves_nothing_out() {
+        let redacted = shown(Wish { mode: Mode::Redacted, ..SUMMARY });
+        assert!(!redacted.contains("inputSchema"));
+        let full = shown(Wish { mode: Mode::Full, ..SUMMARY });
+        assert!(full.contains(r#""description":"Find issues and pull requests","inputSchema":{"type":"object","z":1.0,"a":2},"x":1}"#));
+    }
+
+    #[test]
+    fn a_query_ranks_and_narrows() {
+        let names = |query| {
+            let text = shown(Wish { query: Some(query), ..SUMMARY });
+            let value: serde_json::Value = serde_json::from_str(&text).unwrap();
+            value["tools"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|tool| tool["name"].as_str().unwrap().to_owned())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(names("search issues"), ["search_issues"]);
+        assert_eq!(names("create an issue")[0], "createIssue");
+        assert_eq!(names("search").len(), 2);
+        assert!(
+            shown(Wish { query: Some("zzz"), ..SUMMARY }).contains("there are: createIssue, search_code")
+        );
+    }
+}
