@@ -1,1 +1,94 @@
-fn main() {}
+//! `switchboard`: one per host, it carries the host's stdio to the daemon and outlives it.
+//!
+//! Theory of operation. A thread reads the host's frames (`host`); the relay parses each once (`methods`),
+//! sends it as one POST on a connection of its own (`post`) and writes the answer back. What the daemon
+//! has to say unasked comes through a long poll (`mailbox`) and is written in order with the answers. One
+//! loop on one thread owns all of this (`relay`), so there is nothing to lock. When the daemon goes away
+//! the loop opens a session with the next one (`link`), starting it if need be (`start`, `launch`), and
+//! tells it what the host said at its own start (`replay`). Every command is an exec of `switchboardd`
+//! (`binary`), so that this binary stays small.
+
+mod args;
+mod binary;
+mod fault;
+mod host;
+mod launch;
+mod link;
+mod mailbox;
+mod methods;
+mod notes;
+mod post;
+mod relay;
+mod replay;
+mod start;
+mod waiting;
+
+use std::ffi::OsString;
+use std::io::{self, IsTerminal};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use switchboard_wire::place::Place;
+
+use crate::args::{Flags, Invocation};
+use crate::notes::Notes;
+use crate::relay::Relay;
+use crate::start::Meeting;
+
+fn main() -> ExitCode {
+    let args: Vec<OsString> = std::env::args_os().skip(1).collect();
+    match args::parse(&args, io::stdin().is_terminal()) {
+        Ok(Invocation::Shim(flags)) => match serve(flags) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => failed(&error.to_string(), 1),
+        },
+        Ok(Invocation::Command(args)) => failed(&binary::become_daemon_binary(&args), 1),
+        Ok(Invocation::Launch(args)) => {
+            launch::become_daemon(&args);
+            ExitCode::from(127)
+        }
+        Err(misuse) => failed(&format!("{misuse}\n{}", args::USAGE), 2),
+    }
+}
+
+fn failed(why: &str, code: u8) -> ExitCode {
+    eprintln!("switchboard: {why}");
+    ExitCode::from(code)
+}
+
+/// Serves the host on stdin and stdout until one of them ends.
+fn serve(flags: Flags) -> io::Result<()> {
+    let may_start = !flags.no_start;
+    let workspace = workspace(flags.workspace.as_deref());
+    let meeting = meeting(flags)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let served = runtime.block_on(async {
+        let stdout = host::Stdout::open()?;
+        let relay = Relay::new(meeting, may_start, workspace, stdout, Notes::default());
+        relay.run(host::read()?).await
+    });
+    // What is still under way has no host any more; the process ends and takes it along.
+    runtime.shutdown_background();
+    served
+}
+
+fn meeting(flags: Flags) -> io::Result<Meeting> {
+    let variable =
+        || std::env::var_os("SWITCHBOARD_SOCKET").filter(|path| !path.is_empty()).map(PathBuf::from);
+    let socket = flags.socket.or_else(variable);
+    let place = match &socket {
+        Some(socket) => Place::beside(&std::path::absolute(socket)?),
+        None => {
+            let home = std::env::home_dir().filter(|home| home.is_absolute());
+            let home = home.ok_or_else(|| io::Error::other("HOME is not set; give `--socket PATH`"))?;
+            Place::of_user(&home)
+        }
+    };
+    let config = flags.config.map(std::path::absolute).transpose()?;
+    Ok(Meeting { place, socket_named: socket.is_some(), config })
+}
+
+/// The folder the host works in, absolute. `None` if it is gone or has no name in UTF-8.
+fn workspace(named: Option<&Path>) -> Option<String> {
+    std::path::absolute(named.unwrap_or(Path::new("."))).ok()?.into_os_string().into_string().ok()
+}

@@ -121,6 +121,7 @@ async fn run(
     listeners.for_each(|listener| doors.open(listener));
     let mut phase = board.phase();
     tokio::select! {
+        () = reload_when_told(&board) => {}
         () = stop => board.drain(Draining::Restart),
         _ = phase.wait_for(|phase| *phase != Phase::Serving) => {}
         () = until_idle(&board, idle) => {
@@ -143,6 +144,17 @@ async fn leave(board: &Arc<Board>, doors: &Doors) {
     }
     let _ = tokio::time::timeout(CLOSE, doors.close()).await;
     let _ = tokio::time::timeout(CHILDREN, board.nursery.roster.clear()).await;
+}
+
+/// Reads everything again at each SIGHUP; never resolves.
+async fn reload_when_told(board: &Board) {
+    let Ok(mut hangup) = signal(SignalKind::hangup()) else { return std::future::pending().await };
+    while hangup.recv().await.is_some() {
+        if let Err(problems) = board.reload() {
+            problems.iter().for_each(|problem| tracing::error!(target: "config", "{problem}"));
+        }
+    }
+    std::future::pending().await
 }
 
 /// Resolves at SIGTERM or SIGINT.

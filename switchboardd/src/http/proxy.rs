@@ -3,6 +3,7 @@
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
+use std::time::Duration;
 
 use axum::body::{Body, Bytes};
 use axum::extract::{Extension, Path, Request, State};
@@ -24,6 +25,9 @@ use crate::face::{self, Face};
 use crate::session::{Entry, Grounded, Session};
 
 const ALLOW: &str = "POST, GET, OPTIONS";
+
+/// A body that takes longer than this to arrive holds a connection and a place in line for nothing.
+const BODY_TIME: Duration = Duration::from_secs(60);
 
 pub(super) async fn aggregate(
     State(board): State<Arc<Board>>,
@@ -179,10 +183,14 @@ fn session_of(board: &Arc<Board>, request: &Request) -> Result<Arc<Session>, Ref
 }
 
 pub(super) async fn read_body(request: Request) -> Result<Bytes, Refusal> {
-    match Limited::new(request.into_body(), MAX_MESSAGE).collect().await {
-        Ok(body) => Ok(body.to_bytes()),
-        Err(error) if error.is::<http_body_util::LengthLimitError>() => Err(Refusal::TooLarge),
-        Err(_) => Err(Refusal::Incomplete),
+    let body = request.into_body();
+    if hyper::body::Body::size_hint(&body).lower() > MAX_MESSAGE as u64 {
+        return Err(Refusal::TooLarge);
+    }
+    match tokio::time::timeout(BODY_TIME, Limited::new(body, MAX_MESSAGE).collect()).await {
+        Ok(Ok(body)) => Ok(body.to_bytes()),
+        Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => Err(Refusal::TooLarge),
+        _ => Err(Refusal::Incomplete),
     }
 }
 

@@ -1,0 +1,195 @@
+//! `cargo demo`: builds everything, serves the example children, and talks to them the way an editor
+//! does, through the shim. Prints what a host sees and what that saves.
+
+#![expect(clippy::print_stdout, reason = "this program shows something to a person")]
+
+use std::error::Error;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+type Outcome<T> = Result<T, Box<dyn Error>>;
+
+fn main() -> Outcome<()> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().ok_or("no workspace")?;
+    println!("building switchboardd, switchboard and the example children (release) …");
+    build(root)?;
+    let bin = root.join("target/release");
+    let folder = tempfile::tempdir()?;
+    let socket = folder.path().join("demo.sock");
+    let _daemon = Daemon::start(&bin, root, folder.path(), &socket)?;
+
+    let mut host = Host::start(&bin, &socket)?;
+    host.ask("initialize", &json!({
+        "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "demo", "version": "1"},
+    }))?;
+    host.tell("notifications/initialized")?;
+
+    println!("\n── tools/list: what a model is shown ──");
+    let (listed, list_bytes) = host.ask("tools/list", &json!({}))?;
+    for tool in listed["tools"].as_array().ok_or("no tools")? {
+        println!(
+            "  {:<12} {}",
+            tool["name"].as_str().unwrap_or("?"),
+            tool["description"].as_str().unwrap_or("?")
+        );
+    }
+
+    println!("\n── introspect: {{\"action\":\"introspect\",\"query\":\"sort lines\"}} on text_suite ──");
+    let found = host.suite("text_suite", json!({"action": "introspect", "query": "sort lines"}))?;
+    println!("  {found}");
+
+    println!("\n── call: one subtool of each child ──");
+    let sorted = host.suite(
+        "text_suite",
+        json!({"action": "call", "subtool": "sort_lines", "args": {"text": "pear\napple\nfig"}}),
+    )?;
+    println!("  text_suite  sort_lines  {:?}", sorted);
+    let clicked =
+        host.suite("mock_suite", json!({"action": "call", "subtool": "click", "args": {"selector": "#ok"}}))?;
+    println!("  mock_suite  click       {clicked}");
+
+    let every = every_tool(&bin, root)?;
+    println!("\n── saved ──");
+    println!("  every tool listed: {every} bytes; the suites: {list_bytes} bytes");
+    println!(
+        "  {} % less for the model to read before it does anything",
+        (100 * every.saturating_sub(list_bytes)) / every.max(1)
+    );
+    println!(
+        "\nTry it yourself, in a second terminal while a daemon of your own runs (`target/release/switchboard start`):"
+    );
+    println!("  curl --unix-socket \"$(target/release/switchboard socket)\" http://localhost/suites");
+    Ok(())
+}
+
+#[expect(clippy::disallowed_methods, reason = "the demo starts the real binaries")]
+fn command(program: impl AsRef<std::ffi::OsStr>) -> Command {
+    Command::new(program)
+}
+
+fn build(root: &Path) -> Outcome<()> {
+    let mut cargo = command(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.current_dir(root).args(["build", "--quiet", "--release", "--target-dir", "target"]);
+    cargo.args(["-p", "switchboardd", "-p", "switchboard-shim", "-p", "mock-child", "-p", "text-child"]);
+    if cargo.status()?.success() { Ok(()) } else { Err("the build failed".into()) }
+}
+
+struct Daemon(Child);
+
+impl Daemon {
+    fn start(bin: &Path, root: &Path, state: &Path, socket: &Path) -> Outcome<Self> {
+        let daemon = command(bin.join("switchboardd"))
+            .args(["--listen", "off", "--config"])
+            .arg(root.join("examples/switchboard.config.json"))
+            .arg("--socket")
+            .arg(socket)
+            .env("XDG_STATE_HOME", state)
+            .env("LOG_LEVEL", "warn")
+            .spawn()?;
+        let daemon = Self(daemon);
+        let until = Instant::now() + Duration::from_secs(10);
+        while std::os::unix::net::UnixStream::connect(socket).is_err() {
+            if Instant::now() > until {
+                return Err("switchboardd did not come up".into());
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Ok(daemon)
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let pid = rustix::process::Pid::from_child(&self.0);
+        let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+        let _ = self.0.wait();
+    }
+}
+
+/// An editor, as far as the shim is concerned.
+struct Host {
+    shim: Child,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+    asked: u64,
+}
+
+impl Host {
+    fn start(bin: &Path, socket: &Path) -> Outcome<Self> {
+        let mut shim = command(bin.join("switchboard"))
+            .arg("--socket")
+            .arg(socket)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let input = shim.stdin.take().ok_or("no stdin")?;
+        let output = BufReader::new(shim.stdout.take().ok_or("no stdout")?);
+        Ok(Self { shim, input, output, asked: 0 })
+    }
+
+    fn tell(&mut self, method: &str) -> Outcome<()> {
+        Ok(writeln!(self.input, "{}", json!({"jsonrpc": "2.0", "method": method}))?)
+    }
+
+    /// The result, and how many bytes it has on the wire.
+    fn ask(&mut self, method: &str, params: &Value) -> Outcome<(Value, usize)> {
+        self.asked += 1;
+        let request = json!({"jsonrpc": "2.0", "id": self.asked, "method": method, "params": params});
+        writeln!(self.input, "{request}")?;
+        loop {
+            let mut line = String::new();
+            if self.output.read_line(&mut line)? == 0 {
+                return Err("the shim ended".into());
+            }
+            let answer: Value = serde_json::from_str(&line)?;
+            if answer["id"] != self.asked {
+                continue;
+            }
+            return match answer.get("result") {
+                Some(result) => Ok((result.clone(), result.to_string().len())),
+                None => Err(answer["error"]["message"].to_string().into()),
+            };
+        }
+    }
+
+    /// Uses a suite and gives the text it answers with.
+    fn suite(&mut self, suite: &str, arguments: Value) -> Outcome<String> {
+        let (result, _) = self.ask("tools/call", &json!({"name": suite, "arguments": arguments}))?;
+        let text = result["content"][0]["text"].as_str().unwrap_or_default().to_owned();
+        if result["isError"] == true { Err(text.into()) } else { Ok(text) }
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        let _ = self.shim.kill();
+        let _ = self.shim.wait();
+    }
+}
+
+/// How many bytes `tools/list` has when every tool of every example child is shown.
+fn every_tool(bin: &Path, root: &Path) -> Outcome<usize> {
+    let mut bytes = r#"{"tools":[]}"#.len();
+    for child in ["mock-child", "text-child"] {
+        bytes += plain_list(&bin.join(child), root)?;
+    }
+    Ok(bytes)
+}
+
+/// The child's own list, asked for directly.
+fn plain_list(program: &PathBuf, root: &Path) -> Outcome<usize> {
+    let mut child =
+        command(program).current_dir(root).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+    let mut input = child.stdin.take().ok_or("no stdin")?;
+    writeln!(input, "{}", json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"}))?;
+    drop(input);
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().ok_or("no stdout")?).read_line(&mut line)?;
+    child.wait()?;
+    let answer: Value = serde_json::from_str(&line)?;
+    Ok(answer["result"]["tools"].to_string().len())
+}

@@ -1,0 +1,48 @@
+//! `cargo verify`: every test there is. First the Rust tests, which need nothing but Rust; then the
+//! interop run, which installs pinned npm and PyPI packages into a folder of its own.
+
+#![expect(clippy::print_stdout, reason = "this program tells a person how far it is")]
+
+use std::path::Path;
+use std::process::{Command, ExitCode};
+
+fn main() -> ExitCode {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace is above");
+    // The interop run uses the binaries that the test run built.
+    let bin = std::env::current_exe().ok().and_then(|exe| Some(exe.parent()?.to_owned()));
+    let Some(bin) = bin else { return ExitCode::FAILURE };
+
+    let tests = step("the Rust tests", cargo(root).args(["test", "--workspace"]));
+    let built = tests && step("the binaries", cargo(root).args(["build", "--workspace", "--bins"]));
+    let interop = built && step("real clients and children", interop(root).arg(&bin));
+    if interop { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn step(what: &str, command: &mut Command) -> bool {
+    println!("── {what} ──");
+    match command.status() {
+        Ok(status) if status.success() => true,
+        Ok(status) => {
+            println!("── {what}: failed ({status}) ──");
+            false
+        }
+        Err(error) => {
+            println!("── {what}: could not be run: {error} ──");
+            false
+        }
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "runs cargo, which is no child")]
+fn cargo(root: &Path) -> Command {
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.current_dir(root);
+    cargo
+}
+
+#[expect(clippy::disallowed_methods, reason = "runs the interop script, which is no child")]
+fn interop(root: &Path) -> Command {
+    let mut script = Command::new("bash");
+    script.arg(root.join("proto-tests/interop/run.sh")).current_dir(root);
+    script
+}

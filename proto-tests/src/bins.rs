@@ -1,0 +1,68 @@
+//! The programs under test, built once per test process with the profile and target directory of the
+//! test itself.
+#![allow(clippy::disallowed_methods, reason = "tests start processes")]
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+#[derive(Debug)]
+pub struct Bins {
+    pub switchboardd: PathBuf,
+    pub switchboard: PathBuf,
+    pub mock_child: PathBuf,
+    pub evil_child: PathBuf,
+    pub knock: PathBuf,
+}
+
+const PACKAGES: [&str; 4] = ["switchboardd", "switchboard-shim", "mock-child", "proto-tests"];
+
+pub fn bins() -> &'static Bins {
+    static BINS: OnceLock<Bins> = OnceLock::new();
+    BINS.get_or_init(|| {
+        let folder = profile_folder();
+        build(&folder);
+        Bins {
+            switchboardd: folder.join("switchboardd"),
+            switchboard: folder.join("switchboard"),
+            mock_child: folder.join("mock-child"),
+            evil_child: folder.join("evil-child"),
+            knock: folder.join("knock"),
+        }
+    })
+}
+
+/// `…/target/debug`, from `…/target/debug/deps/suites-0123`.
+fn profile_folder() -> PathBuf {
+    let exe = std::env::current_exe().unwrap();
+    exe.ancestors()
+        .find(|folder| folder.join("deps").is_dir())
+        .unwrap_or_else(|| panic!("{} is not in a target directory", exe.display()))
+        .to_owned()
+}
+
+fn build(folder: &Path) {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| env!("CARGO").into());
+    let mut command = Command::new(cargo);
+    command.current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).args(["build", "--quiet", "--bins"]);
+    for package in PACKAGES {
+        command.args(["-p", package]);
+    }
+    command.arg("--target-dir").arg(folder.parent().unwrap());
+    match folder.file_name().and_then(|name| name.to_str()) {
+        Some("debug") => {}
+        Some(profile) => {
+            command.args(["--profile", profile]);
+        }
+        None => panic!("{} has no name", folder.display()),
+    }
+    // What cargo tells a test about its own package would make build scripts run again.
+    for (name, _) in std::env::vars_os() {
+        let text = name.to_string_lossy();
+        if text.starts_with("CARGO_PKG_") || text.starts_with("CARGO_MANIFEST") || text == "LD_LIBRARY_PATH" {
+            command.env_remove(&name);
+        }
+    }
+    let status = command.status().expect("cargo");
+    assert!(status.success(), "building the programs under test failed: {status}");
+}

@@ -1,0 +1,145 @@
+//! One `switchboardd` under test.
+#![allow(clippy::disallowed_methods, reason = "tests start processes")]
+
+use std::fs::{self, File};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+use crate::bins::bins;
+use crate::home::Home;
+use crate::http::Door;
+use crate::wait::{PATIENCE, becomes, until};
+
+pub struct Daemon {
+    process: Child,
+    socket: PathBuf,
+    log: PathBuf,
+}
+
+impl Daemon {
+    /// Starts it and waits until it serves.
+    #[track_caller]
+    pub fn start(home: &Home, args: &[&str]) -> Self {
+        let mut daemon = Self::spawn(home, args);
+        until("the daemon to serve", PATIENCE, || {
+            if let Some(status) = daemon.process.try_wait().unwrap() {
+                panic!("the daemon ended with {status}: {}", daemon.log());
+            }
+            let answer = daemon.door().connect().ok().map(|mut connection| {
+                connection.write(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n");
+                connection.response(false)
+            })?;
+            answer.ok().filter(|answer| answer.status == 200)
+        });
+        daemon
+    }
+
+    /// Starts it and does not wait.
+    #[track_caller]
+    pub fn spawn(home: &Home, args: &[&str]) -> Self {
+        // Several daemons may follow each other in one home.
+        let log =
+            (1..).map(|n| home.path().join(format!("daemon-{n}.log"))).find(|log| !log.exists()).unwrap();
+        let process = Command::new(&bins().switchboardd)
+            .arg("--socket")
+            .arg(home.socket())
+            .args(args)
+            .env_clear()
+            .envs(home.environment())
+            .env("HOST_SECRET", "never-for-children")
+            .current_dir(home.path())
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(File::create(&log).unwrap())
+            .spawn()
+            .expect("switchboardd");
+        Self { process, socket: home.socket(), log }
+    }
+
+    pub fn pid(&self) -> i32 {
+        i32::try_from(self.process.id()).unwrap()
+    }
+
+    /// The way in over the unix socket.
+    pub fn door(&self) -> Door {
+        Door::unix(&self.socket)
+    }
+
+    /// The way in over TCP.
+    #[track_caller]
+    pub fn tcp(&self) -> Door {
+        Door::Tcp(self.tcp_address())
+    }
+
+    #[track_caller]
+    pub fn tcp_address(&self) -> SocketAddr {
+        let told = self.told();
+        told["tcp"].as_str().unwrap_or_else(|| panic!("no TCP address in {told}")).parse().unwrap()
+    }
+
+    #[track_caller]
+    pub fn token(&self) -> String {
+        let told = self.told();
+        let file = told["tokenFile"].as_str().unwrap_or_else(|| panic!("no token file in {told}"));
+        fs::read_to_string(file).unwrap().trim().to_owned()
+    }
+
+    /// What it says of itself in the file beside its socket.
+    #[track_caller]
+    pub fn told(&self) -> Value {
+        told(&self.socket)
+    }
+
+    pub fn log(&self) -> String {
+        fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_raw(self.pid()).unwrap(), signal).expect("a daemon to signal");
+    }
+
+    /// Waits for its end.
+    #[track_caller]
+    pub fn ended(&mut self, bound: Duration) -> ExitStatus {
+        until("the daemon to end", bound, || self.process.try_wait().unwrap())
+    }
+
+    /// kill -9, and no more.
+    pub fn kill(&mut self) {
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
+    }
+}
+
+/// What the daemon of this socket says of itself.
+#[track_caller]
+pub fn told(socket: &Path) -> Value {
+    let file = PathBuf::from(format!("{}.json", socket.display()));
+    until("the daemon's file", PATIENCE, || {
+        let text = fs::read_to_string(&file).ok()?;
+        serde_json::from_str(&text).ok()
+    })
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        if self.process.try_wait().unwrap().is_none() {
+            self.signal(Signal::TERM);
+            if !becomes(PATIENCE, || self.process.try_wait().unwrap().is_some()) {
+                self.kill();
+                assert!(std::thread::panicking(), "the daemon did not end on SIGTERM: {}", self.log());
+            }
+        }
+        if std::thread::panicking() {
+            let log = self.log();
+            let tail: Vec<_> = log.lines().rev().take(60).collect();
+            eprintln!("--- the daemon's last words ---");
+            tail.iter().rev().for_each(|line| eprintln!("{line}"));
+        }
+    }
+}

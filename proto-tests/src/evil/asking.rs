@@ -1,0 +1,88 @@
+//! Children that ask questions at the wrong time, or the wrong ones.
+
+use std::thread;
+
+use super::serve::{Turn, answer, serve};
+use super::tools::ask;
+use super::{Behaviour, Peer, number};
+
+pub(crate) const TABLE: &[Behaviour] = &[
+    Behaviour::new(
+        "asks-first",
+        "KIND: asks the host before it answers each call, and waits for the answer",
+        |peer, args| {
+            let kind = args.first().copied().unwrap_or("elicitation").to_owned();
+            before_each_call(&peer, move |peer| {
+                ask(peer, &kind);
+            });
+        },
+    ),
+    Behaviour::new(
+        "asks-nonsense",
+        "asks for a method that does not exist before it answers each call",
+        |peer, _| {
+            before_each_call(&peer, |peer| {
+                peer.ask("sampling/doTheDishes", "{}");
+            });
+        },
+    ),
+    Behaviour::new("pings", "N: pings so many times before it answers each call", |peer, args| {
+        let many = number(args, 0, 100);
+        before_each_call(&peer, move |peer| {
+            for _ in 0..many {
+                peer.ask("ping", "{}");
+            }
+        });
+    }),
+    Behaviour::new(
+        "asks-unprompted",
+        "asks the host as soon as it is initialised, with no call in flight",
+        |peer, _| {
+            serve(&peer, |peer, message| {
+                if message.is("notifications/initialized") {
+                    let peer = peer.clone();
+                    thread::spawn(move || ask(&peer, "elicitation"));
+                }
+                Turn::Usual
+            });
+        },
+    ),
+    Behaviour::new(
+        "request-flood",
+        "N: asks so many questions at once and never looks at the answers",
+        |peer, args| {
+            let many = number(args, 0, 5_000);
+            serve(&peer, |peer, message| {
+                if message.is("tools/call") {
+                    for n in 0..many {
+                        peer.send(&format!(r#"{{"jsonrpc":"2.0","id":"flood-{n}","method":"ping"}}"#));
+                    }
+                }
+                Turn::Usual
+            });
+        },
+    ),
+    Behaviour::new("asks-with-our-ids", "asks with the id of the call it is asked to answer", |peer, _| {
+        serve(&peer, |peer, message| {
+            if message.is("tools/call") {
+                peer.send(&format!(r#"{{"jsonrpc":"2.0","id":{},"method":"ping"}}"#, message.id()));
+            }
+            Turn::Usual
+        });
+    }),
+];
+
+/// Questions block, so they are asked on a thread of their own.
+fn before_each_call(peer: &Peer, question: impl Fn(&Peer) + Clone + Send + 'static) {
+    serve(peer, |peer, message| {
+        if !message.is("tools/call") {
+            return Turn::Usual;
+        }
+        let (peer, message, question) = (peer.clone(), message.clone(), question.clone());
+        thread::spawn(move || {
+            question(&peer);
+            answer(&peer, &message);
+        });
+        Turn::Taken
+    });
+}

@@ -1,0 +1,120 @@
+//! Processes that a child leaves behind: plain, in a session of their own, forked twice, deaf to TERM.
+#![allow(clippy::disallowed_methods, reason = "starting processes is what this child is for")]
+#![allow(clippy::zombie_processes, reason = "so is leaving them behind")]
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use super::Behaviour;
+use super::serve::{Turn, serve, usual};
+use super::tools::{close_stdout, forever};
+
+pub(crate) const TABLE: &[Behaviour] = &[
+    Behaviour::new(
+        "grandchild",
+        "not a server: a grandchild of the given kind; prints its pid and stays",
+        |_, args| {
+            stay(args.first().copied().unwrap_or("plain"));
+        },
+    ),
+    Behaviour::new("forks-at-start", "starts grandchildren of every kind before it serves", |peer, _| {
+        start_all();
+        serve(&peer, usual);
+    }),
+    Behaviour::new(
+        "forks-and-exits",
+        "a call starts a grandchild that keeps stdout open, then the child exits",
+        |peer, _| {
+            serve(&peer, |_, message| {
+                if message.is("tools/call") {
+                    start("silent", Stdio::inherit());
+                    return Turn::Leave;
+                }
+                Turn::Usual
+            });
+        },
+    ),
+    Behaviour::new(
+        "forks-and-closes",
+        "a call starts a grandchild that keeps stdout open, then the child closes its own and stays",
+        |peer, _| {
+            serve(&peer, |_, message| {
+                if message.is("tools/call") {
+                    start("silent", Stdio::inherit());
+                    close_stdout();
+                    return Turn::Taken;
+                }
+                Turn::Usual
+            });
+        },
+    ),
+];
+
+const KINDS: [&str; 5] = ["plain", "setsid", "ignore-term", "double", "worst"];
+
+/// Starts one of each kind and gives the pids of those that stay.
+pub(crate) fn start_all() -> Vec<u32> {
+    KINDS.iter().map(|kind| pid_of(start(kind, Stdio::piped()))).collect()
+}
+
+fn start(kind: &str, stdout: Stdio) -> Child {
+    let myself = std::env::current_exe().expect("a path of my own");
+    let mut command = Command::new(myself);
+    command.args(["grandchild", kind]).stdin(Stdio::null()).stdout(stdout).stderr(Stdio::null());
+    command.spawn().expect("a grandchild")
+}
+
+/// The pid it says, which is not its own after a double fork.
+fn pid_of(mut child: Child) -> u32 {
+    let stdout = child.stdout.take().expect("BUG: stdout is piped");
+    let mut line = String::new();
+    let _ = BufReader::new(stdout).read_line(&mut line);
+    line.trim().parse().expect("a grandchild that says its pid")
+}
+
+fn stay(kind: &str) {
+    match kind {
+        "setsid" => leave_session(),
+        "ignore-term" => ignore_term(),
+        "double" => return fork_again("plain"),
+        // The parent waits for the pid of the last of them, so all of this has happened by then.
+        "worst" => {
+            leave_session();
+            return fork_again("ignore-both");
+        }
+        "ignore-both" => {
+            leave_session();
+            ignore_term();
+        }
+        "silent" => {
+            ignore_term();
+            forever();
+        }
+        _ => {}
+    }
+    say_pid(std::process::id());
+    forever();
+}
+
+/// The one in between passes the pid on and ends, so that the last one is nobody's child.
+fn fork_again(kind: &str) {
+    say_pid(pid_of(start(kind, Stdio::piped())));
+}
+
+fn say_pid(pid: u32) {
+    let mut stdout = std::io::stdout().lock();
+    let _ = writeln!(stdout, "{pid}").and_then(|()| stdout.flush());
+}
+
+fn leave_session() {
+    rustix::process::setsid().expect("a session of its own");
+}
+
+/// TERM, HUP and INT are received and nothing comes of it.
+pub(crate) fn ignore_term() {
+    for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP, signal_hook::consts::SIGINT] {
+        signal_hook::flag::register(signal, Arc::new(AtomicBool::new(false))).expect("a signal to ignore");
+    }
+}

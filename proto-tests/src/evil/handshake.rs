@@ -1,0 +1,190 @@
+//! What can go wrong before the first call.
+
+use std::io::Write;
+use std::thread;
+use std::time::Duration;
+
+use super::peer::Incoming;
+use super::serve::{Turn, answer, bend, initialize_result, serve, usual};
+use super::tools::{close_stdout, forever};
+use super::{Behaviour, Peer, number};
+
+pub(crate) const TABLE: &[Behaviour] = &[
+    Behaviour::new(
+        "exit-at-start",
+        "STATUS: complains on stderr and exits before reading anything",
+        |_, args| {
+            eprintln!("evil child: EVIL_TOKEN is not set");
+            std::process::exit(i32::try_from(number(args, 0, 1)).unwrap_or(1));
+        },
+    ),
+    Behaviour::new("never-initialize", "reads everything and never answers initialize", |peer, _| {
+        bend(&peer, "initialize", |_, _| {});
+    }),
+    Behaviour::new("slow-initialize", "MS: answers initialize after so many milliseconds", |peer, args| {
+        let pause = Duration::from_millis(number(args, 0, 1000));
+        bend(&peer, "initialize", |peer, message| {
+            thread::sleep(pause);
+            answer(peer, message);
+        });
+    }),
+    Behaviour::new("initialize-error", "answers initialize with an error", |peer, _| {
+        bend(&peer, "initialize", |peer, message| {
+            peer.error(message.id(), r#"{"code":-32603,"message":"no licence"}"#);
+        });
+    }),
+    Behaviour::new("initialize-null", "answers initialize with a null result", |peer, _| {
+        bend(&peer, "initialize", |peer, message| peer.result(message.id(), "null"));
+    }),
+    Behaviour::new("initialize-bare", "answers initialize with a version and nothing else", |peer, _| {
+        bend(&peer, "initialize", |peer, message| {
+            peer.result(message.id(), r#"{"protocolVersion":"2025-11-25"}"#);
+        });
+    }),
+    Behaviour::new("exit-in-initialize", "exits with status 0 when it is asked to initialize", |peer, _| {
+        serve(&peer, leave_at("initialize"));
+    }),
+    Behaviour::new(
+        "exit-after-initialized",
+        "exits with status 0 as soon as the handshake is done",
+        |peer, _| {
+            serve(&peer, leave_at("notifications/initialized"));
+        },
+    ),
+    Behaviour::new(
+        "version",
+        "VERSION: answers with this protocol version whatever was asked",
+        |peer, args| {
+            let version = format!("\"{}\"", args.first().unwrap_or(&"2025-11-25"));
+            bend(&peer, "initialize", |peer, message| {
+                peer.result(message.id(), &initialize_result(&version));
+            });
+        },
+    ),
+    Behaviour::new(
+        "needs-initialized",
+        "exits with status 4 on any request before notifications/initialized",
+        |peer, _| {
+            let mut ready = false;
+            serve(&peer, |_, message| {
+                ready |= message.is("notifications/initialized");
+                if !ready && message.id.is_some() && !message.is("initialize") {
+                    std::process::exit(4);
+                }
+                Turn::Usual
+            });
+        },
+    ),
+    Behaviour::new(
+        "early-notifications",
+        "sends list_changed and logs before its answer to initialize",
+        |peer, _| {
+            bend(&peer, "initialize", |peer, message| {
+                peer.notify("notifications/tools/list_changed", "{}");
+                peer.notify("notifications/message", r#"{"level":"info","data":"up"}"#);
+                peer.notify("notifications/never/heard/of", "{}");
+                answer(peer, message);
+            });
+        },
+    ),
+    Behaviour::new(
+        "roots-before-initialize",
+        "asks for the roots and waits for them before it answers initialize",
+        |peer, _| {
+            serve(&peer, |peer, message| {
+                if !message.is("initialize") {
+                    return Turn::Usual;
+                }
+                let (peer, message) = (peer.clone(), message.clone());
+                thread::spawn(move || {
+                    peer.ask("roots/list", "{}");
+                    answer(&peer, &message);
+                });
+                Turn::Taken
+            });
+        },
+    ),
+    Behaviour::new(
+        "roots-after-initialized",
+        "asks for the roots after initialized and serves nothing until they came",
+        |peer, _| {
+            let mut held: Option<thread::JoinHandle<()>> = None;
+            serve(&peer, |peer, message| {
+                if message.is("notifications/initialized") {
+                    let peer = peer.clone();
+                    held = Some(thread::spawn(move || {
+                        peer.ask("roots/list", "{}");
+                    }));
+                    return Turn::Taken;
+                }
+                // The answer may be the very next line, so only a request that overtook it has to wait.
+                if held.as_ref().is_some_and(|held| !held.is_finished()) {
+                    let (peer, message) = (peer.clone(), message.clone());
+                    let held = held.take();
+                    thread::spawn(move || {
+                        let _ = held.map(thread::JoinHandle::join);
+                        answer(&peer, &message);
+                    });
+                    return Turn::Taken;
+                }
+                Turn::Usual
+            });
+        },
+    ),
+    Behaviour::new(
+        "ping-before-initialize",
+        "pings and waits for the answer before it answers initialize",
+        |peer, _| {
+            serve(&peer, |peer, message| {
+                if !message.is("initialize") {
+                    return Turn::Usual;
+                }
+                let (peer, message) = (peer.clone(), message.clone());
+                thread::spawn(move || {
+                    peer.ask("ping", "{}");
+                    answer(&peer, &message);
+                });
+                Turn::Taken
+            });
+        },
+    ),
+    Behaviour::new("closed-stdout-at-start", "closes stdout at once and lives on", |peer, _| {
+        close_stdout();
+        peer.drain();
+        forever();
+    }),
+    Behaviour::new("deaf-from-start", "never reads a byte", |_, _| forever()),
+    Behaviour::new(
+        "chatty-stderr",
+        "MB: writes so many megabytes to stderr as fast as it can while it serves",
+        |peer, args| {
+            let megabytes = number(args, 0, 100);
+            thread::spawn(move || {
+                let chunk = "evil child: nothing of interest happened here\n".repeat(22_311);
+                let mut stderr = std::io::stderr().lock();
+                for _ in 0..megabytes {
+                    if stderr.write_all(chunk.as_bytes()).is_err() {
+                        return;
+                    }
+                }
+            });
+            serve(&peer, usual);
+        },
+    ),
+    Behaviour::new(
+        "stderr-first",
+        "MB: writes so many megabytes to stderr before it reads anything",
+        |peer, args| {
+            let chunk = vec![b'x'; 1 << 20];
+            for _ in 0..number(args, 0, 10) {
+                let _ = std::io::stderr().write_all(&chunk);
+            }
+            let _ = std::io::stderr().write_all(b"\nevil child: there\n");
+            serve(&peer, usual);
+        },
+    ),
+];
+
+fn leave_at(method: &'static str) -> impl FnMut(&Peer, &Incoming) -> Turn {
+    move |_, message| if message.is(method) { Turn::Leave } else { Turn::Usual }
+}

@@ -1,0 +1,73 @@
+//! The well-behaved server that every behaviour bends.
+
+use std::sync::atomic::Ordering;
+
+use super::peer::{Incoming, Peer};
+use super::tools;
+
+/// What to do with a message.
+pub(crate) enum Turn {
+    /// What a well-behaved server does.
+    Usual,
+    /// Nothing: the behaviour did it.
+    Taken,
+    /// Stop serving and return.
+    Leave,
+}
+
+/// Serves until the end of input, or until `bend` leaves. `bend` sees each message first.
+pub(crate) fn serve(peer: &Peer, mut bend: impl FnMut(&Peer, &Incoming) -> Turn) {
+    while let Some(message) = peer.read() {
+        match bend(peer, &message) {
+            Turn::Usual => answer(peer, &message),
+            Turn::Taken => {}
+            Turn::Leave => return,
+        }
+    }
+}
+
+/// For [`serve`]: nothing is bent.
+pub(crate) fn usual(_: &Peer, _: &Incoming) -> Turn {
+    Turn::Usual
+}
+
+/// Bends one method and leaves the others alone.
+pub(crate) fn bend(peer: &Peer, method: &str, mut bent: impl FnMut(&Peer, &Incoming)) {
+    serve(peer, |peer, message| {
+        if !message.is(method) {
+            return Turn::Usual;
+        }
+        bent(peer, message);
+        Turn::Taken
+    });
+}
+
+pub(crate) fn answer(peer: &Peer, message: &Incoming) {
+    let id = message.id();
+    match message.method.as_deref().unwrap_or_default() {
+        "initialize" => peer.result(id, &initialize_result(&asked_version(message))),
+        "ping" | "logging/setLevel" => peer.result(id, "{}"),
+        "tools/list" => peer.result(id, &tools::list(peer.changed.load(Ordering::Relaxed))),
+        "tools/call" => tools::call(peer, message),
+        "notifications/cancelled" => {
+            if let Some(id) = message.param("requestId") {
+                peer.cancelled.lock().unwrap().insert(id);
+            }
+        }
+        method if message.id.is_some() => {
+            peer.error(id, &format!(r#"{{"code":-32601,"message":"evil child knows no {method}"}}"#));
+        }
+        _ => {}
+    }
+}
+
+/// As it was written, quotes and all.
+pub(crate) fn asked_version(message: &Incoming) -> String {
+    message.param("protocolVersion").unwrap_or_else(|| "\"2025-11-25\"".into())
+}
+
+pub(crate) fn initialize_result(version: &str) -> String {
+    format!(
+        r#"{{"protocolVersion":{version},"capabilities":{{"tools":{{"listChanged":true}},"logging":{{}}}},"serverInfo":{{"name":"evil-child","version":"6.6.6"}}}}"#
+    )
+}

@@ -1,0 +1,240 @@
+//! A small HTTP client that can also say what no proper client would: raw bytes in, status, headers and
+//! body out, over the unix socket or TCP.
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::wait::PATIENCE;
+
+/// Where the daemon listens.
+#[derive(Debug, Clone)]
+pub enum Door {
+    Unix(PathBuf),
+    Tcp(SocketAddr),
+}
+
+#[derive(Debug, Clone)]
+pub struct Response {
+    pub status: u16,
+    pub headers: Vec<(String, String)>,
+    pub body: Vec<u8>,
+}
+
+/// A connection that stays open between requests.
+pub struct Connection {
+    stream: BufReader<Stream>,
+}
+
+enum Stream {
+    Unix(UnixStream),
+    Tcp(TcpStream),
+}
+
+/// One request as a proper client would send it; every part can be replaced.
+#[derive(Debug, Clone)]
+pub struct Request {
+    method: String,
+    target: String,
+    headers: Vec<(String, String)>,
+    body: Vec<u8>,
+}
+
+impl Door {
+    pub fn unix(path: &Path) -> Self {
+        Self::Unix(path.to_owned())
+    }
+
+    pub fn connect(&self) -> io::Result<Connection> {
+        let stream = match self {
+            Self::Unix(path) => {
+                let stream = UnixStream::connect(path)?;
+                stream.set_read_timeout(Some(PATIENCE))?;
+                Stream::Unix(stream)
+            }
+            Self::Tcp(address) => {
+                let stream = TcpStream::connect(address)?;
+                stream.set_read_timeout(Some(PATIENCE))?;
+                stream.set_nodelay(true)?;
+                Stream::Tcp(stream)
+            }
+        };
+        Ok(Connection { stream: BufReader::new(stream) })
+    }
+
+    /// The Host header that belongs here.
+    pub fn host(&self) -> String {
+        match self {
+            Self::Unix(_) => "localhost".into(),
+            Self::Tcp(address) => address.to_string(),
+        }
+    }
+
+    #[track_caller]
+    pub fn send(&self, request: &Request) -> Response {
+        self.raw(&request.bytes(&self.host()), request.method == "HEAD")
+    }
+
+    /// Sends bytes as they are and reads one response.
+    #[track_caller]
+    pub fn raw(&self, bytes: &[u8], head: bool) -> Response {
+        let mut connection = self.connect().expect("a connection to the daemon");
+        connection.write(bytes);
+        connection.response(head).expect("a response")
+    }
+
+    #[track_caller]
+    pub fn get(&self, target: &str) -> Response {
+        self.send(&Request::new("GET", target))
+    }
+
+    #[track_caller]
+    pub fn post(&self, target: &str, body: &str) -> Response {
+        self.send(&Request::new("POST", target).body(body))
+    }
+}
+
+impl Connection {
+    /// A daemon that closed early is seen when its response is read.
+    pub fn write(&mut self, bytes: &[u8]) {
+        let _ = self.stream.get_mut().write_all(bytes);
+    }
+
+    pub fn set_timeout(&mut self, timeout: Duration) {
+        match self.stream.get_mut() {
+            Stream::Unix(stream) => stream.set_read_timeout(Some(timeout)),
+            Stream::Tcp(stream) => stream.set_read_timeout(Some(timeout)),
+        }
+        .unwrap();
+    }
+
+    /// Reads one response and leaves the connection as it is.
+    pub fn response(&mut self, head: bool) -> io::Result<Response> {
+        let status_line = self.line()?;
+        let status = status_line.split(' ').nth(1).and_then(|status| status.parse().ok());
+        let status = status.ok_or_else(|| io::Error::other(format!("not a status line: {status_line:?}")))?;
+        let mut headers = Vec::new();
+        loop {
+            let line = self.line()?;
+            let Some((name, value)) = line.split_once(':') else { break };
+            headers.push((name.to_ascii_lowercase(), value.trim().to_owned()));
+        }
+        let mut response = Response { status, headers, body: Vec::new() };
+        if !head && status != 204 && status != 304 && status >= 200 {
+            self.body(&mut response)?;
+        }
+        Ok(response)
+    }
+
+    fn body(&mut self, response: &mut Response) -> io::Result<()> {
+        if let Some(length) = response.header("content-length").and_then(|length| length.parse().ok()) {
+            response.body.resize(length, 0);
+            return self.stream.read_exact(&mut response.body);
+        }
+        if response.header("transfer-encoding") != Some("chunked") {
+            self.stream.read_to_end(&mut response.body)?;
+            return Ok(());
+        }
+        loop {
+            let size = self.line()?;
+            let size = usize::from_str_radix(size.trim(), 16).map_err(io::Error::other)?;
+            let mut chunk = vec![0; size];
+            self.stream.read_exact(&mut chunk)?;
+            self.line()?;
+            if size == 0 {
+                return Ok(());
+            }
+            response.body.extend_from_slice(&chunk);
+        }
+    }
+
+    fn line(&mut self) -> io::Result<String> {
+        let mut line = Vec::new();
+        if self.stream.read_until(b'\n', &mut line)? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        Ok(String::from_utf8_lossy(&line).trim_end().to_owned())
+    }
+}
+
+impl Read for Stream {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Unix(stream) => stream.read(buffer),
+            Self::Tcp(stream) => stream.read(buffer),
+        }
+    }
+}
+
+impl Write for Stream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Unix(stream) => stream.write(bytes),
+            Self::Tcp(stream) => stream.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Request {
+    pub fn new(method: &str, target: &str) -> Self {
+        Self { method: method.into(), target: target.into(), headers: Vec::new(), body: Vec::new() }
+    }
+
+    pub fn header(mut self, name: &str, value: &str) -> Self {
+        self.headers.push((name.into(), value.into()));
+        self
+    }
+
+    pub fn bearer(self, token: &str) -> Self {
+        self.header("Authorization", &format!("Bearer {token}"))
+    }
+
+    pub fn body(mut self, body: impl AsRef<[u8]>) -> Self {
+        self.body = body.as_ref().to_owned();
+        self
+    }
+
+    /// As it goes over the wire; `Host` and `Content-Length` are added where they were not given.
+    pub fn bytes(&self, host: &str) -> Vec<u8> {
+        let mut head = format!("{} {} HTTP/1.1\r\n", self.method, self.target);
+        let given = |name: &str| self.headers.iter().any(|(given, _)| given.eq_ignore_ascii_case(name));
+        if !given("host") {
+            head += &format!("Host: {host}\r\n");
+        }
+        if !given("content-length")
+            && !given("transfer-encoding")
+            && (!self.body.is_empty() || self.method == "POST")
+        {
+            head += &format!("Content-Length: {}\r\n", self.body.len());
+        }
+        for (name, value) in &self.headers {
+            head += &format!("{name}: {value}\r\n");
+        }
+        head += "\r\n";
+        [head.as_bytes(), &self.body].concat()
+    }
+}
+
+impl Response {
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(given, _)| given == name).map(|(_, value)| value.as_str())
+    }
+
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+
+    #[track_caller]
+    pub fn json(&self) -> Value {
+        serde_json::from_slice(&self.body)
+            .unwrap_or_else(|error| panic!("{error}: {} {}", self.status, self.text()))
+    }
+}

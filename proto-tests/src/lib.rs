@@ -1,0 +1,24 @@
+//! The harness of the black-box tests: real processes, real sockets, real files, and a child that is
+//! evil on demand.
+//!
+//! Everything here is blocking and panics on failure: whatever goes wrong is a failed test. A test has
+//! a [`Home`] of its own, starts a [`Daemon`] and [`Shim`]s in it, and fails if any process of that home
+//! outlives it.
+#![allow(clippy::unwrap_used, reason = "a harness that panics is a test that fails")]
+
+pub use bins::bins;
+pub use daemon::Daemon;
+pub use home::Home;
+pub use http::{Door, Request, Response};
+pub use shim::{Shim, ShimOptions};
+pub use wait::PATIENCE;
+
+pub mod bins;
+pub mod daemon;
+pub mod evil;
+pub mod home;
+pub mod http;
+pub mod procs;
+pub mod shim;
+pub mod transcript;
+pub mod wait;

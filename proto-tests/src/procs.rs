@@ -1,0 +1,104 @@
+//! Looking at processes from the outside, through `/proc`.
+
+use std::collections::HashMap;
+use std::fs;
+
+/// One process, as it was when it was looked at.
+#[derive(Debug, Clone)]
+pub struct Process {
+    pub pid: i32,
+    pub parent: i32,
+    pub zombie: bool,
+    pub cmdline: String,
+}
+
+pub fn all() -> Vec<Process> {
+    let entries = fs::read_dir("/proc").unwrap();
+    entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).filter_map(look).collect()
+}
+
+pub fn look(pid: i32) -> Option<Process> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name is in parentheses and may hold anything, so what counts begins behind the last one.
+    let mut fields = stat.get(stat.rfind(')')? + 2..)?.split(' ');
+    let state = fields.next()?;
+    let parent = fields.next()?.parse().ok()?;
+    let cmdline = String::from_utf8_lossy(&fs::read(format!("/proc/{pid}/cmdline")).ok()?).replace('\0', " ");
+    Some(Process { pid, parent, zombie: matches!(state, "Z" | "X"), cmdline: cmdline.trim_end().to_owned() })
+}
+
+/// Whether it runs; a zombie does not.
+pub fn alive(pid: i32) -> bool {
+    look(pid).is_some_and(|process| !process.zombie)
+}
+
+/// Running processes that mention `mark` in their environment, arguments or working directory.
+pub fn marked(mark: &str) -> Vec<Process> {
+    let mentions = |pid: i32| {
+        let holds = |file: &str| {
+            fs::read(format!("/proc/{pid}/{file}"))
+                .is_ok_and(|bytes| bytes.windows(mark.len()).any(|window| window == mark.as_bytes()))
+        };
+        let cwd = || {
+            fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|cwd| cwd.to_string_lossy().contains(mark))
+        };
+        holds("environ") || holds("cmdline") || cwd()
+    };
+    let myself = i32::try_from(std::process::id()).unwrap();
+    all()
+        .into_iter()
+        .filter(|process| !process.zombie && process.pid != myself && mentions(process.pid))
+        .collect()
+}
+
+/// Everything below `pid`, zombies included.
+pub fn descendants(pid: i32) -> Vec<Process> {
+    let mut children: HashMap<i32, Vec<Process>> = HashMap::new();
+    for process in all() {
+        children.entry(process.parent).or_default().push(process);
+    }
+    let (mut found, mut look_at) = (Vec::new(), vec![pid]);
+    while let Some(pid) = look_at.pop() {
+        for process in children.remove(&pid).unwrap_or_default() {
+            look_at.push(process.pid);
+            found.push(process);
+        }
+    }
+    found
+}
+
+pub fn rss_kib(pid: i32) -> u64 {
+    kib(&format!("/proc/{pid}/status"), "VmRSS:")
+}
+
+/// The share of memory that is this process's own.
+pub fn pss_kib(pid: i32) -> u64 {
+    kib(&format!("/proc/{pid}/smaps_rollup"), "Pss:")
+}
+
+pub fn threads(pid: i32) -> usize {
+    fs::read_dir(format!("/proc/{pid}/task")).map_or(0, Iterator::count)
+}
+
+pub fn fds(pid: i32) -> usize {
+    fs::read_dir(format!("/proc/{pid}/fd")).map_or(0, Iterator::count)
+}
+
+fn kib(file: &str, name: &str) -> u64 {
+    let text = fs::read_to_string(file).unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix(name));
+    line.and_then(|line| line.trim().trim_end_matches(" kB").parse().ok()).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_can_see_itself() {
+        let myself = i32::try_from(std::process::id()).unwrap();
+        assert!(alive(myself));
+        assert!(rss_kib(myself) > 0 && pss_kib(myself) > 0 && threads(myself) > 0 && fds(myself) > 2);
+        assert!(!alive(i32::MAX));
+    }
+}

@@ -1,0 +1,291 @@
+//! One `switchboard` under test, with the test as its host.
+#![allow(clippy::disallowed_methods, reason = "tests start processes")]
+
+use std::collections::VecDeque;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::PathBuf;
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+use crate::bins::bins;
+use crate::home::Home;
+use crate::wait::{PATIENCE, until};
+
+pub struct Shim {
+    process: Child,
+    stdin: Option<ChildStdin>,
+    lines: Receiver<String>,
+    stderr: Arc<Mutex<String>>,
+    /// Read while something else was waited for: answers to other requests.
+    set_aside: VecDeque<String>,
+    /// Notifications and questions from the other side, in their order.
+    notifications: Vec<String>,
+    next_id: u64,
+}
+
+#[derive(Debug, Clone, Default)]
+pub struct ShimOptions {
+    pub workspace: Option<PathBuf>,
+    pub args: Vec<String>,
+    pub env: Vec<(String, String)>,
+}
+
+/// What a host says first.
+pub const INITIALIZE: &str = r#"{"protocolVersion":"2025-11-25","capabilities":{"elicitation":{},"sampling":{},"roots":{"listChanged":true}},"clientInfo":{"name":"proto-tests","version":"1"}}"#;
+
+impl Shim {
+    #[track_caller]
+    pub fn start(home: &Home, options: ShimOptions) -> Self {
+        let workspace = options.workspace.unwrap_or_else(|| home.workspace());
+        let mut process = Command::new(&bins().switchboard)
+            .arg("--socket")
+            .arg(home.socket())
+            .arg("--workspace")
+            .arg(&workspace)
+            .args(&options.args)
+            .env_clear()
+            .envs(home.environment())
+            .env("HOST_SECRET", "never-for-children")
+            .envs(options.env)
+            .current_dir(&workspace)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("switchboard");
+        let stdin = process.stdin.take();
+        let mut stdout = BufReader::new(process.stdout.take().unwrap());
+        let mut complaints = process.stderr.take().unwrap();
+        let (sender, lines) = channel();
+        thread::spawn(move || {
+            let mut line = Vec::new();
+            while stdout.read_until(b'\n', &mut line).is_ok_and(|read| read > 0) {
+                let text = String::from_utf8_lossy(&line).trim_end_matches('\n').to_owned();
+                if sender.send(text).is_err() {
+                    return;
+                }
+                line.clear();
+            }
+        });
+        let stderr = Arc::new(Mutex::new(String::new()));
+        let kept = Arc::clone(&stderr);
+        thread::spawn(move || {
+            let mut chunk = [0; 4096];
+            while let Ok(read @ 1..) = complaints.read(&mut chunk) {
+                kept.lock().unwrap().push_str(&String::from_utf8_lossy(&chunk[..read]));
+            }
+        });
+        Self {
+            process,
+            stdin,
+            lines,
+            stderr,
+            set_aside: VecDeque::new(),
+            notifications: Vec::new(),
+            next_id: 1,
+        }
+    }
+
+    pub fn pid(&self) -> i32 {
+        i32::try_from(self.process.id()).unwrap()
+    }
+
+    /// The handshake of a legacy host; gives the answer.
+    #[track_caller]
+    pub fn initialize(&mut self) -> Value {
+        self.initialize_as(INITIALIZE)
+    }
+
+    #[track_caller]
+    pub fn initialize_as(&mut self, params: &str) -> Value {
+        let answer = self.request("initialize", params);
+        self.send(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
+        serde_json::from_str(&answer).unwrap()
+    }
+
+    /// Sends one line.
+    #[track_caller]
+    pub fn send(&mut self, line: &str) {
+        self.send_bytes(format!("{line}\n").as_bytes());
+    }
+
+    #[track_caller]
+    pub fn send_bytes(&mut self, bytes: &[u8]) {
+        let stdin = self.stdin.as_mut().expect("stdin was closed");
+        if let Err(error) = stdin.write_all(bytes).and_then(|()| stdin.flush()) {
+            panic!("the shim does not read any more: {error}\n{}", self.stderr());
+        }
+    }
+
+    pub fn close_stdin(&mut self) {
+        self.stdin = None;
+    }
+
+    /// The next line as it came; panics when there is none.
+    #[track_caller]
+    pub fn receive(&mut self) -> String {
+        self.receive_within(PATIENCE).unwrap_or_else(|why| panic!("{why:?}\n{}", self.stderr()))
+    }
+
+    pub fn receive_within(&mut self, bound: Duration) -> Result<String, RecvTimeoutError> {
+        self.lines.recv_timeout(bound)
+    }
+
+    /// Sends a request and gives its id, without waiting.
+    #[track_caller]
+    pub fn start_request(&mut self, method: &str, params: &str) -> u64 {
+        let id = self.next_id;
+        self.next_id += 1;
+        self.send(&format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{params}}}"#));
+        id
+    }
+
+    /// Sends a request and gives the whole answer as it came.
+    #[track_caller]
+    pub fn request(&mut self, method: &str, params: &str) -> String {
+        let id = self.start_request(method, params);
+        self.answer_to(&id.to_string())
+    }
+
+    /// Waits for the answer to this id, written as the host wrote it.
+    #[track_caller]
+    pub fn answer_to(&mut self, id: &str) -> String {
+        self.answer_within(id, PATIENCE)
+            .unwrap_or_else(|| panic!("no answer to {id} within {PATIENCE:?}\n{}", self.stderr()))
+    }
+
+    #[track_caller]
+    pub fn answer_within(&mut self, id: &str, bound: Duration) -> Option<String> {
+        let is_it = |line: &str| answer_id(line).as_deref() == Some(id);
+        if let Some(at) = self.set_aside.iter().position(|line| is_it(line)) {
+            return self.set_aside.remove(at);
+        }
+        let end = Instant::now() + bound;
+        loop {
+            let line = self.lines.recv_timeout(end.saturating_duration_since(Instant::now())).ok()?;
+            match answer_id(&line) {
+                Some(answered) if answered == id => return Some(line),
+                Some(_) => self.set_aside.push_back(line),
+                None => self.notifications.push(line),
+            }
+        }
+    }
+
+    /// The next notification or question from the other side of this method, early ones first.
+    #[track_caller]
+    pub fn notification(&mut self, method: &str) -> Value {
+        let of_method = |line: &str| {
+            let message: Value = serde_json::from_str(line).unwrap();
+            (message["method"] == method).then_some(message)
+        };
+        if let Some(at) = self.notifications.iter().position(|line| of_method(line).is_some()) {
+            return of_method(&self.notifications.remove(at)).unwrap();
+        }
+        loop {
+            let line = self.receive();
+            if answer_id(&line).is_some() {
+                self.set_aside.push_back(line);
+            } else if let Some(message) = of_method(&line) {
+                return message;
+            } else {
+                self.notifications.push(line);
+            }
+        }
+    }
+
+    /// Notifications that came while something else was waited for.
+    pub fn take_notifications(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.notifications)
+    }
+
+    /// `<child>_suite` with action `call`; the whole answer as it came.
+    #[track_caller]
+    pub fn call(&mut self, child: &str, subtool: &str, args: &str) -> String {
+        let id = self.start_call(child, subtool, args);
+        self.answer_to(&id.to_string())
+    }
+
+    #[track_caller]
+    pub fn start_call(&mut self, child: &str, subtool: &str, args: &str) -> u64 {
+        self.start_request("tools/call", &call_params(child, subtool, args))
+    }
+
+    /// `<child>_suite` with action `introspect`; the parsed text.
+    #[track_caller]
+    pub fn introspect(&mut self, child: &str) -> Value {
+        let params = format!(r#"{{"name":"{child}_suite","arguments":{{"action":"introspect"}}}}"#);
+        let answer = self.request("tools/call", &params);
+        let text = text_of(&answer);
+        serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {answer}"))
+    }
+
+    pub fn stderr(&self) -> String {
+        self.stderr.lock().unwrap().clone()
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_raw(self.pid()).unwrap(), signal).expect("a shim to signal");
+    }
+
+    pub fn has_ended(&mut self) -> Option<ExitStatus> {
+        self.process.try_wait().unwrap()
+    }
+
+    #[track_caller]
+    pub fn ended(&mut self, bound: Duration) -> ExitStatus {
+        until("the shim to end", bound, || self.process.try_wait().unwrap())
+    }
+}
+
+impl Drop for Shim {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+        if thread::panicking() && !self.stderr().is_empty() {
+            eprintln!("--- the shim's stderr ---\n{}", self.stderr());
+        }
+    }
+}
+
+pub fn call_params(child: &str, subtool: &str, args: &str) -> String {
+    format!(
+        r#"{{"name":"{child}_suite","arguments":{{"action":"call","subtool":"{subtool}","args":{args}}}}}"#
+    )
+}
+
+/// The id of an answer as it was written; `None` for anything else.
+pub fn answer_id(line: &str) -> Option<String> {
+    if crate::transcript::place(line, &["method"]).is_some() {
+        return None;
+    }
+    crate::transcript::place(line, &["id"]).map(|at| line[at].to_owned())
+}
+
+/// The text of a tool result.
+#[track_caller]
+pub fn text_of(answer: &str) -> String {
+    let value: Value = serde_json::from_str(answer).unwrap();
+    let text = value["result"]["content"][0]["text"].as_str();
+    text.unwrap_or_else(|| panic!("no text in {answer}")).to_owned()
+}
+
+/// `structuredContent` of a tool result.
+#[track_caller]
+pub fn structured(answer: &str) -> Value {
+    let value: Value = serde_json::from_str(answer).unwrap();
+    let content = value["result"]["structuredContent"].clone();
+    assert!(!content.is_null(), "no structured content in {answer}");
+    content
+}
+
+/// `data.switchboard.kind` of a fault.
+pub fn kind_of(answer: &str) -> Option<String> {
+    let value: Value = serde_json::from_str(answer).ok()?;
+    value["error"]["data"]["switchboard"]["kind"].as_str().map(str::to_owned)
+}

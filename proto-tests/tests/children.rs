@@ -1,0 +1,329 @@
+//! What a child may do, and what its callers get for it: one row per behaviour of the evil child.
+//!
+//! The rows of a table run side by side in one daemon, so that each also shows that what its neighbours
+//! do is none of its business.
+#![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+
+use proto_tests::shim::{kind_of, structured};
+use proto_tests::{Home, Shim, evil};
+use serde_json::{Value, json};
+
+/// What a call is answered with.
+#[derive(Debug, Clone, Copy)]
+enum Expect {
+    /// The child's own answer.
+    Echo,
+    /// A fault of this kind whose message says this.
+    Fault(&'static str, &'static str),
+    /// Either of two, where the moment of the child's death decides.
+    EchoOr(&'static str),
+    /// Exactly this behind the id.
+    Raw(&'static str),
+    /// This at the start behind the id.
+    Starts(&'static str),
+    /// A result with `isError` that says this.
+    Mistake(&'static str),
+}
+
+use Expect::{Echo, EchoOr, Fault, Mistake, Raw, Starts};
+
+/// A behaviour and what its calls get, one after the other.
+type Row = (&'static str, &'static [Expect]);
+
+const HANDSHAKE: &[Row] = &[
+    ("echo", &[Echo, Echo, Echo]),
+    ("exit-at-start 1", &[Fault("child_exited", "EVIL_TOKEN is not set")]),
+    ("exit-at-start 0", &[Fault("child_exited", "status 0")]),
+    ("never-initialize", &[Fault("child_spawn_timeout", "`initialize`")]),
+    ("slow-initialize 300", &[Echo]),
+    ("initialize-error", &[Fault("child_unusable", "no licence")]),
+    ("initialize-null", &[Fault("child_unusable", "`initialize`")]),
+    ("initialize-bare", &[Fault("child_unusable", "`initialize`")]),
+    ("exit-in-initialize", &[Fault("child_exited", "`initialize`")]),
+    ("exit-after-initialized", &[Fault("child_exited", "status 0")]),
+    ("version 2025-06-18", &[Echo]),
+    ("version 2025-03-26", &[Echo]),
+    ("version 2024-11-05", &[Echo]),
+    ("version 2024-10-07", &[Echo]),
+    ("version 1999-01-01", &[Fault("child_unusable", "1999-01-01")]),
+    ("needs-initialized", &[Echo]),
+    ("early-notifications", &[Echo]),
+    ("roots-before-initialize", &[Echo]),
+    ("roots-after-initialized", &[Echo]),
+    ("ping-before-initialize", &[Echo]),
+    ("closed-stdout-at-start", &[Fault("child_exited", "closed its output")]),
+    ("deaf-from-start", &[Fault("child_spawn_timeout", "`initialize`")]),
+    ("chatty-stderr 100", &[Echo, Echo]),
+    ("stderr-first 10", &[Echo]),
+];
+
+const LISTS: &[Row] = &[
+    ("paged-list 3", &[Echo]),
+    ("empty-cursor", &[Echo]),
+    ("repeated-cursor", &[Echo]),
+    ("endless-pages", &[Echo]),
+    ("list-error", &[Fault("child_unusable", "lost the list")]),
+    ("list-null", &[Fault("child_unusable", "`tools/list`")]),
+    ("list-no-array", &[Fault("child_unusable", "`tools/list`")]),
+    ("list-never", &[Fault("rpc_timeout", "")]),
+    ("list-slow 300", &[Echo]),
+    ("no-schema", &[Echo]),
+    ("broken-schema", &[Echo]),
+    ("schema-null", &[Echo]),
+    ("duplicate-tools", &[Echo]),
+    ("nameless-tool", &[Echo]),
+    ("poisoned-words", &[Echo]),
+    ("long-words", &[Echo]),
+    ("unlisted-tool", &[Mistake("echo")]),
+    ("schema-as-written", &[Echo]),
+];
+
+const FRAMING: &[Row] = &[
+    ("half-lines", &[Echo]),
+    ("content-length", &[Echo, Echo]),
+    ("content-length-pretty", &[Echo, Echo]),
+    ("content-type", &[Echo, Echo]),
+    ("mixed-frames", &[Echo, Echo, Echo]),
+    ("noisy-stdout", &[Echo, Echo]),
+    ("json-noise", &[Echo, Echo]),
+    ("crlf", &[Echo, Echo]),
+    ("byte-order-mark", &[Echo]),
+    ("padded", &[Echo, Echo]),
+    ("banner", &[Echo]),
+    ("false-header", &[Echo]),
+    ("id-last", &[Echo, Echo]),
+    ("huge-line 17", &[Fault("answer_too_long", "16 MiB"), Fault("answer_too_long", "16 MiB")]),
+    ("huge-line-id-last 17", &[Fault("answer_too_long", "16 MiB")]),
+    ("huge-frame 17", &[Fault("answer_too_long", "16 MiB")]),
+    ("huge-noise 40", &[Echo, Echo]),
+];
+
+const ANSWERS: &[Row] = &[
+    ("never-answers", &[Fault("rpc_timeout", "echo"), Fault("rpc_timeout", "echo")]),
+    ("answers-twice", &[Echo, Echo, Echo]),
+    ("unknown-ids", &[Echo, Echo]),
+    ("string-ids", &[Echo, Echo]),
+    ("float-ids", &[Echo, Echo]),
+    ("null-ids", &[Fault("rpc_timeout", "")]),
+    ("no-ids", &[Fault("rpc_timeout", "")]),
+    ("no-version", &[Fault("rpc_timeout", "")]),
+    ("both-outcomes", &[Fault("rpc_timeout", "")]),
+    ("no-outcome", &[Fault("rpc_timeout", "")]),
+    ("error-string", &[Raw(r#""error":"boom""#)]),
+    (
+        "error-with-data",
+        &[Raw(r#""error":{"data":{"z":1.0,"a":[null]},"message":"nope","code":-32042,"extra":true}"#)],
+    ),
+    ("batched", &[Fault("rpc_timeout", "")]),
+    ("null-result", &[Raw(r#""result":null"#), Raw(r#""result":null"#)]),
+    ("deep-json 100000", &[Starts(r#""result":[[[[[["#)]),
+    ("invalid-utf8", &[Fault("rpc_timeout", "")]),
+    ("broken-json", &[Fault("rpc_timeout", "")]),
+    ("reorders 1", &[Echo]),
+    ("late-answers", &[Echo]),
+    ("notification-flood 10000", &[Echo, Echo]),
+    ("foreign-progress", &[Echo, Echo]),
+    ("changes-list-always", &[Echo, Echo]),
+    ("deaf", &[Echo, Fault("rpc_timeout", "")]),
+    ("slow-answers 50", &[Echo, Echo]),
+];
+
+const ASKING: &[Row] = &[
+    ("asks-first elicitation", &[Echo]),
+    ("asks-first sampling", &[Echo]),
+    ("asks-first roots", &[Echo]),
+    ("asks-nonsense", &[Echo]),
+    ("pings 100", &[Echo]),
+    ("asks-unprompted", &[Echo]),
+    ("request-flood 5000", &[Echo]),
+    ("asks-with-our-ids", &[Echo, Echo]),
+];
+
+const DYING: &[Row] = &[
+    ("crash-after 1", &[Echo, Fault("child_exited", "one too many"), Echo]),
+    ("exit-after-answer", &[Echo, EchoOr("child_exited")]),
+    ("exit-0-mid-call", &[Fault("child_exited", "status 0")]),
+    ("sigkill-mid-call", &[Fault("child_exited", "signal 9")]),
+    ("sigsegv-mid-call", &[Fault("child_exited", "signal 11")]),
+    ("stops-mid-call", &[Fault("rpc_timeout", "")]),
+    ("half-line-then-death", &[Fault("child_exited", "status 1")]),
+    ("last-line-unterminated", &[Echo]),
+    ("closes-stdout", &[Fault("child_exited", "closed its output")]),
+    // A child that cannot be written to any more is replaced.
+    ("closes-stdin", &[Echo, EchoOr("child_exited"), EchoOr("child_exited"), Echo]),
+    ("ignores-eof", &[Echo]),
+    ("ignores-term", &[Echo]),
+    ("slow-exit 300", &[Echo]),
+    ("crashes-on-cancel", &[Echo]),
+    ("dies-once DIES_ONCE", &[Fault("child_exited", "status 9"), Echo]),
+    ("forks-at-start", &[Echo]),
+    ("forks-and-exits", &[Fault("child_exited", "status 0")]),
+    ("forks-and-closes", &[Fault("rpc_timeout", "")]),
+];
+
+#[test]
+fn handshakes() {
+    play(HANDSHAKE);
+}
+
+#[test]
+fn lists() {
+    play(LISTS);
+}
+
+#[test]
+fn framing() {
+    play(FRAMING);
+}
+
+#[test]
+fn answers() {
+    play(ANSWERS);
+}
+
+#[test]
+fn questions() {
+    play(ASKING);
+}
+
+#[test]
+fn deaths() {
+    play(DYING);
+}
+
+#[test]
+fn every_behaviour_has_a_row() {
+    let rows = [HANDSHAKE, LISTS, FRAMING, ANSWERS, ASKING, DYING].concat();
+    let tested: BTreeSet<_> =
+        rows.iter().map(|(behaviour, _)| behaviour.split(' ').next().unwrap()).collect();
+    // One is a grandchild and no server, the other is the child of the transcripts.
+    let elsewhere = BTreeSet::from(["grandchild", "script"]);
+    let known: BTreeSet<_> = evil::behaviours().map(|behaviour| behaviour.name).collect();
+    assert_eq!(&tested | &elsewhere, known);
+}
+
+fn play(rows: &[Row]) {
+    let home = Home::new();
+    let once = home.path().join("died-once");
+    let mut suites = json!({});
+    for (at, (behaviour, expected)) in rows.iter().enumerate() {
+        let behaviour = behaviour.replace("DIES_ONCE", once.to_str().unwrap());
+        home.child(&child(at), &behaviour.split(' ').collect::<Vec<_>>());
+        // Only where a deadline is what is expected is it a short one: the machine may be busy.
+        if expected.iter().any(|expect| matches!(expect, Fault("rpc_timeout" | "child_spawn_timeout", _))) {
+            suites[child(at)] = json!({"timeouts": {"rpcMs": 2500, "childSpawnMs": 2500}});
+        } else {
+            suites[child(at)] = json!({"timeouts": {"childSpawnMs": 60_000}});
+        }
+    }
+    home.config(&json!({"suites": suites}));
+    let daemon = home.daemon();
+    let mut shim = home.raw_shim();
+    // A host that can be asked nothing: questions are declined for it.
+    shim.initialize_as(
+        r#"{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}"#,
+    );
+
+    let mut wrong = String::new();
+    for round in 0.. {
+        let args = format!(r#"{{"z":{round},"a":1.0}}"#);
+        let in_round = |(_, (_, expected)): &(usize, &Row)| round < expected.len();
+        let started: Vec<_> = rows
+            .iter()
+            .enumerate()
+            .filter(in_round)
+            .map(|(at, row)| (shim.start_call(&child(at), "echo", &args), row))
+            .collect();
+        if started.is_empty() {
+            break;
+        }
+        for (id, (behaviour, expected)) in started {
+            let answer = shim.answer_to(&id.to_string());
+            if let Err(why) = judge(expected[round], &answer, id, round) {
+                let answer: String = answer.chars().take(600).collect();
+                writeln!(wrong, "{behaviour} [{round}]: expected {:?}: {why}\n    {answer}", expected[round])
+                    .unwrap();
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "\n{wrong}\n{}", daemon.log());
+    no_stray_answers(&mut shim);
+    assert_eq!(daemon.door().get("/health").status, 200);
+}
+
+fn child(at: usize) -> String {
+    format!("c{at}")
+}
+
+fn judge(expect: Expect, answer: &str, id: u64, round: usize) -> Result<(), String> {
+    let head = format!(r#"{{"jsonrpc":"2.0","id":{id},"#);
+    let body = || answer.strip_prefix(&head).and_then(|body| body.strip_suffix('}')).ok_or("another head");
+    let parsed = || serde_json::from_str::<Value>(answer).map_err(|error| error.to_string());
+    let holds = |truth: bool, why: &str| if truth { Ok(()) } else { Err(why.to_owned()) };
+    match expect {
+        Echo => {
+            let parsed = parsed()?;
+            let said = &parsed["result"]["structuredContent"];
+            holds(*said == json!({"ok": true, "name": "echo", "args": {"z": round, "a": 1.0}}), "no echo")
+        }
+        EchoOr(kind) => {
+            holds(parsed()?["result"].is_object() || kind_of(answer).as_deref() == Some(kind), "neither")
+        }
+        Raw(expected) => holds(body()? == expected, "other bytes"),
+        Starts(expected) => holds(body()?.starts_with(expected), "other bytes"),
+        Mistake(says) => {
+            let parsed = parsed()?;
+            holds(parsed["result"]["isError"] == true, "no isError")?;
+            holds(
+                parsed["result"]["content"][0]["text"].as_str().unwrap_or_default().contains(says),
+                "says it not",
+            )
+        }
+        Fault(kind, says) => {
+            let parsed = parsed()?;
+            let fault = &parsed["error"];
+            holds(kind_of(answer).as_deref() == Some(kind), "another kind")?;
+            holds(fault["code"] == -32000, "another code")?;
+            holds(fault["message"].as_str().unwrap_or_default().contains(says), "says it not")?;
+            let about = &fault["data"]["switchboard"];
+            holds(about["child"].is_string() && about["retryable"].is_boolean(), "does not say about whom")
+        }
+    }
+}
+
+/// Everything was answered once: a ping's answer is the next that comes.
+fn no_stray_answers(shim: &mut Shim) {
+    let id = shim.start_request("ping", "{}");
+    loop {
+        let line = shim.receive();
+        match proto_tests::shim::answer_id(&line) {
+            Some(answered) => {
+                assert_eq!(answered, id.to_string(), "a stray answer: {line}");
+                return;
+            }
+            None => continue,
+        }
+    }
+}
+
+#[test]
+fn a_burst_of_first_calls_starts_one_child() {
+    let home = Home::new();
+    home.child("one", &["slow-initialize", "200"]);
+    let _daemon = home.daemon();
+    let mut shims: Vec<_> = (0..4).map(|_| home.shim()).collect();
+    let ids: Vec<Vec<_>> = shims
+        .iter_mut()
+        .map(|shim| (0..8).map(|_| shim.start_call("one", "where", "{}")).collect())
+        .collect();
+    let mut pids = BTreeSet::new();
+    for (shim, ids) in shims.iter_mut().zip(ids) {
+        for id in ids {
+            pids.insert(structured(&shim.answer_to(&id.to_string()))["pid"].as_u64().unwrap());
+        }
+    }
+    assert_eq!(pids.len(), 1, "{pids:?}");
+}

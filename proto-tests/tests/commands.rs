@@ -1,0 +1,156 @@
+//! The commands a person types, through the shim's binary.
+#![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
+#![allow(clippy::disallowed_methods, reason = "tests start processes")]
+
+use std::process::{Command, Output, Stdio};
+
+use proto_tests::shim::{kind_of, structured};
+use proto_tests::wait::until_true;
+use proto_tests::{Home, PATIENCE, bins};
+use serde_json::{Value, json};
+
+fn switchboard(home: &Home, args: &[&str]) -> Output {
+    Command::new(&bins().switchboard)
+        .args(args)
+        .env_clear()
+        .envs(home.environment())
+        .env("SWITCHBOARD_SOCKET", home.socket())
+        .current_dir(home.workspace())
+        .stdin(Stdio::null())
+        .output()
+        .unwrap()
+}
+
+#[track_caller]
+fn said(output: &Output) -> String {
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+#[test]
+fn a_dry_run_lists_suites_and_subtools_without_a_daemon() {
+    let home = Home::new();
+    home.child("kid", &["echo"]);
+    home.config(&json!({"suites": {"kid": {"suiteName": "toys", "expose": {"deny": ["crash"]}}}}));
+    let text = said(&switchboard(&home, &["--dry-run"]));
+    assert!(text.lines().any(|line| line.starts_with("toys ")), "{text}");
+    assert!(text.lines().any(|line| line.trim_start().starts_with("echo ")), "{text}");
+    assert!(text.lines().any(|line| line.trim_start().starts_with("- crash")), "{text}");
+    assert!(home.processes().is_empty(), "{:#?}", home.processes());
+}
+
+#[test]
+fn a_dry_run_says_which_child_failed_and_lists_the_rest() {
+    let home = Home::new();
+    home.child("bad", &["exit-at-start", "1"]);
+    home.child("good", &["echo"]);
+    let output = switchboard(&home, &["--dry-run"]);
+    assert_eq!(output.status.code(), Some(5), "{output:?}");
+    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(out.contains("good_suite") && out.contains("echo"), "{out}");
+    assert!(err.contains("`bad`") && err.contains("EVIL_TOKEN"), "{err}");
+}
+
+#[test]
+fn the_socket_can_be_asked_for() {
+    let home = Home::new();
+    assert_eq!(said(&switchboard(&home, &["socket"])).trim_end(), home.socket().to_str().unwrap());
+    // From HOME alone, the shim and the daemon find the same place.
+    let found = |program: &std::path::Path| {
+        let output = Command::new(program)
+            .arg("socket")
+            .env_clear()
+            .envs(home.environment())
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        said(&output)
+    };
+    assert_eq!(found(&bins().switchboard), found(&bins().switchboardd));
+    assert!(found(&bins().switchboard).starts_with('/'));
+}
+
+#[test]
+fn without_a_daemon_commands_say_so() {
+    let home = Home::new();
+    for command in [&["status"][..], &["status", "--json"], &["stop"], &["reload"], &["logs", "kid_suite"]] {
+        let output = switchboard(&home, command);
+        assert_eq!(output.status.code(), Some(3), "{command:?}: {output:?}");
+        assert!(output.stdout.is_empty() && !output.stderr.is_empty(), "{command:?}: {output:?}");
+    }
+    assert!(home.processes().is_empty());
+    for command in [&["no-such-command"][..], &["restart"], &["status", "--no-such-flag"]] {
+        assert_eq!(switchboard(&home, command).status.code(), Some(2), "{command:?}");
+    }
+    for command in ["--help", "--version"] {
+        assert!(!said(&switchboard(&home, &[command])).is_empty());
+    }
+}
+
+#[test]
+fn status_and_logs_tell_what_goes_on() {
+    let home = Home::new();
+    home.child("kid", &["echo"]);
+    let daemon = home.daemon();
+    let mut shim = home.shim();
+    shim.call("kid", "stderr", r#"{"text":"a word on stderr"}"#);
+    let status: Value = serde_json::from_str(&said(&switchboard(&home, &["status", "--json"]))).unwrap();
+    assert_eq!(status["pid"], daemon.pid());
+    assert_eq!(status["sessions"].as_array().unwrap().len(), 1, "{status}");
+    assert_eq!(status["suites"][0]["name"], "kid_suite");
+    assert!(said(&switchboard(&home, &["status"])).contains("kid_suite"));
+    until_true("the word", PATIENCE, || {
+        said(&switchboard(&home, &["logs", "kid_suite"])).contains("a word on stderr")
+    });
+}
+
+#[test]
+fn a_restarted_suite_has_a_fresh_child_and_loses_no_call() {
+    let home = Home::new();
+    home.child("kid", &["echo"]);
+    let _daemon = home.daemon();
+    let mut shim = home.shim();
+    let pid =
+        |shim: &mut proto_tests::Shim| structured(&shim.call("kid", "where", "{}"))["pid"].as_u64().unwrap();
+    let before = pid(&mut shim);
+    let slow = shim.start_call("kid", "slow", r#"{"ms":700}"#);
+    until_true("the call", PATIENCE, || shim.call("kid", "received", "{}").contains("700"));
+    said(&switchboard(&home, &["restart", "kid_suite"]));
+    let after = pid(&mut shim);
+    assert_ne!(before, after);
+    assert!(shim.answer_to(&slow.to_string()).contains("\"ok\":true"));
+    until_true("the old child to go", PATIENCE, || home.children().len() == 1);
+}
+
+#[test]
+fn a_stopped_daemon_stays_away_until_somebody_new_comes() {
+    let home = Home::new();
+    home.child("kid", &["echo"]);
+    let mut daemon = home.daemon();
+    let mut shim = home.shim();
+    shim.call("kid", "echo", "{}");
+    said(&switchboard(&home, &["stop"]));
+    assert!(daemon.ended(PATIENCE).success());
+    // The running shim does not bring it back, however it is asked.
+    let answer = shim.call("kid", "echo", "{}");
+    assert!(kind_of(&answer).is_some(), "{answer}");
+    assert!(home.daemons().is_empty(), "{:#?}", home.daemons());
+    assert!(shim.request("ping", "{}").contains("\"result\":{}"));
+    // A new one does, and the old one finds it.
+    assert!(home.shim().call("kid", "echo", "{}").contains("\"ok\":true"));
+    until_true("the old shim to find it", PATIENCE, || {
+        shim.call("kid", "echo", "{}").contains("\"ok\":true")
+    });
+    assert_eq!(home.daemons().len(), 1);
+}
+
+#[test]
+fn a_daemon_can_be_started_by_name() {
+    let home = Home::new();
+    said(&switchboard(&home, &["start"]));
+    assert_eq!(home.daemons().len(), 1);
+    said(&switchboard(&home, &["start"]));
+    assert_eq!(home.daemons().len(), 1);
+    said(&switchboard(&home, &["stop"]));
+    until_true("it to go", PATIENCE, || home.daemons().is_empty());
+}

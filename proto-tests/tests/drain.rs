@@ -1,0 +1,140 @@
+//! SIGTERM under load: what could finish finishes, what had not started is not lost.
+#![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
+
+use std::collections::HashSet;
+use std::fs;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use proto_tests::shim::{kind_of, structured};
+use proto_tests::wait::until_true;
+use proto_tests::{Home, PATIENCE, Shim};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+#[test]
+fn a_restart_under_load_fails_no_call_and_runs_none_twice() {
+    let home = Home::new();
+    let journal = home.path().join("journal");
+    home.child_with("k", &["echo"], &[("EVIL_JOURNAL", journal.to_str().unwrap())]);
+    let mut daemon = home.daemon();
+    let mut shims: Vec<Shim> = (0..8).map(|_| home.shim()).collect();
+    shims[0].call("k", "echo", "{}");
+    let (stop, done) = (AtomicBool::new(false), AtomicU64::new(0));
+    let sent: u64 = thread::scope(|scope| {
+        let load: Vec<_> = shims
+            .iter_mut()
+            .zip(0..)
+            .map(|(shim, session)| {
+                let (stop, done) = (&stop, &done);
+                scope.spawn(move || {
+                    let mut n = 0;
+                    while !stop.load(Ordering::Relaxed) {
+                        n += 1;
+                        let args = format!(r#"{{"session":{session},"n":{n},"ms":30}}"#);
+                        let answer = shim.call("k", "slow", &args);
+                        assert!(answer.contains("\"result\""), "session {session}, call {n}: {answer}");
+                        assert_eq!(structured(&answer)["args"]["n"], n);
+                        done.fetch_add(1, Ordering::Relaxed);
+                    }
+                    n
+                })
+            })
+            .collect();
+        // Under load before, during and after each of three restarts.
+        for restart in 0..3 {
+            let before = done.load(Ordering::Relaxed);
+            until_true("load", PATIENCE, || done.load(Ordering::Relaxed) >= before + 40);
+            let old = home.daemons();
+            assert_eq!(old.len(), 1, "restart {restart}: {old:#?}");
+            kill_process(Pid::from_raw(old[0].pid).unwrap(), Signal::TERM).unwrap();
+            if restart == 0 {
+                assert!(daemon.ended(PATIENCE).success());
+            }
+            until_true("another daemon", PATIENCE, || {
+                let now = home.daemons();
+                now.len() == 1 && now[0].pid != old[0].pid
+            });
+        }
+        let before = done.load(Ordering::Relaxed);
+        until_true("load afterwards", PATIENCE, || done.load(Ordering::Relaxed) >= before + 40);
+        stop.store(true, Ordering::Relaxed);
+        load.into_iter().map(|load| load.join().unwrap()).sum()
+    });
+    let mut seen = HashSet::new();
+    for line in fs::read_to_string(&journal).unwrap().lines() {
+        let Some(line) = line.split_once(' ').and_then(|(_, line)| serde_json::from_str::<Value>(line).ok())
+        else {
+            continue;
+        };
+        let args = &line["params"]["arguments"];
+        if let (Some(session), Some(n)) = (args["session"].as_u64(), args["n"].as_u64()) {
+            assert!(seen.insert((session, n)), "call {n} of session {session} ran twice");
+        }
+    }
+    assert_eq!(seen.len() as u64, sent);
+}
+
+#[test]
+fn a_call_that_outlasts_the_drain_gets_a_clear_fault() {
+    let home = Home::new();
+    home.child("k", &["echo"]);
+    let mut daemon = home.daemon();
+    let mut shim = home.shim();
+    let finishes = shim.start_call("k", "slow", r#"{"ms":1500}"#);
+    let hangs = shim.start_call("k", "hang", "{}");
+    until_true("both calls", PATIENCE, || {
+        let received = shim.call("k", "received", "{}");
+        received.contains("1500") && received.contains("hang")
+    });
+    let asked = Instant::now();
+    daemon.signal(Signal::TERM);
+    assert!(shim.answer_to(&finishes.to_string()).contains("\"ok\":true"));
+    let answer = shim.answer_to(&hangs.to_string());
+    assert_eq!(kind_of(&answer).as_deref(), Some("daemon_draining"), "{answer}");
+    assert!(daemon.ended(PATIENCE).success(), "{}", daemon.log());
+    // The drain takes at most 10 s, the rest of the way down at most 5 s.
+    assert!(asked.elapsed() < Duration::from_secs(25), "{:?}", asked.elapsed());
+    assert!(shim.call("k", "echo", "{}").contains("\"ok\":true"));
+}
+
+#[test]
+fn a_second_signal_ends_it_at_once() {
+    let home = Home::new();
+    home.child("k", &["echo"]);
+    let mut daemon = home.daemon();
+    {
+        let mut shim = home.shim();
+        shim.start_call("k", "hang", "{}");
+        until_true("the call", PATIENCE, || shim.call("k", "received", "{}").contains("hang"));
+        daemon.signal(Signal::TERM);
+        until_true("the drain to begin", PATIENCE, || {
+            daemon.log().to_lowercase().contains("drain") || !proto_tests::procs::alive(daemon.pid())
+        });
+        let again = Instant::now();
+        daemon.signal(Signal::TERM);
+        daemon.ended(PATIENCE);
+        assert!(again.elapsed() < Duration::from_secs(5), "{:?}", again.elapsed());
+    }
+}
+
+#[test]
+fn an_idle_daemon_goes_quickly() {
+    let home = Home::new();
+    home.child("k", &["echo"]);
+    let mut daemon = home.daemon();
+    home.shim().call("k", "echo", "{}");
+    let asked = Instant::now();
+    daemon.signal(Signal::TERM);
+    assert!(daemon.ended(PATIENCE).success(), "{}", daemon.log());
+    assert!(asked.elapsed() < Duration::from_secs(8), "{:?}", asked.elapsed());
+}
+
+#[test]
+fn an_interrupt_is_a_stop_too() {
+    let home = Home::new();
+    let mut daemon = home.daemon();
+    daemon.signal(Signal::INT);
+    assert!(daemon.ended(PATIENCE).success(), "{}", daemon.log());
+}

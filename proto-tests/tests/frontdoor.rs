@@ -1,0 +1,379 @@
+//! The HTTP front door, over the unix socket: the rules that stop hangs, one row each.
+#![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
+
+use std::fs;
+
+use proto_tests::wait::until_true;
+use proto_tests::{Door, Home, PATIENCE, Request, Response};
+use serde_json::{Value, json};
+
+const PARSE_ERROR: &str = r#"{"jsonrpc":"2.0","error":{"code":-32700,"message":"Parse error"},"id":null}"#;
+const PING: &str = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
+
+/// A home with a child `kid`, and both faces.
+fn doors(check: impl Fn(&Door, &str)) {
+    let home = Home::new();
+    home.child("kid", &["echo"]);
+    let daemon = home.daemon();
+    for route in ["/proxy", "/proxy/kid"] {
+        check(&daemon.door(), route);
+    }
+}
+
+#[track_caller]
+fn is_json(response: &Response) {
+    let kind = response.header("content-type").unwrap_or_default();
+    assert!(kind.starts_with("application/json"), "{kind}: {}", response.text());
+}
+
+#[test]
+fn a_body_that_is_no_json_is_refused_at_once() {
+    doors(|door, route| {
+        for body in [
+            &b"{\"incomplete\": json"[..],
+            b"",
+            b"{",
+            b"nul",
+            b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"",
+            b"\xff\xfe",
+            b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"\xff\"}",
+            b"<html>",
+            PING.repeat(2).as_bytes(),
+        ] {
+            for kind in ["application/json", "text/plain", "application/x-www-form-urlencoded"] {
+                let response =
+                    door.send(&Request::new("POST", route).header("Content-Type", kind).body(body));
+                assert_eq!(response.status, 400, "{route}: {body:?}");
+                assert_eq!(response.text(), PARSE_ERROR, "{route}: {body:?}");
+                is_json(&response);
+            }
+        }
+    });
+}
+
+#[test]
+fn json_that_is_no_message_is_refused_too() {
+    doors(|door, route| {
+        for body in [
+            "{}",
+            "[]",
+            "7",
+            "null",
+            "\"ping\"",
+            r#"[{"jsonrpc":"2.0","id":1,"method":"ping"}]"#,
+            r#"{"jsonrpc":"1.0","id":1,"method":"ping"}"#,
+            r#"{"id":1,"method":"ping"}"#,
+            r#"{"jsonrpc":"2.0","id":1}"#,
+            r#"{"jsonrpc":"2.0","id":null,"method":"ping"}"#,
+            r#"{"jsonrpc":"2.0","id":[1],"method":"ping"}"#,
+            r#"{"jsonrpc":"2.0","id":1,"method":7}"#,
+            r#"{"jsonrpc":"2.0","id":1,"method":"ping","params":"x"}"#,
+            r#"{"jsonrpc":"2.0","id":1,"result":{},"error":{}}"#,
+            r#"{"jsonrpc":"2.0","id":1,"id":2,"method":"ping"}"#,
+        ] {
+            let response = door.post(route, body);
+            assert_eq!(response.status, 400, "{route}: {body}");
+            is_json(&response);
+            assert_eq!(response.json()["error"]["code"], -32600, "{route}: {body}");
+        }
+    });
+}
+
+#[test]
+fn a_request_gets_one_json_answer_whatever_its_content_type_and_accept() {
+    doors(|door, route| {
+        for kind in [None, Some("application/json"), Some("text/plain"), Some("nonsense")] {
+            for accept in [
+                None,
+                Some("*/*"),
+                Some("application/json"),
+                Some("application/*"),
+                Some("application/json, text/event-stream"),
+                Some("text/event-stream, application/json;q=0.1"),
+                Some("text/html, */*;q=0.1"),
+            ] {
+                let mut request = Request::new("POST", route).body(PING);
+                request = kind.map_or(request.clone(), |kind| request.header("Content-Type", kind));
+                request = accept.map_or(request.clone(), |accept| request.header("Accept", accept));
+                let response = door.send(&request);
+                assert_eq!(response.status, 200, "{route} {kind:?} {accept:?}: {}", response.text());
+                is_json(&response);
+                assert_eq!(response.json(), json!({"jsonrpc": "2.0", "id": 1, "result": {}}));
+            }
+        }
+    });
+}
+
+#[test]
+fn who_does_not_take_json_is_told_so() {
+    doors(|door, route| {
+        for accept in
+            ["text/event-stream", "text/html", "application/json;q=0", "application/xml, text/*", "image/*"]
+        {
+            let response = door.send(&Request::new("POST", route).header("Accept", accept).body(PING));
+            assert_eq!(response.status, 406, "{route} {accept}: {}", response.text());
+        }
+        let response = door.send(&Request::new("GET", route).header("Accept", "text/event-stream"));
+        assert_eq!(response.status, 405, "{route}: {}", response.text());
+        allows(&response, route);
+    });
+}
+
+#[track_caller]
+fn allows(response: &Response, route: &str) {
+    let allow = response.header("allow").unwrap_or_default();
+    for method in ["POST", "GET", "OPTIONS"] {
+        assert!(allow.contains(method), "{route}: Allow: {allow}");
+    }
+}
+
+#[test]
+fn other_methods_are_told_which_are_allowed() {
+    doors(|door, route| {
+        for method in ["PUT", "DELETE", "PATCH", "TRACE", "BREW"] {
+            let response = door.send(&Request::new(method, route));
+            assert_eq!(response.status, 405, "{method} {route}");
+            allows(&response, route);
+        }
+    });
+    let home = Home::new();
+    let daemon = home.daemon();
+    for route in ["/health", "/ready", "/version", "/suites", "/status"] {
+        let response = daemon.door().post(route, "{}");
+        assert_eq!(response.status, 405, "POST {route}");
+        assert!(response.header("allow").is_some_and(|allow| allow.contains("GET")), "{route}");
+    }
+}
+
+#[test]
+fn notifications_and_answers_are_accepted_with_nothing() {
+    doors(|door, route| {
+        for body in [
+            r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#,
+            r#"{"jsonrpc":"2.0","method":"notifications/never/heard/of","params":{}}"#,
+            r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}"#,
+            r#"{"jsonrpc":"2.0","id":"nobody-asked","result":{}}"#,
+            r#"{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"no"}}"#,
+        ] {
+            let response = door.post(route, body);
+            assert_eq!((response.status, response.text().as_str()), (202, ""), "{route}: {body}");
+        }
+    });
+}
+
+#[test]
+fn a_body_over_the_limit_is_too_large() {
+    let limit = 16 << 20;
+    doors(|door, route| {
+        let announced = Request::new("POST", route).header("Content-Length", &(limit + 1).to_string());
+        assert_eq!(door.send(&announced).status, 413, "{route}");
+        let mut connection = door.connect().unwrap();
+        let head = Request::new("POST", route).header("Transfer-Encoding", "chunked").bytes("localhost");
+        connection.write(&head);
+        let chunk = vec![b' '; 1 << 20];
+        for _ in 0..18 {
+            connection.write(format!("{:x}\r\n", chunk.len()).as_bytes());
+            connection.write(&chunk);
+            connection.write(b"\r\n");
+        }
+        assert_eq!(connection.response(false).unwrap().status, 413, "{route}, in chunks");
+        // The limit itself is fine.
+        let fits = format!("{}{PING}", " ".repeat(limit - PING.len()));
+        assert_eq!(door.post(route, &fits).status, 200, "{route}, at the limit");
+    });
+}
+
+#[test]
+fn options_promise_nothing_to_strangers() {
+    doors(|door, route| {
+        let response = door.send(&Request::new("OPTIONS", route));
+        assert!(response.status == 204 || response.status == 200, "{}", response.status);
+        assert_eq!(response.header("access-control-allow-origin"), None);
+        let preflight = Request::new("OPTIONS", route)
+            .header("Origin", "https://evil.example")
+            .header("Access-Control-Request-Method", "POST");
+        let response = door.send(&preflight);
+        assert_eq!(response.status, 403, "{route}");
+        assert_eq!(response.header("access-control-allow-origin"), None);
+    });
+}
+
+#[test]
+fn initialize_gets_defaults_for_what_it_does_not_say() {
+    doors(|door, route| {
+        for params in [
+            r#","params":{}"#,
+            "",
+            r#","params":{"protocolVersion":"2024-11-05"}"#,
+            r#","params":{"clientInfo":{"name":"x","version":"1"}}"#,
+        ] {
+            let body = format!(r#"{{"jsonrpc":"2.0","id":"i","method":"initialize"{params}}}"#);
+            let response = door.post(route, &body);
+            assert_eq!(response.status, 200, "{route} {params}");
+            let result = &response.json()["result"];
+            assert!(result["protocolVersion"].is_string(), "{route} {params}: {result}");
+            assert!(
+                result["capabilities"].is_object() && result["serverInfo"]["name"].is_string(),
+                "{result}"
+            );
+        }
+    });
+}
+
+#[test]
+fn get_tells_what_is_behind_a_route() {
+    doors(|door, route| {
+        for accept in [None, Some("*/*"), Some("application/json")] {
+            let request = Request::new("GET", route);
+            let response =
+                door.send(&accept.map_or(request.clone(), |accept| request.header("Accept", accept)));
+            assert_eq!(response.status, 200, "{route}");
+            is_json(&response);
+            assert!(response.text().contains("kid"), "{route}: {}", response.text());
+        }
+    });
+}
+
+#[test]
+fn health_and_discovery_can_be_curled() {
+    let home = Home::new();
+    home.child("kid", &["echo"]);
+    let daemon = home.daemon();
+    let door = daemon.door();
+    for route in ["/health", "/ready", "/version"] {
+        assert_eq!(door.get(route).status, 200, "{route}");
+        let head = door.send(&Request::new("HEAD", route));
+        assert_eq!((head.status, head.body.len()), (200, 0), "{route}");
+    }
+    assert!(door.get("/version").text().contains(env!("CARGO_PKG_VERSION")));
+    for route in ["/suites", "/suites/kid_suite", "/suites/kid_suite/tools", "/status"] {
+        let response = door.get(route);
+        assert_eq!(response.status, 200, "{route}: {}", response.text());
+        is_json(&response);
+        response.json();
+    }
+    assert!(door.get("/suites").text().contains("kid_suite"));
+    for route in ["/nowhere", "/proxy/nobody", "/suites/nobody", "/proxy/kid/extra", "/PROXY", "//proxy"] {
+        assert_eq!(door.get(route).status, 404, "{route}");
+    }
+    let response = door.post("/proxy/nobody", PING);
+    assert_eq!(response.status, 404, "{}", response.text());
+}
+
+#[test]
+fn methods_and_calls_work_on_both_faces() {
+    let home = Home::new();
+    home.child("kid", &["echo"]);
+    let daemon = home.daemon();
+    let door = daemon.door();
+    let ask = |route: &str, method: &str, params: Value| {
+        let body = json!({"jsonrpc": "2.0", "id": "q", "method": method, "params": params}).to_string();
+        let response = door.post(route, &body);
+        assert_eq!(response.status, 200, "{}", response.text());
+        response.json()
+    };
+    let suites = ask("/proxy", "tools/list", json!({}));
+    assert_eq!(suites["result"]["tools"][0]["name"], "kid_suite");
+    let tools = ask("/proxy/kid", "tools/list", json!({}));
+    let names: Vec<_> =
+        tools["result"]["tools"].as_array().unwrap().iter().map(|tool| &tool["name"]).collect();
+    assert!(names.contains(&&json!("echo")), "{tools}");
+    let by_suite =
+        json!({"name": "kid_suite", "arguments": {"action": "call", "subtool": "echo", "args": {"a": 1}}});
+    assert_eq!(ask("/proxy", "tools/call", by_suite)["result"]["structuredContent"]["ok"], true);
+    let direct = json!({"name": "echo", "arguments": {"a": 1}});
+    assert_eq!(ask("/proxy/kid", "tools/call", direct)["result"]["structuredContent"]["ok"], true);
+    for route in ["/proxy", "/proxy/kid"] {
+        assert_eq!(ask(route, "no/such/method", json!({}))["error"]["code"], -32601, "{route}");
+        assert_eq!(ask(route, "ping", json!({}))["result"], json!({}), "{route}");
+    }
+}
+
+#[test]
+fn what_a_config_hides_is_hidden_on_every_face() {
+    let home = Home::new();
+    home.child("kid", &["echo"]);
+    home.config(&json!({"suites": {"kid": {"expose": {"allow": ["echo"]}}}}));
+    let daemon = home.daemon();
+    let body = r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#;
+    let tools = daemon.door().post("/proxy/kid", body).json();
+    assert_eq!(tools["result"]["tools"].as_array().unwrap().len(), 1, "{tools}");
+    let body = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"crash","arguments":{}}}"#;
+    let refused = daemon.door().post("/proxy/kid", body).text();
+    assert!(refused.contains("not allowed by Switchboard"), "{refused}");
+}
+
+#[test]
+fn names_of_children_are_percent_encoded() {
+    let home = Home::new();
+    home.servers("odd", &[("my kid/é", &["echo"])]);
+    let daemon = home.daemon();
+    let response = daemon.door().post("/proxy/my%20kid%2F%C3%A9", PING);
+    assert_eq!(response.status, 200, "{}", response.text());
+}
+
+#[test]
+fn failures_of_children_are_answers_with_a_kind() {
+    let home = Home::new();
+    home.child("kid", &["echo"]);
+    let daemon = home.daemon();
+    let body = json!({"jsonrpc": "2.0", "id": 9, "method": "tools/call", "params":
+        {"name": "kid_suite", "arguments": {"action": "call", "subtool": "crash", "args": {}}}});
+    let response = daemon.door().post("/proxy", &body.to_string());
+    assert_eq!(response.status, 200);
+    let fault = response.json();
+    assert_eq!((&fault["id"], &fault["error"]["code"]), (&json!(9), &json!(-32000)));
+    assert_eq!(
+        fault["error"]["data"]["switchboard"],
+        json!({"kind": "child_exited", "child": "kid", "subtool": "crash", "retryable": false})
+    );
+}
+
+#[test]
+fn no_header_goes_on_to_a_child_and_no_question_hangs() {
+    let home = Home::new();
+    let journal = home.path().join("journal");
+    home.child_with("kid", &["echo"], &[("EVIL_JOURNAL", journal.to_str().unwrap())]);
+    let daemon = home.daemon();
+    for kind in ["elicitation", "sampling", "roots"] {
+        let body = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params":
+            {"name": "kid_suite", "arguments": {"action": "call", "subtool": "ask", "args": {"kind": kind}}}});
+        let request = Request::new("POST", "/proxy")
+            .header("X-Canary", "canary-in-a-header")
+            .header("Cookie", "canary-in-a-cookie")
+            .body(body.to_string());
+        let response = daemon.door().send(&request);
+        let text = response.json()["result"]["content"][0]["text"].as_str().unwrap().to_owned();
+        assert!(text.contains("decline") || text.contains("-32601"), "{kind}: {text}");
+    }
+    assert!(!fs::read_to_string(&journal).unwrap().contains("canary"));
+}
+
+#[test]
+fn a_closed_connection_cancels_its_call() {
+    let home = Home::new();
+    let journal = home.path().join("journal");
+    home.child_with("kid", &["echo"], &[("EVIL_JOURNAL", journal.to_str().unwrap())]);
+    let daemon = home.daemon();
+    let holds = |text: &str| fs::read_to_string(&journal).unwrap_or_default().contains(text);
+    let body = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"kid_suite","arguments":{"action":"call","subtool":"hang","args":{}}}}"#;
+    let mut connection = daemon.door().connect().unwrap();
+    connection.write(&Request::new("POST", "/proxy").body(body).bytes("localhost"));
+    until_true("the call", PATIENCE, || holds("\"hang\""));
+    drop(connection);
+    until_true("the cancel", PATIENCE, || holds("notifications/cancelled"));
+}
+
+#[test]
+fn a_connection_serves_many_requests() {
+    let home = Home::new();
+    let daemon = home.daemon();
+    let mut connection = daemon.door().connect().unwrap();
+    for n in 0..50 {
+        let body = format!(r#"{{"jsonrpc":"2.0","id":{n},"method":"ping"}}"#);
+        connection.write(&Request::new("POST", "/proxy").body(body).bytes("localhost"));
+        assert_eq!(connection.response(false).unwrap().json()["id"], n);
+        connection.write(&Request::new("POST", "/proxy").body("{broken").bytes("localhost"));
+        assert_eq!(connection.response(false).unwrap().status, 400);
+    }
+}

@@ -1,0 +1,376 @@
+//! Who may come in: hostile hosts, origins and tokens over TCP, strangers on the socket.
+#![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
+#![allow(clippy::disallowed_methods, reason = "tests start processes")]
+
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Command, Stdio};
+
+use proto_tests::{Daemon, Door, Home, Request, bins};
+
+const PING: &str = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
+
+/// `PORT` and `TOKEN` in a row stand for the real ones.
+struct Gate {
+    _daemon: Daemon,
+    door: Door,
+    port: String,
+    token: String,
+}
+
+impl Gate {
+    fn new(home: &Home) -> Self {
+        let daemon = home.daemon_on_tcp();
+        let (door, port) = (daemon.tcp(), daemon.tcp_address().port().to_string());
+        Self { token: daemon.token(), _daemon: daemon, door, port }
+    }
+
+    fn fill(&self, text: &str) -> String {
+        text.replace("PORT", &self.port).replace("TOKEN", &self.token)
+    }
+
+    /// The status of a request written out in full; 0 when the connection was closed without an answer.
+    fn status(&self, raw: &str) -> u16 {
+        let mut connection = self.door.connect().unwrap();
+        connection.write(self.fill(raw).as_bytes());
+        match connection.response(false) {
+            Ok(response) => {
+                assert_eq!(response.header("access-control-allow-origin"), None, "{raw}");
+                if response.status >= 400 {
+                    assert!(!response.text().contains("\"result\""), "{raw}: {}", response.text());
+                }
+                response.status
+            }
+            Err(_) => 0,
+        }
+    }
+
+    /// A ping with these headers.
+    fn ping(&self, headers: &str) -> u16 {
+        self.status(&format!("POST /proxy HTTP/1.1\r\n{headers}Content-Length: {}\r\n\r\n{PING}", PING.len()))
+    }
+}
+
+const HOST: &str = "Host: 127.0.0.1:PORT\r\n";
+const AUTH: &str = "Authorization: Bearer TOKEN\r\n";
+
+#[test]
+fn the_door_opens_for_those_who_belong() {
+    let home = Home::new();
+    let gate = Gate::new(&home);
+    for host in ["127.0.0.1:PORT", "localhost:PORT", "[::1]:PORT"] {
+        assert_eq!(gate.ping(&format!("Host: {host}\r\n{AUTH}")), 200, "{host}");
+    }
+}
+
+#[test]
+fn foreign_hosts_are_refused_even_with_the_token() {
+    let home = Home::new();
+    let gate = Gate::new(&home);
+    for host in [
+        "evil.example",
+        "evil.example:PORT",
+        "127.0.0.1",
+        "127.0.0.1:1",
+        "127.0.0.1:PORT0",
+        "127.0.0.1:0PORT",
+        "127.0.0.1:+PORT",
+        "127.0.0.1:",
+        "127.0.0.1:PORT.evil.example",
+        "127.0.0.1.evil.example:PORT",
+        "127.0.0.1.:PORT",
+        "127.0.0.1:PORT@evil.example",
+        "user@127.0.0.1:PORT",
+        "127.0.0.1:PORT,evil.example",
+        "127.0.0.1:PORT/",
+        "127.0.0.2:PORT",
+        "127.1:PORT",
+        "0.0.0.0:PORT",
+        "2130706433:PORT",
+        "0x7f000001:PORT",
+        "0177.0.0.1:PORT",
+        "localhost",
+        "localhost:1",
+        "localhost.:PORT",
+        "localhost.evil.example:PORT",
+        "evil-localhost:PORT",
+        "localhost.localdomain:PORT",
+        "[::1]",
+        "[::1]:1",
+        "::1:PORT",
+        "[::]:PORT",
+        "[::ffff:127.0.0.1]:PORT",
+        "[0:0:0:0:0:0:0:1]:PORT",
+        "http://127.0.0.1:PORT",
+        "",
+        "*",
+    ] {
+        let status = gate.ping(&format!("Host: {host}\r\n{AUTH}"));
+        assert!([400, 403].contains(&status), "{host:?} got {status}");
+        // The same for routes that need no token.
+        let status = gate.status(&format!("GET /health HTTP/1.1\r\nHost: {host}\r\n\r\n"));
+        assert!([400, 403].contains(&status), "{host:?} got {status} from /health");
+    }
+}
+
+#[test]
+fn a_host_that_is_missing_or_said_twice_is_refused() {
+    let home = Home::new();
+    let gate = Gate::new(&home);
+    for headers in [
+        AUTH.to_owned(),
+        format!("{HOST}Host: evil.example\r\n{AUTH}"),
+        format!("Host: evil.example\r\n{HOST}{AUTH}"),
+        format!("{HOST}{HOST}{AUTH}"),
+        format!("X-Forwarded-Host: 127.0.0.1:PORT\r\n{AUTH}"),
+        format!("Host: evil.example\r\nX-Forwarded-Host: 127.0.0.1:PORT\r\n{AUTH}"),
+    ] {
+        let status = gate.ping(&headers);
+        assert!([400, 403].contains(&status), "{headers:?} got {status}");
+    }
+    for line in [
+        "POST http://evil.example/proxy HTTP/1.1",
+        "POST http://evil.example:PORT/proxy HTTP/1.1",
+        "POST https://127.0.0.1.evil.example:PORT/proxy HTTP/1.1",
+    ] {
+        let raw = format!("{line}\r\n{HOST}{AUTH}Content-Length: {}\r\n\r\n{PING}", PING.len());
+        let status = gate.status(&raw);
+        assert!([400, 403].contains(&status), "{line} got {status}");
+    }
+    let raw = format!("POST /proxy HTTP/1.0\r\n{AUTH}Content-Length: {}\r\n\r\n{PING}", PING.len());
+    let status = gate.status(&raw);
+    assert!([400, 403].contains(&status), "HTTP/1.0 without a host got {status}");
+    for line in ["CONNECT evil.example:443 HTTP/1.1", "CONNECT 127.0.0.1:PORT HTTP/1.1"] {
+        let status = gate.status(&format!("{line}\r\n{HOST}{AUTH}\r\n"));
+        assert!([400, 403, 404, 405].contains(&status), "{line} got {status}");
+    }
+}
+
+#[test]
+fn foreign_origins_are_refused_even_with_the_token() {
+    let home = Home::new();
+    let gate = Gate::new(&home);
+    for origin in [
+        "https://evil.example",
+        "http://evil.example:PORT",
+        "null",
+        "",
+        "*",
+        "http://127.0.0.1",
+        "http://127.0.0.1:1",
+        "https://127.0.0.1:PORT",
+        "http://127.0.0.1:PORT.evil.example",
+        "http://127.0.0.1:PORT@evil.example",
+        "http://127.0.0.1:PORT/",
+        "http://127.0.0.1:PORT http://evil.example",
+        "127.0.0.1:PORT",
+        "http://localhost",
+        "http://localhost.evil.example:PORT",
+        "http://0.0.0.0:PORT",
+        "http://127.0.0.2:PORT",
+        "file://",
+        "data:",
+        "chrome-extension://abcdefghijklmnop",
+        "moz-extension://abcdefghijklmnop",
+        "vscode-webview://abcdefghijklmnop",
+        "tauri://localhost",
+        "app://localhost",
+    ] {
+        let status = gate.ping(&format!("{HOST}Origin: {origin}\r\n{AUTH}"));
+        assert_eq!(status, 403, "{origin:?}");
+        let status = gate.status(&format!("GET /health HTTP/1.1\r\n{HOST}Origin: {origin}\r\n\r\n"));
+        assert_eq!(status, 403, "{origin:?} on /health");
+    }
+    let twice = format!("{HOST}Origin: http://127.0.0.1:PORT\r\nOrigin: https://evil.example\r\n{AUTH}");
+    assert_eq!(gate.ping(&twice), 403);
+    let preflight = format!(
+        "OPTIONS /proxy HTTP/1.1\r\n{HOST}Origin: https://evil.example\r\nAccess-Control-Request-Method: POST\r\n\r\n"
+    );
+    assert_eq!(gate.status(&preflight), 403);
+}
+
+#[test]
+fn without_the_right_token_nothing_can_be_called() {
+    let home = Home::new();
+    home.child("kid", &["echo"]);
+    let gate = Gate::new(&home);
+    let half = &gate.token[..gate.token.len() / 2];
+    let flipped: String =
+        gate.token.chars().map(|c| if c.is_ascii_lowercase() { c.to_ascii_uppercase() } else { c }).collect();
+    for authorization in [
+        String::new(),
+        "Authorization:\r\n".into(),
+        "Authorization: Bearer\r\n".into(),
+        "Authorization: Bearer \r\n".into(),
+        "Authorization: Bearer x\r\n".into(),
+        "Authorization: TOKEN\r\n".into(),
+        "Authorization: Basic TOKEN\r\n".into(),
+        "Authorization: Token TOKEN\r\n".into(),
+        "Authorization: BearerTOKEN\r\n".into(),
+        "Authorization: Bearer TOKENx\r\n".into(),
+        "Authorization: Bearer xTOKEN\r\n".into(),
+        "Authorization: Bearer TOKEN TOKEN\r\n".into(),
+        "Authorization: Bearer TOKEN,x\r\n".into(),
+        "Authorization: Bearer \"TOKEN\"\r\n".into(),
+        format!("Authorization: Bearer {half}\r\n"),
+        format!("Authorization: Bearer {}\r\n", "0".repeat(gate.token.len())),
+        "X-Authorization: Bearer TOKEN\r\n".into(),
+        "Proxy-Authorization: Bearer TOKEN\r\n".into(),
+        "Cookie: token=TOKEN; Authorization=Bearer TOKEN\r\n".into(),
+        format!("Authorization: Bearer {flipped}!\r\n"),
+        format!("Authorization: Bearer {}\r\n", "a".repeat(10_000)),
+    ] {
+        let status = gate.ping(&format!("{HOST}{authorization}"));
+        assert_eq!(status, 401, "{authorization:?}");
+    }
+    for target in ["/proxy?token=TOKEN", "/proxy?access_token=TOKEN", "/proxy#TOKEN", "/TOKEN/proxy"] {
+        let raw = format!("POST {target} HTTP/1.1\r\n{HOST}Content-Length: {}\r\n\r\n{PING}", PING.len());
+        let status = gate.status(&raw);
+        assert!([400, 401, 404].contains(&status), "{target} got {status}");
+    }
+    for target in ["/proxy", "/proxy/kid", "/proxy/nobody", "/mcp", "/mcp/kid"] {
+        let raw = format!("POST {target} HTTP/1.1\r\n{HOST}Content-Length: {}\r\n\r\n{PING}", PING.len());
+        assert_eq!(gate.status(&raw), 401, "{target}");
+    }
+}
+
+#[test]
+fn what_is_open_without_a_token_is_open_and_says_little() {
+    let home = Home::new();
+    home.child("kid", &["echo"]);
+    let gate = Gate::new(&home);
+    for target in ["/health", "/ready", "/version", "/suites", "/suites/kid_suite", "/status", "/proxy"] {
+        let response = gate.door.get(target);
+        assert_eq!(response.status, 200, "{target}: {}", response.text());
+        for secret in [home.mark(), "evil-child", gate.token.as_str()] {
+            assert!(!response.text().contains(secret), "{target} tells {secret}: {}", response.text());
+        }
+    }
+    assert!(gate.door.get("/suites").text().contains("kid_suite"));
+}
+
+#[test]
+fn the_shims_own_routes_and_control_are_for_the_socket_alone() {
+    let home = Home::new();
+    let gate = Gate::new(&home);
+    for target in [
+        "/hop/session",
+        "/hop/mailbox",
+        "/control/reload",
+        "/control/stop",
+        "/control/restart",
+        "/control/logs",
+    ] {
+        let raw = format!("POST {target} HTTP/1.1\r\n{HOST}{AUTH}Content-Length: 2\r\n\r\n{{}}");
+        let status = gate.status(&raw);
+        assert!([403, 404].contains(&status), "{target} got {status}");
+    }
+}
+
+#[test]
+fn headers_have_a_limit_in_size_and_time() {
+    let home = Home::new();
+    let gate = Gate::new(&home);
+    let status = gate.ping(&format!("{HOST}{AUTH}X-Long: {}\r\n", "x".repeat(20 << 10)));
+    assert!([0, 400, 431].contains(&status), "{status}");
+    let mut connection = gate.door.connect().unwrap();
+    connection.write(b"POST /proxy HTTP/1.1\r\nHost: ");
+    // The daemon gives up on it by itself, after 5 s; the harness is more patient than that.
+    match connection.response(false) {
+        Ok(response) => assert_eq!(response.status, 408),
+        Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::UnexpectedEof, "{error}"),
+    }
+    assert_eq!(gate.ping(&format!("{HOST}{AUTH}")), 200);
+}
+
+#[test]
+fn the_socket_has_a_gate_too() {
+    let home = Home::new();
+    let daemon = home.daemon();
+    let ping = |host: &str, origin: Option<&str>| {
+        let request = Request::new("POST", "/proxy").header("Host", host).body(PING);
+        let request = origin.map_or(request.clone(), |origin| request.header("Origin", origin));
+        daemon.door().send(&request).status
+    };
+    assert_eq!(ping("localhost", None), 200);
+    for host in ["evil.example", "localhost.evil.example", "localhost:7420@evil", "127.0.0.1.evil.example"] {
+        let status = ping(host, None);
+        assert!([400, 403].contains(&status), "{host} got {status}");
+    }
+    for origin in ["https://evil.example", "null", "http://localhost:7420"] {
+        assert_eq!(ping("localhost", Some(origin)), 403, "{origin}");
+    }
+}
+
+#[test]
+fn socket_token_and_state_are_for_their_owner_alone() {
+    let home = Home::new();
+    let daemon = home.daemon_on_tcp();
+    let mode = |path: &std::path::Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&home.socket()), 0o600);
+    assert_eq!(mode(home.socket().parent().unwrap()), 0o700);
+    let told = daemon.told();
+    assert_eq!(mode(told["tokenFile"].as_str().unwrap().as_ref()), 0o600);
+    assert_eq!(mode(&home.state_folder()), 0o700);
+    assert_eq!(mode(format!("{}.json", home.socket().display()).as_ref()), 0o600);
+    assert_eq!(told["pid"], daemon.pid());
+    assert!(daemon.token().len() >= 32);
+}
+
+#[test]
+fn a_socket_in_an_open_folder_is_refused() {
+    let home = Home::new();
+    let open = home.path().join("open");
+    fs::create_dir(&open).unwrap();
+    fs::set_permissions(&open, fs::Permissions::from_mode(0o777)).unwrap();
+    let socket = open.join("s");
+    let output = Command::new(&bins().switchboardd)
+        .args(["--listen", "off", "--socket"])
+        .arg(&socket)
+        .env_clear()
+        .envs(home.environment())
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    assert!(!output.status.success());
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("chmod 700"), "{said}");
+    assert!(!socket.exists());
+}
+
+#[test]
+fn another_user_gets_nothing_from_the_socket() {
+    if !rustix::process::getuid().is_root() || Command::new("setpriv").arg("--version").output().is_err() {
+        eprintln!("skipped: becoming another user needs root and setpriv");
+        return;
+    }
+    let home = Home::new();
+    let _daemon = home.daemon();
+    // As if somebody had opened up what the daemon made: the peer's uid still has to be right.
+    let folder = home.socket().parent().unwrap().to_owned();
+    fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).unwrap();
+    fs::set_permissions(home.socket(), fs::Permissions::from_mode(0o777)).unwrap();
+    let knock = folder.join("knock");
+    fs::copy(&bins().knock, &knock).unwrap();
+    fs::set_permissions(&knock, fs::Permissions::from_mode(0o755)).unwrap();
+    let request = Request::new("POST", "/proxy").header("Connection", "close").body(PING).bytes("localhost");
+    let knock_as = |prefix: &[&str]| {
+        let mut words =
+            prefix.iter().map(std::ffi::OsString::from).chain([knock.clone().into(), home.socket().into()]);
+        let mut process = Command::new(words.next().unwrap())
+            .args(words)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        process.stdin.take().unwrap().write_all(&request).unwrap();
+        let output = process.wait_with_output().unwrap();
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let own = knock_as(&[]);
+    assert!(own.starts_with("HTTP/1.1 200"), "{own}");
+    let stranger = knock_as(&["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"]);
+    assert!(stranger.is_empty() || stranger.starts_with("HTTP/1.1 403"), "{stranger}");
+    fs::set_permissions(&folder, fs::Permissions::from_mode(0o700)).unwrap();
+}

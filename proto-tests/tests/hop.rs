@@ -1,0 +1,235 @@
+//! The hop as the daemon speaks it: sessions, their order, the mailbox and its watermark, cancelling.
+#![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
+
+use std::fs;
+use std::thread;
+use std::time::Instant;
+
+use proto_tests::http::Connection;
+use proto_tests::wait::until_true;
+use proto_tests::{Daemon, Home, PATIENCE, Request, Response};
+use serde_json::{Value, json};
+
+/// One session, as a shim would have it.
+struct Session<'a> {
+    daemon: &'a Daemon,
+    name: String,
+    seq: u64,
+}
+
+impl<'a> Session<'a> {
+    fn open(daemon: &'a Daemon) -> Self {
+        let body = json!({"workspace": null, "version": "0.1.0", "hop": {"min": 1, "max": 1}});
+        let response = daemon.door().post("/hop/session", &body.to_string());
+        assert_eq!(response.status, 200, "{}", response.text());
+        let opened = response.json();
+        assert_eq!(opened["hop"], 1);
+        assert!(opened["boot"].as_str().is_some_and(|boot| !boot.is_empty()));
+        let name = opened["session"].as_str().unwrap().to_owned();
+        assert!(name.len() >= 22, "128 bits are longer than {name}");
+        let mut session = Self { daemon, name, seq: 0 };
+        let initialize = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params":
+            {"protocolVersion": "2025-11-25", "capabilities": {"elicitation": {}}, "clientInfo": {"name": "t", "version": "1"}}});
+        assert_eq!(session.post(&initialize.to_string()).status, 200);
+        session
+    }
+
+    fn request(&self, seq: u64, body: &str) -> Request {
+        Request::new("POST", "/proxy")
+            .header("Switchboard-Session", &self.name)
+            .header("Switchboard-Seq", &seq.to_string())
+            .body(body)
+    }
+
+    fn next_seq(&mut self) -> u64 {
+        self.seq += 1;
+        self.seq
+    }
+
+    fn post(&mut self, body: &str) -> Response {
+        let seq = self.next_seq();
+        self.daemon.door().send(&self.request(seq, body))
+    }
+
+    /// Sends on a connection of its own and does not wait.
+    fn start(&mut self, body: &str) -> Connection {
+        let seq = self.next_seq();
+        let mut connection = self.daemon.door().connect().unwrap();
+        connection.write(&self.request(seq, body).bytes("localhost"));
+        connection
+    }
+
+    fn mailbox(&self, after: u64, wait_ms: u64) -> Value {
+        let request = Request::new("POST", "/hop/mailbox")
+            .header("Switchboard-Session", &self.name)
+            .body(json!({"after": after, "waitMs": wait_ms}).to_string());
+        let response = self.daemon.door().send(&request);
+        assert_eq!(response.status, 200, "{}", response.text());
+        response.json()
+    }
+}
+
+fn call(id: u64, subtool: &str, args: &str) -> String {
+    format!(
+        r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"kid_suite","arguments":{{"action":"call","subtool":"{subtool}","args":{args}}},"_meta":{{"progressToken":"t{id}"}}}}}}"#
+    )
+}
+
+fn journalled(home: &Home) -> std::path::PathBuf {
+    let journal = home.path().join("journal");
+    home.child_with("kid", &["echo"], &[("EVIL_JOURNAL", journal.to_str().unwrap())]);
+    journal
+}
+
+#[test]
+fn messages_are_dispatched_in_their_order_however_they_travel() {
+    let home = Home::new();
+    let journal = journalled(&home);
+    let daemon = home.daemon();
+    let mut session = Session::open(&daemon);
+    session.post(&call(1, "echo", r#"{"n":0}"#));
+    for round in 0..20 {
+        let first = session.seq + 1;
+        session.seq += 4;
+        // The last ones are sent first.
+        let late: Vec<_> = (1..4)
+            .rev()
+            .map(|n| {
+                let mut connection = daemon.door().connect().unwrap();
+                let body = call(100 + n, "echo", &format!(r#"{{"round":{round},"n":{n}}}"#));
+                connection.write(&session.request(first + n, &body).bytes("localhost"));
+                connection
+            })
+            .collect();
+        let body = call(100, "echo", &format!(r#"{{"round":{round},"n":0}}"#));
+        assert_eq!(daemon.door().send(&session.request(first, &body)).status, 200);
+        for mut connection in late {
+            assert_eq!(connection.response(false).unwrap().status, 200);
+        }
+    }
+    let text = fs::read_to_string(journal).unwrap();
+    let seen: Vec<(u64, u64)> = text
+        .lines()
+        .filter_map(|line| serde_json::from_str::<Value>(line.split_once(' ')?.1).ok())
+        .filter_map(|line| {
+            let args = &line["params"]["arguments"];
+            Some((args["round"].as_u64()?, args["n"].as_u64()?))
+        })
+        .collect();
+    let expected: Vec<_> = (0..20).flat_map(|round| (0..4).map(move |n| (round, n))).collect();
+    assert_eq!(seen, expected);
+}
+
+#[test]
+fn what_is_not_acknowledged_is_kept() {
+    let home = Home::new();
+    journalled(&home);
+    let daemon = home.daemon();
+    let mut session = Session::open(&daemon);
+    let answer = session.post(&call(1, "progress", r#"{"steps":5}"#));
+    let watermark: u64 = answer.header("switchboard-mailbox").expect("a watermark").parse().unwrap();
+    assert!(watermark >= 5, "{watermark}");
+    let first = session.mailbox(0, 0);
+    assert_eq!(first, session.mailbox(0, 0), "a dropped poll lost something");
+    let tokens: Vec<_> =
+        first["messages"].as_array().unwrap().iter().map(|m| &m["params"]["progressToken"]).collect();
+    assert_eq!(tokens, ["t1"; 5]);
+    assert_eq!(first["next"], watermark);
+    let rest = session.mailbox(watermark, 0);
+    assert_eq!(rest["messages"], json!([]));
+    assert_eq!(rest["next"], watermark);
+}
+
+#[test]
+fn a_poll_waits_and_wakes() {
+    let home = Home::new();
+    journalled(&home);
+    let daemon = home.daemon();
+    let mut session = Session::open(&daemon);
+    session.post(&call(1, "echo", "{}"));
+    let start = session.mailbox(0, 0)["next"].as_u64().unwrap();
+    thread::scope(|scope| {
+        let poll = scope.spawn(|| session.mailbox(start, 25_000));
+        let body = call(2, "log", "{}");
+        let seq = 3;
+        assert_eq!(daemon.door().send(&session.request(seq, &body)).status, 200);
+        let woken = poll.join().unwrap();
+        assert!(woken["messages"].to_string().contains("something happened"), "{woken}");
+    });
+    let began = Instant::now();
+    let next = session.mailbox(start, 0)["next"].as_u64().unwrap();
+    assert_eq!(session.mailbox(next, 300)["messages"], json!([]));
+    assert!(began.elapsed().as_millis() >= 250, "it did not wait");
+}
+
+#[test]
+fn a_call_that_its_caller_cancelled_is_answered_with_nothing() {
+    let home = Home::new();
+    let journal = journalled(&home);
+    let daemon = home.daemon();
+    let mut session = Session::open(&daemon);
+    let mut hanging = session.start(&call(7, "hang", "{}"));
+    until_true("the call", PATIENCE, || {
+        fs::read_to_string(&journal).unwrap_or_default().contains("\"hang\"")
+    });
+    let cancel = r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}"#;
+    assert_eq!(session.post(cancel).status, 202);
+    let answer = hanging.response(false).unwrap();
+    assert_eq!((answer.status, answer.text().as_str()), (204, ""));
+    until_true("the cancel", PATIENCE, || {
+        fs::read_to_string(&journal).unwrap().contains("notifications/cancelled")
+    });
+}
+
+#[test]
+fn a_session_nobody_opened_is_refused() {
+    let home = Home::new();
+    let daemon = home.daemon();
+    for name in ["", "nobody", "00000000000000000000000000000000"] {
+        let request = Request::new("POST", "/proxy")
+            .header("Switchboard-Session", name)
+            .header("Switchboard-Seq", "1")
+            .body(r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#);
+        let status = daemon.door().send(&request).status;
+        assert!((400..500).contains(&status), "{name:?} got {status}");
+        let request = Request::new("POST", "/hop/mailbox")
+            .header("Switchboard-Session", name)
+            .body(r#"{"after":0,"waitMs":0}"#);
+        let status = daemon.door().send(&request).status;
+        assert!((400..500).contains(&status), "{name:?} got {status}");
+    }
+}
+
+#[test]
+fn versions_of_the_hop_that_do_not_meet_are_told_so() {
+    let home = Home::new();
+    let daemon = home.daemon();
+    let body = json!({"workspace": null, "version": "9.9.9", "hop": {"min": 900, "max": 901}});
+    let response = daemon.door().post("/hop/session", &body.to_string());
+    assert!((400..500).contains(&response.status), "{} {}", response.status, response.text());
+    for broken in ["", "{}", "[]", "{\"hop\":7}"] {
+        let status = daemon.door().post("/hop/session", broken).status;
+        assert!((400..500).contains(&status), "{broken:?} got {status}");
+    }
+}
+
+#[test]
+fn a_question_to_a_session_carries_the_boot() {
+    let home = Home::new();
+    journalled(&home);
+    let daemon = home.daemon();
+    let mut session = Session::open(&daemon);
+    let mut asking = session.start(&call(1, "ask", r#"{"kind":"elicitation"}"#));
+    let batch = session.mailbox(0, 25_000);
+    let question = batch["messages"].as_array().unwrap().last().unwrap();
+    assert_eq!(question["method"], "elicitation/create");
+    let id = question["id"].as_str().expect("a string with the boot in it");
+    // An answer to another boot is dropped, the right one is not.
+    let answer = |id: &str| {
+        format!(r#"{{"jsonrpc":"2.0","id":"{id}","result":{{"action":"accept","content":{{}}}}}}"#)
+    };
+    assert_eq!(session.post(&answer("ffffffff-1")).status, 202);
+    assert_eq!(session.post(&answer(id)).status, 202);
+    let response = asking.response(false).unwrap();
+    assert!(response.text().contains("accept"), "{}", response.text());
+}

@@ -1,0 +1,154 @@
+//! How children are started: what with, where, when, and what is said when it cannot be done.
+#![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
+
+use std::fs;
+
+use proto_tests::shim::{kind_of, structured, text_of};
+use proto_tests::wait::until_true;
+use proto_tests::{Home, PATIENCE, bins};
+use serde_json::{Value, json};
+
+#[test]
+fn a_child_gets_an_allowed_environment_and_what_was_declared() {
+    let home = Home::new();
+    home.child_with("env", &["echo"], &[("DECLARED", "by the definition"), ("HOME_ALONE", "1")]);
+    let _daemon = home.daemon();
+    let env = structured(&home.shim().call("env", "env", "{}"));
+    assert_eq!(env["DECLARED"], "by the definition");
+    assert_eq!(env["HOME"].as_str(), home.path().to_str());
+    assert_eq!(env["PATH"], "/usr/local/bin:/usr/bin:/bin");
+    // Neither the daemon's own, nor the host's, nor everything that a login shell sets.
+    for secret in ["HOST_SECRET", "FROM_PROFILE", "LISTEN_FDS", "SWITCHBOARD_SOCKET"] {
+        assert!(env.get(secret).is_none(), "{secret} reached the child: {env}");
+    }
+}
+
+#[test]
+fn the_search_path_is_the_login_shells_without_relative_entries() {
+    let home = Home::new();
+    fs::create_dir_all(home.path().join("bin")).unwrap();
+    std::os::unix::fs::symlink(&bins().evil_child, home.path().join("bin/only-in-my-profile")).unwrap();
+    let path = format!("{}/bin:.:relative:/usr/bin:/bin", home.path().display());
+    home.write(".profile", &format!("echo noise on stdout\nexport PATH={path}\n"));
+    let entry = home.entry("only-in-my-profile".as_ref(), &["echo"], &[]);
+    home.definition("p", &json!({"mcpServers": {"p": entry}}).to_string());
+    let _daemon = home.daemon();
+    let env = structured(&home.shim().call("p", "env", "{}"));
+    assert_eq!(env["PATH"], format!("{}/bin:/usr/bin:/bin", home.path().display()));
+}
+
+#[test]
+fn arguments_are_never_seen_by_a_shell_and_the_folder_is_the_definitions() {
+    let home = Home::new();
+    let odd = ["$HOME", "; touch pwned", "a b", "*", "`id`", "\"'"];
+    home.child("w", &[&["echo"], &odd[..]].concat());
+    let _daemon = home.daemon();
+    let told = structured(&home.shim().call("w", "where", "{}"));
+    let args: Vec<_> =
+        told["args"].as_array().unwrap().iter().skip(2).map(|arg| arg.as_str().unwrap()).collect();
+    assert_eq!(args, odd);
+    assert_eq!(told["cwd"].as_str(), home.config_folder().join("mcps/w").to_str());
+}
+
+#[test]
+fn a_relative_command_is_relative_to_its_definition() {
+    let home = Home::new();
+    let entry = home.entry("./mine".as_ref(), &["echo"], &[]);
+    home.definition("rel", &json!({"mcpServers": {"rel": entry}}).to_string());
+    std::os::unix::fs::symlink(&bins().evil_child, home.config_folder().join("mcps/rel/mine")).unwrap();
+    let _daemon = home.daemon();
+    assert!(home.shim().call("rel", "echo", "{}").contains("\"ok\":true"));
+}
+
+#[test]
+fn a_command_that_is_not_there_says_where_it_was_looked_for() {
+    let home = Home::new();
+    home.definition(
+        "none",
+        &json!({"name": "none", "command": {"cmd": "no-such-command", "args": []}}).to_string(),
+    );
+    let _daemon = home.daemon();
+    let answer = home.shim().call("none", "echo", "{}");
+    assert_eq!(kind_of(&answer).as_deref(), Some("child_spawn_failed"), "{answer}");
+    for said in ["no-such-command", "/usr/local/bin:/usr/bin:/bin", "`none`"] {
+        assert!(answer.contains(said), "{said} is missing in {answer}");
+    }
+}
+
+#[test]
+fn a_definition_without_a_command_is_misconfigured() {
+    let home = Home::new();
+    home.definition("idle", r#"{"name":"idle","description":"has no command"}"#);
+    let _daemon = home.daemon();
+    let answer = home.shim().call("idle", "echo", "{}");
+    assert_eq!(kind_of(&answer).as_deref(), Some("misconfigured"), "{answer}");
+    assert!(answer.contains("no command"), "{answer}");
+}
+
+#[test]
+fn lists_and_handshakes_start_nothing() {
+    let home = Home::new();
+    home.child("lazy", &["echo"]);
+    let daemon = home.daemon();
+    let mut shim = home.shim();
+    let list: Value = serde_json::from_str(&shim.request("tools/list", "{}")).unwrap();
+    assert_eq!(list["result"]["tools"].as_array().unwrap().len(), 1);
+    for method in ["prompts/list", "resources/list", "resources/templates/list"] {
+        shim.request(method, "{}");
+    }
+    for route in ["/suites", "/status", "/proxy", "/proxy/lazy", "/health", "/ready"] {
+        assert_eq!(daemon.door().get(route).status, 200, "{route}");
+    }
+    assert!(home.children().is_empty(), "{:?}", home.children());
+    assert!(shim.call("lazy", "echo", "{}").contains("\"ok\":true"));
+    assert_eq!(home.children().len(), 1);
+}
+
+#[test]
+fn each_child_has_a_small_guard() {
+    let home = Home::new();
+    home.child("g", &["echo"]);
+    let daemon = home.daemon();
+    let mut shim = home.shim();
+    shim.call("g", "echo", "{}");
+    let guards: Vec<_> =
+        home.processes().into_iter().filter(|process| process.cmdline.contains("--guard")).collect();
+    assert_eq!(guards.len(), 1, "{:#?}", home.processes());
+    let child = &home.children()[0];
+    assert_eq!(child.parent, guards[0].pid);
+    assert_eq!(guards[0].parent, daemon.pid());
+}
+
+#[test]
+fn a_killed_guard_takes_its_child_along() {
+    let home = Home::new();
+    home.child("g", &["echo"]);
+    let _daemon = home.daemon();
+    let mut shim = home.shim();
+    let before = structured(&shim.call("g", "where", "{}"))["pid"].as_i64().unwrap();
+    let guard = home.processes().into_iter().find(|process| process.cmdline.contains("--guard")).unwrap();
+    let id = shim.start_call("g", "hang", "{}");
+    rustix::process::kill_process(
+        rustix::process::Pid::from_raw(guard.pid).unwrap(),
+        rustix::process::Signal::KILL,
+    )
+    .unwrap();
+    let answer = shim.answer_to(&id.to_string());
+    assert_eq!(kind_of(&answer).as_deref(), Some("child_exited"), "{answer}");
+    until_true("the old child to go", PATIENCE, || {
+        !proto_tests::procs::alive(i32::try_from(before).unwrap())
+    });
+    let after = structured(&shim.call("g", "where", "{}"))["pid"].as_i64().unwrap();
+    assert_ne!(before, after);
+}
+
+#[test]
+fn the_bundled_mock_child_answers_through_everything() {
+    let home = Home::new();
+    let entry = home.entry(&bins().mock_child, &[], &[]);
+    home.definition("mock", &json!({"mcpServers": {"mock": entry}}).to_string());
+    let _daemon = home.daemon();
+    let mut shim = home.shim();
+    let answer = shim.call("mock", "click", r##"{"selector":"#buy","z":1,"a":2}"##);
+    assert_eq!(text_of(&answer), r##"{"ok":true,"name":"click","args":{"selector":"#buy","z":1,"a":2}}"##);
+}

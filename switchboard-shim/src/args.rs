@@ -1,0 +1,156 @@
+//! The command line. Decides between being the shim, being the launcher of a daemon and handing over
+//! to `switchboardd`; knows the shim's own flags and none of the daemon's commands.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+pub(crate) const USAGE: &str =
+    "usage: switchboard [--socket PATH] [--workspace DIR] [--config FILE] [--no-start] | COMMAND …";
+
+/// The hidden first argument of the process that turns into the daemon.
+pub(crate) const LAUNCH: &str = "--launch";
+
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Invocation {
+    Shim(Flags),
+    /// A command, or a question that `switchboardd` answers: it gets these arguments.
+    Command(Vec<OsString>),
+    /// Become the daemon, with these arguments.
+    Launch(Vec<OsString>),
+}
+
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Flags {
+    pub(crate) socket: Option<PathBuf>,
+    pub(crate) workspace: Option<PathBuf>,
+    pub(crate) config: Option<PathBuf>,
+    pub(crate) no_start: bool,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Misuse {
+    UnknownFlag(String),
+    NoValue(&'static str),
+    UnexpectedValue(&'static str),
+}
+
+impl std::fmt::Display for Misuse {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::UnknownFlag(flag) => write!(f, "unknown flag `{flag}`"),
+            Self::NoValue(flag) => write!(f, "`{flag}` needs a value"),
+            Self::UnexpectedValue(flag) => write!(f, "`{flag}` takes no value"),
+        }
+    }
+}
+
+/// `person` says that stdin is a terminal: somebody typed this, no host did.
+pub(crate) fn parse(args: &[OsString], person: bool) -> Result<Invocation, Misuse> {
+    if args.first().is_some_and(|first| first == LAUNCH) {
+        return Ok(Invocation::Launch(args[1..].to_vec()));
+    }
+    let mut flags = Flags::default();
+    let mut rest = args.iter();
+    while let Some(arg) = rest.next() {
+        let (name, inline) = split(arg);
+        let mut value = |flag| {
+            let value = inline.map(OsStr::to_owned).or_else(|| rest.next().cloned());
+            value.filter(|value| !value.is_empty()).map(PathBuf::from).ok_or(Misuse::NoValue(flag))
+        };
+        match name {
+            b"--socket" => flags.socket = Some(value("--socket")?),
+            b"--workspace" => flags.workspace = Some(value("--workspace")?),
+            b"--config" => flags.config = Some(value("--config")?),
+            b"--no-start" if inline.is_some() => return Err(Misuse::UnexpectedValue("--no-start")),
+            b"--no-start" => flags.no_start = true,
+            b"--help" | b"-h" | b"--version" | b"-V" | b"--dry-run" => {
+                return Ok(Invocation::Command(args.to_vec()));
+            }
+            name if name.starts_with(b"-") => {
+                return Err(Misuse::UnknownFlag(String::from_utf8_lossy(name).into_owned()));
+            }
+            _ => return Ok(Invocation::Command(args.to_vec())),
+        }
+    }
+    if person {
+        return Ok(Invocation::Command(overview(flags)));
+    }
+    Ok(Invocation::Shim(flags))
+}
+
+/// What a person sees who types `switchboard` and nothing else.
+fn overview(flags: Flags) -> Vec<OsString> {
+    let mut args = vec!["overview".into()];
+    if let Some(socket) = flags.socket {
+        args.extend(["--socket".into(), socket.into()]);
+    }
+    args
+}
+
+/// `--flag=value` into its two halves.
+fn split(arg: &OsStr) -> (&[u8], Option<&OsStr>) {
+    let bytes = arg.as_bytes();
+    match bytes.iter().position(|&byte| byte == b'=') {
+        Some(at) if bytes.starts_with(b"--") => (&bytes[..at], Some(OsStr::from_bytes(&bytes[at + 1..]))),
+        _ => (bytes, None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(line: &str, person: bool) -> Result<Invocation, Misuse> {
+        let args: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
+        parse(&args, person)
+    }
+
+    fn command(line: &str) -> Result<Invocation, Misuse> {
+        Ok(Invocation::Command(line.split_whitespace().map(OsString::from).collect()))
+    }
+
+    #[test]
+    fn flags_take_their_value_either_way() {
+        let flags = Flags {
+            socket: Some("/s".into()),
+            workspace: Some("w=1".into()),
+            config: Some("c".into()),
+            no_start: true,
+        };
+        assert_eq!(
+            parsed("--socket /s --workspace=w=1 --config c --no-start", false),
+            Ok(Invocation::Shim(flags))
+        );
+        assert_eq!(parsed("", false), Ok(Invocation::Shim(Flags::default())));
+    }
+
+    #[test]
+    fn commands_go_on_as_they_were_typed() {
+        for line in ["status", "--help", "--version", "--dry-run", "--socket /s status --json", "-h"] {
+            assert_eq!(parsed(line, false), command(line));
+            assert_eq!(parsed(line, true), command(line));
+        }
+    }
+
+    #[test]
+    fn a_person_gets_the_overview() {
+        assert_eq!(parsed("", true), command("overview"));
+        assert_eq!(parsed("--no-start --socket /s", true), command("overview --socket /s"));
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        assert_eq!(parsed("--sockt=/s", false), Err(Misuse::UnknownFlag("--sockt".into())));
+        assert_eq!(parsed("-x", true), Err(Misuse::UnknownFlag("-x".into())));
+        assert_eq!(parsed("--socket", false), Err(Misuse::NoValue("--socket")));
+        assert_eq!(parsed("--socket=", false), Err(Misuse::NoValue("--socket")));
+        assert_eq!(parsed("--no-start=1", false), Err(Misuse::UnexpectedValue("--no-start")));
+    }
+
+    #[test]
+    fn the_launcher_keeps_the_daemons_arguments() {
+        let args = ["--launch", "--socket", "/s"].map(OsString::from);
+        assert_eq!(parse(&args, false), Ok(Invocation::Launch(args[1..].to_vec())));
+    }
+}

@@ -1,0 +1,177 @@
+//! Opens a session: meets the daemon and says hello. One attempt; when to try again is the relay's business.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use switchboard_wire::hop::{self, OpenSession, SessionOpened};
+use tokio::time::timeout;
+
+use crate::post::{Answer, Body, Connection, PostError, Request};
+use crate::start::{self, Meeting, StartError, Starting};
+
+/// A new daemon may have to wait 10 s for the lock of one that drains.
+const FIRST_ANSWER: Duration = Duration::from_secs(15);
+
+/// How long the reason of a daemon's death may take once its connection ended.
+const LAST_WORDS: Duration = Duration::from_millis(300);
+
+#[derive(Debug)]
+pub(crate) struct Opened {
+    pub(crate) session: Arc<str>,
+    pub(crate) boot: String,
+    pub(crate) connection: Option<Connection>,
+    /// We started this daemon.
+    pub(crate) started: bool,
+}
+
+#[derive(Debug)]
+pub(crate) enum OpenError {
+    Start(StartError),
+    /// The daemon died before it answered; says why.
+    Died(String),
+    Silent,
+    Lost(PostError),
+    Refused {
+        status: u16,
+    },
+    /// The hop versions do not meet, in the daemon's words.
+    Versions(String),
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Start(error) => error.fmt(f),
+            Self::Died(why) => write!(f, "cannot start switchboardd: {why}"),
+            Self::Silent => {
+                write!(f, "switchboardd did not answer within {} s", FIRST_ANSWER.as_secs())
+            }
+            Self::Lost(error) => write!(f, "switchboardd hung up: {error}"),
+            Self::Refused { status } => write!(f, "switchboardd refused a session with HTTP status {status}"),
+            Self::Versions(why) => write!(
+                f,
+                "this `switchboard` ({}) and the running switchboardd do not understand each other: {why}; run `switchboard restart`",
+                env!("CARGO_PKG_VERSION")
+            ),
+        }
+    }
+}
+
+/// One attempt at a session. `handshake` is what the host said at its start.
+pub(crate) async fn open(
+    meeting: Arc<Meeting>,
+    may_start: bool,
+    workspace: Option<String>,
+    handshake: Vec<Bytes>,
+) -> Result<Opened, OpenError> {
+    let request = Request {
+        path: hop::OPEN_SESSION,
+        session: None,
+        seq: None,
+        body: hello(workspace, &handshake),
+        limit: 64 * 1024,
+    };
+    timeout(FIRST_ANSWER, attempt(&meeting, may_start, &request)).await.unwrap_or(Err(OpenError::Silent))
+}
+
+async fn attempt(meeting: &Meeting, may_start: bool, request: &Request) -> Result<Opened, OpenError> {
+    let mut pause = Duration::from_millis(20);
+    loop {
+        let (mut connection, starting) = start::meet(meeting, may_start).await.map_err(OpenError::Start)?;
+        let started = starting.is_some();
+        let (answer, reusable) = first_answer(&mut connection, starting, request).await?;
+        if answer.status == 503 && answer.draining.is_some() {
+            // The old daemon is on its way out; its successor, or our own, will take this.
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(Duration::from_millis(200));
+            continue;
+        }
+        let SessionOpened { session, boot, .. } = accepted(&answer)?;
+        let connection = reusable.then_some(connection);
+        return Ok(Opened { session: session.into(), boot, connection, started });
+    }
+}
+
+/// The lock in `starting` is let go when there is an answer, and not before.
+async fn first_answer(
+    connection: &mut Connection,
+    starting: Option<Starting>,
+    request: &Request,
+) -> Result<(Answer, bool), OpenError> {
+    let Some(mut starting) = starting else {
+        return connection.exchange(request).await.map_err(OpenError::Lost);
+    };
+    let failed = tokio::select! {
+        answer = connection.exchange(request) => match answer {
+            Ok(answer) => return Ok(answer),
+            Err(error) => error,
+        },
+        why = starting.death() => return Err(OpenError::Died(why)),
+    };
+    match timeout(LAST_WORDS, starting.death()).await {
+        Ok(why) => Err(OpenError::Died(why)),
+        Err(_) => Err(OpenError::Lost(failed)),
+    }
+}
+
+fn accepted(answer: &Answer) -> Result<SessionOpened, OpenError> {
+    #[derive(Deserialize)]
+    struct Refusal {
+        error: String,
+    }
+
+    let refused = OpenError::Refused { status: answer.status };
+    let Body::Whole(body) = &answer.body else {
+        return Err(refused);
+    };
+    match answer.status {
+        200 => serde_json::from_slice(body).map_err(|_| refused),
+        426 => {
+            Err(serde_json::from_slice(body).map_or(refused, |Refusal { error }| OpenError::Versions(error)))
+        }
+        _ => Err(refused),
+    }
+}
+
+fn hello(workspace: Option<String>, handshake: &[Bytes]) -> Bytes {
+    let handshake: Vec<&RawValue> = handshake
+        .iter()
+        .map(|body| serde_json::from_slice(body).expect("BUG: only parsed messages are replayed"))
+        .collect();
+    let open =
+        OpenSession { workspace, version: env!("CARGO_PKG_VERSION").to_owned(), hop: hop::HOP, handshake };
+    serde_json::to_vec(&open).expect("BUG: strings and numbers always serialise").into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_handshake_travels_as_it_was_written() {
+        let body = Bytes::from_static(br#"{"jsonrpc":"2.0", "id":1.0,"method":"initialize"}"#);
+        let hello = hello(Some("/w".to_owned()), std::slice::from_ref(&body));
+        let text = std::str::from_utf8(&hello).unwrap();
+        assert!(text.contains(std::str::from_utf8(&body).unwrap()), "{text}");
+        assert!(!String::from_utf8(super::hello(None, &[]).to_vec()).unwrap().contains("handshake"));
+    }
+
+    #[test]
+    fn a_version_quarrel_is_told_from_a_refusal() {
+        let answer = |status, body: &'static str| Answer {
+            status,
+            mailbox: 0,
+            draining: None,
+            body: Body::Whole(Bytes::from_static(body.as_bytes())),
+        };
+        assert!(
+            matches!(accepted(&answer(426, r#"{"error":"too old"}"#)), Err(OpenError::Versions(why)) if why == "too old")
+        );
+        assert!(matches!(accepted(&answer(500, "")), Err(OpenError::Refused { status: 500 })));
+        assert!(accepted(&answer(200, r#"{"session":"s","boot":"b","hop":1,"more":2}"#)).is_ok());
+    }
+}

@@ -1,0 +1,108 @@
+//! The long poll: fetches what goes to the host without being an answer, on a connection of its own whose
+//! end is how the shim learns that the daemon is gone. Writes nothing; the relay does, in order.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use switchboard_wire::hop::{self, Draining, MailboxBatch, MailboxPoll, POLL_WAIT_MS};
+use tokio::sync::mpsc;
+use tokio::time::{sleep, timeout};
+
+use crate::post::{Answer, Body, Connection, Request};
+
+/// Longer than any one message can be, with its envelope.
+const MAX_BATCH: usize = 64 * 1024 * 1024;
+
+/// A daemon that lets a poll wait this much longer than it was asked to is as good as gone.
+const OVERDUE: Duration = Duration::from_millis(POLL_WAIT_MS + 10_000);
+
+/// A draining daemon may answer at once each time: do not let that become a spin.
+const DRAINING_PAUSE: Duration = Duration::from_millis(20);
+
+#[derive(Debug)]
+pub(crate) enum Post {
+    Batch(Batch),
+    /// No more will come; says why.
+    Ended(String),
+}
+
+#[derive(Debug)]
+pub(crate) struct Batch {
+    pub(crate) messages: Vec<Bytes>,
+    /// The number of the last message.
+    pub(crate) next: u64,
+    pub(crate) draining: Option<Draining>,
+}
+
+/// Polls until the session or the daemon ends. Each item carries the epoch it belongs to.
+pub(crate) async fn poll(socket: PathBuf, session: Arc<str>, epoch: u64, posts: mpsc::Sender<(u64, Post)>) {
+    let why = match Connection::open(&socket).await {
+        Ok(connection) => fetch(connection, session, epoch, &posts).await,
+        Err(error) => error.to_string(),
+    };
+    let _ = posts.send((epoch, Post::Ended(why))).await;
+}
+
+async fn fetch(
+    mut connection: Connection,
+    session: Arc<str>,
+    epoch: u64,
+    posts: &mpsc::Sender<(u64, Post)>,
+) -> String {
+    let mut after = 0;
+    loop {
+        let request = Request {
+            path: hop::MAILBOX,
+            session: Some(Arc::clone(&session)),
+            seq: None,
+            body: ask(after),
+            limit: MAX_BATCH,
+        };
+        let (answer, reusable) = match timeout(OVERDUE, connection.exchange(&request)).await {
+            Ok(Ok(exchanged)) => exchanged,
+            Ok(Err(error)) => return error.to_string(),
+            Err(_) => return "the mailbox poll was not answered in time".to_owned(),
+        };
+        let batch = match read(&answer) {
+            Ok(batch) => batch,
+            Err(why) => return why,
+        };
+        after = after.max(batch.next);
+        let pause = batch.draining.is_some() && batch.messages.is_empty();
+        if posts.send((epoch, Post::Batch(batch))).await.is_err() {
+            return String::new();
+        }
+        if !reusable {
+            return "switchboardd closed the mailbox".to_owned();
+        }
+        if pause {
+            sleep(DRAINING_PAUSE).await;
+        }
+    }
+}
+
+fn ask(after: u64) -> Bytes {
+    let poll = MailboxPoll { after, wait_ms: POLL_WAIT_MS };
+    serde_json::to_vec(&poll).expect("BUG: numbers always serialise").into()
+}
+
+fn read(answer: &Answer) -> Result<Batch, String> {
+    let Body::Whole(body) = &answer.body else {
+        return Err("a mailbox batch is too long".to_owned());
+    };
+    match answer.status {
+        200 => {
+            let batch: MailboxBatch<'_> = serde_json::from_slice(body)
+                .map_err(|error| format!("a mailbox batch is garbled: {error}"))?;
+            let messages = batch.messages.iter().map(|raw| body.slice_ref(raw.get().as_bytes())).collect();
+            Ok(Batch { messages, next: batch.next, draining: batch.draining.or(answer.draining) })
+        }
+        503 if answer.draining.is_some() => {
+            Ok(Batch { messages: Vec::new(), next: 0, draining: answer.draining })
+        }
+        404 => Err("switchboardd does not know this session".to_owned()),
+        status => Err(format!("the mailbox was answered with HTTP status {status}")),
+    }
+}

@@ -1,0 +1,221 @@
+//! What the shim has to know of MCP: which methods it answers itself, which may be sent a second time,
+//! which ones a new session must hear of again. The only file that names methods.
+
+use bytes::Bytes;
+use serde_json::value::RawValue;
+use switchboard_wire::envelope::{Malformed, Message};
+use switchboard_wire::members::Members;
+use tokio::time::Instant;
+
+/// One message of the host.
+#[derive(Debug)]
+pub(crate) enum Spoken {
+    Ping {
+        id: Box<str>,
+    },
+    Discover {
+        id: Box<str>,
+    },
+    /// The host no longer wants this request answered.
+    Cancel {
+        request: Box<str>,
+        body: Bytes,
+    },
+    Forward(Kind),
+}
+
+/// What a message that goes to the daemon is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Request {
+        id: Box<str>,
+        method: Method,
+    },
+    Notification(Note),
+    /// The answer to a question of the daemon's.
+    Response {
+        id: Box<str>,
+    },
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Method {
+    Initialize,
+    SetLevel,
+    Subscribe {
+        uri: Box<str>,
+    },
+    Unsubscribe {
+        uri: Box<str>,
+    },
+    /// Asking twice does nothing that asking once did not.
+    Safe,
+    /// `tools/call` and whatever we do not know: never sent twice.
+    Once,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Note {
+    Initialized,
+    /// Saying it twice is harmless and losing it is not.
+    RootsChanged,
+    Other,
+}
+
+/// A message on its way to the daemon, in the order the host wrote it.
+#[derive(Debug)]
+pub(crate) struct Outgoing {
+    /// Counts the host's messages; also names the message inside the shim.
+    pub(crate) arrival: u64,
+    pub(crate) arrived: Instant,
+    pub(crate) body: Bytes,
+    pub(crate) kind: Kind,
+    /// How often it was sent without having been answered.
+    pub(crate) tries: u8,
+}
+
+impl Outgoing {
+    /// The id, if an answer is owed.
+    pub(crate) fn request_id(&self) -> Option<&str> {
+        match &self.kind {
+            Kind::Request { id, .. } => Some(id),
+            Kind::Notification(_) | Kind::Response { .. } => None,
+        }
+    }
+
+    /// Whether it may be sent again although the daemon may have acted on it.
+    pub(crate) fn may_repeat(&self) -> bool {
+        match &self.kind {
+            Kind::Request { method, .. } => *method != Method::Once,
+            Kind::Notification(note) => *note != Note::Other,
+            // The question died with the daemon that asked it.
+            Kind::Response { .. } => false,
+        }
+    }
+}
+
+/// Reads one message; the only parse on its way through the shim.
+pub(crate) fn read(body: &Bytes) -> Result<Spoken, Malformed> {
+    Ok(match Message::parse(body)? {
+        Message::Request { id, method, params } => {
+            let id = Box::from(id.get());
+            match method.name().as_ref() {
+                "ping" => Spoken::Ping { id },
+                "server/discover" => Spoken::Discover { id },
+                name => Spoken::Forward(Kind::Request { id, method: class(name, params) }),
+            }
+        }
+        Message::Notification { method, params } => match method.name().as_ref() {
+            "notifications/cancelled" => match params.and_then(|params| member(params, "requestId")) {
+                Some(request) => Spoken::Cancel { request: request.get().into(), body: body.clone() },
+                None => Spoken::Forward(Kind::Notification(Note::Other)),
+            },
+            "notifications/initialized" => Spoken::Forward(Kind::Notification(Note::Initialized)),
+            "notifications/roots/list_changed" => Spoken::Forward(Kind::Notification(Note::RootsChanged)),
+            _ => Spoken::Forward(Kind::Notification(Note::Other)),
+        },
+        Message::Response { id, .. } => Spoken::Forward(Kind::Response { id: id.get().into() }),
+    })
+}
+
+fn class(name: &str, params: Option<&RawValue>) -> Method {
+    let uri = || params.and_then(|params| member(params, "uri")).map_or("", RawValue::get).into();
+    match name {
+        "initialize" => Method::Initialize,
+        "logging/setLevel" => Method::SetLevel,
+        "resources/subscribe" => Method::Subscribe { uri: uri() },
+        "resources/unsubscribe" => Method::Unsubscribe { uri: uri() },
+        "tools/list"
+        | "prompts/list"
+        | "resources/list"
+        | "resources/templates/list"
+        | "prompts/get"
+        | "resources/read"
+        | "completion/complete" => Method::Safe,
+        _ => Method::Once,
+    }
+}
+
+fn member<'a>(params: &'a RawValue, name: &str) -> Option<&'a RawValue> {
+    Members::of(params)?.get(name)
+}
+
+/// What a message of the daemon's asks of the host.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Mail {
+    /// An answer with this id is expected.
+    Question(Box<str>),
+    /// The question with this id is no longer open.
+    Withdrawn(Box<str>),
+    Other,
+}
+
+pub(crate) fn read_mail(body: &[u8]) -> Mail {
+    match Message::parse(body) {
+        Ok(Message::Request { id, .. }) => Mail::Question(id.get().into()),
+        Ok(Message::Notification { method, params: Some(params) })
+            if method.name() == "notifications/cancelled" =>
+        {
+            member(params, "requestId").map_or(Mail::Other, |id| Mail::Withdrawn(id.get().into()))
+        }
+        _ => Mail::Other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kind(body: &str) -> Kind {
+        match read(&Bytes::copy_from_slice(body.as_bytes())).unwrap() {
+            Spoken::Forward(kind) => kind,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn method(name: &str) -> Method {
+        match kind(&format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{name}","params":{{"uri":"u"}}}}"#)) {
+            Kind::Request { method, .. } => method,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn calls_and_unknown_methods_are_never_repeated() {
+        for name in ["tools/call", "x/list", "sampling/createMessage", "tools/list2"] {
+            assert_eq!(method(name), Method::Once, "{name}");
+        }
+        for name in ["tools/list", "resources/templates/list", "prompts/get", "completion/complete"] {
+            assert_eq!(method(name), Method::Safe, "{name}");
+        }
+        assert_eq!(method("resources/subscribe"), Method::Subscribe { uri: "\"u\"".into() });
+        assert_eq!(method("initialize"), Method::Initialize);
+    }
+
+    #[test]
+    fn a_cancel_names_its_request_as_it_was_written() {
+        let body = r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId": "1" }}"#;
+        match read(&Bytes::from_static(body.as_bytes())).unwrap() {
+            Spoken::Cancel { request, .. } => assert_eq!(&*request, "\"1\""),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn questions_are_told_from_news() {
+        assert_eq!(
+            read_mail(br#"{"jsonrpc":"2.0","id":"b-1","method":"roots/list"}"#),
+            Mail::Question("\"b-1\"".into())
+        );
+        assert_eq!(
+            read_mail(br#"{"jsonrpc":"2.0","method":"notifications/progress","params":{}}"#),
+            Mail::Other
+        );
+        assert_eq!(
+            read_mail(
+                br#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"b-1"}}"#
+            ),
+            Mail::Withdrawn("\"b-1\"".into())
+        );
+    }
+}

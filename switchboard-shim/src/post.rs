@@ -1,0 +1,298 @@
+//! One HTTP/1.1 exchange on a unix connection, and the few idle connections kept for the next one.
+//!
+//! Knows heads, lengths and the hop's headers. Does not retry an exchange that may have reached the
+//! daemon, and does not look into bodies.
+
+use std::io::{self, ErrorKind};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Buf, Bytes, BytesMut};
+use switchboard_wire::hop::{self, Draining};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UnixStream;
+
+/// Idle connections worth keeping: more than a host's usual burst, little enough to cost nothing.
+const MAX_IDLE: usize = 8;
+
+/// Larger heads than this are not the daemon's.
+const MAX_HEAD: usize = 16 * 1024;
+
+/// On a 503: the daemon is on its way out and did not start this message.
+const DRAINING_HEADER: &str = "switchboard-draining";
+
+/// What is asked for.
+#[derive(Debug, Clone)]
+pub(crate) struct Request {
+    pub(crate) path: &'static str,
+    pub(crate) session: Option<Arc<str>>,
+    pub(crate) seq: Option<u64>,
+    pub(crate) body: Bytes,
+    /// Answers over this are not kept, see [`Body::TooLong`].
+    pub(crate) limit: usize,
+}
+
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    /// The mailbox message that has to be written first.
+    pub(crate) mailbox: u64,
+    pub(crate) draining: Option<Draining>,
+    pub(crate) body: Body,
+}
+
+#[derive(Debug)]
+pub(crate) enum Body {
+    Whole(Bytes),
+    TooLong { bytes: u64 },
+}
+
+/// Why there is no answer.
+#[derive(Debug)]
+pub(crate) enum PostError {
+    /// There is no connection to be had.
+    NoConnection(io::Error),
+    /// The request was not written to its end, so the daemon cannot have acted on it.
+    Unsent(io::Error),
+    /// The request was written and then the connection ended.
+    Lost(io::Error),
+}
+
+impl std::fmt::Display for PostError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (Self::NoConnection(error) | Self::Unsent(error) | Self::Lost(error)) = self;
+        error.fmt(f)
+    }
+}
+
+/// A connection with nothing under way.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    stream: UnixStream,
+    buffer: BytesMut,
+}
+
+impl Connection {
+    /// Connects, and makes sure that it is our own user who listens.
+    pub(crate) async fn open(socket: &Path) -> io::Result<Self> {
+        let stream = loop {
+            match UnixStream::connect(socket).await {
+                // A full backlog: the daemon is there and busy.
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    tokio::time::sleep(Duration::from_millis(5)).await;
+                }
+                other => break other?,
+            }
+        };
+        let peer = stream.peer_cred()?.uid();
+        if peer != rustix::process::getuid().as_raw() {
+            return Err(io::Error::new(
+                ErrorKind::PermissionDenied,
+                format!("`{}` is served by another user (uid {peer})", socket.display()),
+            ));
+        }
+        Ok(Self { stream, buffer: BytesMut::new() })
+    }
+
+    /// Sends one request and reads its answer. `false` in the second place: do not use it again.
+    pub(crate) async fn exchange(&mut self, request: &Request) -> Result<(Answer, bool), PostError> {
+        self.send(request).await.map_err(PostError::Unsent)?;
+        self.receive(request.limit).await.map_err(PostError::Lost)
+    }
+
+    async fn send(&mut self, request: &Request) -> io::Result<()> {
+        // Chained buffers leave in one `writev`.
+        let mut bytes = head(request).chain(request.body.clone());
+        self.stream.write_all_buf(&mut bytes).await
+    }
+
+    async fn receive(&mut self, limit: usize) -> io::Result<(Answer, bool)> {
+        let head = loop {
+            match Head::parse(&self.buffer)? {
+                Some(head) if head.status < 200 => self.buffer.advance(head.bytes),
+                Some(head) => break head,
+                None => self.fill().await?,
+            }
+        };
+        self.buffer.advance(head.bytes);
+        if head.length > limit {
+            // The answer is complete, so hanging up costs nothing but the connection.
+            let body = Body::TooLong { bytes: head.length as u64 };
+            return Ok((head.answer(body), false));
+        }
+        self.buffer.reserve(head.length.saturating_sub(self.buffer.len()));
+        while self.buffer.len() < head.length {
+            self.fill().await?;
+        }
+        let body = Body::Whole(self.buffer.split_to(head.length).freeze());
+        let reusable = head.keep && self.buffer.is_empty();
+        Ok((head.answer(body), reusable))
+    }
+
+    async fn fill(&mut self) -> io::Result<()> {
+        if self.buffer.capacity() == self.buffer.len() {
+            self.buffer.reserve(4096);
+        }
+        match self.stream.read_buf(&mut self.buffer).await? {
+            0 => Err(ErrorKind::UnexpectedEof.into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether the daemon hung up while the connection was idle, as far as the runtime has heard.
+    fn is_closed(&self) -> bool {
+        !matches!(self.stream.try_read(&mut [0]), Err(error) if error.kind() == ErrorKind::WouldBlock)
+    }
+}
+
+/// One exchange, on an idle connection if there is one. Gives the connection back if it can be used again.
+pub(crate) async fn post(
+    idle: Option<Connection>,
+    socket: &Path,
+    request: &Request,
+) -> (Option<Connection>, Result<Answer, PostError>) {
+    let mut fresh = idle.is_none();
+    let mut next = idle;
+    loop {
+        let mut connection = match next.take() {
+            Some(connection) => connection,
+            None => match Connection::open(socket).await {
+                Ok(connection) => connection,
+                Err(error) => return (None, Err(PostError::NoConnection(error))),
+            },
+        };
+        match connection.exchange(request).await {
+            Ok((answer, reusable)) => return (reusable.then_some(connection), Ok(answer)),
+            // It was closed while idle; nothing whole was read at the other end.
+            Err(PostError::Unsent(_)) if !fresh => fresh = true,
+            Err(error) => return (None, Err(error)),
+        }
+    }
+}
+
+/// Connections that wait for their next exchange, the warmest on top.
+#[derive(Debug, Default)]
+pub(crate) struct Idle(Vec<Connection>);
+
+impl Idle {
+    pub(crate) fn take(&mut self) -> Option<Connection> {
+        while let Some(connection) = self.0.pop() {
+            if !connection.is_closed() {
+                return Some(connection);
+            }
+        }
+        None
+    }
+
+    pub(crate) fn keep(&mut self, connection: Connection) {
+        if self.0.len() < MAX_IDLE {
+            self.0.push(connection);
+        }
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.0.clear();
+    }
+}
+
+fn head(request: &Request) -> Bytes {
+    use std::fmt::Write;
+
+    let mut head = String::with_capacity(256);
+    let Request { path, session, seq, body, .. } = request;
+    let length = body.len();
+    // Writing to a `String` cannot fail.
+    let _ = write!(
+        head,
+        "POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\naccept: application/json\r\ncontent-length: {length}\r\n"
+    );
+    if let Some(session) = session {
+        let _ = write!(head, "{}: {session}\r\n", hop::SESSION_HEADER);
+    }
+    if let Some(seq) = seq {
+        let _ = write!(head, "{}: {seq}\r\n", hop::SEQ_HEADER);
+    }
+    head.push_str("\r\n");
+    head.into()
+}
+
+/// The head of an answer.
+#[derive(Debug)]
+struct Head {
+    bytes: usize,
+    status: u16,
+    length: usize,
+    keep: bool,
+    mailbox: u64,
+    draining: Option<Draining>,
+}
+
+impl Head {
+    fn parse(buffer: &[u8]) -> io::Result<Option<Self>> {
+        let garbled = |why: String| io::Error::new(ErrorKind::InvalidData, why);
+        let mut headers = [httparse::EMPTY_HEADER; 32];
+        let mut response = httparse::Response::new(&mut headers);
+        let bytes = match response.parse(buffer) {
+            Ok(httparse::Status::Complete(bytes)) => bytes,
+            Ok(httparse::Status::Partial) if buffer.len() <= MAX_HEAD => return Ok(None),
+            Ok(httparse::Status::Partial) => return Err(garbled("the answer's head has no end".to_owned())),
+            Err(error) => return Err(garbled(format!("the answer is no HTTP: {error}"))),
+        };
+        let status = response.code.unwrap_or_default();
+        let (mut length, mut keep, mut mailbox, mut draining) = (None, true, 0, None);
+        for header in &*response.headers {
+            let value = std::str::from_utf8(header.value).unwrap_or_default().trim();
+            let is = |name: &str| header.name.eq_ignore_ascii_case(name);
+            if is("content-length") {
+                let number = value.parse().map_err(|_| garbled(format!("bad length `{value}`")))?;
+                length = Some(number);
+            } else if is("transfer-encoding") {
+                return Err(garbled(format!("transfer encoding `{value}` is not spoken on the hop")));
+            } else if is("connection") {
+                keep = !value.eq_ignore_ascii_case("close");
+            } else if is(hop::MAILBOX_HEADER) {
+                mailbox = value.parse().unwrap_or_default();
+            } else if is(DRAINING_HEADER) {
+                draining = match value {
+                    "stop" => Some(Draining::Stop),
+                    _ => Some(Draining::Restart),
+                };
+            }
+        }
+        let bodiless = status < 200 || matches!(status, 202 | 204 | 304);
+        let length = match length {
+            Some(length) => length,
+            None if bodiless => 0,
+            None => return Err(garbled("the answer does not say how long it is".to_owned())),
+        };
+        Ok(Some(Self { bytes, status, length, keep, mailbox, draining }))
+    }
+
+    fn answer(&self, body: Body) -> Answer {
+        Answer { status: self.status, mailbox: self.mailbox, draining: self.draining, body }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn heads_are_read_whole_or_not_at_all() {
+        let text = b"HTTP/1.1 503 Busy\r\nContent-Length: 3\r\nSwitchboard-Draining: stop\r\nSwitchboard-Mailbox: 17\r\n\r\nabc";
+        for end in 0..text.len() - 3 {
+            assert!(Head::parse(&text[..end]).unwrap().is_none(), "{end}");
+        }
+        let head = Head::parse(text).unwrap().unwrap();
+        assert_eq!((head.status, head.length, head.mailbox, head.keep), (503, 3, 17, true));
+        assert_eq!((head.draining, head.bytes), (Some(Draining::Stop), text.len() - 3));
+    }
+
+    #[test]
+    fn a_body_of_unknown_length_is_refused() {
+        assert!(Head::parse(b"HTTP/1.1 200 OK\r\n\r\n").is_err());
+        assert!(Head::parse(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n").is_err());
+        assert_eq!(Head::parse(b"HTTP/1.1 204 No Content\r\n\r\n").unwrap().unwrap().length, 0);
+    }
+}

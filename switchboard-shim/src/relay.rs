@@ -1,0 +1,374 @@
+//! The loop that owns the conversation: host messages in, POSTs out, answers and mailbox messages back.
+//!
+//! This file has the loop and the host's side; `relay/answers.rs` has what comes back, `relay/session.rs`
+//! the coming and going of daemons. Bytes are somebody else's: it never builds or changes a message that
+//! passes through.
+
+mod answers;
+mod session;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use switchboard_wire::envelope::Malformed;
+use switchboard_wire::framing::{Frame, Framing, MAX_MESSAGE, encode};
+use switchboard_wire::hop::{self, MAX_IN_FLIGHT};
+use switchboard_wire::oversize::IdScan;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc;
+use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::{Instant, sleep_until, timeout};
+
+use crate::fault::{self, Fault, MAX_TO_HOST};
+use crate::host::Stdout;
+use crate::mailbox;
+use crate::methods::{self, Kind, Method, Outgoing, Spoken};
+use crate::notes::Notes;
+use crate::post::{Answer, Connection, Idle, PostError, Request, post};
+use crate::replay::Replay;
+use crate::start::Meeting;
+use crate::waiting::Waiting;
+
+use self::answers::Parked;
+use self::session::Link;
+
+/// How long answers are still waited for when the host has nothing more to say.
+const AFTER_INPUT: Duration = Duration::from_millis(1500);
+
+/// How long the last bytes may take to a host that reads slowly.
+const LAST_BYTES: Duration = Duration::from_millis(500);
+
+/// Mailbox batches on their way to the loop; the daemon keeps the rest.
+const MAIL_QUEUE: usize = 1;
+
+pub(crate) struct Relay {
+    meeting: Arc<Meeting>,
+    workspace: Option<String>,
+    may_start: bool,
+    stdout: Stdout,
+    notes: Notes,
+    /// How the host frames its messages, once it has sent one.
+    framing: Option<Framing>,
+    arrivals: u64,
+    waiting: Waiting,
+    /// Messages that were posted and not answered, by arrival.
+    calls: BTreeMap<u64, Call>,
+    posts: JoinSet<Posted>,
+    idle: Idle,
+    /// Answers that wait for mailbox messages.
+    parked: Vec<Parked>,
+    replay: Replay,
+    /// Raw ids of the daemon's questions that the host has not answered.
+    questions: BTreeSet<Box<str>>,
+    link: Link,
+    mail: (mpsc::Sender<(u64, mailbox::Post)>, mpsc::Receiver<(u64, mailbox::Post)>),
+    /// Set when the host closed its end: when to give up on what is still under way.
+    until: Option<Instant>,
+}
+
+/// A message that is with the daemon.
+struct Call {
+    message: Outgoing,
+    /// Which session it was sent on.
+    epoch: u64,
+    seq: u64,
+    abort: AbortHandle,
+    /// Set when its connection ended although the daemon seems to live.
+    lost: Option<Lost>,
+}
+
+/// A call without a connection.
+struct Lost {
+    /// When it is certain enough that the daemon lives on.
+    at: Instant,
+    /// The daemon may have acted on it.
+    sent: bool,
+}
+
+/// How a POST ended.
+struct Posted {
+    arrival: u64,
+    epoch: u64,
+    connection: Option<Connection>,
+    outcome: Result<Answer, PostError>,
+}
+
+impl Relay {
+    pub(crate) fn new(
+        meeting: Meeting,
+        may_start: bool,
+        workspace: Option<String>,
+        stdout: Stdout,
+        notes: Notes,
+    ) -> Self {
+        Self {
+            meeting: Arc::new(meeting),
+            workspace,
+            may_start,
+            stdout,
+            notes,
+            framing: None,
+            arrivals: 0,
+            waiting: Waiting::default(),
+            calls: BTreeMap::new(),
+            posts: JoinSet::new(),
+            idle: Idle::default(),
+            parked: Vec::new(),
+            replay: Replay::default(),
+            questions: BTreeSet::new(),
+            link: Link::new(),
+            mail: mpsc::channel(MAIL_QUEUE),
+            until: None,
+        }
+    }
+
+    /// Runs until the host or a signal ends it; both are a good end.
+    pub(crate) async fn run(mut self, mut frames: mpsc::Receiver<Frame>) -> io::Result<()> {
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        let mut terminate = signal(SignalKind::terminate())?;
+        let mut hangup = signal(SignalKind::hangup())?;
+        let closed = self.stdout.closed();
+        // These win over whatever the loop is doing, even over waiting for a host that does not read.
+        tokio::select! {
+            _ = interrupt.recv() => return Ok(()),
+            _ = terminate.recv() => return Ok(()),
+            _ = hangup.recv() => return Ok(()),
+            () = closed.notified() => return Ok(()),
+            () = self.relay(&mut frames) => {}
+        }
+        let _ = timeout(LAST_BYTES, self.stdout.finish()).await;
+        Ok(())
+    }
+
+    /// The loop. Ends when the host's input has, and everything read from it is answered or overdue.
+    async fn relay(&mut self, frames: &mut mpsc::Receiver<Frame>) {
+        self.open_session();
+        loop {
+            self.pump().await;
+            if self.until.is_some() && self.is_settled() {
+                return;
+            }
+            let deadline = self.deadline();
+            tokio::select! {
+                frame = frames.recv(), if self.until.is_none() => match frame {
+                    Some(frame) => self.on_frame(frame).await,
+                    None => self.until = Some(Instant::now() + AFTER_INPUT),
+                },
+                Some(posted) = self.posts.join_next() => {
+                    // An aborted one was cancelled and nobody waits for it.
+                    if let Ok(posted) = posted {
+                        self.on_posted(posted).await;
+                    }
+                }
+                Some((epoch, mail)) = self.mail.1.recv() => self.on_mail(epoch, mail).await,
+                opened = self.link.opened() => self.on_opened(opened).await,
+                () = at(deadline) => {
+                    if self.on_time(Instant::now()).await {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Nothing that was read from the host is still to be dealt with.
+    fn is_settled(&self) -> bool {
+        self.calls.is_empty() && self.waiting.is_empty() && self.parked.is_empty() && self.posts.is_empty()
+    }
+
+    /// The next moment at which something is due.
+    fn deadline(&self) -> Option<Instant> {
+        let parked = self.parked.iter().map(|parked| parked.until);
+        let lost = self.calls.values().filter_map(|call| Some(call.lost.as_ref()?.at));
+        let link = self.link.deadline(self.waiting.oldest(), self.has_old_calls());
+        parked.chain(lost).chain(link).chain(self.until).min()
+    }
+
+    /// Deals with what is due; true at the very end.
+    async fn on_time(&mut self, now: Instant) -> bool {
+        self.release_parked(now).await;
+        self.give_up_lost(now).await;
+        self.link_due(now).await;
+        if self.until.is_none_or(|until| until > now) {
+            return false;
+        }
+        self.give_up_all().await;
+        true
+    }
+
+    async fn on_frame(&mut self, frame: Frame) {
+        match frame {
+            Frame::Message { body, framing } => {
+                self.framing.get_or_insert(framing);
+                self.on_message(body).await;
+            }
+            Frame::Noise(_) => self.write(&fault::parse_error()).await,
+            Frame::Oversize { id, bytes } => {
+                let text = format!("message of {bytes} bytes is over the limit of {MAX_MESSAGE} bytes");
+                self.write(&fault::invalid_request(id.as_deref(), &text)).await;
+            }
+        }
+    }
+
+    async fn on_message(&mut self, body: Bytes) {
+        match methods::read(&body) {
+            Ok(Spoken::Ping { id }) => self.write(&fault::empty_result(&id)).await,
+            Ok(Spoken::Discover { id }) => self.write(&fault::method_not_found(&id, "server/discover")).await,
+            Ok(Spoken::Cancel { request, body }) => self.cancel(&request, body),
+            Ok(Spoken::Forward(kind)) => {
+                self.arrivals += 1;
+                let arrived = Instant::now();
+                self.hold(Outgoing { arrival: self.arrivals, arrived, body, kind, tries: 0 }).await;
+            }
+            Err(Malformed::NotJson) => self.write(&fault::parse_error()).await,
+            Err(malformed @ Malformed::NotMessage(_)) => {
+                let id = readable_id(&body);
+                self.write(&fault::invalid_request(id.as_deref(), &malformed.to_string())).await;
+            }
+        }
+    }
+
+    /// Puts a message where [`Relay::pump`] takes it from.
+    async fn hold(&mut self, message: Outgoing) {
+        if let Err(full) = self.waiting.add(message) {
+            match full.refused.request_id() {
+                Some(id) => self.write(&Fault::Busy { waiting: full.waiting }.to(id)).await,
+                None => self.notes.say("too many notifications are waiting; one was dropped"),
+            }
+        }
+    }
+
+    /// Sends whatever may go now.
+    async fn pump(&mut self) {
+        if self.waiting.is_empty() {
+            return;
+        }
+        if let Some(fault) = self.link.refusal() {
+            while let Some(message) = self.waiting.overdue(Instant::now()) {
+                self.fail(&message, &fault).await;
+            }
+        }
+        while let Some(message) = self.next_to_send() {
+            self.send(message);
+        }
+    }
+
+    fn next_to_send(&mut self) -> Option<Outgoing> {
+        let session = self.link.session()?;
+        loop {
+            let message = if session.draining.is_some() {
+                self.waiting.next_response()?
+            } else if self.has_old_calls() {
+                // Some of the old daemon's calls may have to be sent again, and before these.
+                return None;
+            } else {
+                let requests = self.calls.values().filter(|call| call.message.request_id().is_some()).count();
+                self.waiting.next(requests < MAX_IN_FLIGHT)?
+            };
+            match &message.kind {
+                Kind::Response { id } => {
+                    self.questions.remove(id);
+                    if session.asked(id) {
+                        return Some(message);
+                    }
+                }
+                Kind::Request { .. } | Kind::Notification(_) => return Some(message),
+            }
+        }
+    }
+
+    /// Whether calls are left that went to a daemon, or a session, that is gone.
+    fn has_old_calls(&self) -> bool {
+        let epoch = self.link.session().map(|session| session.epoch);
+        self.calls.values().any(|call| Some(call.epoch) != epoch)
+    }
+
+    fn send(&mut self, mut message: Outgoing) {
+        let session = self.link.session_mut().expect("BUG: a message was chosen without a session");
+        session.seq += 1;
+        let (epoch, seq) = (session.epoch, session.seq);
+        message.tries = message.tries.saturating_add(1);
+        let abort = self.post(message.arrival, seq, message.body.clone());
+        if let Some(abort) = abort {
+            self.calls.insert(message.arrival, Call { message, epoch, seq, abort, lost: None });
+        }
+    }
+
+    /// Starts a POST of the session there is.
+    fn post(&mut self, arrival: u64, seq: u64, body: Bytes) -> Option<AbortHandle> {
+        let session = self.link.session()?;
+        let epoch = session.epoch;
+        let request = Request {
+            path: hop::PROXY,
+            session: Some(Arc::clone(&session.id)),
+            seq: Some(seq),
+            body,
+            limit: MAX_TO_HOST,
+        };
+        let idle = self.idle.take();
+        let meeting = Arc::clone(&self.meeting);
+        Some(self.posts.spawn(async move {
+            let (connection, outcome) = post(idle, &meeting.place.socket, &request).await;
+            Posted { arrival, epoch, connection, outcome }
+        }))
+    }
+
+    /// Forgets a request that the host no longer wants. Closing its connection is what tells the daemon.
+    fn cancel(&mut self, id: &str, body: Bytes) {
+        if self.waiting.withdraw(id).is_some() {
+            return;
+        }
+        self.parked.retain(|parked| &*parked.id != id);
+        let found = self.calls.iter().find(|(_, call)| call.message.request_id() == Some(id));
+        let Some((&arrival, call)) = found else {
+            return;
+        };
+        if matches!(call.message.kind, Kind::Request { method: Method::Initialize, .. }) {
+            return;
+        }
+        let call = self.calls.remove(&arrival).expect("BUG: it was found a moment ago");
+        call.abort.abort();
+        self.fill_gap(call.epoch, call.seq, body);
+    }
+
+    /// The daemon takes a session's messages in their order and may never have seen this one.
+    fn fill_gap(&mut self, epoch: u64, seq: u64, body: Bytes) {
+        if self.link.session().is_some_and(|session| session.epoch == epoch) {
+            // No host message has the number 0, so nobody waits for the answer.
+            self.post(0, seq, body);
+        }
+    }
+
+    async fn fail(&mut self, message: &Outgoing, fault: &Fault) {
+        if let Some(id) = message.request_id() {
+            self.write(&fault.to(id)).await;
+        }
+    }
+
+    /// Writes one message to the host, whole.
+    async fn write(&mut self, body: &[u8]) {
+        let mut framed = Vec::with_capacity(body.len() + 32);
+        encode(self.framing.unwrap_or(Framing::Line), body, &mut framed);
+        self.stdout.write(framed).await;
+    }
+}
+
+/// The id of something that is JSON but no message, if it has one that an answer can carry.
+fn readable_id(body: &[u8]) -> Option<Box<str>> {
+    let mut scan = IdScan::default();
+    if body.starts_with(b"{") {
+        scan.feed(body);
+    }
+    scan.into_id()
+        .filter(|id| id.starts_with(|first: char| first == '"' || first == '-' || first.is_ascii_digit()))
+}
+
+async fn at(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => sleep_until(deadline).await,
+        None => std::future::pending().await,
+    }
+}

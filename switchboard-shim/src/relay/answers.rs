@@ -1,0 +1,275 @@
+//! What comes back: answers of POSTs and batches of the mailbox, written to the host in the one order
+//! that the daemon's numbers allow.
+
+use std::io::{self, ErrorKind};
+use std::time::Duration;
+
+use bytes::Bytes;
+use switchboard_wire::envelope::{Message, Outcome};
+use switchboard_wire::hop::Draining;
+use tokio::time::Instant;
+
+use super::{Call, Lost, Posted, Relay};
+use crate::fault::{self, Fault, MAX_TO_HOST};
+use crate::mailbox::{Batch, Post};
+use crate::methods::{self, Kind, Mail, Outgoing};
+use crate::post::{Answer, Body, PostError};
+use crate::replay::Replay;
+
+/// An answer never waits longer than this for the mailbox messages that come before it.
+const MAX_PARKED: Duration = Duration::from_secs(2);
+
+/// When the connection of one call ends, how long the end of the daemon itself may take to show.
+const DEATH_SHOWS: Duration = Duration::from_millis(100);
+
+/// A daemon drains for 10 s at most; one that is still there after this does not come to an end.
+const MAX_DRAIN: Duration = Duration::from_secs(20);
+
+/// A message that comes back unread this often will not get anywhere.
+const MAX_TRIES: u8 = 5;
+
+/// The raw id of no request: what fills the place of a notification does nothing else.
+const NOBODY: &str = "\"switchboard-gap\"";
+
+/// An answer that mailbox messages have to be written before.
+pub(super) struct Parked {
+    pub(super) id: Box<str>,
+    after: u64,
+    pub(super) until: Instant,
+    body: Bytes,
+}
+
+impl Relay {
+    pub(super) async fn on_posted(&mut self, posted: Posted) {
+        let Posted { arrival, epoch, connection, outcome } = posted;
+        let current = self.link.session().is_some_and(|session| session.epoch == epoch);
+        if let Some(connection) = connection.filter(|_| current) {
+            self.idle.keep(connection);
+        }
+        let Some(mut call) = self.calls.remove(&arrival) else {
+            return;
+        };
+        match outcome {
+            Ok(Answer { draining: Some(kind), status: 503, .. }) => {
+                if current {
+                    self.drain(kind);
+                }
+                self.send_again(call.message, &Fault::DaemonGone).await;
+            }
+            Ok(Answer { status: 404, .. }) => {
+                // The daemon does not know the session, so it did nothing with the message.
+                self.send_again(call.message, &Fault::Refused { status: 404 }).await;
+                if current {
+                    self.gone("switchboardd does not know this session").await;
+                }
+            }
+            Ok(answer) => self.on_answer(call, answer, current).await,
+            Err(PostError::NoConnection(error)) if current && is_gone(&error) && !self.link.is_draining() => {
+                self.send_again(call.message, &Fault::DaemonGone).await;
+                self.gone(&error.to_string()).await;
+            }
+            Err(error) => {
+                let sent = matches!(error, PostError::Lost(_));
+                call.lost = Some(Lost { at: Instant::now() + DEATH_SHOWS, sent });
+                if current {
+                    self.calls.insert(arrival, call);
+                } else {
+                    self.lose(call, &Fault::DaemonGone).await;
+                }
+            }
+        }
+    }
+
+    async fn on_answer(&mut self, call: Call, answer: Answer, current: bool) {
+        let Call { message, .. } = call;
+        let Some(id) = message.request_id() else {
+            if (200..300).contains(&answer.status) {
+                self.replay.note(&message.kind, &message.body);
+            }
+            return;
+        };
+        let body = match (answer.status, answer.body) {
+            (_, Body::TooLong { bytes }) => Fault::AnswerTooLong { bytes }.to(id).into(),
+            (200, Body::Whole(body)) => {
+                if Replay::concerns(&message.kind) && is_result(&body) {
+                    self.replay.note(&message.kind, &message.body);
+                }
+                body
+            }
+            // Cancelled: the host does not want to hear of it.
+            (202 | 204, _) => return,
+            (status, Body::Whole(body)) => addressed(id, status, body),
+        };
+        let written = self.link.session().map_or(u64::MAX, |session| session.mail);
+        if current && answer.mailbox > written {
+            let until = Instant::now() + MAX_PARKED;
+            self.parked.push(Parked { id: id.into(), after: answer.mailbox, until, body });
+            return;
+        }
+        self.write(&body).await;
+    }
+
+    /// A message that the daemon cannot have acted on goes back to its place in the order.
+    async fn send_again(&mut self, message: Outgoing, otherwise: &Fault) {
+        if message.tries >= MAX_TRIES {
+            return self.fail(&message, otherwise).await;
+        }
+        self.hold(message).await;
+    }
+
+    /// A message that the daemon may have acted on: only what does no harm goes out again.
+    pub(super) async fn lose(&mut self, call: Call, fault: &Fault) {
+        call.abort.abort();
+        let unsent = call.lost.is_some_and(|lost| !lost.sent);
+        if unsent || call.message.may_repeat() {
+            self.send_again(call.message, fault).await;
+        } else {
+            self.fail(&call.message, fault).await;
+        }
+    }
+
+    /// Calls whose connection ended while the daemon lives on.
+    pub(super) async fn give_up_lost(&mut self, now: Instant) {
+        let due = |call: &Call| call.lost.as_ref().is_some_and(|lost| lost.at <= now);
+        while let Some((&arrival, _)) = self.calls.iter().find(|(_, call)| due(call)) {
+            let call = self.calls.remove(&arrival).expect("BUG: it was found a moment ago");
+            let id = call.message.request_id().unwrap_or(NOBODY);
+            let filler = fault::cancelled(id, "its connection was lost");
+            self.fill_gap(call.epoch, call.seq, filler.into());
+            self.lose(call, &Fault::ConnectionLost).await;
+        }
+    }
+
+    pub(super) async fn on_mail(&mut self, epoch: u64, mail: Post) {
+        if self.link.session().is_none_or(|session| session.epoch != epoch) {
+            return;
+        }
+        match mail {
+            Post::Batch(batch) => self.on_batch(batch).await,
+            Post::Ended(why) => self.gone(&why).await,
+        }
+    }
+
+    async fn on_batch(&mut self, Batch { messages, next, draining }: Batch) {
+        for message in messages {
+            self.on_mail_message(message).await;
+        }
+        if let Some(session) = self.link.session_mut() {
+            session.mail = session.mail.max(next);
+        }
+        self.release_parked(Instant::now()).await;
+        if let Some(kind) = draining {
+            self.drain(kind);
+        }
+    }
+
+    async fn on_mail_message(&mut self, message: Bytes) {
+        let mail = methods::read_mail(&message);
+        if message.len() > MAX_TO_HOST {
+            let bytes = message.len() as u64;
+            self.notes
+                .say(&format!("dropped a message of {bytes} bytes to the host; the limit is {MAX_TO_HOST}"));
+            if let Mail::Question(id) = mail {
+                // Whoever asked would wait for ever.
+                let body = Fault::AnswerTooLong { bytes }.to(&id).into();
+                self.arrivals += 1;
+                let (arrival, arrived) = (self.arrivals, Instant::now());
+                self.hold(Outgoing { arrival, arrived, body, kind: Kind::Response { id }, tries: 0 }).await;
+            }
+            return;
+        }
+        match mail {
+            Mail::Question(id) => {
+                self.questions.insert(id);
+            }
+            Mail::Withdrawn(id) => {
+                self.questions.remove(&id);
+            }
+            Mail::Other => {}
+        }
+        self.write(&message).await;
+    }
+
+    /// Writes the answers whose turn has come, in the order they arrived.
+    pub(super) async fn release_parked(&mut self, now: Instant) {
+        let written = self.link.session().map_or(u64::MAX, |session| session.mail);
+        let parked = std::mem::take(&mut self.parked);
+        for answer in parked {
+            if answer.after <= written || answer.until <= now {
+                self.write(&answer.body).await;
+            } else {
+                self.parked.push(answer);
+            }
+        }
+    }
+
+    /// The host is leaving: whatever is still owed is told so.
+    pub(super) async fn give_up_all(&mut self) {
+        let fault = Fault::InputClosed { why: self.link.why() };
+        while let Some(message) = self.waiting.overdue(Instant::now()) {
+            self.fail(&message, &fault).await;
+        }
+        let fault = Fault::InputClosed { why: None };
+        for call in std::mem::take(&mut self.calls).into_values() {
+            self.fail(&call.message, &fault).await;
+        }
+        for answer in std::mem::take(&mut self.parked) {
+            self.write(&answer.body).await;
+        }
+    }
+
+    /// The daemon is on its way out: what is new waits for the next one, or is refused.
+    pub(super) fn drain(&mut self, kind: Draining) {
+        if let Some(session) = self.link.session_mut()
+            && session.draining.is_none_or(|before| before == Draining::Restart)
+        {
+            session.draining = Some(kind);
+            session.drain_ends.get_or_insert(Instant::now() + MAX_DRAIN);
+        }
+        if kind == Draining::Stop {
+            self.may_start = false;
+            self.link.stop();
+        }
+    }
+}
+
+/// Nobody listens, as opposed to: this process cannot connect.
+fn is_gone(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused)
+}
+
+fn is_result(body: &[u8]) -> bool {
+    matches!(Message::parse(body), Ok(Message::Response { outcome: Outcome::Result(_), .. }))
+}
+
+/// The body of an answer that is no 200, as an answer to this id.
+fn addressed(id: &str, status: u16, body: Bytes) -> Bytes {
+    match Message::parse(&body) {
+        Ok(Message::Response { id: own, outcome: Outcome::Error(error) }) if own.get() == "null" => {
+            fault::with_id(id, error.get()).into()
+        }
+        Ok(Message::Response { id: own, .. }) if own.get() == id => body,
+        _ => Fault::Refused { status }.to(id).into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_without_an_id_is_given_the_hosts() {
+        let check = |body: &'static str, expect: &str| {
+            let out = addressed("\"a\"", 413, Bytes::from_static(body.as_bytes()));
+            assert_eq!(std::str::from_utf8(&out).unwrap(), expect);
+        };
+        check(
+            r#"{"jsonrpc":"2.0","error":{"code":-32600,"x":1.0},"id":null}"#,
+            r#"{"jsonrpc":"2.0","id":"a","error":{"code":-32600,"x":1.0}}"#,
+        );
+        check(r#"{"jsonrpc":"2.0","error":{},"id":"a"}"#, r#"{"jsonrpc":"2.0","error":{},"id":"a"}"#);
+        let refused = String::from_utf8(Fault::Refused { status: 413 }.to("\"a\"")).unwrap();
+        check("<html>", &refused);
+        check(r#"{"jsonrpc":"2.0","error":{},"id":"somebody else's"}"#, &refused);
+    }
+}

@@ -1,0 +1,295 @@
+//! The coming and going of daemons, as one state: there is a session, one is being opened, or there is
+//! none and a time to try again.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use switchboard_wire::envelope;
+use switchboard_wire::hop::Draining;
+use tokio::task::{AbortHandle, JoinHandle};
+use tokio::time::Instant;
+
+use super::{Call, Relay};
+use crate::fault::{self, Fault};
+use crate::link::{self, OpenError, Opened};
+use crate::mailbox;
+
+/// The pause after the first failure; it doubles up to [`MAX_PAUSE`].
+const FIRST_PAUSE: Duration = Duration::from_millis(20);
+const MAX_PAUSE: Duration = Duration::from_secs(1);
+
+/// How long a request waits for a daemon when there is none and none can be started.
+const MAX_WAIT: Duration = Duration::from_secs(5);
+
+/// How long calls that were with a daemon that is gone may take to notice: their answers may be on the way.
+const MAX_SETTLE: Duration = Duration::from_millis(500);
+
+pub(super) struct Link {
+    state: State,
+    epoch: u64,
+    pause: Duration,
+    /// Since when there is no session.
+    since: Instant,
+    /// Why there is none, if that is known.
+    why: Option<Why>,
+    /// A person stopped the daemon.
+    stopped: bool,
+}
+
+enum State {
+    Up(Session),
+    Opening(JoinHandle<Result<Opened, OpenError>>),
+    Down { retry: Instant },
+}
+
+/// Why there is no session.
+#[derive(Debug, Clone)]
+enum Why {
+    /// It may be there in a moment.
+    Unreachable(String),
+    /// Waiting will not help.
+    Versions(String),
+}
+
+/// The daemon's record of this host.
+pub(super) struct Session {
+    pub(super) id: Arc<str>,
+    /// Tells this session's calls from those of the one before.
+    pub(super) epoch: u64,
+    /// The number of the last message sent.
+    pub(super) seq: u64,
+    /// The number of the last mailbox message written to the host.
+    pub(super) mail: u64,
+    pub(super) draining: Option<Draining>,
+    /// When a daemon that drains is given up.
+    pub(super) drain_ends: Option<Instant>,
+    boot: String,
+    mailbox: AbortHandle,
+}
+
+impl Session {
+    /// Whether the question with this raw id is one of this daemon's.
+    pub(super) fn asked(&self, id: &str) -> bool {
+        let id = serde_json::from_str(id).ok().and_then(envelope::string);
+        id.and_then(|id| Some(id.strip_prefix(&self.boot)?.starts_with('-'))).unwrap_or(false)
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.mailbox.abort();
+    }
+}
+
+impl Link {
+    pub(super) fn new() -> Self {
+        let since = Instant::now();
+        Self {
+            state: State::Down { retry: since },
+            epoch: 0,
+            pause: FIRST_PAUSE,
+            since,
+            why: None,
+            stopped: false,
+        }
+    }
+
+    pub(super) fn session(&self) -> Option<&Session> {
+        match &self.state {
+            State::Up(session) => Some(session),
+            State::Opening(_) | State::Down { .. } => None,
+        }
+    }
+
+    pub(super) fn session_mut(&mut self) -> Option<&mut Session> {
+        match &mut self.state {
+            State::Up(session) => Some(session),
+            State::Opening(_) | State::Down { .. } => None,
+        }
+    }
+
+    /// What every request is told at once, if there is no point in waiting.
+    pub(super) fn refusal(&self) -> Option<Fault> {
+        if self.stopped && self.session().is_none_or(|session| session.draining.is_some()) {
+            return Some(Fault::Stopped);
+        }
+        match (&self.state, &self.why) {
+            (State::Down { .. }, Some(Why::Versions(why))) => Some(Fault::Versions(why.clone())),
+            _ => None,
+        }
+    }
+
+    pub(super) fn is_draining(&self) -> bool {
+        self.session().is_some_and(|session| session.draining.is_some())
+    }
+
+    pub(super) fn why(&self) -> Option<String> {
+        self.why.as_ref().map(|(Why::Unreachable(why) | Why::Versions(why))| why.clone())
+    }
+
+    pub(super) fn stop(&mut self) {
+        self.stopped = true;
+    }
+
+    /// The end of the attempt that is under way.
+    pub(super) async fn opened(&mut self) -> Result<Opened, OpenError> {
+        let State::Opening(task) = &mut self.state else {
+            return std::future::pending().await;
+        };
+        match task.await {
+            Ok(opened) => opened,
+            Err(error) => Err(OpenError::Died(error.to_string())),
+        }
+    }
+
+    /// When something is due that only time brings: a retry, the end of a wait, the end of old calls.
+    pub(super) fn deadline(&self, oldest: Option<Instant>, old_calls: bool) -> Option<Instant> {
+        let settled = old_calls.then_some(self.since + MAX_SETTLE);
+        let other = match &self.state {
+            State::Up(session) => session.drain_ends,
+            State::Opening(_) => None,
+            State::Down { retry } => {
+                let expired = oldest.map(|arrived| arrived.max(self.since) + MAX_WAIT);
+                expired.into_iter().chain([*retry]).min()
+            }
+        };
+        settled.into_iter().chain(other).min()
+    }
+
+    fn down(&mut self, retry: Instant) {
+        self.state = State::Down { retry };
+    }
+}
+
+impl Relay {
+    /// Starts an attempt at a session.
+    pub(super) fn open_session(&mut self) {
+        let open = link::open(
+            Arc::clone(&self.meeting),
+            self.may_start,
+            self.workspace.clone(),
+            self.replay.messages(),
+        );
+        self.link.state = State::Opening(tokio::spawn(open));
+    }
+
+    pub(super) async fn on_opened(&mut self, opened: Result<Opened, OpenError>) {
+        let now = Instant::now();
+        let error = match opened {
+            Ok(opened) => return self.take_up(opened),
+            Err(error) => error,
+        };
+        let text = error.to_string();
+        if self.link.why().as_deref() != Some(&text) {
+            self.notes.say(&text);
+        }
+        self.link.why = Some(match error {
+            OpenError::Versions(_) => Why::Versions(text),
+            _ => Why::Unreachable(text),
+        });
+        let pause = if self.link.stopped { MAX_PAUSE } else { self.link.pause };
+        self.link.pause = (self.link.pause * 2).min(MAX_PAUSE);
+        self.link.down(now + pause);
+        self.link_due(now).await;
+    }
+
+    fn take_up(&mut self, opened: Opened) {
+        let Opened { session, boot, connection, started } = opened;
+        if self.link.epoch == 0 && !started && self.meeting.config.is_some() {
+            self.notes.say(
+                "switchboardd is running already, so `--config` has no effect; run `switchboard restart`",
+            );
+        }
+        self.link.epoch += 1;
+        let epoch = self.link.epoch;
+        let poll = mailbox::poll(
+            self.meeting.place.socket.clone(),
+            Arc::clone(&session),
+            epoch,
+            self.mail.0.clone(),
+        );
+        let mailbox = tokio::spawn(poll).abort_handle();
+        self.idle.clear();
+        if let Some(connection) = connection {
+            self.idle.keep(connection);
+        }
+        self.link.state = State::Up(Session {
+            id: session,
+            epoch,
+            seq: 0,
+            mail: 0,
+            draining: None,
+            drain_ends: None,
+            boot,
+            mailbox,
+        });
+        self.link.pause = FIRST_PAUSE;
+        self.link.why = None;
+        self.link.stopped = false;
+    }
+
+    /// The daemon, or our session there, is no more.
+    pub(super) async fn gone(&mut self, why: &str) {
+        let draining = self.link.session().and_then(|session| session.draining);
+        if draining.is_none() {
+            self.notes.say(&format!("lost switchboardd: {why}"));
+        }
+        let now = Instant::now();
+        self.link.since = now;
+        self.link.down(now);
+        self.idle.clear();
+        self.release_parked(now).await;
+        for id in std::mem::take(&mut self.questions) {
+            self.write(&fault::cancelled(&id, "switchboardd restarted")).await;
+        }
+        let (lost, calls) =
+            std::mem::take(&mut self.calls).into_iter().partition(|(_, call)| call.lost.is_some());
+        self.calls = calls;
+        self.lose_all(lost).await;
+        if draining == Some(Draining::Stop) {
+            // It was stopped a moment ago; somebody else may start it, in their own time.
+            self.link.down(now + MAX_PAUSE);
+        } else {
+            self.open_session();
+        }
+    }
+
+    /// Calls of an earlier daemon whose connections did not end by themselves.
+    async fn settle_old_calls(&mut self) {
+        let epoch = self.link.session().map(|session| session.epoch);
+        let (old, calls) =
+            std::mem::take(&mut self.calls).into_iter().partition(|(_, call)| Some(call.epoch) != epoch);
+        self.calls = calls;
+        self.lose_all(old).await;
+    }
+
+    async fn lose_all(&mut self, calls: BTreeMap<u64, Call>) {
+        for call in calls.into_values() {
+            self.lose(call, &Fault::DaemonGone).await;
+        }
+    }
+
+    /// What is due between two daemons.
+    pub(super) async fn link_due(&mut self, now: Instant) {
+        if self.link.since + MAX_SETTLE <= now {
+            self.settle_old_calls().await;
+        }
+        if self.link.session().and_then(|session| session.drain_ends).is_some_and(|end| end <= now) {
+            self.gone("it did not end although it drains").await;
+        }
+        let State::Down { retry } = self.link.state else {
+            return;
+        };
+        if self.link.since + MAX_WAIT <= now {
+            let why = self.link.why().unwrap_or_else(|| "switchboardd cannot be reached".to_owned());
+            let fault = Fault::NoDaemon(why);
+            while let Some(message) = self.waiting.overdue(now - MAX_WAIT) {
+                self.fail(&message, &fault).await;
+            }
+        }
+        if retry <= now {
+            self.open_session();
+        }
+    }
+}

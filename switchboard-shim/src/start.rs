@@ -1,0 +1,187 @@
+//! Finds the daemon, and starts one if there is none: under a lock, so that two shims at once end with
+//! one daemon, with the socket bound here, so that nobody has to wait for it to appear.
+
+use std::fmt;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind, Read};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use rustix::fs::FlockOperation;
+use switchboard_wire::place::Place;
+use tokio::sync::oneshot;
+
+use crate::args::LAUNCH;
+use crate::binary;
+use crate::post::Connection;
+
+/// How often a lock that somebody else holds is tried; what they start can be connected to long before.
+const LOCK_RETRY: Duration = Duration::from_millis(20);
+
+/// Where the daemon is and how to start it.
+#[derive(Debug)]
+pub(crate) struct Meeting {
+    pub(crate) place: Place,
+    /// The flags that a daemon started by us gets.
+    pub(crate) socket_named: bool,
+    pub(crate) config: Option<PathBuf>,
+}
+
+#[derive(Debug)]
+pub(crate) enum StartError {
+    /// Nobody listens, and this shim may not change that.
+    NoDaemon(PathBuf),
+    Connect(PathBuf, io::Error),
+    /// A step on the way to a new daemon failed: which, and why.
+    Step(&'static str, io::Error),
+    NotSocket(PathBuf),
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoDaemon(socket) => {
+                write!(f, "no switchboardd listens on `{}`; run `switchboard start`", socket.display())
+            }
+            Self::Connect(socket, error) => {
+                write!(f, "cannot connect to switchboardd on `{}`: {error}", socket.display())
+            }
+            Self::Step(step, error) => write!(f, "cannot start switchboardd: {step}: {error}"),
+            Self::NotSocket(path) => {
+                write!(f, "cannot start switchboardd: `{}` is in the way and no socket", path.display())
+            }
+        }
+    }
+}
+
+/// A daemon that was started by us and has not answered yet. Others stay out as long as this lives.
+#[derive(Debug)]
+pub(crate) struct Starting {
+    _lock: File,
+    death: oneshot::Receiver<String>,
+}
+
+impl Starting {
+    /// Resolves when the daemon died, with the reason.
+    pub(crate) async fn death(&mut self) -> String {
+        match (&mut self.death).await {
+            Ok(why) => why,
+            Err(_) => std::future::pending().await,
+        }
+    }
+}
+
+/// Connects to the daemon; starts it first if there is none and `may_start`.
+pub(crate) async fn meet(
+    meeting: &Meeting,
+    may_start: bool,
+) -> Result<(Connection, Option<Starting>), StartError> {
+    let place = &meeting.place;
+    match try_connect(&place.socket).await? {
+        Some(connection) => return Ok((connection, None)),
+        None if !may_start => return Err(StartError::NoDaemon(place.socket.clone())),
+        None => {}
+    }
+    place.prepare().map_err(|error| StartError::Step("preparing its folder", error))?;
+    let lock =
+        open_lock(&place.start_lock).map_err(|error| StartError::Step("opening the start lock", error))?;
+    loop {
+        match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => break,
+            Err(rustix::io::Errno::WOULDBLOCK) => tokio::time::sleep(LOCK_RETRY).await,
+            Err(error) => return Err(StartError::Step("taking the start lock", error.into())),
+        }
+        // Whoever holds the lock may have the socket up by now.
+        if let Some(connection) = try_connect(&place.socket).await? {
+            return Ok((connection, None));
+        }
+    }
+    if let Some(connection) = try_connect(&place.socket).await? {
+        return Ok((connection, None));
+    }
+    let listener = bind(&place.socket)?;
+    let child = launch(meeting, listener).map_err(|error| StartError::Step("running ourselves", error))?;
+    let death = reap(child).map_err(|error| StartError::Step("starting a thread", error))?;
+    let starting = Starting { _lock: lock, death };
+    // The socket's backlog takes the connection before the daemon is up.
+    match Connection::open(&place.socket).await {
+        Ok(connection) => Ok((connection, Some(starting))),
+        Err(error) => Err(refused(starting, error, &place.socket).await),
+    }
+}
+
+/// The launcher was gone before the connection stood, and the socket with it: its own words are better.
+async fn refused(mut starting: Starting, error: io::Error, socket: &Path) -> StartError {
+    match tokio::time::timeout(Duration::from_secs(1), starting.death()).await {
+        Ok(why) => StartError::Step("launching it", io::Error::other(why)),
+        Err(_) => StartError::Connect(socket.to_owned(), error),
+    }
+}
+
+/// `None` if nobody listens.
+async fn try_connect(socket: &Path) -> Result<Option<Connection>, StartError> {
+    match Connection::open(socket).await {
+        Ok(connection) => Ok(Some(connection)),
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) => Ok(None),
+        Err(error) => Err(StartError::Connect(socket.to_owned(), error)),
+    }
+}
+
+fn open_lock(path: &Path) -> io::Result<File> {
+    OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(path)
+}
+
+fn bind(socket: &Path) -> Result<UnixListener, StartError> {
+    match fs::symlink_metadata(socket) {
+        Ok(meta) if !meta.file_type().is_socket() => return Err(StartError::NotSocket(socket.to_owned())),
+        // Nobody listens on it and we hold the lock, so it is a dead daemon's.
+        Ok(_) => {
+            fs::remove_file(socket).map_err(|error| StartError::Step("removing the old socket", error))?
+        }
+        Err(_) => {}
+    }
+    let listener =
+        UnixListener::bind(socket).map_err(|error| StartError::Step("binding its socket", error))?;
+    fs::set_permissions(socket, fs::Permissions::from_mode(0o600))
+        .map_err(|error| StartError::Step("closing its socket to others", error))?;
+    Ok(listener)
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the one process the shim ever starts: itself, to become the daemon"
+)]
+fn launch(meeting: &Meeting, listener: UnixListener) -> io::Result<Child> {
+    let mut command = Command::new(binary::ourselves()?);
+    command.arg(LAUNCH);
+    if meeting.socket_named {
+        command.arg("--socket").arg(&meeting.place.socket);
+    }
+    if let Some(config) = &meeting.config {
+        command.arg("--config").arg(config);
+    }
+    command.stdin(Stdio::from(OwnedFd::from(listener))).stdout(Stdio::null()).stderr(Stdio::piped()).spawn()
+}
+
+/// Waits for the daemon's end in a thread, so that it is no zombie while we live. The pipe is its
+/// stderr until the exec and says why there was none.
+fn reap(mut child: Child) -> io::Result<oneshot::Receiver<String>> {
+    let (death, deaths) = oneshot::channel();
+    std::thread::Builder::new().name("reaper".to_owned()).stack_size(128 * 1024).spawn(move || {
+        let mut why = String::new();
+        if let Some(stderr) = child.stderr.take() {
+            let _ = stderr.take(4096).read_to_string(&mut why);
+        }
+        let status = child.wait();
+        if why.is_empty() {
+            let how = status.map_or_else(|error| error.to_string(), |status| status.to_string());
+            why = format!("switchboardd ended before it answered ({how}); run `switchboardd` to see why");
+        }
+        let _ = death.send(why);
+    })?;
+    Ok(deaths)
+}

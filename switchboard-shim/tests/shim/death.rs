@@ -1,0 +1,180 @@
+//! Daemons that die, and what the host is told.
+
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use crate::daemon::Daemon;
+use crate::host::{Host, place};
+
+/// Says hello like a host does and subscribes to two things, one of them no longer.
+fn handshake(host: &mut Host, daemon: &Daemon) {
+    host.request(0, "initialize");
+    daemon.expect("initialize").result(&json!({}));
+    host.hears_result(0);
+    host.notify("notifications/initialized");
+    daemon.expect("notifications/initialized").accepted();
+    for (id, method, uri) in
+        [(1, "resources/subscribe", "a"), (2, "resources/subscribe", "b"), (3, "resources/unsubscribe", "a")]
+    {
+        host.say(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": {"uri": uri}}));
+        daemon.expect(method).result(&json!({}));
+        host.hears_result(id);
+    }
+    for (id, level) in [(4, "debug"), (5, "error")] {
+        host.say(
+            &json!({"jsonrpc": "2.0", "id": id, "method": "logging/setLevel", "params": {"level": level}}),
+        );
+        daemon.expect("logging/setLevel").result(&json!({}));
+        host.hears_result(id);
+    }
+}
+
+#[test]
+fn calls_in_flight_are_told_and_the_session_goes_on() {
+    let (folder, socket) = place();
+    let daemon = Daemon::bind(&socket, "boot1");
+    let mut host = Host::start(&socket);
+    handshake(&mut host, &daemon);
+    daemon.mail(&json!({"jsonrpc": "2.0", "id": "boot1-1", "method": "roots/list"}));
+    assert_eq!(host.hears()["id"], "boot1-1");
+    host.request("call", "tools/call");
+    let _call = daemon.expect("tools/call");
+    host.request("unknown", "x/y");
+    let _unknown = daemon.expect("x/y");
+    host.request("list", "tools/list");
+    let _list = daemon.expect("tools/list");
+
+    let died = Instant::now();
+    daemon.die();
+    let withdrawn = host.hears();
+    assert_eq!(withdrawn["method"], "notifications/cancelled");
+    assert_eq!(withdrawn["params"]["requestId"], "boot1-1");
+    let fault = host.hears();
+    let other = host.hears();
+    for fault in [&fault, &other] {
+        assert_eq!(fault["error"]["code"], -32000);
+        assert_eq!(fault["error"]["message"], "switchboardd restarted; the call may or may not have run");
+        assert_eq!(
+            fault["error"]["data"],
+            json!({"switchboard": {"kind": "daemon_gone", "retryable": false}})
+        );
+    }
+    let mut ids = [fault["id"].as_str().unwrap(), other["id"].as_str().unwrap()];
+    ids.sort_unstable();
+    assert_eq!(ids, ["call", "unknown"]);
+    assert!(died.elapsed() < Duration::from_secs(1), "{:?}", died.elapsed());
+
+    let next = Daemon::bind(&socket, "boot2");
+    let hello = &next.sessions(1)[0];
+    let replayed: Vec<_> =
+        hello["handshake"].as_array().unwrap().iter().map(|message| &message["method"]).collect();
+    assert_eq!(
+        replayed,
+        ["initialize", "notifications/initialized", "logging/setLevel", "resources/subscribe"]
+    );
+    assert_eq!(hello["handshake"][2]["params"]["level"], "error");
+    assert_eq!(hello["handshake"][3]["params"]["uri"], "b");
+    let list = next.expect("tools/list");
+    assert_eq!(list.seq, 1);
+    list.result(&json!({}));
+    host.hears_result("list");
+
+    // An answer to the dead daemon's question goes nowhere, one to the new daemon's does.
+    host.say(&json!({"jsonrpc": "2.0", "id": "boot1-1", "result": {}}));
+    host.say(&json!({"jsonrpc": "2.0", "id": "boot2-1", "result": {}}));
+    let answer = next.call();
+    assert_eq!((answer.seq, answer.json()["id"].as_str()), (2, Some("boot2-1")));
+    drop(folder);
+}
+
+#[test]
+fn an_unanswered_initialize_is_sent_again() {
+    let (_folder, socket) = place();
+    let daemon = Daemon::bind(&socket, "boot1");
+    let mut host = Host::start(&socket);
+    host.request(0, "initialize");
+    let _lost = daemon.expect("initialize");
+    host.request(1, "tools/list");
+    let _lost = daemon.expect("tools/list");
+    daemon.die();
+    let next = Daemon::bind(&socket, "boot2");
+    assert_eq!(next.sessions(1)[0].get("handshake"), None);
+    let mut calls = [next.call(), next.call()];
+    calls.sort_by_key(|call| call.seq);
+    assert_eq!(calls[0].json()["method"], "initialize");
+    assert_eq!(calls[1].json()["method"], "tools/list");
+}
+
+#[test]
+fn an_unknown_session_is_opened_again_and_the_call_sent_once_more() {
+    let (mut host, daemon, _folder) = Host::with_daemon();
+    host.request(1, "tools/call");
+    daemon.expect("tools/call").answer(404, "", "{}");
+    let again = daemon.expect("tools/call");
+    assert_eq!((again.session.as_str(), again.seq), ("boot1-session-2", 1));
+    again.result(&json!({}));
+    host.hears_result(1);
+}
+
+#[test]
+fn a_lost_connection_costs_one_call() {
+    let (mut host, daemon, _folder) = Host::with_daemon();
+    host.request(1, "tools/call");
+    let lost = daemon.expect("tools/call");
+    host.request(2, "tools/call");
+    let kept = daemon.expect("tools/call");
+    host.request(3, "tools/list");
+    let safe = daemon.expect("tools/list");
+    lost.hang_up();
+    host.hears_fault(1, "connection_lost");
+    let filler = daemon.expect("notifications/cancelled");
+    assert_eq!(filler.seq, lost.seq);
+    filler.accepted();
+    safe.hang_up();
+    daemon.expect("notifications/cancelled").accepted();
+    let again = daemon.expect("tools/list");
+    assert_eq!(again.seq, 4);
+    again.result(&json!({}));
+    host.hears_result(3);
+    kept.result(&json!({}));
+    host.hears_result(2);
+    assert_eq!(daemon.sessions(1).len(), 1);
+}
+
+#[test]
+fn without_a_daemon_requests_wait_and_are_then_told_why() {
+    let (_folder, socket) = place();
+    let mut host = Host::start(&socket);
+    let asked = Instant::now();
+    host.request(1, "tools/call");
+    host.ping();
+    let fault = host.hears_fault(1, "no_daemon");
+    assert!(fault["message"].as_str().unwrap().contains("s.sock"), "{fault}");
+    let waited = asked.elapsed();
+    assert!(waited > Duration::from_secs(4) && waited < Duration::from_secs(7), "{waited:?}");
+    // What waits when one comes is sent, whatever it is.
+    host.request(2, "tools/call");
+    let daemon = Daemon::bind(&socket, "boot1");
+    daemon.expect("tools/call").result(&json!({}));
+    host.hears_result(2);
+}
+
+#[test]
+fn a_version_quarrel_is_told_at_once() {
+    let (_folder, socket) = place();
+    let daemon = Daemon::bind(&socket, "boot1");
+    let body = r#"{"error":"hop 1 is too old, this switchboardd speaks 2 to 3"}"#;
+    for _ in 0..3 {
+        daemon.refuse(&format!("HTTP/1.1 426 X\r\ncontent-length: {}\r\n\r\n{body}", body.len()));
+    }
+    let mut host = Host::start(&socket);
+    host.request(1, "initialize");
+    let fault = host.hears_fault(1, "versions");
+    assert!(fault["message"].as_str().unwrap().contains("hop 1 is too old"), "{fault}");
+    // The shim goes on looking, and finds a daemon that understands it.
+    daemon.sessions(1);
+    host.request(2, "initialize");
+    daemon.expect("initialize").result(&json!({}));
+    host.hears_result(2);
+}

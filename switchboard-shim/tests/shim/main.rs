@@ -1,0 +1,12 @@
+//! Drives the real binary as a host would, against a daemon that does what each test tells it to.
+
+mod cancel;
+mod daemon;
+mod death;
+mod drain;
+mod end;
+mod frames;
+mod host;
+mod order;
+mod small;
+mod start;

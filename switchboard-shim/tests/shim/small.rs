@@ -1,0 +1,74 @@
+//! The command line, and that the binary stays small.
+
+use std::process::{Command, Output, Stdio};
+
+use crate::host::binary;
+
+#[expect(clippy::disallowed_methods, reason = "tests run commands")]
+fn run(program: &std::path::Path, args: &[&str]) -> Output {
+    Command::new(program).args(args).stdin(Stdio::null()).output().unwrap()
+}
+
+/// A copy of the shim with a `switchboardd` beside it that shows its arguments.
+fn with_printer() -> (tempfile::TempDir, std::path::PathBuf) {
+    let folder = crate::host::private_folder();
+    let copy = folder.path().join("switchboard");
+    std::fs::copy(binary(), &copy).unwrap();
+    crate::start::write_script(
+        &folder.path().join("switchboardd"),
+        "#!/bin/sh\nprintf '%s|' \"$@\"\nexit 7\n",
+    );
+    (folder, copy)
+}
+
+#[test]
+fn commands_are_the_daemons_with_the_same_arguments() {
+    let (_folder, shim) = with_printer();
+    for (args, expect) in [
+        (&["status", "--json", "a b"][..], "status|--json|a b|"),
+        (&["--help"], "--help|"),
+        (&["--version"], "--version|"),
+        (&["--dry-run"], "--dry-run|"),
+        (&["--socket", "/x", "stop"], "--socket|/x|stop|"),
+    ] {
+        let output = run(&shim, args);
+        assert_eq!(String::from_utf8(output.stdout).unwrap(), expect);
+        assert_eq!(output.status.code(), Some(7));
+    }
+}
+
+#[test]
+fn a_missing_daemon_binary_is_named() {
+    let folder = crate::host::private_folder();
+    let copy = folder.path().join("switchboard");
+    std::fs::copy(binary(), &copy).unwrap();
+    #[expect(clippy::disallowed_methods, reason = "tests run commands")]
+    let output = Command::new(&copy).arg("status").env("PATH", folder.path()).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(output.stdout.is_empty());
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert!(text.contains("cannot run `switchboardd`"), "{text}");
+}
+
+#[test]
+fn an_unknown_flag_is_refused_with_the_usage() {
+    let output = run(binary(), &["--sockets=/x"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(output.stdout.is_empty());
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert!(text.contains("unknown flag `--sockets`") && text.contains("usage: switchboard"), "{text}");
+}
+
+#[test]
+fn nothing_heavy_is_in_the_tree() {
+    let args = ["tree", "--offline", "-p", "switchboard-shim", "-e", "normal", "--prefix", "none"];
+    #[expect(clippy::disallowed_methods, reason = "tests run commands")]
+    let output =
+        Command::new(env!("CARGO")).args(args).current_dir(env!("CARGO_MANIFEST_DIR")).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let tree = String::from_utf8(output.stdout).unwrap();
+    for heavy in ["axum", "hyper", "notify", "globset", "rustls", "native-tls", "clap", "tracing", "regex"] {
+        let found = tree.lines().find(|line| line.split(['-', ' ']).next() == Some(heavy));
+        assert_eq!(found, None, "{heavy} is in the shim's tree");
+    }
+}

@@ -1,0 +1,221 @@
+//! Starting a daemon. The `switchboardd` beside a copy of the shim is a script that notes what it was
+//! given and becomes this test binary, which serves as the daemon.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::json;
+
+use crate::daemon::{Daemon, until};
+use crate::host::{Host, shim};
+
+/// Set for the process that is the daemon.
+const ROLE: &str = "SWITCHBOARD_TEST_DAEMON";
+
+/// Not a test: what the script runs. It answers everything until its last connection is long gone.
+#[test]
+fn the_daemon() {
+    if std::env::var_os(ROLE).is_none() {
+        return;
+    }
+    let socket: OwnedFd = std::io::stdin().as_fd().try_clone_to_owned().unwrap();
+    let daemon = Daemon::serve(UnixListener::from(socket), &format!("pid{}", std::process::id()));
+    while !daemon.quiet_for_ever(|call| match call.json()["method"].as_str() {
+        Some("die") => std::process::exit(3),
+        _ if call.json().get("id").is_some() => call.result(&json!({"pid": std::process::id()})),
+        _ => call.accepted(),
+    }) {}
+}
+
+struct Install {
+    folder: tempfile::TempDir,
+}
+
+impl Install {
+    fn new(script: &str) -> Self {
+        let folder = crate::host::private_folder();
+        std::fs::copy(crate::host::binary(), folder.path().join("switchboard")).unwrap();
+        write_script(&folder.path().join("switchboardd"), script);
+        Self { folder }
+    }
+
+    /// With a `switchboardd` that works.
+    fn working() -> Self {
+        let test = std::env::current_exe().unwrap();
+        Self::new(&format!(
+            "#!/bin/sh\ncd \"$(dirname \"$0\")\"\necho $$ >> pids\nenv > environment\necho \"$@\" > arguments\nls -l /proc/$$/fd > descriptors\n\
+             export {ROLE}=1\nexec '{}' --exact start::the_daemon --nocapture <&3 3<&-\n",
+            test.display()
+        ))
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn shim(&self) -> std::process::Command {
+        shim(&self.path("switchboard"), &self.path("s.sock"))
+    }
+
+    fn read(&self, name: &str) -> String {
+        std::fs::read_to_string(self.path(name)).unwrap_or_default()
+    }
+
+    fn pids(&self) -> Vec<i32> {
+        self.read("pids").lines().map(|line| line.parse().unwrap()).collect()
+    }
+}
+
+impl Drop for Install {
+    fn drop(&mut self) {
+        for pid in self.pids() {
+            let _ = kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL);
+        }
+    }
+}
+
+pub fn write_script(path: &Path, text: &str) {
+    std::fs::write(path, text).unwrap();
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+#[test]
+fn a_daemon_is_started_with_the_socket_and_little_else() {
+    let install = Install::working();
+    let mut command = install.shim();
+    command.env("SECRET", "x").arg("--config").arg("conf").current_dir(install.folder.path());
+    let mut host = Host::run(&mut command);
+    host.request(0, "initialize");
+    let pid = host.hears_result(0)["pid"].as_i64().unwrap();
+    assert_eq!(install.pids(), [i32::try_from(pid).unwrap()]);
+    let environment = install.read("environment");
+    assert!(environment.contains("LISTEN_FDS=1\n"), "{environment}");
+    assert!(environment.contains(&format!("LISTEN_PID={pid}\n")), "{environment}");
+    assert!(!environment.contains("SECRET"), "{environment}");
+    let folder = install.folder.path().canonicalize().unwrap();
+    let expect =
+        format!("--socket {} --config {}\n", install.path("s.sock").display(), folder.join("conf").display());
+    assert_eq!(install.read("arguments"), expect);
+    let mode = std::fs::metadata(install.path("s.sock")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    // Detached: a session of its own, none of the host's pipes.
+    let daemon = Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
+    assert_eq!(rustix::process::getsid(Some(daemon)).unwrap(), daemon);
+    let descriptors = install.read("descriptors");
+    assert!(descriptors.contains(" 3 -> socket:"), "{descriptors}");
+    assert!(!descriptors.contains("pipe:"), "{descriptors}");
+}
+
+#[test]
+fn one_message_through_a_pipe_is_answered_daemon_or_not() {
+    let install = Install::working();
+    for _ in 0..2 {
+        let mut host = Host::run(&mut install.shim());
+        host.write(br#"{"jsonrpc":"2.0","id":0,"method":"initialize"}"#);
+        host.end_input();
+        host.hears_result(0);
+        assert!(host.ends_within(Duration::from_secs(2)).success());
+    }
+    assert_eq!(install.pids().len(), 1);
+}
+
+#[test]
+fn many_shims_at_once_end_with_one_daemon() {
+    let install = Install::working();
+    let mut hosts: Vec<_> = (0..8).map(|_| Host::run(&mut install.shim())).collect();
+    for host in &mut hosts {
+        host.request(0, "initialize");
+    }
+    let pids: Vec<_> = hosts.iter().map(|host| host.hears_result(0)["pid"].clone()).collect();
+    assert!(pids.iter().all(|pid| *pid == pids[0]), "{pids:?}");
+    assert_eq!(install.pids().len(), 1);
+
+    // And again when it dies under all of them.
+    let old = install.pids()[0];
+    kill_process(Pid::from_raw(old).unwrap(), Signal::KILL).unwrap();
+    for host in &mut hosts {
+        host.request(1, "tools/call");
+    }
+    for host in &hosts {
+        host.hears_result(1);
+    }
+    assert_eq!(install.pids().len(), 2);
+    // The shim that started it is its parent and leaves no zombie.
+    let gone = until(|| std::fs::read_to_string(format!("/proc/{old}/stat")).is_err());
+    assert!(gone);
+}
+
+#[test]
+fn a_daemon_that_dies_in_a_call_is_started_again() {
+    let install = Install::working();
+    let mut host = Host::run(&mut install.shim());
+    host.request(0, "die");
+    host.hears_fault(0, "daemon_gone");
+    host.request(1, "tools/call");
+    host.hears_result(1);
+    assert_eq!(install.pids().len(), 2);
+}
+
+#[test]
+fn a_daemon_that_cannot_run_is_a_clear_fault() {
+    let install = Install::new("#!/no/such/interpreter\n");
+    let mut host = Host::run(&mut install.shim());
+    host.request(0, "initialize");
+    let fault = host.hears_fault(0, "no_daemon");
+    let text = fault["message"].as_str().unwrap();
+    assert!(text.contains("cannot start switchboardd") && text.contains("switchboardd`"), "{text}");
+    host.ping();
+}
+
+#[test]
+fn a_daemon_that_ends_at_once_is_a_clear_fault() {
+    let install = Install::new("#!/bin/sh\nexit 9\n");
+    let mut host = Host::run(&mut install.shim());
+    host.write(br#"{"jsonrpc":"2.0","id":0,"method":"initialize"}"#);
+    host.end_input();
+    let fault = host.hears_fault(0, "input_closed");
+    assert!(fault["message"].as_str().unwrap().contains("exit status: 9"), "{fault}");
+    host.ends_within(Duration::from_secs(2));
+    // Few lines, however often it was tried.
+    assert!(host.stderr_to_end().len() <= 3);
+}
+
+#[test]
+fn a_leaked_descriptor_is_not_in_the_way() {
+    let install = Install::working();
+    let leaky = install.path("leaky");
+    write_script(
+        &leaky,
+        "#!/bin/sh\nexec \"$(dirname \"$0\")/switchboard\" \"$@\" 3</dev/null 5</dev/zero\n",
+    );
+    let mut host = Host::run(&mut shim(&leaky, &install.path("s.sock")));
+    host.request(0, "initialize");
+    let pid = host.hears_result(0)["pid"].as_i64().unwrap();
+    let descriptors = install.read("descriptors");
+    assert!(descriptors.contains(" 3 -> socket:"), "{descriptors}");
+    assert!(!descriptors.contains("zero") && !descriptors.contains("pipe:"), "{descriptors}");
+    assert!(install.read("environment").contains(&format!("LISTEN_PID={pid}\n")));
+}
+
+#[test]
+fn what_is_no_socket_is_left_alone() {
+    let install = Install::working();
+    std::fs::write(install.path("s.sock"), "precious").unwrap();
+    let mut host = Host::run(&mut install.shim());
+    assert!(host.grumbles().contains("s.sock"));
+    assert_eq!(install.read("s.sock"), "precious");
+    host.ping();
+}
+
+#[test]
+fn a_config_for_a_daemon_that_runs_already_is_a_warning() {
+    let (_folder, socket) = crate::host::place();
+    let daemon = Daemon::bind(&socket, "boot1");
+    let host = Host::run(shim(crate::host::binary(), &socket).arg("--config=/x"));
+    daemon.sessions(1);
+    assert!(host.grumbles().contains("`--config` has no effect"));
+}
