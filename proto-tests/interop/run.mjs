@@ -3,14 +3,13 @@
 // One run: a temporary home, a daemon in it, the test programs, the daemon's end. A process that is left
 // behind fails the run like a test does. With --direct the children are tested alone, without Switchboard.
 
-import { spawn } from 'node:child_process';
-import { mkdirSync, mkdtempSync, readdirSync, readFileSync, realpathSync, rmSync } from 'node:fs';
+import { execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, realpathSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
-import { execFileSync } from 'node:child_process';
 import { makeHome } from './make-home.mjs';
 
 const READY_MS = 10_000;

@@ -147,7 +147,7 @@ fn the_examples_are_read() {
     let home = Home::new();
     let config = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/switchboard.config.json");
     let _daemon = Daemon::start(&home, &["--listen", "off", "--config", config]);
-    assert_eq!(suites(&home), ["mock_suite"]);
+    assert!(suites(&home).contains(&"mock_suite".to_owned()), "{:?}", suites(&home));
     let playwright = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/playwright/switchboard.config.json");
     let home = Home::new();
     let _daemon = Daemon::start(&home, &["--listen", "off", "--config", playwright]);

@@ -7,7 +7,7 @@
 use std::env;
 use std::ffi::OsString;
 use std::io::Write;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -20,9 +20,8 @@ const KEPT: [&str; 4] = ["HOME", "USER", "LOGNAME", "PATH"];
 /// Where the socket activation protocol expects the first socket.
 const LISTEN_FD: i32 = 3;
 
-/// Puts stdin on descriptor 3, shuts what a careless host left open from 4 to 9 (the numbers that
-/// every shell can name) and runs the rest of the arguments.
-const BY_SHELL: &str = r#"exec 3<&0 </dev/null 4>&- 5>&- 6>&- 7>&- 8>&- 9>&-; exec "$0" "$@""#;
+/// Moves stdin to descriptor 3 and runs the rest of the arguments.
+const BY_SHELL: &str = r#"exec 3<&0 </dev/null; exec "$0" "$@""#;
 
 /// Becomes the daemon. Returns only if that fails, after saying why on stderr.
 pub(crate) fn become_daemon(args: &[OsString]) {
@@ -39,12 +38,16 @@ fn exec(args: &[OsString]) -> String {
     let _ = rustix::process::setsid();
     let _ = env::set_current_dir("/");
     let program = binary::daemon();
+    // A careless host leaves descriptors open in us. A daemon that kept them would keep pipes open that
+    // somebody waits for the end of.
+    close_fds::set_fds_cloexec(LISTEN_FD, &[]);
     // No CLOEXEC: the daemon is to have it. Held until the exec.
     let listener = match rustix::io::dup(rustix::stdio::stdin()) {
         Ok(listener) => listener,
         Err(error) => return format!("no socket to hand over: {error}"),
     };
-    let mut command = command(&program, args, &listener);
+    let mut command = command(&program, args, listener.as_raw_fd() == LISTEN_FD);
+    let _held = (listener.as_raw_fd() == LISTEN_FD).then_some(listener);
     command.env_clear().stdout(Stdio::null()).stderr(Stdio::null());
     command.envs(KEPT.iter().filter_map(|name| Some((name, env::var_os(name)?))));
     command.env("LISTEN_FDS", "1").env("LISTEN_PID", std::process::id().to_string());
@@ -53,13 +56,13 @@ fn exec(args: &[OsString]) -> String {
 }
 
 #[expect(clippy::disallowed_methods, reason = "the exec that makes this process the daemon")]
-fn command(program: &Path, args: &[OsString], listener: &OwnedFd) -> Command {
+fn command(program: &Path, args: &[OsString], in_place: bool) -> Command {
     let mut command;
-    if listener.as_raw_fd() == LISTEN_FD {
+    if in_place {
         command = Command::new(program);
         command.stdin(Stdio::null());
     } else {
-        // A host leaked a descriptor into us and it sits on 3. Without `unsafe` only a shell can move it.
+        // One of those descriptors sits on 3 until the exec. Without `unsafe` only a shell can take its place.
         command = Command::new("/bin/sh");
         command.args(["-c", BY_SHELL]).arg(program).stdin(Stdio::inherit());
     }

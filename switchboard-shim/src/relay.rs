@@ -64,7 +64,9 @@ pub(crate) struct Relay {
     /// Raw ids of the daemon's questions that the host has not answered.
     questions: BTreeSet<Box<str>>,
     link: Link,
-    mail: (mpsc::Sender<(u64, mailbox::Post)>, mpsc::Receiver<(u64, mailbox::Post)>),
+    mail: mpsc::Receiver<(u64, mailbox::Post)>,
+    /// For the poll of the next session.
+    mail_sender: mpsc::Sender<(u64, mailbox::Post)>,
     /// Set when the host closed its end: when to give up on what is still under way.
     until: Option<Instant>,
 }
@@ -104,6 +106,7 @@ impl Relay {
         stdout: Stdout,
         notes: Notes,
     ) -> Self {
+        let (mail_sender, mail) = mpsc::channel(MAIL_QUEUE);
         Self {
             meeting: Arc::new(meeting),
             workspace,
@@ -120,7 +123,8 @@ impl Relay {
             replay: Replay::default(),
             questions: BTreeSet::new(),
             link: Link::new(),
-            mail: mpsc::channel(MAIL_QUEUE),
+            mail,
+            mail_sender,
             until: None,
         }
     }
@@ -163,7 +167,7 @@ impl Relay {
                         self.on_posted(posted).await;
                     }
                 }
-                Some((epoch, mail)) = self.mail.1.recv() => self.on_mail(epoch, mail).await,
+                Some((epoch, mail)) = self.mail.recv() => self.on_mail(epoch, mail).await,
                 opened = self.link.opened() => self.on_opened(opened).await,
                 () = at(deadline) => {
                     if self.on_time(Instant::now()).await {

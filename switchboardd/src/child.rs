@@ -308,7 +308,7 @@ impl InFlight {
 impl Drop for InFlight {
     fn drop(&mut self) {
         // Take the lock for the bookkeeping only; the write comes after it.
-        if self.open && self.child.calls().abandon(self.id) {
+        if self.open && self.child.calls().abandon(self.id, Instant::now()) {
             let id = self.id.0;
             let body = format!(
                 r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id},"reason":"the caller no longer waits"}}}}"#

@@ -63,6 +63,8 @@ async fn run(args: Args) -> ExitCode {
 }
 
 async fn serve(args: &Args) -> Exit {
+    // Whatever our starter left open is not for children: a pipe kept open has somebody waiting for its end.
+    close_fds::set_fds_cloexec(3, &[]);
     let state = daemon::home().map(|home| daemon::state_folder(&home)).unwrap_or_default();
     crate::logging::init(args.log_format, &state);
     match daemon::serve(args).await {

@@ -42,7 +42,9 @@ fn main() -> io::Result<()> {
         let (Some(id), Some(method)) = (message.get("id"), message["method"].as_str()) else { continue };
         let answer = match answer(method, &message["params"]) {
             Ok(result) => json!({"jsonrpc": "2.0", "id": id, "result": result}),
-            Err((code, text)) => json!({"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": text}}),
+            Err((code, text)) => {
+                json!({"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": text}})
+            }
         };
         writeln!(stdout, "{answer}")?;
         stdout.flush()?;
@@ -81,11 +83,10 @@ fn described(Tool(name, description, _): &Tool) -> Value {
 
 fn call(params: &Value) -> Result<Value, (i64, String)> {
     let name = params["name"].as_str().unwrap_or_default();
-    let Tool(_, _, run) = TOOLS
-        .iter()
-        .find(|tool| tool.0 == name)
-        .ok_or_else(|| (-32602, format!("unknown tool `{name}`")))?;
-    let text = params["arguments"]["text"].as_str().ok_or_else(|| (-32602, "`text` is missing".to_owned()))?;
+    let Tool(_, _, run) =
+        TOOLS.iter().find(|tool| tool.0 == name).ok_or_else(|| (-32602, format!("unknown tool `{name}`")))?;
+    let text =
+        params["arguments"]["text"].as_str().ok_or_else(|| (-32602, "`text` is missing".to_owned()))?;
     Ok(json!({"content": [{"type": "text", "text": run(text)}]}))
 }
 

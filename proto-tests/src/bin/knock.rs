@@ -1,8 +1,7 @@
-//! `knock SOCKET`: sends its input to a unix socket and prints what comes back. For a test that has to
+//! `knock SOCKET`: sends its input to a unix socket and prints all that comes back. For a test that has to
 //! knock as somebody else.
 
 use std::io::{self, Read, Write};
-use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
@@ -12,7 +11,7 @@ fn main() -> io::Result<()> {
     io::stdin().read_to_end(&mut request)?;
     let mut stream = UnixStream::connect(path)?;
     stream.set_read_timeout(Some(Duration::from_secs(10)))?;
-    let _ = stream.write_all(&request).and_then(|()| stream.shutdown(Shutdown::Write));
+    let _ = stream.write_all(&request);
     let mut answer = Vec::new();
     let _ = stream.read_to_end(&mut answer);
     io::stdout().write_all(&answer)

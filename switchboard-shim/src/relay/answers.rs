@@ -54,7 +54,7 @@ impl Relay {
                 if current {
                     self.drain(kind);
                 }
-                self.send_again(call.message, &Fault::DaemonGone).await;
+                self.send_again(call.message, &never_taken()).await;
             }
             Ok(Answer { status: 404, .. }) => {
                 // The daemon does not know the session, so it did nothing with the message.
@@ -65,7 +65,7 @@ impl Relay {
             }
             Ok(answer) => self.on_answer(call, answer, current).await,
             Err(PostError::NoConnection(error)) if current && is_gone(&error) && !self.link.is_draining() => {
-                self.send_again(call.message, &Fault::DaemonGone).await;
+                self.send_again(call.message, &never_taken()).await;
                 self.gone(&error.to_string()).await;
             }
             Err(error) => {
@@ -120,8 +120,9 @@ impl Relay {
     /// A message that the daemon may have acted on: only what does no harm goes out again.
     pub(super) async fn lose(&mut self, call: Call, fault: &Fault) {
         call.abort.abort();
-        let unsent = call.lost.is_some_and(|lost| !lost.sent);
-        if unsent || call.message.may_repeat() {
+        if call.lost.is_some_and(|lost| !lost.sent) {
+            self.send_again(call.message, &never_taken()).await;
+        } else if call.message.may_repeat() {
             self.send_again(call.message, fault).await;
         } else {
             self.fail(&call.message, fault).await;
@@ -231,6 +232,11 @@ impl Relay {
             self.link.stop();
         }
     }
+}
+
+/// For a message that certainly did nothing, and that is given up.
+fn never_taken() -> Fault {
+    Fault::NoDaemon(format!("switchboardd went away {MAX_TRIES} times before it took this message"))
 }
 
 /// Nobody listens, as opposed to: this process cannot connect.

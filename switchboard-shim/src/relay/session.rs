@@ -207,7 +207,7 @@ impl Relay {
             self.meeting.place.socket.clone(),
             Arc::clone(&session),
             epoch,
-            self.mail.0.clone(),
+            self.mail_sender.clone(),
         );
         let mailbox = tokio::spawn(poll).abort_handle();
         self.idle.clear();

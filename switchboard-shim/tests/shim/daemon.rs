@@ -13,12 +13,12 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-pub const PATIENCE: Duration = Duration::from_secs(10);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
-pub struct Daemon {
+pub(crate) struct Daemon {
     shared: Arc<Shared>,
     calls: Receiver<Call>,
-    listener: OwnedFd,
+    listener: Mutex<Option<OwnedFd>>,
 }
 
 struct Shared {
@@ -37,26 +37,25 @@ struct State {
     mail: Vec<String>,
     draining: Option<&'static str>,
     streams: Vec<UnixStream>,
-    polls: Vec<UnixStream>,
     dead: bool,
 }
 
 /// One POST to `/proxy`.
-pub struct Call {
-    pub body: String,
-    pub seq: u64,
-    pub session: String,
+pub(crate) struct Call {
+    pub(crate) body: String,
+    pub(crate) seq: u64,
+    pub(crate) session: String,
     stream: UnixStream,
     closed: Arc<AtomicBool>,
 }
 
 impl Daemon {
-    pub fn bind(socket: &Path, boot: &str) -> Self {
+    pub(crate) fn bind(socket: &Path, boot: &str) -> Self {
         let _ = std::fs::remove_file(socket);
         Self::serve(UnixListener::bind(socket).unwrap(), boot)
     }
 
-    pub fn serve(listener: UnixListener, boot: &str) -> Self {
+    pub(crate) fn serve(listener: UnixListener, boot: &str) -> Self {
         let (sender, calls) = channel();
         let shared = Arc::new(Shared {
             boot: boot.to_owned(),
@@ -70,68 +69,77 @@ impl Daemon {
             move || {
                 while let Ok((stream, _)) = listener.accept() {
                     let shared = Arc::clone(&shared);
-                    shared.state.lock().unwrap().streams.push(stream.try_clone().unwrap());
-                    std::thread::spawn(move || shared.serve(stream));
+                    let mut state = shared.state.lock().unwrap();
+                    if state.dead {
+                        return;
+                    }
+                    state.streams.push(stream.try_clone().unwrap());
+                    drop(state);
+                    std::thread::spawn(move || shared.serve(&stream));
                 }
             }
         });
-        Self { shared, calls, listener: clone }
+        Self { shared, calls, listener: Mutex::new(Some(clone)) }
     }
 
     /// The next POST to `/proxy`.
     #[track_caller]
-    pub fn call(&self) -> Call {
+    pub(crate) fn call(&self) -> Call {
         self.calls.recv_timeout(PATIENCE).expect("the shim sent nothing")
     }
 
     /// The next POST, which must have this method.
     #[track_caller]
-    pub fn expect(&self, method: &str) -> Call {
+    pub(crate) fn expect(&self, method: &str) -> Call {
         let call = self.call();
         assert_eq!(call.json()["method"], method, "{}", call.body);
         call
     }
 
-    pub fn quiet_for(&self, time: Duration) -> bool {
+    pub(crate) fn quiet_for(&self, time: Duration) -> bool {
         self.calls.recv_timeout(time).is_err()
     }
 
     /// Answers the next POST; true if there was none for so long that nobody is left.
-    pub fn quiet_for_ever(&self, answer: impl FnOnce(Call)) -> bool {
+    pub(crate) fn quiet_for_ever(&self, answer: impl FnOnce(Call)) -> bool {
         self.calls.recv_timeout(PATIENCE * 3).map(answer).is_err()
     }
 
     /// The bodies of the sessions opened so far, once there are `count`.
     #[track_caller]
-    pub fn sessions(&self, count: usize) -> Vec<Value> {
+    pub(crate) fn sessions(&self, count: usize) -> Vec<Value> {
         let state = self.shared.state.lock().unwrap();
         let late = |state: &mut State| state.sessions.len() < count;
         let (state, wait) = self.shared.changed.wait_timeout_while(state, PATIENCE, late).unwrap();
-        assert!(!wait.timed_out(), "{} sessions", state.sessions.len());
-        state.sessions.clone()
+        let sessions = state.sessions.clone();
+        drop(state);
+        assert!(!wait.timed_out(), "{} sessions", sessions.len());
+        sessions
     }
 
     /// Puts a message into the mailbox; its number.
-    pub fn mail(&self, message: &Value) -> u64 {
+    pub(crate) fn mail(&self, message: &Value) -> u64 {
         let mut state = self.shared.state.lock().unwrap();
         state.mail.push(message.to_string());
         self.shared.changed.notify_all();
         state.mail.len() as u64
     }
 
-    pub fn drain(&self, kind: &'static str) {
+    pub(crate) fn drain(&self, kind: &'static str) {
         self.shared.state.lock().unwrap().draining = Some(kind);
         self.shared.changed.notify_all();
     }
 
     /// The next attempt at a session gets this head and body instead.
-    pub fn refuse(&self, answer: &str) {
+    pub(crate) fn refuse(&self, answer: &str) {
         self.shared.state.lock().unwrap().refusals.push_back(answer.to_owned());
     }
 
     /// Dies like a killed process: every connection ends, nobody listens, the socket file stays.
-    pub fn die(&self) {
-        let _ = rustix::net::shutdown(&self.listener, rustix::net::Shutdown::Both);
+    pub(crate) fn die(&self) {
+        if let Some(listener) = self.listener.lock().unwrap().take() {
+            let _ = rustix::net::shutdown(&listener, rustix::net::Shutdown::Both);
+        }
         let mut state = self.shared.state.lock().unwrap();
         state.dead = true;
         for stream in state.streams.drain(..) {
@@ -148,7 +156,7 @@ impl Drop for Daemon {
 }
 
 impl Shared {
-    fn serve(&self, stream: UnixStream) {
+    fn serve(&self, stream: &UnixStream) {
         let mut reader = BufReader::new(stream.try_clone().unwrap());
         let closed = Arc::new(AtomicBool::new(false));
         while let Some((head, body)) = read_request(&mut reader) {
@@ -160,9 +168,14 @@ impl Shared {
             };
             assert_eq!(header("host").as_deref(), Some("localhost"));
             let stream = stream.try_clone().unwrap();
+            // A session of another daemon that had this socket before.
+            if header("switchboard-session").is_some_and(|session| !session.starts_with(&self.boot)) {
+                answer(&stream, 404, "", "");
+                continue;
+            }
             match head.split(' ').nth(1).unwrap() {
                 "/hop/session" => self.open(&stream, &body),
-                "/hop/mailbox" => self.poll(stream, &body),
+                "/hop/mailbox" => self.poll(&stream, &body),
                 "/proxy" => {
                     let call = Call {
                         body,
@@ -192,11 +205,10 @@ impl Shared {
         self.changed.notify_all();
     }
 
-    fn poll(&self, stream: UnixStream, body: &str) {
+    fn poll(&self, stream: &UnixStream, body: &str) {
         let poll: Value = serde_json::from_str(body).unwrap();
         let after = usize::try_from(poll["after"].as_u64().unwrap()).unwrap();
-        let mut state = self.state.lock().unwrap();
-        state.polls.push(stream.try_clone().unwrap());
+        let state = self.state.lock().unwrap();
         let idle = |state: &mut State| state.mail.len() <= after && state.draining.is_none() && !state.dead;
         let wait = Duration::from_millis(poll["waitMs"].as_u64().unwrap());
         let (state, _) = self.changed.wait_timeout_while(state, wait, idle).unwrap();
@@ -204,47 +216,47 @@ impl Shared {
         let messages = state.mail[after.min(state.mail.len())..].join(",");
         let next = state.mail.len();
         drop(state);
-        answer(&stream, 200, "", &format!(r#"{{"messages":[{messages}],"next":{next}{draining}}}"#));
+        answer(stream, 200, "", &format!(r#"{{"messages":[{messages}],"next":{next}{draining}}}"#));
     }
 }
 
 impl Call {
-    pub fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.body).unwrap()
     }
 
     /// Answers with a result that echoes nothing but `result`.
-    pub fn result(&self, result: &Value) {
+    pub(crate) fn result(&self, result: &Value) {
         self.result_after(result, 0);
     }
 
     /// A result that the mailbox messages up to `mailbox` come before.
-    pub fn result_after(&self, result: &Value, mailbox: u64) {
+    pub(crate) fn result_after(&self, result: &Value, mailbox: u64) {
         let body = json!({"jsonrpc": "2.0", "id": self.json()["id"], "result": result}).to_string();
         self.answer(200, &format!("Switchboard-Mailbox: {mailbox}\r\n"), &body);
     }
 
-    pub fn accepted(&self) {
+    pub(crate) fn accepted(&self) {
         self.answer(202, "", "");
     }
 
-    pub fn answer(&self, status: u16, headers: &str, body: &str) {
+    pub(crate) fn answer(&self, status: u16, headers: &str, body: &str) {
         answer(&self.stream, status, headers, body);
     }
 
     /// Ends this connection and no other.
-    pub fn hang_up(&self) {
+    pub(crate) fn hang_up(&self) {
         self.stream.shutdown(std::net::Shutdown::Both).unwrap();
     }
 
     /// Waits until the shim closed the connection.
-    pub fn closes(&self) -> bool {
+    pub(crate) fn closes(&self) -> bool {
         until(|| self.closed.load(Ordering::SeqCst))
     }
 }
 
 /// Polls until it is true or patience ends.
-pub fn until(mut check: impl FnMut() -> bool) -> bool {
+pub(crate) fn until(mut check: impl FnMut() -> bool) -> bool {
     let end = Instant::now() + PATIENCE;
     while Instant::now() < end {
         if check() {

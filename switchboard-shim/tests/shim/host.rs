@@ -11,44 +11,44 @@ use serde_json::{Value, json};
 
 use crate::daemon::{Daemon, PATIENCE};
 
-pub struct Host {
-    pub shim: Child,
+pub(crate) struct Host {
+    pub(crate) shim: Child,
     stdin: Option<ChildStdin>,
     lines: Receiver<String>,
     stderr: Receiver<String>,
 }
 
 /// A folder that a daemon may be started in.
-pub fn private_folder() -> tempfile::TempDir {
+pub(crate) fn private_folder() -> tempfile::TempDir {
     tempfile::Builder::new().permissions(std::fs::Permissions::from_mode(0o700)).tempdir().unwrap()
 }
 
 /// A folder for a socket, and where in it the socket is.
-pub fn place() -> (tempfile::TempDir, PathBuf) {
+pub(crate) fn place() -> (tempfile::TempDir, PathBuf) {
     let folder = private_folder();
     let socket = folder.path().join("s.sock");
     (folder, socket)
 }
 
 #[expect(clippy::disallowed_methods, reason = "tests run the shim as a host does")]
-pub fn shim(binary: &Path, socket: &Path) -> Command {
+pub(crate) fn shim(binary: &Path, socket: &Path) -> Command {
     let mut command = Command::new(binary);
     command.arg("--socket").arg(socket).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
 
-pub fn binary() -> &'static Path {
+pub(crate) fn binary() -> &'static Path {
     Path::new(env!("CARGO_BIN_EXE_switchboard"))
 }
 
 impl Host {
     /// A shim that uses the daemon there is and starts none.
-    pub fn start(socket: &Path) -> Self {
+    pub(crate) fn start(socket: &Path) -> Self {
         Self::run(shim(binary(), socket).arg("--no-start"))
     }
 
     /// With a daemon that has opened its session.
-    pub fn with_daemon() -> (Self, Daemon, tempfile::TempDir) {
+    pub(crate) fn with_daemon() -> (Self, Daemon, tempfile::TempDir) {
         let (folder, socket) = place();
         let daemon = Daemon::bind(&socket, "boot1");
         let host = Self::start(&socket);
@@ -56,57 +56,57 @@ impl Host {
         (host, daemon, folder)
     }
 
-    pub fn run(command: &mut Command) -> Self {
+    pub(crate) fn run(command: &mut Command) -> Self {
         Self::run_child(command.spawn().unwrap())
     }
 
     /// A shim some of whose pipes the test has taken.
-    pub fn run_child(mut shim: Child) -> Self {
+    pub(crate) fn run_child(mut shim: Child) -> Self {
         let stdin = shim.stdin.take();
         let lines = shim.stdout.take().map_or_else(|| channel().1, read_lines);
         let stderr = shim.stderr.take().map_or_else(|| channel().1, read_lines);
         Self { shim, stdin, lines, stderr }
     }
 
-    pub fn say(&mut self, message: &Value) {
+    pub(crate) fn say(&mut self, message: &Value) {
         self.write(format!("{message}\n").as_bytes());
     }
 
-    pub fn write(&mut self, bytes: &[u8]) {
+    pub(crate) fn write(&mut self, bytes: &[u8]) {
         self.stdin.as_mut().unwrap().write_all(bytes).unwrap();
     }
 
-    pub fn request(&mut self, id: impl Into<Value>, method: &str) {
+    pub(crate) fn request(&mut self, id: impl Into<Value>, method: &str) {
         self.say(&json!({"jsonrpc": "2.0", "id": id.into(), "method": method}));
     }
 
-    pub fn notify(&mut self, method: &str) {
+    pub(crate) fn notify(&mut self, method: &str) {
         self.say(&json!({"jsonrpc": "2.0", "method": method}));
     }
 
-    pub fn cancel(&mut self, id: impl Into<Value>) {
+    pub(crate) fn cancel(&mut self, id: impl Into<Value>) {
         let params = json!({"requestId": id.into()});
         self.say(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params}));
     }
 
-    pub fn end_input(&mut self) {
+    pub(crate) fn end_input(&mut self) {
         self.stdin = None;
     }
 
     #[track_caller]
-    pub fn line(&self) -> String {
+    pub(crate) fn line(&self) -> String {
         self.lines.recv_timeout(PATIENCE).expect("the shim wrote nothing")
     }
 
     #[track_caller]
-    pub fn hears(&self) -> Value {
+    pub(crate) fn hears(&self) -> Value {
         let line = self.line();
         serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"))
     }
 
     /// The next message is the result for `id`.
     #[track_caller]
-    pub fn hears_result(&self, id: impl Into<Value>) -> Value {
+    pub(crate) fn hears_result(&self, id: impl Into<Value>) -> Value {
         let heard = self.hears();
         assert_eq!(heard["id"], id.into(), "{heard}");
         assert!(heard.get("result").is_some(), "{heard}");
@@ -115,7 +115,7 @@ impl Host {
 
     /// The next message is a fault of this kind for `id`.
     #[track_caller]
-    pub fn hears_fault(&self, id: impl Into<Value>, kind: &str) -> Value {
+    pub(crate) fn hears_fault(&self, id: impl Into<Value>, kind: &str) -> Value {
         let heard = self.hears();
         assert_eq!(heard["id"], id.into(), "{heard}");
         assert_eq!(heard["error"]["data"]["switchboard"]["kind"], kind, "{heard}");
@@ -124,25 +124,25 @@ impl Host {
 
     /// A `ping` and its answer: everything written before it was read by then.
     #[track_caller]
-    pub fn ping(&mut self) {
+    pub(crate) fn ping(&mut self) {
         self.request("the ping", "ping");
         let heard = self.hears();
         assert_eq!(heard["id"], "the ping", "{heard}");
     }
 
     #[track_caller]
-    pub fn grumbles(&self) -> String {
+    pub(crate) fn grumbles(&self) -> String {
         self.stderr.recv_timeout(PATIENCE).expect("the shim said nothing on stderr")
     }
 
     /// Everything on stderr until it was closed.
-    pub fn stderr_to_end(&self) -> Vec<String> {
+    pub(crate) fn stderr_to_end(&self) -> Vec<String> {
         self.stderr.iter().collect()
     }
 
     /// Waits for the end of the shim.
     #[track_caller]
-    pub fn ends_within(&mut self, time: Duration) -> ExitStatus {
+    pub(crate) fn ends_within(&mut self, time: Duration) -> ExitStatus {
         let start = Instant::now();
         loop {
             if let Some(status) = self.shim.try_wait().unwrap() {
@@ -154,7 +154,7 @@ impl Host {
     }
 
     /// What is left on stdout when the shim is gone.
-    pub fn rest(&self) -> Vec<String> {
+    pub(crate) fn rest(&self) -> Vec<String> {
         self.lines.iter().collect()
     }
 }

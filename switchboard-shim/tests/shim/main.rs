@@ -1,5 +1,7 @@
 //! Drives the real binary as a host would, against a daemon that does what each test tells it to.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on may panic wherever it is")]
+
 mod cancel;
 mod daemon;
 mod death;

@@ -78,7 +78,7 @@ impl Drop for Install {
     }
 }
 
-pub fn write_script(path: &Path, text: &str) {
+pub(crate) fn write_script(path: &Path, text: &str) {
     std::fs::write(path, text).unwrap();
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
 }
@@ -107,7 +107,11 @@ fn a_daemon_is_started_with_the_socket_and_little_else() {
     assert_eq!(rustix::process::getsid(Some(daemon)).unwrap(), daemon);
     let descriptors = install.read("descriptors");
     assert!(descriptors.contains(" 3 -> socket:"), "{descriptors}");
-    assert!(!descriptors.contains("pipe:"), "{descriptors}");
+    for number in 0..3 {
+        let link = format!("/proc/{}/fd/{number}", host.shim.id());
+        let pipe = std::fs::read_link(link).unwrap();
+        assert!(!descriptors.contains(pipe.to_str().unwrap()), "{descriptors}");
+    }
 }
 
 #[test]
@@ -138,7 +142,8 @@ fn many_shims_at_once_end_with_one_daemon() {
     let old = install.pids()[0];
     kill_process(Pid::from_raw(old).unwrap(), Signal::KILL).unwrap();
     for host in &mut hosts {
-        host.request(1, "tools/call");
+        // Safe to repeat, so it does not matter which daemon has it when the old one dies.
+        host.request(1, "tools/list");
     }
     for host in &hosts {
         host.hears_result(1);
@@ -188,6 +193,8 @@ fn a_daemon_that_ends_at_once_is_a_clear_fault() {
 fn a_leaked_descriptor_is_not_in_the_way() {
     let install = Install::working();
     let leaky = install.path("leaky");
+    // Without CLOEXEC, so every process that is started meanwhile has it, wherever it stands.
+    let _leak = rustix::io::dup(std::fs::File::open("/dev/zero").unwrap()).unwrap();
     write_script(
         &leaky,
         "#!/bin/sh\nexec \"$(dirname \"$0\")/switchboard\" \"$@\" 3</dev/null 5</dev/zero\n",
@@ -197,7 +204,7 @@ fn a_leaked_descriptor_is_not_in_the_way() {
     let pid = host.hears_result(0)["pid"].as_i64().unwrap();
     let descriptors = install.read("descriptors");
     assert!(descriptors.contains(" 3 -> socket:"), "{descriptors}");
-    assert!(!descriptors.contains("zero") && !descriptors.contains("pipe:"), "{descriptors}");
+    assert!(!descriptors.contains("zero"), "{descriptors}");
     assert!(install.read("environment").contains(&format!("LISTEN_PID={pid}\n")));
 }
 

@@ -7,6 +7,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use switchboard_wire::envelope::splice;
@@ -17,6 +18,10 @@ use crate::caller::Caller;
 
 /// Tombstones kept per child. A child that leaves more calls than this unanswered is not worth more memory.
 const MAX_TOMBSTONES: usize = 4096;
+
+/// How long a child that was told of a cancellation may still ask for that call. Many servers never
+/// answer a cancelled call at all; their questions must not be refused for ever because of it.
+const HAUNT: Duration = Duration::from_secs(30);
 
 /// A request id as we issued it to a child.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -58,8 +63,8 @@ pub(super) struct Calls {
     issued: u64,
     waiting: HashMap<u64, Waiting>,
     tombstones: HashMap<u64, Arc<Caller>>,
-    /// Tombstones by age.
-    graves: VecDeque<u64>,
+    /// Tombstones by age, with the moment they were set.
+    graves: VecDeque<(u64, Instant)>,
     closed: bool,
 }
 
@@ -104,16 +109,20 @@ impl Calls {
     }
 
     /// The caller gave up. True if the child had not answered.
-    pub(super) fn abandon(&mut self, id: ChildId) -> bool {
+    pub(super) fn abandon(&mut self, id: ChildId, now: Instant) -> bool {
         let Some(waiting) = self.waiting.remove(&id.0) else { return false };
         self.tombstones.insert(id.0, waiting.caller);
-        self.graves.push_back(id.0);
-        while self.graves.len() > MAX_TOMBSTONES {
-            if let Some(oldest) = self.graves.pop_front() {
-                self.tombstones.remove(&oldest);
-            }
+        self.graves.push_back((id.0, now));
+        if self.graves.len() > MAX_TOMBSTONES {
+            self.bury_oldest();
         }
         true
+    }
+
+    fn bury_oldest(&mut self) {
+        if let Some((oldest, _)) = self.graves.pop_front() {
+            self.tombstones.remove(&oldest);
+        }
     }
 
     /// The call was never written: forget it altogether.
@@ -135,7 +144,10 @@ impl Calls {
     }
 
     /// The callers a message of the child that names no call may be for, each once.
-    pub(super) fn candidates(&self) -> Vec<Arc<Caller>> {
+    pub(super) fn candidates(&mut self, now: Instant) -> Vec<Arc<Caller>> {
+        while self.graves.front().is_some_and(|(_, since)| now.duration_since(*since) > HAUNT) {
+            self.bury_oldest();
+        }
         let mut found: Vec<Arc<Caller>> = Vec::new();
         let all = self.waiting.values().map(|waiting| &waiting.caller).chain(self.tombstones.values());
         for caller in all {
@@ -186,11 +198,22 @@ mod tests {
         let mut calls = Calls::default();
         let caller = Caller::deaf();
         let (id, _receiver) = calls.open(caller.clone(), None, Instant::now()).unwrap();
-        assert!(calls.abandon(id));
-        assert_eq!(calls.candidates().len(), 1);
+        let now = Instant::now();
+        assert!(calls.abandon(id, now));
+        assert_eq!(calls.candidates(now).len(), 1);
         assert_eq!(calls.deliver(id, answer()), Delivered::Late);
-        assert!(calls.candidates().is_empty());
-        assert!(!calls.abandon(id));
+        assert!(calls.candidates(now).is_empty());
+        assert!(!calls.abandon(id, now));
+    }
+
+    #[test]
+    fn a_cancelled_call_that_is_never_answered_stops_counting() {
+        let mut calls = Calls::default();
+        let now = Instant::now();
+        let (id, _receiver) = calls.open(Caller::deaf(), None, now).unwrap();
+        calls.abandon(id, now);
+        assert_eq!(calls.candidates(now + HAUNT).len(), 1);
+        assert!(calls.candidates(now + HAUNT + Duration::from_millis(1)).is_empty());
     }
 
     #[test]
@@ -198,7 +221,7 @@ mod tests {
         let mut calls = Calls::default();
         for _ in 0..3 * MAX_TOMBSTONES {
             let (id, _receiver) = calls.open(Caller::deaf(), None, Instant::now()).unwrap();
-            calls.abandon(id);
+            calls.abandon(id, Instant::now());
         }
         assert_eq!(calls.tombstones.len(), MAX_TOMBSTONES);
         assert_eq!(calls.graves.len(), MAX_TOMBSTONES);

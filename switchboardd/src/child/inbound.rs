@@ -83,7 +83,7 @@ impl Child {
 
     /// A log message names no call: it goes to the one caller it can be for, or to nobody.
     fn take_log(&self, body: &Bytes, params: &RawValue) {
-        let candidates = self.calls().candidates();
+        let candidates = self.calls().candidates(Instant::now());
         let [caller] = candidates.as_slice() else { return };
         let level = Members::of(params)
             .and_then(|params| serde_json::from_str::<LogLevel>(params.get("level")?.get()).ok());
@@ -127,7 +127,7 @@ impl Child {
         method: &str,
         params: Option<&RawValue>,
     ) -> Result<(), String> {
-        let candidates = self.calls().candidates();
+        let candidates = self.calls().candidates(Instant::now());
         let caller = match candidates.as_slice() {
             [] => return Err(error(envelope::METHOD_NOT_FOUND, "no host has a call open to ask")),
             [caller] => caller,

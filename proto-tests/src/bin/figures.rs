@@ -1,0 +1,225 @@
+//! Measures every figure that has a bound and prints them side by side. `--gate` fails if one is more
+//! than five times its bound: machines are noisy, and a regression worth stopping for is larger.
+//!
+//! Run it with `cargo run --release -p proto-tests --bin figures`.
+#![allow(
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "a program that measures, for people and for CI"
+)]
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use proto_tests::{Daemon, Home, PATIENCE, Shim, ShimOptions, bins, procs, wait};
+use rustix::process::Signal;
+use serde_json::json;
+
+/// How many times its bound a figure may be before `--gate` fails.
+const SLACK: f64 = 5.0;
+
+struct Figure {
+    what: &'static str,
+    unit: &'static str,
+    measured: f64,
+    bound: f64,
+    /// Sizes do not depend on the machine: no slack.
+    exact: bool,
+}
+
+fn main() -> ExitCode {
+    let gate = std::env::args().any(|arg| arg == "--gate");
+    let mut figures = sizes();
+    figures.extend(starts());
+    figures.extend(answers());
+    figures.extend(ends());
+
+    println!("{:<64} {:>12} {:>12}", "figure", "measured", "bound");
+    let mut good = true;
+    for Figure { what, unit, measured, bound, exact } in &figures {
+        let within = *measured <= if *exact { *bound } else { *bound * SLACK };
+        good &= within;
+        let mark = if within { "" } else { "  TOO MUCH" };
+        println!("{what:<64} {measured:>8.2} {unit:<3} {bound:>8.2} {unit:<3}{mark}");
+    }
+    println!("{} figures, gate at {SLACK} times the bound (sizes exact)", figures.len());
+    if good || !gate { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn time(what: &'static str, bound_ms: f64, taken: Duration) -> Figure {
+    Figure { what, unit: "ms", measured: taken.as_secs_f64() * 1000.0, bound: bound_ms, exact: false }
+}
+
+fn median(mut samples: Vec<Duration>) -> Duration {
+    samples.sort_unstable();
+    samples[samples.len() / 2]
+}
+
+/// What the shim and the guard weigh.
+fn sizes() -> Vec<Figure> {
+    let home = Home::new();
+    home.child("a", &["echo"]);
+    let _daemon = home.daemon();
+    let mut shim = home.shim();
+    shim.call("a", "echo", "{}");
+    let guard = home
+        .processes()
+        .into_iter()
+        .map(|process| process.pid)
+        .find(|pid| {
+            std::fs::read(format!("/proc/{pid}/cmdline"))
+                .is_ok_and(|line| line.windows(7).any(|word| word == b"--guard"))
+        })
+        .map_or(0, procs::pss_kib);
+    let mebi = |bytes: f64| bytes / 1024.0 / 1024.0;
+    let size = std::fs::metadata(&bins().switchboard).unwrap().len();
+    let exact = |what, measured, bound| Figure { what, unit: "MiB", measured, bound, exact: true };
+    vec![
+        exact("shim: binary", mebi(size as f64), 2.0 * 1_000_000.0 / 1024.0 / 1024.0),
+        exact("shim: resident after a call", procs::rss_kib(shim.pid()) as f64 / 1024.0, 4.0),
+        exact("guard of one child (PSS)", guard as f64 / 1024.0, 1.0),
+    ]
+}
+
+/// From exec to the first list.
+fn starts() -> Vec<Figure> {
+    let home = Home::new();
+    home.child("a", &["echo"]);
+    let list = |shim: &mut Shim| {
+        shim.initialize();
+        shim.request("tools/list", "{}");
+    };
+    let warm = {
+        let _daemon = home.daemon();
+        median(
+            (0..20)
+                .map(|_| {
+                    let start = Instant::now();
+                    list(&mut home.raw_shim());
+                    start.elapsed()
+                })
+                .collect(),
+        )
+    };
+    let cold = median(
+        (0..5)
+            .map(|_| {
+                let start = Instant::now();
+                let mut shim = home.raw_shim();
+                list(&mut shim);
+                let taken = start.elapsed();
+                stop_daemons(&home);
+                taken
+            })
+            .collect(),
+    );
+    vec![
+        time("shim start to first tools/list, daemon running (p50)", 3.0, warm),
+        time("shim start to first tools/list, no daemon (p50)", 12.0, cold),
+    ]
+}
+
+fn stop_daemons(home: &Home) {
+    for daemon in home.daemons() {
+        let _ =
+            rustix::process::kill_process(rustix::process::Pid::from_raw(daemon.pid).unwrap(), Signal::KILL);
+    }
+    wait::until_true("no daemon", PATIENCE, || home.daemons().is_empty());
+}
+
+/// How long what must be quick takes.
+fn answers() -> Vec<Figure> {
+    let home = Home::new();
+    home.child("a", &["echo"]);
+    let daemon = home.daemon();
+    let mut shim = home.shim();
+    shim.call("a", "echo", "{}");
+    let calls = (0..300).map(|_| timed(|| drop(shim.call("a", "echo", "{}")))).collect();
+    let parse = (0..50)
+        .map(|_| timed(|| assert_eq!(daemon.door().post("/proxy", "{\"incomplete\": json").status, 400)))
+        .collect();
+    daemon.signal(Signal::STOP);
+    let pings = (0..100).map(|_| timed(|| drop(shim.request("ping", "{}")))).collect();
+    daemon.signal(Signal::CONT);
+    vec![
+        time("one call through shim and daemon (p50)", 1.0, median(calls)),
+        time("400 for a body that is not JSON (p50)", 5.0, median(parse)),
+        time("ping while the daemon does not answer (p50)", 1.0, median(pings)),
+    ]
+}
+
+fn timed(work: impl FnOnce()) -> Duration {
+    let start = Instant::now();
+    work();
+    start.elapsed()
+}
+
+/// How quickly everybody knows when something dies.
+fn ends() -> Vec<Figure> {
+    let home = Home::new();
+    home.child("a", &["echo"]);
+    let (crash, again) = child_crash(&home);
+    let (told, next) = daemon_crash(&home);
+    let mut shim = home.raw_shim();
+    shim.initialize();
+    let leaving = timed(|| {
+        shim.signal(Signal::TERM);
+        shim.ended(PATIENCE);
+    });
+    stop_daemons(&home);
+    vec![
+        time("kill -9 of a child: last of 64 callers knows", 100.0, crash),
+        time("kill -9 of a child: next call served", 250.0, again),
+        time("kill -9 of the daemon: last of 8 x 8 callers knows", 1000.0, told),
+        time("kill -9 of the daemon: next call of each shim served", 2000.0, next),
+        time("shim gone after SIGTERM", 100.0, leaving),
+    ]
+}
+
+fn child_crash(home: &Home) -> (Duration, Duration) {
+    let _daemon = home.daemon();
+    let mut shim = home.shim();
+    shim.call("a", "echo", "{}");
+    let ids: Vec<u64> =
+        (0..64).map(|_| shim.start_call("a", "slow", &json!({"ms": 60_000}).to_string())).collect();
+    // The child reads in order, so an answered echo of another host means that the 64 are there.
+    home.shim().call("a", "echo", "{}");
+    let child = home.children().into_iter().next().unwrap();
+    let start = Instant::now();
+    rustix::process::kill_process(rustix::process::Pid::from_raw(child.pid).unwrap(), Signal::KILL).unwrap();
+    for id in ids {
+        shim.answer_to(&id.to_string());
+    }
+    let told = start.elapsed();
+    (told, timed(|| drop(shim.call("a", "echo", "{}"))))
+}
+
+fn daemon_crash(home: &Home) -> (Duration, Duration) {
+    let mut daemon = Daemon::start(home, &["--listen", "off"]);
+    let mut shims: Vec<Shim> = (0..8).map(|_| Shim::start(home, ShimOptions::default())).collect();
+    let mut asked = Vec::new();
+    for shim in &mut shims {
+        shim.initialize();
+        let ids: Vec<u64> =
+            (0..8).map(|_| shim.start_call("a", "slow", &json!({"ms": 60_000}).to_string())).collect();
+        asked.push(ids);
+    }
+    wait::until_true("all calls to be in flight", PATIENCE, || {
+        let status = daemon.door().get("/status").json();
+        let flying = status["sessions"].as_array().into_iter().flatten();
+        flying.map(|session| session["inFlight"].as_u64().unwrap_or(0)).sum::<u64>() == 64
+    });
+    let start = Instant::now();
+    daemon.kill();
+    for (shim, ids) in shims.iter_mut().zip(asked) {
+        for id in ids {
+            shim.answer_to(&id.to_string());
+        }
+    }
+    let told = start.elapsed();
+    let start = Instant::now();
+    for shim in &mut shims {
+        shim.call("a", "echo", "{}");
+    }
+    (told, start.elapsed())
+}
