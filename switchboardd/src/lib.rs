@@ -19,6 +19,8 @@ pub mod http;
 pub mod mailbox;
 pub mod methods;
 pub mod pool;
+pub mod budget;
+pub mod manifest;
 pub mod session;
 pub mod suite;
 
@@ -27,4 +29,5 @@ pub mod definition;
 pub mod discover;
 pub mod document;
 pub mod environment;
+pub mod files;
 pub mod random;

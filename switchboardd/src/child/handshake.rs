@@ -11,13 +11,20 @@ use super::{Child, ChildError, Limits};
 use crate::caller::Caller;
 use crate::methods;
 
-/// What a child is told of us, the same whoever calls: it is shared, so it cannot depend on one host.
-const PARAMS: &str = concat!(
-    r#"{"protocolVersion":"2025-11-25","capabilities":{"elicitation":{"form":{},"url":{}},"sampling":{}},"#,
-    r#""clientInfo":{"name":"switchboard","title":"Switchboard","version":""#,
-    env!("CARGO_PKG_VERSION"),
-    r#""}}"#
-);
+/// What a child is told of us, whoever calls: it may be shared or wait for its first session, so it
+/// cannot depend on one host. Roots only where one session owns the child.
+fn params(owned: bool) -> String {
+    let roots = if owned { r#","roots":{"listChanged":true}"# } else { "" };
+    format!(
+        concat!(
+            r#"{{"protocolVersion":"{}","capabilities":{{"elicitation":{{"form":{{}},"url":{{}}}},"sampling":{{}}{}}},"#,
+            r#""clientInfo":{{"name":"switchboard","title":"Switchboard","version":"{}"}}}}"#
+        ),
+        methods::LATEST_LEGACY,
+        roots,
+        env!("CARGO_PKG_VERSION")
+    )
+}
 
 /// What a child said of itself.
 #[derive(Debug)]
@@ -45,7 +52,7 @@ pub(super) async fn shake(child: &Arc<Child>) -> Result<Hello, ChildError> {
     let patient = std::time::Duration::from_secs(24 * 60 * 60);
     let limits = Limits { spawn: patient, rpc: patient, max: patient };
     let call = child.call(&Caller::deaf(), methods::INITIALIZE, None, |_, out| {
-        out.extend_from_slice(PARAMS.as_bytes());
+        out.extend_from_slice(params(child.is_owned()).as_bytes());
     });
     let answer = match call {
         Ok(call) => call.answer(limits).await,
@@ -73,23 +80,45 @@ fn read(answer: &Answer) -> Result<Hello, ChildError> {
         }
         _ => return Err(unusable("answered `initialize` with something else".to_owned())),
     };
-    let said: Said<'_> = serde_json::from_str(result.get())
-        .map_err(|error| unusable(format!("answered `initialize` wrongly: {error}")))?;
-    let revision = methods::LEGACY_REVISIONS.iter().find(|known| **known == said.protocol_version);
-    let Some(revision) = revision else {
-        return Err(unusable(format!(
-            "speaks protocol revision `{}`; known are {}",
-            said.protocol_version,
-            methods::LEGACY_REVISIONS.join(", ")
-        )));
-    };
-    let unnamed = || RawValue::from_string(r#"{"name":"unnamed","version":"0"}"#.to_owned());
-    Ok(Hello {
-        revision,
-        capabilities: said.capabilities.to_owned(),
-        server: said.server_info.map_or_else(|| unnamed().expect("BUG: valid JSON"), ToOwned::to_owned),
-        instructions: said.instructions.map(ToOwned::to_owned),
-    })
+    Hello::read(result).map_err(unusable)
+}
+
+impl Hello {
+    /// From the result of `initialize`, or a manifest; or what is wrong with it.
+    pub fn read(result: &RawValue) -> Result<Self, String> {
+        let said: Said<'_> = serde_json::from_str(result.get())
+            .map_err(|error| format!("answered `initialize` wrongly: {error}"))?;
+        let revision = methods::LEGACY_REVISIONS.iter().find(|known| **known == said.protocol_version);
+        let Some(revision) = revision else {
+            return Err(format!(
+                "speaks protocol revision `{}`; known are {}",
+                said.protocol_version,
+                methods::LEGACY_REVISIONS.join(", ")
+            ));
+        };
+        let unnamed = || RawValue::from_string(r#"{"name":"unnamed","version":"0"}"#.to_owned());
+        Ok(Self {
+            revision,
+            capabilities: said.capabilities.to_owned(),
+            server: said.server_info.map_or_else(|| unnamed().expect("BUG: valid JSON"), ToOwned::to_owned),
+            instructions: said.instructions.map(ToOwned::to_owned),
+        })
+    }
+
+    /// As the child said it, under the revision `revision`.
+    pub fn written_for(&self, revision: &str) -> String {
+        let instructions =
+            self.instructions.as_ref().map_or(String::new(), |text| format!(r#","instructions":{}"#, text.get()));
+        format!(
+            r#"{{"protocolVersion":"{revision}","capabilities":{},"serverInfo":{}{instructions}}}"#,
+            self.capabilities.get(),
+            self.server.get()
+        )
+    }
+
+    pub fn written(&self) -> String {
+        self.written_for(self.revision)
+    }
 }
 
 #[cfg(test)]

@@ -31,6 +31,13 @@ pub struct ToolList {
 }
 
 impl ToolList {
+    /// A tool without a name cannot be called; of two with one name only the first can.
+    pub fn from_raw(raw: &[&RawValue]) -> Self {
+        let mut names = HashSet::new();
+        let tools = raw.iter().filter_map(|raw| tool(raw)).filter(|tool| names.insert(tool.name.clone()));
+        Self { tools: tools.collect() }
+    }
+
     pub fn find(&self, name: &str) -> Option<&Tool> {
         self.tools.iter().find(|tool| &*tool.name == name)
     }

@@ -67,22 +67,9 @@ pub(super) fn announce(place: &Place, tcp: Option<SocketAddr>, token_file: &Path
         "tcp": tcp.map(|address| address.to_string()),
         "tokenFile": token_file,
     });
-    replace(&place.daemon_file, body.to_string().as_bytes())
+    crate::files::replace(&place.daemon_file, body.to_string().as_bytes())
 }
 
 pub(super) fn leave(place: &Place) {
     let _ = std::fs::remove_file(&place.daemon_file);
-}
-
-/// Writes a private file whole or not at all.
-pub(super) fn replace(path: &Path, body: &[u8]) -> std::io::Result<()> {
-    use std::io::Write;
-    let mut name = path.as_os_str().to_owned();
-    name.push(format!(".{}", std::process::id()));
-    let draft = Path::new(&name);
-    let _ = std::fs::remove_file(draft);
-    let mut file = OpenOptions::new().create_new(true).write(true).mode(0o600).open(draft)?;
-    file.write_all(body)?;
-    file.sync_all()?;
-    std::fs::rename(draft, path)
 }

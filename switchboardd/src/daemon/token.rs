@@ -16,7 +16,7 @@ pub(super) fn obtain(file: &Path) -> io::Result<String> {
         return Ok(token);
     }
     let token = crate::random::hex(BYTES);
-    super::presence::replace(file, token.as_bytes())?;
+    crate::files::replace(file, token.as_bytes())?;
     Ok(token)
 }
 

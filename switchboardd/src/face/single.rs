@@ -41,17 +41,12 @@ pub(super) async fn answer(
 
 async fn initialize(suite: &Suite, caller: &Caller, request: Request<'_>) -> Result<Said, Failure> {
     let revision = opening::welcome(caller, request.params);
-    let lease = suite.lease(None).await?;
-    let hello = lease.hello();
-    let instructions = hello
-        .instructions
-        .as_ref()
-        .map_or(String::new(), |text| format!(r#","instructions":{}"#, text.get()));
-    Ok(Said::Ours(format!(
-        r#"{{"protocolVersion":"{revision}","capabilities":{},"serverInfo":{}{instructions}}}"#,
-        hello.capabilities.get(),
-        hello.server.get()
-    )))
+    // A child that ran before need not run to say who it is.
+    if let Some(manifest) = suite.manifest() {
+        return Ok(Said::Ours(manifest.hello.written_for(revision)));
+    }
+    let lease = suite.lease(caller, None).await?;
+    Ok(Said::Ours(lease.hello().written_for(revision)))
 }
 
 /// `expose` holds on every face: the list without what may not be called.

@@ -1,0 +1,138 @@
+//! What a child last said about itself, kept on disk by launch key: so that listing a child that ran
+//! before never has to start it. A file that cannot be read is dropped, never an error.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use sha2::{Digest, Sha256};
+use switchboard_wire::place::private_folder;
+
+use crate::child::{Hello, ToolList};
+use crate::definition::Launch;
+use crate::files::replace;
+
+/// Anything longer is not one of ours.
+const MAX_BYTES: u64 = 64 * 1024 * 1024;
+
+#[derive(Debug)]
+pub struct Manifest {
+    pub hello: Hello,
+    pub tools: Arc<ToolList>,
+}
+
+#[derive(Deserialize)]
+struct Written<'a> {
+    version: u32,
+    #[serde(borrow)]
+    hello: &'a RawValue,
+    #[serde(borrow)]
+    tools: Vec<&'a RawValue>,
+}
+
+const VERSION: u32 = 1;
+
+/// The folder of manifests.
+#[derive(Debug, Clone)]
+pub struct Manifests {
+    folder: PathBuf,
+}
+
+impl Manifests {
+    pub fn new(state: &Path) -> Self {
+        Self { folder: state.join("manifests") }
+    }
+
+    pub fn read(&self, launch: &Launch) -> Option<Manifest> {
+        let file = self.file(launch);
+        let length = std::fs::metadata(&file).ok()?.len();
+        let text = (length <= MAX_BYTES).then(|| std::fs::read_to_string(&file).ok()).flatten();
+        let manifest = text.as_deref().and_then(parse);
+        if manifest.is_none() {
+            tracing::warn!(target: "manifest", "`{}` is damaged and was dropped", file.display());
+            let _ = std::fs::remove_file(&file);
+        }
+        manifest
+    }
+
+    pub fn exists(&self, launch: &Launch) -> bool {
+        self.file(launch).exists()
+    }
+
+    pub fn write(&self, launch: &Launch, hello: &Hello, tools: &ToolList) {
+        let tools: Vec<&str> = tools.tools.iter().map(|tool| tool.raw.get()).collect();
+        let body = format!(r#"{{"version":{VERSION},"hello":{},"tools":[{}]}}"#, hello.written(), tools.join(","));
+        let file = self.file(launch);
+        if std::fs::read(&file).is_ok_and(|before| before == body.as_bytes()) {
+            return;
+        }
+        let written = private_folder(&self.folder).and_then(|()| replace(&file, body.as_bytes()));
+        if let Err(error) = written {
+            tracing::warn!(target: "manifest", "`{}` could not be written: {error}", file.display());
+        }
+    }
+
+    /// By a digest of everything that decides what is started: nothing of it can be read back.
+    fn file(&self, launch: &Launch) -> PathBuf {
+        let Launch { cmd, args, env, cwd } = launch;
+        let key = serde_json::json!([cmd, args, env, cwd]).to_string();
+        let digest = Sha256::digest(key.as_bytes());
+        let name: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+        self.folder.join(format!("{name}.json"))
+    }
+}
+
+fn parse(text: &str) -> Option<Manifest> {
+    let written: Written<'_> = serde_json::from_str(text).ok()?;
+    (written.version == VERSION).then_some(())?;
+    let hello = Hello::read(written.hello).ok()?;
+    Some(Manifest { hello, tools: Arc::new(ToolList::from_raw(&written.tools)) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn launch(env: &str) -> Launch {
+        Launch {
+            cmd: "x".to_owned(),
+            args: Vec::new(),
+            env: [("K".to_owned(), env.to_owned())].into(),
+            cwd: "/".into(),
+        }
+    }
+
+    fn raw(text: &str) -> Box<RawValue> {
+        RawValue::from_string(text.to_owned()).unwrap()
+    }
+
+    #[test]
+    fn what_was_written_is_read_back_byte_for_byte() {
+        let folder = tempfile::tempdir().unwrap();
+        let manifests = Manifests::new(folder.path());
+        let said = raw(r#"{"protocolVersion":"2025-06-18","capabilities":{"z":1.0},"serverInfo":{"name":"s"},"instructions":"hi"}"#);
+        let hello = Hello::read(&said).unwrap();
+        let tool = raw(r#"{"name":"t", "inputSchema":{"z":1.0,"a":123456789012345678901234567890},"x":[]}"#);
+        manifests.write(&launch("secret"), &hello, &ToolList::from_raw(&[&tool]));
+        let back = manifests.read(&launch("secret")).unwrap();
+        assert_eq!(back.tools.tools[0].raw.get(), tool.get());
+        assert_eq!(back.hello.capabilities.get(), r#"{"z":1.0}"#);
+        assert!(manifests.read(&launch("other")).is_none());
+        let file = std::fs::read_dir(folder.path().join("manifests")).unwrap().next().unwrap().unwrap();
+        assert!(!std::fs::read_to_string(file.path()).unwrap().contains("secret"));
+    }
+
+    #[test]
+    fn a_damaged_manifest_is_dropped() {
+        let folder = tempfile::tempdir().unwrap();
+        let manifests = Manifests::new(folder.path());
+        private_folder(&folder.path().join("manifests")).unwrap();
+        let file = manifests.file(&launch("x"));
+        for damage in ["", "{", "{\"version\":1}", "{\"version\":9,\"hello\":{},\"tools\":[]}", "[]"] {
+            std::fs::write(&file, damage).unwrap();
+            assert!(manifests.read(&launch("x")).is_none());
+            assert!(!file.exists(), "{damage}");
+        }
+    }
+}

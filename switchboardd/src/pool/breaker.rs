@@ -1,0 +1,107 @@
+//! When a child that keeps dying may be started again. Pure: `now` comes from outside.
+//!
+//! Each crash doubles the pause before the next start; five within a minute open the circuit, and
+//! callers are answered at once until it has been quiet for a while.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+const FIRST_PAUSE: Duration = Duration::from_millis(200);
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// Crashes within this time that open the circuit, and how long it stays open.
+const WINDOW: Duration = Duration::from_secs(60);
+const TOO_MANY: usize = 5;
+
+#[derive(Debug, Default)]
+pub(super) struct Breaker {
+    crashes: VecDeque<Instant>,
+    next_start: Option<Instant>,
+}
+
+impl Breaker {
+    pub(super) fn crashed(&mut self, now: Instant) {
+        self.forget(now);
+        self.crashes.push_back(now);
+        self.next_start = Some(now + self.pause());
+    }
+
+    /// When the next start may be; `None` for at once.
+    pub(super) fn next_start(&self, now: Instant) -> Option<Instant> {
+        self.next_start.filter(|start| *start > now)
+    }
+
+    pub(super) fn is_open(&self, now: Instant) -> bool {
+        self.crashes.len() >= TOO_MANY && self.next_start(now).is_some()
+    }
+
+    /// A person said that it is mended.
+    pub(super) fn reset(&mut self) {
+        *self = Self::default();
+    }
+
+    fn pause(&self) -> Duration {
+        let count = self.crashes.len();
+        if count >= TOO_MANY {
+            return LONGEST_PAUSE;
+        }
+        let doubled = FIRST_PAUSE * 2_u32.saturating_pow(u32::try_from(count).unwrap_or(u32::MAX).saturating_sub(1));
+        doubled.min(LONGEST_PAUSE)
+    }
+
+    fn forget(&mut self, now: Instant) {
+        while self.crashes.front().is_some_and(|crash| now.duration_since(*crash) > WINDOW) {
+            self.crashes.pop_front();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Starts within a minute of a child that dies at once and is called all the time.
+    #[test]
+    fn a_crash_loop_starts_at_most_ten_times_a_minute() {
+        let mut breaker = Breaker::default();
+        let begin = Instant::now();
+        let mut now = begin;
+        let mut starts = Vec::new();
+        while now < begin + Duration::from_secs(600) {
+            if breaker.next_start(now).is_none() {
+                starts.push(now);
+                breaker.crashed(now);
+            }
+            now += Duration::from_millis(10);
+        }
+        for start in &starts {
+            let minute = starts.iter().filter(|other| *other >= start && **other < *start + WINDOW).count();
+            assert!(minute <= 10, "{minute} starts in a minute");
+        }
+        assert!(starts.len() > 10, "it is tried again now and then");
+    }
+
+    #[test]
+    fn a_single_crash_costs_a_moment_and_is_forgotten() {
+        let mut breaker = Breaker::default();
+        let now = Instant::now();
+        breaker.crashed(now);
+        assert_eq!(breaker.next_start(now), Some(now + FIRST_PAUSE));
+        assert!(!breaker.is_open(now));
+        let later = now + WINDOW + Duration::from_secs(1);
+        breaker.crashed(later);
+        assert_eq!(breaker.next_start(later), Some(later + FIRST_PAUSE));
+    }
+
+    #[test]
+    fn the_circuit_opens_at_the_fifth_crash_and_closes_for_a_try() {
+        let mut breaker = Breaker::default();
+        let now = Instant::now();
+        (0..TOO_MANY).for_each(|_| breaker.crashed(now));
+        assert!(breaker.is_open(now));
+        assert!(!breaker.is_open(now + LONGEST_PAUSE));
+        breaker.reset();
+        assert_eq!(breaker.next_start(now), None);
+    }
+}

@@ -1,0 +1,52 @@
+//! How a pool shares its children.
+
+use std::time::Duration;
+
+use super::stateful::is_stateful;
+use crate::config::PoolConfig;
+use crate::definition::Launch;
+
+/// Who may use a child together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Scope {
+    /// Any session, many calls at once.
+    Shared,
+    /// One session each; for children that keep state.
+    Session,
+    /// One call at a time.
+    Call,
+}
+
+impl Scope {
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Shared => "shared",
+            Self::Session => "session",
+            Self::Call => "call",
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Settings {
+    pub scope: Scope,
+    /// Children kept initialised and waiting.
+    pub warm: usize,
+    pub max: usize,
+    /// A child that nobody used for this long goes.
+    pub idle: Duration,
+}
+
+impl Settings {
+    pub fn of(launch: &Launch, config: PoolConfig) -> Self {
+        let usual = if is_stateful(launch) { Scope::Session } else { Scope::Shared };
+        let scope = config.scope.unwrap_or(usual);
+        let max = config.max.unwrap_or(if scope == Scope::Shared { 1 } else { 8 });
+        Self {
+            scope,
+            warm: config.warm.unwrap_or(0).min(max),
+            max,
+            idle: Duration::from_millis(config.idle_ms.unwrap_or(10 * 60 * 1000)),
+        }
+    }
+}

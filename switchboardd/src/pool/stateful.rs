@@ -1,0 +1,36 @@
+//! Servers that are known to keep state for one user at a time: each session gets its own.
+
+use crate::definition::Launch;
+
+/// Parts of a command line that give such a server away. A config's `pool.scope` overrides this.
+const KNOWN: [&str; 7] = [
+    "@playwright/mcp",
+    "mcp-server-playwright",
+    "playwright-mcp",
+    "server-puppeteer",
+    "puppeteer-mcp",
+    "chrome-devtools-mcp",
+    "browser-use",
+];
+
+pub(super) fn is_stateful(launch: &Launch) -> bool {
+    std::iter::once(&launch.cmd).chain(&launch.args).any(|word| KNOWN.iter().any(|known| word.contains(known)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn browsers_are_recognised_however_they_are_started() {
+        let launch = |cmd: &str, args: &[&str]| Launch {
+            cmd: cmd.to_owned(),
+            args: args.iter().map(|arg| (*arg).to_owned()).collect(),
+            env: Default::default(),
+            cwd: "/".into(),
+        };
+        assert!(is_stateful(&launch("npx", &["-y", "@playwright/mcp@0.0.1"])));
+        assert!(is_stateful(&launch("/usr/bin/chrome-devtools-mcp", &[])));
+        assert!(!is_stateful(&launch("npx", &["-y", "@modelcontextprotocol/server-memory"])));
+    }
+}
