@@ -20,8 +20,8 @@ const INPUT_QUEUE: usize = 64;
 /// Messages between the relay and a host that reads slowly; when they are full the relay waits.
 const OUTPUT_QUEUE: usize = 64;
 
-/// A pipe that polls writable takes this much without blocking (PIPE_BUF where it is smallest on the
-/// systems that report so; a unix socket takes more).
+/// What polls writable takes this much without blocking: a page of a pipe on Linux, less than a unix
+/// socket has free by then.
 const NEVER_BLOCKS: usize = 4096;
 
 /// These threads call into nothing deep.
@@ -61,8 +61,9 @@ fn read_frames(frames: &mpsc::Sender<Frame>) {
 /// The way to stdout: whole messages, in the order they are given.
 ///
 /// A host that stops reading must not keep the shim from noticing a signal, so a thread does the
-/// writing that may block. A short message to a pipe that has room is written by the caller itself:
-/// that saves two thread switches, about a third of the shim's share of a warm call.
+/// writing that may block. A short message to a pipe that has room is written by the caller itself.
+/// Measured over 15 interleaved rounds on a busy two-core machine, that takes a warm call from 3.9 to
+/// 2.6 voluntary thread switches and its median from 85 to 75 µs (the quartiles of the latter overlap).
 #[derive(Debug)]
 pub(crate) struct Stdout {
     queue: mpsc::Sender<Vec<u8>>,

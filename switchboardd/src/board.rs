@@ -28,7 +28,20 @@ const SESSION_LINGER: Duration = Duration::from_secs(2);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
     Serving,
+    /// Calls in flight finish, nothing new begins.
     Draining(Draining),
+    /// They have: whoever still waits for mail is sent away.
+    Leaving(Draining),
+}
+
+impl Phase {
+    /// What a shim is to make of the daemon's going, if it goes.
+    pub fn draining(self) -> Option<Draining> {
+        match self {
+            Self::Serving => None,
+            Self::Draining(draining) | Self::Leaving(draining) => Some(draining),
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -104,6 +117,15 @@ impl Board {
     /// From now on nothing new is taken in.
     pub fn drain(&self, draining: Draining) {
         self.phase.send_replace(Phase::Draining(draining));
+    }
+
+    /// Nothing is under way any more: the mailboxes close.
+    pub fn leave(&self) {
+        self.phase.send_modify(|phase| {
+            if let Phase::Draining(draining) = *phase {
+                *phase = Phase::Leaving(draining);
+            }
+        });
     }
 
     /// Counts a request as under way until what this returns is dropped.

@@ -142,6 +142,7 @@ async fn leave(board: &Arc<Board>, doors: &Doors) {
         board.ground_all();
         let _ = tokio::time::timeout(CLOSE, board.quiet()).await;
     }
+    board.leave();
     let _ = tokio::time::timeout(CLOSE, doors.close()).await;
     let _ = tokio::time::timeout(CHILDREN, board.nursery.roster.clear()).await;
 }

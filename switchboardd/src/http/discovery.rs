@@ -24,7 +24,7 @@ pub(super) async fn health() -> Response {
 pub(super) async fn ready(State(board): State<Arc<Board>>) -> Response {
     match *board.phase().borrow() {
         Phase::Serving => shown(&json!({ "ready": true })),
-        Phase::Draining(_) => {
+        Phase::Draining(_) | Phase::Leaving(_) => {
             json_response(StatusCode::SERVICE_UNAVAILABLE, json!({ "ready": false }).to_string())
         }
     }
@@ -84,7 +84,7 @@ pub(super) async fn status(State(board): State<Arc<Board>>, Extension(pass): Ext
     }
     let sessions: Vec<Value> = board.sessions.all().iter().map(|session| session_state(session)).collect();
     shown(&json!({
-        "status": match *board.phase().borrow() { Phase::Serving => "ok", Phase::Draining(_) => "draining" },
+        "status": if board.phase().borrow().draining().is_some() { "draining" } else { "ok" },
         "version": env!("CARGO_PKG_VERSION"),
         "pid": std::process::id(),
         "boot": board.boot.name(),

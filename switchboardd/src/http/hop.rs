@@ -28,7 +28,7 @@ pub(super) async fn open(
     Extension(door): Extension<Arc<Door>>,
     request: Request,
 ) -> Result<Response, Refusal> {
-    if let Phase::Draining(draining) = *board.phase().borrow() {
+    if let Some(draining) = board.phase().borrow().draining() {
         return Err(Refusal::Draining(draining));
     }
     let body = read_body(request).await?;
@@ -84,7 +84,12 @@ pub(super) async fn poll(
         }
         let nothing = Batch { messages: Vec::new(), next: poll.after };
         // The news of draining interrupts a session's wait once; later polls wait like any other.
-        if matches!(*phase.borrow_and_update(), Phase::Draining(_)) && session.tell_draining() {
+        let leaving = match *phase.borrow_and_update() {
+            Phase::Serving => false,
+            Phase::Draining(_) => session.tell_draining(),
+            Phase::Leaving(_) => true,
+        };
+        if leaving {
             break nothing;
         }
         tokio::select! {
@@ -107,7 +112,7 @@ fn written(batch: &Batch, phase: Phase) -> Vec<u8> {
         out.extend_from_slice(message);
     }
     out.extend_from_slice(format!(r#"],"next":{}"#, batch.next).as_bytes());
-    if let Phase::Draining(draining) = phase {
+    if let Some(draining) = phase.draining() {
         out.extend_from_slice(format!(r#","draining":{}"#, json!(draining)).as_bytes());
     }
     out.push(b'}');

@@ -19,7 +19,7 @@ use super::door::Door;
 use super::gate::Pass;
 use super::rescue::{Refusal, json_response};
 use super::{accept, discovery};
-use crate::board::{Board, Phase};
+use crate::board::Board;
 use crate::error::Failure;
 use crate::face::{self, Face};
 use crate::session::{Entry, Grounded, Session};
@@ -106,7 +106,7 @@ async fn post(board: &Arc<Board>, face: &Face, request: Request) -> Result<Respo
     match message {
         Message::Request { .. } if stale => Ok(StatusCode::NO_CONTENT.into_response()),
         Message::Request { id, method, params } => {
-            if let Phase::Draining(draining) = *board.phase().borrow() {
+            if let Some(draining) = board.phase().borrow().draining() {
                 return Err(Refusal::Draining(draining));
             }
             let method = method.name();

@@ -1,0 +1,108 @@
+//! The way out: what waits is chosen, numbered and posted, each message on a connection of its own.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use switchboard_wire::hop::{self, MAX_IN_FLIGHT};
+use tokio::task::AbortHandle;
+use tokio::time::Instant;
+
+use super::{Call, Posted, Relay};
+use crate::fault::{Fault, MAX_TO_HOST};
+use crate::methods::{Kind, Outgoing};
+use crate::post::{Request, post};
+
+impl Relay {
+    /// Puts a message where [`Relay::pump`] takes it from.
+    pub(super) async fn hold(&mut self, message: Outgoing) {
+        if let Err(full) = self.waiting.add(message) {
+            match full.refused.request_id() {
+                Some(id) => self.write(&Fault::Busy { waiting: full.waiting }.to(id)).await,
+                None => self.notes.say("too many notifications are waiting; one was dropped"),
+            }
+        }
+    }
+
+    /// Sends whatever may go now.
+    pub(super) async fn pump(&mut self) {
+        if self.waiting.is_empty() {
+            return;
+        }
+        if let Some(fault) = self.link.refusal() {
+            while let Some(message) = self.waiting.overdue(Instant::now()) {
+                self.fail(&message, &fault).await;
+            }
+        }
+        while let Some(message) = self.next_to_send() {
+            self.send(message);
+        }
+    }
+
+    fn next_to_send(&mut self) -> Option<Outgoing> {
+        let session = self.link.session()?;
+        loop {
+            let message = if session.draining.is_some() {
+                self.waiting.next_response()?
+            } else if self.has_old_calls() {
+                // Some of the old daemon's calls may have to be sent again, and before these.
+                return None;
+            } else {
+                let requests = self.calls.values().filter(|call| call.message.request_id().is_some()).count();
+                self.waiting.next(requests < MAX_IN_FLIGHT)?
+            };
+            match &message.kind {
+                Kind::Response { id } => {
+                    self.questions.remove(id);
+                    if session.asked(id) {
+                        return Some(message);
+                    }
+                }
+                Kind::Request { .. } | Kind::Notification(_) => return Some(message),
+            }
+        }
+    }
+
+    /// Whether calls are left that went to a daemon, or a session, that is gone.
+    pub(super) fn has_old_calls(&self) -> bool {
+        let epoch = self.link.session().map(|session| session.epoch);
+        self.calls.values().any(|call| Some(call.epoch) != epoch)
+    }
+
+    fn send(&mut self, mut message: Outgoing) {
+        let session = self.link.session_mut().expect("BUG: a message was chosen without a session");
+        session.seq += 1;
+        let (epoch, seq) = (session.epoch, session.seq);
+        message.tries = message.tries.saturating_add(1);
+        let abort = self.post(message.arrival, seq, message.body.clone());
+        if let Some(abort) = abort {
+            self.calls.insert(message.arrival, Call { message, epoch, seq, abort, lost: None });
+        }
+    }
+
+    /// Starts a POST of the session there is.
+    fn post(&mut self, arrival: u64, seq: u64, body: Bytes) -> Option<AbortHandle> {
+        let session = self.link.session()?;
+        let epoch = session.epoch;
+        let request = Request {
+            path: hop::PROXY,
+            session: Some(Arc::clone(&session.id)),
+            seq: Some(seq),
+            body,
+            limit: MAX_TO_HOST,
+        };
+        let idle = self.idle.take();
+        let meeting = Arc::clone(&self.meeting);
+        Some(self.posts.spawn(async move {
+            let (connection, outcome) = post(idle, &meeting.place.socket, &request).await;
+            Posted { arrival, epoch, connection, outcome }
+        }))
+    }
+
+    /// The daemon takes a session's messages in their order and may never have seen this one.
+    pub(super) fn fill_gap(&mut self, epoch: u64, seq: u64, body: Bytes) {
+        if self.link.session().is_some_and(|session| session.epoch == epoch) {
+            // No host message has the number 0, so nobody waits for the answer.
+            self.post(0, seq, body);
+        }
+    }
+}
