@@ -1,27 +1,68 @@
-//! Every child that runs, whoever started it: for the status, and for a shutdown that leaves none.
+//! Every child that runs, whoever started it: for the status, the budget, and a shutdown that leaves none.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
+
+use tokio::sync::Notify;
 
 use super::Child;
 
 #[derive(Debug, Default)]
 pub struct Roster {
     // A leaf lock: held for an insert, a removal or a copy.
-    children: Mutex<HashMap<u32, Arc<Child>>>,
+    state: Mutex<State>,
+    left: Notify,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    children: HashMap<u32, Arc<Child>>,
+    reserved: usize,
+}
+
+/// Room for a child that is about to start.
+#[derive(Debug)]
+pub struct Place {
+    roster: Arc<Roster>,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.roster.lock().reserved -= 1;
+        self.roster.left.notify_waiters();
+    }
 }
 
 impl Roster {
-    pub(super) fn enter(&self, child: &Arc<Child>) {
-        self.lock().insert(child.pid(), child.clone());
+    pub fn reserve(self: &Arc<Self>) -> Place {
+        self.lock().reserved += 1;
+        Place { roster: self.clone() }
+    }
+
+    /// The child takes the place that was kept for it.
+    pub(super) fn enter(&self, child: &Arc<Child>, place: Place) {
+        self.lock().children.insert(child.pid(), child.clone());
+        drop(place);
     }
 
     pub(super) fn leave(&self, child: &Child) {
-        self.lock().remove(&child.pid());
+        self.lock().children.remove(&child.pid());
+        self.left.notify_waiters();
+    }
+
+    /// Children that run or are about to.
+    pub fn taken(&self) -> usize {
+        let state = self.lock();
+        state.children.len() + state.reserved
     }
 
     pub fn all(&self) -> Vec<Arc<Child>> {
-        self.lock().values().cloned().collect()
+        self.lock().children.values().cloned().collect()
+    }
+
+    /// Resolves when a child has gone, or the place of one that never came is free again.
+    pub fn departure(&self) -> tokio::sync::futures::Notified<'_> {
+        self.left.notified()
     }
 
     /// Stops all of them at once and waits until nothing is left.
@@ -38,7 +79,7 @@ impl Roster {
         }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<u32, Arc<Child>>> {
-        self.children.lock().expect("BUG: a roster entry panicked")
+    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().expect("BUG: a roster entry panicked")
     }
 }

@@ -1,0 +1,112 @@
+//! The machine-wide ceiling on children: how many, and how much memory their process trees take.
+//!
+//! Above it the least recently used idle child goes first. A start waits a little for room, but never
+//! when nothing can become free without the very host that waits.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::child::descent::memory_of;
+use crate::child::{Child, Place, Roster};
+use crate::config::BudgetConfig;
+
+/// How long a start waits for room.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How often memory is looked at while there is a ceiling on it.
+const LOOK: Duration = Duration::from_secs(10);
+
+/// Why there is no room. The text continues the words "child `name` …".
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NoRoom {
+    #[error("was not started: {running} children run already and `budget.children` is {most}; none is idle")]
+    Children { running: usize, most: usize },
+    #[error("was not started: children use {used_mb} MiB and `budget.memoryMb` is {most_mb}; none is idle")]
+    Memory { used_mb: u64, most_mb: u64 },
+}
+
+#[derive(Debug)]
+pub struct Budget {
+    roster: Arc<Roster>,
+    // A leaf lock: held to copy or replace two numbers.
+    ceiling: Mutex<BudgetConfig>,
+}
+
+impl Budget {
+    pub fn new(roster: Arc<Roster>) -> Self {
+        Self { roster, ceiling: Mutex::new(BudgetConfig::default()) }
+    }
+
+    pub fn set(&self, ceiling: BudgetConfig) {
+        *self.ceiling.lock().expect("BUG: a copy panicked") = ceiling;
+    }
+
+    pub fn ceiling(&self) -> BudgetConfig {
+        *self.ceiling.lock().expect("BUG: a copy panicked")
+    }
+
+    /// Room for one more child. Spares do not wait and push nobody out: `patient` is for callers.
+    pub async fn admit(&self, patient: bool) -> Result<Place, NoRoom> {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            let left = self.roster.departure();
+            tokio::pin!(left);
+            left.as_mut().enable();
+            let full = match self.room() {
+                Ok(place) => return Ok(place),
+                Err(full) if !patient => return Err(full),
+                Err(full) => full,
+            };
+            if let Some(idle) = self.least_recently_used() {
+                tracing::info!(target: "budget", child = idle.name(), pid = idle.pid(), "stopped to make room");
+                idle.stop();
+                idle.cleared().await;
+                continue;
+            }
+            let all_ask = self.roster.all().iter().all(|child| child.is_asking());
+            if all_ask || tokio::time::timeout_at(until, left).await.is_err() {
+                return Err(full);
+            }
+        }
+    }
+
+    fn room(&self) -> Result<Place, NoRoom> {
+        let ceiling = self.ceiling();
+        let running = self.roster.taken();
+        if running >= ceiling.children {
+            return Err(NoRoom::Children { running, most: ceiling.children });
+        }
+        if let Some(most_mb) = ceiling.memory_mb {
+            let used_mb = self.used_mb();
+            if used_mb >= most_mb {
+                return Err(NoRoom::Memory { used_mb, most_mb });
+            }
+        }
+        Ok(self.roster.reserve())
+    }
+
+    /// What all children and everything they started take now.
+    pub fn used_mb(&self) -> u64 {
+        self.roster.all().iter().map(|child| memory_of(child.guard_pid())).sum::<u64>() >> 20
+    }
+
+    fn least_recently_used(&self) -> Option<Arc<Child>> {
+        let idle = self.roster.all().into_iter().filter(|child| child.is_alive() && child.is_idle());
+        idle.min_by_key(|child| child.last_used())
+    }
+
+    /// Keeps memory below its ceiling while children grow. Never resolves.
+    pub async fn watch_memory(&self) {
+        loop {
+            tokio::time::sleep(LOOK).await;
+            let Some(most_mb) = self.ceiling().memory_mb else { continue };
+            while self.used_mb() > most_mb {
+                let Some(idle) = self.least_recently_used() else { break };
+                tracing::info!(target: "budget", child = idle.name(), pid = idle.pid(), most_mb, "stopped to save memory");
+                idle.stop();
+                idle.cleared().await;
+            }
+        }
+    }
+}

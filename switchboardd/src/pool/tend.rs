@@ -1,0 +1,206 @@
+//! Bringing children up and looking after them until they end.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::{Known, Member, Pool, PoolError, Scope};
+use crate::caller::Caller;
+use crate::child::{Child, ChildError, Limits};
+use crate::manifest::Manifest;
+
+/// The first start through one of these may download the server.
+const PACKAGE_RUNNERS: [&str; 9] =
+    ["npx", "uvx", "pipx", "bunx", "pnpm", "yarn", "docker", "podman", "cargo"];
+const PACKAGE_RUNNER_SPAWN: Duration = Duration::from_secs(120);
+
+/// A child that says its lists changed says so several times; one look is enough.
+const SETTLE: Duration = Duration::from_millis(200);
+
+/// How long those who waited for a start may take to lease the child.
+const LATE_LEASES: Duration = Duration::from_secs(1);
+
+impl Pool {
+    /// Carries out a start that was noted. Only one for a caller waits for room in the budget.
+    pub(super) async fn start(self: Arc<Self>, owner: Option<Arc<Caller>>, limits: Limits, patient: bool) {
+        let mut noted = Noted { pool: &self, owner: &owner, open: true };
+        let started = self.bring_up(owner.as_ref(), limits, patient).await;
+        noted.close();
+        match started {
+            Ok(child) => {
+                let mut state = self.lock();
+                state.members.push(Member { child: child.clone(), owner: owner.clone() });
+                state.ran_before = true;
+                if !state.breaker.is_open(Instant::now()) {
+                    state.last_failure = None;
+                }
+                drop(state);
+                tokio::spawn(self.clone().tend(child, limits));
+            }
+            Err(failure) => self.note_failure(failure, patient),
+        }
+        self.changed.notify_waiters();
+        self.keep_warm(limits);
+    }
+
+    async fn bring_up(
+        &self,
+        owner: Option<&Arc<Caller>>,
+        limits: Limits,
+        patient: bool,
+    ) -> Result<Arc<Child>, PoolError> {
+        let place = self.nursery.budget.admit(patient).await?;
+        let variables = self.nursery.shell.variables().await;
+        let (scope, ran_before) = {
+            let state = self.lock();
+            (state.settings.scope, state.ran_before)
+        };
+        let limits = self.patience(limits, ran_before);
+        let owned = scope == Scope::Session;
+        let child =
+            Child::start(&self.name, &self.launch, variables, limits, owned, &self.nursery.roster, place).await?;
+        if let Some(owner) = owner {
+            child.belongs_to(owner);
+        }
+        Ok(child)
+    }
+
+    fn note_failure(&self, failure: PoolError, patient: bool) {
+        tracing::warn!(target: "pool", child = &*self.name, "{failure}");
+        let mut state = self.lock();
+        if let PoolError::Child(_) = &failure {
+            state.breaker.crashed(Instant::now());
+        }
+        // A spare that found no room is nobody's failure.
+        if patient || matches!(failure, PoolError::Child(_)) {
+            state.failed_starts += 1;
+            state.last_failure = Some(failure);
+        }
+    }
+
+    fn patience(&self, limits: Limits, ran_before: bool) -> Limits {
+        let program = self.launch.cmd.rsplit('/').next().unwrap_or_default();
+        if ran_before || !PACKAGE_RUNNERS.contains(&program) {
+            return limits;
+        }
+        Limits { spawn: limits.spawn.max(PACKAGE_RUNNER_SPAWN), ..limits }
+    }
+
+    /// Starts the spares that are missing.
+    pub fn keep_warm(self: &Arc<Self>, limits: Limits) {
+        let (missing, later) = {
+            let mut state = self.lock();
+            let now = Instant::now();
+            let wanted = state.settings.warm > 0 && state.ran_before && !state.retired;
+            (state.missing_spares(now), state.breaker.next_start(now).filter(|_| wanted))
+        };
+        for _ in 0..missing {
+            tokio::spawn(self.clone().start(None, limits, false));
+        }
+        if let Some(later) = later {
+            let pool = self.clone();
+            tokio::spawn(async move {
+                tokio::time::sleep_until(later).await;
+                pool.keep_warm(limits);
+            });
+        }
+    }
+
+    /// Looks after a child until it ends: keeps its manifest, lets it go when nobody needs it.
+    async fn tend(self: Arc<Self>, child: Arc<Child>, limits: Limits) {
+        if self.lock().retired {
+            tokio::time::sleep(LATE_LEASES).await;
+            self.renew();
+        }
+        self.keep_manifest(&child, limits).await;
+        loop {
+            let idle = self.settings().idle;
+            tokio::select! {
+                () = child.ended() => break,
+                () = child.tools_changed() => {
+                    tokio::time::sleep(SETTLE).await;
+                    self.keep_manifest(&child, limits).await;
+                }
+                () = tokio::time::sleep_until(child.last_used() + idle) => self.let_go_if_idle(&child, idle).await,
+            }
+        }
+        self.bury(&child);
+        self.keep_warm(limits);
+    }
+
+    async fn let_go_if_idle(&self, child: &Arc<Child>, idle: Duration) {
+        let surplus = {
+            let state = self.lock();
+            let surplus = child.is_idle() && child.last_used() + idle <= Instant::now() && state.is_surplus(child);
+            if surplus {
+                child.stop();
+            }
+            surplus
+        };
+        if surplus {
+            tracing::info!(target: "pool", child = &*self.name, pid = child.pid(), "idle for {} s", idle.as_secs());
+        } else {
+            // In use, or a spare: looked at again after as long.
+            tokio::select! {
+                () = child.ended() => {}
+                () = tokio::time::sleep(idle.max(SETTLE)) => {}
+            }
+        }
+    }
+
+    async fn keep_manifest(&self, child: &Arc<Child>, limits: Limits) {
+        let Ok(tools) = child.tools(limits).await else { return };
+        let hello = child.hello().clone();
+        let (manifests, launch) = (self.nursery.manifests.clone(), self.launch.clone());
+        let manifest = Arc::new(Manifest { hello, tools });
+        self.lock().manifest = Known::Looked(Some(manifest.clone()));
+        let written = tokio::task::spawn_blocking(move || manifests.write(&launch, &manifest.hello, &manifest.tools));
+        let _ = written.await;
+    }
+
+    /// The child has ended; if nobody told it to, that counts against it.
+    fn bury(&self, child: &Arc<Child>) {
+        let ending = child.why_ended();
+        {
+            let mut state = self.lock();
+            state.members.retain(|member| !Arc::ptr_eq(&member.child, child));
+            state.last_words = child.stderr().lines();
+            if ending != ChildError::Stopped {
+                state.breaker.crashed(Instant::now());
+                state.last_failure = Some(PoolError::Child(ending));
+            }
+        }
+        self.changed.notify_waiters();
+    }
+}
+
+/// A start that was noted in the pool; taken off however it ends.
+struct Noted<'a> {
+    pool: &'a Pool,
+    owner: &'a Option<Arc<Caller>>,
+    open: bool,
+}
+
+impl Noted<'_> {
+    fn close(&mut self) {
+        if std::mem::take(&mut self.open) {
+            let mut state = self.pool.lock();
+            let same = |noted: &Option<Arc<Caller>>| match (noted, self.owner) {
+                (Some(noted), Some(owner)) => Arc::ptr_eq(noted, owner),
+                (None, None) => true,
+                _ => false,
+            };
+            if let Some(at) = state.starting.iter().position(same) {
+                state.starting.swap_remove(at);
+            }
+        }
+    }
+}
+
+impl Drop for Noted<'_> {
+    fn drop(&mut self) {
+        self.close();
+        self.pool.changed.notify_waiters();
+    }
+}
