@@ -52,6 +52,8 @@ pub enum ChildError {
     Exited { exit: Exit, stderr: String },
     #[error("closed its output before answering{}", last_words(.stderr))]
     ClosedOutput { stderr: String },
+    #[error("closed its input{}", last_words(.stderr))]
+    ClosedInput { stderr: String },
     #[error("was stopped before it answered")]
     Stopped,
     #[error("was silent for {ms} ms; the call was cancelled")]
@@ -156,13 +158,13 @@ impl Child {
         }
         line.extend_from_slice(b"}\n");
         match self.outbox.send(&line) {
-            Ok(()) => Ok(InFlight { child: self.clone(), id, reply, started: Instant::now(), open: true }),
-            Err(unsent) => {
+            // A child whose input is closed is about to end, and its end answers the call with the reason.
+            Ok(()) | Err(Unsent::Closed) => {
+                Ok(InFlight { child: self.clone(), id, reply, started: Instant::now(), open: true })
+            }
+            Err(Unsent::Full) => {
                 self.calls().retract(id);
-                Err(match unsent {
-                    Unsent::Full => ChildError::Busy,
-                    Unsent::Closed => self.why_ended(),
-                })
+                Err(ChildError::Busy)
             }
         }
     }
@@ -213,7 +215,7 @@ impl Child {
     }
 
     pub fn is_alive(&self) -> bool {
-        *self.stage.borrow() == Stage::Alive && !*self.stop.borrow()
+        *self.stage.borrow() == Stage::Alive && !*self.stop.borrow() && self.outbox.is_open()
     }
 
     pub fn name(&self) -> &str {

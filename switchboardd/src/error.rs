@@ -18,7 +18,7 @@ pub enum Failure {
     UnknownMethod { method: String },
     #[error("{0}")]
     InvalidParams(String),
-    #[error("child `{child}` {error}")]
+    #[error("child `{child}` {error}{}", of_subtool(.subtool.as_deref()))]
     Child { child: Box<str>, subtool: Option<Box<str>>, error: ChildError },
     #[error("child `{child}` is misconfigured: {why}; see `{file}`")]
     Misconfigured { child: Box<str>, why: String, file: String },
@@ -30,6 +30,10 @@ pub enum Failure {
     ShuttingDown,
     #[error("switchboardd failed on this request; its log says why")]
     Panicked,
+}
+
+fn of_subtool(subtool: Option<&str>) -> String {
+    subtool.map_or(String::new(), |subtool| format!(" (subtool `{subtool}`)"))
 }
 
 impl Failure {
@@ -65,7 +69,8 @@ impl Failure {
                 ChildError::Unusable { .. } => "child_unusable",
                 ChildError::Stillborn { .. }
                 | ChildError::Exited { .. }
-                | ChildError::ClosedOutput { .. } => "child_exited",
+                | ChildError::ClosedOutput { .. }
+                | ChildError::ClosedInput { .. } => "child_exited",
                 ChildError::Stopped => "child_stopped",
                 ChildError::Silent { .. } | ChildError::Endless { .. } => "rpc_timeout",
                 ChildError::Busy => "child_busy",
