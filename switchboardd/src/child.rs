@@ -60,6 +60,9 @@ pub enum ChildError {
     Silent { ms: u64 },
     #[error("did not finish within {ms} ms; the call was cancelled")]
     Endless { ms: u64 },
+    /// Not one byte of the call reached it: another child may have it.
+    #[error("ended before the call could be sent")]
+    Unsent,
     #[error("does not read its input and has too much waiting already")]
     Busy,
     #[error("answered with {bytes} bytes, more than the {} MiB one message may have",
@@ -143,7 +146,7 @@ impl Child {
         params: impl FnOnce(ChildId, &mut Vec<u8>),
     ) -> Result<InFlight, ChildError> {
         let opened = self.calls().open(caller.clone(), token.map(Into::into), Instant::now());
-        let Some((id, reply)) = opened else { return Err(self.why_ended()) };
+        let Some((id, reply)) = opened else { return Err(ChildError::Unsent) };
         let mut line = Vec::with_capacity(256);
         line.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
         line.extend_from_slice(id.0.to_string().as_bytes());
@@ -158,13 +161,13 @@ impl Child {
         }
         line.extend_from_slice(b"}\n");
         match self.outbox.send(&line) {
-            // A child whose input is closed is about to end, and its end answers the call with the reason.
-            Ok(()) | Err(Unsent::Closed) => {
-                Ok(InFlight { child: self.clone(), id, reply, started: Instant::now(), open: true })
-            }
-            Err(Unsent::Full) => {
+            Ok(()) => Ok(InFlight { child: self.clone(), id, reply, started: Instant::now(), open: true }),
+            Err(unsent) => {
                 self.calls().retract(id);
-                Err(ChildError::Busy)
+                Err(match unsent {
+                    Unsent::Full => ChildError::Busy,
+                    Unsent::Closed => ChildError::Unsent,
+                })
             }
         }
     }
@@ -245,6 +248,13 @@ impl Child {
 
     pub fn hello(&self) -> &Hello {
         self.hello.get().expect("BUG: only children that shook hands are handed out")
+    }
+
+    /// Waits for its end and tells why.
+    pub async fn ending(&self) -> ChildError {
+        let mut stage = self.stage.subscribe();
+        let _ = stage.wait_for(|stage| *stage != Stage::Alive).await;
+        self.why_ended()
     }
 
     /// Why it ended, for callers who come or wait at the end.

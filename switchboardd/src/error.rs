@@ -50,7 +50,13 @@ impl Failure {
 
     /// Whether the call surely did not run and may work if it is made again.
     pub fn retryable(&self) -> bool {
-        matches!(self, Self::Child { error: ChildError::Busy | ChildError::SpawnTimeout { .. }, .. })
+        matches!(
+            self,
+            Self::Child {
+                error: ChildError::Busy | ChildError::SpawnTimeout { .. } | ChildError::Unsent,
+                ..
+            }
+        )
     }
 
     /// A word that programs can rely on.
@@ -71,7 +77,7 @@ impl Failure {
                 | ChildError::Exited { .. }
                 | ChildError::ClosedOutput { .. }
                 | ChildError::ClosedInput { .. } => "child_exited",
-                ChildError::Stopped => "child_stopped",
+                ChildError::Stopped | ChildError::Unsent => "child_stopped",
                 ChildError::Silent { .. } | ChildError::Endless { .. } => "rpc_timeout",
                 ChildError::Busy => "child_busy",
                 ChildError::TooLong { .. } => "answer_too_long",
