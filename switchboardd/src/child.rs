@@ -52,12 +52,17 @@ pub enum ChildError {
     Exited { exit: Exit, stderr: String },
     #[error("closed its output before answering{}", last_words(.stderr))]
     ClosedOutput { stderr: String },
+    #[error("closed its input{}", last_words(.stderr))]
+    ClosedInput { stderr: String },
     #[error("was stopped before it answered")]
     Stopped,
     #[error("was silent for {ms} ms; the call was cancelled")]
     Silent { ms: u64 },
     #[error("did not finish within {ms} ms; the call was cancelled")]
     Endless { ms: u64 },
+    /// Not one byte of the call reached it: another child may have it.
+    #[error("ended before the call could be sent")]
+    Unsent,
     #[error("does not read its input and has too much waiting already")]
     Busy,
     #[error("answered with {bytes} bytes, more than the {} MiB one message may have",
@@ -141,7 +146,7 @@ impl Child {
         params: impl FnOnce(ChildId, &mut Vec<u8>),
     ) -> Result<InFlight, ChildError> {
         let opened = self.calls().open(caller.clone(), token.map(Into::into), Instant::now());
-        let Some((id, reply)) = opened else { return Err(self.why_ended()) };
+        let Some((id, reply)) = opened else { return Err(ChildError::Unsent) };
         let mut line = Vec::with_capacity(256);
         line.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
         line.extend_from_slice(id.0.to_string().as_bytes());
@@ -161,7 +166,7 @@ impl Child {
                 self.calls().retract(id);
                 Err(match unsent {
                     Unsent::Full => ChildError::Busy,
-                    Unsent::Closed => self.why_ended(),
+                    Unsent::Closed => ChildError::Unsent,
                 })
             }
         }
@@ -213,7 +218,7 @@ impl Child {
     }
 
     pub fn is_alive(&self) -> bool {
-        *self.stage.borrow() == Stage::Alive && !*self.stop.borrow()
+        *self.stage.borrow() == Stage::Alive && !*self.stop.borrow() && self.outbox.is_open()
     }
 
     pub fn name(&self) -> &str {
@@ -243,6 +248,13 @@ impl Child {
 
     pub fn hello(&self) -> &Hello {
         self.hello.get().expect("BUG: only children that shook hands are handed out")
+    }
+
+    /// Waits for its end and tells why.
+    pub async fn ending(&self) -> ChildError {
+        let mut stage = self.stage.subscribe();
+        let _ = stage.wait_for(|stage| *stage != Stage::Alive).await;
+        self.why_ended()
     }
 
     /// Why it ended, for callers who come or wait at the end.

@@ -18,7 +18,7 @@ pub enum Failure {
     UnknownMethod { method: String },
     #[error("{0}")]
     InvalidParams(String),
-    #[error("child `{child}` {error}")]
+    #[error("child `{child}` {error}{}", of_subtool(.subtool.as_deref()))]
     Child { child: Box<str>, subtool: Option<Box<str>>, error: ChildError },
     #[error("child `{child}` is misconfigured: {why}; see `{file}`")]
     Misconfigured { child: Box<str>, why: String, file: String },
@@ -30,6 +30,10 @@ pub enum Failure {
     ShuttingDown,
     #[error("switchboardd failed on this request; its log says why")]
     Panicked,
+}
+
+fn of_subtool(subtool: Option<&str>) -> String {
+    subtool.map_or(String::new(), |subtool| format!(" (subtool `{subtool}`)"))
 }
 
 impl Failure {
@@ -46,7 +50,13 @@ impl Failure {
 
     /// Whether the call surely did not run and may work if it is made again.
     pub fn retryable(&self) -> bool {
-        matches!(self, Self::Child { error: ChildError::Busy | ChildError::SpawnTimeout { .. }, .. })
+        matches!(
+            self,
+            Self::Child {
+                error: ChildError::Busy | ChildError::SpawnTimeout { .. } | ChildError::Unsent,
+                ..
+            }
+        )
     }
 
     /// A word that programs can rely on.
@@ -65,8 +75,9 @@ impl Failure {
                 ChildError::Unusable { .. } => "child_unusable",
                 ChildError::Stillborn { .. }
                 | ChildError::Exited { .. }
-                | ChildError::ClosedOutput { .. } => "child_exited",
-                ChildError::Stopped => "child_stopped",
+                | ChildError::ClosedOutput { .. }
+                | ChildError::ClosedInput { .. } => "child_exited",
+                ChildError::Stopped | ChildError::Unsent => "child_stopped",
                 ChildError::Silent { .. } | ChildError::Endless { .. } => "rpc_timeout",
                 ChildError::Busy => "child_busy",
                 ChildError::TooLong { .. } => "answer_too_long",

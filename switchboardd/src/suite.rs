@@ -16,7 +16,7 @@ use serde_json::value::RawValue;
 use switchboard_wire::members::Members;
 
 use crate::caller::Caller;
-use crate::child::{Answer, ChildError, Limits, Tool, ToolList};
+use crate::child::{Answer, ChildError, ChildId, InFlight, Limits, Tool, ToolList};
 use crate::config::{Config, Mode, SuiteConfig};
 use crate::definition::Definition;
 use crate::document::nearest;
@@ -37,6 +37,18 @@ pub struct Suite {
     pub pool: Option<Arc<Pool>>,
     mode: Mode,
     summary_max_chars: usize,
+}
+
+/// A request on its way to a child that is held for it.
+pub struct Sent {
+    call: InFlight,
+    _lease: Lease,
+}
+
+impl Sent {
+    pub async fn answer(self, limits: Limits) -> Result<Answer, ChildError> {
+        self.call.answer(limits).await
+    }
 }
 
 /// What a suite answers with.
@@ -184,21 +196,55 @@ impl Suite {
 
         // Calls of one session reach one child in the order they came, also while it starts.
         let lane = caller.lane(self.child_name()).await;
-        let lease = self.lease(Some(subtool)).await?;
-        if self.settings.validate != Some(false)
-            && let Some(said) = self.check(&lease, subtool, args).await?
-        {
-            return Ok(said);
+        let mut lease = self.lease(Some(subtool)).await?;
+        if self.settings.validate != Some(false) {
+            let checked = match self.check(&lease, subtool, args).await {
+                // It ended while nobody used it; the list did not reach it, so the next one is asked.
+                Err(Failure::Child { error: ChildError::Unsent, .. }) => {
+                    lease = self.lease(Some(subtool)).await?;
+                    match self.check(&lease, subtool, args).await {
+                        Err(Failure::Child { error: ChildError::Unsent, .. }) => {
+                            return Err(failed(lease.ending().await));
+                        }
+                        checked => checked?,
+                    }
+                }
+                checked => checked?,
+            };
+            if let Some(said) = checked {
+                return Ok(said);
+            }
         }
         self.trace_arguments(subtool, args);
         let token = outgoing::progress_token(params);
-        let call = lease
-            .call(caller, methods::TOOLS_CALL, token, |id, out| {
-                outgoing::call_params(params, subtool, args, id, out);
-            })
-            .map_err(failed)?;
+        let params = |id, out: &mut Vec<u8>| outgoing::call_params(params, subtool, args, id, out);
+        let call = self.send(lease, caller, methods::TOOLS_CALL, token, params).await.map_err(failed)?;
         drop(lane);
         call.answer(self.limits).await.map(Said::Child).map_err(failed)
+    }
+
+    /// Sends a request to a leased child. One that ended while nobody used it is replaced once: not a
+    /// byte of the request reached it, so this is no second try.
+    pub async fn send(
+        &self,
+        lease: Lease,
+        caller: &Arc<Caller>,
+        method: &str,
+        token: Option<&str>,
+        params: impl Fn(ChildId, &mut Vec<u8>),
+    ) -> Result<Sent, ChildError> {
+        match lease.call(caller, method, token, &params) {
+            Ok(call) => return Ok(Sent { call, _lease: lease }),
+            Err(ChildError::Unsent) => drop(lease),
+            Err(error) => return Err(error),
+        }
+        let Some(pool) = &self.pool else { return Err(ChildError::Unsent) };
+        let lease = pool.lease(self.limits).await?;
+        match lease.call(caller, method, token, &params) {
+            Ok(call) => Ok(Sent { call, _lease: lease }),
+            Err(ChildError::Unsent) => Err(lease.ending().await),
+            Err(error) => Err(error),
+        }
     }
 
     /// Checks subtool and arguments against the running child's own list; a sentence if they do not fit.

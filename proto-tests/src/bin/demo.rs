@@ -39,17 +39,17 @@ fn main() -> Outcome<()> {
     }
 
     println!("\n── introspect: {{\"action\":\"introspect\",\"query\":\"sort lines\"}} on text_suite ──");
-    let found = host.suite("text_suite", json!({"action": "introspect", "query": "sort lines"}))?;
+    let found = host.suite("text_suite", &json!({"action": "introspect", "query": "sort lines"}))?;
     println!("  {found}");
 
     println!("\n── call: one subtool of each child ──");
     let sorted = host.suite(
         "text_suite",
-        json!({"action": "call", "subtool": "sort_lines", "args": {"text": "pear\napple\nfig"}}),
+        &json!({"action": "call", "subtool": "sort_lines", "args": {"text": "pear\napple\nfig"}}),
     )?;
     println!("  text_suite  sort_lines  {:?}", sorted);
-    let clicked =
-        host.suite("mock_suite", json!({"action": "call", "subtool": "click", "args": {"selector": "#ok"}}))?;
+    let clicked = host
+        .suite("mock_suite", &json!({"action": "call", "subtool": "click", "args": {"selector": "#ok"}}))?;
     println!("  mock_suite  click       {clicked}");
 
     let every = every_tool(&bin, root)?;
@@ -157,7 +157,7 @@ impl Host {
     }
 
     /// Uses a suite and gives the text it answers with.
-    fn suite(&mut self, suite: &str, arguments: Value) -> Outcome<String> {
+    fn suite(&mut self, suite: &str, arguments: &Value) -> Outcome<String> {
         let (result, _) = self.ask("tools/call", &json!({"name": suite, "arguments": arguments}))?;
         let text = result["content"][0]["text"].as_str().unwrap_or_default().to_owned();
         if result["isError"] == true { Err(text.into()) } else { Ok(text) }

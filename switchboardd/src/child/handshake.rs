@@ -56,6 +56,8 @@ pub(super) async fn shake(child: &Arc<Child>) -> Result<Hello, ChildError> {
     });
     let answer = match call {
         Ok(call) => call.answer(limits).await,
+        // It ended before it was spoken to; how, is known in a moment.
+        Err(ChildError::Unsent) => Err(child.ending().await),
         Err(error) => Err(error),
     };
     let hello = read(&answer.map_err(stillborn)?)?;

@@ -111,6 +111,12 @@ async fn until_end(child: &Arc<Child>, stdout: pipe::Receiver, guard: &mut Guard
             Ok(exit) => exited(exit),
             Err(_) => ChildError::ClosedOutput { stderr: String::new() },
         },
+        () = child.outbox.broken() => match timeout(CLOSED_GRACE, async {
+            tokio::join!(&mut reader, guard.exit()).1
+        }).await {
+            Ok(exit) => exited(exit),
+            Err(_) => ChildError::ClosedInput { stderr: String::new() },
+        },
         exit = guard.exit() => {
             let _ = timeout(DRAIN_GRACE, &mut reader).await;
             exited(exit)
@@ -150,6 +156,7 @@ fn with_last_words(ending: ChildError, tail: &str) -> ChildError {
     match ending {
         ChildError::Exited { exit, .. } => ChildError::Exited { exit, stderr: tail.to_owned() },
         ChildError::ClosedOutput { .. } => ChildError::ClosedOutput { stderr: tail.to_owned() },
+        ChildError::ClosedInput { .. } => ChildError::ClosedInput { stderr: tail.to_owned() },
         other => other,
     }
 }

@@ -25,6 +25,7 @@ pub(super) struct Outbox {
     state: Mutex<State>,
     /// Wakes the task that writes the backlog.
     changed: Notify,
+    broken: Notify,
 }
 
 struct State {
@@ -36,7 +37,7 @@ struct State {
 impl Outbox {
     pub(super) fn new(pipe: pipe::Sender) -> Self {
         let state = State { pipe: Some(Arc::new(pipe)), backlog: Vec::new(), written: 0 };
-        Self { state: Mutex::new(state), changed: Notify::new() }
+        Self { state: Mutex::new(state), changed: Notify::new(), broken: Notify::new() }
     }
 
     /// Sends one line, which ends with its line break.
@@ -52,7 +53,7 @@ impl Outbox {
                 Ok(count) => rest = &line[count..],
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
                 Err(_) => {
-                    state.pipe = None;
+                    self.break_off(&mut state);
                     return Err(Unsent::Closed);
                 }
             }
@@ -84,7 +85,7 @@ impl Outbox {
             }
             tokio::select! {
                 ready = pipe.writable() => if ready.is_err() {
-                    self.close();
+                    self.break_off(&mut self.lock());
                     return;
                 },
                 // The pipe may have been closed meanwhile: look again.
@@ -110,8 +111,23 @@ impl Outbox {
                 }
             }
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
-            Err(_) => state.pipe = None,
+            Err(_) => self.break_off(&mut state),
         }
+    }
+
+    /// The child does not take anything any more.
+    fn break_off(&self, state: &mut State) {
+        state.pipe = None;
+        self.broken.notify_one();
+    }
+
+    /// Resolves when a write failed because the child closed its input.
+    pub(super) async fn broken(&self) {
+        self.broken.notified().await;
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        self.lock().pipe.is_some()
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, State> {

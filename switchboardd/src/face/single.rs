@@ -72,13 +72,13 @@ async fn forward(
     let lane = caller.lane(suite.child_name()).await;
     let lease = suite.lease(tool).await?;
     let token = request.params.and_then(progress_token);
-    let call = lease
-        .call(caller, request.method, token.map(RawValue::get), |id, out| {
-            if let Some(params) = request.params {
-                push_params(params, token, id, out);
-            }
-        })
-        .map_err(failed)?;
+    let params = |id, out: &mut Vec<u8>| {
+        if let Some(params) = request.params {
+            push_params(params, token, id, out);
+        }
+    };
+    let call =
+        suite.send(lease, caller, request.method, token.map(RawValue::get), params).await.map_err(failed)?;
     drop(lane);
     call.answer(suite.limits).await.map(Said::Child).map_err(failed)
 }

@@ -5,9 +5,8 @@ use axum::http::header::ACCEPT;
 
 /// Whether JSON is welcome. No `Accept` means anything is.
 pub(super) fn takes_json(headers: &HeaderMap) -> bool {
-    let mut ranges = ranges(headers).peekable();
-    ranges.peek().is_none()
-        || ranges.any(|range| matches!(&*range, "application/json" | "application/*" | "*/*"))
+    !headers.contains_key(ACCEPT)
+        || ranges(headers).any(|range| matches!(&*range, "application/json" | "application/*" | "*/*"))
 }
 
 /// Whether the caller wants an event stream and would take nothing else.
@@ -61,5 +60,7 @@ mod tests {
         check(Some("text/event-stream"), false, true);
         check(Some("text/html"), false, false);
         check(Some("application/json;q=0, text/html"), false, false);
+        check(Some("application/json;q=0"), false, false);
+        check(Some(""), false, false);
     }
 }

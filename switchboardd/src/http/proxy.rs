@@ -9,12 +9,12 @@ use axum::body::{Body, Bytes};
 use axum::extract::{Extension, Path, Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
-use futures_catch::catch;
 use http_body_util::{BodyExt, Limited};
 use switchboard_wire::envelope::{Message, string};
 use switchboard_wire::framing::MAX_MESSAGE;
 use switchboard_wire::hop::{MAILBOX_HEADER, SEQ_HEADER, SESSION_HEADER};
 
+use super::catch::catch;
 use super::door::Door;
 use super::gate::Pass;
 use super::rescue::{Refusal, json_response};
@@ -204,22 +204,4 @@ fn with_watermark(session: &Session, answer: Result<Vec<u8>, StatusCode>) -> Res
         response.headers_mut().insert(MAILBOX_HEADER, HeaderValue::from(mailbox.watermark()));
     }
     response
-}
-
-/// A panic costs the call it happens on and nothing else.
-mod futures_catch {
-    use std::future::poll_fn;
-    use std::panic::{AssertUnwindSafe, catch_unwind};
-    use std::pin::pin;
-    use std::task::Poll;
-
-    pub(super) async fn catch<T>(future: impl Future<Output = T>) -> Option<T> {
-        let mut future = pin!(future);
-        poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx))) {
-            Ok(Poll::Pending) => Poll::Pending,
-            Ok(Poll::Ready(value)) => Poll::Ready(Some(value)),
-            Err(_) => Poll::Ready(None),
-        })
-        .await
-    }
 }
