@@ -1,6 +1,6 @@
 //! The switchboard itself: what every route shares.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
@@ -9,14 +9,16 @@ use switchboard_wire::hop::Draining;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
-use crate::caller::Boot;
+use crate::budget::Budget;
+use crate::caller::{Boot, Caller};
 use crate::catalog::Catalog;
-use crate::child::Roster;
+use crate::child::{Roster, Tie};
 use crate::config::Config;
 use crate::discover::discover;
 use crate::document::Problem;
 use crate::environment::LoginShell;
 use crate::mailbox::Kind;
+use crate::manifest::Manifests;
 use crate::methods;
 use crate::pool::Nursery;
 use crate::session::{Session, Sessions};
@@ -61,8 +63,15 @@ pub struct Board {
 }
 
 impl Board {
-    pub fn new(config_file: PathBuf, config: Config, token: String) -> Arc<Self> {
-        let nursery = Nursery { shell: Arc::new(LoginShell::default()), roster: Arc::new(Roster::default()) };
+    pub fn new(config_file: PathBuf, config: Config, token: String, state: &Path) -> Arc<Self> {
+        let roster = Arc::new(Roster::default());
+        let nursery = Nursery {
+            shell: Arc::new(LoginShell::default()),
+            budget: Arc::new(Budget::new(roster.clone())),
+            roster,
+            manifests: Manifests::new(state),
+        };
+        nursery.budget.set(config.budget);
         let found = discover(&config);
         let catalog = Catalog::build(config, found, &nursery, None);
         report(&catalog);
@@ -89,6 +98,7 @@ impl Board {
     /// leaves everything as it is.
     pub fn reload(&self) -> Result<Arc<Catalog>, Vec<Problem>> {
         let config = Config::load(&self.config_file)?;
+        self.nursery.budget.set(config.budget);
         let found = discover(&config);
         let before = self.catalog();
         let after = Arc::new(Catalog::build(config, found, &self.nursery, Some(&before)));
@@ -97,6 +107,7 @@ impl Board {
         for pool in before.pools_gone_in(&after) {
             pool.retire();
         }
+        after.keep_warm();
         if before.tools_list != after.tools_list {
             self.tell_everybody(methods::TOOLS_CHANGED);
         }
@@ -107,6 +118,15 @@ impl Board {
         let body = format!(r#"{{"jsonrpc":"2.0","method":"{changed}"}}"#);
         for session in self.sessions.all() {
             session.caller.push(Kind::Changed(changed), body.clone().into_bytes());
+        }
+    }
+
+    /// A host's roots changed: the children that are its own are told.
+    pub fn roots_changed(&self, caller: &Arc<Caller>) {
+        for child in self.nursery.roster.all() {
+            if matches!(child.tie(), Tie::Session(owner) if Arc::ptr_eq(&owner, caller)) {
+                child.roots_changed();
+            }
         }
     }
 
@@ -162,6 +182,9 @@ impl Board {
             if !session.is_connected() {
                 tracing::debug!(target: "session", session = &session.id[..8], "ended");
                 board.sessions.remove(&session.id);
+                board.catalog().suites.iter().filter_map(|suite| suite.pool.as_ref()).for_each(|pool| {
+                    pool.session_ended(&session.caller);
+                });
             }
         });
     }

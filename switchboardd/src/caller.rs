@@ -69,6 +69,7 @@ pub struct Takes {
     pub sampling: bool,
     pub elicitation_form: bool,
     pub elicitation_url: bool,
+    pub roots: bool,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
@@ -109,12 +110,14 @@ impl Takes {
             // A host of a revision without modes declares an empty object and means forms.
             elicitation_form: elicitation.as_ref().is_some_and(|modes| modes.0.is_empty()) || mode("form"),
             elicitation_url: mode("url"),
+            roots: capabilities.get("roots").is_some(),
         }
     }
 
     pub fn question(self, method: &str, params: Option<&RawValue>) -> bool {
         match method {
             methods::SAMPLING => self.sampling,
+            methods::ROOTS_LIST => self.roots,
             methods::ELICITATION => {
                 let mode = params.and_then(Members::of).and_then(|params| params.text("mode"));
                 if mode.as_deref() == Some("url") { self.elicitation_url } else { self.elicitation_form }

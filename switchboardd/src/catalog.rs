@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::config::Config;
 use crate::discover::Found;
 use crate::document::Problem;
-use crate::pool::{Nursery, Pool};
+use crate::pool::{Nursery, Pool, Settings};
 use crate::suite::{Suite, name};
 
 #[derive(Debug)]
@@ -37,10 +37,18 @@ impl Catalog {
                 });
             }
             let pool = definition.launch.as_ref().ok().map(|launch| {
-                let same = |suite: &Suite| suite.pool.clone().filter(|pool| pool.launch() == launch);
-                let known = suites.iter().find_map(same);
-                let kept = known.or_else(|| before.and_then(|before| before.suites.iter().find_map(same)));
-                kept.unwrap_or_else(|| Pool::new(&definition.name, launch.clone(), nursery.clone()))
+                let settings = Settings::of(launch, config.suite(&definition.name).pool);
+                let fits =
+                    |pool: &Arc<Pool>| pool.launch() == launch && pool.settings().scope == settings.scope;
+                let same = |suite: &Suite| suite.pool.clone().filter(fits);
+                if let Some(twin) = suites.iter().find_map(same) {
+                    return twin;
+                }
+                let Some(kept) = before.and_then(|before| before.suites.iter().find_map(same)) else {
+                    return Pool::new(&definition.name, launch.clone(), settings, nursery.clone());
+                };
+                kept.reconfigure(settings);
+                kept
             });
             suites.push(Suite::new(name, definition, &config, pool));
         }
@@ -57,6 +65,15 @@ impl Catalog {
 
     pub fn child(&self, name: &str) -> Option<&Suite> {
         self.suites.iter().find(|suite| suite.child_name() == name)
+    }
+
+    /// Starts the spares of children that have run before.
+    pub fn keep_warm(&self) {
+        for suite in &self.suites {
+            if let Some(pool) = &suite.pool {
+                pool.keep_warm(suite.limits);
+            }
+        }
     }
 
     /// The pools of this catalog that `other` no longer has.

@@ -16,7 +16,7 @@ mod spawn;
 mod stderr;
 mod tools;
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ use tokio::time::{Instant, timeout_at};
 
 pub use calls::{Answer, ChildId};
 pub use handshake::Hello;
-pub use roster::Roster;
+pub use roster::{Place, Roster};
 pub use spawn::Exit;
 pub use stderr::StderrRing;
 pub use tools::{Tool, ToolList};
@@ -34,6 +34,7 @@ pub use tools::{Tool, ToolList};
 use crate::caller::Caller;
 use crate::definition::Launch;
 use crate::environment::Variables;
+use crate::methods;
 use calls::{Calls, Reply};
 use outbox::{Outbox, Unsent};
 
@@ -63,6 +64,8 @@ pub enum ChildError {
     /// Not one byte of the call reached it: another child may have it.
     #[error("ended before the call could be sent")]
     Unsent,
+    #[error("did not answer a `ping` for {ms} ms after it had been silent on a call")]
+    Unresponsive { ms: u64 },
     #[error("does not read its input and has too much waiting already")]
     Busy,
     #[error("answered with {bytes} bytes, more than the {} MiB one message may have",
@@ -74,6 +77,9 @@ fn last_words(stderr: &str) -> String {
     if stderr.is_empty() { String::new() } else { format!("; last stderr: `{stderr}`") }
 }
 
+/// A child that was silent on a call and does not answer a `ping` within this is not coming back.
+const PING_PATIENCE: Duration = Duration::from_secs(5);
+
 /// How long a child may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
@@ -83,6 +89,16 @@ pub struct Limits {
     pub rpc: Duration,
     /// A call as a whole, progress and questions included.
     pub max: Duration,
+}
+
+/// Whether a child is one session's own; only then may it know that host's roots.
+#[derive(Debug, Clone)]
+pub enum Tie {
+    /// Sessions share it.
+    Nobody,
+    /// It waits for the session whose own it will be.
+    Spare,
+    Session(Arc<Caller>),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -110,6 +126,12 @@ pub struct Child {
     questions: inbound::Questions,
     noise: AtomicU64,
     leases: watch::Sender<i64>,
+    // Leaf locks: held for a look or a change of one value.
+    tie: Mutex<Tie>,
+    used: Mutex<Instant>,
+    guard_pid: u32,
+    probing: AtomicBool,
+    served: AtomicBool,
 }
 
 impl Child {
@@ -119,10 +141,12 @@ impl Child {
         launch: &Launch,
         variables: &Variables,
         limits: Limits,
+        tie: Tie,
         roster: &Arc<Roster>,
+        place: Place,
     ) -> Result<Arc<Self>, ChildError> {
         let deadline = Instant::now() + limits.spawn;
-        let child = life::bring_up(name, launch, variables, roster).await?;
+        let child = life::bring_up(name, launch, variables, tie, roster, place).await?;
         let shaken = timeout_at(deadline, handshake::shake(&child)).await;
         let error = match shaken {
             Ok(Ok(hello)) => {
@@ -202,7 +226,73 @@ impl Child {
 
     /// Somebody took the right to use it, or gave it back.
     pub fn leased(&self, change: i64) {
+        *self.used.lock().expect("BUG: a copy panicked") = Instant::now();
         self.leases.send_modify(|leases| *leases += change);
+    }
+
+    pub fn leases(&self) -> i64 {
+        *self.leases.borrow()
+    }
+
+    /// When it was last given out or back. Probes and lists are not use.
+    pub fn last_used(&self) -> Instant {
+        *self.used.lock().expect("BUG: a copy panicked")
+    }
+
+    /// Nobody has a right to it and it owes nobody an answer.
+    pub fn is_idle(&self) -> bool {
+        self.leases() == 0 && self.in_flight() == 0
+    }
+
+    /// It has calls, and all of them wait for an answer of their hosts.
+    pub fn is_asking(&self) -> bool {
+        self.calls().all_asking()
+    }
+
+    pub fn tie(&self) -> Tie {
+        self.tie.lock().expect("BUG: a copy panicked").clone()
+    }
+
+    /// A spare becomes a session's own, and learns that there may be roots now.
+    pub fn belongs_to(&self, caller: &Arc<Caller>) {
+        *self.tie.lock().expect("BUG: a copy panicked") = Tie::Session(caller.clone());
+        self.roots_changed();
+    }
+
+    pub fn roots_changed(&self) {
+        self.notify(br#"{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}"#);
+    }
+
+    /// It answered a call of a host.
+    pub fn note_served(&self) {
+        self.served.store(true, Ordering::Relaxed);
+    }
+
+    pub fn has_served(&self) -> bool {
+        self.served.load(Ordering::Relaxed)
+    }
+
+    /// It has been silent on a call: busy, or gone? One `ping` at a time finds out, and ends it if it is gone.
+    pub fn probe(self: &Arc<Self>) {
+        if self.probing.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let child = self.clone();
+        tokio::spawn(async move {
+            if !child.answers(PING_PATIENCE).await {
+                child.give_up(ChildError::Unresponsive { ms: millis(PING_PATIENCE) });
+            }
+            child.probing.store(false, Ordering::Relaxed);
+        });
+    }
+
+    /// Whether it answers a `ping` in time. A child that has been silent on a call may be busy, or gone.
+    pub async fn answers(self: &Arc<Self>, within: Duration) -> bool {
+        let limits = Limits { spawn: within, rpc: within, max: within };
+        match self.call(&Caller::deaf(), methods::PING, None, |_, _| {}) {
+            Ok(call) => call.answer(limits).await.is_ok(),
+            Err(_) => false,
+        }
     }
 
     /// Resolves when nobody holds a lease on it.
@@ -229,6 +319,10 @@ impl Child {
         self.pid
     }
 
+    pub fn guard_pid(&self) -> u32 {
+        self.guard_pid
+    }
+
     pub fn born(&self) -> Instant {
         self.born
     }
@@ -250,11 +344,27 @@ impl Child {
         self.hello.get().expect("BUG: only children that shook hands are handed out")
     }
 
-    /// Waits for its end and tells why.
-    pub async fn ending(&self) -> ChildError {
+    /// Resolves when it answers no more.
+    pub async fn ended(&self) {
         let mut stage = self.stage.subscribe();
         let _ = stage.wait_for(|stage| *stage != Stage::Alive).await;
+    }
+
+    /// Waits for its end and tells why.
+    pub async fn ending(&self) -> ChildError {
+        self.ended().await;
         self.why_ended()
+    }
+
+    /// Ends it for a reason that its callers and its pool are told.
+    pub fn give_up(&self, why: ChildError) {
+        let _ = self.ending.set(why);
+        self.stop();
+    }
+
+    /// Resolves when it said that its tools changed.
+    pub async fn tools_changed(&self) {
+        self.tools.changed().await;
     }
 
     /// Why it ended, for callers who come or wait at the end.

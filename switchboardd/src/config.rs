@@ -31,6 +31,51 @@ pub struct Config {
     pub timeouts: Timeouts,
     pub introspection: Introspection,
     pub http: Http,
+    pub budget: BudgetConfig,
+}
+
+/// The ceiling over all children.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BudgetConfig {
+    pub children: usize,
+    /// `None`: no ceiling.
+    pub memory_mb: Option<u64>,
+}
+
+impl Default for BudgetConfig {
+    fn default() -> Self {
+        Self { children: 64, memory_mb: None }
+    }
+}
+
+/// Who may use a child together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Scope {
+    /// Any session, many calls at once.
+    Shared,
+    /// One session each; for children that keep state.
+    Session,
+    /// One call at a time.
+    Call,
+}
+
+impl Scope {
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Shared => "shared",
+            Self::Session => "session",
+            Self::Call => "call",
+        }
+    }
+}
+
+/// How a server's children are shared, where it says so.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct PoolConfig {
+    pub scope: Option<Scope>,
+    pub warm: Option<usize>,
+    pub max: Option<usize>,
+    pub idle_ms: Option<u64>,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -40,6 +85,7 @@ pub struct SuiteConfig {
     pub expose: Expose,
     pub summary_max_chars: Option<usize>,
     pub timeouts: TimeoutsOverride,
+    pub pool: PoolConfig,
     /// Argument fields that are never shown.
     pub redact: Vec<String>,
     /// Whether arguments are checked before a call goes out.
@@ -124,6 +170,7 @@ impl Config {
                 open_discovery: true,
                 allowed_origins: Vec::new(),
             },
+            budget: BudgetConfig::default(),
         }
     }
 

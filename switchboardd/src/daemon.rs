@@ -100,7 +100,8 @@ pub async fn serve(args: &Args) -> Result<(), Fatal> {
         tcp = %address.map_or_else(|| "off".to_owned(), |address| address.to_string()),
         "serving"
     );
-    let board = Board::new(file, config, token);
+    let board = Board::new(file, config, token, &state);
+    board.catalog().keep_warm();
     let listeners = std::iter::once(Listener::Socket(socket)).chain(tcp.map(Listener::Tcp));
     let idle = args.idle_exit.map(Duration::from_secs);
     run(board, listeners, until_told(), idle).await;
@@ -122,6 +123,7 @@ async fn run(
     let mut phase = board.phase();
     tokio::select! {
         () = reload_when_told(&board) => {}
+        () = board.nursery.budget.watch_memory() => {}
         () = stop => board.drain(Draining::Restart),
         _ = phase.wait_for(|phase| *phase != Phase::Serving) => {}
         () = until_idle(&board, idle) => {

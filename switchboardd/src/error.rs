@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use crate::child::ChildError;
+use crate::pool::PoolError;
 
 /// Whose mistake a failure is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,6 +21,10 @@ pub enum Failure {
     InvalidParams(String),
     #[error("child `{child}` {error}{}", of_subtool(.subtool.as_deref()))]
     Child { child: Box<str>, subtool: Option<Box<str>>, error: ChildError },
+    #[error("child `{child}` {error}{}", of_subtool(.subtool.as_deref()))]
+    Unavailable { child: Box<str>, subtool: Option<Box<str>>, error: PoolError },
+    #[error("child `{child}` is still starting after {seconds} s{}; call again in a moment", of_subtool(.subtool.as_deref()))]
+    StillStarting { child: Box<str>, subtool: Option<Box<str>>, seconds: u64 },
     #[error("child `{child}` is misconfigured: {why}; see `{file}`")]
     Misconfigured { child: Box<str>, why: String, file: String },
     #[error("there is no child `{child}`")]
@@ -44,19 +49,20 @@ impl Failure {
             | Self::NoSuchChild { .. }
             | Self::NotAllowed { .. } => Blame::Host,
             Self::Child { .. } | Self::Misconfigured { .. } => Blame::Child,
+            Self::Unavailable { .. } | Self::StillStarting { .. } => Blame::Child,
             Self::ShuttingDown | Self::Panicked => Blame::Daemon,
         }
     }
 
     /// Whether the call surely did not run and may work if it is made again.
     pub fn retryable(&self) -> bool {
-        matches!(
-            self,
-            Self::Child {
-                error: ChildError::Busy | ChildError::SpawnTimeout { .. } | ChildError::Unsent,
-                ..
+        match self {
+            Self::Child { error, .. } => {
+                matches!(error, ChildError::Busy | ChildError::SpawnTimeout { .. } | ChildError::Unsent)
             }
-        )
+            Self::Unavailable { .. } | Self::StillStarting { .. } => true,
+            _ => false,
+        }
     }
 
     /// A word that programs can rely on.
@@ -67,6 +73,12 @@ impl Failure {
             Self::NoSuchChild { .. } => "no_such_child",
             Self::NotAllowed { .. } => "not_allowed",
             Self::Misconfigured { .. } => "misconfigured",
+            Self::StillStarting { .. } => "child_still_starting",
+            Self::Unavailable { error, .. } => match error {
+                PoolError::Resting { .. } => "child_resting",
+                PoolError::NoRoom(_) | PoolError::Full { .. } => "no_room",
+                PoolError::Child(_) => "child_exited",
+            },
             Self::ShuttingDown => "daemon_draining",
             Self::Panicked => "daemon_failed",
             Self::Child { error, .. } => match error {
@@ -79,6 +91,7 @@ impl Failure {
                 | ChildError::ClosedInput { .. } => "child_exited",
                 ChildError::Stopped | ChildError::Unsent => "child_stopped",
                 ChildError::Silent { .. } | ChildError::Endless { .. } => "rpc_timeout",
+                ChildError::Unresponsive { .. } => "child_unresponsive",
                 ChildError::Busy => "child_busy",
                 ChildError::TooLong { .. } => "answer_too_long",
             },
@@ -99,7 +112,9 @@ impl Failure {
     pub fn answer(&self, host_id: &str) -> Vec<u8> {
         let mut data = json!({ "kind": self.kind(), "retryable": self.retryable() });
         let (child, subtool) = match self {
-            Self::Child { child, subtool, .. } => (Some(&**child), subtool.as_deref()),
+            Self::Child { child, subtool, .. }
+            | Self::Unavailable { child, subtool, .. }
+            | Self::StillStarting { child, subtool, .. } => (Some(&**child), subtool.as_deref()),
             Self::Misconfigured { child, .. } => (Some(&**child), None),
             Self::NoSuchChild { child } => (Some(child.as_str()), None),
             Self::NotAllowed { subtool, .. } => (None, Some(subtool.as_str())),

@@ -56,8 +56,10 @@ pub async fn answer(
 }
 
 /// Takes in a notification; most mean nothing to a face that keeps no state for them.
-pub fn notice(session: &Session, method: &str, params: Option<&RawValue>) {
-    if method == methods::CANCELLED
+pub fn notice(board: &Board, session: &Session, method: &str, params: Option<&RawValue>) {
+    if method == methods::ROOTS_CHANGED {
+        board.roots_changed(&session.caller);
+    } else if method == methods::CANCELLED
         && let Some(id) =
             params.and_then(switchboard_wire::members::Members::of).and_then(|params| params.get("requestId"))
     {

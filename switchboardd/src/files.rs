@@ -13,10 +13,11 @@ pub fn replace(path: &Path, body: &[u8]) -> io::Result<()> {
     name.push(format!(".{}-{}", std::process::id(), DRAFTS.fetch_add(1, Ordering::Relaxed)));
     let draft = Path::new(&name);
     let _ = std::fs::remove_file(draft);
-    let written = OpenOptions::new().create_new(true).write(true).mode(0o600).open(draft).and_then(|mut file| {
-        file.write_all(body)?;
-        file.sync_all()
-    });
+    let written =
+        OpenOptions::new().create_new(true).write(true).mode(0o600).open(draft).and_then(|mut file| {
+            file.write_all(body)?;
+            file.sync_all()
+        });
     let written = written.and_then(|()| std::fs::rename(draft, path));
     if written.is_err() {
         let _ = std::fs::remove_file(draft);

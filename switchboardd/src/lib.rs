@@ -10,6 +10,7 @@ pub mod daemon;
 pub mod logging;
 
 pub mod board;
+pub mod budget;
 pub mod caller;
 pub mod catalog;
 pub mod child;
@@ -17,10 +18,9 @@ pub mod error;
 pub mod face;
 pub mod http;
 pub mod mailbox;
+pub mod manifest;
 pub mod methods;
 pub mod pool;
-pub mod budget;
-pub mod manifest;
 pub mod session;
 pub mod suite;
 

@@ -62,7 +62,8 @@ impl Manifests {
 
     pub fn write(&self, launch: &Launch, hello: &Hello, tools: &ToolList) {
         let tools: Vec<&str> = tools.tools.iter().map(|tool| tool.raw.get()).collect();
-        let body = format!(r#"{{"version":{VERSION},"hello":{},"tools":[{}]}}"#, hello.written(), tools.join(","));
+        let body =
+            format!(r#"{{"version":{VERSION},"hello":{},"tools":[{}]}}"#, hello.written(), tools.join(","));
         let file = self.file(launch);
         if std::fs::read(&file).is_ok_and(|before| before == body.as_bytes()) {
             return;
@@ -111,7 +112,9 @@ mod tests {
     fn what_was_written_is_read_back_byte_for_byte() {
         let folder = tempfile::tempdir().unwrap();
         let manifests = Manifests::new(folder.path());
-        let said = raw(r#"{"protocolVersion":"2025-06-18","capabilities":{"z":1.0},"serverInfo":{"name":"s"},"instructions":"hi"}"#);
+        let said = raw(
+            r#"{"protocolVersion":"2025-06-18","capabilities":{"z":1.0},"serverInfo":{"name":"s"},"instructions":"hi"}"#,
+        );
         let hello = Hello::read(&said).unwrap();
         let tool = raw(r#"{"name":"t", "inputSchema":{"z":1.0,"a":123456789012345678901234567890},"x":[]}"#);
         manifests.write(&launch("secret"), &hello, &ToolList::from_raw(&[&tool]));

@@ -10,6 +10,7 @@ pub const TOOLS_LIST: &str = "tools/list";
 pub const TOOLS_CALL: &str = "tools/call";
 pub const TOOLS_CHANGED: &str = "notifications/tools/list_changed";
 pub const ROOTS_LIST: &str = "roots/list";
+pub const ROOTS_CHANGED: &str = "notifications/roots/list_changed";
 pub const SAMPLING: &str = "sampling/createMessage";
 pub const ELICITATION: &str = "elicitation/create";
 

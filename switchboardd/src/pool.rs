@@ -15,11 +15,12 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-pub use settings::{Scope, Settings};
+pub use settings::Settings;
 
 use crate::budget::{Budget, NoRoom};
 use crate::caller::Caller;
 use crate::child::{Child, ChildError, Limits, Roster};
+use crate::config::Scope;
 use crate::definition::Launch;
 use crate::environment::LoginShell;
 use crate::manifest::{Manifest, Manifests};
@@ -164,7 +165,9 @@ impl State {
     fn step_shared(&mut self, now: Instant) -> Step {
         let least = self.alive().map(|member| member.child.clone()).min_by_key(|child| child.leases());
         match least {
-            Some(child) if child.leases() == 0 || self.is_full() || !self.starting.is_empty() => Step::Use(child),
+            Some(child) if child.leases() == 0 || self.is_full() || !self.starting.is_empty() => {
+                Step::Use(child)
+            }
             Some(child) => match self.start(None, now) {
                 Step::Start(owner) => Step::Start(owner),
                 _ => Step::Use(child),
@@ -175,7 +178,8 @@ impl State {
     }
 
     fn step_session(&mut self, caller: &Arc<Caller>, now: Instant) -> Step {
-        let owned = |owner: &Option<Arc<Caller>>| owner.as_ref().is_some_and(|owner| Arc::ptr_eq(owner, caller));
+        let owned =
+            |owner: &Option<Arc<Caller>>| owner.as_ref().is_some_and(|owner| Arc::ptr_eq(owner, caller));
         if let Some(own) = self.alive().find(|member| owned(&member.owner)) {
             return Step::Use(own.child.clone());
         }
@@ -271,7 +275,13 @@ impl Pool {
             last_words: Vec::new(),
             starts: 0,
         };
-        Arc::new(Self { name: name.into(), launch, nursery, state: Mutex::new(state), changed: Notify::new() })
+        Arc::new(Self {
+            name: name.into(),
+            launch,
+            nursery,
+            state: Mutex::new(state),
+            changed: Notify::new(),
+        })
     }
 
     pub fn launch(&self) -> &Launch {

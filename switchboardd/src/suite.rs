@@ -10,10 +10,13 @@ mod outgoing;
 pub mod summary;
 
 use std::borrow::Cow;
+use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::value::RawValue;
 use switchboard_wire::members::Members;
+use tokio::time::Instant;
 
 use crate::caller::Caller;
 use crate::child::{Answer, ChildError, ChildId, InFlight, Limits, Tool, ToolList};
@@ -21,8 +24,15 @@ use crate::config::{Config, Mode, SuiteConfig};
 use crate::definition::Definition;
 use crate::document::nearest;
 use crate::error::Failure;
+use crate::mailbox::Kind;
+use crate::manifest::Manifest;
 use crate::methods;
-use crate::pool::{Lease, Pool};
+use crate::pool::{Lease, Pool, PoolError};
+
+/// How often somebody who waits for a start hears of it.
+const STARTING_NEWS: Duration = Duration::from_secs(5);
+/// Hosts give up on a call after a minute; we say sooner that it should be made again.
+const STILL_STARTING: Duration = Duration::from_secs(50);
 
 /// Only these properties: hosts are known to refuse or drop what a tool does not declare.
 const INPUT_SCHEMA: &str = r#"{"type":"object","properties":{"action":{"type":"string","enum":["introspect","call"]},"subtool":{"type":"string"},"args":{"type":"object"},"query":{"type":"string"}},"required":["action"]}"#;
@@ -42,12 +52,18 @@ pub struct Suite {
 /// A request on its way to a child that is held for it.
 pub struct Sent {
     call: InFlight,
-    _lease: Lease,
+    lease: Lease,
 }
 
 impl Sent {
     pub async fn answer(self, limits: Limits) -> Result<Answer, ChildError> {
-        self.call.answer(limits).await
+        let answer = self.call.answer(limits).await;
+        match &answer {
+            Ok(_) => self.lease.note_served(),
+            Err(ChildError::Silent { .. }) => self.lease.probe(),
+            Err(_) => {}
+        }
+        answer
     }
 }
 
@@ -93,15 +109,59 @@ impl Suite {
         &self.definition.name
     }
 
-    /// A child to use. Fails at once for a definition that cannot be started.
-    pub async fn lease(&self, subtool: Option<&str>) -> Result<Lease, Failure> {
-        match (&self.pool, &self.definition.launch) {
-            (Some(pool), Ok(_)) => pool.lease(self.limits).await.map_err(|error| self.failed(subtool, error)),
-            (_, launch) => Err(Failure::Misconfigured {
+    /// A child to use. Fails at once for a definition that cannot be started. While it starts, a
+    /// caller that asked for progress hears of it, and nobody waits longer than hosts do.
+    pub async fn lease(
+        &self,
+        caller: &Arc<Caller>,
+        subtool: Option<&str>,
+        token: Option<&str>,
+    ) -> Result<Lease, Failure> {
+        let pool = self.pool()?;
+        let begin = Instant::now();
+        let mut lease = pin!(pool.lease(caller, self.limits));
+        loop {
+            let waited = begin.elapsed();
+            tokio::select! {
+                biased;
+                lease = &mut lease => return lease.map_err(|error| self.unavailable(subtool, error)),
+                () = tokio::time::sleep_until(begin + waited + STARTING_NEWS) => {}
+            }
+            let seconds = begin.elapsed().as_secs();
+            if begin.elapsed() >= STILL_STARTING {
+                let (child, subtool) = (self.child_name().into(), subtool.map(Into::into));
+                return Err(Failure::StillStarting { child, subtool, seconds });
+            }
+            if let Some(token) = token {
+                caller.push(
+                    Kind::Progress(token.into()),
+                    outgoing::starting(token, self.child_name(), seconds),
+                );
+            }
+        }
+    }
+
+    fn pool(&self) -> Result<&Arc<Pool>, Failure> {
+        self.pool.as_ref().ok_or_else(|| Failure::Misconfigured {
+            child: self.child_name().into(),
+            why: self.definition.launch.as_ref().err().cloned().unwrap_or_default(),
+            file: self.definition.file.display().to_string(),
+        })
+    }
+
+    /// What is known of the child without starting it.
+    pub fn manifest(&self) -> Option<Arc<Manifest>> {
+        self.pool.as_ref().and_then(|pool| pool.manifest())
+    }
+
+    pub fn unavailable(&self, subtool: Option<&str>, error: PoolError) -> Failure {
+        match error {
+            PoolError::Child(error) => self.failed(subtool, error),
+            error => Failure::Unavailable {
                 child: self.child_name().into(),
-                why: launch.as_ref().err().cloned().unwrap_or_default(),
-                file: self.definition.file.display().to_string(),
-            }),
+                subtool: subtool.map(Into::into),
+                error,
+            },
         }
     }
 
@@ -122,13 +182,29 @@ impl Suite {
             Ok(subtool) => subtool,
             Err(sentence) => return Ok(mistake(&sentence)),
         };
-        match text_member(&arguments, "action") {
+        let said = self.act(caller, params, &arguments, subtool.as_deref()).await;
+        match said {
+            // A model can mend this one: by waiting.
+            Err(starting @ Failure::StillStarting { .. }) => Ok(mistake(&starting.to_string())),
+            said => said,
+        }
+    }
+
+    async fn act(
+        &self,
+        caller: &Arc<Caller>,
+        params: &Members<'_>,
+        arguments: &Members<'_>,
+        subtool: Option<&str>,
+    ) -> Result<Said, Failure> {
+        let token = outgoing::progress_token(params);
+        match text_member(arguments, "action") {
             Err(sentence) => Ok(mistake(&sentence)),
             Ok(Some(action)) if action == "introspect" => {
-                self.introspect(&arguments, subtool.as_deref()).await
+                self.introspect(caller, arguments, subtool, token).await
             }
             Ok(Some(action)) if action == "call" => {
-                self.call(caller, params, &arguments, subtool.as_deref()).await
+                self.call(caller, params, arguments, subtool, token).await
             }
             Ok(Some(action)) => Ok(mistake(&format!(
                 "unknown action `{action}`; use `introspect` to list the subtools of `{}`, or `call` to run one",
@@ -141,13 +217,19 @@ impl Suite {
         }
     }
 
-    async fn introspect(&self, arguments: &Members<'_>, subtool: Option<&str>) -> Result<Said, Failure> {
-        let lease = self.lease(subtool).await?;
-        let list = lease.tools(self.limits).await.map_err(|error| self.failed(subtool, error))?;
+    async fn introspect(
+        &self,
+        caller: &Arc<Caller>,
+        arguments: &Members<'_>,
+        subtool: Option<&str>,
+        token: Option<&str>,
+    ) -> Result<Said, Failure> {
+        let list = self.known_tools(caller, subtool, token).await?;
         if let Some(subtool) = subtool {
             let list = match list.find(subtool) {
                 Some(_) => list,
                 None => {
+                    let lease = self.lease(caller, Some(subtool), token).await?;
                     lease.renew_tools(self.limits).await.map_err(|error| self.failed(Some(subtool), error))?
                 }
             };
@@ -172,12 +254,33 @@ impl Suite {
         Ok(Said::Ours(text_result(&introspect::text(&list, &self.settings.expose, wish), false)))
     }
 
+    /// The tools as the running child has them; of one that does not run but did before, as it last
+    /// said, while it is started in the background for the call that is likely to follow.
+    async fn known_tools(
+        &self,
+        caller: &Arc<Caller>,
+        subtool: Option<&str>,
+        token: Option<&str>,
+    ) -> Result<Arc<ToolList>, Failure> {
+        let pool = self.pool()?;
+        if let Some(known) = pool.running().iter().find_map(|child| child.known_tools()) {
+            return Ok(known);
+        }
+        if let Some(manifest) = pool.manifest() {
+            pool.warm_up(self.limits);
+            return Ok(manifest.tools.clone());
+        }
+        let lease = self.lease(caller, subtool, token).await?;
+        lease.tools(self.limits).await.map_err(|error| self.failed(subtool, error))
+    }
+
     async fn call(
         &self,
         caller: &Arc<Caller>,
         params: &Members<'_>,
         arguments: &Members<'_>,
         subtool: Option<&str>,
+        token: Option<&str>,
     ) -> Result<Said, Failure> {
         let Some(subtool) = subtool.filter(|subtool| !subtool.is_empty()) else {
             return Ok(mistake(&format!(
@@ -196,29 +299,31 @@ impl Suite {
 
         // Calls of one session reach one child in the order they came, also while it starts.
         let lane = caller.lane(self.child_name()).await;
-        let mut lease = self.lease(Some(subtool)).await?;
+        let mut lease = self.lease(caller, Some(subtool), token).await?;
         if self.settings.validate != Some(false) {
-            let checked = match self.check(&lease, subtool, args).await {
-                // It ended while nobody used it; the list did not reach it, so the next one is asked.
-                Err(Failure::Child { error: ChildError::Unsent, .. }) => {
-                    lease = self.lease(Some(subtool)).await?;
-                    match self.check(&lease, subtool, args).await {
-                        Err(Failure::Child { error: ChildError::Unsent, .. }) => {
-                            return Err(failed(lease.ending().await));
-                        }
-                        checked => checked?,
-                    }
-                }
-                checked => checked?,
-            };
-            if let Some(said) = checked {
+            let mut checked = self.check(&lease, subtool, args).await;
+            if is_unsent(&checked) {
+                // It ended while nobody used it, and the question for its list did not reach it: the
+                // next one is asked.
+                lease = self
+                    .next_lease(lease, caller)
+                    .await
+                    .map_err(|error| self.unavailable(Some(subtool), error))?;
+                checked = self.check(&lease, subtool, args).await;
+            }
+            if is_unsent(&checked) {
+                return Err(failed(lease.ending().await));
+            }
+            if let Some(said) = checked? {
                 return Ok(said);
             }
         }
         self.trace_arguments(subtool, args);
-        let token = outgoing::progress_token(params);
         let params = |id, out: &mut Vec<u8>| outgoing::call_params(params, subtool, args, id, out);
-        let call = self.send(lease, caller, methods::TOOLS_CALL, token, params).await.map_err(failed)?;
+        let call = self
+            .send(lease, caller, methods::TOOLS_CALL, token, params)
+            .await
+            .map_err(|error| self.unavailable(Some(subtool), error))?;
         drop(lane);
         call.answer(self.limits).await.map(Said::Child).map_err(failed)
     }
@@ -232,18 +337,31 @@ impl Suite {
         method: &str,
         token: Option<&str>,
         params: impl Fn(ChildId, &mut Vec<u8>),
-    ) -> Result<Sent, ChildError> {
+    ) -> Result<Sent, PoolError> {
         match lease.call(caller, method, token, &params) {
-            Ok(call) => return Ok(Sent { call, _lease: lease }),
-            Err(ChildError::Unsent) => drop(lease),
-            Err(error) => return Err(error),
+            Ok(call) => return Ok(Sent { call, lease }),
+            Err(ChildError::Unsent) => {}
+            Err(error) => return Err(error.into()),
         }
-        let Some(pool) = &self.pool else { return Err(ChildError::Unsent) };
-        let lease = pool.lease(self.limits).await?;
+        let lease = self.next_lease(lease, caller).await?;
         match lease.call(caller, method, token, &params) {
-            Ok(call) => Ok(Sent { call, _lease: lease }),
-            Err(ChildError::Unsent) => Err(lease.ending().await),
-            Err(error) => Err(error),
+            Ok(call) => Ok(Sent { call, lease }),
+            Err(ChildError::Unsent) => Err(lease.ending().await.into()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Another child in place of one that ended unused; if there is none, why that one ended.
+    async fn next_lease(&self, ended: Lease, caller: &Arc<Caller>) -> Result<Lease, PoolError> {
+        let child = Arc::clone(&ended);
+        drop(ended);
+        let next = match &self.pool {
+            Some(pool) => pool.lease(caller, self.limits).await.ok(),
+            None => None,
+        };
+        match next {
+            Some(next) => Ok(next),
+            None => Err(child.ending().await.into()),
         }
     }
 
@@ -302,6 +420,11 @@ impl Suite {
             tracing::trace!(target: "suite", suite = self.name, subtool, args, "call");
         }
     }
+}
+
+/// Whether a request found its child ended before a byte of it was written.
+fn is_unsent<T>(outcome: &Result<T, Failure>) -> bool {
+    matches!(outcome, Err(Failure::Child { error: ChildError::Unsent, .. }))
 }
 
 fn redacted(args: &RawValue, fields: &[String]) -> String {

@@ -166,6 +166,11 @@ impl Calls {
         }
     }
 
+    /// There are calls, and each of them waits for its host.
+    pub(super) fn all_asking(&self) -> bool {
+        !self.waiting.is_empty() && self.waiting.values().all(|waiting| waiting.open_questions > 0)
+    }
+
     pub(super) fn in_flight(&self) -> usize {
         self.waiting.len()
     }

@@ -79,6 +79,19 @@ pub fn descendants_of(root: u32) -> Vec<Process> {
     found
 }
 
+/// What a process and all its descendants take, in bytes: shared pages count once.
+pub fn memory_of(root: u32) -> u64 {
+    let family = descendants_of(root);
+    let pids = std::iter::once(root).chain(family.iter().map(|process| process.id));
+    pids.filter_map(proportional).sum()
+}
+
+fn proportional(pid: u32) -> Option<u64> {
+    let rollup = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
+    let line = rollup.lines().find_map(|line| line.strip_prefix("Pss:"))?;
+    line.split_whitespace().next()?.parse::<u64>().ok().map(|kib| kib * 1024)
+}
+
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
     use super::*;

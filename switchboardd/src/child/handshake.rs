@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 use switchboard_wire::envelope::{Message, Outcome};
 
 use super::calls::Answer;
-use super::{Child, ChildError, Limits};
+use super::{Child, ChildError, Limits, Tie};
 use crate::caller::Caller;
 use crate::methods;
 
@@ -27,7 +27,7 @@ fn params(owned: bool) -> String {
 }
 
 /// What a child said of itself.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Hello {
     pub revision: &'static str,
     pub capabilities: Box<RawValue>,
@@ -52,7 +52,7 @@ pub(super) async fn shake(child: &Arc<Child>) -> Result<Hello, ChildError> {
     let patient = std::time::Duration::from_secs(24 * 60 * 60);
     let limits = Limits { spawn: patient, rpc: patient, max: patient };
     let call = child.call(&Caller::deaf(), methods::INITIALIZE, None, |_, out| {
-        out.extend_from_slice(params(child.is_owned()).as_bytes());
+        out.extend_from_slice(params(!matches!(child.tie(), Tie::Nobody)).as_bytes());
     });
     let answer = match call {
         Ok(call) => call.answer(limits).await,
@@ -109,8 +109,10 @@ impl Hello {
 
     /// As the child said it, under the revision `revision`.
     pub fn written_for(&self, revision: &str) -> String {
-        let instructions =
-            self.instructions.as_ref().map_or(String::new(), |text| format!(r#","instructions":{}"#, text.get()));
+        let instructions = self
+            .instructions
+            .as_ref()
+            .map_or(String::new(), |text| format!(r#","instructions":{}"#, text.get()));
         format!(
             r#"{{"protocolVersion":"{revision}","capabilities":{},"serverInfo":{}{instructions}}}"#,
             self.capabilities.get(),

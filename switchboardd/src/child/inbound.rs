@@ -12,7 +12,7 @@ use switchboard_wire::members::Members;
 use tokio::time::Instant;
 
 use super::calls::{Answer, ChildId, Delivered, Reply};
-use super::{Child, quoted};
+use super::{Child, Tie, quoted};
 use crate::caller::{Caller, LogLevel};
 use crate::mailbox::Kind;
 use crate::methods;
@@ -107,11 +107,10 @@ impl Child {
     fn take_question(self: &Arc<Self>, body: &Bytes, id: &RawValue, method: &str, params: Option<&RawValue>) {
         let refusal = match method {
             methods::PING => Some("\"result\":{}".to_owned()),
-            methods::SAMPLING | methods::ELICITATION => self.put_question(body, id, method, params).err(),
-            methods::ROOTS_LIST => Some(error(
-                envelope::METHOD_NOT_FOUND,
-                "a child that several hosts share is told no host's roots",
-            )),
+            methods::SAMPLING | methods::ELICITATION => {
+                self.asked().and_then(|caller| self.put_question(&caller, body, id, method, params)).err()
+            }
+            methods::ROOTS_LIST => self.put_roots(body, id, params),
             _ => Some(error(envelope::METHOD_NOT_FOUND, &format!("Method not found: {method}"))),
         };
         if let Some(refusal) = refusal {
@@ -119,25 +118,43 @@ impl Child {
         }
     }
 
-    /// Passes a question on to the host whose call is unanswered here. Never broadcast, never a guess.
+    /// The one host whose call is unanswered here. Never broadcast, never a guess.
+    fn asked(&self) -> Result<Arc<Caller>, String> {
+        let candidates = self.calls().candidates(Instant::now());
+        match candidates.as_slice() {
+            [caller] => Ok(caller.clone()),
+            [] => Err(error(envelope::METHOD_NOT_FOUND, "no host has a call open to ask")),
+            _ => Err(error(
+                envelope::METHOD_NOT_FOUND,
+                "several hosts have calls open here, so it is not known whom to ask; `scope: session` gives each host a child of its own",
+            )),
+        }
+    }
+
+    /// Roots are one host's: only a child that belongs to one session is told them, a spare has none.
+    fn put_roots(self: &Arc<Self>, body: &Bytes, id: &RawValue, params: Option<&RawValue>) -> Option<String> {
+        let none = || Some(r#""result":{"roots":[]}"#.to_owned());
+        match self.tie() {
+            Tie::Nobody => {
+                let why = "a child that several hosts share is told no host's roots";
+                Some(error(envelope::METHOD_NOT_FOUND, why))
+            }
+            Tie::Session(owner) if owner.profile().takes.roots => {
+                self.put_question(&owner, body, id, methods::ROOTS_LIST, params).err().and_then(|_| none())
+            }
+            Tie::Session(_) | Tie::Spare => none(),
+        }
+    }
+
+    /// Passes a question on to `caller`'s host, under an id of ours.
     fn put_question(
         self: &Arc<Self>,
+        caller: &Arc<Caller>,
         body: &Bytes,
         id: &RawValue,
         method: &str,
         params: Option<&RawValue>,
     ) -> Result<(), String> {
-        let candidates = self.calls().candidates(Instant::now());
-        let caller = match candidates.as_slice() {
-            [] => return Err(error(envelope::METHOD_NOT_FOUND, "no host has a call open to ask")),
-            [caller] => caller,
-            _ => {
-                return Err(error(
-                    envelope::METHOD_NOT_FOUND,
-                    "several hosts have calls open here, so it is not known whom to ask; `scope: session` gives each host a child of its own",
-                ));
-            }
-        };
         let theirs: Box<str> = id.get().into();
         let answer = {
             let child = Arc::downgrade(self);

@@ -1,7 +1,7 @@
 //! A child's life, from its process to its end: the one task that owns the process and its output.
 
 use std::collections::HashMap;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
@@ -14,9 +14,9 @@ use tokio::time::{Instant, timeout};
 use super::calls::Calls;
 use super::inbound::Questions;
 use super::outbox::Outbox;
-use super::roster::Roster;
+use super::roster::{Place, Roster};
 use super::spawn::{Exit, Guard, Spawned, spawn};
-use super::{Child, ChildError, Stage, StderrRing, tools};
+use super::{Child, ChildError, Stage, StderrRing, Tie, tools};
 use crate::definition::Launch;
 use crate::environment::Variables;
 
@@ -34,7 +34,9 @@ pub(super) async fn bring_up(
     name: &str,
     launch: &Launch,
     variables: &Variables,
+    tie: Tie,
     roster: &Arc<Roster>,
+    place: Place,
 ) -> Result<Arc<Child>, ChildError> {
     let Spawned { pid, stdin, stdout, stderr, guard } = spawn(launch, variables).await?;
     // Readiness is only known after it was asked for once; from then on a write needs no waiting.
@@ -54,8 +56,13 @@ pub(super) async fn bring_up(
         questions: Questions::new(HashMap::new()),
         noise: AtomicU64::new(0),
         leases: watch::Sender::new(0),
+        tie: Mutex::new(tie),
+        used: Mutex::new(Instant::now()),
+        guard_pid: guard.pid(),
+        probing: AtomicBool::new(false),
+        served: AtomicBool::new(false),
     });
-    roster.enter(&child);
+    roster.enter(&child, place);
     tracing::info!(target: "child", child = name, pid, "started");
     tokio::spawn(live(child.clone(), stdout, stderr, guard, roster.clone()));
     Ok(child)
@@ -92,6 +99,7 @@ async fn live(
         }
         ending => tracing::warn!(target: "child", child = &*child.name, pid = child.pid, "{ending}"),
     }
+    // It may have been given up for a reason of its own.
     let _ = child.ending.set(ending);
     child.end();
     guard.clear().await;

@@ -125,6 +125,10 @@ fn is_executable(file: &Path) -> bool {
 }
 
 impl Guard {
+    pub(super) fn pid(&self) -> u32 {
+        self.process.id().unwrap_or(0)
+    }
+
     async fn started(&mut self, program: &Path) -> Result<u32, ChildError> {
         let report = self.reports.next_line().await.ok().flatten().unwrap_or_default();
         if let Some(pid) = report.strip_prefix("pid ").and_then(|pid| pid.parse().ok()) {

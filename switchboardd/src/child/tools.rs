@@ -50,6 +50,7 @@ pub(super) struct Shelf {
     list: Mutex<Option<Arc<ToolList>>>,
     /// Lets one caller ask while the others wait for what it gets.
     asking: tokio::sync::Mutex<()>,
+    changed: tokio::sync::Notify,
 }
 
 impl Shelf {
@@ -59,6 +60,11 @@ impl Shelf {
 
     pub(super) fn outdate(&self) {
         *self.list.lock().expect("BUG: a shelf panicked") = None;
+        self.changed.notify_one();
+    }
+
+    pub(super) async fn changed(&self) {
+        self.changed.notified().await;
     }
 
     pub(super) async fn get(&self, child: &Arc<Child>, limits: Limits) -> Result<Arc<ToolList>, ChildError> {
@@ -98,7 +104,7 @@ struct Page<'a> {
 
 async fn fetch(child: &Arc<Child>, limits: Limits) -> Result<ToolList, ChildError> {
     let mut tools: Vec<Tool> = Vec::new();
-    let mut names = HashSet::new();
+    let mut names: HashSet<Box<str>> = HashSet::new();
     let mut cursors = HashSet::new();
     let mut cursor: Option<String> = None;
     for _ in 0..MAX_PAGES {
@@ -109,12 +115,8 @@ async fn fetch(child: &Arc<Child>, limits: Limits) -> Result<ToolList, ChildErro
         })?;
         let answer = call.answer(limits).await?;
         let Some(page) = page(&answer.body)? else { break };
-        for raw in page.tools {
-            // A tool without a name cannot be called; of two with one name only the first can.
-            if let Some(tool) = tool(raw).filter(|tool| names.insert(tool.name.clone())) {
-                tools.push(tool);
-            }
-        }
+        let page_tools = ToolList::from_raw(&page.tools).tools;
+        tools.extend(page_tools.into_iter().filter(|tool| names.insert(tool.name.clone())));
         match page.next_cursor {
             Some(next) if tools.len() < MAX_TOOLS && cursors.insert(next.clone()) => cursor = Some(next),
             _ => break,

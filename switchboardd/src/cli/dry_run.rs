@@ -1,9 +1,12 @@
 //! `switchboard --dry-run`: what a host would be shown, and what is behind it, without a daemon.
 
+use std::sync::Arc;
+
 use super::Exit;
 use super::status::print;
 use crate::args::Args;
 use crate::board::Board;
+use crate::caller::Caller;
 use crate::config::Config;
 use crate::daemon;
 use crate::suite::Suite;
@@ -25,7 +28,7 @@ pub(super) async fn run(args: &Args) -> Exit {
             return Exit::Error;
         }
     };
-    let board = Board::new(file, config, String::new());
+    let board = Board::new(file, config, String::new(), &daemon::state_folder(&home));
     let catalog = board.catalog();
     for problem in &catalog.problems {
         eprintln!("problem: {problem}");
@@ -40,7 +43,7 @@ pub(super) async fn run(args: &Args) -> Exit {
     let mut exit = Exit::Ok;
     for suite in &catalog.suites {
         print(&format!("{}  ({}, {})", suite.name, suite.child_name(), suite.definition.file.display()));
-        if let Err(failure) = subtools(suite).await {
+        if let Err(failure) = subtools(suite, &board.strangers.caller).await {
             eprintln!("  {failure}");
             exit = Exit::ChildFailed;
         }
@@ -50,8 +53,8 @@ pub(super) async fn run(args: &Args) -> Exit {
 }
 
 /// Starts the child, prints its subtools with a mark on those that are not exposed.
-async fn subtools(suite: &Suite) -> Result<(), crate::error::Failure> {
-    let lease = suite.lease(None).await?;
+async fn subtools(suite: &Suite, caller: &Arc<Caller>) -> Result<(), crate::error::Failure> {
+    let lease = suite.lease(caller, None, None).await?;
     let list = lease.tools(suite.limits).await.map_err(|error| suite.failed(None, error))?;
     let width = list.tools.iter().map(|tool| tool.name.chars().count()).max().unwrap_or(0).min(40);
     for tool in &list.tools {

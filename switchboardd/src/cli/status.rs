@@ -54,8 +54,8 @@ pub(super) fn told(status: &Value) -> String {
     let width = suites.iter().map(|suite| text(&suite["name"]).len()).max().unwrap_or(0);
     for suite in suites {
         let mut line = format!("  {:width$}  {:13}", text(&suite["name"]), text(&suite["state"]));
-        if let Some(running) = suite["running"].as_object() {
-            line.push_str(&format!("  pid {}  {} in flight", running["pid"], running["inFlight"]));
+        for child in suite["children"].as_array().into_iter().flatten() {
+            line.push_str(&format!("  pid {} ({} in flight)", child["pid"], child["inFlight"]));
         }
         if let Some(error) = suite["lastError"].as_str() {
             line.push_str(&format!("  {error}"));

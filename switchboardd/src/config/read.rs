@@ -3,14 +3,19 @@
 use std::net::SocketAddr;
 use std::path::Path;
 
-use super::{Config, Expose, Http, Introspection, Mode, SuiteConfig, Timeouts, TimeoutsOverride, glob_set};
+use super::{
+    BudgetConfig, Config, Expose, Http, Introspection, Mode, PoolConfig, Scope, SuiteConfig, Timeouts,
+    TimeoutsOverride, glob_set,
+};
 use crate::document::{Fields, Node};
 use crate::suite;
 
-pub(super) const ROOT: [&str; 6] =
-    ["$schema", "discoverGlobs", "suites", "timeouts", "introspection", "http"];
-pub(super) const SUITE: [&str; 7] =
-    ["suiteName", "description", "expose", "summaryMaxChars", "timeouts", "redact", "validate"];
+pub(super) const ROOT: [&str; 7] =
+    ["$schema", "discoverGlobs", "suites", "timeouts", "introspection", "http", "budget"];
+pub(super) const SUITE: [&str; 8] =
+    ["suiteName", "description", "expose", "summaryMaxChars", "timeouts", "pool", "redact", "validate"];
+pub(super) const POOL: [&str; 4] = ["scope", "warm", "max", "idleMs"];
+pub(super) const BUDGET: [&str; 2] = ["children", "memoryMb"];
 pub(super) const EXPOSE: [&str; 2] = ["allow", "deny"];
 pub(super) const TIMEOUTS: [&str; 3] = ["childSpawnMs", "rpcMs", "maxMs"];
 pub(super) const INTROSPECTION: [&str; 2] = ["mode", "summaryMaxChars"];
@@ -18,6 +23,9 @@ pub(super) const HTTP: [&str; 3] = ["listen", "openDiscovery", "allowedOrigins"]
 
 const DAY_MS: u64 = 24 * 60 * 60 * 1000;
 const SUMMARY: (u64, u64) = (8, 4096);
+const MAX_POOL: u64 = 64;
+const MAX_CHILDREN: u64 = 1024;
+const MAX_MEMORY_MB: u64 = 1024 * 1024;
 
 pub(super) fn config(fields: &Fields<'_>, folder: &Path) -> Config {
     fields.only(&ROOT);
@@ -55,6 +63,9 @@ pub(super) fn config(fields: &Fields<'_>, folder: &Path) -> Config {
     if let Some(fields) = fields.get("http").and_then(|node| node.object()) {
         config.http = http(&fields, config.http);
     }
+    if let Some(fields) = fields.get("budget").and_then(|node| node.object()) {
+        config.budget = budget(&fields, config.budget);
+    }
     config
 }
 
@@ -77,9 +88,43 @@ fn suite(node: &Node<'_>) -> Option<SuiteConfig> {
         expose: fields.get("expose").map_or_else(Expose::default, |node| expose(&node)),
         summary_max_chars: fields.get("summaryMaxChars").and_then(|node| summary(&node)),
         timeouts: fields.get("timeouts").map_or_else(TimeoutsOverride::default, |node| timeouts(&node)),
+        pool: fields.get("pool").map_or_else(PoolConfig::default, |node| pool(&node)),
         redact: fields.get("redact").and_then(|node| node.texts()).unwrap_or_default(),
         validate: fields.get("validate").and_then(|node| node.flag()),
     })
+}
+
+fn pool(node: &Node<'_>) -> PoolConfig {
+    let Some(fields) = node.object() else { return PoolConfig::default() };
+    fields.only(&POOL);
+    let scopes = [("shared", Scope::Shared), ("session", Scope::Session), ("call", Scope::Call)];
+    let config = PoolConfig {
+        scope: fields.get("scope").and_then(|node| node.word(&scopes)),
+        warm: fields.get("warm").and_then(|node| count(&node, 0, MAX_POOL)),
+        max: fields.get("max").and_then(|node| count(&node, 1, MAX_POOL)),
+        idle_ms: fields.get("idleMs").and_then(|node| node.number(1, DAY_MS)),
+    };
+    if let (Some(warm), Some(max)) = (config.warm, config.max)
+        && warm > max
+    {
+        node.complain(format!("`warm` ({warm}) must not be more than `max` ({max})"));
+    }
+    config
+}
+
+fn budget(fields: &Fields<'_>, base: BudgetConfig) -> BudgetConfig {
+    fields.only(&BUDGET);
+    BudgetConfig {
+        children: fields
+            .get("children")
+            .and_then(|node| count(&node, 1, MAX_CHILDREN))
+            .unwrap_or(base.children),
+        memory_mb: fields.get("memoryMb").and_then(|node| node.number(1, MAX_MEMORY_MB)).or(base.memory_mb),
+    }
+}
+
+fn count(node: &Node<'_>, least: u64, most: u64) -> Option<usize> {
+    node.number(least, most).and_then(|number| usize::try_from(number).ok())
 }
 
 fn expose(node: &Node<'_>) -> Expose {
@@ -117,8 +162,7 @@ fn introspection(fields: &Fields<'_>, base: Introspection) -> Introspection {
 }
 
 fn summary(node: &Node<'_>) -> Option<usize> {
-    let chars = node.number(SUMMARY.0, SUMMARY.1)?;
-    usize::try_from(chars).ok()
+    count(node, SUMMARY.0, SUMMARY.1)
 }
 
 fn http(fields: &Fields<'_>, base: Http) -> Http {

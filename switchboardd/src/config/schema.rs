@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::read::{EXPOSE, HTTP, INTROSPECTION, ROOT, SUITE, TIMEOUTS};
+use super::read::{BUDGET, EXPOSE, HTTP, INTROSPECTION, POOL, ROOT, SUITE, TIMEOUTS};
 use super::{Config, Mode};
 use crate::document::Document;
 
@@ -25,11 +25,13 @@ fn at<'s>(schema: &'s Value, path: &[&str]) -> &'s Value {
 #[test]
 fn the_schema_has_exactly_the_keys_that_are_read() {
     let schema = schema();
-    let groups: [(&[&str], &[&str]); 7] = [
+    let groups: [(&[&str], &[&str]); 9] = [
         (&[], &ROOT),
         (&["suites", "*"], &SUITE),
         (&["suites", "*", "expose"], &EXPOSE),
         (&["suites", "*", "timeouts"], &TIMEOUTS),
+        (&["suites", "*", "pool"], &POOL),
+        (&["budget"], &BUDGET),
         (&["timeouts"], &TIMEOUTS),
         (&["introspection"], &INTROSPECTION),
         (&["http"], &HTTP),
@@ -58,13 +60,14 @@ fn the_schemas_defaults_are_the_defaults() {
         Mode::Full => "full",
         Mode::Redacted => "redacted",
     };
-    let expect: [(&[&str], Value); 9] = [
+    let expect: [(&[&str], Value); 10] = [
         (&["discoverGlobs"], config.discover_globs.into()),
         (&["timeouts", "childSpawnMs"], config.timeouts.child_spawn_ms.into()),
         (&["timeouts", "rpcMs"], config.timeouts.rpc_ms.into()),
         (&["timeouts", "maxMs"], config.timeouts.max_ms.into()),
         (&["introspection", "mode"], mode.into()),
         (&["introspection", "summaryMaxChars"], config.introspection.summary_max_chars.into()),
+        (&["budget", "children"], config.budget.children.into()),
         (&["http", "listen"], config.http.listen.into()),
         (&["http", "openDiscovery"], config.http.open_discovery.into()),
         (&["http", "allowedOrigins"], config.http.allowed_origins.into()),
@@ -78,7 +81,12 @@ fn the_schemas_defaults_are_the_defaults() {
 #[test]
 fn the_schemas_bounds_are_the_readers() {
     let schema = schema();
-    let numbers: [&[&str]; 8] = [
+    let numbers: [&[&str]; 13] = [
+        &["budget", "children"],
+        &["budget", "memoryMb"],
+        &["suites", "*", "pool", "warm"],
+        &["suites", "*", "pool", "max"],
+        &["suites", "*", "pool", "idleMs"],
         &["timeouts", "childSpawnMs"],
         &["timeouts", "rpcMs"],
         &["timeouts", "maxMs"],
@@ -103,7 +111,7 @@ fn the_schemas_bounds_are_the_readers() {
 
 #[test]
 fn the_readme_explains_every_key() {
-    for key in [&ROOT[..], &SUITE, &EXPOSE, &TIMEOUTS, &INTROSPECTION, &HTTP].concat() {
+    for key in [&ROOT[..], &SUITE, &EXPOSE, &TIMEOUTS, &POOL, &BUDGET, &INTROSPECTION, &HTTP].concat() {
         assert!(README.contains(&format!("`{key}`")), "`{key}` is missing in the README");
     }
 }

@@ -26,7 +26,7 @@ pub(super) async fn answer(
         methods::INITIALIZE => initialize(suite, caller, request).await,
         methods::PING => Ok(Said::Ours("{}".to_owned())),
         methods::SET_LEVEL => set_level(caller, request.params),
-        methods::TOOLS_LIST if !suite.settings.expose.is_open() => exposed_tools(suite).await,
+        methods::TOOLS_LIST => list_tools(suite, caller, request).await,
         methods::TOOLS_CALL => {
             let params = request.params.and_then(Members::of).unwrap_or_default();
             let tool = params.text("name");
@@ -39,27 +39,39 @@ pub(super) async fn answer(
     }
 }
 
-async fn initialize(suite: &Suite, caller: &Caller, request: Request<'_>) -> Result<Said, Failure> {
+async fn initialize(suite: &Suite, caller: &Arc<Caller>, request: Request<'_>) -> Result<Said, Failure> {
     let revision = opening::welcome(caller, request.params);
     // A child that ran before need not run to say who it is.
     if let Some(manifest) = suite.manifest() {
         return Ok(Said::Ours(manifest.hello.written_for(revision)));
     }
-    let lease = suite.lease(caller, None).await?;
+    let lease = suite.lease(caller, None, None).await?;
     Ok(Said::Ours(lease.hello().written_for(revision)))
 }
 
-/// `expose` holds on every face: the list without what may not be called.
-async fn exposed_tools(suite: &Suite) -> Result<Said, Failure> {
-    let lease = suite.lease(None).await?;
-    let list: Arc<ToolList> = lease.tools(suite.limits).await.map_err(|error| suite.failed(None, error))?;
+/// The list from what is known: of a child that does not run but did, and wherever `expose`, which
+/// holds on every face, leaves something out.
+fn known_tools(suite: &Suite, list: &ToolList) -> Said {
     let tools: Vec<&str> = list
         .tools
         .iter()
         .filter(|tool| suite.settings.expose.permits(&tool.name))
         .map(|tool| tool.raw.get())
         .collect();
-    Ok(Said::Ours(format!(r#"{{"tools":[{}]}}"#, tools.join(","))))
+    Said::Ours(format!(r#"{{"tools":[{}]}}"#, tools.join(",")))
+}
+
+async fn list_tools(suite: &Suite, caller: &Arc<Caller>, request: Request<'_>) -> Result<Said, Failure> {
+    let runs = suite.pool.as_ref().is_some_and(|pool| !pool.running().is_empty());
+    if !runs && let Some(manifest) = suite.manifest() {
+        return Ok(known_tools(suite, &manifest.tools));
+    }
+    if suite.settings.expose.is_open() {
+        return forward(suite, caller, request, None).await;
+    }
+    let lease = suite.lease(caller, None, None).await?;
+    let list = lease.tools(suite.limits).await.map_err(|error| suite.failed(None, error))?;
+    Ok(known_tools(suite, &list))
 }
 
 async fn forward(
@@ -70,15 +82,17 @@ async fn forward(
 ) -> Result<Said, Failure> {
     let failed = |error| suite.failed(tool, error);
     let lane = caller.lane(suite.child_name()).await;
-    let lease = suite.lease(tool).await?;
     let token = request.params.and_then(progress_token);
+    let lease = suite.lease(caller, tool, token.map(RawValue::get)).await?;
     let params = |id, out: &mut Vec<u8>| {
         if let Some(params) = request.params {
             push_params(params, token, id, out);
         }
     };
-    let call =
-        suite.send(lease, caller, request.method, token.map(RawValue::get), params).await.map_err(failed)?;
+    let call = suite
+        .send(lease, caller, request.method, token.map(RawValue::get), params)
+        .await
+        .map_err(|error| suite.unavailable(tool, error))?;
     drop(lane);
     call.answer(suite.limits).await.map(Said::Child).map_err(failed)
 }

@@ -12,6 +12,7 @@ use super::gate::Pass;
 use super::rescue::{Refusal, json_response};
 use crate::board::{Board, Phase};
 use crate::catalog::Catalog;
+use crate::child::{Child, Tie};
 use crate::pool::Doing;
 use crate::session::Session;
 use crate::suite::Suite;
@@ -61,7 +62,9 @@ pub(super) async fn tools(
     if pass == Pass::Names {
         return Err(Refusal::NoToken);
     }
-    let known = suite.pool.as_ref().and_then(|pool| pool.running()).and_then(|child| child.known_tools());
+    let running = suite.pool.as_ref().map(|pool| pool.running()).unwrap_or_default();
+    let known = running.iter().find_map(|child| child.known_tools());
+    let known = known.or_else(|| suite.manifest().map(|manifest| manifest.tools.clone()));
     let Some(list) = known else {
         return Ok(shown(&json!({ "suite": suite.name, "known": false, "tools": [] })));
     };
@@ -92,6 +95,12 @@ pub(super) async fn status(State(board): State<Arc<Board>>, Extension(pass): Ext
         "generation": catalog.generation,
         "config": board.config_file,
         "sessions": sessions,
+        "budget": {
+            "children": board.nursery.budget.ceiling().children,
+            "memoryMb": board.nursery.budget.ceiling().memory_mb,
+            "running": board.nursery.roster.taken(),
+            "usedMb": board.nursery.budget.used_mb(),
+        },
         "suites": suites,
         "problems": problems(&catalog),
     }))
@@ -118,6 +127,7 @@ fn described(suite: &Suite, pass: Pass) -> Value {
         Some(Doing::Starting) => "starting",
         Some(Doing::Ready) => "ready",
         Some(Doing::Failed) => "failed",
+        Some(Doing::Resting) => "resting",
     };
     let mut body = json!({ "name": suite.name, "state": state });
     if pass == Pass::Names {
@@ -129,19 +139,33 @@ fn described(suite: &Suite, pass: Pass) -> Value {
     let pool = suite.pool.as_ref();
     body["lastError"] = match &suite.definition.launch {
         Err(why) => json!(why),
-        Ok(_) => json!(pool.and_then(|pool| pool.last_error()).map(|error| error.to_string())),
+        Ok(_) => json!(pool.and_then(|pool| pool.last_failure()).map(|error| error.to_string())),
     };
-    if let Some(child) = pool.and_then(|pool| pool.running()) {
-        body["running"] = json!({
-            "pid": child.pid(),
-            "ageMs": millis(child.born()),
-            "inFlight": child.in_flight(),
-            "revision": child.hello().revision,
-            "tools": child.known_tools().map(|list| list.tools.len()),
-            "skippedLines": child.noise(),
+    if let Some(pool) = pool {
+        let settings = pool.settings();
+        body["pool"] = json!({
+            "scope": settings.scope.word(),
+            "warm": settings.warm,
+            "max": settings.max,
+            "idleMs": u64::try_from(settings.idle.as_millis()).unwrap_or(u64::MAX),
+            "starts": pool.starts(),
         });
+        body["children"] = pool.running().iter().map(|child| child_state(child)).collect();
     }
     body
+}
+
+fn child_state(child: &Child) -> Value {
+    json!({
+        "pid": child.pid(),
+        "ageMs": millis(child.born()),
+        "idleMs": if child.is_idle() { millis(child.last_used()) } else { 0 },
+        "inFlight": child.in_flight(),
+        "ownedBySession": matches!(child.tie(), Tie::Session(_)),
+        "revision": child.hello().revision,
+        "tools": child.known_tools().map(|list| list.tools.len()),
+        "skippedLines": child.noise(),
+    })
 }
 
 fn session_state(session: &Session) -> Value {

@@ -58,7 +58,7 @@ async fn replay(board: &Arc<Board>, session: &Arc<Session>, message: &RawValue) 
             let request = face::Request { id, method: &method, params };
             face::answer(board, &Face::Aggregate, session, request).await;
         }
-        Ok(Message::Notification { method, params }) => face::notice(session, &method.name(), params),
+        Ok(Message::Notification { method, params }) => face::notice(board, session, &method.name(), params),
         Ok(Message::Response { .. }) | Err(_) => {}
     }
 }

@@ -115,7 +115,7 @@ async fn post(board: &Arc<Board>, face: &Face, request: Request) -> Result<Respo
             Ok(with_watermark(&session, answer))
         }
         Message::Notification { method, params } => {
-            face::notice(&session, &method.name(), params);
+            face::notice(board, &session, &method.name(), params);
             Ok(with_watermark(&session, Err(StatusCode::ACCEPTED)))
         }
         Message::Response { id, .. } => {

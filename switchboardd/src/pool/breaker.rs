@@ -21,7 +21,12 @@ pub(super) struct Breaker {
 }
 
 impl Breaker {
-    pub(super) fn crashed(&mut self, now: Instant) {
+    /// A child died. One that had `served` a call before was no part of a crash loop: what came before
+    /// is forgotten, and its successor starts after the shortest pause.
+    pub(super) fn crashed(&mut self, served: bool, now: Instant) {
+        if served {
+            self.crashes.clear();
+        }
         self.forget(now);
         self.crashes.push_back(now);
         self.next_start = Some(now + self.pause());
@@ -46,7 +51,8 @@ impl Breaker {
         if count >= TOO_MANY {
             return LONGEST_PAUSE;
         }
-        let doubled = FIRST_PAUSE * 2_u32.saturating_pow(u32::try_from(count).unwrap_or(u32::MAX).saturating_sub(1));
+        let doubled =
+            FIRST_PAUSE * 2_u32.saturating_pow(u32::try_from(count).unwrap_or(u32::MAX).saturating_sub(1));
         doubled.min(LONGEST_PAUSE)
     }
 
@@ -71,7 +77,7 @@ mod tests {
         while now < begin + Duration::from_secs(600) {
             if breaker.next_start(now).is_none() {
                 starts.push(now);
-                breaker.crashed(now);
+                breaker.crashed(false, now);
             }
             now += Duration::from_millis(10);
         }
@@ -86,19 +92,30 @@ mod tests {
     fn a_single_crash_costs_a_moment_and_is_forgotten() {
         let mut breaker = Breaker::default();
         let now = Instant::now();
-        breaker.crashed(now);
+        breaker.crashed(false, now);
         assert_eq!(breaker.next_start(now), Some(now + FIRST_PAUSE));
         assert!(!breaker.is_open(now));
         let later = now + WINDOW + Duration::from_secs(1);
-        breaker.crashed(later);
+        breaker.crashed(false, later);
         assert_eq!(breaker.next_start(later), Some(later + FIRST_PAUSE));
+    }
+
+    #[test]
+    fn children_that_serve_are_replaced_at_once_however_often_they_are_killed() {
+        let mut breaker = Breaker::default();
+        let now = Instant::now();
+        for _ in 0..1000 {
+            breaker.crashed(true, now);
+            assert_eq!(breaker.next_start(now), Some(now + FIRST_PAUSE));
+            assert!(!breaker.is_open(now));
+        }
     }
 
     #[test]
     fn the_circuit_opens_at_the_fifth_crash_and_closes_for_a_try() {
         let mut breaker = Breaker::default();
         let now = Instant::now();
-        (0..TOO_MANY).for_each(|_| breaker.crashed(now));
+        (0..TOO_MANY).for_each(|_| breaker.crashed(false, now));
         assert!(breaker.is_open(now));
         assert!(!breaker.is_open(now + LONGEST_PAUSE));
         breaker.reset();

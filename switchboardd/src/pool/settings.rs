@@ -3,29 +3,8 @@
 use std::time::Duration;
 
 use super::stateful::is_stateful;
-use crate::config::PoolConfig;
+use crate::config::{PoolConfig, Scope};
 use crate::definition::Launch;
-
-/// Who may use a child together.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Scope {
-    /// Any session, many calls at once.
-    Shared,
-    /// One session each; for children that keep state.
-    Session,
-    /// One call at a time.
-    Call,
-}
-
-impl Scope {
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Shared => "shared",
-            Self::Session => "session",
-            Self::Call => "call",
-        }
-    }
-}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Settings {

@@ -14,7 +14,9 @@ const KNOWN: [&str; 7] = [
 ];
 
 pub(super) fn is_stateful(launch: &Launch) -> bool {
-    std::iter::once(&launch.cmd).chain(&launch.args).any(|word| KNOWN.iter().any(|known| word.contains(known)))
+    std::iter::once(&launch.cmd)
+        .chain(&launch.args)
+        .any(|word| KNOWN.iter().any(|known| word.contains(known)))
 }
 
 #[cfg(test)]

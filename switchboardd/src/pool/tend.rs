@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{Known, Member, Pool, PoolError, Scope};
+use super::{Known, Member, Pool, PoolError};
 use crate::caller::Caller;
-use crate::child::{Child, ChildError, Limits};
+use crate::child::{Child, ChildError, Limits, Tie};
+use crate::config::Scope;
 use crate::manifest::Manifest;
 
 /// The first start through one of these may download the server.
@@ -32,9 +33,6 @@ impl Pool {
                 let mut state = self.lock();
                 state.members.push(Member { child: child.clone(), owner: owner.clone() });
                 state.ran_before = true;
-                if !state.breaker.is_open(Instant::now()) {
-                    state.last_failure = None;
-                }
                 drop(state);
                 tokio::spawn(self.clone().tend(child, limits));
             }
@@ -57,12 +55,14 @@ impl Pool {
             (state.settings.scope, state.ran_before)
         };
         let limits = self.patience(limits, ran_before);
-        let owned = scope == Scope::Session;
+        let tie = match (scope, owner) {
+            (Scope::Session, Some(owner)) => Tie::Session(owner.clone()),
+            (Scope::Session, None) => Tie::Spare,
+            (Scope::Shared | Scope::Call, _) => Tie::Nobody,
+        };
         let child =
-            Child::start(&self.name, &self.launch, variables, limits, owned, &self.nursery.roster, place).await?;
-        if let Some(owner) = owner {
-            child.belongs_to(owner);
-        }
+            Child::start(&self.name, &self.launch, variables, limits, tie, &self.nursery.roster, place)
+                .await?;
         Ok(child)
     }
 
@@ -70,7 +70,7 @@ impl Pool {
         tracing::warn!(target: "pool", child = &*self.name, "{failure}");
         let mut state = self.lock();
         if let PoolError::Child(_) = &failure {
-            state.breaker.crashed(Instant::now());
+            state.breaker.crashed(false, Instant::now());
         }
         // A spare that found no room is nobody's failure.
         if patient || matches!(failure, PoolError::Child(_)) {
@@ -132,7 +132,8 @@ impl Pool {
     async fn let_go_if_idle(&self, child: &Arc<Child>, idle: Duration) {
         let surplus = {
             let state = self.lock();
-            let surplus = child.is_idle() && child.last_used() + idle <= Instant::now() && state.is_surplus(child);
+            let surplus =
+                child.is_idle() && child.last_used() + idle <= Instant::now() && state.is_surplus(child);
             if surplus {
                 child.stop();
             }
@@ -155,7 +156,8 @@ impl Pool {
         let (manifests, launch) = (self.nursery.manifests.clone(), self.launch.clone());
         let manifest = Arc::new(Manifest { hello, tools });
         self.lock().manifest = Known::Looked(Some(manifest.clone()));
-        let written = tokio::task::spawn_blocking(move || manifests.write(&launch, &manifest.hello, &manifest.tools));
+        let written =
+            tokio::task::spawn_blocking(move || manifests.write(&launch, &manifest.hello, &manifest.tools));
         let _ = written.await;
     }
 
@@ -167,8 +169,12 @@ impl Pool {
             state.members.retain(|member| !Arc::ptr_eq(&member.child, child));
             state.last_words = child.stderr().lines();
             if ending != ChildError::Stopped {
-                state.breaker.crashed(Instant::now());
+                state.breaker.crashed(child.has_served(), Instant::now());
                 state.last_failure = Some(PoolError::Child(ending));
+                // One that served nobody is as good as one that did not start, also to those who wait.
+                state.failed_starts += u64::from(!child.has_served());
+            } else if child.has_served() {
+                state.last_failure = None;
             }
         }
         self.changed.notify_waiters();

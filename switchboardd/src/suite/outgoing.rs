@@ -15,6 +15,17 @@ pub(super) fn progress_token<'a>(params: &Members<'a>) -> Option<&'a str> {
     (string(token).is_some() || token.get().parse::<f64>().is_ok()).then_some(token.get())
 }
 
+/// The news that a child is still starting, as progress on the host's own token. The value stays far
+/// below any that the child itself will send, because progress may only grow.
+pub(super) fn starting(token: &str, child: &str, seconds: u64) -> Vec<u8> {
+    let message = serde_json::Value::from(format!("starting `{child}`: {seconds} s"));
+    format!(
+        r#"{{"jsonrpc":"2.0","method":"notifications/progress","params":{{"progressToken":{token},"progress":{},"message":{message}}}}}"#,
+        seconds as f64 / 1e6
+    )
+    .into_bytes()
+}
+
 /// The child's `params`: its own tool's name, the inner arguments, our progress token.
 pub(super) fn call_params(
     params: &Members<'_>,
