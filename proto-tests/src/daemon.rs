@@ -95,6 +95,35 @@ impl Daemon {
         told(&self.socket)
     }
 
+    /// `/status`, as the person whose daemon it is sees it.
+    #[track_caller]
+    pub fn status(&self) -> Value {
+        self.door().get("/status").json()
+    }
+
+    /// What `/status` says of the suite of this child.
+    #[track_caller]
+    pub fn suite(&self, child: &str) -> Value {
+        let status = self.status();
+        let suite = status["suites"].as_array().unwrap().iter().find(|suite| suite["child"] == child);
+        suite.unwrap_or_else(|| panic!("no suite of `{child}` in {status}")).clone()
+    }
+
+    /// The pids of this child's processes, as `/status` has them.
+    #[track_caller]
+    pub fn pids(&self, child: &str) -> Vec<i32> {
+        let suite = self.suite(child);
+        let children = suite["children"].as_array().unwrap_or_else(|| panic!("no children in {suite}"));
+        children.iter().map(|child| i32::try_from(child["pid"].as_i64().unwrap()).unwrap()).collect()
+    }
+
+    /// How often this child was started.
+    #[track_caller]
+    pub fn starts(&self, child: &str) -> u64 {
+        let suite = self.suite(child);
+        suite["pool"]["starts"].as_u64().unwrap_or_else(|| panic!("no starts in {suite}"))
+    }
+
     pub fn log(&self) -> String {
         fs::read_to_string(&self.log).unwrap_or_default()
     }

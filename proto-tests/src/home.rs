@@ -4,6 +4,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -146,6 +147,27 @@ impl Home {
     #[track_caller]
     pub fn raw_shim(&self) -> Shim {
         Shim::start(self, ShimOptions::default())
+    }
+
+    /// A command that a person types, run to its end.
+    #[allow(clippy::disallowed_methods, reason = "tests start processes")]
+    pub fn command(&self, args: &[&str]) -> Output {
+        Command::new(&bins().switchboard)
+            .args(args)
+            .env_clear()
+            .envs(self.environment())
+            .env("SWITCHBOARD_SOCKET", self.socket())
+            .current_dir(self.workspace())
+            .stdin(Stdio::null())
+            .output()
+            .unwrap()
+    }
+
+    /// The same, and it has to work.
+    #[track_caller]
+    pub fn order(&self, args: &[&str]) {
+        let output = self.command(args);
+        assert!(output.status.success(), "{args:?}: {output:?}");
     }
 
     /// The environment that hosts and people give to the programs under test.

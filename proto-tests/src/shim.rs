@@ -225,6 +225,20 @@ impl Shim {
         serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {answer}"))
     }
 
+    /// The pid of the process that serves this session's calls.
+    #[track_caller]
+    pub fn pid_of(&mut self, child: &str) -> i32 {
+        i32::try_from(structured(&self.call(child, "where", "{}"))["pid"].as_i64().unwrap()).unwrap()
+    }
+
+    /// The same as [`Self::start_call`] for a host that wants to hear of the progress.
+    #[track_caller]
+    pub fn start_call_with_token(&mut self, child: &str, subtool: &str, args: &str, token: &str) -> u64 {
+        let params = call_params(child, subtool, args);
+        let params = params.strip_suffix('}').unwrap();
+        self.start_request("tools/call", &format!(r#"{params},"_meta":{{"progressToken":{token}}}}}"#))
+    }
+
     pub fn stderr(&self) -> String {
         self.stderr.lock().unwrap().clone()
     }

@@ -10,7 +10,7 @@ use switchboard_wire::hop::{self, Draining, MailboxBatch, MailboxPoll, POLL_WAIT
 use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
 
-use crate::post::{Answer, Body, Connection, Request};
+use crate::post::{Answer, Body, Connection, Request, is_shortage};
 
 /// Longer than any one message can be, with its envelope.
 const MAX_BATCH: usize = 64 * 1024 * 1024;
@@ -20,6 +20,9 @@ const OVERDUE: Duration = Duration::from_millis(POLL_WAIT_MS + 10_000);
 
 /// A draining daemon may answer at once each time: do not let that become a spin.
 const DRAINING_PAUSE: Duration = Duration::from_millis(20);
+
+/// How long to leave it when there is no descriptor for a connection.
+pub(crate) const SHORTAGE_PAUSE: Duration = Duration::from_millis(20);
 
 #[derive(Debug)]
 pub(crate) enum Post {
@@ -38,9 +41,13 @@ pub(crate) struct Batch {
 
 /// Polls until the session or the daemon ends. Each item carries the epoch it belongs to.
 pub(crate) async fn poll(socket: PathBuf, session: Arc<str>, epoch: u64, posts: mpsc::Sender<(u64, Post)>) {
-    let why = match Connection::open(&socket).await {
-        Ok(connection) => fetch(connection, session, epoch, &posts).await,
-        Err(error) => error.to_string(),
+    let why = loop {
+        match Connection::open(&socket).await {
+            Ok(connection) => break fetch(connection, session, epoch, &posts).await,
+            // Calls hold every descriptor there is; they end, and the daemon is not gone.
+            Err(error) if is_shortage(&error) => sleep(SHORTAGE_PAUSE).await,
+            Err(error) => break error.to_string(),
+        }
     };
     let _ = posts.send((epoch, Post::Ended(why))).await;
 }
@@ -70,8 +77,14 @@ async fn fetch(
             Err(why) => return why,
         };
         after = after.max(batch.next);
-        let pause = batch.draining.is_some() && batch.messages.is_empty();
+        let draining = batch.draining.is_some();
+        let pause = draining && batch.messages.is_empty();
         if posts.send((epoch, Post::Batch(batch))).await.is_err() {
+            return String::new();
+        }
+        // The next poll tells the daemon that we know it is going and send nothing more, so it must not
+        // leave before the relay has taken this batch out of its queue, which holds one.
+        if draining && posts.reserve().await.is_err() {
             return String::new();
         }
         if !reusable {

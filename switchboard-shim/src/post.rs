@@ -19,9 +19,6 @@ const MAX_IDLE: usize = 8;
 /// Larger heads than this are not the daemon's.
 const MAX_HEAD: usize = 16 * 1024;
 
-/// On a 503: the daemon is on its way out and did not start this message.
-const DRAINING_HEADER: &str = "switchboard-draining";
-
 /// What is asked for.
 #[derive(Debug, Clone)]
 pub(crate) struct Request {
@@ -64,6 +61,18 @@ impl std::fmt::Display for PostError {
         let (Self::NoConnection(error) | Self::Unsent(error) | Self::Lost(error)) = self;
         error.fmt(f)
     }
+}
+
+impl PostError {
+    /// This process, or the machine, has no descriptor left: it says nothing about the daemon.
+    pub(crate) fn is_shortage(&self) -> bool {
+        matches!(self, Self::NoConnection(error) if is_shortage(error))
+    }
+}
+
+pub(crate) fn is_shortage(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM))
 }
 
 /// A connection with nothing under way.
@@ -191,6 +200,10 @@ impl Idle {
         }
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     pub(crate) fn clear(&mut self) {
         self.0.clear();
     }
@@ -253,11 +266,8 @@ impl Head {
                 keep = !value.eq_ignore_ascii_case("close");
             } else if is(hop::MAILBOX_HEADER) {
                 mailbox = value.parse().unwrap_or_default();
-            } else if is(DRAINING_HEADER) {
-                draining = match value {
-                    "stop" => Some(Draining::Stop),
-                    _ => Some(Draining::Restart),
-                };
+            } else if is(hop::DRAINING_HEADER) {
+                draining = Some(Draining::from_word(value));
             }
         }
         let bodiless = status < 200 || matches!(status, 202 | 204 | 304);

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use crate::budget::Budget;
 use crate::caller::{Boot, Caller};
 use crate::catalog::Catalog;
-use crate::child::{Roster, Tie};
+use crate::child::{Ledger, Roster, Tie};
 use crate::config::Config;
 use crate::discover::discover;
 use crate::document::Problem;
@@ -63,13 +63,20 @@ pub struct Board {
 }
 
 impl Board {
-    pub fn new(config_file: PathBuf, config: Config, token: String, state: &Path) -> Arc<Self> {
+    pub fn new(
+        config_file: PathBuf,
+        config: Config,
+        token: String,
+        state: &Path,
+        ledger: Ledger,
+    ) -> Arc<Self> {
         let roster = Arc::new(Roster::default());
         let nursery = Nursery {
             shell: Arc::new(LoginShell::default()),
             budget: Arc::new(Budget::new(roster.clone())),
             roster,
             manifests: Manifests::new(state),
+            ledger: Arc::new(ledger),
         };
         nursery.budget.set(config.budget);
         let found = discover(&config);
@@ -182,6 +189,7 @@ impl Board {
             if !session.is_connected() {
                 tracing::debug!(target: "session", session = &session.id[..8], "ended");
                 board.sessions.remove(&session.id);
+                session.caller.close();
                 board.catalog().suites.iter().filter_map(|suite| suite.pool.as_ref()).for_each(|pool| {
                     pool.session_ended(&session.caller);
                 });

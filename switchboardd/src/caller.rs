@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use serde::Deserialize;
+use serde_json::json;
 use serde_json::value::RawValue;
-use switchboard_wire::envelope::{place_of, splice};
+use switchboard_wire::envelope::{Message, place_of, splice};
 use switchboard_wire::members::Members;
 
 use crate::mailbox::{Kind, Mailbox};
@@ -90,6 +91,7 @@ pub enum LogLevel {
 type OnAnswer = Box<dyn FnOnce(&[u8], &RawValue) + Send>;
 
 struct Question {
+    method: Box<str>,
     answer: OnAnswer,
 }
 
@@ -197,7 +199,7 @@ impl Caller {
         }
         let ours = listening.boot.next_question();
         let body = splice(request, place_of(request, id.get()), format!("\"{ours}\"").as_bytes());
-        listening.lock().insert(ours.clone(), Question { answer: Box::new(answer) });
+        listening.lock().insert(ours.clone(), Question { method: method.into(), answer: Box::new(answer) });
         if !listening.mailbox.push(Kind::Question, body.into()) {
             listening.lock().remove(&ours);
             return None;
@@ -217,11 +219,32 @@ impl Caller {
         }
     }
 
+    /// The host is gone: what it was asked is answered for it, so that no child waits for ever.
+    pub fn close(&self) {
+        let Some(listening) = &self.listening else { return };
+        let open = std::mem::take(&mut *listening.lock());
+        for (id, question) in open {
+            let outcome = match &*question.method {
+                methods::ELICITATION => {
+                    json!({ "jsonrpc": "2.0", "id": &*id, "result": { "action": "cancel" } })
+                }
+                methods::ROOTS_LIST => json!({ "jsonrpc": "2.0", "id": &*id, "result": { "roots": [] } }),
+                _ => {
+                    json!({ "jsonrpc": "2.0", "id": &*id, "error": { "code": -1, "message": "the host has left" } })
+                }
+            };
+            let response = outcome.to_string();
+            if let Ok(Message::Response { id, .. }) = Message::parse(response.as_bytes()) {
+                (question.answer)(response.as_bytes(), id);
+            }
+        }
+    }
+
     /// The child no longer wants to know: tells the host so.
     pub fn withdraw(&self, id: &str, reason: &str) {
         let Some(listening) = &self.listening else { return };
         if listening.lock().remove(id).is_some() {
-            let body = serde_json::json!({
+            let body = json!({
                 "jsonrpc": "2.0",
                 "method": methods::CANCELLED,
                 "params": { "requestId": id, "reason": reason },

@@ -9,11 +9,13 @@ pub mod descent;
 pub mod guard;
 mod handshake;
 mod inbound;
+mod ledger;
 mod life;
 mod outbox;
 mod roster;
 mod spawn;
 mod stderr;
+mod strays;
 mod tools;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -26,9 +28,11 @@ use tokio::time::{Instant, timeout_at};
 
 pub use calls::{Answer, ChildId};
 pub use handshake::Hello;
+pub use ledger::Ledger;
 pub use roster::{Place, Roster};
 pub use spawn::Exit;
 pub use stderr::StderrRing;
+pub(crate) use strays::adopt as adopt_orphans;
 pub use tools::{Tool, ToolList};
 
 use crate::caller::Caller;
@@ -91,6 +95,14 @@ pub struct Limits {
     pub max: Duration,
 }
 
+/// What every child stands on.
+#[derive(Debug, Clone, Copy)]
+pub struct Ground<'a> {
+    pub variables: &'a Variables,
+    pub roster: &'a Arc<Roster>,
+    pub ledger: &'a Ledger,
+}
+
 /// Whether a child is one session's own; only then may it know that host's roots.
 #[derive(Debug, Clone)]
 pub enum Tie {
@@ -120,6 +132,7 @@ pub struct Child {
     ending: OnceLock<ChildError>,
     stage: watch::Sender<Stage>,
     stop: watch::Sender<bool>,
+    outgoing: watch::Sender<bool>,
     stderr: Arc<StderrRing>,
     hello: OnceLock<Hello>,
     tools: tools::Shelf,
@@ -139,14 +152,17 @@ impl Child {
     pub async fn start(
         name: &str,
         launch: &Launch,
-        variables: &Variables,
+        ground: &Ground<'_>,
         limits: Limits,
         tie: Tie,
-        roster: &Arc<Roster>,
         place: Place,
+        ring: &Arc<StderrRing>,
     ) -> Result<Arc<Self>, ChildError> {
         let deadline = Instant::now() + limits.spawn;
-        let child = life::bring_up(name, launch, variables, tie, roster, place).await?;
+        let late = |stderr| ChildError::SpawnTimeout { ms: millis(limits.spawn), stderr };
+        let child = timeout_at(deadline, life::bring_up(name, launch, ground, tie, place, ring.clone()))
+            .await
+            .map_err(|_| late(String::new()))??;
         let shaken = timeout_at(deadline, handshake::shake(&child)).await;
         let error = match shaken {
             Ok(Ok(hello)) => {
@@ -154,22 +170,22 @@ impl Child {
                 return Ok(child);
             }
             Ok(Err(error)) => error,
-            Err(_) => ChildError::SpawnTimeout { ms: millis(limits.spawn), stderr: child.stderr.tail() },
+            Err(_) => late(child.stderr.tail()),
         };
         child.stop();
         Err(error)
     }
 
-    /// Sends a request; the answer is awaited on what this returns. `params` is what stands behind
+    /// Sends a request, of `caller` or our own; the answer is awaited on what this returns. `params` is what stands behind
     /// `"params":`, made for the id the call gets (which is also its progress token).
     pub fn call(
         self: &Arc<Self>,
-        caller: &Arc<Caller>,
+        caller: Option<&Arc<Caller>>,
         method: &str,
         token: Option<&str>,
         params: impl FnOnce(ChildId, &mut Vec<u8>),
     ) -> Result<InFlight, ChildError> {
-        let opened = self.calls().open(caller.clone(), token.map(Into::into), Instant::now());
+        let opened = self.calls().open(caller.cloned(), token.map(Into::into), Instant::now());
         let Some((id, reply)) = opened else { return Err(ChildError::Unsent) };
         let mut line = Vec::with_capacity(256);
         line.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
@@ -184,8 +200,17 @@ impl Child {
             line.truncate(before);
         }
         line.extend_from_slice(b"}\n");
+        // The one request that must not be cancelled.
+        let cancellable = method != methods::INITIALIZE;
         match self.outbox.send(&line) {
-            Ok(()) => Ok(InFlight { child: self.clone(), id, reply, started: Instant::now(), open: true }),
+            Ok(()) => Ok(InFlight {
+                child: self.clone(),
+                id,
+                reply,
+                started: Instant::now(),
+                open: true,
+                cancellable,
+            }),
             Err(unsent) => {
                 self.calls().retract(id);
                 Err(match unsent {
@@ -205,8 +230,14 @@ impl Child {
     }
 
     /// Its tools, asked for once and again when it says that they changed.
-    pub async fn tools(self: &Arc<Self>, limits: Limits) -> Result<Arc<ToolList>, ChildError> {
-        self.tools.get(self, limits).await
+    ///
+    /// A question that failed since `asked` is not put again for the same caller.
+    pub async fn tools(
+        self: &Arc<Self>,
+        limits: Limits,
+        asked: Instant,
+    ) -> Result<Arc<ToolList>, ChildError> {
+        self.tools.get(self, limits, asked).await
     }
 
     /// Its tools, asked for now.
@@ -289,7 +320,7 @@ impl Child {
     /// Whether it answers a `ping` in time. A child that has been silent on a call may be busy, or gone.
     pub async fn answers(self: &Arc<Self>, within: Duration) -> bool {
         let limits = Limits { spawn: within, rpc: within, max: within };
-        match self.call(&Caller::deaf(), methods::PING, None, |_, _| {}) {
+        match self.call(None, methods::PING, None, |_, _| {}) {
             Ok(call) => call.answer(limits).await.is_ok(),
             Err(_) => false,
         }
@@ -305,6 +336,21 @@ impl Child {
     pub async fn cleared(&self) {
         let mut stage = self.stage.subscribe();
         let _ = stage.wait_for(|stage| *stage == Stage::Cleared).await;
+    }
+
+    /// Has it serve who has it and nobody else: the next callers get another one.
+    pub fn replace(&self) {
+        self.outgoing.send_replace(true);
+    }
+
+    pub fn is_outgoing(&self) -> bool {
+        *self.outgoing.borrow()
+    }
+
+    /// Resolves when it is to be replaced.
+    pub async fn outgoing(&self) {
+        let mut outgoing = self.outgoing.subscribe();
+        let _ = outgoing.wait_for(|outgoing| *outgoing).await;
     }
 
     pub fn is_alive(&self) -> bool {
@@ -395,6 +441,8 @@ pub struct InFlight {
     reply: oneshot::Receiver<Reply>,
     started: Instant,
     open: bool,
+    /// Whether the child is told when nobody waits any more.
+    cancellable: bool,
 }
 
 impl InFlight {
@@ -430,10 +478,10 @@ impl InFlight {
 impl Drop for InFlight {
     fn drop(&mut self) {
         // Take the lock for the bookkeeping only; the write comes after it.
-        if self.open && self.child.calls().abandon(self.id, Instant::now()) {
-            let id = self.id.0;
+        if self.open && self.child.calls().abandon(self.id) && self.cancellable {
+            let (id, cancelled) = (self.id.0, methods::CANCELLED);
             let body = format!(
-                r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id},"reason":"the caller no longer waits"}}}}"#
+                r#"{{"jsonrpc":"2.0","method":"{cancelled}","params":{{"requestId":{id},"reason":"the caller no longer waits"}}}}"#
             );
             self.child.notify(body.as_bytes());
         }
@@ -442,6 +490,16 @@ impl Drop for InFlight {
 
 fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// A child's own words in a message of ours: not more than a reader wants.
+fn clip(text: &str) -> &str {
+    const MOST: usize = 1024;
+    let mut end = text.len().min(MOST);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
 }
 
 fn quoted(text: &str) -> String {

@@ -14,6 +14,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::args::Args;
 use crate::board::{Board, Phase};
+use crate::child::Ledger;
 use crate::config::{Config, personal_file};
 use crate::document::Problem;
 use crate::http::{Doors, Listener};
@@ -100,15 +101,28 @@ pub async fn serve(args: &Args) -> Result<(), Fatal> {
         tcp = %address.map_or_else(|| "off".to_owned(), |address| address.to_string()),
         "serving"
     );
-    let board = Board::new(file, config, token, &state);
+    let ledger = take_over(&place);
+    let board = Board::new(file, config, token, &state, ledger);
     board.catalog().keep_warm();
     let listeners = std::iter::once(Listener::Socket(socket)).chain(tcp.map(Listener::Tcp));
     let idle = args.idle_exit.map(Duration::from_secs);
-    run(board, listeners, until_told(), idle).await;
+    run(board.clone(), listeners, until_told(), idle).await;
+    if board.nursery.roster.all().is_empty() {
+        board.nursery.ledger.close();
+    }
     presence::leave(&place);
     drop(lock);
     tracing::info!(target: "daemon", "gone");
     Ok(())
+}
+
+/// Adopts what falls to us from now on, and clears up in the background what an earlier daemon and its
+/// guards, killed together, left behind.
+fn take_over(place: &Place) -> Ledger {
+    crate::child::adopt_orphans();
+    let (ledger, leftovers) = Ledger::open(place.daemon_file.with_extension("ledger"));
+    tokio::task::spawn_blocking(move || leftovers.sweep());
+    ledger
 }
 
 /// Serves on `listeners` until `stop` resolves, somebody orders it, or nobody needs it any more.

@@ -60,6 +60,8 @@ pub fn notice(board: &Board, session: &Session, method: &str, params: Option<&Ra
     if method == methods::ROOTS_CHANGED {
         board.roots_changed(&session.caller);
     } else if method == methods::CANCELLED
+        // Callers without a session count their ids alike; closing the connection is their way.
+        && session.caller.mailbox().is_some()
         && let Some(id) =
             params.and_then(switchboard_wire::members::Members::of).and_then(|params| params.get("requestId"))
     {

@@ -19,7 +19,7 @@ pub use settings::Settings;
 
 use crate::budget::{Budget, NoRoom};
 use crate::caller::Caller;
-use crate::child::{Child, ChildError, Limits, Roster};
+use crate::child::{Child, ChildError, Ledger, Limits, Roster, StderrRing};
 use crate::config::Scope;
 use crate::definition::Launch;
 use crate::environment::LoginShell;
@@ -38,6 +38,7 @@ pub struct Nursery {
     pub roster: Arc<Roster>,
     pub budget: Arc<Budget>,
     pub manifests: Manifests,
+    pub ledger: Arc<Ledger>,
 }
 
 /// Why there is no child to use. The texts continue the words "child `name` …".
@@ -78,7 +79,8 @@ struct State {
     /// Its definition is gone: children serve those who have them or wait for them, and go.
     retired: bool,
     manifest: Known,
-    last_words: Vec<Box<str>>,
+    /// What the child that was started last wrote to its standard error.
+    last_words: Arc<StderrRing>,
     starts: u64,
 }
 
@@ -158,7 +160,7 @@ impl State {
     }
 
     fn alive(&self) -> impl Iterator<Item = &Member> {
-        self.members.iter().filter(|member| member.child.is_alive())
+        self.members.iter().filter(|member| member.child.is_alive() && !member.child.is_outgoing())
     }
 
     /// The least busy one; another is only started when nobody is free.
@@ -183,7 +185,10 @@ impl State {
         if let Some(own) = self.alive().find(|member| owned(&member.owner)) {
             return Step::Use(own.child.clone());
         }
-        let spare = self.members.iter_mut().find(|member| member.owner.is_none() && member.child.is_alive());
+        let spare = self
+            .members
+            .iter_mut()
+            .find(|member| member.owner.is_none() && member.child.is_alive() && !member.child.is_outgoing());
         if let Some(spare) = spare {
             spare.owner = Some(caller.clone());
             spare.child.belongs_to(caller);
@@ -272,7 +277,7 @@ impl Pool {
             ran_before: nursery.manifests.exists(&launch),
             retired: false,
             manifest: Known::NotLooked,
-            last_words: Vec::new(),
+            last_words: Arc::default(),
             starts: 0,
         };
         Arc::new(Self {
@@ -406,7 +411,7 @@ impl Pool {
     pub fn stderr_lines(&self) -> Vec<Box<str>> {
         let state = self.lock();
         let running: Vec<Box<str>> = state.alive().flat_map(|member| member.child.stderr().lines()).collect();
-        if running.is_empty() { state.last_words.clone() } else { running }
+        if running.is_empty() { state.last_words.lines() } else { running }
     }
 
     pub fn doing(&self) -> Doing {

@@ -271,7 +271,7 @@ impl Suite {
             return Ok(manifest.tools.clone());
         }
         let lease = self.lease(caller, subtool, token).await?;
-        lease.tools(self.limits).await.map_err(|error| self.failed(subtool, error))
+        lease.tools(self.limits, Instant::now()).await.map_err(|error| self.failed(subtool, error))
     }
 
     async fn call(
@@ -297,11 +297,12 @@ impl Suite {
         }
         let failed = |error| self.failed(Some(subtool), error);
 
+        let asked = Instant::now();
         // Calls of one session reach one child in the order they came, also while it starts.
         let lane = caller.lane(self.child_name()).await;
         let mut lease = self.lease(caller, Some(subtool), token).await?;
         if self.settings.validate != Some(false) {
-            let mut checked = self.check(&lease, subtool, args).await;
+            let mut checked = self.check(&lease, subtool, args, asked).await;
             if is_unsent(&checked) {
                 // It ended while nobody used it, and the question for its list did not reach it: the
                 // next one is asked.
@@ -309,7 +310,7 @@ impl Suite {
                     .next_lease(lease, caller)
                     .await
                     .map_err(|error| self.unavailable(Some(subtool), error))?;
-                checked = self.check(&lease, subtool, args).await;
+                checked = self.check(&lease, subtool, args, asked).await;
             }
             if is_unsent(&checked) {
                 return Err(failed(lease.ending().await));
@@ -338,13 +339,13 @@ impl Suite {
         token: Option<&str>,
         params: impl Fn(ChildId, &mut Vec<u8>),
     ) -> Result<Sent, PoolError> {
-        match lease.call(caller, method, token, &params) {
+        match lease.call(Some(caller), method, token, &params) {
             Ok(call) => return Ok(Sent { call, lease }),
             Err(ChildError::Unsent) => {}
             Err(error) => return Err(error.into()),
         }
         let lease = self.next_lease(lease, caller).await?;
-        match lease.call(caller, method, token, &params) {
+        match lease.call(Some(caller), method, token, &params) {
             Ok(call) => Ok(Sent { call, lease }),
             Err(ChildError::Unsent) => Err(lease.ending().await.into()),
             Err(error) => Err(error.into()),
@@ -371,9 +372,10 @@ impl Suite {
         lease: &Lease,
         subtool: &str,
         args: Option<&RawValue>,
+        asked: Instant,
     ) -> Result<Option<Said>, Failure> {
         let failed = |error| self.failed(Some(subtool), error);
-        let mut list = lease.tools(self.limits).await.map_err(failed)?;
+        let mut list = lease.tools(self.limits, asked).await.map_err(failed)?;
         if list.find(subtool).is_none() {
             list = lease.renew_tools(self.limits).await.map_err(failed)?;
         }
@@ -390,7 +392,7 @@ impl Suite {
         }))
     }
 
-    fn not_allowed(&self, subtool: &str) -> Said {
+    pub fn not_allowed(&self, subtool: &str) -> Said {
         let refusal = Failure::NotAllowed { suite: self.name.clone(), subtool: subtool.to_owned() };
         mistake(&refusal.to_string())
     }

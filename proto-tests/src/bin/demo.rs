@@ -4,7 +4,9 @@
 #![expect(clippy::print_stdout, reason = "this program shows something to a person")]
 
 use std::error::Error;
+use std::fs::Permissions;
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -18,7 +20,7 @@ fn main() -> Outcome<()> {
     println!("building switchboardd, switchboard and the example children (release) …");
     build(root)?;
     let bin = root.join("target/release");
-    let folder = tempfile::tempdir()?;
+    let folder = tempfile::Builder::new().permissions(Permissions::from_mode(0o700)).tempdir()?;
     let socket = folder.path().join("demo.sock");
     let _daemon = Daemon::start(&bin, root, folder.path(), &socket)?;
 
@@ -90,10 +92,10 @@ impl Daemon {
             .env("XDG_STATE_HOME", state)
             .env("LOG_LEVEL", "warn")
             .spawn()?;
-        let daemon = Self(daemon);
+        let mut daemon = Self(daemon);
         let until = Instant::now() + Duration::from_secs(10);
         while std::os::unix::net::UnixStream::connect(socket).is_err() {
-            if Instant::now() > until {
+            if daemon.0.try_wait()?.is_some() || Instant::now() > until {
                 return Err("switchboardd did not come up".into());
             }
             std::thread::sleep(Duration::from_millis(5));

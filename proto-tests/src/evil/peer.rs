@@ -30,6 +30,8 @@ pub(crate) struct Shared {
     /// Ids of calls that the host took back.
     pub(crate) cancelled: Mutex<HashSet<String>>,
     pub(crate) calls: AtomicU64,
+    /// Memory that is never given back.
+    pub(crate) eaten: Mutex<Vec<Vec<u8>>>,
     /// A tool more, and a list_changed, once `change` was called.
     pub(crate) changed: AtomicBool,
 }
@@ -65,6 +67,7 @@ impl Peer {
             received: Mutex::default(),
             cancelled: Mutex::default(),
             calls: AtomicU64::new(0),
+            eaten: Mutex::default(),
             changed: AtomicBool::new(false),
         }))
     }

@@ -36,6 +36,7 @@ const TOOLS: &[(&str, &[&str], &str)] = &[
     ("die", &["code"], "Exits with the given status."),
     ("stderr", &["text"], "Writes to stderr, then answers."),
     ("change", &[], "Has a tool more from now on and says so."),
+    ("eat", &["mb"], "Takes so many megabytes of memory and keeps them."),
     ("close-stdout", &[], "Closes stdout and lives on."),
     ("stop-reading", &[], "Answers, then never reads again."),
 ];
@@ -88,9 +89,10 @@ pub(crate) fn call(peer: &Peer, message: &Incoming) {
         "hang" => {}
         "progress" => later(peer, message, move |peer, message| progress(peer, message, &given)),
         "log" => {
+            let data = if given["mark"].is_null() { &json!("something happened") } else { &given["mark"] };
             peer.notify(
                 "notifications/message",
-                r#"{"level":"info","logger":"evil","data":"something happened"}"#,
+                &format!(r#"{{"level":"info","logger":"evil","data":{data}}}"#),
             );
             peer.result(id, &echo("log", &args));
         }
@@ -136,6 +138,12 @@ pub(crate) fn call(peer: &Peer, message: &Incoming) {
             peer.notify("notifications/tools/list_changed", "{}");
             peer.result(id, &echo("change", &args));
         }
+        "eat" => {
+            // Written to, so that it is memory and not a promise of it.
+            let bytes = usize::try_from(given["mb"].as_u64().unwrap_or(0)).unwrap_or(0) << 20;
+            peer.eaten.lock().unwrap().push(vec![1; bytes]);
+            peer.result(id, &echo("eat", &args));
+        }
         "close-stdout" => close_stdout(),
         "stop-reading" => {
             peer.result(id, &echo("stop-reading", &args));
@@ -171,12 +179,15 @@ fn later(peer: &Peer, message: &Incoming, work: impl FnOnce(&Peer, &Incoming) + 
 fn progress(peer: &Peer, message: &Incoming, given: &Value) {
     let steps = given["steps"].as_u64().unwrap_or(1);
     let pause = Duration::from_millis(given["ms"].as_u64().unwrap_or(0));
+    let mark = Value::from(given["mark"].to_string());
     if let Some(token) = message.progress_token() {
         for step in 1..=steps {
             thread::sleep(pause);
             peer.notify(
                 "notifications/progress",
-                &format!(r#"{{"progressToken":{token},"progress":{step},"total":{steps}}}"#),
+                &format!(
+                    r#"{{"progressToken":{token},"progress":{step},"total":{steps},"message":{mark}}}"#
+                ),
             );
         }
     }

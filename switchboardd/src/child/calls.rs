@@ -4,10 +4,9 @@
 //! the child answers it, so that the late answer is thrown away quietly and the child's questions
 //! still count that caller as a candidate.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use switchboard_wire::envelope::splice;
@@ -18,10 +17,6 @@ use crate::caller::Caller;
 
 /// Tombstones kept per child. A child that leaves more calls than this unanswered is not worth more memory.
 const MAX_TOMBSTONES: usize = 4096;
-
-/// How long a child that was told of a cancellation may still ask for that call. Many servers never
-/// answer a cancelled call at all; their questions must not be refused for ever because of it.
-const HAUNT: Duration = Duration::from_secs(30);
 
 /// A request id as we issued it to a child.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -51,21 +46,34 @@ pub(super) enum Reply {
 
 struct Waiting {
     reply: oneshot::Sender<Reply>,
-    caller: Arc<Caller>,
+    /// `None` for what we ask ourselves.
+    caller: Option<Arc<Caller>>,
     /// The host's own progress token, as it wrote it.
     token: Option<Box<str>>,
     heard: Instant,
-    open_questions: u32,
 }
 
 #[derive(Default)]
 pub(super) struct Calls {
     issued: u64,
     waiting: HashMap<u64, Waiting>,
-    tombstones: HashMap<u64, Arc<Caller>>,
-    /// Tombstones by age, with the moment they were set.
-    graves: VecDeque<(u64, Instant)>,
+    tombstones: HashMap<u64, Option<Arc<Caller>>>,
+    /// More calls were given up on than we keep track of.
+    lost_track: bool,
+    /// Whom the child has asked something, once for each open question.
+    asked: Vec<Arc<Caller>>,
     closed: bool,
+}
+
+/// Whom a message of the child that names no call may be for.
+#[derive(Debug)]
+pub(super) enum Candidates {
+    Nobody,
+    One(Arc<Caller>),
+    /// Several. `ghosts`: all but one at most have given up, and only the child does not know it yet.
+    Several {
+        ghosts: bool,
+    },
 }
 
 /// What became of an answer.
@@ -83,7 +91,7 @@ impl Calls {
     /// the child has ended.
     pub(super) fn open(
         &mut self,
-        caller: Arc<Caller>,
+        caller: Option<Arc<Caller>>,
         token: Option<Box<str>>,
         now: Instant,
     ) -> Option<(ChildId, oneshot::Receiver<Reply>)> {
@@ -92,7 +100,7 @@ impl Calls {
         }
         self.issued += 1;
         let (reply, receiver) = oneshot::channel();
-        self.waiting.insert(self.issued, Waiting { reply, caller, token, heard: now, open_questions: 0 });
+        self.waiting.insert(self.issued, Waiting { reply, caller, token, heard: now });
         Some((ChildId(self.issued), receiver))
     }
 
@@ -109,20 +117,14 @@ impl Calls {
     }
 
     /// The caller gave up. True if the child had not answered.
-    pub(super) fn abandon(&mut self, id: ChildId, now: Instant) -> bool {
+    pub(super) fn abandon(&mut self, id: ChildId) -> bool {
         let Some(waiting) = self.waiting.remove(&id.0) else { return false };
-        self.tombstones.insert(id.0, waiting.caller);
-        self.graves.push_back((id.0, now));
-        if self.graves.len() > MAX_TOMBSTONES {
-            self.bury_oldest();
+        if self.tombstones.len() < MAX_TOMBSTONES {
+            self.tombstones.insert(id.0, waiting.caller);
+        } else {
+            self.lost_track = true;
         }
         true
-    }
-
-    fn bury_oldest(&mut self) {
-        if let Some((oldest, _)) = self.graves.pop_front() {
-            self.tombstones.remove(&oldest);
-        }
     }
 
     /// The call was never written: forget it altogether.
@@ -134,41 +136,58 @@ impl Calls {
     pub(super) fn progress(&mut self, id: ChildId, now: Instant) -> Option<(Arc<Caller>, Box<str>)> {
         let waiting = self.waiting.get_mut(&id.0)?;
         waiting.heard = now;
-        Some((waiting.caller.clone(), waiting.token.clone()?))
+        Some((waiting.caller.clone()?, waiting.token.clone()?))
     }
 
-    /// Since when the child has been silent on a call; `None` while it waits for its host.
+    /// Since when the child has been silent on a call; `None` while it waits for that call's host.
     pub(super) fn silent_since(&self, id: ChildId) -> Option<Instant> {
         let waiting = self.waiting.get(&id.0)?;
-        (waiting.open_questions == 0).then_some(waiting.heard)
+        (!self.is_asking(waiting)).then_some(waiting.heard)
     }
 
-    /// The callers a message of the child that names no call may be for, each once.
-    pub(super) fn candidates(&mut self, now: Instant) -> Vec<Arc<Caller>> {
-        while self.graves.front().is_some_and(|(_, since)| now.duration_since(*since) > HAUNT) {
-            self.bury_oldest();
+    fn is_asking(&self, waiting: &Waiting) -> bool {
+        let caller = waiting.caller.as_ref();
+        caller.is_some_and(|caller| self.asked.iter().any(|asked| Arc::ptr_eq(asked, caller)))
+    }
+
+    /// The callers a message of the child that names no call may be for. One that gave up counts as
+    /// long as the child has not answered its call: it may still be working on it.
+    pub(super) fn candidates(&self) -> Candidates {
+        if self.lost_track {
+            return Candidates::Several { ghosts: true };
         }
-        let mut found: Vec<Arc<Caller>> = Vec::new();
-        let all = self.waiting.values().map(|waiting| &waiting.caller).chain(self.tombstones.values());
-        for caller in all {
-            if !found.iter().any(|known| Arc::ptr_eq(known, caller)) {
-                found.push(caller.clone());
+        let mut found: Vec<&Arc<Caller>> = Vec::new();
+        let waiting = self.waiting.values().filter_map(|waiting| waiting.caller.as_ref());
+        collect_into(&mut found, waiting);
+        let in_person = found.len();
+        collect_into(&mut found, self.tombstones.values().filter_map(Option::as_ref));
+        match found.as_slice() {
+            [] => Candidates::Nobody,
+            [caller] => Candidates::One((*caller).clone()),
+            _ => Candidates::Several { ghosts: in_person <= 1 },
+        }
+    }
+
+    /// A question to this caller opened: the clocks of its calls stand.
+    pub(super) fn question_opened(&mut self, caller: &Arc<Caller>) {
+        self.asked.push(caller.clone());
+    }
+
+    /// It was answered or withdrawn: the clocks go on from here.
+    pub(super) fn question_closed(&mut self, caller: &Arc<Caller>, now: Instant) {
+        if let Some(at) = self.asked.iter().position(|asked| Arc::ptr_eq(asked, caller)) {
+            self.asked.swap_remove(at);
+        }
+        for waiting in self.waiting.values_mut() {
+            if waiting.caller.as_ref().is_some_and(|waiting| Arc::ptr_eq(waiting, caller)) {
+                waiting.heard = now;
             }
-        }
-        found
-    }
-
-    /// A question to this caller opened (+1) or closed (-1): the clocks of its calls stand meanwhile.
-    pub(super) fn question(&mut self, caller: &Arc<Caller>, change: i32, now: Instant) {
-        for waiting in self.waiting.values_mut().filter(|waiting| Arc::ptr_eq(&waiting.caller, caller)) {
-            waiting.open_questions = waiting.open_questions.saturating_add_signed(change);
-            waiting.heard = now;
         }
     }
 
     /// There are calls, and each of them waits for its host.
     pub(super) fn all_asking(&self) -> bool {
-        !self.waiting.is_empty() && self.waiting.values().all(|waiting| waiting.open_questions > 0)
+        !self.waiting.is_empty() && self.waiting.values().all(|waiting| self.is_asking(waiting))
     }
 
     pub(super) fn in_flight(&self) -> usize {
@@ -178,6 +197,15 @@ impl Calls {
     /// The child has ended: dropping the table tells every caller.
     pub(super) fn close(&mut self) {
         *self = Self { closed: true, issued: self.issued, ..Self::default() };
+    }
+}
+
+/// Adds those that are not there yet.
+fn collect_into<'a>(found: &mut Vec<&'a Arc<Caller>>, callers: impl Iterator<Item = &'a Arc<Caller>>) {
+    for caller in callers {
+        if !found.iter().any(|known| Arc::ptr_eq(known, caller)) {
+            found.push(caller);
+        }
     }
 }
 
@@ -192,7 +220,7 @@ mod tests {
     #[test]
     fn each_call_is_answered_once() {
         let mut calls = Calls::default();
-        let (id, mut receiver) = calls.open(Caller::deaf(), None, Instant::now()).unwrap();
+        let (id, mut receiver) = calls.open(Some(Caller::deaf()), None, Instant::now()).unwrap();
         assert_eq!(calls.deliver(id, answer()), Delivered::ToCaller);
         assert_eq!(calls.deliver(id, answer()), Delivered::Unknown);
         assert!(receiver.try_recv().is_ok());
@@ -202,34 +230,44 @@ mod tests {
     fn late_answers_are_thrown_away_quietly_and_the_caller_stays_a_candidate() {
         let mut calls = Calls::default();
         let caller = Caller::deaf();
-        let (id, _receiver) = calls.open(caller.clone(), None, Instant::now()).unwrap();
-        let now = Instant::now();
-        assert!(calls.abandon(id, now));
-        assert_eq!(calls.candidates(now).len(), 1);
+        let (id, _receiver) = calls.open(Some(caller), None, Instant::now()).unwrap();
+        assert!(calls.abandon(id));
+        assert!(matches!(calls.candidates(), Candidates::One(_)));
         assert_eq!(calls.deliver(id, answer()), Delivered::Late);
-        assert!(calls.candidates(now).is_empty());
-        assert!(!calls.abandon(id, now));
+        assert!(matches!(calls.candidates(), Candidates::Nobody));
+        assert!(!calls.abandon(id));
     }
 
     #[test]
-    fn a_cancelled_call_that_is_never_answered_stops_counting() {
+    fn a_question_is_never_guessed_to_be_for_the_one_who_stayed() {
         let mut calls = Calls::default();
         let now = Instant::now();
-        let (id, _receiver) = calls.open(Caller::deaf(), None, now).unwrap();
-        calls.abandon(id, now);
-        assert_eq!(calls.candidates(now + HAUNT).len(), 1);
-        assert!(calls.candidates(now + HAUNT + Duration::from_millis(1)).is_empty());
+        let (gone, _a) = calls.open(Some(Caller::deaf()), None, now).unwrap();
+        let (_stays, _b) = calls.open(Some(Caller::deaf()), None, now).unwrap();
+        assert!(matches!(calls.candidates(), Candidates::Several { ghosts: false }));
+        calls.abandon(gone);
+        assert!(matches!(calls.candidates(), Candidates::Several { ghosts: true }));
     }
 
     #[test]
-    fn tombstones_are_bounded() {
+    fn what_we_ask_ourselves_is_nobodys() {
         let mut calls = Calls::default();
-        for _ in 0..3 * MAX_TOMBSTONES {
-            let (id, _receiver) = calls.open(Caller::deaf(), None, Instant::now()).unwrap();
-            calls.abandon(id, Instant::now());
+        let now = Instant::now();
+        let (_ours, _a) = calls.open(None, None, now).unwrap();
+        assert!(matches!(calls.candidates(), Candidates::Nobody));
+        let (_theirs, _b) = calls.open(Some(Caller::deaf()), None, now).unwrap();
+        assert!(matches!(calls.candidates(), Candidates::One(_)));
+    }
+
+    #[test]
+    fn tombstones_are_bounded_and_nobody_is_guessed_beyond_them() {
+        let mut calls = Calls::default();
+        for _ in 0..=MAX_TOMBSTONES {
+            let (id, _receiver) = calls.open(Some(Caller::deaf()), None, Instant::now()).unwrap();
+            calls.abandon(id);
         }
         assert_eq!(calls.tombstones.len(), MAX_TOMBSTONES);
-        assert_eq!(calls.graves.len(), MAX_TOMBSTONES);
+        assert!(matches!(calls.candidates(), Candidates::Several { ghosts: true }));
     }
 
     #[test]
@@ -237,22 +275,26 @@ mod tests {
         let mut calls = Calls::default();
         let now = Instant::now();
         let (asked, other) = (Caller::deaf(), Caller::deaf());
-        let (first, _a) = calls.open(asked.clone(), None, now).unwrap();
-        let (second, _b) = calls.open(other, None, now).unwrap();
-        calls.question(&asked, 1, now);
+        let (first, _a) = calls.open(Some(asked.clone()), None, now).unwrap();
+        let (second, _b) = calls.open(Some(other), None, now).unwrap();
+        calls.question_opened(&asked);
+        let (third, _c) = calls.open(Some(asked.clone()), None, now).unwrap();
+        calls.question_opened(&asked);
         assert_eq!(calls.silent_since(first), None);
         assert_eq!(calls.silent_since(second), Some(now));
-        calls.question(&asked, -1, now);
+        calls.question_closed(&asked, now);
+        assert_eq!((calls.silent_since(first), calls.silent_since(third)), (None, None));
+        calls.question_closed(&asked, now);
         assert_eq!(calls.silent_since(first), Some(now));
     }
 
     #[test]
     fn closing_the_table_tells_everybody_and_takes_no_more() {
         let mut calls = Calls::default();
-        let (_, mut receiver) = calls.open(Caller::deaf(), None, Instant::now()).unwrap();
+        let (_, mut receiver) = calls.open(Some(Caller::deaf()), None, Instant::now()).unwrap();
         calls.close();
         assert!(matches!(receiver.try_recv(), Err(oneshot::error::TryRecvError::Closed)));
-        assert!(calls.open(Caller::deaf(), None, Instant::now()).is_none());
+        assert!(calls.open(Some(Caller::deaf()), None, Instant::now()).is_none());
     }
 
     #[test]

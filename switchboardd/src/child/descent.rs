@@ -16,9 +16,10 @@ pub struct Process {
 impl Process {
     /// `None` once it is gone.
     pub fn look_up(id: u32) -> Option<Self> {
-        let stat = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
-        // The name in brackets may hold anything, so the fields are counted from its end.
-        let rest = &stat[stat.rfind(')')? + 2..];
+        let stat = fs::read(format!("/proc/{id}/stat")).ok()?;
+        // The name in brackets may hold anything, half a character too, so the fields are counted from its end.
+        let end = stat.iter().rposition(|byte| *byte == b')')?;
+        let rest = std::str::from_utf8(stat.get(end + 2..)?).ok()?;
         let mut fields = rest.split(' ');
         let zombie = matches!(fields.next()?, "Z" | "X");
         let parent = fields.next()?.parse().ok()?;
@@ -43,7 +44,7 @@ impl Process {
     }
 }
 
-fn all() -> Vec<Process> {
+pub(super) fn all() -> Vec<Process> {
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
     entries
         .flatten()

@@ -11,6 +11,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
 use std::process::{Command, ExitCode, ExitStatus};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -21,6 +22,7 @@ use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg}
 use rustix::process::{Pid, Signal, WaitOptions};
 
 use super::descent;
+use super::ledger::stop_container;
 
 /// How long descendants may take to end after TERM.
 const TERM_GRACE: Duration = Duration::from_millis(1000);
@@ -33,9 +35,16 @@ pub fn run(mut command: impl Iterator<Item = OsString>) -> ExitCode {
     let Some((control, input)) = take_control() else {
         return ExitCode::from(2);
     };
-    let Some(program) = command.next() else {
+    let mut program = command.next();
+    let mut container = None;
+    if program.as_deref().is_some_and(|first| first == "--container") {
+        container = command.next();
+        program = command.next();
+    }
+    let Some(program) = program else {
         return ExitCode::from(2);
     };
+    outlive_signals();
     // Leave the terminal's process group: Ctrl-C is for the daemon, which then tells us.
     let _ = rustix::process::setsid();
     #[cfg(target_os = "linux")]
@@ -51,13 +60,15 @@ pub fn run(mut command: impl Iterator<Item = OsString>) -> ExitCode {
         }
     };
     report(&control, &format!("pid {}\n", child.id()));
-    outlive_signals();
     let_go_of_pipes();
 
     // Callers wait for the news of an end, not for the clearing up after it.
     let ended = await_end(&control, &mut child);
     if ended.is_some() {
         report(&control, &ending(ended));
+    }
+    if let Some(container) = container {
+        stop_container(Path::new(&container));
     }
     clear(&child);
     if ended.is_none() {

@@ -7,8 +7,7 @@ use serde_json::value::RawValue;
 use switchboard_wire::envelope::{Message, Outcome};
 
 use super::calls::Answer;
-use super::{Child, ChildError, Limits, Tie};
-use crate::caller::Caller;
+use super::{Child, ChildError, Limits, Tie, clip};
 use crate::methods;
 
 /// What a child is told of us, whoever calls: it may be shared or wait for its first session, so it
@@ -51,7 +50,7 @@ struct Said<'a> {
 pub(super) async fn shake(child: &Arc<Child>) -> Result<Hello, ChildError> {
     let patient = std::time::Duration::from_secs(24 * 60 * 60);
     let limits = Limits { spawn: patient, rpc: patient, max: patient };
-    let call = child.call(&Caller::deaf(), methods::INITIALIZE, None, |_, out| {
+    let call = child.call(None, methods::INITIALIZE, None, |_, out| {
         out.extend_from_slice(params(!matches!(child.tie(), Tie::Nobody)).as_bytes());
     });
     let answer = match call {
@@ -78,7 +77,7 @@ fn read(answer: &Answer) -> Result<Hello, ChildError> {
     let result = match Message::parse(&answer.body) {
         Ok(Message::Response { outcome: Outcome::Result(result), .. }) => result,
         Ok(Message::Response { outcome: Outcome::Error(error), .. }) => {
-            return Err(unusable(format!("refused `initialize`: {}", error.get())));
+            return Err(unusable(format!("refused `initialize`: {}", clip(error.get()))));
         }
         _ => return Err(unusable("answered `initialize` with something else".to_owned())),
     };

@@ -11,11 +11,14 @@ use switchboard_wire::framing::Frame;
 use switchboard_wire::members::Members;
 use tokio::time::Instant;
 
-use super::calls::{Answer, ChildId, Delivered, Reply};
+use super::calls::{Answer, Candidates, ChildId, Delivered, Reply};
 use super::{Child, Tie, quoted};
 use crate::caller::{Caller, LogLevel};
 use crate::mailbox::Kind;
 use crate::methods;
+
+/// Questions of one child that may be open at once; a host could not answer more either.
+const MAX_QUESTIONS: usize = 64;
 
 /// Questions the child has asked and that are open at a host: its own id ⇒ whom, under which id of ours.
 pub(super) type Questions = Mutex<Open>;
@@ -83,8 +86,7 @@ impl Child {
 
     /// A log message names no call: it goes to the one caller it can be for, or to nobody.
     fn take_log(&self, body: &Bytes, params: &RawValue) {
-        let candidates = self.calls().candidates(Instant::now());
-        let [caller] = candidates.as_slice() else { return };
+        let Candidates::One(caller) = self.calls().candidates() else { return };
         let level = Members::of(params)
             .and_then(|params| serde_json::from_str::<LogLevel>(params.get("level")?.get()).ok());
         if level.is_some_and(|level| level >= caller.profile().log_level) {
@@ -99,7 +101,7 @@ impl Child {
         let Some(id) = Members::of(params).and_then(|params| params.get("requestId")) else { return };
         let open = self.questions().remove(id.get());
         if let Some((caller, ours)) = open {
-            self.calls().question(&caller, -1, Instant::now());
+            self.calls().question_closed(&caller, Instant::now());
             caller.withdraw(&ours, "the server no longer asks");
         }
     }
@@ -120,14 +122,18 @@ impl Child {
 
     /// The one host whose call is unanswered here. Never broadcast, never a guess.
     fn asked(&self) -> Result<Arc<Caller>, String> {
-        let candidates = self.calls().candidates(Instant::now());
-        match candidates.as_slice() {
-            [caller] => Ok(caller.clone()),
-            [] => Err(error(envelope::METHOD_NOT_FOUND, "no host has a call open to ask")),
-            _ => Err(error(
-                envelope::METHOD_NOT_FOUND,
-                "several hosts have calls open here, so it is not known whom to ask; `scope: session` gives each host a child of its own",
-            )),
+        let several = "several hosts have calls open here, so it is not known whom to ask; `scope: session` gives each host a child of its own";
+        match self.calls().candidates() {
+            Candidates::One(caller) => Ok(caller),
+            Candidates::Nobody => Err(error(envelope::METHOD_NOT_FOUND, "no host has a call open to ask")),
+            Candidates::Several { ghosts } => {
+                // Many servers never answer a call that was cancelled. Such a child cannot ask anybody
+                // any more, so the next callers get another one.
+                if ghosts {
+                    self.replace();
+                }
+                Err(error(envelope::METHOD_NOT_FOUND, several))
+            }
         }
     }
 
@@ -165,10 +171,13 @@ impl Child {
                 }
             }
         };
+        if self.questions().len() >= MAX_QUESTIONS {
+            return Err(declined(method));
+        }
         let Some(ours) = caller.ask(body, id, method, params, answer) else {
             return Err(declined(method));
         };
-        self.calls().question(caller, 1, Instant::now());
+        self.calls().question_opened(caller);
         self.questions().insert(theirs, (caller.clone(), ours));
         Ok(())
     }
@@ -176,7 +185,7 @@ impl Child {
     fn take_host_answer(&self, theirs: &str, response: &[u8], host_id: &RawValue) {
         let open = self.questions().remove(theirs);
         if let Some((caller, _)) = open {
-            self.calls().question(&caller, -1, Instant::now());
+            self.calls().question_closed(&caller, Instant::now());
             let body = splice(response, place_of(response, host_id.get()), theirs.as_bytes());
             self.notify(&body);
         }

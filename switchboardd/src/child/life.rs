@@ -16,9 +16,8 @@ use super::inbound::Questions;
 use super::outbox::Outbox;
 use super::roster::{Place, Roster};
 use super::spawn::{Exit, Guard, Spawned, spawn};
-use super::{Child, ChildError, Stage, StderrRing, Tie, tools};
+use super::{Child, ChildError, Ground, Stage, StderrRing, Tie, strays, tools};
 use crate::definition::Launch;
-use crate::environment::Variables;
 
 /// After its output closed, how long a child may take to exit before it counts as deaf and dumb.
 const CLOSED_GRACE: Duration = Duration::from_millis(250);
@@ -33,12 +32,13 @@ const READ: usize = 64 * 1024;
 pub(super) async fn bring_up(
     name: &str,
     launch: &Launch,
-    variables: &Variables,
+    ground: &Ground<'_>,
     tie: Tie,
-    roster: &Arc<Roster>,
     place: Place,
+    ring: Arc<StderrRing>,
 ) -> Result<Arc<Child>, ChildError> {
-    let Spawned { pid, stdin, stdout, stderr, guard } = spawn(launch, variables).await?;
+    let Spawned { pid, stdin, stdout, stderr, guard } = spawn(launch, ground).await?;
+    let roster = ground.roster;
     // Readiness is only known after it was asked for once; from then on a write needs no waiting.
     let _ = stdin.writable().await;
     let child = Arc::new(Child {
@@ -50,7 +50,8 @@ pub(super) async fn bring_up(
         ending: OnceLock::new(),
         stage: watch::Sender::new(Stage::Alive),
         stop: watch::Sender::new(false),
-        stderr: Arc::new(StderrRing::default()),
+        outgoing: watch::Sender::new(false),
+        stderr: ring,
         hello: OnceLock::new(),
         tools: tools::Shelf::default(),
         questions: Questions::new(HashMap::new()),
@@ -102,7 +103,10 @@ async fn live(
     // It may have been given up for a reason of its own.
     let _ = child.ending.set(ending);
     child.end();
-    guard.clear().await;
+    if guard.clear().await == Exit::Unknown {
+        // The guard is gone without a word, so what it guarded is ours now.
+        let _ = tokio::task::spawn_blocking(strays::clear).await;
+    }
     let _ = writer.await;
     drop(mourner);
 }
@@ -195,12 +199,5 @@ impl Drop for Mourner {
         self.child.end();
         self.child.stage.send_replace(Stage::Cleared);
         self.roster.leave(&self.child);
-    }
-}
-
-impl Exit {
-    /// Whether it ended the way a healthy program does.
-    pub fn is_success(self) -> bool {
-        self == Self::Status(0)
     }
 }

@@ -3,6 +3,7 @@
 use std::io::IoSlice;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
@@ -14,9 +15,13 @@ use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::net::UnixStream;
 use tokio::net::unix::pipe;
 
-use super::ChildError;
+use super::ledger::{Ledger, MARK};
+use super::{ChildError, Ground};
 use crate::definition::Launch;
 use crate::environment::Variables;
+
+/// Programs whose `run` starts a container.
+const CONTAINERS: [&str; 2] = ["docker", "podman"];
 
 /// A child that was just started: nothing was said to it yet.
 pub(super) struct Spawned {
@@ -31,6 +36,8 @@ pub(super) struct Spawned {
 pub(super) struct Guard {
     process: tokio::process::Child,
     reports: Lines<BufReader<UnixStream>>,
+    /// The child's end, once it was reported.
+    seen: Option<Exit>,
 }
 
 /// How a child ended.
@@ -52,7 +59,8 @@ impl std::fmt::Display for Exit {
     }
 }
 
-pub(super) async fn spawn(launch: &Launch, variables: &Variables) -> Result<Spawned, ChildError> {
+pub(super) async fn spawn(launch: &Launch, ground: &Ground<'_>) -> Result<Spawned, ChildError> {
+    let Ground { variables, ledger, .. } = *ground;
     let failed = |why: std::io::Error| ChildError::Spawn { why: why.to_string() };
     let program = resolve(launch, variables)?;
     let (stdin, child_stdin) = pipe::pipe().map_err(failed)?;
@@ -62,11 +70,12 @@ pub(super) async fn spawn(launch: &Launch, variables: &Variables) -> Result<Spaw
         .map_err(|error| failed(error.into()))?;
     pass_input(&ours, &child_stdin.into_blocking_fd().map_err(failed)?).map_err(failed)?;
 
-    let mut command = guard_command(&program, launch).map_err(failed)?;
+    let mut command = guard_command(&program, launch, ledger);
     command
         .env_clear()
         .envs(variables.iter())
         .envs(&launch.env)
+        .env(MARK, ledger.mark())
         .current_dir(&launch.cwd)
         .stdin(Stdio::from(theirs))
         .stdout(Stdio::from(child_stdout.into_blocking_fd().map_err(failed)?))
@@ -81,16 +90,49 @@ pub(super) async fn spawn(launch: &Launch, variables: &Variables) -> Result<Spaw
     let ours = std::os::unix::net::UnixStream::from(ours);
     ours.set_nonblocking(true).map_err(failed)?;
     let reports = BufReader::new(UnixStream::from_std(ours).map_err(failed)?).lines();
-    let mut guard = Guard { process, reports };
+    let mut guard = Guard { process, reports, seen: None };
     let pid = guard.started(&program).await?;
     Ok(Spawned { pid, stdin, stdout, stderr, guard })
 }
 
 #[expect(clippy::disallowed_methods, reason = "the one place where the daemon starts a child's guard")]
-fn guard_command(program: &Path, launch: &Launch) -> std::io::Result<std::process::Command> {
-    let mut command = std::process::Command::new(std::env::current_exe()?);
-    command.arg("--guard").arg(program).args(&launch.args);
-    Ok(command)
+fn guard_command(program: &Path, launch: &Launch, ledger: &Ledger) -> std::process::Command {
+    // Not by its path: that may be another version by now, or gone.
+    let mut command = std::process::Command::new("/proc/self/exe");
+    if cfg!(not(target_os = "linux")) {
+        command = std::process::Command::new(std::env::current_exe().unwrap_or_default());
+    }
+    command.arg0("switchboardd").arg("--guard");
+    match container(program, launch, ledger) {
+        Some((file, first, rest)) => command
+            .arg("--container")
+            .arg(&file)
+            .arg(program)
+            .args(first)
+            .arg("--cidfile")
+            .arg(&file)
+            .args(rest),
+        None => command.arg(program).args(&launch.args),
+    };
+    command
+}
+
+/// `docker run …` and the like start what is no descendant of ours: such a child leaves its container's
+/// id in a file, and is stopped by it. Gives that file, and the arguments before and behind its flag.
+fn container<'l>(
+    program: &Path,
+    launch: &'l Launch,
+    ledger: &Ledger,
+) -> Option<(PathBuf, &'l [String], &'l [String])> {
+    let name = program.file_name()?.to_str()?;
+    let run = launch.args.iter().position(|arg| arg == "run")?;
+    let before = &launch.args[..run];
+    let named_already = launch.args.iter().any(|arg| arg.starts_with("--cidfile"));
+    if !CONTAINERS.contains(&name) || named_already || before.iter().any(|arg| !arg.starts_with('-')) {
+        return None;
+    }
+    let file = ledger.container_file(name)?;
+    Some((file, &launch.args[..=run], &launch.args[run + 1..]))
 }
 
 /// The child's own end of its input travels to the guard as the first message on its socket.
@@ -141,24 +183,30 @@ impl Guard {
         Err(ChildError::Spawn { why: format!("`{}`: {why}", program.display()) })
     }
 
-    /// How the child ended, once nothing of it is left.
+    /// How the child ended.
     pub(super) async fn exit(&mut self) -> Exit {
         while let Ok(Some(report)) = self.reports.next_line().await {
             let number = |word| report.strip_prefix(word).and_then(|text: &str| text.parse().ok());
             if let Some(code) = number("exit ") {
-                return Exit::Status(code);
+                self.seen = Some(Exit::Status(code));
+            } else if let Some(signal) = number("signal ") {
+                self.seen = Some(Exit::Signal(signal));
+            } else {
+                continue;
             }
-            if let Some(signal) = number("signal ") {
-                return Exit::Signal(signal);
-            }
+            break;
         }
-        Exit::Unknown
+        self.seen.unwrap_or(Exit::Unknown)
     }
 
-    /// Orders the guard to clear up now, and waits until it has.
-    pub(super) async fn clear(self) {
-        let Self { mut process, reports } = self;
-        drop(reports);
-        let _ = process.wait().await;
+    /// Orders the guard to clear up now, and waits until it has. `Unknown` if it did not get to it.
+    pub(super) async fn clear(mut self) -> Exit {
+        use tokio::io::AsyncWriteExt;
+        let _ = self.reports.get_mut().get_mut().shutdown().await;
+        let exit = self.exit().await;
+        match self.process.wait().await {
+            Ok(status) if status.success() => exit,
+            _ => Exit::Unknown,
+        }
     }
 }

@@ -82,19 +82,11 @@ impl StderrRing {
             if bytes > TAIL_BYTES && !tail.is_empty() {
                 break;
             }
-            tail.push(clip(line, TAIL_BYTES));
+            tail.push(super::clip(line));
         }
         tail.reverse();
         tail.join("\n")
     }
-}
-
-fn clip(line: &str, most: usize) -> &str {
-    let mut end = line.len().min(most);
-    while !line.is_char_boundary(end) {
-        end -= 1;
-    }
-    &line[..end]
 }
 
 /// Without control characters: child output ends up in terminals and in models' contexts.

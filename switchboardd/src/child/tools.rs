@@ -7,9 +7,10 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use switchboard_wire::envelope::{METHOD_NOT_FOUND, Message, Outcome};
 use switchboard_wire::members::Members;
+use tokio::sync::{Notify, watch};
+use tokio::time::Instant;
 
-use super::{Child, ChildError, Limits, quoted};
-use crate::caller::Caller;
+use super::{Child, ChildError, Limits, clip, quoted};
 use crate::methods;
 
 /// Ends for lists that have none.
@@ -46,20 +47,34 @@ impl ToolList {
 /// Where the list stays between uses.
 #[derive(Debug, Default)]
 pub(super) struct Shelf {
-    // A leaf lock: held to copy or replace the handle.
-    list: Mutex<Option<Arc<ToolList>>>,
-    /// Lets one caller ask while the others wait for what it gets.
-    asking: tokio::sync::Mutex<()>,
-    changed: tokio::sync::Notify,
+    // A leaf lock: held to copy or replace handles.
+    state: Mutex<State>,
+    changed: Notify,
+}
+
+type Fetched = Result<Arc<ToolList>, ChildError>;
+
+#[derive(Debug, Default)]
+struct State {
+    list: Option<Arc<ToolList>>,
+    /// Counts the times the child said that its tools changed.
+    generation: u64,
+    /// The question that is open, for all who want to know.
+    open: Option<watch::Receiver<Option<Fetched>>>,
+    failed: Option<(Instant, ChildError)>,
 }
 
 impl Shelf {
     pub(super) fn known(&self) -> Option<Arc<ToolList>> {
-        self.list.lock().expect("BUG: a shelf panicked").clone()
+        self.lock().list.clone()
     }
 
     pub(super) fn outdate(&self) {
-        *self.list.lock().expect("BUG: a shelf panicked") = None;
+        {
+            let mut state = self.lock();
+            state.list = None;
+            state.generation += 1;
+        }
         self.changed.notify_one();
     }
 
@@ -67,31 +82,58 @@ impl Shelf {
         self.changed.notified().await;
     }
 
-    pub(super) async fn get(&self, child: &Arc<Child>, limits: Limits) -> Result<Arc<ToolList>, ChildError> {
-        if let Some(list) = self.known() {
-            return Ok(list);
+    pub(super) async fn get(&self, child: &Arc<Child>, limits: Limits, asked: Instant) -> Fetched {
+        {
+            let state = self.lock();
+            if let Some(list) = &state.list {
+                return Ok(list.clone());
+            }
+            // It failed while this caller waited for its turn: that is its answer too.
+            if let Some((_, error)) = state.failed.as_ref().filter(|(when, _)| *when >= asked) {
+                return Err(error.clone());
+            }
         }
-        let _asking = self.asking.lock().await;
-        match self.known() {
-            Some(list) => Ok(list),
-            None => self.ask(child, limits).await,
+        self.renew(child, limits).await
+    }
+
+    /// Asks, or joins those who already do.
+    pub(super) async fn renew(&self, child: &Arc<Child>, limits: Limits) -> Fetched {
+        let mut open = {
+            let mut state = self.lock();
+            match &state.open {
+                Some(open) => open.clone(),
+                None => {
+                    let (tell, open) = watch::channel(None);
+                    state.open = Some(open.clone());
+                    tokio::spawn(ask(child.clone(), limits, state.generation, tell));
+                    open
+                }
+            }
+        };
+        match open.wait_for(Option::is_some).await.as_deref() {
+            Ok(Some(fetched)) => fetched.clone(),
+            _ => Err(ChildError::Stopped),
         }
     }
 
-    pub(super) async fn renew(
-        &self,
-        child: &Arc<Child>,
-        limits: Limits,
-    ) -> Result<Arc<ToolList>, ChildError> {
-        let _asking = self.asking.lock().await;
-        self.ask(child, limits).await
+    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().expect("BUG: a shelf panicked")
     }
+}
 
-    async fn ask(&self, child: &Arc<Child>, limits: Limits) -> Result<Arc<ToolList>, ChildError> {
-        let list = Arc::new(fetch(child, limits).await?);
-        *self.list.lock().expect("BUG: a shelf panicked") = Some(list.clone());
-        Ok(list)
+/// Fetches the list once for everybody. One that changed meanwhile is told, but not kept.
+async fn ask(child: Arc<Child>, limits: Limits, generation: u64, tell: watch::Sender<Option<Fetched>>) {
+    let fetched = fetch(&child, limits).await.map(Arc::new);
+    {
+        let mut state = child.tools.lock();
+        state.open = None;
+        match &fetched {
+            Ok(list) if state.generation == generation => state.list = Some(list.clone()),
+            Ok(_) => {}
+            Err(error) => state.failed = Some((Instant::now(), error.clone())),
+        }
     }
+    tell.send_replace(Some(fetched));
 }
 
 #[derive(Deserialize)]
@@ -108,7 +150,7 @@ async fn fetch(child: &Arc<Child>, limits: Limits) -> Result<ToolList, ChildErro
     let mut cursors = HashSet::new();
     let mut cursor: Option<String> = None;
     for _ in 0..MAX_PAGES {
-        let call = child.call(&Caller::deaf(), methods::TOOLS_LIST, None, |_, out| {
+        let call = child.call(None, methods::TOOLS_LIST, None, |_, out| {
             if let Some(cursor) = &cursor {
                 out.extend_from_slice(format!(r#"{{"cursor":{}}}"#, quoted(cursor)).as_bytes());
             }
@@ -137,7 +179,7 @@ fn page(body: &[u8]) -> Result<Option<Page<'_>>, ChildError> {
             if code.is_some_and(|code| code.get() == METHOD_NOT_FOUND.to_string()) {
                 return Ok(None);
             }
-            Err(unusable(format!("refused `tools/list`: {}", error.get())))
+            Err(unusable(format!("refused `tools/list`: {}", clip(error.get()))))
         }
         _ => Err(unusable("answered `tools/list` with something else".to_owned())),
     }

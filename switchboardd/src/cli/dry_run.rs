@@ -7,6 +7,7 @@ use super::status::print;
 use crate::args::Args;
 use crate::board::Board;
 use crate::caller::Caller;
+use crate::child::Ledger;
 use crate::config::Config;
 use crate::daemon;
 use crate::suite::Suite;
@@ -28,7 +29,7 @@ pub(super) async fn run(args: &Args) -> Exit {
             return Exit::Error;
         }
     };
-    let board = Board::new(file, config, String::new(), &daemon::state_folder(&home));
+    let board = Board::new(file, config, String::new(), &daemon::state_folder(&home), Ledger::unwritten());
     let catalog = board.catalog();
     for problem in &catalog.problems {
         eprintln!("problem: {problem}");
@@ -55,7 +56,10 @@ pub(super) async fn run(args: &Args) -> Exit {
 /// Starts the child, prints its subtools with a mark on those that are not exposed.
 async fn subtools(suite: &Suite, caller: &Arc<Caller>) -> Result<(), crate::error::Failure> {
     let lease = suite.lease(caller, None, None).await?;
-    let list = lease.tools(suite.limits).await.map_err(|error| suite.failed(None, error))?;
+    let list = lease
+        .tools(suite.limits, tokio::time::Instant::now())
+        .await
+        .map_err(|error| suite.failed(None, error))?;
     let width = list.tools.iter().map(|tool| tool.name.chars().count()).max().unwrap_or(0).min(40);
     for tool in &list.tools {
         let mark = if suite.settings.expose.permits(&tool.name) { ' ' } else { '-' };

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use serde_json::value::RawValue;
-use switchboard_wire::envelope::{place_of, splice_into};
+use switchboard_wire::envelope::{place_of, splice_into, string};
 use switchboard_wire::framing::push_single_line;
 use switchboard_wire::members::Members;
+use tokio::time::Instant;
 
 use super::{Request, opening, set_level};
 use crate::caller::Caller;
@@ -28,15 +29,25 @@ pub(super) async fn answer(
         methods::SET_LEVEL => set_level(caller, request.params),
         methods::TOOLS_LIST => list_tools(suite, caller, request).await,
         methods::TOOLS_CALL => {
-            let params = request.params.and_then(Members::of).unwrap_or_default();
-            let tool = params.text("name");
-            if let Some(tool) = tool.as_deref().filter(|tool| !suite.settings.expose.permits(tool)) {
-                return Err(Failure::NotAllowed { suite: suite.name.clone(), subtool: tool.to_owned() });
+            let tool = called_tool(request.params)?;
+            if !suite.settings.expose.permits(&tool) {
+                return Ok(suite.not_allowed(&tool));
             }
-            forward(suite, caller, request, tool.as_deref()).await
+            forward(suite, caller, request, Some(&tool)).await
         }
         _ => forward(suite, caller, request, None).await,
     }
+}
+
+/// The tool that a call names: once, so that we and the child read the same.
+fn called_tool(params: Option<&RawValue>) -> Result<String, Failure> {
+    let params = params.and_then(Members::of).unwrap_or_default();
+    let mut names = params.0.iter().filter(|(key, _)| key == "name");
+    match (names.next(), names.next()) {
+        (Some((_, name)), None) => string(name).map(Into::into),
+        _ => None,
+    }
+    .ok_or_else(|| Failure::InvalidParams("`params.name` must be there once, and a string".to_owned()))
 }
 
 async fn initialize(suite: &Suite, caller: &Arc<Caller>, request: Request<'_>) -> Result<Said, Failure> {
@@ -70,7 +81,7 @@ async fn list_tools(suite: &Suite, caller: &Arc<Caller>, request: Request<'_>) -
         return forward(suite, caller, request, None).await;
     }
     let lease = suite.lease(caller, None, None).await?;
-    let list = lease.tools(suite.limits).await.map_err(|error| suite.failed(None, error))?;
+    let list = lease.tools(suite.limits, Instant::now()).await.map_err(|error| suite.failed(None, error))?;
     Ok(known_tools(suite, &list))
 }
 

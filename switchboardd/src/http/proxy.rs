@@ -26,6 +26,9 @@ use crate::session::{Entry, Grounded, Session};
 
 const ALLOW: &str = "POST, GET, OPTIONS";
 
+/// A message that is missing for this long in a session's order is not coming.
+const TURN_TIME: Duration = Duration::from_secs(10);
+
 /// A body that takes longer than this to arrive holds a connection and a place in line for nothing.
 const BODY_TIME: Duration = Duration::from_secs(60);
 
@@ -87,6 +90,10 @@ async fn post(board: &Arc<Board>, face: &Face, request: Request) -> Result<Respo
     // The place in the session's order is taken before the body is read, and given up however this ends.
     let entry = match headers.get(SEQ_HEADER) {
         None => None,
+        // Only a session has an order to be in.
+        Some(_) if request.headers().get(SESSION_HEADER).is_none() => {
+            return Err(Refusal::BadHeader(SEQ_HEADER));
+        }
         Some(seq) => {
             let seq = seq.to_str().ok().and_then(|seq| seq.parse().ok()).filter(|seq| *seq > 0);
             Some(session.enter(seq.ok_or(Refusal::BadHeader(SEQ_HEADER))?))
@@ -99,7 +106,10 @@ async fn post(board: &Arc<Board>, face: &Face, request: Request) -> Result<Respo
         None => (None, false),
     };
     if let Some(turn) = &mut turn {
-        turn.come().await;
+        // A message before it that never comes must not hold it up for ever.
+        if tokio::time::timeout(TURN_TIME, turn.come()).await.is_err() {
+            turn.give_up_waiting();
+        }
     }
     let message = Message::parse(&body)?;
     log(&message, body.len());

@@ -8,7 +8,7 @@ use axum::response::{IntoResponse, Response};
 use serde_json::json;
 use switchboard_wire::envelope::{INVALID_REQUEST, Malformed};
 use switchboard_wire::framing::MAX_MESSAGE;
-use switchboard_wire::hop::Draining;
+use switchboard_wire::hop::{DRAINING_HEADER, Draining};
 
 use crate::error::fault;
 
@@ -86,11 +86,7 @@ impl IntoResponse for Refusal {
                 headers.insert("www-authenticate", HeaderValue::from_static("Bearer"));
             }
             Self::Draining(draining) => {
-                let word = match draining {
-                    Draining::Restart => "restart",
-                    Draining::Stop => "stop",
-                };
-                headers.insert("switchboard-draining", HeaderValue::from_static(word));
+                headers.insert(DRAINING_HEADER, HeaderValue::from_static(draining.word()));
             }
             _ => {}
         }

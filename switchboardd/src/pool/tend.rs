@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::{Known, Member, Pool, PoolError};
 use crate::caller::Caller;
-use crate::child::{Child, ChildError, Limits, Tie};
+use crate::child::{Child, ChildError, Ground, Limits, StderrRing, Tie};
 use crate::config::Scope;
 use crate::manifest::Manifest;
 
@@ -60,10 +60,10 @@ impl Pool {
             (Scope::Session, None) => Tie::Spare,
             (Scope::Shared | Scope::Call, _) => Tie::Nobody,
         };
-        let child =
-            Child::start(&self.name, &self.launch, variables, limits, tie, &self.nursery.roster, place)
-                .await?;
-        Ok(child)
+        let ground = Ground { variables, roster: &self.nursery.roster, ledger: &self.nursery.ledger };
+        let ring = Arc::new(StderrRing::default());
+        self.lock().last_words = ring.clone();
+        Ok(Child::start(&self.name, &self.launch, &ground, limits, tie, place, &ring).await?)
     }
 
     fn note_failure(&self, failure: PoolError, patient: bool) {
@@ -118,6 +118,12 @@ impl Pool {
             let idle = self.settings().idle;
             tokio::select! {
                 () = child.ended() => break,
+                () = child.outgoing() => {
+                    child.idle().await;
+                    child.stop();
+                    child.ended().await;
+                    break;
+                }
                 () = child.tools_changed() => {
                     tokio::time::sleep(SETTLE).await;
                     self.keep_manifest(&child, limits).await;
@@ -151,7 +157,7 @@ impl Pool {
     }
 
     async fn keep_manifest(&self, child: &Arc<Child>, limits: Limits) {
-        let Ok(tools) = child.tools(limits).await else { return };
+        let Ok(tools) = child.tools(limits, Instant::now()).await else { return };
         let hello = child.hello().clone();
         let (manifests, launch) = (self.nursery.manifests.clone(), self.launch.clone());
         let manifest = Arc::new(Manifest { hello, tools });
@@ -167,7 +173,6 @@ impl Pool {
         {
             let mut state = self.lock();
             state.members.retain(|member| !Arc::ptr_eq(&member.child, child));
-            state.last_words = child.stderr().lines();
             if ending != ChildError::Stopped {
                 state.breaker.crashed(child.has_served(), Instant::now());
                 state.last_failure = Some(PoolError::Child(ending));

@@ -64,6 +64,9 @@ impl Turnstile {
 
     fn leave(&self, seq: u64) {
         let mut state = self.lock();
+        if seq < state.next {
+            return;
+        }
         if seq != state.next {
             state.waiting.remove(&seq);
             state.passed.insert(seq);
@@ -86,6 +89,16 @@ impl Turnstile {
 }
 
 impl Turn {
+    /// Goes ahead without those before it: what has not come by now is not coming.
+    pub fn give_up_waiting(&mut self) {
+        let mut state = self.session.turnstile.lock();
+        if state.next < self.seq {
+            state.next = self.seq;
+            state.passed = state.passed.split_off(&self.seq);
+            state.waiting.remove(&self.seq);
+        }
+    }
+
     /// Resolves when all messages before this one are through.
     pub async fn come(&mut self) {
         if let Some(called) = self.called.take() {
@@ -137,6 +150,19 @@ mod tests {
         let mut third = turn(&session, 3);
         drop(turn(&session, 1));
         assert!(has_come(&mut third));
+    }
+
+    #[test]
+    fn a_number_that_never_comes_is_given_up_once_for_all() {
+        let session = Session::of_strangers();
+        let mut second = turn(&session, 2);
+        let mut third = turn(&session, 3);
+        second.give_up_waiting();
+        drop(second);
+        assert!(has_come(&mut third));
+        assert!(matches!(session.enter(1), Entry::Stale));
+        drop(third);
+        assert!(has_come(&mut turn(&session, 4)));
     }
 
     #[test]

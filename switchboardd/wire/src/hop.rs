@@ -15,6 +15,8 @@ pub const SESSION_HEADER: &str = "switchboard-session";
 pub const SEQ_HEADER: &str = "switchboard-seq";
 /// On every answer: the number of the newest mailbox message that comes before it.
 pub const MAILBOX_HEADER: &str = "switchboard-mailbox";
+/// On a 503: the daemon is on its way out and did not start this message. Its value is a [`Draining::word`].
+pub const DRAINING_HEADER: &str = "switchboard-draining";
 
 /// How long a mailbox poll waits for something to say.
 pub const POLL_WAIT_MS: u64 = 25_000;
@@ -84,6 +86,21 @@ pub enum Draining {
     Stop,
 }
 
+impl Draining {
+    /// As it stands in a header and in a mailbox batch.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Restart => "restart",
+            Self::Stop => "stop",
+        }
+    }
+
+    /// An unknown word is from a newer daemon; that it goes is all that is known.
+    pub fn from_word(word: &str) -> Self {
+        if word == Self::Stop.word() { Self::Stop } else { Self::Restart }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -95,5 +112,14 @@ mod tests {
         assert_eq!(ours.meet(Span { min: 4, max: 9 }), Some(4));
         assert_eq!(ours.meet(Span { min: 5, max: 9 }), None);
         assert_eq!(ours.meet(Span { min: 0, max: 1 }), None);
+    }
+
+    #[test]
+    fn a_header_and_a_batch_say_draining_with_the_same_word() {
+        for draining in [Draining::Restart, Draining::Stop] {
+            assert_eq!(serde_json::to_string(&draining).unwrap(), format!("\"{}\"", draining.word()));
+            assert_eq!(Draining::from_word(draining.word()), draining);
+        }
+        assert_eq!(Draining::from_word("nap"), Draining::Restart);
     }
 }

@@ -4,6 +4,7 @@
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The longest path that fits into a unix socket address on every system we run on.
 const MAX_SOCKET_PATH: usize = 103;
@@ -18,6 +19,8 @@ pub struct Place {
     pub daemon_lock: PathBuf,
     /// Who serves: pid, start time, version, hop, socket, TCP address.
     pub daemon_file: PathBuf,
+    /// There when a person stopped the daemon: when, for those who have been running since before.
+    pub stopped: PathBuf,
 }
 
 impl Place {
@@ -36,6 +39,7 @@ impl Place {
             start_lock: state.join("start.lock"),
             daemon_lock: state.join("daemon.lock"),
             daemon_file: state.join("daemon.json"),
+            stopped: state.join("stopped"),
         }
     }
 
@@ -51,7 +55,32 @@ impl Place {
             start_lock: with(".start.lock"),
             daemon_lock: with(".lock"),
             daemon_file: with(".json"),
+            stopped: with(".stopped"),
         }
+    }
+
+    /// Notes that a person stopped the daemon, now.
+    pub fn mark_stopped(&self) -> io::Result<()> {
+        std::fs::write(&self.stopped, nanoseconds(SystemTime::now()).to_string())
+    }
+
+    /// Whether a person stopped the daemon, and no earlier than `since`.
+    pub fn was_stopped_since(&self, since: SystemTime) -> bool {
+        self.stopped_at().is_some_and(|at| at >= nanoseconds(since))
+    }
+
+    /// Whether a person stopped the daemon before `since`: whoever came after that may start one.
+    pub fn was_stopped_before(&self, since: SystemTime) -> bool {
+        self.stopped_at().is_some_and(|at| at < nanoseconds(since))
+    }
+
+    /// A daemon is wanted again.
+    pub fn forget_stop(&self) {
+        let _ = std::fs::remove_file(&self.stopped);
+    }
+
+    fn stopped_at(&self) -> Option<u128> {
+        std::fs::read_to_string(&self.stopped).ok()?.trim().parse().ok()
     }
 
     /// Makes the folders, readable by nobody else, and refuses those that somebody else could tamper with.
@@ -72,6 +101,10 @@ impl Place {
         }
         Ok(())
     }
+}
+
+fn nanoseconds(time: SystemTime) -> u128 {
+    time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos())
 }
 
 /// Where the lock, the daemon's file and, where there is no runtime directory, the socket are.
@@ -106,6 +139,20 @@ fn fitting(socket: PathBuf, home: &Path, uid: u32) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_stop_counts_for_those_who_were_there() {
+        let socket = std::env::temp_dir().join(format!("switchboard-place-{}", std::process::id()));
+        let place = Place::beside(&socket);
+        let before = SystemTime::now();
+        assert!(!place.was_stopped_since(before) && !place.was_stopped_before(before));
+        place.mark_stopped().unwrap();
+        let after = SystemTime::now() + std::time::Duration::from_millis(1);
+        assert!(place.was_stopped_since(before) && !place.was_stopped_since(after));
+        assert!(place.was_stopped_before(after) && !place.was_stopped_before(before));
+        place.forget_stop();
+        assert!(!place.was_stopped_since(before) && !place.was_stopped_before(after));
+    }
 
     #[test]
     fn a_socket_path_always_fits_an_address() {
