@@ -12,7 +12,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::binary;
+use crate::{binary, limits};
 
 /// All that a daemon may know of the environment of the host that happened to start it.
 const KEPT: [&str; 4] = ["HOME", "USER", "LOGNAME", "PATH"];
@@ -37,6 +37,7 @@ fn exec(args: &[OsString]) -> String {
     // It fails only for a group leader, which a child of the shim is not.
     let _ = rustix::process::setsid();
     let _ = env::set_current_dir("/");
+    limits::restore();
     let program = binary::daemon();
     // A careless host leaves descriptors open in us. A daemon that kept them would keep pipes open that
     // somebody waits for the end of.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use switchboard_wire::hop::{self, OpenSession, SessionOpened};
+use switchboard_wire::hop::{self, Draining, OpenSession, SessionOpened};
 use tokio::time::timeout;
 
 use crate::post::{Answer, Body, Connection, PostError, Request};
@@ -84,6 +84,9 @@ async fn attempt(meeting: &Meeting, may_start: bool, request: &Request) -> Resul
         let (mut connection, starting) = start::meet(meeting, may_start).await.map_err(OpenError::Start)?;
         let started = starting.is_some();
         let (answer, reusable) = first_answer(&mut connection, starting, request).await?;
+        if answer.status == 503 && answer.draining == Some(Draining::Stop) && is_meant_for(meeting) {
+            return Err(OpenError::Start(StartError::Stopped));
+        }
         if answer.status == 503 && answer.draining.is_some() {
             // The old daemon is on its way out; its successor, or our own, will take this.
             tokio::time::sleep(pause).await;
@@ -94,6 +97,11 @@ async fn attempt(meeting: &Meeting, may_start: bool, request: &Request) -> Resul
         let connection = reusable.then_some(connection);
         return Ok(Opened { session: session.into(), boot, connection, started });
     }
+}
+
+/// Whether a stop that is under way binds us: not if we were started after it was ordered.
+fn is_meant_for(meeting: &Meeting) -> bool {
+    !meeting.place.was_stopped_before(meeting.since)
 }
 
 /// The lock in `starting` is let go when there is an answer, and not before.

@@ -13,6 +13,7 @@ mod binary;
 mod fault;
 mod host;
 mod launch;
+mod limits;
 mod link;
 mod mailbox;
 mod methods;
@@ -27,6 +28,7 @@ use std::ffi::OsString;
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::SystemTime;
 
 use switchboard_wire::place::Place;
 
@@ -58,6 +60,7 @@ fn failed(why: &str, code: u8) -> ExitCode {
 
 /// Serves the host on stdin and stdout until one of them ends.
 fn serve(flags: Flags) -> io::Result<()> {
+    limits::raise();
     let may_start = !flags.no_start;
     let workspace = workspace(flags.workspace.as_deref());
     let meeting = meeting(flags)?;
@@ -85,7 +88,7 @@ fn meeting(flags: Flags) -> io::Result<Meeting> {
         }
     };
     let config = flags.config.map(std::path::absolute).transpose()?;
-    Ok(Meeting { place, socket_named: socket.is_some(), config })
+    Ok(Meeting { place, socket_named: socket.is_some(), config, since: SystemTime::now() })
 }
 
 /// The folder the host works in, absolute. `None` if it is gone or has no name in UTF-8.

@@ -24,6 +24,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::fault::{self, Fault};
 use crate::host::Stdout;
+use crate::limits;
 use crate::mailbox;
 use crate::methods::{self, Kind, Method, Outgoing, Spoken};
 use crate::notes::Notes;
@@ -58,6 +59,12 @@ pub(crate) struct Relay {
     calls: BTreeMap<u64, Call>,
     posts: JoinSet<Posted>,
     idle: Idle,
+    /// What found no descriptor for a connection, by its number in the session; nothing new goes first.
+    stranded: BTreeMap<u64, Errand>,
+    /// When the first of them may try again.
+    unstrand: Instant,
+    /// Requests that may be under way at once.
+    room: usize,
     /// Answers that wait for mailbox messages.
     parked: Vec<Parked>,
     replay: Replay,
@@ -78,22 +85,32 @@ struct Call {
     epoch: u64,
     seq: u64,
     abort: AbortHandle,
-    /// Set when its connection ended although the daemon seems to live.
+    /// Set when it has no connection although the daemon seems to live.
     lost: Option<Lost>,
 }
 
 /// A call without a connection.
 struct Lost {
-    /// When it is certain enough that the daemon lives on.
-    at: Instant,
+    /// When it is certain enough that the daemon lives on; `None` while it is only stranded.
+    at: Option<Instant>,
     /// The daemon may have acted on it.
     sent: bool,
 }
 
+/// What a POST is for.
+enum Errand {
+    /// The message that arrived as this one.
+    Message(u64),
+    /// Takes a place in the order that its message may never have taken. Nobody waits for the answer, but
+    /// all messages after it wait until it is there.
+    Filler { body: Bytes, tries: u8 },
+}
+
 /// How a POST ended.
 struct Posted {
-    arrival: u64,
+    errand: Errand,
     epoch: u64,
+    seq: u64,
     connection: Option<Connection>,
     outcome: Result<Answer, PostError>,
 }
@@ -119,6 +136,9 @@ impl Relay {
             calls: BTreeMap::new(),
             posts: JoinSet::new(),
             idle: Idle::default(),
+            stranded: BTreeMap::new(),
+            unstrand: Instant::now(),
+            room: limits::in_flight(),
             parked: Vec::new(),
             replay: Replay::default(),
             questions: BTreeSet::new(),
@@ -180,15 +200,17 @@ impl Relay {
 
     /// Nothing that was read from the host is still to be dealt with.
     fn is_settled(&self) -> bool {
-        self.calls.is_empty() && self.waiting.is_empty() && self.parked.is_empty() && self.posts.is_empty()
+        let nothing_waits = self.waiting.is_empty() && self.parked.is_empty() && self.stranded.is_empty();
+        nothing_waits && self.calls.is_empty() && self.posts.is_empty()
     }
 
     /// The next moment at which something is due.
     fn deadline(&self) -> Option<Instant> {
         let parked = self.parked.iter().map(|parked| parked.until);
-        let lost = self.calls.values().filter_map(|call| Some(call.lost.as_ref()?.at));
+        let lost = self.calls.values().filter_map(|call| call.lost.as_ref()?.at);
+        let stranded = (!self.stranded.is_empty()).then_some(self.unstrand);
         let link = self.link.deadline(self.waiting.oldest(), self.has_old_calls());
-        parked.chain(lost).chain(link).chain(self.until).min()
+        parked.chain(lost).chain(stranded).chain(link).chain(self.until).min()
     }
 
     /// Deals with what is due; true at the very end.

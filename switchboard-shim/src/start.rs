@@ -9,15 +9,15 @@ use std::os::unix::fs::{FileTypeExt, OpenOptionsExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use rustix::fs::FlockOperation;
 use switchboard_wire::place::Place;
 use tokio::sync::oneshot;
 
 use crate::args::LAUNCH;
-use crate::binary;
 use crate::post::Connection;
+use crate::{binary, limits};
 
 /// How often a lock that somebody else holds is tried; what they start can be connected to long before.
 const LOCK_RETRY: Duration = Duration::from_millis(20);
@@ -29,12 +29,16 @@ pub(crate) struct Meeting {
     /// The flags that a daemon started by us gets.
     pub(crate) socket_named: bool,
     pub(crate) config: Option<PathBuf>,
+    /// When this shim was started: a stop after that is meant for it too.
+    pub(crate) since: SystemTime,
 }
 
 #[derive(Debug)]
 pub(crate) enum StartError {
     /// Nobody listens, and this shim may not change that.
     NoDaemon(PathBuf),
+    /// A person stopped the daemon, and this shim was running then.
+    Stopped,
     Connect(PathBuf, io::Error),
     /// A step on the way to a new daemon failed: which, and why.
     Step(&'static str, io::Error),
@@ -47,6 +51,7 @@ impl fmt::Display for StartError {
             Self::NoDaemon(socket) => {
                 write!(f, "no switchboardd listens on `{}`; run `switchboard start`", socket.display())
             }
+            Self::Stopped => write!(f, "switchboardd was stopped; run `switchboard start`"),
             Self::Connect(socket, error) => {
                 write!(f, "cannot connect to switchboardd on `{}`: {error}", socket.display())
             }
@@ -84,6 +89,7 @@ pub(crate) async fn meet(
     match try_connect(&place.socket).await? {
         Some(connection) => return Ok((connection, None)),
         None if !may_start => return Err(StartError::NoDaemon(place.socket.clone())),
+        None if place.was_stopped_since(meeting.since) => return Err(StartError::Stopped),
         None => {}
     }
     place.prepare().map_err(|error| StartError::Step("preparing its folder", error))?;
@@ -103,6 +109,11 @@ pub(crate) async fn meet(
     if let Some(connection) = try_connect(&place.socket).await? {
         return Ok((connection, None));
     }
+    if place.was_stopped_since(meeting.since) {
+        return Err(StartError::Stopped);
+    }
+    // Whatever was stopped, it was before our time.
+    place.forget_stop();
     let listener = bind(&place.socket)?;
     let child = launch(meeting, listener).map_err(|error| StartError::Step("running ourselves", error))?;
     let death = reap(child).map_err(|error| StartError::Step("starting a thread", error))?;
@@ -163,6 +174,9 @@ fn launch(meeting: &Meeting, listener: UnixListener) -> io::Result<Child> {
     }
     if let Some(config) = &meeting.config {
         command.arg("--config").arg(config);
+    }
+    if let Some(limit) = limits::before() {
+        command.env(limits::VARIABLE, limit.to_string());
     }
     command.stdin(Stdio::from(OwnedFd::from(listener))).stdout(Stdio::null()).stderr(Stdio::piped()).spawn()
 }

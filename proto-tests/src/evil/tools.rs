@@ -179,15 +179,13 @@ fn later(peer: &Peer, message: &Incoming, work: impl FnOnce(&Peer, &Incoming) + 
 fn progress(peer: &Peer, message: &Incoming, given: &Value) {
     let steps = given["steps"].as_u64().unwrap_or(1);
     let pause = Duration::from_millis(given["ms"].as_u64().unwrap_or(0));
-    let mark = Value::from(given["mark"].to_string());
+    let mark = given["mark"].as_str().map_or(String::new(), |mark| format!(r#","message":{}"#, json!(mark)));
     if let Some(token) = message.progress_token() {
         for step in 1..=steps {
             thread::sleep(pause);
             peer.notify(
                 "notifications/progress",
-                &format!(
-                    r#"{{"progressToken":{token},"progress":{step},"total":{steps},"message":{mark}}}"#
-                ),
+                &format!(r#"{{"progressToken":{token},"progress":{step},"total":{steps}{mark}}}"#),
             );
         }
     }

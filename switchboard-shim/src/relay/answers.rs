@@ -9,7 +9,7 @@ use switchboard_wire::envelope::{Message, Outcome};
 use switchboard_wire::hop::Draining;
 use tokio::time::Instant;
 
-use super::{Call, Lost, Posted, Relay};
+use super::{Call, Errand, Lost, Posted, Relay};
 use crate::fault::{self, Fault, MAX_TO_HOST};
 use crate::mailbox::{Batch, Post};
 use crate::methods::{self, Kind, Mail, Outgoing};
@@ -41,11 +41,22 @@ pub(super) struct Parked {
 
 impl Relay {
     pub(super) async fn on_posted(&mut self, posted: Posted) {
-        let Posted { arrival, epoch, connection, outcome } = posted;
+        let Posted { errand, epoch, seq, connection, outcome } = posted;
         let current = self.link.session().is_some_and(|session| session.epoch == epoch);
-        if let Some(connection) = connection.filter(|_| current) {
+        // A daemon that drains gets nothing new, and goes the sooner the fewer connections are left.
+        if let Some(connection) = connection.filter(|_| current && !self.link.is_draining()) {
             self.idle.keep(connection);
         }
+        if current && outcome.as_ref().is_err_and(PostError::is_shortage) {
+            return self.strand(errand, seq);
+        }
+        let arrival = match errand {
+            Errand::Message(arrival) => arrival,
+            Errand::Filler { body, tries } if current => {
+                return self.on_filled(seq, body, tries, outcome).await;
+            }
+            Errand::Filler { .. } => return,
+        };
         let Some(mut call) = self.calls.remove(&arrival) else {
             return;
         };
@@ -70,13 +81,27 @@ impl Relay {
             }
             Err(error) => {
                 let sent = matches!(error, PostError::Lost(_));
-                call.lost = Some(Lost { at: Instant::now() + DEATH_SHOWS, sent });
+                call.lost = Some(Lost { at: Some(Instant::now() + DEATH_SHOWS), sent });
                 if current {
                     self.calls.insert(arrival, call);
                 } else {
                     self.lose(call, &Fault::DaemonGone).await;
                 }
             }
+        }
+    }
+
+    /// Without its filler the daemon would wait for that number, and everything behind it, for ever.
+    async fn on_filled(&mut self, seq: u64, body: Bytes, tries: u8, outcome: Result<Answer, PostError>) {
+        match outcome {
+            Ok(Answer { draining: Some(kind), status: 503, .. }) => self.drain(kind),
+            Ok(Answer { status: 404, .. }) => self.gone("switchboardd does not know this session").await,
+            Ok(_) => {}
+            // The mailbox poll tells the end of a daemon that drains.
+            Err(_) if self.link.is_draining() => {}
+            Err(PostError::NoConnection(error)) if is_gone(&error) => self.gone(&error.to_string()).await,
+            Err(_) if tries < MAX_TRIES => self.strand(Errand::Filler { body, tries: tries + 1 }, seq),
+            Err(error) => self.gone(&format!("a gap in the order of messages stays open: {error}")).await,
         }
     }
 
@@ -131,7 +156,7 @@ impl Relay {
 
     /// Calls whose connection ended while the daemon lives on.
     pub(super) async fn give_up_lost(&mut self, now: Instant) {
-        let due = |call: &Call| call.lost.as_ref().is_some_and(|lost| lost.at <= now);
+        let due = |call: &Call| call.lost.as_ref().and_then(|lost| lost.at).is_some_and(|at| at <= now);
         while let Some((&arrival, _)) = self.calls.iter().find(|(_, call)| due(call)) {
             let call = self.calls.remove(&arrival).expect("BUG: it was found a moment ago");
             let id = call.message.request_id().unwrap_or(NOBODY);
@@ -227,8 +252,8 @@ impl Relay {
             session.draining = Some(kind);
             session.drain_ends.get_or_insert(Instant::now() + MAX_DRAIN);
         }
+        self.idle.clear();
         if kind == Draining::Stop {
-            self.may_start = false;
             self.link.stop();
         }
     }

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use switchboard_wire::hop::{self, MAX_IN_FLIGHT};
+use switchboard_wire::hop;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
-use super::{Call, Posted, Relay};
+use super::{Call, Errand, Lost, Posted, Relay};
 use crate::fault::{Fault, MAX_TO_HOST};
+use crate::mailbox::SHORTAGE_PAUSE;
 use crate::methods::{Kind, Outgoing};
 use crate::post::{Request, post};
 
@@ -25,6 +26,7 @@ impl Relay {
 
     /// Sends whatever may go now.
     pub(super) async fn pump(&mut self) {
+        self.send_stranded();
         if self.waiting.is_empty() {
             return;
         }
@@ -39,6 +41,9 @@ impl Relay {
     }
 
     fn next_to_send(&mut self) -> Option<Outgoing> {
+        if !self.stranded.is_empty() {
+            return None;
+        }
         let session = self.link.session()?;
         loop {
             let message = if session.draining.is_some() {
@@ -48,7 +53,7 @@ impl Relay {
                 return None;
             } else {
                 let requests = self.calls.values().filter(|call| call.message.request_id().is_some()).count();
-                self.waiting.next(requests < MAX_IN_FLIGHT)?
+                self.waiting.next(requests < self.room)?
             };
             match &message.kind {
                 Kind::Response { id } => {
@@ -73,14 +78,14 @@ impl Relay {
         session.seq += 1;
         let (epoch, seq) = (session.epoch, session.seq);
         message.tries = message.tries.saturating_add(1);
-        let abort = self.post(message.arrival, seq, message.body.clone());
+        let abort = self.post(Errand::Message(message.arrival), seq, message.body.clone());
         if let Some(abort) = abort {
             self.calls.insert(message.arrival, Call { message, epoch, seq, abort, lost: None });
         }
     }
 
     /// Starts a POST of the session there is.
-    fn post(&mut self, arrival: u64, seq: u64, body: Bytes) -> Option<AbortHandle> {
+    fn post(&mut self, errand: Errand, seq: u64, body: Bytes) -> Option<AbortHandle> {
         let session = self.link.session()?;
         let epoch = session.epoch;
         let request = Request {
@@ -94,15 +99,55 @@ impl Relay {
         let meeting = Arc::clone(&self.meeting);
         Some(self.posts.spawn(async move {
             let (connection, outcome) = post(idle, &meeting.place.socket, &request).await;
-            Posted { arrival, epoch, connection, outcome }
+            Posted { errand, epoch, seq, connection, outcome }
         }))
     }
 
     /// The daemon takes a session's messages in their order and may never have seen this one.
     pub(super) fn fill_gap(&mut self, epoch: u64, seq: u64, body: Bytes) {
         if self.link.session().is_some_and(|session| session.epoch == epoch) {
-            // No host message has the number 0, so nobody waits for the answer.
-            self.post(0, seq, body);
+            self.stranded.remove(&seq);
+            self.post(Errand::Filler { body: body.clone(), tries: 1 }, seq, body);
+        }
+    }
+
+    /// Keeps what could not be sent, and its number, until a connection is free or a moment has passed.
+    pub(super) fn strand(&mut self, errand: Errand, seq: u64) {
+        if let Errand::Message(arrival) = errand {
+            // Cancelled meanwhile: its filler is on the way.
+            let Some(call) = self.calls.get_mut(&arrival) else { return };
+            call.lost = Some(Lost { at: None, sent: false });
+        }
+        self.stranded.insert(seq, errand);
+        self.unstrand = Instant::now() + SHORTAGE_PAUSE;
+    }
+
+    /// Tries again, the first in the order first: the daemon waits for it before all others.
+    fn send_stranded(&mut self) {
+        while !self.stranded.is_empty() {
+            if self.idle.is_empty() {
+                let now = Instant::now();
+                if now < self.unstrand {
+                    return;
+                }
+                self.unstrand = now + SHORTAGE_PAUSE;
+            }
+            let (seq, errand) = self.stranded.pop_first().expect("BUG: it was not empty");
+            match errand {
+                Errand::Filler { body, tries } => {
+                    self.post(Errand::Filler { body: body.clone(), tries }, seq, body);
+                }
+                Errand::Message(arrival) => {
+                    let Some(body) = self.calls.get(&arrival).map(|call| call.message.body.clone()) else {
+                        continue;
+                    };
+                    let abort = self.post(errand, seq, body);
+                    if let (Some(call), Some(abort)) = (self.calls.get_mut(&arrival), abort) {
+                        call.abort = abort;
+                        call.lost = None;
+                    }
+                }
+            }
         }
     }
 }

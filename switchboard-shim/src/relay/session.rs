@@ -14,6 +14,7 @@ use super::{Call, Relay};
 use crate::fault::{self, Fault};
 use crate::link::{self, OpenError, Opened};
 use crate::mailbox;
+use crate::start::StartError;
 
 /// The pause after the first failure; it doubles up to [`MAX_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
@@ -167,7 +168,7 @@ impl Relay {
     pub(super) fn open_session(&mut self) {
         let open = link::open(
             Arc::clone(&self.meeting),
-            self.may_start,
+            self.may_start && !self.link.stopped,
             self.workspace.clone(),
             self.replay.messages(),
         );
@@ -183,6 +184,9 @@ impl Relay {
         let text = error.to_string();
         if self.link.why().as_deref() != Some(&text) {
             self.notes.say(&text);
+        }
+        if matches!(error, OpenError::Start(StartError::Stopped)) {
+            self.link.stop();
         }
         self.link.why = Some(match error {
             OpenError::Versions(_) => Why::Versions(text),
@@ -239,6 +243,8 @@ impl Relay {
         self.link.since = now;
         self.link.down(now);
         self.idle.clear();
+        // Messages among them are with the calls, as lost before they were sent.
+        self.stranded.clear();
         self.release_parked(now).await;
         for id in std::mem::take(&mut self.questions) {
             self.write(&fault::cancelled(&id, "switchboardd restarted")).await;

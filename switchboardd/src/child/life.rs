@@ -123,12 +123,20 @@ async fn until_end(child: &Arc<Child>, stdout: pipe::Receiver, guard: &mut Guard
             Ok(exit) => exited(exit),
             Err(_) => ChildError::ClosedOutput { stderr: String::new() },
         },
-        () = child.outbox.broken() => match timeout(CLOSED_GRACE, async {
-            tokio::join!(&mut reader, guard.exit()).1
-        }).await {
-            Ok(exit) => exited(exit),
-            Err(_) => ChildError::ClosedInput { stderr: String::new() },
-        },
+        () = child.outbox.broken() => {
+            let exit = timeout(CLOSED_GRACE, async {
+                tokio::select! {
+                    exit = guard.exit() => exit,
+                    // What it still says is taken in; its silence is not its end.
+                    () = async { reader.as_mut().await; std::future::pending().await } => Exit::Unknown,
+                }
+            })
+            .await;
+            match exit {
+                Ok(exit) => exited(exit),
+                Err(_) => ChildError::ClosedInput { stderr: String::new() },
+            }
+        }
         exit = guard.exit() => {
             let _ = timeout(DRAIN_GRACE, &mut reader).await;
             exited(exit)

@@ -6,6 +6,7 @@
 
 use std::sync::{Arc, Mutex};
 
+use tokio::io::Interest;
 use tokio::net::unix::pipe;
 use tokio::sync::Notify;
 
@@ -79,8 +80,14 @@ impl Outbox {
         loop {
             let Some(pipe) = self.lock().pipe.clone() else { return };
             if self.lock().backlog.is_empty() {
-                drop(pipe);
-                self.changed.notified().await;
+                tokio::select! {
+                    () = self.changed.notified() => {}
+                    // Told by the kernel as soon as nobody reads any more, also while nothing is written.
+                    _ = pipe.ready(Interest::ERROR) => {
+                        self.break_off(&mut self.lock());
+                        return;
+                    }
+                }
                 continue;
             }
             tokio::select! {
