@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use crate::config::Config;
+use crate::definition::Definition;
 use crate::discover::Found;
-use crate::document::Problem;
+use crate::document::{Problem, nearest};
 use crate::pool::{Nursery, Pool, Settings};
 use crate::suite::{Suite, name};
 
@@ -25,6 +26,7 @@ impl Catalog {
     /// Children whose launch did not change keep their pool from `before`.
     pub fn build(config: Config, found: Found, nursery: &Nursery, before: Option<&Self>) -> Self {
         let mut problems = found.problems;
+        problems.extend(strangers(&config, &found.definitions));
         let mut suites: Vec<Suite> = Vec::new();
         let names =
             names(&config, &found.definitions.iter().map(|known| known.name.as_str()).collect::<Vec<_>>());
@@ -83,6 +85,20 @@ impl Catalog {
         };
         self.suites.iter().filter_map(|suite| suite.pool.clone()).filter(|pool| !kept(pool)).collect()
     }
+}
+
+/// Settings for servers that do not exist: a mistyped name would leave its server without them.
+fn strangers(config: &Config, definitions: &[Definition]) -> Vec<Problem> {
+    let known = || definitions.iter().map(|definition| definition.name.as_str());
+    let unknown = config.suites.keys().filter(|name| !known().any(|known| known == name.as_str()));
+    unknown
+        .map(|name| {
+            let hint =
+                nearest(name, known()).map_or(String::new(), |near| format!("; did you mean `{near}`?"));
+            let message = format!("`suites.{name}` is for a server that was not found{hint}");
+            Problem { file: config.file.clone(), at: None, message }
+        })
+        .collect()
 }
 
 /// One name per child: chosen ones first, then derived ones, with a stable mark where two would clash.

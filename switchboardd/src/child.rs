@@ -47,7 +47,7 @@ use outbox::{Outbox, Unsent};
 pub enum ChildError {
     #[error("could not be started: {why}")]
     Spawn { why: String },
-    #[error("did not answer `initialize` within {ms} ms{}", last_words(.stderr))]
+    #[error("did not answer `initialize` within {ms} ms (`timeouts.childSpawnMs`){}", last_words(.stderr))]
     SpawnTimeout { ms: u64, stderr: String },
     #[error("{exit} before answering `initialize`{}", last_words(.stderr))]
     Stillborn { exit: Exit, stderr: String },
@@ -61,9 +61,9 @@ pub enum ChildError {
     ClosedInput { stderr: String },
     #[error("was stopped before it answered")]
     Stopped,
-    #[error("was silent for {ms} ms; the call was cancelled")]
+    #[error("was silent for {ms} ms (`timeouts.rpcMs`); the call was cancelled")]
     Silent { ms: u64 },
-    #[error("did not finish within {ms} ms; the call was cancelled")]
+    #[error("did not finish within {ms} ms (`timeouts.maxMs`); the call was cancelled")]
     Endless { ms: u64 },
     /// Not one byte of the call reached it: another child may have it.
     #[error("ended before the call could be sent")]

@@ -24,6 +24,7 @@ const REFUSED: [&str; 3] = ["switchboard.config.js", "switchboard.config.cjs", "
 
 #[derive(Debug, Clone)]
 pub struct Config {
+    pub file: PathBuf,
     /// The folder that the globs and the file itself are in.
     pub folder: PathBuf,
     pub discover_globs: Vec<String>,
@@ -160,6 +161,7 @@ impl Config {
     /// What holds in a folder without a file.
     pub fn defaults(folder: &Path) -> Self {
         Self {
+            file: folder.join(FILE_NAME),
             folder: folder.to_owned(),
             discover_globs: vec!["mcps/*/.mcp.json".to_owned()],
             suites: BTreeMap::new(),
@@ -190,7 +192,7 @@ impl Config {
     pub fn parse(document: &Document, folder: &Path) -> Result<Self, Vec<Problem>> {
         let (config, problems) = document.visit(|fields| read::config(fields, folder));
         match config {
-            Some(config) if problems.is_empty() => Ok(config),
+            Some(config) if problems.is_empty() => Ok(Self { file: document.file.clone(), ..config }),
             _ => Err(problems),
         }
     }

@@ -98,3 +98,13 @@ fn after_a_stop_requests_are_told_at_once_until_somebody_starts_it() {
     });
     assert!(answered);
 }
+
+#[test]
+fn a_stop_during_the_hello_is_heard() {
+    let (_folder, socket) = place();
+    let daemon = Daemon::bind(&socket, "boot1");
+    daemon.refuse("HTTP/1.1 503 X\r\ncontent-length: 0\r\nSwitchboard-Draining: stop\r\n\r\n");
+    let mut host = Host::start(&socket);
+    host.request(1, "tools/call");
+    host.hears_fault(1, "stopped");
+}

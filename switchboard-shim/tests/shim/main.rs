@@ -10,5 +10,6 @@ mod end;
 mod frames;
 mod host;
 mod order;
+mod shortage;
 mod small;
 mod start;

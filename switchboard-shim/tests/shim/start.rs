@@ -226,3 +226,50 @@ fn a_config_for_a_daemon_that_runs_already_is_a_warning() {
     daemon.sessions(1);
     assert!(host.grumbles().contains("`--config` has no effect"));
 }
+
+#[test]
+fn a_shim_that_missed_the_stop_does_not_undo_it() {
+    let install = Install::working();
+    let mut host = Host::run(&mut install.shim());
+    host.request(0, "initialize");
+    let pid = host.hears_result(0)["pid"].as_i64().unwrap();
+    let place = switchboard_wire::place::Place::beside(&install.path("s.sock"));
+    place.mark_stopped().unwrap();
+    kill_process(Pid::from_raw(i32::try_from(pid).unwrap()).unwrap(), Signal::KILL).unwrap();
+    host.grumbles();
+    host.request(1, "tools/list");
+    host.hears_fault(1, "stopped");
+    assert_eq!(install.pids().len(), 1);
+    // A shim that is started now is somebody's wish for a daemon; the old one goes along with it.
+    let mut next = Host::run(&mut install.shim());
+    next.request(0, "initialize");
+    next.hears_result(0);
+    assert_eq!(install.pids().len(), 2);
+    assert!(!place.stopped.exists());
+    let served = until(|| {
+        host.request(2, "tools/list");
+        host.hears().get("result").is_some()
+    });
+    assert!(served);
+    // And it may start one again.
+    kill_process(Pid::from_raw(install.pids()[1]).unwrap(), Signal::KILL).unwrap();
+    drop(next);
+    host.request(3, "tools/list");
+    host.hears_result(3);
+    assert_eq!(install.pids().len(), 3);
+}
+
+#[test]
+fn the_daemon_gets_the_limits_that_the_shim_was_started_with() {
+    let install = Install::new("#!/bin/sh\ncd \"$(dirname \"$0\")\"\nulimit -Sn > soft\nulimit -Hn > hard\n");
+    let cramped = install.path("cramped");
+    write_script(&cramped, "#!/bin/sh\nulimit -Sn 100\nexec \"$(dirname \"$0\")/switchboard\" \"$@\"\n");
+    let host = Host::run(&mut shim(&cramped, &install.path("s.sock")));
+    assert!(until(|| !install.try_read("hard").is_empty()));
+    assert_eq!(install.read("soft").trim(), "100");
+    let ours = std::fs::read_to_string(format!("/proc/{}/limits", host.shim.id())).unwrap();
+    let files = ours.lines().find(|line| line.starts_with("Max open files")).unwrap();
+    let numbers: Vec<_> = files.split_whitespace().filter(|word| word.parse::<u64>().is_ok()).collect();
+    assert_eq!(numbers[0], numbers[1], "{files}");
+    assert_ne!(numbers[0], "100");
+}

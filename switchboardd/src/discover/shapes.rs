@@ -9,7 +9,7 @@ use crate::document::{Document, Fields, Node, Problem};
 
 const ONE_CHILD: [&str; 4] = ["$schema", "name", "description", "command"];
 const COMMAND: [&str; 4] = ["cmd", "args", "env", "cwd"];
-const ENTRY: [&str; 6] = ["type", "command", "args", "env", "cwd", "description"];
+const ENTRY: [&str; 8] = ["type", "command", "args", "env", "cwd", "description", "disabled", "enabled"];
 
 pub(super) fn definitions(document: &Document) -> (Vec<Definition>, Vec<Problem>) {
     let (found, problems) = document.visit(|fields| match fields.get("mcpServers") {
@@ -45,6 +45,11 @@ fn many(servers: &Node<'_>, file: &Path) -> Vec<Definition> {
             let name = valid_name(&node, name.to_owned())?;
             let fields = node.object()?;
             fields.only(&ENTRY);
+            // Other hosts write either; whoever wrote it does not want the server.
+            let flag = |name| fields.get(name).and_then(|node| node.flag());
+            if flag("disabled") == Some(true) || flag("enabled") == Some(false) {
+                return None;
+            }
             let kind = fields.get("type").and_then(|kind| kind.text());
             let launch = match kind.as_deref() {
                 None | Some("stdio") => launch(&fields, "command", file),
@@ -139,6 +144,15 @@ mod tests {
     fn a_child_without_a_command_is_misconfigured_not_missing() {
         let (found, problems) = read(r#"{"name": "x"}"#);
         assert_eq!(found[0].launch, Err("no command".to_owned()));
+        assert_eq!(problems, [""; 0]);
+    }
+
+    #[test]
+    fn a_disabled_server_is_left_out() {
+        let (found, problems) = read(
+            r#"{"mcpServers": {"a": {"command": "c", "disabled": true}, "b": {"command": "c", "enabled": false}, "d": {"command": "c", "disabled": false}}}"#,
+        );
+        assert_eq!(found.iter().map(|found| found.name.as_str()).collect::<Vec<_>>(), ["d"]);
         assert_eq!(problems, [""; 0]);
     }
 

@@ -106,6 +106,10 @@ fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de Raw
 
 impl<'a> Message<'a> {
     pub fn parse(body: &'a [u8]) -> Result<Self, Malformed> {
+        // A struct would also be read from a list of its fields.
+        if body.trim_ascii_start().first() != Some(&b'{') {
+            return Err(not_flat(body));
+        }
         let flat: Flat<'a> = match serde_json::from_slice(body) {
             Ok(flat) => flat,
             Err(error) if error.is_data() => return Err(not_flat(body)),
@@ -239,6 +243,7 @@ mod tests {
         malformed("[1,", PARSE_ERROR);
         malformed("[]", INVALID_REQUEST);
         malformed("[{\"jsonrpc\":\"2.0\",\"method\":\"a\"}]", INVALID_REQUEST);
+        malformed(r#"["2.0",1,"a"]"#, INVALID_REQUEST);
         malformed("3", INVALID_REQUEST);
         malformed("{}", INVALID_REQUEST);
         malformed(r#"{"jsonrpc":"1.0","id":1,"method":"a"}"#, INVALID_REQUEST);

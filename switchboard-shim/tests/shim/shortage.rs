@@ -1,0 +1,114 @@
+//! A shim that may open only a few files: everything takes longer, and nothing is lost.
+
+use std::collections::BTreeSet;
+use std::process::Stdio;
+
+use serde_json::json;
+
+use crate::daemon::Daemon;
+use crate::host::{Host, binary, place};
+
+/// A shim with room for its mailbox and three more connections.
+#[expect(clippy::disallowed_methods, reason = "a shell sets the limit that the shim is to find")]
+fn cramped(socket: &std::path::Path) -> Host {
+    let mut command = std::process::Command::new("/bin/sh");
+    command
+        .args(["-c", r#"ulimit -n 16; exec 7</dev/null 8</dev/null 9</dev/null; exec "$0" "$@""#])
+        .arg(binary())
+        .args(["--no-start", "--socket"])
+        .arg(socket)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    Host::run(&mut command)
+}
+
+#[test]
+fn calls_without_a_descriptor_wait_for_one() {
+    let (_folder, socket) = place();
+    let daemon = Daemon::bind(&socket, "boot1");
+    let mut host = cramped(&socket);
+    for id in 0..40 {
+        host.request(id, "tools/call");
+    }
+    let mut seen = BTreeSet::new();
+    let mut held = Vec::new();
+    while seen.len() < 40 {
+        let call = daemon.call();
+        assert!(seen.insert(call.seq), "{} came twice", call.seq);
+        held.push(call);
+        // Answered only when no more can come.
+        if held.len() == 3 || seen.len() == 40 {
+            held.drain(..).for_each(|call| call.result(&json!({})));
+        }
+    }
+    let mut answered: Vec<_> = (0..40)
+        .map(|_| {
+            let answer = host.hears();
+            assert!(answer.get("result").is_some(), "{answer}");
+            answer["id"].as_u64().unwrap()
+        })
+        .collect();
+    answered.sort_unstable();
+    assert_eq!(answered, (0..40).collect::<Vec<_>>());
+    assert_eq!(seen, (1..=40).collect());
+    assert_eq!(daemon.sessions(1).len(), 1);
+}
+
+#[test]
+fn a_filler_without_a_descriptor_waits_for_one() {
+    let (_folder, socket) = place();
+    let daemon = Daemon::bind(&socket, "boot1");
+    let mut host = cramped(&socket);
+    for id in 0..4 {
+        host.request(id, "tools/call");
+    }
+    let held: Vec<_> = (0..3).map(|_| daemon.call()).collect();
+    // The fourth is stranded, and so is what takes its place.
+    host.cancel(3);
+    host.request(4, "tools/call");
+    held[0].result(&json!({}));
+    host.hears_result(held[0].json()["id"].clone());
+    let filler = daemon.expect("notifications/cancelled");
+    assert_eq!(filler.seq, 4);
+    filler.accepted();
+    let next = daemon.expect("tools/call");
+    assert_eq!((next.seq, next.json()["id"].as_u64()), (5, Some(4)));
+    next.result(&json!({}));
+    host.hears_result(4);
+}
+
+#[test]
+fn a_lost_filler_is_sent_again() {
+    let (mut host, daemon, _folder) = Host::with_daemon();
+    host.request(1, "tools/call");
+    daemon.expect("tools/call").hang_up();
+    host.hears_fault(1, "connection_lost");
+    for _ in 0..3 {
+        let filler = daemon.expect("notifications/cancelled");
+        assert_eq!(filler.seq, 1);
+        filler.hang_up();
+    }
+    daemon.expect("notifications/cancelled").accepted();
+    host.request(2, "tools/call");
+    daemon.expect("tools/call").result(&json!({}));
+    host.hears_result(2);
+    assert_eq!(daemon.sessions(1).len(), 1);
+}
+
+#[test]
+fn a_session_whose_gap_stays_open_is_replaced() {
+    let (mut host, daemon, _folder) = Host::with_daemon();
+    host.request(1, "tools/call");
+    daemon.expect("tools/call").hang_up();
+    host.hears_fault(1, "connection_lost");
+    for _ in 0..5 {
+        daemon.expect("notifications/cancelled").hang_up();
+    }
+    daemon.sessions(2);
+    host.request(2, "tools/call");
+    let call = daemon.expect("tools/call");
+    assert_eq!((call.session.as_str(), call.seq), ("boot1-session-2", 1));
+    call.result(&json!({}));
+    host.hears_result(2);
+}
