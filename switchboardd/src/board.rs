@@ -1,8 +1,9 @@
 //! The switchboard itself: what every route shares.
 
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, RwLock};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, RwLock};
 use std::time::Duration;
 
 use switchboard_wire::hop::Draining;
@@ -59,7 +60,21 @@ pub struct Board {
     catalog: RwLock<Arc<Catalog>>,
     phase: watch::Sender<Phase>,
     requests: AtomicUsize,
+    begun: AtomicU64,
     quiet: Notify,
+    // A leaf lock: held for an insert or a look.
+    comings: Mutex<Comings>,
+    /// A session went, or is known to have heard that the daemon goes.
+    parted: Notify,
+}
+
+/// What is remembered of sessions' comings and goings.
+#[derive(Debug, Default)]
+struct Comings {
+    /// Sessions that know that the daemon goes.
+    heard: HashSet<Box<str>>,
+    /// When the last connection of a session closed, the latest time it did.
+    left: HashMap<Box<str>, Instant>,
 }
 
 impl Board {
@@ -93,7 +108,10 @@ impl Board {
             catalog: RwLock::new(Arc::new(catalog)),
             phase: watch::Sender::new(Phase::Serving),
             requests: AtomicUsize::new(0),
+            begun: AtomicU64::new(0),
             quiet: Notify::new(),
+            comings: Mutex::default(),
+            parted: Notify::new(),
         })
     }
 
@@ -143,7 +161,38 @@ impl Board {
 
     /// From now on nothing new is taken in.
     pub fn drain(&self, draining: Draining) {
-        self.phase.send_replace(Phase::Draining(draining));
+        self.phase.send_if_modified(|phase| {
+            // What has begun is not undone: neither a stop by a restart, nor the leaving by anything.
+            let later = match *phase {
+                Phase::Serving => true,
+                Phase::Draining(before) => before == Draining::Restart && draining == Draining::Stop,
+                Phase::Leaving(_) => false,
+            };
+            if later {
+                *phase = Phase::Draining(draining);
+            }
+            later
+        });
+    }
+
+    /// A session asked for more mail after it was told that the daemon goes: it sends nothing new.
+    pub fn has_heard(&self, session: &Session) {
+        self.comings().heard.insert(session.id.clone());
+        self.parted.notify_waiters();
+    }
+
+    /// Resolves when every session that is connected knows that the daemon goes.
+    pub async fn all_have_heard(&self) {
+        loop {
+            let parted = self.parted.notified();
+            let waits = |session: &Arc<Session>| {
+                session.is_connected() && !self.comings().heard.contains(&session.id)
+            };
+            if !self.sessions.all().iter().any(waits) {
+                return;
+            }
+            parted.await;
+        }
     }
 
     /// Nothing is under way any more: the mailboxes close.
@@ -158,7 +207,13 @@ impl Board {
     /// Counts a request as under way until what this returns is dropped.
     pub fn begin(self: &Arc<Self>) -> Underway {
         self.requests.fetch_add(1, Ordering::Relaxed);
+        self.begun.fetch_add(1, Ordering::Relaxed);
         Underway(self.clone())
+    }
+
+    /// How many requests there have been.
+    pub fn begun(&self) -> u64 {
+        self.begun.load(Ordering::Relaxed)
     }
 
     /// Resolves when no request is under way.
@@ -183,10 +238,16 @@ impl Board {
         if !session.disconnected() {
             return;
         }
+        let left = Instant::now();
+        self.comings().left.insert(session.id.clone(), left);
+        self.parted.notify_waiters();
         let (board, session) = (self.clone(), session.clone());
         tokio::spawn(async move {
-            tokio::time::sleep(SESSION_LINGER).await;
-            if !session.is_connected() {
+            tokio::time::sleep_until(left + SESSION_LINGER).await;
+            // It may have come back and left again since: then that leaving has a time of its own.
+            let is_latest = board.comings().left.get(&session.id) == Some(&left);
+            if is_latest && !session.is_connected() {
+                board.comings().left.remove(&session.id);
                 tracing::debug!(target: "session", session = &session.id[..8], "ended");
                 board.sessions.remove(&session.id);
                 session.caller.close();
@@ -195,6 +256,10 @@ impl Board {
                 });
             }
         });
+    }
+
+    fn comings(&self) -> std::sync::MutexGuard<'_, Comings> {
+        self.comings.lock().expect("BUG: bookkeeping panicked")
     }
 }
 

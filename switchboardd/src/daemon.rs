@@ -21,6 +21,14 @@ use crate::http::{Doors, Listener};
 
 /// Calls in flight may take this long to finish once the daemon is to go.
 const DRAIN: Duration = Duration::from_secs(10);
+/// So long a session may take to ask for mail again once it was told that the daemon goes. One that does
+/// not hangs, or is held up by its host.
+const HEAR: Duration = Duration::from_secs(1);
+/// Requests that were on their way when a session heard of it are answered that they did not start; a
+/// connection that closed on them would leave their fate unknown.
+const ON_THE_WAY: Duration = Duration::from_millis(250);
+/// How often the daemon looks whether its socket can still be found.
+const LOOK_AT_SOCKET: Duration = Duration::from_secs(2);
 /// Connections that do not close by themselves after that are cut.
 const CLOSE: Duration = Duration::from_secs(1);
 /// Children get their end in stages, and this is more than all of them take.
@@ -73,6 +81,7 @@ pub fn place(args: &Args, home: &Path) -> Place {
 
 /// From the command line to the end of the daemon.
 pub async fn serve(args: &Args) -> Result<(), Fatal> {
+    crate::files::raise_limit();
     let home = home()?;
     let file = config_file(args, &home);
     let config = Config::load(&file).map_err(Fatal::Config)?;
@@ -83,16 +92,23 @@ pub async fn serve(args: &Args) -> Result<(), Fatal> {
     let io = |what: String| move |error| Fatal::Io { what, error };
     place.prepare().map_err(io(format!("`{}` cannot be served on", place.socket.display())))?;
     let socket = listen::socket(&place).await?;
+    let identity = listen::identity(&place.socket);
     let lock = presence::lock(&place).await?;
     let state = state_folder(&home);
     let token_file = state.join("token");
-    let token =
-        token::obtain(&token_file).map_err(io(format!("`{}` cannot be used", token_file.display())))?;
-    let tcp = listen::tcp(args.listen.as_deref().unwrap_or(&config.http.listen)).await?;
-
+    let listen = args.listen.as_deref().unwrap_or(&config.http.listen);
+    let (token, tcp) = match token::obtain(&token_file) {
+        Ok(token) => (token, listen::tcp(listen).await?),
+        // Nobody could read the token, so nobody could use the port.
+        Err(error) => {
+            tracing::warn!(target: "daemon", "no TCP: `{}` cannot be written: {error}", token_file.display());
+            (crate::random::hex(token::BYTES), None)
+        }
+    };
     let address = tcp.as_ref().and_then(|tcp| tcp.local_addr().ok());
-    presence::announce(&place, address, &token_file)
-        .map_err(io(format!("`{}` cannot be written", place.daemon_file.display())))?;
+    if let Err(error) = presence::announce(&place, address, &token_file) {
+        tracing::warn!(target: "daemon", "`{}` cannot be written: {error}", place.daemon_file.display());
+    }
     tracing::info!(
         target: "daemon",
         version = env!("CARGO_PKG_VERSION"),
@@ -106,7 +122,15 @@ pub async fn serve(args: &Args) -> Result<(), Fatal> {
     board.catalog().keep_warm();
     let listeners = std::iter::once(Listener::Socket(socket)).chain(tcp.map(Listener::Tcp));
     let idle = args.idle_exit.map(Duration::from_secs);
-    run(board.clone(), listeners, until_told(), idle).await;
+    let stop = async {
+        tokio::select! {
+            () = until_told() => {}
+            () = until_displaced(&place, identity) => {
+                tracing::warn!(target: "daemon", "`{}` is no longer ours", place.socket.display());
+            }
+        }
+    };
+    run(board.clone(), listeners, stop, idle).await;
     if board.nursery.roster.all().is_empty() {
         board.nursery.ledger.close();
     }
@@ -154,13 +178,38 @@ async fn run(
 /// The order of leaving: calls in flight finish or fault, connections close, children stop.
 async fn leave(board: &Arc<Board>, doors: &Doors) {
     tracing::info!(target: "daemon", "draining");
+    tokio::join!(land(board), farewell(board));
+    board.leave();
+    let _ = tokio::time::timeout(CLOSE, doors.close()).await;
+    let _ = tokio::time::timeout(CHILDREN, board.nursery.roster.clear()).await;
+}
+
+/// What is under way comes to its end, by itself or by a fault.
+async fn land(board: &Board) {
     if tokio::time::timeout(DRAIN, board.quiet()).await.is_err() {
         board.ground_all();
         let _ = tokio::time::timeout(CLOSE, board.quiet()).await;
     }
-    board.leave();
-    let _ = tokio::time::timeout(CLOSE, doors.close()).await;
-    let _ = tokio::time::timeout(CHILDREN, board.nursery.roster.clear()).await;
+}
+
+/// Every session hears of it, and what it sent before it did is answered.
+async fn farewell(board: &Board) {
+    if board.sessions.all().is_empty() {
+        return;
+    }
+    let _ = tokio::time::timeout(HEAR, board.all_have_heard()).await;
+    tokio::time::sleep(ON_THE_WAY).await;
+}
+
+/// Resolves when those who look for the daemon no longer find this one, because its socket was removed or
+/// replaced. Never, if it was not to be found there in the first place (somebody handed over another).
+async fn until_displaced(place: &Place, identity: Option<listen::Identity>) {
+    if identity.is_none() {
+        return std::future::pending().await;
+    }
+    while listen::identity(&place.socket) == identity {
+        tokio::time::sleep(LOOK_AT_SOCKET).await;
+    }
 }
 
 /// Reads everything again at each SIGHUP; never resolves.
@@ -190,10 +239,10 @@ async fn until_idle(board: &Board, idle: Option<Duration>) {
     let Some(idle) = idle else { return std::future::pending().await };
     loop {
         board.quiet().await;
-        let quiet_since = tokio::time::Instant::now();
+        let (quiet_since, begun) = (tokio::time::Instant::now(), board.begun());
         loop {
             tokio::time::sleep(idle.min(Duration::from_secs(1))).await;
-            if !board.sessions.all().is_empty() || board.strangers.in_flight() > 0 {
+            if !board.sessions.all().is_empty() || board.begun() != begun {
                 break;
             }
             if quiet_since.elapsed() >= idle {

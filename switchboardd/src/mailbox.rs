@@ -16,6 +16,8 @@ const ROOMY: usize = 1000;
 const ROOMY_BYTES: usize = 4 * 1024 * 1024;
 /// Letters beyond which nothing but what a host must not miss is taken.
 const FULL: usize = 2 * ROOMY;
+/// Bytes beyond which nothing at all is taken; one message, however long, fits into an empty mailbox.
+const FULL_BYTES: usize = 32 * 1024 * 1024;
 
 /// The most one poll carries, unless a single message is longer.
 const BATCH_BYTES: usize = 1024 * 1024;
@@ -108,7 +110,8 @@ impl State {
                 _ => {}
             }
         }
-        if self.letters.len() >= FULL {
+        let too_many_bytes = self.bytes + body.len() > FULL_BYTES && !self.letters.is_empty();
+        if self.letters.len() >= FULL || too_many_bytes {
             self.dropped += 1;
             return false;
         }
@@ -193,6 +196,24 @@ mod tests {
         let before = mailbox.watermark();
         mailbox.push(Kind::Changed("tools"), "t".into());
         assert_eq!(mailbox.watermark(), before);
+    }
+
+    #[test]
+    fn no_kind_of_message_fills_the_memory() {
+        let large = Bytes::from(vec![b'x'; FULL_BYTES / 2 - 1]);
+        let kinds = [Kind::Question, progress("t"), Kind::Changed("tools"), Kind::Log];
+        for kind in kinds {
+            let mailbox = Mailbox::default();
+            let taken = (0..5).filter(|_| mailbox.push(kind.clone(), large.clone())).count();
+            assert!(mailbox.lock().bytes <= FULL_BYTES, "{kind:?}");
+            assert!(taken >= 1, "{kind:?}");
+        }
+        let mailbox = Mailbox::default();
+        assert!(mailbox.push(Kind::Question, vec![b'x'; FULL_BYTES + 1].into()));
+        assert!(!mailbox.push(Kind::Question, "q".into()));
+        // Room again, once the host has it.
+        mailbox.take(1);
+        assert!(mailbox.push(Kind::Question, "q".into()));
     }
 
     #[test]

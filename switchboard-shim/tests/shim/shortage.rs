@@ -11,9 +11,12 @@ use crate::host::{Host, binary, place};
 /// A shim with room for its mailbox and three more connections.
 #[expect(clippy::disallowed_methods, reason = "a shell sets the limit that the shim is to find")]
 fn cramped(socket: &std::path::Path) -> Host {
-    let mut command = std::process::Command::new("/bin/sh");
+    let mut command = std::process::Command::new("bash");
+    // The numbers count that are below the limit, so what this process leaks there is closed first.
+    let script = r#"for fd in {3..15}; do eval "exec $fd<&-"; done
+        ulimit -n 16; exec 7</dev/null 8</dev/null 9</dev/null; exec "$0" "$@""#;
     command
-        .args(["-c", r#"ulimit -n 16; exec 7</dev/null 8</dev/null 9</dev/null; exec "$0" "$@""#])
+        .args(["-c", script])
         .arg(binary())
         .args(["--no-start", "--socket"])
         .arg(socket)

@@ -265,7 +265,7 @@ fn the_daemon_gets_the_limits_that_the_shim_was_started_with() {
     let cramped = install.path("cramped");
     write_script(&cramped, "#!/bin/sh\nulimit -Sn 100\nexec \"$(dirname \"$0\")/switchboard\" \"$@\"\n");
     let host = Host::run(&mut shim(&cramped, &install.path("s.sock")));
-    assert!(until(|| !install.try_read("hard").is_empty()));
+    assert!(until(|| !install.read("hard").is_empty()));
     assert_eq!(install.read("soft").trim(), "100");
     let ours = std::fs::read_to_string(format!("/proc/{}/limits", host.shim.id())).unwrap();
     let files = ours.lines().find(|line| line.starts_with("Max open files")).unwrap();

@@ -9,6 +9,7 @@ use super::Exit;
 use super::ask::{Unanswered, ask};
 use super::status::print;
 use crate::args::Args;
+use crate::daemon;
 
 const PATIENCE: Duration = Duration::from_secs(15);
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
@@ -67,7 +68,19 @@ fn spawn(args: &Args) -> std::io::Result<tokio::process::Child> {
 }
 
 pub(super) async fn stop(args: &Args) -> Exit {
+    // Before the daemon hears of it: a shim that finds no daemon must find this.
+    let place = daemon::home().ok().map(|home| daemon::place(args, &home));
+    match place.as_ref().map(|place| place.mark_stopped()) {
+        // Where there is no folder there never was a daemon.
+        Some(Err(error)) if error.kind() != std::io::ErrorKind::NotFound => {
+            eprintln!("switchboard: running shims may bring it back: {error}");
+        }
+        _ => {}
+    }
     if let Err(unanswered) = ask(args, Method::POST, "/control/stop", None).await {
+        if let Some(place) = &place {
+            place.forget_stop();
+        }
         return unanswered.tell();
     }
     let until = tokio::time::Instant::now() + PATIENCE;

@@ -1,7 +1,8 @@
 //! The sockets to serve on: handed over by whoever started us, or bound here.
 
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixListener as StdListener;
+use std::path::Path;
 
 use listenfd::ListenFd;
 use switchboard_wire::place::Place;
@@ -20,6 +21,19 @@ pub(super) async fn socket(place: &Place) -> Result<UnixListener, Fatal> {
     };
     listener.set_nonblocking(true).map_err(|error| wrong(error.to_string()))?;
     UnixListener::from_std(listener).map_err(|error| wrong(error.to_string()))
+}
+
+/// Which file a path leads to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Identity {
+    device: u64,
+    inode: u64,
+}
+
+/// The socket that is found at `path`, if one is.
+pub(super) fn identity(path: &Path) -> Option<Identity> {
+    let meta = std::fs::symlink_metadata(path).ok().filter(|meta| meta.file_type().is_socket())?;
+    Some(Identity { device: meta.dev(), inode: meta.ino() })
 }
 
 /// Binds under the start lock, so that two who start at once do not take the socket from each other.

@@ -55,8 +55,10 @@ async fn exclusive(path: &Path, patience: Duration) -> Result<Option<File>, Fata
     }
 }
 
-/// Writes who serves, for those who want to know without asking.
+/// Writes who serves, for those who want to know without asking. Whoever stopped an earlier one, this one
+/// was started.
 pub(super) fn announce(place: &Place, tcp: Option<SocketAddr>, token_file: &Path) -> std::io::Result<()> {
+    place.forget_stop();
     let pid = std::process::id();
     let body = json!({
         "pid": pid,

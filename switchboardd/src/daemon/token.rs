@@ -6,7 +6,7 @@ use std::path::Path;
 
 use switchboard_wire::place::private_folder;
 
-const BYTES: usize = 32;
+pub(super) const BYTES: usize = 32;
 
 pub(super) fn obtain(file: &Path) -> io::Result<String> {
     if let Some(folder) = file.parent() {

@@ -86,7 +86,13 @@ pub(super) async fn poll(
         // The news of draining interrupts a session's wait once; later polls wait like any other.
         let leaving = match *phase.borrow_and_update() {
             Phase::Serving => false,
-            Phase::Draining(_) => session.tell_draining(),
+            Phase::Draining(_) => {
+                let first = session.tell_draining();
+                if !first {
+                    board.has_heard(&session);
+                }
+                first
+            }
             Phase::Leaving(_) => true,
         };
         if leaving {

@@ -1,0 +1,299 @@
+//! Children that keep dying, are killed or stop moving: who is told what, how soon, and how often they
+//! are started again.
+#![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
+
+use std::time::{Duration, Instant};
+
+use proto_tests::shim::kind_of;
+use proto_tests::wait::{until, until_true};
+use proto_tests::{Home, PATIENCE, Shim, procs};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::json;
+
+fn signal(pid: i32, signal: Signal) {
+    kill_process(Pid::from_raw(pid).unwrap(), signal).unwrap();
+}
+
+fn is_ok(answer: &str) -> bool {
+    answer.contains("\"ok\":true")
+}
+
+/// Calls that are answered while the circuit is open are answered from memory.
+const FROM_MEMORY: Duration = Duration::from_millis(250);
+
+#[test]
+fn a_crash_loop_is_started_seldom_and_answered_quickly() {
+    let home = Home::new();
+    home.child("k", &["exit-at-start", "1"]);
+    home.child("well", &["echo"]);
+    let daemon = home.daemon();
+    let mut shim = home.shim();
+    shim.call("well", "echo", "{}");
+    let begin = Instant::now();
+    let (mut resting, mut slow) = (0_u32, 0_u32);
+    while begin.elapsed() < Duration::from_secs(12) {
+        let asked = Instant::now();
+        let answer = shim.call("k", "echo", "{}");
+        let took = asked.elapsed();
+        assert!(answer.contains("EVIL_TOKEN is not set"), "no reason in {answer}");
+        assert!(answer.contains("status 1"), "no exit status in {answer}");
+        if kind_of(&answer).as_deref() == Some("child_resting") {
+            resting += 1;
+            slow += u32::from(took > FROM_MEMORY);
+        } else {
+            assert_eq!(kind_of(&answer).as_deref(), Some("child_exited"), "{answer}");
+        }
+        assert!(is_ok(&shim.call("well", "echo", "{}")));
+    }
+    // 0.2, 0.4, 0.8, 1.6 s, and then a pause of 30 s.
+    let starts = daemon.starts("k");
+    assert!((5..=7).contains(&starts), "{starts} starts in 12 s");
+    assert!(resting > 20, "{resting}");
+    // The machine may stutter now and then, but not each time.
+    assert!(slow * 20 <= resting, "{slow} of {resting} answers took more than {FROM_MEMORY:?}");
+    let suite = daemon.suite("k");
+    assert_eq!(suite["state"], "resting", "{suite}");
+    assert!(suite["lastError"].as_str().unwrap().contains("EVIL_TOKEN"), "{suite}");
+    let answer = shim.call("k", "echo", "{}");
+    assert!(answer.contains("not started again for"), "{answer}");
+}
+
+#[test]
+fn a_restart_by_hand_closes_the_circuit() {
+    let home = Home::new();
+    // It starts once there is a licence.
+    let licence = home.path().join("licence");
+    let script = home.write("licensed", "");
+    let evil = proto_tests::bins().evil_child.display().to_string();
+    let text = format!(
+        "#!/bin/sh\nif [ -e {} ]; then exec {evil} echo; fi\necho no licence >&2\nexit 5\n",
+        licence.display()
+    );
+    std::fs::write(&script, text).unwrap();
+    std::fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    home.definition("k", &json!({"mcpServers": {"k": home.entry(&script, &[], &[])}}).to_string());
+    let daemon = home.daemon();
+    let mut shim = home.shim();
+    until_true("the circuit to open", PATIENCE, || {
+        shim.call("k", "echo", "{}");
+        daemon.suite("k")["state"] == "resting"
+    });
+    std::fs::write(&licence, "").unwrap();
+    let answer = shim.call("k", "echo", "{}");
+    assert_eq!(kind_of(&answer).as_deref(), Some("child_resting"), "{answer}");
+    assert!(answer.contains("no licence"), "{answer}");
+    home.order(&["restart", "k"]);
+    let answer = shim.call("k", "echo", "{}");
+    assert!(is_ok(&answer), "{answer}");
+    assert_eq!(daemon.suite("k")["state"], "ready");
+}
+
+#[test]
+fn one_crash_is_made_good_at_once() {
+    let home = Home::new();
+    home.child("k", &["echo"]);
+    let daemon = home.daemon();
+    let mut shim = home.shim();
+    for round in 1..=12 {
+        assert!(is_ok(&shim.call("k", "echo", "{}")), "round {round}");
+        let answer = shim.call("k", "crash", "{}");
+        assert_eq!(kind_of(&answer).as_deref(), Some("child_exited"), "{answer}");
+        assert!(answer.contains("status 3") && answer.contains("crash was asked for"), "{answer}");
+        assert_eq!(daemon.starts("k"), round);
+    }
+}
+
+#[test]
+fn a_child_that_crashes_at_every_call_opens_the_circuit() {
+    let home = Home::new();
+    home.child("k", &["exit-0-mid-call"]);
+    let daemon = home.daemon();
+    let mut shim = home.shim();
+    let begin = Instant::now();
+    until_true("the circuit to open", PATIENCE, || {
+        shim.call("k", "echo", "{}");
+        daemon.suite("k")["state"] == "resting"
+    });
+    let starts = daemon.starts("k");
+    assert!(starts <= 7, "{starts} starts in {:?}", begin.elapsed());
+}
+
+fn rounds() -> u32 {
+    let usual = if cfg!(debug_assertions) { 20 } else { 200 };
+    std::env::var("SWITCHBOARD_KILL_ROUNDS").map_or(usual, |text| text.parse().expect("a number"))
+}
+
+#[test]
+fn killed_with_64_calls_in_flight_all_are_answered() {
+    let home = Home::new();
+    let journal = home.path().join("journal");
+    home.child_with("k", &["echo"], &[("EVIL_JOURNAL", journal.to_str().unwrap())]);
+    let daemon = home.daemon();
+    let mut shims: Vec<Shim> = (0..8).map(|_| home.shim()).collect();
+    let (mut told, mut served) = (Vec::new(), Vec::new());
+    for round in 0..rounds() {
+        let pid = shims[0].pid_of("k");
+        let ids: Vec<Vec<u64>> = shims
+            .iter_mut()
+            .map(|shim| (0..8).map(|_| shim.start_call("k", "hang", "{}")).collect())
+            .collect();
+        until_true("64 in flight", PATIENCE, || daemon.suite("k")["children"][0]["inFlight"] == 64);
+        let killed = Instant::now();
+        signal(pid, Signal::KILL);
+        for (shim, ids) in shims.iter_mut().zip(&ids) {
+            for id in ids {
+                let answer = shim
+                    .answer_within(&id.to_string(), PATIENCE)
+                    .unwrap_or_else(|| panic!("round {round}: {id} was never answered"));
+                told.push(killed.elapsed());
+                assert_eq!(kind_of(&answer).as_deref(), Some("child_exited"), "{answer}");
+                assert!(answer.contains("signal 9"), "{answer}");
+            }
+        }
+        assert!(is_ok(&shims[1].call("k", "echo", "{}")), "round {round}");
+        served.push(killed.elapsed());
+    }
+    told.sort();
+    served.sort();
+    let p99 = |times: &[Duration]| times[(times.len() * 99 / 100).min(times.len() - 1)];
+    eprintln!("{} answers, p99 {:?}; serving again p99 {:?}", told.len(), p99(&told), p99(&served));
+    assert_eq!(told.len(), 64 * usize::try_from(rounds()).unwrap());
+    assert!(p99(&told) < Duration::from_secs(1), "promised are 100 ms: {:?}", p99(&told));
+    assert!(p99(&served) < Duration::from_secs(3), "promised are 250 ms and its start: {:?}", p99(&served));
+    // At most once: no call reached two processes.
+    let hangs = std::fs::read_to_string(&journal).unwrap().matches("\"name\":\"hang\"").count();
+    assert_eq!(hangs, 64 * usize::try_from(rounds()).unwrap());
+}
+
+// --- standing still ---
+
+#[test]
+fn a_stopped_child_costs_its_callers_a_deadline_and_nobody_else_anything() {
+    let home = Home::new();
+    home.child("k", &["echo"]);
+    home.child("well", &["echo"]);
+    home.config(&json!({"suites": {"k": {"timeouts": {"rpcMs": 1000}}}}));
+    let daemon = home.daemon();
+    let (mut shim, mut other) = (home.shim(), home.shim());
+    let pid = shim.pid_of("k");
+    other.pid_of("well");
+    signal(pid, Signal::STOP);
+    let asked = Instant::now();
+    let ids: Vec<u64> = (0..4).map(|_| shim.start_call("k", "echo", "{}")).collect();
+    let mut slowest = Duration::ZERO;
+    while asked.elapsed() < Duration::from_millis(900) {
+        let begin = Instant::now();
+        assert!(is_ok(&other.call("well", "echo", "{}")));
+        slowest = slowest.max(begin.elapsed());
+    }
+    assert!(slowest < Duration::from_millis(800), "others waited {slowest:?}");
+    for id in ids {
+        let answer = shim.answer_to(&id.to_string());
+        assert_eq!(kind_of(&answer).as_deref(), Some("rpc_timeout"), "{answer}");
+        assert!(answer.contains("1000"), "{answer}");
+    }
+    assert!(asked.elapsed() >= Duration::from_secs(1));
+    assert!(asked.elapsed() < Duration::from_secs(6), "{:?}", asked.elapsed());
+    // A ping that stays unanswered for 5 s is the end of it.
+    until_true("the stopped child to be replaced", PATIENCE, || !procs::alive(pid));
+    let next = until("another one", PATIENCE, || {
+        let answer = shim.call("k", "where", "{}");
+        answer.contains("\"pid\"").then(|| shim.pid_of("k"))
+    });
+    assert_ne!(next, pid);
+    assert_eq!(daemon.pids("k"), [next]);
+}
+
+#[test]
+fn a_busy_child_that_answers_pings_is_kept() {
+    let home = Home::new();
+    home.child("k", &["echo"]);
+    home.config(&json!({"suites": {"k": {"timeouts": {"rpcMs": 500}}}}));
+    let daemon = home.daemon();
+    let mut shim = home.shim();
+    let pid = shim.pid_of("k");
+    let answer = shim.call("k", "hang", "{}");
+    assert_eq!(kind_of(&answer).as_deref(), Some("rpc_timeout"), "{answer}");
+    // Longer than a ping may take.
+    let begin = Instant::now();
+    until_true("six seconds", PATIENCE, || {
+        assert!(is_ok(&shim.call("k", "echo", "{}")));
+        begin.elapsed() > Duration::from_secs(6)
+    });
+    assert_eq!(daemon.pids("k"), [pid]);
+}
+
+#[test]
+fn a_deaf_child_is_replaced() {
+    let home = Home::new();
+    home.child("k", &["echo"]);
+    home.config(&json!({"suites": {"k": {"timeouts": {"rpcMs": 800}}}}));
+    let _daemon = home.daemon();
+    let mut shim = home.shim();
+    let pid = shim.pid_of("k");
+    shim.call("k", "stop-reading", "{}");
+    let answer = shim.call("k", "echo", "{}");
+    assert_eq!(kind_of(&answer).as_deref(), Some("rpc_timeout"), "{answer}");
+    until_true("it to be replaced", PATIENCE, || !procs::alive(pid));
+    until_true("the next to serve", PATIENCE, || is_ok(&shim.call("k", "echo", "{}")));
+}
+
+// --- slow starts ---
+
+#[test]
+fn a_slow_start_is_told_as_progress_and_holds_up_nobody() {
+    let home = Home::new();
+    home.child("x", &["slow-initialize", "12000"]);
+    home.child("well", &["echo"]);
+    home.config(&json!({"timeouts": {"childSpawnMs": 30_000}}));
+    let daemon = home.daemon();
+    let (mut shim, mut other) = (home.shim(), home.shim());
+    let silent = other.start_call("x", "echo", "{}");
+    let id = shim.start_call_with_token("x", "echo", "{}", "\"tok\"");
+    let asked = Instant::now();
+    assert!(is_ok(&shim.call("well", "echo", "{}")));
+    assert!(asked.elapsed() < Duration::from_secs(4), "{:?}", asked.elapsed());
+    assert_eq!(daemon.suite("x")["state"], "starting");
+    let mut last = -1.0;
+    for seconds in [5, 10] {
+        let news = shim.notification("notifications/progress");
+        assert_eq!(news["params"]["progressToken"], "tok", "{news}");
+        let said = news["params"]["message"].as_str().unwrap();
+        let heard: u64 = said
+            .strip_prefix("starting `x`: ")
+            .and_then(|rest| rest.strip_suffix(" s"))
+            .and_then(|number| number.parse().ok())
+            .unwrap_or_else(|| panic!("{news}"));
+        assert!((seconds..seconds + 4).contains(&heard), "{news}");
+        let progress = news["params"]["progress"].as_f64().unwrap();
+        assert!(progress > last, "progress only grows: {news}");
+        last = progress;
+    }
+    assert!(is_ok(&shim.answer_to(&id.to_string())));
+    assert!(is_ok(&other.answer_to(&silent.to_string())));
+    assert!(other.take_notifications().is_empty(), "who did not ask for progress hears none");
+    assert_eq!(daemon.starts("x"), 1);
+}
+
+/// Takes most of a minute: `.ci/long` sets the variable.
+#[test]
+fn a_call_that_waits_for_a_start_too_long_is_told_to_come_again() {
+    if std::env::var_os("SWITCHBOARD_LONG").is_none() {
+        return;
+    }
+    let home = Home::new();
+    home.child("x", &["slow-initialize", "70000"]);
+    home.config(&json!({"timeouts": {"childSpawnMs": 100_000}}));
+    let daemon = home.daemon();
+    let mut shim = home.shim();
+    let asked = Instant::now();
+    let id = shim.start_call("x", "echo", "{}");
+    let answer = shim.answer_within(&id.to_string(), Duration::from_secs(59)).expect("an answer in time");
+    assert!(asked.elapsed() >= Duration::from_secs(49), "{:?}", asked.elapsed());
+    assert!(answer.contains("still starting") && answer.contains("call again"), "{answer}");
+    assert!(answer.contains("\"isError\":true"), "a result that a model can mend: {answer}");
+    assert_eq!(daemon.suite("x")["state"], "starting", "the start goes on");
+    until_true("it to be ready", PATIENCE, || daemon.suite("x")["state"] == "ready");
+    assert!(is_ok(&shim.call("x", "echo", "{}")));
+    assert_eq!(daemon.starts("x"), 1);
+}

@@ -1,0 +1,285 @@
+//! The ceiling over all children: who goes first, who waits, who is refused and how soon. And that no
+//! order of events makes anybody wait for ever.
+#![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
+
+use std::time::{Duration, Instant};
+
+use proto_tests::shim::{kind_of, structured};
+use proto_tests::wait::until_true;
+use proto_tests::{Daemon, Home, PATIENCE, Shim, procs};
+use serde_json::{Value, json};
+
+/// Refused after the 5 s that a start waits for room; the machine may be busy.
+const PATIENT: Duration = Duration::from_secs(15);
+/// Refused without any waiting.
+const AT_ONCE: Duration = Duration::from_secs(3);
+
+fn home_with(children: &[&str], config: &Value) -> Home {
+    let home = Home::new();
+    for child in children {
+        home.child(child, &["echo"]);
+    }
+    home.config(config);
+    home
+}
+
+fn is_ok(answer: &str) -> bool {
+    answer.contains("\"ok\":true")
+}
+
+#[track_caller]
+fn busy(daemon: &Daemon, child: &str, calls: u64) {
+    until_true("the calls to be under way", PATIENCE, || {
+        daemon.suite(child)["children"][0]["inFlight"] == calls
+    });
+}
+
+/// Answers the child's question.
+fn reply(shim: &mut Shim, question: &Value) {
+    let id = &question["id"];
+    shim.send(&format!(
+        r#"{{"jsonrpc":"2.0","id":{id},"result":{{"action":"accept","content":{{"age":7}}}}}}"#
+    ));
+}
+
+#[test]
+fn the_least_recently_used_idle_child_makes_room() {
+    let home = home_with(&["a", "b", "c"], &json!({"budget": {"children": 2}}));
+    let daemon = home.daemon();
+    let mut shim = home.shim();
+    let (a, b) = (shim.pid_of("a"), shim.pid_of("b"));
+    assert_eq!(shim.pid_of("a"), a, "used last");
+    let c = shim.pid_of("c");
+    assert!(procs::alive(a) && !procs::alive(b), "`b` was used least recently");
+    let again = shim.pid_of("b");
+    assert!(!procs::alive(a) && procs::alive(c), "then `a` was");
+    assert_ne!(again, b);
+    let budget = daemon.status()["budget"].clone();
+    assert_eq!((&budget["children"], &budget["running"]), (&json!(2), &json!(2)), "{budget}");
+    assert_eq!(home.children().len(), 2);
+}
+
+#[test]
+fn a_busy_child_is_never_pushed_out() {
+    let home = home_with(&["a", "b", "c"], &json!({"budget": {"children": 2}}));
+    let daemon = home.daemon();
+    let mut shim = home.shim();
+    let slow = shim.start_call("a", "slow", r#"{"ms":3000}"#);
+    busy(&daemon, "a", 1);
+    let b = shim.pid_of("b");
+    shim.pid_of("c");
+    assert!(!procs::alive(b), "`a` was used before it, but is busy");
+    assert!(is_ok(&shim.answer_to(&slow.to_string())));
+}
+
+#[test]
+fn with_all_busy_a_start_is_refused_after_a_while() {
+    let home = home_with(&["a", "b", "c"], &json!({"budget": {"children": 2}}));
+    let daemon = home.daemon();
+    let mut shim = home.shim();
+    let held = [shim.start_call("a", "slow", r#"{"ms":20000}"#), shim.start_call("b", "slow", r#"{"ms":20000}"#)];
+    busy(&daemon, "a", 1);
+    busy(&daemon, "b", 1);
+    let mut other = home.shim();
+    let asked = Instant::now();
+    let answer = other.call("c", "echo", "{}");
+    let took = asked.elapsed();
+    assert_eq!(kind_of(&answer).as_deref(), Some("no_room"), "{answer}");
+    assert!(answer.contains("budget.children") && answer.contains("`c`"), "{answer}");
+    assert!(took >= Duration::from_secs(4), "it did not wait for room: {took:?}");
+    assert!(took < PATIENT, "{took:?}");
+    assert_eq!(daemon.pids("c").len(), 0);
+    // The refusal is no fault of the child: it is neither resting nor slower next time.
+    assert_ne!(daemon.suite("c")["state"], "resting");
+    for id in held {
+        assert!(is_ok(&shim.answer_to(&id.to_string())));
+    }
+    assert!(is_ok(&other.call("c", "echo", "{}")));
+}
+
+#[test]
+fn who_waits_for_room_gets_it_as_soon_as_a_child_is_idle() {
+    let home = home_with(&["a", "b"], &json!({"budget": {"children": 1}}));
+    let daemon = home.daemon();
+    let mut shim = home.shim();
+    let slow = shim.start_call("a", "slow", r#"{"ms":1500}"#);
+    busy(&daemon, "a", 1);
+    let asked = Instant::now();
+    let answer = shim.call("b", "echo", "{}");
+    assert!(is_ok(&answer), "`a` was idle after 1.5 s: {answer}");
+    assert!(asked.elapsed() < PATIENT, "{:?}", asked.elapsed());
+    assert!(is_ok(&shim.answer_to(&slow.to_string())));
+}
+
+#[test]
+fn two_first_calls_at_once_under_a_budget_of_one_are_both_answered() {
+    let home = home_with(&["a", "b"], &json!({"budget": {"children": 1}}));
+    let _daemon = home.daemon();
+    let mut shim = home.shim();
+    let ids = [shim.start_call("a", "echo", "{}"), shim.start_call("b", "echo", "{}")];
+    for id in ids {
+        let answer = shim.answer_to(&id.to_string());
+        assert!(is_ok(&answer), "{answer}");
+    }
+    assert_eq!(home.children().len(), 1);
+}
+
+#[test]
+fn a_child_that_is_still_starting_is_no_reason_to_refuse_the_next_at_once() {
+    let home = home_with(&["b"], &json!({"budget": {"children": 1}}));
+    home.child("a", &["slow-initialize", "1000"]);
+    let _daemon = home.daemon();
+    let mut shim = home.shim();
+    let first = shim.start_call("a", "echo", "{}");
+    until_true("its start", PATIENCE, || !home.children().is_empty());
+    let answer = shim.call("b", "echo", "{}");
+    assert!(is_ok(&answer), "{answer}");
+    assert!(is_ok(&shim.answer_to(&first.to_string())));
+}
+
+#[test]
+fn with_all_waiting_for_their_hosts_a_start_is_refused_at_once() {
+    let home = home_with(&["a", "b", "c"], &json!({"budget": {"children": 2}}));
+    let _daemon = home.daemon();
+    let (mut one, mut two) = (home.shim(), home.shim());
+    let first = one.start_call("a", "ask", r#"{"kind":"elicitation"}"#);
+    let second = two.start_call("b", "ask", r#"{"kind":"sampling"}"#);
+    let questions = (one.notification("elicitation/create"), two.notification("sampling/createMessage"));
+    let asked = Instant::now();
+    let answer = home.shim().call("c", "echo", "{}");
+    let took = asked.elapsed();
+    assert_eq!(kind_of(&answer).as_deref(), Some("no_room"), "{answer}");
+    assert!(answer.contains("budget.children"), "{answer}");
+    assert!(took < AT_ONCE, "nothing could become free, and yet it waited {took:?}");
+    reply(&mut one, &questions.0);
+    reply(&mut two, &questions.1);
+    one.answer_to(&first.to_string());
+    two.answer_to(&second.to_string());
+}
+
+/// A child waits for its host, whose model calls another child before it answers: that call must
+/// not wait for room which only its own host could make.
+#[test]
+fn a_host_that_calls_while_it_is_asked_does_not_wait_for_itself() {
+    let home = home_with(&["a", "b"], &json!({"budget": {"children": 1}}));
+    let daemon = home.daemon();
+    let mut shim = home.shim();
+    let asking = shim.start_call("a", "ask", r#"{"kind":"elicitation"}"#);
+    let question = shim.notification("elicitation/create");
+    let asked = Instant::now();
+    let refused = shim.call("b", "echo", "{}");
+    assert_eq!(kind_of(&refused).as_deref(), Some("no_room"), "{refused}");
+    assert!(asked.elapsed() < AT_ONCE, "{:?}", asked.elapsed());
+    reply(&mut shim, &question);
+    let answer = shim.answer_to(&asking.to_string());
+    assert!(answer.contains("accept"), "{answer}");
+    // Now that the question is answered, there is room.
+    assert!(is_ok(&shim.call("b", "echo", "{}")));
+    assert_eq!(daemon.pids("a").len(), 0);
+}
+
+#[test]
+fn a_question_and_a_plain_call_together_still_end() {
+    let home = home_with(&["a", "b", "c"], &json!({"budget": {"children": 2}}));
+    let daemon = home.daemon();
+    let (mut one, mut two) = (home.shim(), home.shim());
+    let asking = one.start_call("a", "ask", r#"{"kind":"elicitation"}"#);
+    let question = one.notification("elicitation/create");
+    let slow = two.start_call("b", "slow", r#"{"ms":2000}"#);
+    busy(&daemon, "b", 1);
+    // `b` will be free, so this one may wait, and gets its place.
+    let answer = one.call("c", "echo", "{}");
+    assert!(is_ok(&answer), "{answer}");
+    assert!(is_ok(&two.answer_to(&slow.to_string())));
+    reply(&mut one, &question);
+    assert!(one.answer_to(&asking.to_string()).contains("accept"));
+}
+
+#[test]
+fn spares_push_nobody_out() {
+    let config = json!({
+        "budget": {"children": 2},
+        "suites": {"s": {"pool": {"scope": "session", "warm": 3}}},
+    });
+    let home = home_with(&["a", "s"], &config);
+    let daemon = home.daemon();
+    let mut shim = home.shim();
+    let a = shim.pid_of("a");
+    let s = shim.pid_of("s");
+    let begin = Instant::now();
+    until_true("a while", PATIENCE, || begin.elapsed() > Duration::from_secs(1));
+    assert!(procs::alive(a) && procs::alive(s));
+    assert_eq!(daemon.pids("s"), [s]);
+    assert_eq!(home.children().len(), 2);
+}
+
+#[test]
+fn a_reload_changes_the_budget() {
+    let home = home_with(&["a", "b"], &json!({"budget": {"children": 1}}));
+    let daemon = home.daemon();
+    let mut shim = home.shim();
+    shim.pid_of("a");
+    home.config(&json!({"budget": {"children": 2}}));
+    home.order(&["reload"]);
+    shim.pid_of("b");
+    assert_eq!(daemon.status()["budget"]["running"], 2);
+}
+
+// --- memory ---
+
+#[test]
+fn an_idle_child_that_ate_the_memory_makes_room_for_the_next() {
+    let home = home_with(&["glutton", "b"], &json!({"budget": {"memoryMb": 120}}));
+    let daemon = home.daemon();
+    let mut shim = home.shim();
+    let glutton = shim.pid_of("glutton");
+    assert!(is_ok(&shim.call("glutton", "eat", r#"{"mb":150}"#)));
+    let used = daemon.status()["budget"]["usedMb"].as_u64().unwrap();
+    assert!((150..300).contains(&used), "{used} MiB");
+    assert!(is_ok(&shim.call("b", "echo", "{}")));
+    until_true("the glutton to go", PATIENCE, || !procs::alive(glutton));
+    let used = daemon.status()["budget"]["usedMb"].as_u64().unwrap();
+    assert!(used < 120, "{used} MiB");
+}
+
+#[test]
+fn memory_of_grandchildren_counts() {
+    let home = home_with(&["a"], &json!({"budget": {"memoryMb": 1000}}));
+    let daemon = home.daemon();
+    let mut shim = home.shim();
+    shim.pid_of("a");
+    let alone = daemon.status()["budget"]["usedMb"].as_u64().unwrap();
+    let pids = structured(&shim.call("a", "fork", "{}"))["pids"].as_array().unwrap().len();
+    assert_eq!(pids, 5);
+    let of_tree: u64 =
+        procs::descendants(daemon.pid()).iter().map(|process| procs::pss_kib(process.pid)).sum();
+    let used = daemon.status()["budget"]["usedMb"].as_u64().unwrap();
+    assert!(used >= alone && used.abs_diff(of_tree >> 10) <= 8, "{used} MiB, {} KiB", of_tree);
+}
+
+#[test]
+fn with_all_busy_memory_refuses_a_start_after_a_while() {
+    let home = home_with(&["glutton", "b"], &json!({"budget": {"memoryMb": 100}}));
+    let daemon = home.daemon();
+    let (mut shim, mut other) = (home.shim(), home.shim());
+    assert!(is_ok(&shim.call("glutton", "eat", r#"{"mb":130}"#)));
+    let held = shim.start_call("glutton", "slow", r#"{"ms":20000}"#);
+    busy(&daemon, "glutton", 1);
+    let asked = Instant::now();
+    let answer = other.call("b", "echo", "{}");
+    assert_eq!(kind_of(&answer).as_deref(), Some("no_room"), "{answer}");
+    assert!(answer.contains("budget.memoryMb") && answer.contains("100"), "{answer}");
+    assert!(asked.elapsed() < PATIENT, "{:?}", asked.elapsed());
+    assert!(is_ok(&shim.answer_to(&held.to_string())));
+}
+
+#[test]
+fn a_child_that_grows_while_it_idles_goes_without_a_call() {
+    let home = home_with(&["glutton"], &json!({"budget": {"memoryMb": 100}}));
+    let _daemon = home.daemon();
+    let mut shim = home.shim();
+    let pid = shim.pid_of("glutton");
+    assert!(is_ok(&shim.call("glutton", "eat", r#"{"mb":130}"#)));
+    // Looked at every ten seconds.
+    until_true("it to go", PATIENCE, || !procs::alive(pid));
+}
