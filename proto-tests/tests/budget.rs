@@ -77,7 +77,8 @@ fn with_all_busy_a_start_is_refused_after_a_while() {
     let home = home_with(&["a", "b", "c"], &json!({"budget": {"children": 2}}));
     let daemon = home.daemon();
     let mut shim = home.shim();
-    let held = [shim.start_call("a", "slow", r#"{"ms":20000}"#), shim.start_call("b", "slow", r#"{"ms":20000}"#)];
+    let held =
+        [shim.start_call("a", "slow", r#"{"ms":20000}"#), shim.start_call("b", "slow", r#"{"ms":20000}"#)];
     busy(&daemon, "a", 1);
     busy(&daemon, "b", 1);
     let mut other = home.shim();

@@ -70,6 +70,7 @@ const LISTS: &[Row] = &[
     ("list-no-array", &[Fault("child_unusable", "`tools/list`")]),
     ("list-never", &[Fault("rpc_timeout", "")]),
     ("list-slow 300", &[Echo]),
+    ("list-later 300", &[Echo]),
     ("no-schema", &[Echo]),
     ("broken-schema", &[Echo]),
     ("schema-null", &[Echo]),

@@ -12,8 +12,12 @@ use crate::methods::{Kind, Outgoing};
 /// Requests beyond this are refused instead of being kept: no host has so many open on purpose.
 const MAX_WAITING: usize = 4096;
 
+/// The same for their bytes, whatever they are. A single message may always wait.
+const MAX_WAITING_BYTES: usize = 64 * 1024 * 1024;
+
 #[derive(Debug, Default)]
 pub(crate) struct Waiting {
+    bytes: usize,
     requests: VecDeque<Outgoing>,
     others: VecDeque<Outgoing>,
 }
@@ -32,42 +36,55 @@ impl Waiting {
             Some(_) => &mut self.requests,
             None => &mut self.others,
         };
-        if lane.len() >= MAX_WAITING {
+        // What was sent before and comes back has been taken on already.
+        let heavy =
+            self.bytes > 0 && self.bytes + message.body.len() > MAX_WAITING_BYTES && message.tries == 0;
+        if lane.len() >= MAX_WAITING || heavy {
             return Err(Full { refused: message, waiting: lane.len() });
         }
         let at = lane.partition_point(|other| other.arrival < message.arrival);
+        self.bytes += message.body.len();
         lane.insert(at, message);
         Ok(())
     }
 
     /// The next message to send; `request` says whether it may be one that has to be answered.
     pub(crate) fn next(&mut self, request: bool) -> Option<Outgoing> {
-        match (self.requests.front(), self.others.front()) {
+        let next = match (self.requests.front(), self.others.front()) {
             (Some(first), Some(other)) if request && first.arrival < other.arrival => {
                 self.requests.pop_front()
             }
             (_, Some(_)) => self.others.pop_front(),
             (Some(_), None) if request => self.requests.pop_front(),
             _ => None,
-        }
+        };
+        self.taken(next)
     }
 
     /// Takes the next answer to a question of the daemon's, past everything else.
     pub(crate) fn next_response(&mut self) -> Option<Outgoing> {
         let at = self.others.iter().position(|message| matches!(message.kind, Kind::Response { .. }))?;
-        self.others.remove(at)
+        let response = self.others.remove(at);
+        self.taken(response)
     }
 
     /// Takes the request with this id out.
     pub(crate) fn withdraw(&mut self, id: &str) -> Option<Outgoing> {
         let at = self.requests.iter().position(|message| message.request_id() == Some(id))?;
-        self.requests.remove(at)
+        let withdrawn = self.requests.remove(at);
+        self.taken(withdrawn)
     }
 
     /// Takes a request out that came no later than `until`.
     pub(crate) fn overdue(&mut self, until: Instant) -> Option<Outgoing> {
         self.oldest().filter(|arrived| *arrived <= until)?;
-        self.requests.pop_front()
+        let overdue = self.requests.pop_front();
+        self.taken(overdue)
+    }
+
+    fn taken(&mut self, message: Option<Outgoing>) -> Option<Outgoing> {
+        self.bytes -= message.as_ref().map_or(0, |message| message.body.len());
+        message
     }
 
     /// When the oldest waiting request came.
@@ -135,5 +152,17 @@ mod tests {
         let full = waiting.add(request(9999)).unwrap_err();
         assert_eq!((full.waiting, full.refused.arrival), (MAX_WAITING, 9999));
         waiting.add(note(10_000)).unwrap();
+    }
+
+    #[test]
+    fn a_few_huge_messages_are_a_flood_too() {
+        let huge =
+            |arrival, bytes, tries| Outgoing { body: vec![b'x'; bytes].into(), tries, ..note(arrival) };
+        let mut waiting = Waiting::default();
+        waiting.add(huge(1, MAX_WAITING_BYTES + 1, 0)).unwrap();
+        assert!(waiting.add(huge(2, 1, 0)).is_err());
+        waiting.add(huge(3, 1, 1)).unwrap();
+        assert!(waiting.next(true).is_some() && waiting.next(true).is_some());
+        waiting.add(huge(4, MAX_WAITING_BYTES, 0)).unwrap();
     }
 }

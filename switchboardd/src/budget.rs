@@ -14,6 +14,7 @@ use crate::config::BudgetConfig;
 
 /// How long a start waits for room.
 const PATIENCE: Duration = Duration::from_secs(5);
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
 /// How often memory is looked at while there is a ceiling on it.
 const LOOK: Duration = Duration::from_secs(10);
 
@@ -64,11 +65,18 @@ impl Budget {
                 idle.cleared().await;
                 continue;
             }
-            let all_ask = self.roster.all().iter().all(|child| child.is_asking());
-            if all_ask || tokio::time::timeout_at(until, left).await.is_err() {
+            if self.nothing_can_become_free() || Instant::now() >= until {
                 return Err(full);
             }
+            // A child that becomes idle, or begins to ask its host, says nothing: looked at again soon.
+            let _ = tokio::time::timeout(LOOK_AGAIN, left).await;
         }
+    }
+
+    /// Every child waits for its host, and those hosts may be the ones that wait for us.
+    fn nothing_can_become_free(&self) -> bool {
+        let children = self.roster.all();
+        children.len() == self.roster.taken() && children.iter().all(|child| child.is_asking())
     }
 
     fn room(&self) -> Result<Place, NoRoom> {

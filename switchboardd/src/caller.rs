@@ -1,7 +1,7 @@
 //! Who a call is made for, as far as a child is concerned: where its progress, logs and questions go.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use serde::Deserialize;
@@ -50,6 +50,7 @@ struct Listening {
     profile: Mutex<Profile>,
     questions: Mutex<HashMap<Box<str>, Question>>,
     lanes: Mutex<HashMap<Box<str>, Lane>>,
+    closed: AtomicBool,
 }
 
 /// Whoever holds it may write to one child; the others queue in the order they came.
@@ -138,6 +139,7 @@ impl Caller {
             profile: Mutex::default(),
             questions: Mutex::default(),
             lanes: Mutex::default(),
+            closed: AtomicBool::new(false),
         };
         Arc::new(Self { listening: Some(listening) })
     }
@@ -222,6 +224,7 @@ impl Caller {
     /// The host is gone: what it was asked is answered for it, so that no child waits for ever.
     pub fn close(&self) {
         let Some(listening) = &self.listening else { return };
+        listening.closed.store(true, Ordering::Relaxed);
         let open = std::mem::take(&mut *listening.lock());
         for (id, question) in open {
             let outcome = match &*question.method {
@@ -238,6 +241,10 @@ impl Caller {
                 (question.answer)(response.as_bytes(), id);
             }
         }
+    }
+
+    pub fn is_closed(&self) -> bool {
+        self.listening.as_ref().is_some_and(|listening| listening.closed.load(Ordering::Relaxed))
     }
 
     /// The child no longer wants to know: tells the host so.

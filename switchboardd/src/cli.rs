@@ -67,11 +67,13 @@ async fn serve(args: &Args) -> Exit {
     close_fds::set_fds_cloexec(3, &[]);
     let state = daemon::home().map(|home| daemon::state_folder(&home)).unwrap_or_default();
     crate::logging::init(args.log_format, &state);
-    match daemon::serve(args).await {
+    let exit = match daemon::serve(args).await {
         Ok(()) => Exit::Ok,
         Err(fatal) => {
             tracing::error!(target: "daemon", "{fatal}");
             Exit::Error
         }
-    }
+    };
+    crate::logging::flush();
+    exit
 }

@@ -2,13 +2,29 @@
 //! that `npx` is found whichever editor, or init system, happened to start the daemon.
 
 use std::collections::BTreeMap;
-use std::process::Stdio;
-use std::time::Duration;
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
+use std::process::{ExitCode, Stdio};
+use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use tokio::io::AsyncReadExt;
 use tokio::sync::OnceCell;
+
+/// The first argument that makes this binary the keeper of a login shell.
+pub const SHELL_ENV: &str = "--shell-env";
 
 /// A login shell that takes longer than this does not answer any more.
 const SHELL_PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long it may take to end once it has answered.
+const LAST_STEPS: Duration = Duration::from_millis(200);
+
+/// No environment, with all that rc files print, is longer.
+const MAX_ANSWER: u64 = 8 * 1024 * 1024;
+
+/// All that a login shell is told; the rest is for its rc files to say.
+const PASSED_ON: [&str; 4] = ["HOME", "USER", "LOGNAME", "PATH"];
 
 /// Stands around the shell's answer: rc files like to print things of their own.
 const MARK: &str = "__switchboard_environment__";
@@ -108,26 +124,89 @@ async fn capture() -> Variables {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "the login shell is no child; nothing else is started here")]
+/// Has a keeper run the shell. The keeper ends it when our end of its standard input closes, which
+/// happens when this future is done or dropped, and when the daemon dies.
 async fn ask(shell: &str) -> Option<Vec<(String, String)>> {
-    let script = format!("printf '%s' {MARK}; env -0; printf '%s' {MARK}");
-    let mut command = tokio::process::Command::from(std::process::Command::new(shell));
-    command
-        .args(["-l", "-i", "-c", &script])
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .process_group(0)
-        .kill_on_drop(true);
-    let output = command.output().await.ok()?;
-    let text = String::from_utf8_lossy(&output.stdout);
-    let inside = text.split(MARK).nth(1)?;
-    let answer: Vec<_> = inside
+    let mut command = tokio::process::Command::from(keeper());
+    command.arg(SHELL_ENV).arg(shell).env_clear();
+    command.envs(PASSED_ON.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
+    command.env("SHELL", shell).env("TERM", "dumb");
+    let mut keeper =
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().ok()?;
+    let _leash = keeper.stdin.take();
+    let mut stdout = keeper.stdout.take()?.take(MAX_ANSWER);
+    let mut said = Vec::new();
+    // Not to its end: something that an rc file left in the background may hold it open.
+    let answer = loop {
+        if let Some(answer) = between_marks(&said) {
+            break answer;
+        }
+        if stdout.read_buf(&mut said).await.ok()? == 0 {
+            return None;
+        }
+    };
+    let _ = tokio::time::timeout(LAST_STEPS, keeper.wait()).await;
+    let answer: Vec<_> = answer
         .split('\0')
         .filter_map(|entry| entry.split_once('='))
         .map(|(name, value)| (name.to_owned(), value.to_owned()))
         .collect();
     (!answer.is_empty()).then_some(answer)
+}
+
+fn between_marks(said: &[u8]) -> Option<String> {
+    let find = |from: usize| {
+        let at = said[from..].windows(MARK.len()).position(|window| window == MARK.as_bytes())?;
+        Some(from + at)
+    };
+    let begin = find(0)? + MARK.len();
+    let end = find(begin)?;
+    Some(String::from_utf8_lossy(&said[begin..end]).into_owned())
+}
+
+/// This very binary. Not by its path: that may be another version by now, or gone.
+#[expect(clippy::disallowed_methods, reason = "the login shell is no child; nothing else is started here")]
+fn keeper() -> std::process::Command {
+    let mut command = std::process::Command::new("/proc/self/exe");
+    if cfg!(not(target_os = "linux")) {
+        command = std::process::Command::new(std::env::current_exe().unwrap_or_default());
+    }
+    command.arg0("switchboardd");
+    command
+}
+
+/// The whole life of a keeper, `switchboardd --shell-env SHELL`: runs the shell in a session without a
+/// terminal, where no rc file can stop it by touching one, and leaves nothing of it when time is up.
+#[expect(clippy::disallowed_methods, reason = "the one place where the login shell is executed")]
+pub fn run_shell(mut args: impl Iterator<Item = OsString>) -> ExitCode {
+    let Some(shell) = args.next() else { return ExitCode::from(2) };
+    let _ = rustix::process::setsid();
+    let script = format!("printf '%s' {MARK}; env -0; printf '%s' {MARK}");
+    let spawned = std::process::Command::new(shell)
+        .args(["-l", "-i", "-c", &script])
+        .stdin(Stdio::null())
+        .process_group(0)
+        .spawn();
+    let Ok(mut shell) = spawned else { return ExitCode::from(127) };
+    let until = Instant::now() + SHELL_PATIENCE;
+    while Instant::now() < until && !is_let_go() {
+        if let Ok(Some(_)) = shell.try_wait() {
+            return ExitCode::SUCCESS;
+        }
+    }
+    if let Some(group) = rustix::process::Pid::from_raw(shell.id().cast_signed()) {
+        let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
+    }
+    let _ = shell.wait();
+    ExitCode::FAILURE
+}
+
+/// Waits a moment for the daemon to let go of our standard input.
+fn is_let_go() -> bool {
+    let stdin = std::io::stdin();
+    let mut fds = [PollFd::new(&stdin, PollFlags::IN)];
+    let moment = Timespec { tv_sec: 0, tv_nsec: 2_000_000 };
+    matches!(poll(&mut fds, Some(&moment)), Ok(1))
 }
 
 /// The shell that the user database names; only local accounts are looked at.
@@ -148,5 +227,13 @@ mod tests {
         let kept = Variables::from_all(all.map(|(name, value)| (name.to_owned(), value.to_owned())));
         let kept: Vec<_> = kept.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
         assert_eq!(kept, [("LC_ALL", "C"), ("PATH", "/a:/c")]);
+    }
+
+    #[test]
+    fn only_what_is_between_the_marks_is_the_answer() {
+        let answer = |text: String| between_marks(text.as_bytes());
+        assert_eq!(answer(format!("noise{MARK}A=1\0{MARK}more")), Some("A=1\0".to_owned()));
+        assert_eq!(answer(format!("noise{MARK}A=1\0")), None);
+        assert_eq!(answer(String::new()), None);
     }
 }

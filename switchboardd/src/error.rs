@@ -23,8 +23,9 @@ pub enum Failure {
     Child { child: Box<str>, subtool: Option<Box<str>>, error: ChildError },
     #[error("child `{child}` {error}{}", of_subtool(.subtool.as_deref()))]
     Unavailable { child: Box<str>, subtool: Option<Box<str>>, error: PoolError },
-    #[error("child `{child}` is still starting after {seconds} s{}; call again in a moment", of_subtool(.subtool.as_deref()))]
-    StillStarting { child: Box<str>, subtool: Option<Box<str>>, seconds: u64 },
+    #[error("child `{child}` {} after {seconds} s{}; call again in a moment",
+        if *.starts { "is still starting" } else { "has no free process" }, of_subtool(.subtool.as_deref()))]
+    StillStarting { child: Box<str>, subtool: Option<Box<str>>, seconds: u64, starts: bool },
     #[error("child `{child}` is misconfigured: {why}; see `{file}`")]
     Misconfigured { child: Box<str>, why: String, file: String },
     #[error("there is no child `{child}`")]

@@ -4,10 +4,12 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, IsTerminal, Write};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Sender, SyncSender, TrySendError};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 use tracing_subscriber::EnvFilter;
-use tracing_subscriber::fmt::MakeWriter;
 
 use crate::args::LogFormat;
 
@@ -15,18 +17,30 @@ use crate::args::LogFormat;
 const MAX_BYTES: u64 = 10 * 1024 * 1024;
 const KEEP: usize = 5;
 
+/// Lines between whoever logs and the thread that writes: more than a burst of ours has.
+const QUEUE: usize = 1024;
+
+/// How long the last lines may take to somebody who reads slowly.
+const LAST_LINES: Duration = Duration::from_millis(500);
+
+static QUEUED: OnceLock<Queue> = OnceLock::new();
+
 pub fn init(format: LogFormat, state: &Path) {
     let wanted = ["RUST_LOG", "LOG_LEVEL"].iter().find_map(|name| std::env::var(name).ok());
     let filter = wanted.as_deref().and_then(|wanted| wanted.parse::<EnvFilter>().ok());
     let filter = filter.unwrap_or_else(|| EnvFilter::new("info"));
-    let file = is_null(&io::stderr()).then(|| Rotating::open(&state.join("logs/switchboardd.log"))).flatten();
-    let writer = Output { file: file.map(Mutex::new) };
-    let lines = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_ansi(
-            writer.file.is_none() && io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none(),
-        )
-        .with_writer(writer);
+    let mut file =
+        is_null(&io::stderr()).then(|| Rotating::open(&state.join("logs/switchboardd.log"))).flatten();
+    let colour = file.is_none() && io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    // A log that cannot be written (a closed pipe, a full disk) is no reason to fail anything.
+    let queue = Queue::start(format, move |line| match &mut file {
+        Some(file) => file.write(line),
+        None => drop(io::stderr().write_all(line)),
+    });
+    let Ok(queue) = queue else { return };
+    let queue = QUEUED.get_or_init(|| queue);
+    let lines =
+        tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colour).with_writer(|| Line(queue));
     // A second initialisation (in tests) changes nothing.
     let _ = match format {
         LogFormat::Pretty => lines.try_init(),
@@ -36,43 +50,92 @@ pub fn init(format: LogFormat, state: &Path) {
     std::panic::set_hook(Box::new(|panic| tracing::error!(target: "panic", "{panic}")));
 }
 
-/// A shim starts the daemon with its standard error on the null device: nobody reads it there.
-fn is_null(stderr: &io::Stderr) -> bool {
-    use std::os::fd::AsFd;
-    let null = std::fs::metadata("/dev/null").ok().filter(|meta| meta.file_type().is_char_device());
-    let ours = stderr.as_fd().try_clone_to_owned().ok().and_then(|fd| File::from(fd).metadata().ok());
-    matches!((null, ours), (Some(null), Some(ours)) if null.rdev() == ours.rdev() && ours.file_type().is_char_device())
+/// Waits until what was logged so far is written, for a moment at most.
+pub fn flush() {
+    let until = Instant::now() + LAST_LINES;
+    let (written, done) = std::sync::mpsc::channel();
+    let Some(queue) = QUEUED.get() else { return };
+    let mut mark = Entry::Mark(written);
+    while let Err(TrySendError::Full(back)) = queue.entries.try_send(mark) {
+        if Instant::now() >= until {
+            return;
+        }
+        mark = back;
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let _ = done.recv_timeout(until.saturating_duration_since(Instant::now()));
 }
 
-struct Output {
-    file: Option<Mutex<Rotating>>,
+/// The way to the thread that writes. The daemon's own thread never waits for whoever reads the log:
+/// what does not fit is dropped, and how much that was is said.
+struct Queue {
+    entries: SyncSender<Entry>,
+    dropped: Arc<AtomicU64>,
 }
 
-impl<'a> MakeWriter<'a> for Output {
-    type Writer = Line<'a>;
+enum Entry {
+    Line(Vec<u8>),
+    /// Tells when everything before it is written.
+    Mark(Sender<()>),
+}
 
-    fn make_writer(&'a self) -> Line<'a> {
-        Line { file: self.file.as_ref() }
+impl Queue {
+    fn start(format: LogFormat, mut write: impl FnMut(&[u8]) + Send + 'static) -> io::Result<Self> {
+        let (entries, queued) = std::sync::mpsc::sync_channel(QUEUE);
+        let dropped = Arc::new(AtomicU64::new(0));
+        let missing = dropped.clone();
+        let thread = std::thread::Builder::new().name("log".to_owned()).stack_size(128 * 1024);
+        thread.spawn(move || {
+            while let Ok(entry) = queued.recv() {
+                match entry {
+                    Entry::Line(line) => write(&line),
+                    Entry::Mark(written) => drop(written.send(())),
+                }
+                match missing.swap(0, Ordering::Relaxed) {
+                    0 => {}
+                    count => write(gap(format, count).as_bytes()),
+                }
+            }
+        })?;
+        Ok(Self { entries, dropped })
+    }
+
+    fn push(&self, line: &[u8]) {
+        if self.entries.try_send(Entry::Line(line.to_vec())).is_err() {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+        }
     }
 }
 
-struct Line<'a> {
-    file: Option<&'a Mutex<Rotating>>,
+fn gap(format: LogFormat, count: u64) -> String {
+    match format {
+        LogFormat::Pretty => format!("{count} log lines dropped: they came faster than they were read\n"),
+        LogFormat::Json => {
+            format!(r#"{{"level":"WARN","target":"log","fields":{{"message":"{count} log lines dropped"}}}}"#)
+                + "\n"
+        }
+    }
 }
+
+struct Line<'a>(&'a Queue);
 
 impl Write for Line<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        // A log that cannot be written (a closed pipe, a full disk) is no reason to fail anything.
-        match self.file {
-            Some(file) => file.lock().map_or((), |mut file| file.write(bytes)),
-            None => drop(io::stderr().write_all(bytes)),
-        }
+        self.0.push(bytes);
         Ok(bytes.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
+}
+
+/// A shim starts the daemon with its standard error on the null device: nobody reads it there.
+fn is_null(stderr: &io::Stderr) -> bool {
+    use std::os::fd::AsFd;
+    let null = std::fs::metadata("/dev/null").ok().filter(|meta| meta.file_type().is_char_device());
+    let ours = stderr.as_fd().try_clone_to_owned().ok().and_then(|fd| File::from(fd).metadata().ok());
+    matches!((null, ours), (Some(null), Some(ours)) if null.rdev() == ours.rdev() && ours.file_type().is_char_device())
 }
 
 struct Rotating {
@@ -122,6 +185,30 @@ fn append(path: &Path) -> io::Result<File> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_log_that_nobody_reads_holds_nobody_up() {
+        let (read, reading) = std::sync::mpsc::sync_channel::<()>(0);
+        let (wrote, written) = std::sync::mpsc::channel();
+        let queue = Queue::start(LogFormat::Pretty, move |line| {
+            let _ = reading.recv();
+            let _ = wrote.send(String::from_utf8_lossy(line).into_owned());
+        })
+        .unwrap();
+        // Returns although not one line is written.
+        for number in 0..3 * QUEUE {
+            queue.push(format!("{number}\n").as_bytes());
+        }
+        drop(read);
+        assert_eq!(written.recv().unwrap(), "0\n");
+        let gap = written.recv().unwrap();
+        let count: usize = gap.split(' ').next().unwrap().parse().unwrap();
+        // One line may be with the writer, so the queue took one more or not.
+        assert!((2 * QUEUE - 1..=2 * QUEUE).contains(&count), "{gap}");
+        assert!(gap.contains("log lines dropped"), "{gap}");
+        drop(queue);
+        assert_eq!(written.iter().count(), 3 * QUEUE - count - 1);
+    }
 
     #[test]
     fn old_lines_go_and_five_files_stay() {

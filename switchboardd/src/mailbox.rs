@@ -103,7 +103,7 @@ impl State {
             match &kind {
                 Kind::Progress(_) => self.remove(&kind),
                 Kind::Changed(_) if self.letters.iter().any(|letter| letter.kind == kind) => return true,
-                Kind::Log => {
+                Kind::Log if !self.letters.is_empty() => {
                     self.dropped += 1;
                     return false;
                 }

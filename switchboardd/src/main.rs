@@ -1,12 +1,16 @@
-//! `switchboardd`: the daemon, the guard of each of its children, and the commands a person types.
+//! `switchboardd`: the daemon, the guard of each of its children, the keeper of the login shell that it
+//! asks for their environment, and the commands a person types.
 
 use std::process::ExitCode;
+
+use switchboardd::environment::SHELL_ENV;
 
 fn main() -> ExitCode {
     // Before anything else: a guard is started for every child and must stay tiny.
     let mut args = std::env::args_os().skip(1);
-    if args.next().is_some_and(|first| first == "--guard") {
-        return switchboardd::child::guard::run(args);
+    match args.next() {
+        Some(first) if first == "--guard" => switchboardd::child::guard::run(args),
+        Some(first) if first == SHELL_ENV => switchboardd::environment::run_shell(args),
+        _ => switchboardd::cli::main(),
     }
-    switchboardd::cli::main()
 }

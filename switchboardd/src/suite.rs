@@ -27,7 +27,7 @@ use crate::error::Failure;
 use crate::mailbox::Kind;
 use crate::manifest::Manifest;
 use crate::methods;
-use crate::pool::{Lease, Pool, PoolError};
+use crate::pool::{Doing, Lease, Pool, PoolError};
 
 /// How often somebody who waits for a start hears of it.
 const STARTING_NEWS: Duration = Duration::from_secs(5);
@@ -128,15 +128,14 @@ impl Suite {
                 () = tokio::time::sleep_until(begin + waited + STARTING_NEWS) => {}
             }
             let seconds = begin.elapsed().as_secs();
+            let starts = pool.doing() != Doing::Ready;
             if begin.elapsed() >= STILL_STARTING {
                 let (child, subtool) = (self.child_name().into(), subtool.map(Into::into));
-                return Err(Failure::StillStarting { child, subtool, seconds });
+                return Err(Failure::StillStarting { child, subtool, seconds, starts });
             }
             if let Some(token) = token {
-                caller.push(
-                    Kind::Progress(token.into()),
-                    outgoing::starting(token, self.child_name(), seconds),
-                );
+                let news = outgoing::waiting(token, starts, self.child_name(), seconds);
+                caller.push(Kind::Progress(token.into()), news);
             }
         }
     }

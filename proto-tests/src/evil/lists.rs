@@ -58,6 +58,16 @@ pub(crate) const TABLE: &[Behaviour] = &[
             answer(peer, message);
         });
     }),
+    Behaviour::new("list-later", "MS: the same, and serves other requests meanwhile", |peer, args| {
+        let pause = Duration::from_millis(number(args, 0, 500));
+        bend(&peer, "tools/list", |peer, message| {
+            let (peer, message) = (peer.clone(), message.clone());
+            thread::spawn(move || {
+                thread::sleep(pause);
+                answer(&peer, &message);
+            });
+        });
+    }),
     Behaviour::new("no-schema", "its tool `echo` has no inputSchema", |peer, _| {
         listing(&peer, r#"{"tools":[{"name":"echo","description":"no schema"}]}"#);
     }),

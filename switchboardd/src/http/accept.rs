@@ -3,38 +3,46 @@
 use axum::http::HeaderMap;
 use axum::http::header::ACCEPT;
 
-/// Whether JSON is welcome. No `Accept` means anything is.
+/// Whether JSON is welcome. No `Accept` means anything is; of several ranges the most specific one counts.
 pub(super) fn takes_json(headers: &HeaderMap) -> bool {
-    !headers.contains_key(ACCEPT)
-        || ranges(headers).any(|range| matches!(&*range, "application/json" | "application/*" | "*/*"))
+    if !headers.contains_key(ACCEPT) {
+        return true;
+    }
+    ["application/json", "application/*", "*/*"]
+        .into_iter()
+        .find_map(|name| {
+            let named: Vec<bool> =
+                ranges(headers).filter(|range| range.name == name).map(|range| range.welcome).collect();
+            (!named.is_empty()).then(|| named.contains(&true))
+        })
+        .unwrap_or(false)
 }
 
 /// Whether the caller wants an event stream and would take nothing else.
 pub(super) fn wants_only_events(headers: &HeaderMap) -> bool {
-    let mut any = false;
-    for range in ranges(headers) {
-        any = true;
-        if &*range != "text/event-stream" {
-            return false;
-        }
-    }
-    any
+    let mut welcome = ranges(headers).filter(|range| range.welcome).peekable();
+    welcome.peek().is_some() && welcome.all(|range| range.name == "text/event-stream")
 }
 
-/// The media ranges that are not refused by `q=0`, in lower case.
-fn ranges(headers: &HeaderMap) -> impl Iterator<Item = String> {
+/// A media range in lower case, and whether it is not refused by `q=0`.
+struct Range {
+    name: String,
+    welcome: bool,
+}
+
+fn ranges(headers: &HeaderMap) -> impl Iterator<Item = Range> {
     headers
         .get_all(ACCEPT)
         .iter()
         .filter_map(|value| value.to_str().ok())
         .flat_map(|value| value.split(','))
         .filter_map(|range| {
-            let mut parts = range.split(';').map(str::trim);
-            let name = parts.next().filter(|name| !name.is_empty())?.to_ascii_lowercase();
+            let mut parts = range.split(';').map(|part| part.trim().to_ascii_lowercase());
+            let name = parts.next().filter(|name| !name.is_empty())?;
             let refused = parts.any(|part| {
                 part.strip_prefix("q=").and_then(|q| q.parse::<f32>().ok()).is_some_and(|q| q <= 0.0)
             });
-            (!refused).then_some(name)
+            Some(Range { name, welcome: !refused })
         })
 }
 
@@ -62,5 +70,10 @@ mod tests {
         check(Some("application/json;q=0, text/html"), false, false);
         check(Some("application/json;q=0"), false, false);
         check(Some(""), false, false);
+        check(Some("*/*, application/json;q=0"), false, false);
+        check(Some("application/json;Q=0.0, application/*"), false, false);
+        check(Some("application/json, */*;q=0"), true, false);
+        check(Some("application/*;q=0, */*"), false, false);
+        check(Some("text/event-stream, application/json;q=0"), false, true);
     }
 }

@@ -26,17 +26,18 @@ pub(super) enum Pass {
 }
 
 pub(super) async fn check(State(board): State<Arc<Board>>, mut request: Request, next: Next) -> Response {
-    let origin = request.headers().get(ORIGIN).cloned();
+    let origin =
+        request.headers().get(ORIGIN).filter(|_| origin_is_allowed(&board, request.headers())).cloned();
     let mut response = match admit(&board, &request) {
         Ok(_) if request.method() == Method::OPTIONS => options(request.uri().path(), origin.is_some()),
         Ok(pass) => {
             request.extensions_mut().insert(pass);
             next.run(request).await
         }
-        Err(refusal) => return refusal.into_response(),
+        Err(refusal) => refusal.into_response(),
     };
+    // A page that may ask may also read why it was turned away.
     if let Some(origin) = origin {
-        // It is on the list, or it would not have come this far.
         response.headers_mut().insert("access-control-allow-origin", origin);
         response.headers_mut().insert("vary", HeaderValue::from_static("origin"));
     }
@@ -50,12 +51,8 @@ fn admit(board: &Board, request: &Request) -> Result<Pass, Refusal> {
     if !host_is_ours(request, door.way()) {
         return Err(Refusal::Forbidden("the `Host` of this request is not ours"));
     }
-    let mut origins = request.headers().get_all(ORIGIN).iter();
-    if let Some(origin) = origins.next() {
-        let allowed = http.allowed_origins.iter().any(|known| known.as_bytes() == origin.as_bytes());
-        if !allowed || origins.next().is_some() {
-            return Err(Refusal::Forbidden("the `Origin` of this request is not allowed"));
-        }
+    if !origin_is_allowed(board, request.headers()) {
+        return Err(Refusal::Forbidden("the `Origin` of this request is not allowed"));
     }
     if matches!(door.way(), Way::Socket) || request.method() == Method::OPTIONS {
         return Ok(Pass::Full);
@@ -73,6 +70,15 @@ fn admit(board: &Board, request: &Request) -> Result<Pass, Refusal> {
         _ if reads && is_discovery(path) && http.open_discovery => Ok(Pass::Names),
         _ => Err(Refusal::NoToken),
     }
+}
+
+/// No `Origin`, or one that is on the list.
+fn origin_is_allowed(board: &Board, headers: &HeaderMap) -> bool {
+    let mut origins = headers.get_all(ORIGIN).iter();
+    let Some(origin) = origins.next() else { return true };
+    let catalog = board.catalog();
+    let known = catalog.config.http.allowed_origins.iter().any(|known| known.as_bytes() == origin.as_bytes());
+    known && origins.next().is_none()
 }
 
 fn is_discovery(path: &str) -> bool {
@@ -117,6 +123,8 @@ fn same(given: &[u8], wanted: &[u8]) -> bool {
 fn options(path: &str, cross_origin: bool) -> Response {
     let allow = if path == "/proxy" || path.starts_with("/proxy/") {
         "POST, GET, OPTIONS"
+    } else if path.starts_with("/hop/") || path.starts_with("/control/") {
+        "POST, OPTIONS"
     } else {
         "GET, HEAD, OPTIONS"
     };

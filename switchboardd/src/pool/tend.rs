@@ -34,6 +34,10 @@ impl Pool {
                 state.members.push(Member { child: child.clone(), owner: owner.clone() });
                 state.ran_before = true;
                 drop(state);
+                if owner.as_ref().is_some_and(|owner| owner.is_closed()) {
+                    // Its session has ended while it started.
+                    child.stop();
+                }
                 tokio::spawn(self.clone().tend(child, limits));
             }
             Err(failure) => self.note_failure(failure, patient),
@@ -114,8 +118,8 @@ impl Pool {
             self.renew();
         }
         self.keep_manifest(&child, limits).await;
+        let mut look = child.last_used() + self.settings().idle;
         loop {
-            let idle = self.settings().idle;
             tokio::select! {
                 () = child.ended() => break,
                 () = child.outgoing() => {
@@ -128,32 +132,27 @@ impl Pool {
                     tokio::time::sleep(SETTLE).await;
                     self.keep_manifest(&child, limits).await;
                 }
-                () = tokio::time::sleep_until(child.last_used() + idle) => self.let_go_if_idle(&child, idle).await,
+                () = tokio::time::sleep_until(look) => look = self.let_go_if_idle(&child),
             }
         }
         self.bury(&child);
         self.keep_warm(limits);
     }
 
-    async fn let_go_if_idle(&self, child: &Arc<Child>, idle: Duration) {
-        let surplus = {
-            let state = self.lock();
-            let surplus =
-                child.is_idle() && child.last_used() + idle <= Instant::now() && state.is_surplus(child);
-            if surplus {
-                child.stop();
-            }
-            surplus
-        };
-        if surplus {
-            tracing::info!(target: "pool", child = &*self.name, pid = child.pid(), "idle for {} s", idle.as_secs());
-        } else {
-            // In use, or a spare: looked at again after as long.
-            tokio::select! {
-                () = child.ended() => {}
-                () = tokio::time::sleep(idle.max(SETTLE)) => {}
-            }
+    /// Stops a child that nobody needs; gives the moment to look again.
+    fn let_go_if_idle(&self, child: &Arc<Child>) -> Instant {
+        let state = self.lock();
+        let (now, idle) = (Instant::now(), state.settings.idle);
+        let due = child.last_used() + idle;
+        if due > now {
+            return due;
         }
+        if child.is_idle() && state.is_surplus(child) {
+            tracing::info!(target: "pool", child = &*self.name, pid = child.pid(), "idle for {} s", idle.as_secs());
+            child.stop();
+        }
+        // In use, or a spare: looked at again after as long.
+        now + idle.max(SETTLE)
     }
 
     async fn keep_manifest(&self, child: &Arc<Child>, limits: Limits) {

@@ -15,10 +15,11 @@ pub(super) fn progress_token<'a>(params: &Members<'a>) -> Option<&'a str> {
     (string(token).is_some() || token.get().parse::<f64>().is_ok()).then_some(token.get())
 }
 
-/// The news that a child is still starting, as progress on the host's own token. The value stays far
+/// The news that a call still waits for its child, as progress on the host's own token. The value stays far
 /// below any that the child itself will send, because progress may only grow.
-pub(super) fn starting(token: &str, child: &str, seconds: u64) -> Vec<u8> {
-    let message = serde_json::Value::from(format!("starting `{child}`: {seconds} s"));
+pub(super) fn waiting(token: &str, starts: bool, child: &str, seconds: u64) -> Vec<u8> {
+    let doing = if starts { "starting" } else { "waiting for a free process of" };
+    let message = serde_json::Value::from(format!("{doing} `{child}`: {seconds} s"));
     format!(
         r#"{{"jsonrpc":"2.0","method":"notifications/progress","params":{{"progressToken":{token},"progress":{},"message":{message}}}}}"#,
         seconds as f64 / 1e6

@@ -1,0 +1,360 @@
+//! What a child says or asks reaches the one host it is for, and no other: questions, roots, progress,
+//! logs and answers, in any interleaving.
+#![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
+
+use std::collections::HashMap;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use proto_tests::shim::{structured, text_of};
+use proto_tests::wait::until_true;
+use proto_tests::{Daemon, Home, PATIENCE, Shim};
+use serde_json::{Value, json};
+
+fn home_with(pool: &Value) -> Home {
+    let home = Home::new();
+    let journal = home.path().join("journal");
+    home.child_with("k", &["echo"], &[("EVIL_JOURNAL", journal.to_str().unwrap())]);
+    home.config(&json!({"suites": {"k": {"pool": pool}}}));
+    home
+}
+
+/// What the child was answered.
+fn ask(shim: &mut Shim, kind: &str) -> Value {
+    let answer = shim.call("k", "ask", &format!(r#"{{"kind":"{kind}"}}"#));
+    serde_json::from_str(&text_of(&answer)).unwrap()
+}
+
+fn reply(shim: &mut Shim, question: &Value, result: &Value) {
+    let id = &question["id"];
+    shim.send(&format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#));
+}
+
+#[track_caller]
+fn in_flight(daemon: &Daemon, calls: u64) {
+    until_true("the calls to be under way", PATIENCE, || {
+        let suite = daemon.suite("k");
+        let children = suite["children"].as_array().unwrap().clone();
+        children.iter().map(|child| child["inFlight"].as_u64().unwrap()).sum::<u64>() == calls
+    });
+}
+
+fn initialize_of(home: &Home, pid: i32) -> Value {
+    let text = std::fs::read_to_string(home.path().join("journal")).unwrap();
+    let line = text.lines().find_map(|line| {
+        line.strip_prefix(&format!("{pid} ")).filter(|line| line.contains("\"initialize\""))
+    });
+    serde_json::from_str(line.unwrap()).unwrap()
+}
+
+// --- roots ---
+
+#[test]
+fn a_shared_child_is_told_no_hosts_roots() {
+    let home = home_with(&json!({}));
+    let _daemon = home.daemon();
+    let mut shim = home.shim();
+    let pid = shim.pid_of("k");
+    let capabilities = initialize_of(&home, pid)["params"]["capabilities"].clone();
+    assert!(capabilities["roots"].is_null(), "{capabilities}");
+    assert!(capabilities["sampling"].is_object(), "{capabilities}");
+    assert!(capabilities["elicitation"].is_object(), "{capabilities}");
+    let answer = ask(&mut shim, "roots");
+    assert_eq!(answer["error"]["code"], -32601, "{answer}");
+    assert!(answer.get("result").is_none(), "{answer}");
+    // A change of them is not told either.
+    shim.send(r#"{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}"#);
+    let received = structured(&shim.call("k", "received", "{}")).to_string();
+    assert!(!received.contains("roots/list_changed"), "{received}");
+}
+
+#[test]
+fn a_sessions_own_child_is_told_its_own_hosts_roots() {
+    let home = home_with(&json!({"scope": "session"}));
+    let _daemon = home.daemon();
+    let mut shims = [home.shim(), home.shim()];
+    for (n, shim) in shims.iter_mut().enumerate() {
+        let pid = shim.pid_of("k");
+        let capabilities = initialize_of(&home, pid)["params"]["capabilities"].clone();
+        assert!(capabilities["roots"].is_object(), "{capabilities}");
+        let id = shim.start_call("k", "ask", r#"{"kind":"roots"}"#);
+        let question = shim.notification("roots/list");
+        reply(shim, &question, &json!({"roots": [{"uri": format!("file:///host-{n}")}]}));
+        let answer = text_of(&shim.answer_to(&id.to_string()));
+        assert!(answer.contains(&format!("file:///host-{n}")), "{answer}");
+        assert!(!answer.contains(&format!("file:///host-{}", 1 - n)), "{answer}");
+    }
+    // A change is told to the child of that host alone.
+    shims[0].send(r#"{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}"#);
+    let [first, second] = &mut shims;
+    until_true("the news", PATIENCE, || {
+        structured(&first.call("k", "received", "{}")).to_string().contains("roots/list_changed")
+    });
+    assert!(!structured(&second.call("k", "received", "{}")).to_string().contains("roots/list_changed"));
+}
+
+#[test]
+fn a_host_without_roots_has_none_to_tell() {
+    let home = home_with(&json!({"scope": "session"}));
+    let _daemon = home.daemon();
+    let mut shim = home.raw_shim();
+    shim.initialize_as(
+        r#"{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}"#,
+    );
+    assert_eq!(ask(&mut shim, "roots")["result"], json!({"roots": []}));
+    assert_eq!(ask(&mut shim, "elicitation")["result"]["action"], "decline");
+    assert!(ask(&mut shim, "sampling")["error"].is_object());
+}
+
+#[test]
+fn a_spare_has_no_roots_until_it_is_somebodys() {
+    let home = Home::new();
+    let journal = home.path().join("journal");
+    // Asks for the roots after its handshake, and serves nothing before the answer.
+    home.child_with("k", &["roots-after-initialized"], &[("EVIL_JOURNAL", journal.to_str().unwrap())]);
+    home.config(&json!({"suites": {"k": {"pool": {"scope": "session", "warm": 1}}}}));
+    let daemon = home.daemon();
+    let mut first = home.shim();
+    let id = first.start_call("k", "where", "{}");
+    let question = first.notification("roots/list");
+    reply(&mut first, &question, &json!({"roots": [{"uri": "file:///first"}]}));
+    let own = structured(&first.answer_to(&id.to_string()))["pid"].clone();
+    let of = |pid: &Value| {
+        let text = std::fs::read_to_string(&journal).unwrap();
+        text.lines().filter(|line| line.starts_with(&format!("{pid} "))).collect::<Vec<_>>().join("\n")
+    };
+    assert!(of(&own).contains("file:///first"));
+    let mut spare = Value::Null;
+    until_true("a spare", PATIENCE, || {
+        let suite = daemon.suite("k");
+        let children = suite["children"].as_array().unwrap().clone();
+        let found = children.into_iter().find(|child| child["ownedBySession"] == false);
+        spare = found.map_or(Value::Null, |child| child["pid"].clone());
+        !spare.is_null() && of(&spare).contains(r#""roots":[]"#)
+    });
+    assert!(!of(&spare).contains("file:///first"), "{}", of(&spare));
+    assert!(!of(&spare).contains("roots/list_changed"));
+    let mut second = home.shim();
+    assert_eq!(second.pid_of("k"), spare);
+    until_true("the news that there may be roots", PATIENCE, || of(&spare).contains("roots/list_changed"));
+}
+
+// --- whom a question is for ---
+
+#[test]
+fn with_two_hosts_calls_open_a_question_is_refused_and_says_what_helps() {
+    let home = home_with(&json!({}));
+    let daemon = home.daemon();
+    let (mut one, mut two) = (home.shim(), home.shim());
+    let hanging = two.start_call("k", "hang", "{}");
+    in_flight(&daemon, 1);
+    for kind in ["elicitation", "sampling"] {
+        let answer = ask(&mut one, kind);
+        assert!(
+            answer["error"]["message"].as_str().unwrap_or_default().contains("scope: session"),
+            "{answer}"
+        );
+    }
+    // A cancelled call that the child did not answer still counts.
+    two.send(&format!(
+        r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{hanging}}}}}"#
+    ));
+    in_flight(&daemon, 0);
+    let answer = ask(&mut one, "elicitation");
+    assert!(answer["error"]["message"].as_str().unwrap_or_default().contains("scope: session"), "{answer}");
+    for shim in [&mut one, &mut two] {
+        shim.request("ping", "{}");
+        assert!(shim.take_notifications().is_empty(), "somebody was asked all the same");
+    }
+}
+
+#[test]
+fn two_calls_of_one_host_are_one_candidate() {
+    let home = home_with(&json!({}));
+    let daemon = home.daemon();
+    let mut shim = home.shim();
+    shim.start_call("k", "hang", "{}");
+    in_flight(&daemon, 1);
+    let id = shim.start_call("k", "ask", r#"{"kind":"elicitation"}"#);
+    let question = shim.notification("elicitation/create");
+    reply(&mut shim, &question, &json!({"action": "accept", "content": {"age": 7}}));
+    assert!(text_of(&shim.answer_to(&id.to_string())).contains("accept"));
+}
+
+#[test]
+fn with_a_process_each_two_hosts_are_asked_at_the_same_time() {
+    let home = home_with(&json!({"scope": "session"}));
+    let _daemon = home.daemon();
+    let mut shims = [home.shim(), home.shim()];
+    let ids = [0, 1].map(|n| shims[n].start_call("k", "ask", r#"{"kind":"elicitation"}"#));
+    let questions = [0, 1].map(|n| shims[n].notification("elicitation/create"));
+    for n in [1, 0] {
+        reply(&mut shims[n], &questions[n], &json!({"action": "accept", "content": {"age": n}}));
+    }
+    for n in [0, 1] {
+        let answer: Value = serde_json::from_str(&text_of(&shims[n].answer_to(&ids[n].to_string()))).unwrap();
+        assert_eq!(answer["result"]["content"]["age"], n, "{answer}");
+    }
+}
+
+#[test]
+fn a_timed_out_call_that_the_child_did_not_answer_still_counts() {
+    let home = home_with(&json!({}));
+    home.config(&json!({"timeouts": {"rpcMs": 700}}));
+    let _daemon = home.daemon();
+    let (mut one, mut two) = (home.shim(), home.shim());
+    assert!(two.call("k", "hang", "{}").contains("700"));
+    let answer = ask(&mut one, "elicitation");
+    assert!(answer["error"]["message"].as_str().unwrap_or_default().contains("scope: session"), "{answer}");
+}
+
+#[test]
+fn our_own_requests_make_nobody_a_candidate() {
+    let home = Home::new();
+    // Its list takes two seconds, on a thread of its own.
+    home.child("k", &["list-later", "2000"]);
+    let daemon = home.daemon();
+    let (mut one, mut two) = (home.shim(), home.shim());
+    one.call("k", "echo", "{}");
+    // An unknown subtool makes the daemon ask for the list again.
+    let unknown = two.start_call("k", "no-such-thing", "{}");
+    in_flight(&daemon, 1);
+    let id = one.start_call("k", "ask", r#"{"kind":"elicitation"}"#);
+    let question = one.notification("elicitation/create");
+    reply(&mut one, &question, &json!({"action": "accept", "content": {}}));
+    assert!(text_of(&one.answer_to(&id.to_string())).contains("accept"));
+    assert!(two.answer_to(&unknown.to_string()).contains("unknown subtool"));
+}
+
+#[test]
+fn an_open_question_stops_the_clock_and_progress_resets_it() {
+    let home = home_with(&json!({}));
+    home.config(&json!({"timeouts": {"rpcMs": 1500}}));
+    let _daemon = home.daemon();
+    let mut shim = home.shim();
+    let id = shim.start_call("k", "ask", r#"{"kind":"elicitation"}"#);
+    let question = shim.notification("elicitation/create");
+    let begin = Instant::now();
+    until_true("twice the deadline", PATIENCE, || begin.elapsed() > Duration::from_secs(3));
+    reply(&mut shim, &question, &json!({"action": "accept", "content": {}}));
+    let answer = shim.answer_to(&id.to_string());
+    assert!(answer.contains("accept"), "{answer}");
+    let id = shim.start_call_with_token("k", "progress", r#"{"steps":6,"ms":600}"#, "7");
+    let answer = shim.answer_to(&id.to_string());
+    assert!(answer.contains("\"ok\":true"), "3.6 s, but never silent for long: {answer}");
+}
+
+// --- progress, logs and answers ---
+
+/// Good enough to mix things up, the same for the same seed.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % sides
+    }
+}
+
+fn seeds() -> std::ops::Range<u64> {
+    let many = std::env::var("SWITCHBOARD_INTERLEAVINGS").map_or(2, |text| text.parse().expect("a number"));
+    let first = std::env::var("SWITCHBOARD_SEED").map_or(1, |text| text.parse().expect("a number"));
+    first..first + many
+}
+
+const SESSIONS: u64 = 12;
+const STEPS: u64 = 120;
+
+/// Every session marks what it sends; whatever comes back has to carry its own mark. All of them use the
+/// same ids and the same progress tokens, so that nothing but the right way keeps them apart.
+#[test]
+fn no_session_ever_sees_the_traffic_of_another() {
+    for seed in seeds() {
+        let home = Home::new();
+        for child in ["shared", "session", "call"] {
+            home.child_with(child, &["echo"], &[("WHO", child)]);
+        }
+        home.config(&json!({"suites": {
+            "session": {"pool": {"scope": "session", "max": 16}},
+            "call": {"pool": {"scope": "call", "max": 3}},
+        }}));
+        let _daemon = home.daemon();
+        let heard: Vec<[u64; 3]> = thread::scope(|scope| {
+            let home = &home;
+            let runs: Vec<_> =
+                (0..SESSIONS).map(|session| scope.spawn(move || converse(home, seed, session))).collect();
+            runs.into_iter().map(|run| run.join().unwrap_or_else(|_| panic!("seed {seed}"))).collect()
+        });
+        let total = |at: usize| heard.iter().map(|heard| heard[at]).sum::<u64>();
+        eprintln!("seed {seed}: {} answers, {} progress, {} logs", total(0), total(1), total(2));
+        assert!(total(0) > SESSIONS * STEPS / 2 && total(1) > 0 && total(2) > 0, "seed {seed}: {heard:?}");
+    }
+}
+
+/// Answers, progress and logs that came, each with the mark of this session.
+fn converse(home: &Home, seed: u64, session: u64) -> [u64; 3] {
+    let mut dice = Dice(seed * 1000 + session);
+    let mut shim = home.shim();
+    let mark = format!("mark-{session}-");
+    let mut open: HashMap<u64, bool> = HashMap::new();
+    let mut heard = [0; 3];
+    for step in 0..STEPS {
+        let child = ["shared", "session", "call"][usize::try_from(dice.roll(3)).unwrap()];
+        let args = |more: &str| format!(r#"{{"mark":"{mark}{step}"{more}}}"#);
+        let id = 1000 + step;
+        let (subtool, args) = match dice.roll(10) {
+            0..4 => ("echo", args("")),
+            4 | 5 => ("progress", args(&format!(r#","steps":{},"ms":{}"#, 1 + dice.roll(4), dice.roll(8)))),
+            6 | 7 => ("log", args("")),
+            _ => ("slow", args(&format!(r#","ms":{}"#, dice.roll(30)))),
+        };
+        shim.send(&format!(
+            r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"{child}_suite","arguments":{{"action":"call","subtool":"{subtool}","args":{args}}},"_meta":{{"progressToken":{step}}}}}}}"#
+        ));
+        let cancelled = dice.roll(12) == 0;
+        if cancelled {
+            shim.send(&format!(
+                r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id}}}}}"#
+            ));
+        }
+        open.insert(id, cancelled);
+        if dice.roll(40) == 0 && !open.is_empty() {
+            // The host goes in the middle of everything and another one comes.
+            shim = home.shim();
+            open.clear();
+        }
+        while open.values().filter(|cancelled| !**cancelled).count() > 8 {
+            take(&mut shim, &mark, &mut open, &mut heard);
+        }
+    }
+    while open.values().any(|cancelled| !*cancelled) {
+        take(&mut shim, &mark, &mut open, &mut heard);
+    }
+    heard
+}
+
+fn take(shim: &mut Shim, mark: &str, open: &mut HashMap<u64, bool>, heard: &mut [u64; 3]) {
+    let line = shim.receive();
+    let message: Value = serde_json::from_str(&line).unwrap();
+    match message["method"].as_str() {
+        None => {
+            let id = message["id"].as_u64().unwrap_or_else(|| panic!("{line}"));
+            assert!(open.remove(&id).is_some(), "nobody here asked for {line}");
+            let own = format!("{mark}{}", id - 1000);
+            let said = &message["result"]["structuredContent"]["args"]["mark"];
+            assert_eq!(*said, own.as_str(), "{line}");
+            heard[0] += 1;
+        }
+        Some("notifications/progress") => {
+            let token = message["params"]["progressToken"].as_u64().unwrap_or_else(|| panic!("{line}"));
+            assert_eq!(message["params"]["message"], format!("{mark}{token}").as_str(), "{line}");
+            heard[1] += 1;
+        }
+        Some("notifications/message") => {
+            let data = message["params"]["data"].as_str().unwrap_or_else(|| panic!("{line}"));
+            assert!(data.starts_with(mark), "a log of somebody else: {line}");
+            heard[2] += 1;
+        }
+        Some(_) => panic!("nothing else was to come: {line}"),
+    }
+}
