@@ -7,6 +7,7 @@ use std::process::{Command, Output, Stdio};
 use proto_tests::shim::{kind_of, structured};
 use proto_tests::wait::until_true;
 use proto_tests::{Home, PATIENCE, bins};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 fn switchboard(home: &Home, args: &[&str]) -> Output {
@@ -142,6 +143,30 @@ fn a_stopped_daemon_stays_away_until_somebody_new_comes() {
         shim.call("kid", "echo", "{}").contains("\"ok\":true")
     });
     assert_eq!(home.daemons().len(), 1);
+}
+
+#[test]
+fn a_shim_that_slept_through_a_stop_does_not_undo_it() {
+    let home = Home::new();
+    home.child("kid", &["echo"]);
+    let mut daemon = home.daemon();
+    let mut shim = home.shim();
+    shim.call("kid", "echo", "{}");
+    shim.signal(Signal::STOP);
+    said(&switchboard(&home, &["stop"]));
+    assert!(daemon.ended(PATIENCE).success());
+    shim.signal(Signal::CONT);
+    let answer = shim.call("kid", "echo", "{}");
+    // The first call may be one that the old daemon was never sent.
+    assert_eq!(kind_of(&answer).as_deref(), Some("stopped"), "{answer}");
+    assert!(home.daemons().is_empty(), "{:#?}", home.daemons());
+    said(&switchboard(&home, &["start"]));
+    until_true("the shim to find it", PATIENCE, || shim.call("kid", "echo", "{}").contains("\"ok\":true"));
+    // The stop is forgotten: the next daemon that dies is replaced.
+    let pid = home.daemons()[0].pid;
+    kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
+    until_true("another one", PATIENCE, || shim.call("kid", "echo", "{}").contains("\"ok\":true"));
+    assert_ne!(home.daemons()[0].pid, pid);
 }
 
 #[test]

@@ -138,3 +138,49 @@ fn an_interrupt_is_a_stop_too() {
     daemon.signal(Signal::INT);
     assert!(daemon.ended(PATIENCE).success(), "{}", daemon.log());
 }
+
+#[test]
+fn a_request_on_its_way_when_the_daemon_goes_is_never_in_doubt() {
+    let home = Home::new();
+    home.child("k", &["echo"]);
+    // Nothing is in flight most of the time, so the daemon goes as soon as it may.
+    let mut shims: Vec<Shim> = (0..4).map(|_| home.shim()).collect();
+    shims[0].call("k", "echo", "{}");
+    let (stop, done) = (AtomicBool::new(false), AtomicU64::new(0));
+    thread::scope(|scope| {
+        for shim in &mut shims {
+            let (stop, done) = (&stop, &done);
+            scope.spawn(move || {
+                while !stop.load(Ordering::Relaxed) {
+                    let answer = shim.call("k", "echo", "{}");
+                    assert!(answer.contains("\"ok\":true"), "{answer}");
+                    done.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+        for _ in 0..6 {
+            let before = done.load(Ordering::Relaxed);
+            until_true("load", PATIENCE, || done.load(Ordering::Relaxed) >= before + 200);
+            let pid = proto_tests::daemon::told(&home.socket())["pid"].as_i64().unwrap();
+            kill_process(Pid::from_raw(i32::try_from(pid).unwrap()).unwrap(), Signal::TERM).unwrap();
+            until_true("its end", PATIENCE, || !proto_tests::procs::alive(i32::try_from(pid).unwrap()));
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+}
+
+#[test]
+fn a_daemon_whose_socket_is_gone_makes_room() {
+    let home = Home::new();
+    home.child("k", &["echo"]);
+    let mut daemon = home.daemon();
+    let mut shim = home.shim();
+    shim.call("k", "echo", "{}");
+    fs::remove_file(home.socket()).unwrap();
+    let mut late = home.shim();
+    assert!(late.call("k", "echo", "{}").contains("\"ok\":true"));
+    assert!(daemon.ended(PATIENCE).success(), "{}", daemon.log());
+    assert!(daemon.log().contains("no longer ours"), "{}", daemon.log());
+    assert!(shim.call("k", "echo", "{}").contains("\"ok\":true"));
+    assert_eq!(home.daemons().len(), 1, "{:#?}", home.daemons());
+}

@@ -1,10 +1,14 @@
 //! The HTTP front door, over the unix socket: the rules that stop hangs, one row each.
 #![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
+#![allow(clippy::disallowed_methods, reason = "tests start processes")]
 
 use std::fs;
+use std::io::Read;
+use std::process::{Command, Stdio};
 
-use proto_tests::wait::until_true;
-use proto_tests::{Door, Home, PATIENCE, Request, Response};
+use proto_tests::wait::{until, until_true};
+use proto_tests::{Door, Home, PATIENCE, Request, Response, bins};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 const PARSE_ERROR: &str = r#"{"jsonrpc":"2.0","error":{"code":-32700,"message":"Parse error"},"id":null}"#;
@@ -107,9 +111,14 @@ fn a_request_gets_one_json_answer_whatever_its_content_type_and_accept() {
 #[test]
 fn who_does_not_take_json_is_told_so() {
     doors(|door, route| {
-        for accept in
-            ["text/event-stream", "text/html", "application/json;q=0", "application/xml, text/*", "image/*"]
-        {
+        for accept in [
+            "text/event-stream",
+            "text/html",
+            "application/json;q=0",
+            "application/xml, text/*",
+            "image/*",
+            "*/*, application/json;q=0",
+        ] {
             let response = door.send(&Request::new("POST", route).header("Accept", accept).body(PING));
             assert_eq!(response.status, 406, "{route} {accept}: {}", response.text());
         }
@@ -181,6 +190,22 @@ fn a_body_over_the_limit_is_too_large() {
         let fits = format!("{}{PING}", " ".repeat(limit - PING.len()));
         assert_eq!(door.post(route, &fits).status, 200, "{route}, at the limit");
     });
+}
+
+#[test]
+fn options_say_which_methods_a_route_has() {
+    let home = Home::new();
+    let daemon = home.daemon();
+    for (route, has) in [
+        ("/hop/session", "POST, OPTIONS"),
+        ("/hop/mailbox", "POST, OPTIONS"),
+        ("/control/stop", "POST, OPTIONS"),
+        ("/proxy", "POST, GET, OPTIONS"),
+        ("/health", "GET, HEAD, OPTIONS"),
+    ] {
+        let response = daemon.door().send(&Request::new("OPTIONS", route));
+        assert_eq!((response.status, response.header("allow")), (204, Some(has)), "{route}");
+    }
 }
 
 #[test]
@@ -376,4 +401,47 @@ fn a_connection_serves_many_requests() {
         connection.write(&Request::new("POST", "/proxy").body("{broken").bytes("localhost"));
         assert_eq!(connection.response(false).unwrap().status, 400);
     }
+}
+
+#[test]
+fn a_log_that_nobody_reads_stops_nothing_and_files_may_be_many() {
+    let home = Home::new();
+    let mut daemon = Command::new("/bin/sh")
+        .args(["-c", r#"ulimit -Sn 100; exec "$0" "$@""#])
+        .arg(&bins().switchboardd)
+        .args(["--listen", "off", "--socket"])
+        .arg(home.socket())
+        .env_clear()
+        .envs(home.environment())
+        .env("RUST_LOG", "debug")
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let door = Door::unix(&home.socket());
+    let mut connection = until("the daemon", PATIENCE, || door.connect().ok());
+    let ping = Request::new("POST", "/proxy").body(PING).bytes("localhost");
+    // Far more lines than the pipe and the queue behind it hold.
+    for _ in 0..5000 {
+        connection.write(&ping);
+        assert_eq!(connection.response(false).unwrap().status, 200);
+    }
+    let limits = fs::read_to_string(format!("/proc/{}/limits", daemon.id())).unwrap();
+    let files = limits.lines().find(|line| line.starts_with("Max open files")).unwrap();
+    let numbers: Vec<_> = files.split_whitespace().filter(|word| word.parse::<u64>().is_ok()).collect();
+    assert_eq!(numbers[0], numbers[1], "{files}");
+    // Somebody reads at last.
+    let mut stderr = daemon.stderr.take().unwrap();
+    let log = std::thread::spawn(move || {
+        let mut log = String::new();
+        stderr.read_to_string(&mut log).unwrap();
+        log
+    });
+    kill_process(Pid::from_raw(i32::try_from(daemon.id()).unwrap()).unwrap(), Signal::TERM).unwrap();
+    let status = until("the daemon's end", PATIENCE, || daemon.try_wait().unwrap());
+    let log = log.join().unwrap();
+    assert!(status.success(), "{log}");
+    assert!(log.contains("log lines dropped"), "{log}");
+    assert!(log.contains("gone"), "{log}");
 }

@@ -374,3 +374,46 @@ fn another_user_gets_nothing_from_the_socket() {
     assert!(stranger.is_empty() || stranger.starts_with("HTTP/1.1 403"), "{stranger}");
     fs::set_permissions(&folder, fs::Permissions::from_mode(0o700)).unwrap();
 }
+
+#[test]
+fn an_allowed_origin_can_read_why_it_was_refused() {
+    let home = Home::new();
+    let page = "https://page.example";
+    home.config(&serde_json::json!({"http": {"listen": "off", "allowedOrigins": [page]}}));
+    let daemon = home.daemon_on_tcp();
+    let ask = |origin: &str, token: &str| {
+        let request = Request::new("POST", "/proxy").header("Origin", origin).bearer(token).body(PING);
+        daemon.tcp().send(&request)
+    };
+    let token = daemon.token();
+    for (token, status) in [(token.as_str(), 200), ("wrong", 401)] {
+        let response = ask(page, token);
+        assert_eq!(response.status, status, "{}", response.text());
+        assert_eq!(response.header("access-control-allow-origin"), Some(page), "{status}");
+        assert_eq!(response.header("vary"), Some("origin"), "{status}");
+    }
+    let refused = ask("https://evil.example", &token);
+    assert_eq!((refused.status, refused.header("access-control-allow-origin")), (403, None));
+}
+
+#[test]
+fn what_cannot_be_written_costs_tcp_and_not_the_start() {
+    let home = Home::new();
+    // As on a full disk: neither file can be made.
+    fs::create_dir_all(home.state_folder().join("token/in-the-way")).unwrap();
+    fs::set_permissions(home.state_folder(), fs::Permissions::from_mode(0o700)).unwrap();
+    fs::create_dir_all(format!("{}.json/in-the-way", home.socket().display())).unwrap();
+    home.child("kid", &["echo"]);
+    let daemon = home.daemon_on_tcp();
+    assert!(home.shim().call("kid", "echo", "{}").contains("\"ok\":true"));
+    let log = daemon.log();
+    assert!(log.contains("no TCP") && log.contains("token"), "{log}");
+    assert!(log.contains(".json` cannot be written"), "{log}");
+    let litter: Vec<_> = [home.state_folder(), home.socket().parent().unwrap().to_owned()]
+        .iter()
+        .flat_map(|folder| fs::read_dir(folder).unwrap())
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter(|name| name.starts_with("token.") || name.contains(".json."))
+        .collect();
+    assert!(litter.is_empty(), "{litter:?}");
+}

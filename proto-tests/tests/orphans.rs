@@ -169,3 +169,331 @@ fn descriptors_and_threads_come_back_after_crashes() {
     until_true("the descriptors to come back", PATIENCE, || procs::fds(daemon.pid()) <= fds + 2);
     assert!(procs::threads(daemon.pid()) <= threads + 2, "{}", procs::threads(daemon.pid()));
 }
+
+// --- the guard, the daemon, and both ---
+
+/// What is promised is 2 s; the machine may be busy.
+const SWEPT: Duration = Duration::from_secs(4);
+
+fn kill(pid: i32) {
+    kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
+}
+
+/// The guards of this home.
+fn guards(home: &Home) -> Vec<i32> {
+    home.processes()
+        .iter()
+        .filter(|process| process.cmdline.contains("--guard"))
+        .map(|process| process.pid)
+        .collect()
+}
+
+/// Everything of this child: itself and its grandchildren, which come in every kind.
+fn family(shim: &mut Shim, child: &str) -> Vec<i32> {
+    let mut pids = fork(shim, child);
+    pids.push(shim.pid_of(child));
+    pids
+}
+
+#[test]
+fn a_killed_guard_leaves_nothing_and_its_callers_are_told() {
+    let home = Home::new();
+    home.child("k", &["echo"]);
+    home.child("stubborn", &["ignores-term"]);
+    let daemon = home.daemon();
+    let mut shim = home.shim();
+    for round in 0..5 {
+        for child in ["k", "stubborn"] {
+            let pids = family(&mut shim, child);
+            let own = pids[pids.len() - 1];
+            let guard = procs::look(own).unwrap().parent;
+            assert!(guards(&home).contains(&guard), "{guard} is no guard");
+            let hanging = shim.start_call(child, "hang", "{}");
+            until_true("the call", PATIENCE, || daemon.suite(child)["children"][0]["inFlight"] == 1);
+            let killed = Instant::now();
+            kill(guard);
+            all_gone(&pids, SWEPT);
+            let answer = shim
+                .answer_within(&hanging.to_string(), TOLD.saturating_sub(killed.elapsed()))
+                .unwrap_or_else(|| panic!("round {round}: `{child}` never answered"));
+            assert_eq!(kind_of(&answer).as_deref(), Some("child_exited"), "{answer}");
+            let answer = shim.call(child, "echo", "{}");
+            assert!(answer.contains("\"ok\":true"), "round {round}: {answer}");
+        }
+    }
+    // Nor are there zombies.
+    until_true("the dead to be reaped", PATIENCE, || {
+        procs::descendants(daemon.pid()).iter().all(|process| !process.zombie)
+    });
+}
+
+#[test]
+fn a_killed_daemon_leaves_nothing_five_times() {
+    let home = Home::new();
+    home.child("k", &["echo"]);
+    home.child("stubborn", &["ignores-term"]);
+    for _ in 0..5 {
+        let mut daemon = home.daemon();
+        let mut pids;
+        {
+            let mut shim = home.shim();
+            pids = family(&mut shim, "k");
+            pids.extend(family(&mut shim, "stubborn"));
+            // A shim that lives would start another daemon.
+            shim.signal(Signal::KILL);
+        }
+        pids.extend(guards(&home));
+        daemon.kill();
+        all_gone(&pids, SWEPT);
+        assert!(home.children().is_empty() && guards(&home).is_empty(), "{:#?}", home.processes());
+    }
+}
+
+#[test]
+fn with_guard_and_daemon_killed_together_the_next_daemon_clears_up() {
+    let home = Home::new();
+    home.child("k", &["echo"]);
+    home.child("stubborn", &["ignores-term"]);
+    for _ in 0..5 {
+        let mut daemon = home.daemon();
+        let mut pids;
+        {
+            let mut shim = home.shim();
+            pids = family(&mut shim, "k");
+            pids.extend(family(&mut shim, "stubborn"));
+            shim.signal(Signal::KILL);
+        }
+        // Stopped first, so that neither sees the other die.
+        let all: Vec<i32> = guards(&home).into_iter().chain([daemon.pid()]).collect();
+        assert_eq!(all.len(), 3);
+        for pid in &all {
+            kill_process(Pid::from_raw(*pid).unwrap(), Signal::STOP).unwrap();
+        }
+        all[..2].iter().for_each(|guard| kill(*guard));
+        daemon.kill();
+        let next = home.daemon();
+        all_gone(&pids, SWEPT);
+        drop(next);
+    }
+}
+
+#[test]
+fn the_sweep_spares_what_only_has_the_number_of_a_child() {
+    let home = Home::new();
+    home.child("k", &["echo"]);
+    let mut daemon = home.daemon();
+    let mut shim = home.shim();
+    shim.pid_of("k");
+    shim.signal(Signal::KILL);
+    drop(shim);
+    let before = home.processes().len();
+    assert!(before >= 3);
+    daemon.kill();
+    until_true("the children to go", GONE, || home.children().is_empty());
+    // Whatever the ledger says of the last run, a bystander of this user is nobody's child.
+    let mut bystander = bystander();
+    {
+        let _daemon = home.daemon();
+        home.shim().pid_of("k");
+        assert!(bystander.try_wait().unwrap().is_none(), "the sweep took a bystander");
+    }
+    assert!(bystander.try_wait().unwrap().is_none(), "the sweep took a bystander");
+    bystander.kill().unwrap();
+    bystander.wait().unwrap();
+}
+
+#[allow(clippy::disallowed_methods, reason = "tests start processes")]
+fn bystander() -> std::process::Child {
+    std::process::Command::new(&proto_tests::bins().evil_child)
+        .args(["grandchild", "silent"])
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .unwrap()
+}
+
+// --- containers ---
+
+/// Stands for the docker daemon: containers are its children, not those of whoever asked for them.
+struct Docker {
+    process: std::process::Child,
+    folder: std::path::PathBuf,
+}
+
+impl Docker {
+    /// `docker` (or `podman`) on the PATH of the login shell, and something that runs its containers.
+    #[allow(clippy::disallowed_methods, reason = "tests start processes")]
+    fn start(home: &Home, name: &str) -> Self {
+        use std::os::unix::fs::PermissionsExt;
+        let evil = proto_tests::bins().evil_child.display().to_string();
+        let folder = home.path().join("containers");
+        std::fs::create_dir_all(&folder).unwrap();
+        let at = folder.display();
+        // `run` writes the id where it is told to, has a container started and talks for it.
+        let cli = format!(
+            r#"#!/bin/sh
+echo "$*" >> {at}/orders
+order=$1; shift
+case "$order" in
+run)
+  file=
+  while [ $# -gt 0 ]; do
+    case "$1" in
+      --cidfile) file=$2; shift 2;;
+      --cidfile=*) file=${{1#--cidfile=}}; shift;;
+      -*) shift;;
+      *) break;;
+    esac
+  done
+  [ -n "$file" ] && [ -e "$file" ] && {{ echo "container ID file found" >&2; exit 125; }}
+  id=c0ffee$$
+  : > {at}/$id.wanted
+  while [ ! -s {at}/$id.pid ]; do sleep 0.01; done
+  [ -n "$file" ] && printf %s $id > "$file"
+  shift
+  exec {evil} "$@"
+  ;;
+stop|kill|rm)
+  for word in "$@"; do id=$word; done
+  [ -s {at}/$id.pid ] && kill -9 "$(cat {at}/$id.pid)" 2>/dev/null
+  rm -f {at}/$id.pid
+  ;;
+esac
+exit 0
+"#
+        );
+        let path = home.write(&format!("bin/{name}"), &cli);
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let bin = path.parent().unwrap().display().to_string();
+        home.write(".profile", &format!("export PATH={bin}:/usr/local/bin:/usr/bin:/bin\n"));
+        let engine = format!(
+            r#"cd {at}
+while :; do
+  for wanted in *.wanted; do
+    [ -e "$wanted" ] || continue
+    rm "$wanted"
+    sleep 300 & echo $! > new && mv new "${{wanted%.wanted}}.pid"
+  done
+  sleep 0.02
+done"#
+        );
+        let process = std::process::Command::new("/bin/sh")
+            .args(["-c", &engine])
+            .env("SWITCHBOARD_TEST", home.mark())
+            .spawn()
+            .unwrap();
+        Self { process, folder }
+    }
+
+    /// Ids and pids of containers that nobody stopped.
+    fn containers(&self) -> Vec<(String, i32)> {
+        let entries = std::fs::read_dir(&self.folder).unwrap().map(|entry| entry.unwrap().path());
+        entries
+            .filter(|path| path.extension().is_some_and(|kind| kind == "pid"))
+            .filter_map(|path| {
+                let pid = std::fs::read_to_string(&path).ok()?.trim().parse().ok()?;
+                Some((path.file_stem()?.to_str()?.to_owned(), pid))
+            })
+            .filter(|(_, pid)| procs::alive(*pid))
+            .collect()
+    }
+
+    fn orders(&self) -> String {
+        std::fs::read_to_string(self.folder.join("orders")).unwrap_or_default()
+    }
+
+    /// Whether it was told to end this one by its id.
+    fn was_told_to_end(&self, id: &str) -> bool {
+        self.orders().lines().any(|line| {
+            ["stop", "kill", "rm"].iter().any(|order| line.starts_with(order)) && line.ends_with(id)
+        })
+    }
+}
+
+impl Drop for Docker {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn containerised(home: &Home, program: &str) {
+    let entry = home.entry(std::path::Path::new(program), &["run", "-i", "--rm", "image", "echo"], &[]);
+    home.definition("box", &serde_json::json!({"mcpServers": {"box": entry}}).to_string());
+}
+
+#[test]
+fn a_container_is_stopped_by_its_id() {
+    for program in ["docker", "podman"] {
+        let home = Home::new();
+        let docker = Docker::start(&home, program);
+        containerised(&home, program);
+        let mut daemon = home.daemon();
+        let mut shim = home.shim();
+        assert!(shim.call("box", "echo", "{}").contains("\"ok\":true"));
+        let [(id, pid)] = docker.containers().try_into().unwrap();
+        assert!(docker.orders().contains("--cidfile"), "{}", docker.orders());
+
+        home.order(&["restart", "box"]);
+        until_true("the container to go after a restart", GONE, || !procs::alive(pid));
+        assert!(docker.was_told_to_end(&id), "{}", docker.orders());
+
+        assert!(shim.call("box", "echo", "{}").contains("\"ok\":true"));
+        let [(id, pid)] = docker.containers().try_into().unwrap();
+        kill(shim.pid_of("box"));
+        until_true("the container to go with the one that spoke for it", GONE, || !procs::alive(pid));
+        assert!(docker.was_told_to_end(&id), "{}", docker.orders());
+
+        until_true("the next one", PATIENCE, || shim.call("box", "echo", "{}").contains("\"ok\":true"));
+        let [(id, pid)] = docker.containers().try_into().unwrap();
+        shim.signal(Signal::KILL);
+        drop(shim);
+        daemon.signal(Signal::TERM);
+        assert_eq!(daemon.ended(PATIENCE).code(), Some(0));
+        until_true("the container to go with the daemon", GONE, || !procs::alive(pid));
+        assert!(docker.was_told_to_end(&id), "{}", docker.orders());
+    }
+}
+
+#[test]
+fn a_container_is_stopped_by_its_id_after_the_daemon_was_killed() {
+    let home = Home::new();
+    let docker = Docker::start(&home, "docker");
+    containerised(&home, "docker");
+    for guards_too in [false, true] {
+        let mut daemon = home.daemon();
+        let mut shim = home.shim();
+        assert!(shim.call("box", "echo", "{}").contains("\"ok\":true"));
+        shim.signal(Signal::KILL);
+        drop(shim);
+        let [(id, pid)] = docker.containers().try_into().unwrap();
+        let guards = guards(&home);
+        if guards_too {
+            for stopped in guards.iter().chain([&daemon.pid()]) {
+                kill_process(Pid::from_raw(*stopped).unwrap(), Signal::STOP).unwrap();
+            }
+            guards.iter().for_each(|guard| kill(*guard));
+        }
+        daemon.kill();
+        let next = guards_too.then(|| home.daemon());
+        until_true("the container to go", GONE, || !procs::alive(pid));
+        assert!(docker.was_told_to_end(&id), "{}", docker.orders());
+        drop(next);
+    }
+}
+
+#[test]
+fn a_containers_own_cidfile_is_used() {
+    let home = Home::new();
+    let docker = Docker::start(&home, "docker");
+    let file = home.path().join("my.cid");
+    let own = ["run", "--cidfile", file.to_str().unwrap(), "-i", "image", "echo"];
+    let entry = home.entry(std::path::Path::new("docker"), &own, &[]);
+    home.definition("box", &serde_json::json!({"mcpServers": {"box": entry}}).to_string());
+    let _daemon = home.daemon();
+    assert!(home.shim().call("box", "echo", "{}").contains("\"ok\":true"), "{}", docker.orders());
+    let [(id, pid)] = docker.containers().try_into().unwrap();
+    assert_eq!(docker.orders().matches("--cidfile").count(), 1, "{}", docker.orders());
+    home.order(&["restart", "box"]);
+    until_true("the container to go", GONE, || !procs::alive(pid));
+    assert!(docker.was_told_to_end(&id), "{}", docker.orders());
+}

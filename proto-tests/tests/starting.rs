@@ -1,7 +1,10 @@
 //! How children are started: what with, where, when, and what is said when it cannot be done.
 #![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
+#![allow(clippy::disallowed_methods, reason = "tests start processes")]
 
 use std::fs;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use proto_tests::shim::{kind_of, structured, text_of};
 use proto_tests::wait::until_true;
@@ -21,6 +24,67 @@ fn a_child_gets_an_allowed_environment_and_what_was_declared() {
     for secret in ["HOST_SECRET", "FROM_PROFILE", "LISTEN_FDS", "SWITCHBOARD_SOCKET"] {
         assert!(env.get(secret).is_none(), "{secret} reached the child: {env}");
     }
+}
+
+#[test]
+fn the_login_shell_hears_nothing_of_the_daemons_environment() {
+    let home = Home::new();
+    home.write(".profile", "export XDG_HEARD=\"$HOST_SECRET$SWITCHBOARD_TEST\" LC_TERM=\"$TERM\"\n");
+    home.child("env", &["echo"]);
+    let _daemon = home.daemon();
+    let env = structured(&home.shim().call("env", "env", "{}"));
+    assert_eq!((&env["XDG_HEARD"], &env["LC_TERM"]), (&json!(""), &json!("dumb")), "{env}");
+}
+
+#[test]
+fn an_rc_file_that_hangs_leaves_nothing_behind() {
+    let home = Home::new();
+    home.write(".profile", "sleep 6543; true\n");
+    home.child("env", &["echo"]);
+    let daemon = home.daemon();
+    let mut shim = home.shim();
+    let env = structured(&shim.call("env", "env", "{}"));
+    assert_eq!(env["PATH"], "/usr/local/bin:/usr/bin:/bin");
+    assert!(daemon.log().contains("the login shell gave no environment"), "{}", daemon.log());
+    let sleepers = || home.processes().iter().any(|process| process.cmdline.contains("6543"));
+    until_true("the shell to go", PATIENCE, || !sleepers());
+}
+
+#[test]
+fn what_an_rc_file_left_in_the_background_is_not_waited_for() {
+    let home = Home::new();
+    home.write(".profile", "export LC_SEEN=yes\nsleep 4 &\n");
+    home.child("env", &["echo"]);
+    let _daemon = home.daemon();
+    let start = Instant::now();
+    assert_eq!(structured(&home.shim().call("env", "env", "{}"))["LC_SEEN"], "yes");
+    assert!(start.elapsed() < Duration::from_secs(3), "{:?}", start.elapsed());
+}
+
+#[test]
+fn a_login_shell_is_never_stopped_by_the_daemons_terminal() {
+    let home = Home::new();
+    home.write(".bash_profile", "stty -a </dev/tty; read -t 1 x </dev/tty; export LC_SEEN=yes\n");
+    home.child("env", &["echo"]);
+    let line = format!("{} --listen off --socket {}", bins().switchboardd.display(), home.socket().display());
+    let mut terminal = Command::new("script")
+        .args(["--quiet", "--command", &line, "/dev/null"])
+        .env_clear()
+        .envs(home.environment())
+        .env("SHELL", "/bin/bash")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("script(1), which is part of every Linux");
+    until_true("the daemon", PATIENCE, || std::os::unix::net::UnixStream::connect(home.socket()).is_ok());
+    let mut shim = home.shim();
+    let start = Instant::now();
+    assert_eq!(structured(&shim.call("env", "env", "{}"))["LC_SEEN"], "yes");
+    assert!(start.elapsed() < Duration::from_secs(4), "{:?}", start.elapsed());
+    drop(shim);
+    drop(home);
+    terminal.kill().unwrap();
+    terminal.wait().unwrap();
 }
 
 #[test]

@@ -287,3 +287,66 @@ impl Drop for Underway {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A board with nothing on it.
+    fn board() -> Arc<Board> {
+        let folder = Path::new("/nonexistent");
+        Board::new(folder.join("x"), Config::defaults(folder), String::new(), folder, Ledger::unwritten())
+    }
+
+    #[test]
+    fn what_has_begun_is_not_undone() {
+        let board = board();
+        let phase = board.phase();
+        board.drain(Draining::Restart);
+        board.drain(Draining::Stop);
+        assert_eq!(*phase.borrow(), Phase::Draining(Draining::Stop));
+        board.drain(Draining::Restart);
+        assert_eq!(*phase.borrow(), Phase::Draining(Draining::Stop));
+        board.leave();
+        board.drain(Draining::Restart);
+        assert_eq!(*phase.borrow(), Phase::Leaving(Draining::Stop));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_session_lingers_from_its_last_connection_on() {
+        let board = board();
+        let session = Session::open(&board.boot, None);
+        board.sessions.insert(&session);
+        let come_and_go = || {
+            session.connected();
+            board.disconnected(&session);
+        };
+        let there = || board.sessions.get(&session.id).is_some();
+        come_and_go();
+        tokio::time::sleep(SESSION_LINGER * 3 / 4).await;
+        come_and_go();
+        tokio::time::sleep(SESSION_LINGER * 3 / 4).await;
+        assert!(there());
+        tokio::time::sleep(SESSION_LINGER / 2).await;
+        assert!(!there());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_going_daemon_waits_for_sessions_to_hear_of_it() {
+        let board = board();
+        let (one, other) = (Session::open(&board.boot, None), Session::open(&board.boot, None));
+        for session in [&one, &other] {
+            board.sessions.insert(session);
+            session.connected();
+        }
+        let heard = tokio::spawn({
+            let board = board.clone();
+            async move { board.all_have_heard().await }
+        });
+        board.has_heard(&one);
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert!(!heard.is_finished());
+        board.disconnected(&other);
+        heard.await.unwrap();
+    }
+}

@@ -77,6 +77,13 @@ pub enum ChildError {
     TooLong { bytes: u64 },
 }
 
+impl ChildError {
+    /// Whether somebody else ended the child, rather than it itself.
+    pub fn is_a_kill(&self) -> bool {
+        matches!(self, Self::Exited { exit: Exit::Signal(9 | 15) | Exit::Unknown, .. })
+    }
+}
+
 fn last_words(stderr: &str) -> String {
     if stderr.is_empty() { String::new() } else { format!("; last stderr: `{stderr}`") }
 }

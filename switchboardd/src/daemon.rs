@@ -251,3 +251,42 @@ async fn until_idle(board: &Board, idle: Option<Duration>) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn short_calls_keep_an_idle_daemon_up() {
+        let folder = Path::new("/nonexistent");
+        let config = Config::defaults(folder);
+        let board = Board::new(folder.join("x"), config, String::new(), folder, Ledger::unwritten());
+        let idle = tokio::spawn({
+            let board = board.clone();
+            async move { until_idle(&board, Some(Duration::from_secs(3))).await }
+        });
+        for _ in 0..20 {
+            tokio::time::sleep(Duration::from_millis(1300)).await;
+            drop(board.begin());
+        }
+        assert!(!idle.is_finished());
+        tokio::time::timeout(Duration::from_secs(6), idle).await.unwrap().unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_replaced_socket_is_noticed() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = Place::beside(&folder.path().join("s"));
+        let _first = std::os::unix::net::UnixListener::bind(&place.socket).unwrap();
+        let identity = listen::identity(&place.socket);
+        let displaced = until_displaced(&place, identity);
+        tokio::pin!(displaced);
+        assert!(tokio::time::timeout(LOOK_AT_SOCKET * 3, &mut displaced).await.is_err());
+        std::fs::remove_file(&place.socket).unwrap();
+        let _second = std::os::unix::net::UnixListener::bind(&place.socket).unwrap();
+        tokio::time::timeout(LOOK_AT_SOCKET * 2, displaced).await.unwrap();
+        // Nothing there to begin with: somebody handed over a socket from elsewhere.
+        let never = until_displaced(&place, None);
+        assert!(tokio::time::timeout(LOOK_AT_SOCKET * 3, never).await.is_err());
+    }
+}

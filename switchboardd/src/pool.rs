@@ -81,6 +81,8 @@ struct State {
     manifest: Known,
     /// What the child that was started last wrote to its standard error.
     last_words: Arc<StderrRing>,
+    /// Somebody comes back for the spares when the pause after a crash is over.
+    woken_later: bool,
     starts: u64,
 }
 
@@ -278,6 +280,7 @@ impl Pool {
             retired: false,
             manifest: Known::NotLooked,
             last_words: Arc::default(),
+            woken_later: false,
             starts: 0,
         };
         Arc::new(Self {

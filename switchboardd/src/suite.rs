@@ -20,7 +20,7 @@ use tokio::time::Instant;
 
 use crate::caller::Caller;
 use crate::child::{Answer, ChildError, ChildId, InFlight, Limits, Tool, ToolList};
-use crate::config::{Config, Mode, SuiteConfig};
+use crate::config::{Config, Mode, Scope, SuiteConfig};
 use crate::definition::Definition;
 use crate::document::nearest;
 use crate::error::Failure;
@@ -297,8 +297,10 @@ impl Suite {
         let failed = |error| self.failed(Some(subtool), error);
 
         let asked = Instant::now();
-        // Calls of one session reach one child in the order they came, also while it starts.
-        let lane = caller.lane(self.child_name()).await;
+        // Calls of one session reach one child in the order they came, also while it starts. Where each
+        // call has a process of its own there is no order to keep.
+        let own_process = self.pool.as_ref().is_some_and(|pool| pool.settings().scope == Scope::Call);
+        let lane = if own_process { None } else { caller.lane(self.child_name()).await };
         let mut lease = self.lease(caller, Some(subtool), token).await?;
         if self.settings.validate != Some(false) {
             let mut checked = self.check(&lease, subtool, args, asked).await;

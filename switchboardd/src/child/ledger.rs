@@ -69,12 +69,16 @@ impl Ledger {
         }
     }
 
-    /// Where a container of this run is to leave its id. The name says with which program it is stopped.
-    pub fn container_file(&self, program: &str) -> Option<PathBuf> {
+    /// Notes a container of this run: which program stops it and which file has its id, its own or one
+    /// of ours. Gives the note and that file.
+    pub(super) fn note_container(&self, program: &Path, own: Option<PathBuf>) -> Option<(PathBuf, PathBuf)> {
         let folder = container_folder(self.file.as_deref()?);
         private_folder(&folder).ok()?;
         let number = self.containers.fetch_add(1, Ordering::Relaxed);
-        Some(folder.join(format!("{}-{number}.{program}", self.mark)))
+        let note = folder.join(format!("{}-{number}", self.mark));
+        let id = own.unwrap_or_else(|| note.with_extension("cid"));
+        replace(&note, format!("{}\n{}", program.display(), id.display()).as_bytes()).ok()?;
+        Some((note, id))
     }
 
     fn write(&self, body: &str) {
@@ -105,9 +109,9 @@ impl Leftovers {
         }
         for entry in fs::read_dir(&self.containers).into_iter().flatten().flatten() {
             let path = entry.path();
-            let ours =
-                |mark: &String| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(mark));
-            if self.marks.iter().any(ours) {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let ours = |mark: &String| name.starts_with(mark.as_str());
+            if path.extension().is_none() && self.marks.iter().any(ours) {
                 stop_container(&path);
             }
         }
@@ -146,11 +150,12 @@ impl Leftovers {
     }
 }
 
-/// Stops the container whose id stands in `file`, with the program that the file is named after.
+/// Stops the container that a note is about, with the program that started it.
 #[expect(clippy::disallowed_methods, reason = "a container is stopped by its own program")]
-pub(super) fn stop_container(file: &Path) {
+pub(super) fn stop_container(note: &Path) {
+    let text = fs::read_to_string(note).unwrap_or_default();
+    let Some((program, file)) = text.split_once('\n') else { return };
     let id = fs::read_to_string(file).unwrap_or_default();
-    let program = file.extension().unwrap_or_default();
     if !id.trim().is_empty() {
         let stopped = std::process::Command::new(program)
             .args(["stop", "-t", "1", id.trim()])
@@ -163,4 +168,5 @@ pub(super) fn stop_container(file: &Path) {
         }
     }
     let _ = fs::remove_file(file);
+    let _ = fs::remove_file(note);
 }

@@ -104,35 +104,49 @@ fn guard_command(program: &Path, launch: &Launch, ledger: &Ledger) -> std::proce
     }
     command.arg0("switchboardd").arg("--guard");
     match container(program, launch, ledger) {
-        Some((file, first, rest)) => command
-            .arg("--container")
-            .arg(&file)
-            .arg(program)
-            .args(first)
-            .arg("--cidfile")
-            .arg(&file)
-            .args(rest),
+        Some(Container { note, id_file: Some(file), run }) => {
+            let (first, rest) = launch.args.split_at(run + 1);
+            command
+                .arg("--container")
+                .arg(note)
+                .arg(program)
+                .args(first)
+                .arg("--cidfile")
+                .arg(file)
+                .args(rest)
+        }
+        Some(Container { note, .. }) => command.arg("--container").arg(note).arg(program).args(&launch.args),
         None => command.arg(program).args(&launch.args),
     };
     command
 }
 
+/// A child that runs in a container.
+struct Container {
+    /// What the ledger keeps about it.
+    note: PathBuf,
+    /// The file for its id, unless its own arguments name one.
+    id_file: Option<PathBuf>,
+    /// Which argument is the `run`.
+    run: usize,
+}
+
 /// `docker run …` and the like start what is no descendant of ours: such a child leaves its container's
-/// id in a file, and is stopped by it. Gives that file, and the arguments before and behind its flag.
-fn container<'l>(
-    program: &Path,
-    launch: &'l Launch,
-    ledger: &Ledger,
-) -> Option<(PathBuf, &'l [String], &'l [String])> {
+/// id in a file, and is stopped by it.
+fn container(program: &Path, launch: &Launch, ledger: &Ledger) -> Option<Container> {
     let name = program.file_name()?.to_str()?;
     let run = launch.args.iter().position(|arg| arg == "run")?;
-    let before = &launch.args[..run];
-    let named_already = launch.args.iter().any(|arg| arg.starts_with("--cidfile"));
-    if !CONTAINERS.contains(&name) || named_already || before.iter().any(|arg| !arg.starts_with('-')) {
+    if !CONTAINERS.contains(&name) || launch.args[..run].iter().any(|arg| !arg.starts_with('-')) {
         return None;
     }
-    let file = ledger.container_file(name)?;
-    Some((file, &launch.args[..=run], &launch.args[run + 1..]))
+    let own = launch.args.iter().enumerate().find_map(|(at, arg)| match arg.strip_prefix("--cidfile") {
+        Some("") => launch.args.get(at + 1).cloned(),
+        Some(rest) => rest.strip_prefix('=').map(ToOwned::to_owned),
+        None => None,
+    });
+    let has_own = own.is_some();
+    let (note, file) = ledger.note_container(program, own.map(|file| launch.cwd.join(file)))?;
+    Some(Container { note, id_file: (!has_own).then_some(file), run })
 }
 
 /// The child's own end of its input travels to the guard as the first message on its socket.

@@ -21,10 +21,10 @@ pub(super) struct Breaker {
 }
 
 impl Breaker {
-    /// A child died. One that had `served` a call before was no part of a crash loop: what came before
-    /// is forgotten, and its successor starts after the shortest pause.
-    pub(super) fn crashed(&mut self, served: bool, now: Instant) {
-        if served {
+    /// A child died. One that worked and was `killed` from outside was no part of a crash loop: what
+    /// came before is forgotten, and its successor starts after the shortest pause.
+    pub(super) fn crashed(&mut self, killed: bool, now: Instant) {
+        if killed {
             self.crashes.clear();
         }
         self.forget(now);
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn children_that_serve_are_replaced_at_once_however_often_they_are_killed() {
+    fn children_that_work_are_replaced_at_once_however_often_they_are_killed() {
         let mut breaker = Breaker::default();
         let now = Instant::now();
         for _ in 0..1000 {

@@ -96,8 +96,10 @@ impl Pool {
         let (missing, later) = {
             let mut state = self.lock();
             let now = Instant::now();
-            let wanted = state.settings.warm > 0 && state.ran_before && !state.retired;
-            (state.missing_spares(now), state.breaker.next_start(now).filter(|_| wanted))
+            let wanted = state.settings.warm > 0 && state.ran_before && !state.retired && !state.woken_later;
+            let later = state.breaker.next_start(now).filter(|_| wanted);
+            state.woken_later |= later.is_some();
+            (state.missing_spares(now), later)
         };
         for _ in 0..missing {
             tokio::spawn(self.clone().start(None, limits, false));
@@ -106,6 +108,7 @@ impl Pool {
             let pool = self.clone();
             tokio::spawn(async move {
                 tokio::time::sleep_until(later).await;
+                pool.lock().woken_later = false;
                 pool.keep_warm(limits);
             });
         }
@@ -173,7 +176,7 @@ impl Pool {
             let mut state = self.lock();
             state.members.retain(|member| !Arc::ptr_eq(&member.child, child));
             if ending != ChildError::Stopped {
-                state.breaker.crashed(child.has_served(), Instant::now());
+                state.breaker.crashed(child.has_served() && ending.is_a_kill(), Instant::now());
                 state.last_failure = Some(PoolError::Child(ending));
                 // One that served nobody is as good as one that did not start, also to those who wait.
                 state.failed_starts += u64::from(!child.has_served());
