@@ -11,6 +11,8 @@ pub struct Process {
     pub parent: u32,
     pub start_time: u64,
     pub zombie: bool,
+    /// What the kernel calls its program, as far as that is text.
+    pub program: String,
 }
 
 impl Process {
@@ -19,12 +21,14 @@ impl Process {
         let stat = fs::read(format!("/proc/{id}/stat")).ok()?;
         // The name in brackets may hold anything, half a character too, so the fields are counted from its end.
         let end = stat.iter().rposition(|byte| *byte == b')')?;
+        let begin = stat.iter().position(|byte| *byte == b'(')?;
+        let program = String::from_utf8_lossy(stat.get(begin + 1..end)?).into_owned();
         let rest = std::str::from_utf8(stat.get(end + 2..)?).ok()?;
         let mut fields = rest.split(' ');
         let zombie = matches!(fields.next()?, "Z" | "X");
         let parent = fields.next()?.parse().ok()?;
         let start_time = fields.nth(17)?.parse().ok()?;
-        Some(Self { id, parent, start_time, zombie })
+        Some(Self { id, parent, start_time, zombie, program })
     }
 
     /// Signals this very process, not another one that got its number since.

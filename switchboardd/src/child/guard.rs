@@ -45,6 +45,9 @@ pub fn run(mut command: impl Iterator<Item = OsString>) -> ExitCode {
         return ExitCode::from(2);
     };
     outlive_signals();
+    // It was started through a link of the kernel's, whose name says nothing in a list of processes.
+    #[cfg(target_os = "linux")]
+    let _ = rustix::thread::set_name(c"switchboardd");
     // Leave the terminal's process group: Ctrl-C is for the daemon, which then tells us.
     let _ = rustix::process::setsid();
     #[cfg(target_os = "linux")]

@@ -145,6 +145,10 @@ fn container(program: &Path, launch: &Launch, ledger: &Ledger) -> Option<Contain
         None => None,
     });
     let has_own = own.is_some();
+    // An engine refuses a file that is there already, from the last time.
+    if let Some(own) = &own {
+        let _ = std::fs::remove_file(launch.cwd.join(own));
+    }
     let (note, file) = ledger.note_container(program, own.map(|file| launch.cwd.join(file)))?;
     Some(Container { note, id_file: (!has_own).then_some(file), run })
 }

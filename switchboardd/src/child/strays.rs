@@ -22,7 +22,7 @@ pub(super) fn clear() {
     let mut termed = false;
     loop {
         let adopted: Vec<Process> =
-            children_of(std::process::id()).into_iter().filter(|process| !is_one_of_us(process.id)).collect();
+            children_of(std::process::id()).into_iter().filter(|process| !is_one_of_us(process)).collect();
         for process in adopted.iter().filter(|process| process.zombie) {
             if let Some(pid) = Pid::from_raw(process.id.cast_signed()) {
                 let _ = rustix::process::waitpid(Some(pid), WaitOptions::NOHANG);
@@ -50,14 +50,13 @@ pub(super) fn clear() {
     }
 }
 
-/// Guards, and processes that are just becoming one, run our own program; zombies of ours are reaped by
-/// whoever started them.
-fn is_one_of_us(pid: u32) -> bool {
+/// Guards, and processes that are just becoming one, run our own program. Their zombies, which have none
+/// any more but still its name, are reaped by whoever started them.
+fn is_one_of_us(process: &Process) -> bool {
     let program =
         |pid: &str| std::fs::metadata(format!("/proc/{pid}/exe")).map(|meta| (meta.dev(), meta.ino()));
-    match (program("self"), program(&pid.to_string())) {
+    match (program("self"), program(&process.id.to_string())) {
         (Ok(ours), Ok(theirs)) => ours == theirs,
-        // A zombie has no program any more: it may be a guard's, whose starter waits for it.
-        _ => true,
+        _ => matches!(process.program.as_str(), "switchboardd" | "exe"),
     }
 }
