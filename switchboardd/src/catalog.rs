@@ -8,7 +8,8 @@ use crate::definition::Definition;
 use crate::discover::Found;
 use crate::document::{Problem, nearest};
 use crate::pool::{Nursery, Pool, Settings};
-use crate::suite::{Suite, name};
+use crate::suite::Suite;
+use crate::suite_name;
 
 #[derive(Debug)]
 pub struct Catalog {
@@ -65,6 +66,11 @@ impl Catalog {
         self.by_name.get(name).map(|at| &self.suites[*at])
     }
 
+    /// A suite by its own name, or by its child's.
+    pub fn named(&self, name: &str) -> Option<&Suite> {
+        self.suite(name).or_else(|| self.child(name))
+    }
+
     pub fn child(&self, name: &str) -> Option<&Suite> {
         self.suites.iter().find(|suite| suite.child_name() == name)
     }
@@ -109,8 +115,8 @@ fn names(config: &Config, children: &[&str]) -> Vec<String> {
         .iter()
         .map(|child| {
             chosen(child).unwrap_or_else(|| {
-                let first = name::derived(child);
-                let free = if taken.contains(&first) { name::marked(&first, child) } else { first };
+                let first = suite_name::derived(child);
+                let free = if taken.contains(&first) { suite_name::marked(&first, child) } else { first };
                 taken.insert(free.clone());
                 free
             })
@@ -133,7 +139,7 @@ mod tests {
         let names = names(&config, &["a", "b", "c"]);
         assert_eq!(names[0], "b_suite");
         assert!(
-            names[1].starts_with("b_") && names[1] != "b_suite" && name::is_valid(&names[1]),
+            names[1].starts_with("b_") && names[1] != "b_suite" && suite_name::is_valid(&names[1]),
             "{names:?}"
         );
         assert_eq!(names[2], "c_suite");

@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
-use switchboard_wire::envelope::Malformed;
+use switchboard_wire::envelope::{Malformed, quoted};
 use tokio::sync::{oneshot, watch};
 use tokio::time::{Instant, timeout_at};
 
@@ -507,8 +507,4 @@ fn clip(text: &str) -> &str {
         end -= 1;
     }
     &text[..end]
-}
-
-fn quoted(text: &str) -> String {
-    serde_json::to_string(text).expect("BUG: a string always serialises")
 }

@@ -31,3 +31,4 @@ pub mod document;
 pub mod environment;
 pub mod files;
 pub mod random;
+pub mod suite_name;

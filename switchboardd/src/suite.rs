@@ -5,8 +5,7 @@
 
 mod arguments;
 pub mod introspect;
-pub mod name;
-mod outgoing;
+pub mod outgoing;
 pub mod summary;
 
 use std::borrow::Cow;
@@ -15,6 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::value::RawValue;
+use switchboard_wire::envelope::quoted;
 use switchboard_wire::members::Members;
 use tokio::time::Instant;
 
@@ -103,6 +103,12 @@ impl Suite {
             quoted(&self.name),
             quoted(&description)
         )
+    }
+
+    /// The tools of `list` that may be seen, as the child wrote them, for a result that lists them.
+    pub fn exposed(&self, list: &ToolList) -> String {
+        let tools = list.tools.iter().filter(|tool| self.settings.expose.permits(&tool.name));
+        tools.map(|tool| tool.raw.get()).collect::<Vec<_>>().join(",")
     }
 
     pub fn child_name(&self) -> &str {
@@ -196,7 +202,7 @@ impl Suite {
         arguments: &Members<'_>,
         subtool: Option<&str>,
     ) -> Result<Said, Failure> {
-        let token = outgoing::progress_token(params);
+        let token = outgoing::progress_token(params).map(RawValue::get);
         match text_member(arguments, "action") {
             Err(sentence) => Ok(mistake(&sentence)),
             Ok(Some(action)) if action == "introspect" => {
@@ -469,10 +475,6 @@ fn mistake(sentence: &str) -> Said {
 fn text_result(text: &str, is_error: bool) -> String {
     let mark = if is_error { r#","isError":true"# } else { "" };
     format!(r#"{{"content":[{{"type":"text","text":{}}}]{mark}}}"#, quoted(text))
-}
-
-fn quoted(text: &str) -> String {
-    serde_json::to_string(text).expect("BUG: a string always serialises")
 }
 
 #[cfg(test)]

@@ -6,13 +6,13 @@ use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use serde_json::value::RawValue;
-use switchboard_wire::envelope::{self, Malformed, Message, place_of, splice};
+use switchboard_wire::envelope::{self, Malformed, Message, place_of, quoted, splice};
 use switchboard_wire::framing::Frame;
 use switchboard_wire::members::Members;
 use tokio::time::Instant;
 
 use super::calls::{Answer, Candidates, ChildId, Delivered, Reply};
-use super::{Child, Tie, quoted};
+use super::{Child, Tie};
 use crate::caller::{Caller, LogLevel};
 use crate::mailbox::Kind;
 use crate::methods;

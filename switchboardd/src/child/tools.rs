@@ -5,12 +5,12 @@ use std::sync::{Arc, Mutex};
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use switchboard_wire::envelope::{METHOD_NOT_FOUND, Message, Outcome};
+use switchboard_wire::envelope::{METHOD_NOT_FOUND, Message, Outcome, quoted};
 use switchboard_wire::members::Members;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
-use super::{Child, ChildError, Limits, clip, quoted};
+use super::{Child, ChildError, Limits, clip};
 use crate::methods;
 
 /// Ends for lists that have none.

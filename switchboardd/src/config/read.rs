@@ -8,7 +8,7 @@ use super::{
     TimeoutsOverride, glob_set,
 };
 use crate::document::{Fields, Node};
-use crate::suite;
+use crate::suite_name;
 
 pub(super) const ROOT: [&str; 7] =
     ["$schema", "discoverGlobs", "suites", "timeouts", "introspection", "http", "budget"];
@@ -74,10 +74,10 @@ fn suite(node: &Node<'_>) -> Option<SuiteConfig> {
     fields.only(&SUITE);
     let suite_name = fields.get("suiteName").and_then(|node| {
         let name = node.text()?;
-        if !suite::name::is_valid(&name) {
+        if !suite_name::is_valid(&name) {
             node.complain(format!(
                 "`{name}` cannot be a suite's name: 1 to {} letters, digits, `_` or `-`",
-                suite::name::MAX
+                suite_name::MAX
             ));
         }
         Some(name)

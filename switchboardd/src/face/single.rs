@@ -14,7 +14,7 @@ use crate::catalog::Catalog;
 use crate::child::{ChildId, ToolList};
 use crate::error::Failure;
 use crate::methods;
-use crate::suite::{Said, Suite};
+use crate::suite::{Said, Suite, outgoing};
 
 pub(super) async fn answer(
     catalog: &Catalog,
@@ -63,13 +63,7 @@ async fn initialize(suite: &Suite, caller: &Arc<Caller>, request: Request<'_>) -
 /// The list from what is known: of a child that does not run but did, and wherever `expose`, which
 /// holds on every face, leaves something out.
 fn known_tools(suite: &Suite, list: &ToolList) -> Said {
-    let tools: Vec<&str> = list
-        .tools
-        .iter()
-        .filter(|tool| suite.settings.expose.permits(&tool.name))
-        .map(|tool| tool.raw.get())
-        .collect();
-    Said::Ours(format!(r#"{{"tools":[{}]}}"#, tools.join(",")))
+    Said::Ours(format!(r#"{{"tools":[{}]}}"#, suite.exposed(list)))
 }
 
 async fn list_tools(suite: &Suite, caller: &Arc<Caller>, request: Request<'_>) -> Result<Said, Failure> {
@@ -93,7 +87,7 @@ async fn forward(
 ) -> Result<Said, Failure> {
     let failed = |error| suite.failed(tool, error);
     let lane = caller.lane(suite.child_name()).await;
-    let token = request.params.and_then(progress_token);
+    let token = request.params.and_then(Members::of).and_then(|params| outgoing::progress_token(&params));
     let lease = suite.lease(caller, tool, token.map(RawValue::get)).await?;
     let params = |id, out: &mut Vec<u8>| {
         if let Some(params) = request.params {
@@ -106,10 +100,6 @@ async fn forward(
         .map_err(|error| suite.unavailable(tool, error))?;
     drop(lane);
     call.answer(suite.limits).await.map(Said::Child).map_err(failed)
-}
-
-fn progress_token(params: &RawValue) -> Option<&RawValue> {
-    Members::of(params)?.get("_meta").and_then(Members::of)?.get("progressToken")
 }
 
 fn push_params(params: &RawValue, token: Option<&RawValue>, id: ChildId, out: &mut Vec<u8>) {

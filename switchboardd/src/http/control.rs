@@ -88,8 +88,5 @@ fn named<'c>(
     name: Option<&str>,
 ) -> Result<&'c crate::suite::Suite, Refusal> {
     let name = name.ok_or_else(|| Refusal::BadRequest("`suite` is missing".to_owned()))?;
-    catalog
-        .suite(name)
-        .or_else(|| catalog.child(name))
-        .ok_or_else(|| Refusal::NotFound(format!("there is no suite `{name}`")))
+    catalog.named(name).ok_or_else(|| Refusal::NotFound(format!("there is no suite `{name}`")))
 }

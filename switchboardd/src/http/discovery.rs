@@ -69,13 +69,8 @@ pub(super) async fn tools(
         return Ok(shown(&json!({ "suite": suite.name, "known": false, "tools": [] })));
     };
     // Written by hand: the definitions stay as the child wrote them.
-    let tools: Vec<&str> = list
-        .tools
-        .iter()
-        .filter(|tool| suite.settings.expose.permits(&tool.name))
-        .map(|tool| tool.raw.get())
-        .collect();
-    let body = format!(r#"{{"suite":{},"known":true,"tools":[{}]}}"#, json!(suite.name), tools.join(","));
+    let body =
+        format!(r#"{{"suite":{},"known":true,"tools":[{}]}}"#, json!(suite.name), suite.exposed(&list));
     Ok(json_response(StatusCode::OK, body))
 }
 
@@ -185,7 +180,7 @@ fn problems(catalog: &Catalog) -> Vec<String> {
 }
 
 fn named<'c>(catalog: &'c Catalog, name: &str) -> Result<&'c Suite, Refusal> {
-    catalog.suite(name).ok_or_else(|| Refusal::NotFound(format!("there is no suite `{name}`")))
+    catalog.named(name).ok_or_else(|| Refusal::NotFound(format!("there is no suite `{name}`")))
 }
 
 fn millis(since: tokio::time::Instant) -> u64 {

@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use switchboard_wire::envelope::quoted;
+
 use crate::child::{Tool, ToolList};
 use crate::config::{Expose, Mode};
 
@@ -108,10 +110,6 @@ fn words(text: &str) -> Vec<String> {
     }
     words.retain(|word| word.len() > 1);
     words
-}
-
-fn quoted(text: &str) -> String {
-    serde_json::to_string(text).expect("BUG: a string always serialises")
 }
 
 #[cfg(test)]

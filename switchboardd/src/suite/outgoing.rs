@@ -2,24 +2,24 @@
 //! host wrote it.
 
 use serde_json::value::RawValue;
-use switchboard_wire::envelope::{place_of, splice_into, string};
+use switchboard_wire::envelope::{place_of, quoted, splice_into, string};
 use switchboard_wire::framing::push_single_line;
 use switchboard_wire::members::Members;
 
 use crate::child::ChildId;
 
 /// The host's progress token, if it asked for progress.
-pub(super) fn progress_token<'a>(params: &Members<'a>) -> Option<&'a str> {
+pub fn progress_token<'a>(params: &Members<'a>) -> Option<&'a RawValue> {
     let meta = params.get("_meta").and_then(Members::of)?;
     let token = meta.get("progressToken")?;
-    (string(token).is_some() || token.get().parse::<f64>().is_ok()).then_some(token.get())
+    (string(token).is_some() || token.get().parse::<f64>().is_ok()).then_some(token)
 }
 
 /// The news that a call still waits for its child, as progress on the host's own token. The value stays far
 /// below any that the child itself will send, because progress may only grow.
 pub(super) fn waiting(token: &str, starts: bool, child: &str, seconds: u64) -> Vec<u8> {
     let doing = if starts { "starting" } else { "waiting for a free process of" };
-    let message = serde_json::Value::from(format!("{doing} `{child}`: {seconds} s"));
+    let message = quoted(&format!("{doing} `{child}`: {seconds} s"));
     format!(
         r#"{{"jsonrpc":"2.0","method":"notifications/progress","params":{{"progressToken":{token},"progress":{},"message":{message}}}}}"#,
         seconds as f64 / 1e6
@@ -35,7 +35,7 @@ pub(super) fn call_params(
     id: ChildId,
     out: &mut Vec<u8>,
 ) {
-    let name = serde_json::to_string(subtool).expect("BUG: a string always serialises");
+    let name = quoted(subtool);
     out.extend_from_slice(br#"{"name":"#);
     out.extend_from_slice(name.as_bytes());
     out.extend_from_slice(br#","arguments":"#);
@@ -44,7 +44,7 @@ pub(super) fn call_params(
         if matches!(&**key, "name" | "arguments") {
             continue;
         }
-        let key_text = serde_json::to_string(key).expect("BUG: a string always serialises");
+        let key_text = quoted(key);
         out.push(b',');
         out.extend_from_slice(key_text.as_bytes());
         out.push(b':');

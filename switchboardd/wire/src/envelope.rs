@@ -173,6 +173,11 @@ pub fn string(raw: &RawValue) -> Option<Cow<'_, str>> {
     Some(Cow::Borrowed(inner))
 }
 
+/// `text` as a JSON string.
+pub fn quoted(text: &str) -> String {
+    serde_json::to_string(text).expect("BUG: a string always serialises")
+}
+
 /// Where `inner`, a slice of `outer`, stands in it.
 pub fn place_of(outer: &[u8], inner: &str) -> Range<usize> {
     let start = (inner.as_ptr() as usize).wrapping_sub(outer.as_ptr() as usize);
