@@ -95,13 +95,48 @@ fn one_crash_is_made_good_at_once() {
     home.child("k", &["echo"]);
     let daemon = home.daemon();
     let mut shim = home.shim();
+    assert!(is_ok(&shim.call("k", "echo", "{}")));
+    let answer = shim.call("k", "crash", "{}");
+    assert_eq!(kind_of(&answer).as_deref(), Some("child_exited"), "{answer}");
+    assert!(answer.contains("status 3") && answer.contains("crash was asked for"), "{answer}");
+    let answer = shim.call("k", "echo", "{}");
+    assert!(is_ok(&answer), "{answer}");
+    assert_eq!(daemon.starts("k"), 2);
+    assert_eq!(daemon.suite("k")["state"], "ready");
+}
+
+#[test]
+fn a_child_that_is_killed_from_outside_is_made_good_however_often() {
+    let home = Home::new();
+    home.child("k", &["echo"]);
+    let daemon = home.daemon();
+    let mut shim = home.shim();
     for round in 1..=12 {
-        assert!(is_ok(&shim.call("k", "echo", "{}")), "round {round}");
-        let answer = shim.call("k", "crash", "{}");
-        assert_eq!(kind_of(&answer).as_deref(), Some("child_exited"), "{answer}");
-        assert!(answer.contains("status 3") && answer.contains("crash was asked for"), "{answer}");
+        let pid = shim.pid_of("k");
+        let hanging = shim.start_call("k", "hang", "{}");
+        until_true("the call", PATIENCE, || daemon.suite("k")["children"][0]["inFlight"] == 1);
+        signal(pid, Signal::KILL);
+        let answer = shim.answer_to(&hanging.to_string());
+        assert!(answer.contains("signal 9"), "round {round}: {answer}");
         assert_eq!(daemon.starts("k"), round);
     }
+}
+
+#[test]
+fn a_child_that_serves_one_call_and_crashes_at_the_next_opens_the_circuit() {
+    let home = Home::new();
+    home.child("k", &["crash-after", "1"]);
+    let daemon = home.daemon();
+    let mut shim = home.shim();
+    let begin = Instant::now();
+    while begin.elapsed() < Duration::from_secs(10) {
+        shim.call("k", "echo", "{}");
+    }
+    let starts = daemon.starts("k");
+    assert!(starts <= 10, "{starts} starts in {:?}", begin.elapsed());
+    let answer = shim.call("k", "echo", "{}");
+    assert_eq!(kind_of(&answer).as_deref(), Some("child_resting"), "{answer}");
+    assert!(answer.contains("one too many"), "{answer}");
 }
 
 #[test]

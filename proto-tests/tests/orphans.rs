@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use proto_tests::shim::{kind_of, structured};
-use proto_tests::wait::until_true;
+use proto_tests::wait::{becomes, until_true};
 use proto_tests::{Home, PATIENCE, Shim, procs};
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -222,9 +222,9 @@ fn a_killed_guard_leaves_nothing_and_its_callers_are_told() {
         }
     }
     // Nor are there zombies.
-    until_true("the dead to be reaped", PATIENCE, || {
-        procs::descendants(daemon.pid()).iter().all(|process| !process.zombie)
-    });
+    let zombies =
+        || procs::descendants(daemon.pid()).into_iter().filter(|process| process.zombie).collect::<Vec<_>>();
+    assert!(becomes(PATIENCE, || zombies().is_empty()), "never reaped: {:#?}", zombies());
 }
 
 #[test]

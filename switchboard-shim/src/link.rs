@@ -54,7 +54,7 @@ impl fmt::Display for OpenError {
             Self::Refused { status } => write!(f, "switchboardd refused a session with HTTP status {status}"),
             Self::Versions(why) => write!(
                 f,
-                "this `switchboard` ({}) and the running switchboardd do not understand each other: {why}; run `switchboard restart`",
+                "this `switchboard` ({}) and the running switchboardd do not understand each other: {why}; run `switchboard stop`, then start again",
                 env!("CARGO_PKG_VERSION")
             ),
         }

@@ -9,7 +9,7 @@ use clap::{Parser, Subcommand, ValueEnum};
 /// Without a command `switchboardd` serves in the foreground; `switchboard` is the stdio shim that
 /// goes into an editor's config. Both take the commands below.
 #[derive(Debug, Parser)]
-#[command(name = "switchboard", version, max_term_width = 100)]
+#[command(name = "switchboard", bin_name = "switchboard", version, max_term_width = 100)]
 pub struct Args {
     /// Configuration file; its folder is where the globs start
     #[arg(long, global = true, value_name = "FILE")]

@@ -56,6 +56,8 @@ pub struct Board {
     pub token: String,
     pub started: Instant,
     pub config_file: PathBuf,
+    /// What the config said of the TCP address when the daemon started.
+    listen: String,
     // Read-mostly: swapped whole by a reload, cloned by everybody else.
     catalog: RwLock<Arc<Catalog>>,
     phase: watch::Sender<Phase>,
@@ -94,6 +96,7 @@ impl Board {
             ledger: Arc::new(ledger),
         };
         nursery.budget.set(config.budget);
+        let listen = config.http.listen.clone();
         let found = discover(&config);
         let catalog = Catalog::build(config, found, &nursery, None);
         report(&catalog);
@@ -105,6 +108,7 @@ impl Board {
             token,
             started: Instant::now(),
             config_file,
+            listen,
             catalog: RwLock::new(Arc::new(catalog)),
             phase: watch::Sender::new(Phase::Serving),
             requests: AtomicUsize::new(0),
@@ -126,12 +130,24 @@ impl Board {
         self.nursery.budget.set(config.budget);
         let found = discover(&config);
         let before = self.catalog();
-        let after = Arc::new(Catalog::build(config, found, &self.nursery, Some(&before)));
+        self.nursery.shell.forget();
+        let mut after = Catalog::build(config, found, &self.nursery, Some(&before));
+        if after.config.http.listen != self.listen {
+            let message =
+                "`http.listen` changed: it takes effect after `switchboard stop` and `switchboard start`";
+            after.problems.push(Problem {
+                file: after.config.file.clone(),
+                at: None,
+                message: message.to_owned(),
+            });
+        }
+        let after = Arc::new(after);
         report(&after);
         *self.catalog.write().expect("BUG: a swap panicked") = after.clone();
         for pool in before.pools_gone_in(&after) {
             pool.retire();
         }
+        after.forgive();
         after.keep_warm();
         if before.tools_list != after.tools_list {
             self.tell_everybody(methods::TOOLS_CHANGED);

@@ -75,6 +75,11 @@ impl Catalog {
         self.suites.iter().find(|suite| suite.child_name() == name)
     }
 
+    /// Whatever failed before may be mended now: it is tried again at once.
+    pub fn forgive(&self) {
+        self.suites.iter().filter_map(|suite| suite.pool.as_ref()).for_each(|pool| pool.forgive());
+    }
+
     /// Starts the spares of children that have run before.
     pub fn keep_warm(&self) {
         for suite in &self.suites {

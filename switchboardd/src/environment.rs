@@ -5,9 +5,11 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
 use std::process::{ExitCode, Stdio};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
 use tokio::io::AsyncReadExt;
 use tokio::sync::OnceCell;
 
@@ -98,12 +100,19 @@ fn absolute_entries(path: &str) -> String {
 /// The login shell's environment, asked for once, when the first child starts.
 #[derive(Debug, Default)]
 pub struct LoginShell {
-    captured: OnceCell<Variables>,
+    // A leaf lock: held to copy or replace the handle.
+    captured: Mutex<Arc<OnceCell<Arc<Variables>>>>,
 }
 
 impl LoginShell {
-    pub async fn variables(&self) -> &Variables {
-        self.captured.get_or_init(capture).await
+    pub async fn variables(&self) -> Arc<Variables> {
+        let captured = self.captured.lock().expect("BUG: a copy panicked").clone();
+        captured.get_or_init(|| async { Arc::new(capture().await) }).await.clone()
+    }
+
+    /// A person may have changed their profile: the next child's start asks again.
+    pub fn forget(&self) {
+        *self.captured.lock().expect("BUG: a copy panicked") = Arc::default();
     }
 }
 

@@ -387,6 +387,11 @@ impl Pool {
         any
     }
 
+    /// Failures of the past no longer hold up a start.
+    pub fn forgive(&self) {
+        self.lock().breaker.reset();
+    }
+
     /// A session has ended: what was its own goes with it.
     pub fn session_ended(&self, caller: &Arc<Caller>) {
         for member in &self.lock().members {

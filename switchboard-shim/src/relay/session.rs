@@ -202,7 +202,7 @@ impl Relay {
         let Opened { session, boot, connection, started } = opened;
         if self.link.epoch == 0 && !started && self.meeting.config.is_some() {
             self.notes.say(
-                "switchboardd is running already, so `--config` has no effect; run `switchboard restart`",
+                "switchboardd is running already, so `--config` has no effect; run `switchboard stop`, then start again",
             );
         }
         self.link.epoch += 1;

@@ -5,7 +5,7 @@
 //! means TERM and then KILL to every descendant, daemonised ones and all, until none is left. It
 //! starts no runtime and reads no configuration, so that it stays tiny and cannot hang.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::{IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
-use rustix::process::{Pid, Signal, WaitOptions};
+use rustix::process::{Pid, Resource, Rlimit, Signal, WaitOptions};
 
 use super::descent;
 use super::ledger::stop_container;
@@ -37,8 +37,12 @@ pub fn run(mut command: impl Iterator<Item = OsString>) -> ExitCode {
     };
     let mut program = command.next();
     let mut container = None;
-    if program.as_deref().is_some_and(|first| first == "--container") {
-        container = command.next();
+    loop {
+        match program.as_deref().and_then(|word| word.to_str()) {
+            Some("--container") => container = command.next(),
+            Some("--files") => limit_files(command.next().as_deref()),
+            _ => break,
+        }
         program = command.next();
     }
     let Some(program) = program else {
@@ -92,6 +96,13 @@ fn take_control() -> Option<(UnixStream, OwnedFd)> {
         _ => None,
     })?;
     Some((control, input))
+}
+
+/// The daemon raised its limit of open files for itself; a child gets the one that was there before.
+fn limit_files(soft: Option<&OsStr>) {
+    let soft = soft.and_then(|soft| soft.to_str()?.parse().ok());
+    let limit = rustix::process::getrlimit(Resource::Nofile);
+    let _ = rustix::process::setrlimit(Resource::Nofile, Rlimit { current: soft, ..limit });
 }
 
 /// TERM, INT and HUP are not for us: dying of them would leave the child without its guard.

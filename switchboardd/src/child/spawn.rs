@@ -103,6 +103,9 @@ fn guard_command(program: &Path, launch: &Launch, ledger: &Ledger) -> std::proce
         command = std::process::Command::new(std::env::current_exe().unwrap_or_default());
     }
     command.arg0("switchboardd").arg("--guard");
+    if let Some(soft) = crate::files::soft_limit_before() {
+        command.arg("--files").arg(soft.to_string());
+    }
     match container(program, launch, ledger) {
         Some(Container { note, id_file: Some(file), run }) => {
             let (first, rest) = launch.args.split_at(run + 1);

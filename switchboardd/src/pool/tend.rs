@@ -64,7 +64,8 @@ impl Pool {
             (Scope::Session, None) => Tie::Spare,
             (Scope::Shared | Scope::Call, _) => Tie::Nobody,
         };
-        let ground = Ground { variables, roster: &self.nursery.roster, ledger: &self.nursery.ledger };
+        let ground =
+            Ground { variables: &variables, roster: &self.nursery.roster, ledger: &self.nursery.ledger };
         let ring = Arc::new(StderrRing::default());
         self.lock().last_words = ring.clone();
         Ok(Child::start(&self.name, &self.launch, &ground, limits, tie, place, &ring).await?)

@@ -79,13 +79,14 @@ impl Decoder {
             match &mut self.state {
                 State::Line => {
                     let Some(line) = self.take_line() else {
-                        if self.buffer.len() > self.limit {
+                        // One byte more may still be the first half of a line's end.
+                        if self.buffer.len() > self.limit + 1 {
                             self.skip(Rest::ToNewline);
                             continue;
                         }
                         return None;
                     };
-                    if line.len() > self.limit + 2 {
+                    if content(&line) > self.limit {
                         return Some(oversize(&line));
                     }
                     if let Some(frame) = self.on_line(&line) {
@@ -125,6 +126,7 @@ impl Decoder {
         let rest = self.buffer.split().freeze();
         self.scanned = 0;
         match std::mem::replace(&mut self.state, State::Line) {
+            State::Line if content(&rest) > self.limit => Some(oversize(&rest)),
             State::Line => self.on_line(&rest),
             State::Headers { .. } | State::Body { .. } => (!rest.is_empty()).then_some(Frame::Noise(rest)),
             State::Skip { seen, scan, .. } => Some(Frame::Oversize { id: scan.into_id(), bytes: seen }),
@@ -216,6 +218,12 @@ fn oversize(line: &[u8]) -> Frame {
     let mut scan = IdScan::default();
     scan.feed(line);
     Frame::Oversize { id: scan.into_id(), bytes: line.len() as u64 }
+}
+
+/// How long a line is without its end.
+fn content(line: &[u8]) -> usize {
+    let line = line.strip_suffix(b"\n").unwrap_or(line);
+    line.strip_suffix(b"\r").unwrap_or(line).len()
 }
 
 /// The part of a line between white space; a byte order mark counts as such.
@@ -351,6 +359,23 @@ mod tests {
         check(&format!("{long}\n{{}}\n"), &expect);
         let expect = [Frame::Oversize { id: Some("17".into()), bytes: long.len() as u64 }, line("{}")];
         check(&format!("Content-Length: {}\r\n\r\n{long}{{}}\n", long.len()), &expect);
+    }
+
+    #[test]
+    fn the_limit_is_the_same_however_a_line_arrives() {
+        for (length, fits) in [(64, true), (65, false)] {
+            for end in ["\n", "\r\n", ""] {
+                let text = format!("{}{end}", "x".repeat(length));
+                for piece in 1..=text.len() {
+                    let frames = frames(text.as_bytes(), piece);
+                    assert_eq!(
+                        matches!(frames.as_slice(), [Frame::Noise(_)]),
+                        fits,
+                        "{length} {end:?} {piece}: {frames:?}"
+                    );
+                }
+            }
+        }
     }
 
     #[test]

@@ -90,13 +90,7 @@ impl Place {
             let folder = file.parent().unwrap_or(Path::new("."));
             private_folder(folder)?;
             if !is_private(folder, uid) {
-                return Err(io::Error::new(
-                    io::ErrorKind::PermissionDenied,
-                    format!(
-                        "`{0}` must belong to you and be closed to others; run: chmod 700 '{0}'",
-                        folder.display()
-                    ),
-                ));
+                return Err(io::Error::new(io::ErrorKind::PermissionDenied, advice(folder, uid)));
             }
         }
         Ok(())
@@ -105,6 +99,18 @@ impl Place {
 
 fn nanoseconds(time: SystemTime) -> u128 {
     time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos())
+}
+
+/// How to get a folder that will do: by closing one's own, but never one that others live in.
+fn advice(folder: &Path, uid: u32) -> String {
+    let shared =
+        std::fs::symlink_metadata(folder).is_ok_and(|meta| meta.uid() != uid || meta.mode() & 0o1002 != 0);
+    let folder = folder.display();
+    if shared {
+        format!("`{folder}` is open to others; choose a folder of your own that is closed to them (mode 700)")
+    } else {
+        format!("`{folder}` must be closed to others; run: chmod 700 '{folder}'")
+    }
 }
 
 /// Where the lock, the daemon's file and, where there is no runtime directory, the socket are.
