@@ -278,7 +278,7 @@ fn with_guard_and_daemon_killed_together_the_next_daemon_clears_up() {
 }
 
 #[test]
-fn the_sweep_spares_what_only_has_the_number_of_a_child() {
+fn the_sweep_spares_a_bystander_that_runs_the_same_program() {
     let home = Home::new();
     home.child("k", &["echo"]);
     let mut daemon = home.daemon();
@@ -290,7 +290,7 @@ fn the_sweep_spares_what_only_has_the_number_of_a_child() {
     assert!(before >= 3);
     daemon.kill();
     until_true("the children to go", GONE, || home.children().is_empty());
-    // Whatever the ledger says of the last run, a bystander of this user is nobody's child.
+    // It runs the program of a child and was never one; a number that was given out again is not tried.
     let mut bystander = bystander();
     {
         let _daemon = home.daemon();

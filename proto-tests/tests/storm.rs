@@ -19,8 +19,7 @@ const CRASHES_PER_CHILD: u32 = 4;
 const WINDOW: usize = 16;
 
 fn calls() -> u64 {
-    // Some seconds either way.
-    let usual = if cfg!(debug_assertions) { 20_000 } else { 100_000 };
+    let usual = 100_000;
     std::env::var("SWITCHBOARD_STORM_CALLS").map_or(usual, |text| text.parse().expect("a number"))
 }
 
@@ -149,7 +148,9 @@ fn take_answer(
         None => panic!("session {session} got an answer that it did not wait for: {line}"),
     }
     if answer.get("error").is_some() {
-        assert_eq!(kind_of(&line).as_deref(), Some("child_exited"), "{line}");
+        // A child that crashed, or one that crashed so often that it is left alone for a moment.
+        let kind = kind_of(&line).unwrap_or_default();
+        assert!(matches!(kind.as_str(), "child_exited" | "child_resting"), "{line}");
         tally.faults += 1;
         return;
     }

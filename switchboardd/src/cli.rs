@@ -32,7 +32,12 @@ impl From<Exit> for ExitCode {
 /// The whole program, guard aside.
 pub fn main() -> ExitCode {
     let args = Args::parse();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        // Files are written and the dead are looked after beside the one thread that works.
+        .max_blocking_threads(4)
+        .thread_keep_alive(std::time::Duration::from_secs(2))
+        .enable_all()
+        .build();
     match runtime {
         Ok(runtime) => runtime.block_on(run(args)),
         Err(error) => {

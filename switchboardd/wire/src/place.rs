@@ -104,7 +104,7 @@ fn nanoseconds(time: SystemTime) -> u128 {
 /// How to get a folder that will do: by closing one's own, but never one that others live in.
 fn advice(folder: &Path, uid: u32) -> String {
     let shared =
-        std::fs::symlink_metadata(folder).is_ok_and(|meta| meta.uid() != uid || meta.mode() & 0o1002 != 0);
+        std::fs::symlink_metadata(folder).is_ok_and(|meta| meta.uid() != uid || meta.mode() & 0o1000 != 0);
     let folder = folder.display();
     if shared {
         format!("`{folder}` is open to others; choose a folder of your own that is closed to them (mode 700)")
