@@ -6,8 +6,10 @@
 
 mod calls;
 pub mod descent;
+mod failure;
 pub mod guard;
 mod handshake;
+mod in_flight;
 mod inbound;
 mod ledger;
 mod life;
@@ -23,11 +25,13 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use switchboard_wire::envelope::{Malformed, quoted};
-use tokio::sync::{oneshot, watch};
+use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 
 pub use calls::{Answer, ChildId};
+pub use failure::ChildError;
 pub use handshake::Hello;
+pub use in_flight::InFlight;
 pub use ledger::Ledger;
 pub use roster::{Place, Roster};
 pub use spawn::Exit;
@@ -39,54 +43,9 @@ use crate::caller::Caller;
 use crate::definition::Launch;
 use crate::environment::Variables;
 use crate::methods;
-use calls::{Calls, Reply};
+use calls::Calls;
+use failure::clip;
 use outbox::{Outbox, Unsent};
-
-/// Why a child gave no answer. The texts continue the words "child `name` …".
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum ChildError {
-    #[error("could not be started: {why}")]
-    Spawn { why: String },
-    #[error("did not answer `initialize` within {ms} ms (`timeouts.childSpawnMs`){}", last_words(.stderr))]
-    SpawnTimeout { ms: u64, stderr: String },
-    #[error("{exit} before answering `initialize`{}", last_words(.stderr))]
-    Stillborn { exit: Exit, stderr: String },
-    #[error("{why}")]
-    Unusable { why: String },
-    #[error("{exit} before answering{}", last_words(.stderr))]
-    Exited { exit: Exit, stderr: String },
-    #[error("closed its output before answering{}", last_words(.stderr))]
-    ClosedOutput { stderr: String },
-    #[error("closed its input{}", last_words(.stderr))]
-    ClosedInput { stderr: String },
-    #[error("was stopped before it answered")]
-    Stopped,
-    #[error("was silent for {ms} ms (`timeouts.rpcMs`); the call was cancelled")]
-    Silent { ms: u64 },
-    #[error("did not finish within {ms} ms (`timeouts.maxMs`); the call was cancelled")]
-    Endless { ms: u64 },
-    /// Not one byte of the call reached it: another child may have it.
-    #[error("ended before the call could be sent")]
-    Unsent,
-    #[error("did not answer a `ping` for {ms} ms after it had been silent on a call")]
-    Unresponsive { ms: u64 },
-    #[error("does not read its input and has too much waiting already")]
-    Busy,
-    #[error("answered with {bytes} bytes, more than the {} MiB one message may have",
-        switchboard_wire::framing::MAX_MESSAGE >> 20)]
-    TooLong { bytes: u64 },
-}
-
-impl ChildError {
-    /// Whether somebody else ended the child, rather than it itself.
-    pub fn is_a_kill(&self) -> bool {
-        matches!(self, Self::Exited { exit: Exit::Signal(9 | 15) | Exit::Unknown, .. })
-    }
-}
-
-fn last_words(stderr: &str) -> String {
-    if stderr.is_empty() { String::new() } else { format!("; last stderr: `{stderr}`") }
-}
 
 /// A child that was silent on a call and does not answer a `ping` within this is not coming back.
 const PING_PATIENCE: Duration = Duration::from_secs(5);
@@ -441,70 +400,6 @@ impl std::fmt::Debug for Child {
     }
 }
 
-/// A call on its way. Dropping it tells the child that nobody waits any more.
-pub struct InFlight {
-    child: Arc<Child>,
-    id: ChildId,
-    reply: oneshot::Receiver<Reply>,
-    started: Instant,
-    open: bool,
-    /// Whether the child is told when nobody waits any more.
-    cancellable: bool,
-}
-
-impl InFlight {
-    /// Waits for the answer. The limit counts silence: progress starts it anew, an open question to
-    /// the host stops it, and `max` ends the call all the same.
-    pub async fn answer(mut self, limits: Limits) -> Result<Answer, ChildError> {
-        let end = self.started + limits.max;
-        let mut due = end.min(self.started + limits.rpc);
-        loop {
-            match timeout_at(due, &mut self.reply).await {
-                Ok(reply) => {
-                    self.open = false;
-                    return match reply {
-                        Ok(Reply::Answer(answer)) => Ok(answer),
-                        Ok(Reply::TooLong(bytes)) => Err(ChildError::TooLong { bytes }),
-                        Err(_) => Err(self.child.why_ended()),
-                    };
-                }
-                Err(_) if due >= end => return Err(ChildError::Endless { ms: millis(limits.max) }),
-                Err(_) => {
-                    let silent_since = self.child.calls().silent_since(self.id);
-                    let next = end.min(silent_since.unwrap_or_else(Instant::now) + limits.rpc);
-                    if next <= Instant::now() {
-                        return Err(ChildError::Silent { ms: millis(limits.rpc) });
-                    }
-                    due = next;
-                }
-            }
-        }
-    }
-}
-
-impl Drop for InFlight {
-    fn drop(&mut self) {
-        // Take the lock for the bookkeeping only; the write comes after it.
-        if self.open && self.child.calls().abandon(self.id) && self.cancellable {
-            let (id, cancelled) = (self.id.0, methods::CANCELLED);
-            let body = format!(
-                r#"{{"jsonrpc":"2.0","method":"{cancelled}","params":{{"requestId":{id},"reason":"the caller no longer waits"}}}}"#
-            );
-            self.child.notify(body.as_bytes());
-        }
-    }
-}
-
 fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
-}
-
-/// A child's own words in a message of ours: not more than a reader wants.
-fn clip(text: &str) -> &str {
-    const MOST: usize = 1024;
-    let mut end = text.len().min(MOST);
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    &text[..end]
 }

@@ -4,6 +4,7 @@
 //! else is a failure. A child's result passes through untouched.
 
 mod arguments;
+mod call;
 pub mod introspect;
 pub mod outgoing;
 pub mod summary;
@@ -19,14 +20,13 @@ use switchboard_wire::members::Members;
 use tokio::time::Instant;
 
 use crate::caller::Caller;
-use crate::child::{Answer, ChildError, ChildId, InFlight, Limits, Tool, ToolList};
-use crate::config::{Config, Mode, Scope, SuiteConfig};
+use crate::child::{Answer, ChildError, Limits, Tool, ToolList};
+use crate::config::{Config, Mode, SuiteConfig};
 use crate::definition::Definition;
 use crate::document::nearest;
 use crate::error::Failure;
 use crate::mailbox::Kind;
 use crate::manifest::Manifest;
-use crate::methods;
 use crate::pool::{Doing, Lease, Pool, PoolError};
 
 /// How often somebody who waits for a start hears of it.
@@ -47,24 +47,6 @@ pub struct Suite {
     pub pool: Option<Arc<Pool>>,
     mode: Mode,
     summary_max_chars: usize,
-}
-
-/// A request on its way to a child that is held for it.
-pub struct Sent {
-    call: InFlight,
-    lease: Lease,
-}
-
-impl Sent {
-    pub async fn answer(self, limits: Limits) -> Result<Answer, ChildError> {
-        let answer = self.call.answer(limits).await;
-        match &answer {
-            Ok(_) => self.lease.note_served(),
-            Err(ChildError::Silent { .. }) => self.lease.probe(),
-            Err(_) => {}
-        }
-        answer
-    }
 }
 
 /// What a suite answers with.
@@ -279,126 +261,6 @@ impl Suite {
         lease.tools(self.limits, Instant::now()).await.map_err(|error| self.failed(subtool, error))
     }
 
-    async fn call(
-        &self,
-        caller: &Arc<Caller>,
-        params: &Members<'_>,
-        arguments: &Members<'_>,
-        subtool: Option<&str>,
-        token: Option<&str>,
-    ) -> Result<Said, Failure> {
-        let Some(subtool) = subtool.filter(|subtool| !subtool.is_empty()) else {
-            return Ok(mistake(&format!(
-                "missing `subtool`; use {{\"action\":\"introspect\"}} to see what `{}` can do",
-                self.name
-            )));
-        };
-        if !self.settings.expose.permits(subtool) {
-            return Ok(self.not_allowed(subtool));
-        }
-        let args = arguments.get("args").filter(|args| args.get() != "null");
-        if args.is_some_and(|args| !args.get().starts_with('{')) {
-            return Ok(mistake("`args` must be an object with the arguments of the subtool"));
-        }
-        let failed = |error| self.failed(Some(subtool), error);
-
-        let asked = Instant::now();
-        // Calls of one session reach one child in the order they came, also while it starts. Where each
-        // call has a process of its own there is no order to keep.
-        let own_process = self.pool.as_ref().is_some_and(|pool| pool.settings().scope == Scope::Call);
-        let lane = if own_process { None } else { caller.lane(self.child_name()).await };
-        let mut lease = self.lease(caller, Some(subtool), token).await?;
-        if self.settings.validate != Some(false) {
-            let mut checked = self.check(&lease, subtool, args, asked).await;
-            if is_unsent(&checked) {
-                // It ended while nobody used it, and the question for its list did not reach it: the
-                // next one is asked.
-                lease = self
-                    .next_lease(lease, caller)
-                    .await
-                    .map_err(|error| self.unavailable(Some(subtool), error))?;
-                checked = self.check(&lease, subtool, args, asked).await;
-            }
-            if is_unsent(&checked) {
-                return Err(failed(lease.ending().await));
-            }
-            if let Some(said) = checked? {
-                return Ok(said);
-            }
-        }
-        self.trace_arguments(subtool, args);
-        let params = |id, out: &mut Vec<u8>| outgoing::call_params(params, subtool, args, id, out);
-        let call = self
-            .send(lease, caller, methods::TOOLS_CALL, token, params)
-            .await
-            .map_err(|error| self.unavailable(Some(subtool), error))?;
-        drop(lane);
-        call.answer(self.limits).await.map(Said::Child).map_err(failed)
-    }
-
-    /// Sends a request to a leased child. One that ended while nobody used it is replaced once: not a
-    /// byte of the request reached it, so this is no second try.
-    pub async fn send(
-        &self,
-        lease: Lease,
-        caller: &Arc<Caller>,
-        method: &str,
-        token: Option<&str>,
-        params: impl Fn(ChildId, &mut Vec<u8>),
-    ) -> Result<Sent, PoolError> {
-        match lease.call(Some(caller), method, token, &params) {
-            Ok(call) => return Ok(Sent { call, lease }),
-            Err(ChildError::Unsent) => {}
-            Err(error) => return Err(error.into()),
-        }
-        let lease = self.next_lease(lease, caller).await?;
-        match lease.call(Some(caller), method, token, &params) {
-            Ok(call) => Ok(Sent { call, lease }),
-            Err(ChildError::Unsent) => Err(lease.ending().await.into()),
-            Err(error) => Err(error.into()),
-        }
-    }
-
-    /// Another child in place of one that ended unused; if there is none, why that one ended.
-    async fn next_lease(&self, ended: Lease, caller: &Arc<Caller>) -> Result<Lease, PoolError> {
-        let child = Arc::clone(&ended);
-        drop(ended);
-        let next = match &self.pool {
-            Some(pool) => pool.lease(caller, self.limits).await.ok(),
-            None => None,
-        };
-        match next {
-            Some(next) => Ok(next),
-            None => Err(child.ending().await.into()),
-        }
-    }
-
-    /// Checks subtool and arguments against the running child's own list; a sentence if they do not fit.
-    async fn check(
-        &self,
-        lease: &Lease,
-        subtool: &str,
-        args: Option<&RawValue>,
-        asked: Instant,
-    ) -> Result<Option<Said>, Failure> {
-        let failed = |error| self.failed(Some(subtool), error);
-        let mut list = lease.tools(self.limits, asked).await.map_err(failed)?;
-        if list.find(subtool).is_none() {
-            list = lease.renew_tools(self.limits).await.map_err(failed)?;
-        }
-        let Some(tool) = list.find(subtool) else {
-            return Ok(Some(self.unknown_subtool(subtool, &list)));
-        };
-        let complaint = tool.input_schema.as_deref().and_then(|schema| arguments::complaint(schema, args));
-        Ok(complaint.map(|complaint| {
-            mistake(&format!(
-                "{complaint} of subtool `{subtool}` (suite `{0}`); {{\"action\":\"introspect\",\"subtool\":{1}}} shows its schema",
-                self.name,
-                quoted(subtool)
-            ))
-        }))
-    }
-
     pub fn not_allowed(&self, subtool: &str) -> Said {
         let refusal = Failure::NotAllowed { suite: self.name.clone(), subtool: subtool.to_owned() };
         mistake(&refusal.to_string())
@@ -421,40 +283,6 @@ impl Suite {
         };
         mistake(&format!("unknown subtool `{subtool}` (suite `{}`); {hint}", self.name))
     }
-
-    /// Only at the most detailed level, and never what `redact` names.
-    fn trace_arguments(&self, subtool: &str, args: Option<&RawValue>) {
-        if tracing::enabled!(target: "suite", tracing::Level::TRACE) {
-            let args = args.map_or_else(|| "{}".to_owned(), |args| redacted(args, &self.settings.redact));
-            tracing::trace!(target: "suite", suite = self.name, subtool, args, "call");
-        }
-    }
-}
-
-/// Whether a request found its child ended before a byte of it was written.
-fn is_unsent<T>(outcome: &Result<T, Failure>) -> bool {
-    matches!(outcome, Err(Failure::Child { error: ChildError::Unsent, .. }))
-}
-
-fn redacted(args: &RawValue, fields: &[String]) -> String {
-    fn mask(value: &mut serde_json::Value, fields: &[String]) {
-        match value {
-            serde_json::Value::Object(members) => {
-                for (name, value) in members.iter_mut() {
-                    if fields.contains(name) {
-                        *value = "[redacted]".into();
-                    } else {
-                        mask(value, fields);
-                    }
-                }
-            }
-            serde_json::Value::Array(items) => items.iter_mut().for_each(|item| mask(item, fields)),
-            _ => {}
-        }
-    }
-    let Ok(mut value) = serde_json::from_str(args.get()) else { return "[unreadable]".to_owned() };
-    mask(&mut value, fields);
-    value.to_string()
 }
 
 /// A string member; absent and `null` are the same, anything else is a mistake.
@@ -475,17 +303,4 @@ fn mistake(sentence: &str) -> Said {
 fn text_result(text: &str, is_error: bool) -> String {
     let mark = if is_error { r#","isError":true"# } else { "" };
     format!(r#"{{"content":[{{"type":"text","text":{}}}]{mark}}}"#, quoted(text))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn redaction_reaches_every_depth() {
-        let args = RawValue::from_string(r#"{"token":"s3","deep":[{"token":{"x":1}}],"keep":1}"#.to_owned())
-            .unwrap();
-        let shown = redacted(&args, &["token".to_owned()]);
-        assert_eq!(shown, r#"{"deep":[{"token":"[redacted]"}],"keep":1,"token":"[redacted]"}"#);
-    }
 }

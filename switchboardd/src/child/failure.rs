@@ -1,0 +1,59 @@
+//! Why a child gave no answer, in words that a person and a model can use.
+
+use super::Exit;
+
+/// Why a child gave no answer. The texts continue the words "child `name` …".
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ChildError {
+    #[error("could not be started: {why}")]
+    Spawn { why: String },
+    #[error("did not answer `initialize` within {ms} ms (`timeouts.childSpawnMs`){}", last_words(.stderr))]
+    SpawnTimeout { ms: u64, stderr: String },
+    #[error("{exit} before answering `initialize`{}", last_words(.stderr))]
+    Stillborn { exit: Exit, stderr: String },
+    #[error("{why}")]
+    Unusable { why: String },
+    #[error("{exit} before answering{}", last_words(.stderr))]
+    Exited { exit: Exit, stderr: String },
+    #[error("closed its output before answering{}", last_words(.stderr))]
+    ClosedOutput { stderr: String },
+    #[error("closed its input{}", last_words(.stderr))]
+    ClosedInput { stderr: String },
+    #[error("was stopped before it answered")]
+    Stopped,
+    #[error("was silent for {ms} ms (`timeouts.rpcMs`); the call was cancelled")]
+    Silent { ms: u64 },
+    #[error("did not finish within {ms} ms (`timeouts.maxMs`); the call was cancelled")]
+    Endless { ms: u64 },
+    /// Not one byte of the call reached it: another child may have it.
+    #[error("ended before the call could be sent")]
+    Unsent,
+    #[error("did not answer a `ping` for {ms} ms after it had been silent on a call")]
+    Unresponsive { ms: u64 },
+    #[error("does not read its input and has too much waiting already")]
+    Busy,
+    #[error("answered with {bytes} bytes, more than the {} MiB one message may have",
+        switchboard_wire::framing::MAX_MESSAGE >> 20)]
+    TooLong { bytes: u64 },
+}
+
+impl ChildError {
+    /// Whether somebody else ended the child, rather than it itself.
+    pub fn is_a_kill(&self) -> bool {
+        matches!(self, Self::Exited { exit: Exit::Signal(9 | 15) | Exit::Unknown, .. })
+    }
+}
+
+fn last_words(stderr: &str) -> String {
+    if stderr.is_empty() { String::new() } else { format!("; last stderr: `{stderr}`") }
+}
+
+/// A child's own words in a message of ours: not more than a reader wants.
+pub(super) fn clip(text: &str) -> &str {
+    const MOST: usize = 1024;
+    let mut end = text.len().min(MOST);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
+}
