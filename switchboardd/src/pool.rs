@@ -1,11 +1,12 @@
 //! All children with one launch key and scope: started once for everybody who waits, shared as the
 //! scope says, kept warm, let go when idle, and not started again too often when they keep dying.
 //!
-//! [`Pool::lease`] is the only way to a child. What to do next is decided in [`State::step`] without
-//! waiting; waiting, starting and tending happen around it.
+//! [`Pool::lease`] is the only way to a child. What to do next is decided in `state.rs` without waiting;
+//! waiting happens here, starting and tending in `tend.rs`.
 
 mod breaker;
 mod settings;
+mod state;
 mod stateful;
 mod tend;
 
@@ -19,15 +20,14 @@ pub use settings::Settings;
 
 use crate::budget::{Budget, NoRoom};
 use crate::caller::Caller;
-use crate::child::{Child, ChildError, Ledger, Limits, Roster, StderrRing};
+use crate::child::{Child, ChildError, Ledger, Limits, Roster};
 use crate::config::Scope;
 use crate::definition::Launch;
 use crate::environment::LoginShell;
 use crate::manifest::{Manifest, Manifests};
 use breaker::Breaker;
+use state::{Known, Member, State, Step};
 
-/// A pause before a start that callers sit out; a longer one is told to them.
-const SHORT_PAUSE: Duration = Duration::from_millis(250);
 /// How long a call waits for one of `max` children to become free for its session.
 const ROOM: Duration = Duration::from_secs(5);
 
@@ -65,53 +65,6 @@ pub struct Pool {
     changed: Notify,
 }
 
-#[derive(Debug)]
-struct State {
-    settings: Settings,
-    members: Vec<Member>,
-    /// Starts under way, and for whom.
-    starting: Vec<Option<Arc<Caller>>>,
-    waiting: usize,
-    breaker: Breaker,
-    failed_starts: u64,
-    last_failure: Option<PoolError>,
-    ran_before: bool,
-    /// Its definition is gone: children serve those who have them or wait for them, and go.
-    retired: bool,
-    manifest: Known,
-    /// What the child that was started last wrote to its standard error.
-    last_words: Arc<StderrRing>,
-    /// Somebody comes back for the spares when the pause after a crash is over.
-    woken_later: bool,
-    starts: u64,
-}
-
-#[derive(Debug)]
-struct Member {
-    child: Arc<Child>,
-    /// The session it belongs to, with scope `session`; `None` for a spare.
-    owner: Option<Arc<Caller>>,
-}
-
-/// What is known of the child without asking it.
-#[derive(Debug)]
-enum Known {
-    NotLooked,
-    Looked(Option<Arc<Manifest>>),
-}
-
-#[derive(Debug)]
-enum Step {
-    Use(Arc<Child>),
-    /// A start was noted; somebody has to do it.
-    Start(Option<Arc<Caller>>),
-    Wait,
-    /// All of them are taken; some may become free.
-    WaitForRoom,
-    Rest(Instant),
-    Refuse(PoolError),
-}
-
 /// How a pool is doing, for people.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Doing {
@@ -143,126 +96,6 @@ impl Drop for Lease {
     fn drop(&mut self) {
         self.child.leased(-1);
         self.pool.changed.notify_waiters();
-    }
-}
-
-impl State {
-    /// What a caller is to do next. Notes what it decides, so that no two decide the same.
-    fn step(&mut self, caller: &Arc<Caller>, failed_before: u64, now: Instant) -> Step {
-        if self.failed_starts > failed_before
-            && let Some(failure) = &self.last_failure
-        {
-            return Step::Refuse(failure.clone());
-        }
-        match self.settings.scope {
-            Scope::Shared => self.step_shared(now),
-            Scope::Session => self.step_session(caller, now),
-            Scope::Call => self.step_call(now),
-        }
-    }
-
-    fn alive(&self) -> impl Iterator<Item = &Member> {
-        self.members.iter().filter(|member| member.child.is_alive() && !member.child.is_outgoing())
-    }
-
-    /// The least busy one; another is only started when nobody is free.
-    fn step_shared(&mut self, now: Instant) -> Step {
-        let least = self.alive().map(|member| member.child.clone()).min_by_key(|child| child.leases());
-        match least {
-            Some(child) if child.leases() == 0 || self.is_full() || !self.starting.is_empty() => {
-                Step::Use(child)
-            }
-            Some(child) => match self.start(None, now) {
-                Step::Start(owner) => Step::Start(owner),
-                _ => Step::Use(child),
-            },
-            None if self.starting.is_empty() => self.start(None, now),
-            None => Step::Wait,
-        }
-    }
-
-    fn step_session(&mut self, caller: &Arc<Caller>, now: Instant) -> Step {
-        let owned =
-            |owner: &Option<Arc<Caller>>| owner.as_ref().is_some_and(|owner| Arc::ptr_eq(owner, caller));
-        if let Some(own) = self.alive().find(|member| owned(&member.owner)) {
-            return Step::Use(own.child.clone());
-        }
-        let spare = self
-            .members
-            .iter_mut()
-            .find(|member| member.owner.is_none() && member.child.is_alive() && !member.child.is_outgoing());
-        if let Some(spare) = spare {
-            spare.owner = Some(caller.clone());
-            spare.child.belongs_to(caller);
-            return Step::Use(spare.child.clone());
-        }
-        if self.starting.iter().any(owned) {
-            return Step::Wait;
-        }
-        if self.is_full() {
-            return Step::WaitForRoom;
-        }
-        self.start(Some(caller.clone()), now)
-    }
-
-    fn step_call(&mut self, now: Instant) -> Step {
-        if let Some(free) = self.alive().find(|member| member.child.leases() == 0) {
-            return Step::Use(free.child.clone());
-        }
-        if self.is_full() || self.starting.len() >= self.waiting {
-            return Step::Wait;
-        }
-        self.start(None, now)
-    }
-
-    fn is_full(&self) -> bool {
-        self.alive().count() + self.starting.len() >= self.settings.max
-    }
-
-    fn start(&mut self, owner: Option<Arc<Caller>>, now: Instant) -> Step {
-        if let Some(start) = self.breaker.next_start(now) {
-            let pause = start - now;
-            if pause <= SHORT_PAUSE {
-                return Step::Rest(start);
-            }
-            let last = match &self.last_failure {
-                Some(PoolError::Child(last)) => last.clone(),
-                _ => ChildError::Stopped,
-            };
-            let ms = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
-            return Step::Refuse(PoolError::Resting { last, ms });
-        }
-        self.starting.push(owner.clone());
-        self.starts += 1;
-        Step::Start(owner)
-    }
-
-    /// Spares that are missing, each noted as a start.
-    fn missing_spares(&mut self, now: Instant) -> usize {
-        if self.retired || !self.ran_before || self.breaker.next_start(now).is_some() {
-            return 0;
-        }
-        let waiting_ones = match self.settings.scope {
-            Scope::Session => self.alive().filter(|member| member.owner.is_none()).count(),
-            Scope::Shared | Scope::Call => self.alive().count(),
-        };
-        let starting = self.starting.iter().filter(|owner| owner.is_none()).count();
-        let room = self.settings.max.saturating_sub(self.alive().count() + self.starting.len());
-        let missing = self.settings.warm.saturating_sub(waiting_ones + starting).min(room);
-        for _ in 0..missing {
-            self.starting.push(None);
-            self.starts += 1;
-        }
-        missing
-    }
-
-    /// Whether a child may go for having been idle.
-    fn is_surplus(&self, child: &Arc<Child>) -> bool {
-        let spare = |member: &&Member| self.settings.scope != Scope::Session || member.owner.is_none();
-        let Some(member) = self.members.iter().find(|member| Arc::ptr_eq(&member.child, child)) else {
-            return true;
-        };
-        self.retired || !spare(&member) || self.alive().filter(spare).count() > self.settings.warm
     }
 }
 

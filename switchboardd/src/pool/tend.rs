@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{Known, Member, Pool, PoolError};
+use super::state::{Known, Member};
+use super::{Pool, PoolError};
 use crate::caller::Caller;
 use crate::child::{Child, ChildError, Ground, Limits, StderrRing, Tie};
 use crate::config::Scope;
