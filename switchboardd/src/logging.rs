@@ -27,7 +27,8 @@ static QUEUED: OnceLock<Queue> = OnceLock::new();
 
 pub fn init(format: LogFormat, state: &Path) {
     let wanted = ["RUST_LOG", "LOG_LEVEL"].iter().find_map(|name| std::env::var(name).ok());
-    let filter = wanted.as_deref().and_then(|wanted| wanted.parse::<EnvFilter>().ok());
+    let filter = wanted.as_deref().and_then(chosen);
+    let unknown = wanted.filter(|_| filter.is_none());
     let filter = filter.unwrap_or_else(|| EnvFilter::new("info"));
     let mut file =
         is_null(&io::stderr()).then(|| Rotating::open(&state.join("logs/switchboardd.log"))).flatten();
@@ -46,6 +47,9 @@ pub fn init(format: LogFormat, state: &Path) {
         LogFormat::Pretty => lines.try_init(),
         LogFormat::Json => lines.json().try_init(),
     };
+    if let Some(unknown) = unknown {
+        tracing::warn!(target: "log", "`{unknown}` is no log level; this is `info`");
+    }
     // Where a panic happened belongs into the same log as everything else.
     std::panic::set_hook(Box::new(|panic| tracing::error!(target: "panic", "{panic}")));
 }
@@ -130,6 +134,14 @@ impl Write for Line<'_> {
     }
 }
 
+/// A level or a list of directives. A lone word that is no level would be taken for a target's name, and
+/// silence everything else.
+fn chosen(wanted: &str) -> Option<EnvFilter> {
+    let levels = ["off", "error", "warn", "info", "debug", "trace"];
+    let known = wanted.contains(['=', ',']) || levels.iter().any(|level| level.eq_ignore_ascii_case(wanted));
+    known.then(|| wanted.parse().ok()).flatten()
+}
+
 /// A shim starts the daemon with its standard error on the null device: nobody reads it there.
 fn is_null(stderr: &io::Stderr) -> bool {
     use std::os::fd::AsFd;
@@ -208,6 +220,16 @@ mod tests {
         assert!(gap.contains("log lines dropped"), "{gap}");
         drop(queue);
         assert_eq!(written.iter().count(), 3 * QUEUE - count - 1);
+    }
+
+    #[test]
+    fn only_levels_and_directives_are_taken() {
+        for good in ["debug", "INFO", "http=trace,info"] {
+            assert!(chosen(good).is_some(), "{good}");
+        }
+        for bad in ["bogus", "", "inf"] {
+            assert!(chosen(bad).is_none(), "{bad}");
+        }
     }
 
     #[test]

@@ -72,11 +72,17 @@ fn a_filler_without_a_descriptor_waits_for_one() {
     host.request(4, "tools/call");
     held[0].result(&json!({}));
     host.hears_result(held[0].json()["id"].clone());
-    let filler = daemon.expect("notifications/cancelled");
-    assert_eq!(filler.seq, 4);
-    filler.accepted();
-    let next = daemon.expect("tools/call");
-    assert_eq!((next.seq, next.json()["id"].as_u64()), (5, Some(4)));
+    let mut next = daemon.call();
+    // The cancel may also have come before the fourth had its number: then there is nothing to fill.
+    if next.json()["method"] == "notifications/cancelled" {
+        assert_eq!(next.seq, 4);
+        next.accepted();
+        next = daemon.expect("tools/call");
+        assert_eq!(next.seq, 5);
+    } else {
+        assert_eq!(next.seq, 4);
+    }
+    assert_eq!(next.json()["id"].as_u64(), Some(4));
     next.result(&json!({}));
     host.hears_result(4);
 }

@@ -37,6 +37,13 @@ pub(super) async fn run(args: &Args) -> Exit {
             print("switchboardd started");
             Exit::Ok
         }
+        // The shim has said why.
+        Err(Unanswered::NoDaemon(_)) => {
+            eprintln!(
+                "switchboard: switchboardd did not start; run `switchboardd` with the same flags to see more"
+            );
+            Exit::Error
+        }
         Err(unanswered) => unanswered.tell(),
     }
 }
