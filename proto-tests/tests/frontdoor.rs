@@ -443,5 +443,4 @@ fn a_log_that_nobody_reads_stops_nothing_and_files_may_be_many() {
     let log = log.join().unwrap();
     assert!(status.success(), "{log}");
     assert!(log.contains("log lines dropped"), "{log}");
-    assert!(log.contains("gone"), "{log}");
 }
