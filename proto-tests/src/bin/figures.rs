@@ -237,16 +237,17 @@ fn ends() -> Vec<Figure> {
 
 /// The slowest of many rounds: until the last of 64 callers knows, and until the next call is served.
 fn child_crash(home: &Home) -> (Duration, Duration) {
-    let _daemon = home.daemon();
+    let daemon = home.daemon();
     let mut shim = home.shim();
-    let mut other = home.shim();
     let mut slowest = (Duration::ZERO, Duration::ZERO);
     for _ in 0..CRASHES {
         shim.call("a", "echo", "{}");
         let ids: Vec<u64> =
             (0..64).map(|_| shim.start_call("a", "slow", &json!({"ms": 60_000}).to_string())).collect();
-        // The child reads in order, so an answered echo of another host means that the 64 are there.
-        other.call("a", "echo", "{}");
+        wait::until_true("all 64 to be in flight", PATIENCE, || {
+            let suite = daemon.door().get("/suites/a_suite").json();
+            suite["children"][0]["inFlight"] == 64
+        });
         let child = home.children().into_iter().next().unwrap();
         let start = Instant::now();
         rustix::process::kill_process(rustix::process::Pid::from_raw(child.pid).unwrap(), Signal::KILL)
