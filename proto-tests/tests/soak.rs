@@ -37,7 +37,7 @@ fn holds(daemon: &Daemon) -> Holds {
 
 #[test]
 fn everything_is_back_where_it_was_afterwards() {
-    let calls = setting("CALLS", if cfg!(debug_assertions) { 10_000 } else { 100_000 });
+    let calls = setting("CALLS", 100_000);
     let crashes = setting("CRASHES", 200);
     let sessions = setting("SESSIONS", 200);
     let home = Home::new();
