@@ -25,7 +25,18 @@ impl Daemon {
     /// Starts it and waits until it serves.
     #[track_caller]
     pub fn start(home: &Home, args: &[&str]) -> Self {
-        let mut daemon = Self::spawn(home, args);
+        Self::spawn(home, args).serving()
+    }
+
+    /// The same with variables of its own.
+    #[track_caller]
+    pub fn start_with(home: &Home, args: &[&str], env: &[(&str, &str)]) -> Self {
+        Self::spawn_with(home, args, env).serving()
+    }
+
+    #[track_caller]
+    fn serving(self) -> Self {
+        let mut daemon = self;
         until("the daemon to serve", PATIENCE, || {
             if let Some(status) = daemon.process.try_wait().unwrap() {
                 panic!("the daemon ended with {status}: {}", daemon.log());
@@ -42,6 +53,11 @@ impl Daemon {
     /// Starts it and does not wait.
     #[track_caller]
     pub fn spawn(home: &Home, args: &[&str]) -> Self {
+        Self::spawn_with(home, args, &[])
+    }
+
+    #[track_caller]
+    fn spawn_with(home: &Home, args: &[&str], env: &[(&str, &str)]) -> Self {
         // Several daemons may follow each other in one home.
         let log =
             (1..).map(|n| home.path().join(format!("daemon-{n}.log"))).find(|log| !log.exists()).unwrap();
@@ -52,6 +68,7 @@ impl Daemon {
             .env_clear()
             .envs(home.environment())
             .env("HOST_SECRET", "never-for-children")
+            .envs(env.iter().copied())
             .current_dir(home.path())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -107,6 +124,20 @@ impl Daemon {
         let status = self.status();
         let suite = status["suites"].as_array().unwrap().iter().find(|suite| suite["child"] == child);
         suite.unwrap_or_else(|| panic!("no suite of `{child}` in {status}")).clone()
+    }
+
+    /// What a workspace's sessions see, problems and all.
+    #[track_caller]
+    pub fn seen_from(&self, workspace: &Path) -> Value {
+        self.door().get(&format!("/suites?workspace={}", workspace.display())).json()
+    }
+
+    /// What a workspace's sessions see of this child; `null` if nothing.
+    #[track_caller]
+    pub fn suite_from(&self, workspace: &Path, child: &str) -> Value {
+        let seen = self.seen_from(workspace);
+        let suite = seen["suites"].as_array().unwrap().iter().find(|suite| suite["child"] == child);
+        suite.cloned().unwrap_or_default()
     }
 
     /// The pids of this child's processes, as `/status` has them.

@@ -10,7 +10,9 @@ pub use bins::bins;
 pub use daemon::Daemon;
 pub use home::Home;
 pub use http::{Door, Request, Response};
+pub use project::Project;
 pub use shim::{Shim, ShimOptions};
+pub use terminal::Terminal;
 pub use wait::PATIENCE;
 
 pub mod bins;
@@ -19,6 +21,8 @@ pub mod evil;
 pub mod home;
 pub mod http;
 pub mod procs;
+pub mod project;
 pub mod shim;
+pub mod terminal;
 pub mod transcript;
 pub mod wait;

@@ -1,7 +1,7 @@
 //! One `switchboard` under test, with the test as its host.
 #![allow(clippy::disallowed_methods, reason = "tests start processes")]
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
@@ -202,6 +202,14 @@ impl Shim {
     /// Notifications that came while something else was waited for.
     pub fn take_notifications(&mut self) -> Vec<String> {
         std::mem::take(&mut self.notifications)
+    }
+
+    /// `tools/list`, by name.
+    #[track_caller]
+    pub fn tools(&mut self) -> BTreeMap<String, Value> {
+        let answer: Value = serde_json::from_str(&self.request("tools/list", "{}")).unwrap();
+        let tools = answer["result"]["tools"].as_array().unwrap_or_else(|| panic!("{answer}")).clone();
+        tools.into_iter().map(|tool| (tool["name"].as_str().unwrap().to_owned(), tool)).collect()
     }
 
     /// `<child>_suite` with action `call`; the whole answer as it came.

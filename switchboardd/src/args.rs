@@ -23,6 +23,14 @@ pub struct Args {
     #[arg(long, value_name = "ADDR:PORT|off")]
     pub listen: Option<String>,
 
+    /// The workspace that a command is about [default: where it is typed]
+    #[arg(long, global = true, value_name = "DIR")]
+    pub workspace: Option<PathBuf>,
+
+    /// Allow every server that is found in this directory: for tests and containers. May be repeated
+    #[arg(long, value_name = "DIR")]
+    pub trust_root: Vec<PathBuf>,
+
     /// End after this many seconds without a session or a call [default: never]
     #[arg(long, value_name = "SECONDS")]
     pub idle_exit: Option<u64>,
@@ -63,9 +71,99 @@ pub enum Command {
     Restart { suite: String },
     /// Show what a suite's child last wrote to its standard error
     Logs { suite: String },
+    /// Show what servers of a workspace would run, and allow them; asks for each, the default is no
+    #[command(after_help = "Example: `switchboard allow github` after a change that you have looked at.")]
+    Allow {
+        /// A server or suite, a `.mcp.json`, or a workspace [default: all that wait in this workspace]
+        what: Option<String>,
+        /// List what was allowed and denied, and what waits here
+        #[arg(long)]
+        list: bool,
+        /// As JSON, with `--list`
+        #[arg(long, requires = "list")]
+        json: bool,
+    },
+    /// Never run a server of a workspace, whatever its file says; `allow` takes it back
+    #[command(after_help = "Example: `switchboard deny github`")]
+    Deny {
+        /// A server or suite, or a `.mcp.json`
+        what: String,
+    },
+    /// Define a server of your own
+    #[command(
+        after_help = "Examples:\n  switchboard add time -- uvx mcp-server-time@2026.10.19\n  switchboard add github --env 'GITHUB_TOKEN=${GITHUB_TOKEN}' -- npx -y @modelcontextprotocol/server-github\n  switchboard add docs --url https://example.com/mcp --header 'Authorization: Bearer ${DOCS_TOKEN}'"
+    )]
+    Add(Add),
+    /// Remove a server of your own
+    Remove { name: String },
+    /// Look at definition or config files without a daemon, and say what is wrong with them
+    #[command(after_help = "Example: `switchboard check .mcp.json`")]
+    Check {
+        #[arg(required = true)]
+        files: Vec<PathBuf>,
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Keep the values of `${NAME}` in definitions, in the keyring or a private file
+    #[command(subcommand)]
+    Secret(Secret),
     /// Print the path of the daemon's socket, for `curl --unix-socket`
     Socket,
     /// Show help and the state of things
     #[command(hide = true)]
     Overview,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct Add {
+    pub name: String,
+    /// What the model is told that it is for
+    #[arg(long)]
+    pub description: Option<String>,
+    /// A variable for it, as NAME=VALUE; `${NAME}` in the value is filled in when it starts
+    #[arg(long, value_name = "NAME=VALUE")]
+    pub env: Vec<String>,
+    /// A file of such variables
+    #[arg(long, value_name = "FILE")]
+    pub env_file: Option<PathBuf>,
+    /// The directory it runs in [default: that of its definition]
+    #[arg(long, value_name = "DIR")]
+    pub cwd: Option<PathBuf>,
+    /// Reach it by this URL instead of starting it
+    #[arg(long, conflicts_with_all = ["command", "env", "env_file", "cwd"])]
+    pub url: Option<String>,
+    /// A header for the URL, as NAME: VALUE
+    #[arg(long, value_name = "NAME: VALUE", requires = "url")]
+    pub header: Vec<String>,
+    /// Take the place of a server with this name
+    #[arg(long)]
+    pub force: bool,
+    /// What to run
+    #[arg(last = true, required_unless_present = "url", value_name = "COMMAND")]
+    pub command: Vec<String>,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Secret {
+    /// Store a value, typed at a prompt or read from standard input
+    ///
+    /// It goes into the keyring of the system (Secret Service on Linux, Keychain on macOS) or, where none
+    /// answers, into a file that only you can read. `${NAME}` in a server's definition stands for it.
+    #[command(after_help = "Examples:\n  switchboard secret set GITHUB_TOKEN\n  \
+                            pass show github | switchboard secret set GITHUB_TOKEN")]
+    Set {
+        /// Letters, digits, `_`, `.` and `-`; not a digit first
+        name: String,
+    },
+    /// List the names and where their values are, never the values
+    #[command(after_help = "Example:\n  switchboard secret ls --json")]
+    Ls {
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Forget a secret and delete its value
+    #[command(after_help = "Example:\n  switchboard secret rm GITHUB_TOKEN")]
+    Rm { name: String },
 }

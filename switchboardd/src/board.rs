@@ -1,9 +1,9 @@
-//! The switchboard itself: what every route shares.
+//! The switchboard itself: what every route shares. How it is kept current is in `reload.rs`.
 
 use std::collections::{HashMap, HashSet};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, RwLock};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use switchboard_wire::hop::Draining;
@@ -15,14 +15,15 @@ use crate::caller::{Boot, Caller};
 use crate::catalog::Catalog;
 use crate::child::{Ledger, Roster, Tie};
 use crate::config::Config;
-use crate::discover::discover;
 use crate::document::Problem;
-use crate::environment::LoginShell;
-use crate::mailbox::Kind;
+use crate::layer::Ground;
 use crate::manifest::Manifests;
-use crate::methods;
-use crate::pool::Nursery;
+use crate::pool::{Nursery, Pools};
+use crate::reload::{self, Checks};
 use crate::session::{Session, Sessions};
+use crate::sources::Sources;
+use crate::watch::Watcher;
+use crate::workspace::{Workspace, Workspaces};
 
 /// On the unix socket a session outlives its last connection by this.
 const SESSION_LINGER: Duration = Duration::from_secs(2);
@@ -51,15 +52,31 @@ impl Phase {
 pub struct Board {
     pub boot: Arc<Boot>,
     pub sessions: Sessions,
-    pub strangers: Arc<Session>,
+    /// One for each workspace that is asked about without a session.
+    // A leaf lock: held for an insert, a look or a removal.
+    strangers: Mutex<Vec<Arc<Session>>>,
     pub nursery: Nursery,
+    pub pools: Pools,
+    /// What those see who belong to no workspace.
+    pub personal: Arc<Workspace>,
+    pub workspaces: Workspaces,
+    pub ground: Ground,
     pub token: String,
     pub started: Instant,
     pub config_file: PathBuf,
     /// What the config said of the TCP address when the daemon started.
-    listen: String,
-    // Read-mostly: swapped whole by a reload, cloned by everybody else.
-    catalog: RwLock<Arc<Catalog>>,
+    pub(crate) listen: String,
+    /// Whoever reloads holds it: one at a time.
+    pub(crate) reloading: tokio::sync::Mutex<()>,
+    // Held while folders are watched, beside the one thread that works; who finds it held does without.
+    pub(crate) watcher: Arc<Mutex<Watcher>>,
+    /// What the values of `${…}` were last found to be made of.
+    pub(crate) checks: Checks,
+    /// It is time to look again.
+    pub(crate) changed: Arc<Notify>,
+    /// Why the config that stands there is not the one that is used.
+    // A leaf lock: held to compare or copy.
+    pub(crate) broken_config: Mutex<Vec<Problem>>,
     phase: watch::Sender<Phase>,
     requests: AtomicUsize,
     begun: AtomicU64,
@@ -80,36 +97,48 @@ struct Comings {
 }
 
 impl Board {
+    /// `config`: what `config_file` says.
     pub fn new(
         config_file: PathBuf,
         config: Config,
+        ground: Ground,
         token: String,
-        state: &Path,
         ledger: Ledger,
     ) -> Arc<Self> {
         let roster = Arc::new(Roster::default());
         let nursery = Nursery {
-            shell: Arc::new(LoginShell::default()),
+            sources: Arc::new(Sources::new(&config.folder, &ground.state)),
             budget: Arc::new(Budget::new(roster.clone())),
             roster,
-            manifests: Manifests::new(state),
+            manifests: Manifests::new(&ground.state),
             ledger: Arc::new(ledger),
         };
         nursery.budget.set(config.budget);
         let listen = config.http.listen.clone();
-        let found = discover(&config);
-        let catalog = Catalog::build(config, found, &nursery, None);
-        report(&catalog);
+        let pools = Pools::default();
+        let (layer, memory) = reload::first_look(config, &ground);
+        let catalog = Catalog::build(&layer, None, &pools, &nursery, 1);
+        reload::report(&catalog, None);
+        let personal = Workspace::new(None, catalog, memory);
+        let changed = Arc::new(Notify::new());
         Arc::new(Self {
             boot: Boot::new(),
             sessions: Sessions::default(),
-            strangers: Session::of_strangers(),
+            strangers: Mutex::default(),
             nursery,
+            pools,
+            personal,
+            workspaces: Workspaces::default(),
+            ground,
             token,
             started: Instant::now(),
             config_file,
             listen,
-            catalog: RwLock::new(Arc::new(catalog)),
+            reloading: tokio::sync::Mutex::default(),
+            watcher: Arc::new(Mutex::new(Watcher::new(changed.clone()))),
+            checks: Checks::default(),
+            changed,
+            broken_config: Mutex::default(),
             phase: watch::Sender::new(Phase::Serving),
             requests: AtomicUsize::new(0),
             begun: AtomicU64::new(0),
@@ -119,47 +148,40 @@ impl Board {
         })
     }
 
+    /// What is set for the daemon as a whole stands here, too.
     pub fn catalog(&self) -> Arc<Catalog> {
-        self.catalog.read().expect("BUG: a swap panicked").clone()
+        self.personal.catalog()
     }
 
-    /// Reads everything again; children whose launch did not change go on. A broken config file
-    /// leaves everything as it is.
-    pub fn reload(&self) -> Result<Arc<Catalog>, Vec<Problem>> {
-        let config = Config::load(&self.config_file)?;
-        self.nursery.budget.set(config.budget);
-        let found = discover(&config);
-        let before = self.catalog();
-        self.nursery.shell.forget();
-        let mut after = Catalog::build(config, found, &self.nursery, Some(&before));
-        if after.config.http.listen != self.listen {
-            let message =
-                "`http.listen` changed: it takes effect after `switchboard stop` and `switchboard start`";
-            after.problems.push(Problem {
-                file: after.config.file.clone(),
-                at: None,
-                message: message.to_owned(),
-            });
+    /// Whoever asks about this workspace without a session.
+    pub fn strangers_of(&self, workspace: &Arc<Workspace>) -> Arc<Session> {
+        let mut all = self.strangers();
+        if let Some(known) = all.iter().find(|session| session.is_in(workspace)) {
+            return known.clone();
         }
-        let after = Arc::new(after);
-        report(&after);
-        *self.catalog.write().expect("BUG: a swap panicked") = after.clone();
-        for pool in before.pools_gone_in(&after) {
-            pool.retire();
+        let session = Session::of_strangers(workspace);
+        // One that was let go meanwhile is nobody's to remember.
+        if workspace.root.is_none() || self.workspaces.has(workspace) {
+            all.push(session.clone());
         }
-        after.forgive();
-        after.keep_warm();
-        if before.tools_list != after.tools_list {
-            self.tell_everybody(methods::TOOLS_CHANGED);
-        }
-        Ok(after)
+        session
     }
 
-    fn tell_everybody(&self, changed: &'static str) {
-        let body = format!(r#"{{"jsonrpc":"2.0","method":"{changed}"}}"#);
-        for session in self.sessions.all() {
-            session.caller.push(Kind::Changed(changed), body.clone().into_bytes());
-        }
+    pub(crate) fn all_strangers(&self) -> Vec<Arc<Session>> {
+        self.strangers().clone()
+    }
+
+    pub(crate) fn forget_strangers(&self, workspace: &Workspace) {
+        self.strangers().retain(|session| !session.is_in(workspace));
+    }
+
+    fn strangers(&self) -> std::sync::MutexGuard<'_, Vec<Arc<Session>>> {
+        self.strangers.lock().expect("BUG: bookkeeping panicked")
+    }
+
+    /// Why the personal config is not the one that its file says.
+    pub fn broken_config(&self) -> Vec<Problem> {
+        self.broken_config.lock().expect("BUG: a note panicked").clone()
     }
 
     /// A host's roots changed: the children that are its own are told.
@@ -245,7 +267,7 @@ impl Board {
 
     /// Ends everything that is still under way, with a fault.
     pub fn ground_all(&self) {
-        self.strangers.ground_all();
+        self.all_strangers().iter().for_each(|session| session.ground_all());
         self.sessions.all().iter().for_each(|session| session.ground_all());
     }
 
@@ -267,9 +289,8 @@ impl Board {
                 tracing::debug!(target: "session", session = &session.id[..8], "ended");
                 board.sessions.remove(&session.id);
                 session.caller.close();
-                board.catalog().suites.iter().filter_map(|suite| suite.pool.as_ref()).for_each(|pool| {
-                    pool.session_ended(&session.caller);
-                });
+                session.workspace().touch();
+                board.pools.all().iter().for_each(|pool| pool.session_ended(&session.caller));
             }
         });
     }
@@ -277,19 +298,6 @@ impl Board {
     fn comings(&self) -> std::sync::MutexGuard<'_, Comings> {
         self.comings.lock().expect("BUG: bookkeeping panicked")
     }
-}
-
-fn report(catalog: &Catalog) {
-    for problem in &catalog.problems {
-        tracing::warn!(target: "discover", "{problem}");
-    }
-    tracing::info!(
-        target: "catalog",
-        generation = catalog.generation,
-        suites = catalog.suites.len(),
-        "loaded from {}",
-        catalog.config.folder.display()
-    );
 }
 
 /// One request under way.
@@ -306,12 +314,15 @@ impl Drop for Underway {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     /// A board with nothing on it.
     fn board() -> Arc<Board> {
         let folder = Path::new("/nonexistent");
-        Board::new(folder.join("x"), Config::defaults(folder), String::new(), folder, Ledger::unwritten())
+        let ground = Ground::new(folder, folder, &[]);
+        Board::new(folder.join("x"), Config::defaults(folder), ground, String::new(), Ledger::unwritten())
     }
 
     #[test]
@@ -331,7 +342,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_session_lingers_from_its_last_connection_on() {
         let board = board();
-        let session = Session::open(&board.boot, None);
+        let session = Session::open(&board.boot, &board.personal, None);
         board.sessions.insert(&session);
         let come_and_go = || {
             session.connected();
@@ -350,7 +361,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_going_daemon_waits_for_sessions_to_hear_of_it() {
         let board = board();
-        let (one, other) = (Session::open(&board.boot, None), Session::open(&board.boot, None));
+        let (one, other) = (
+            Session::open(&board.boot, &board.personal, None),
+            Session::open(&board.boot, &board.personal, None),
+        );
         for session in [&one, &other] {
             board.sessions.insert(session);
             session.connected();

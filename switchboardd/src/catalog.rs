@@ -1,65 +1,89 @@
-//! The suites that sessions see: an immutable snapshot with a generation number.
+//! The suites that one workspace's sessions see: an immutable snapshot with a generation number.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use crate::config::Config;
-use crate::definition::Definition;
-use crate::discover::Found;
+use crate::definition::Reach;
 use crate::document::{Problem, nearest};
-use crate::pool::{Nursery, Pool, Settings};
+use crate::layer::{Entry, Layer};
+use crate::pool::{Nursery, Pool, Pools, Settings};
 use crate::suite::Suite;
 use crate::suite_name;
+use crate::trust::Standing;
 
 #[derive(Debug)]
 pub struct Catalog {
     pub generation: u64,
-    pub config: Config,
+    /// The person's own definitions and settings.
+    pub personal: Arc<Layer>,
+    /// The workspace's.
+    pub own: Option<Arc<Layer>>,
     /// By name of their children.
     pub suites: Vec<Suite>,
     pub problems: Vec<Problem>,
     /// The result of `tools/list`, made once.
     pub tools_list: String,
     by_name: BTreeMap<String, usize>,
+    by_child: BTreeMap<String, usize>,
 }
 
 impl Catalog {
-    /// Children whose launch did not change keep their pool from `before`.
-    pub fn build(config: Config, found: Found, nursery: &Nursery, before: Option<&Self>) -> Self {
-        let mut problems = found.problems;
-        problems.extend(strangers(&config, &found.definitions));
-        let mut suites: Vec<Suite> = Vec::new();
-        let names =
-            names(&config, &found.definitions.iter().map(|known| known.name.as_str()).collect::<Vec<_>>());
-        for (definition, name) in found.definitions.into_iter().zip(names) {
-            if let Err(why) = &definition.launch {
-                problems.push(Problem {
-                    file: definition.file.clone(),
-                    at: None,
-                    message: format!("`{}` is misconfigured: {why}", definition.name),
-                });
-            }
-            let pool = definition.launch.as_ref().ok().map(|launch| {
-                let settings = Settings::of(launch, config.suite(&definition.name).pool);
-                let fits =
-                    |pool: &Arc<Pool>| pool.launch() == launch && pool.settings().scope == settings.scope;
-                let same = |suite: &Suite| suite.pool.clone().filter(fits);
-                if let Some(twin) = suites.iter().find_map(same) {
-                    return twin;
+    /// Children whose launch did not change keep their pool.
+    pub fn build(
+        personal: &Arc<Layer>,
+        own: Option<&Arc<Layer>>,
+        pools: &Pools,
+        nursery: &Nursery,
+        generation: u64,
+    ) -> Self {
+        let mut problems = personal.problems.clone();
+        problems.extend(strangers(personal, None));
+        let mut entries: Vec<(&Layer, &Entry)> =
+            personal.entries.iter().map(|entry| (&**personal, entry)).collect();
+        if let Some(own) = own {
+            problems.extend(own.problems.iter().cloned());
+            problems.extend(strangers(own, Some(personal)));
+            let taken: HashSet<&str> =
+                entries.iter().map(|(_, entry)| entry.definition.name.as_str()).collect();
+            for entry in &own.entries {
+                let definition = &entry.definition;
+                if taken.contains(definition.name.as_str()) {
+                    let message = format!("`{}` is also your own, which is used", definition.name);
+                    problems.push(Problem { at: definition.at, ..Problem::of(&definition.file, message) });
                 }
-                let Some(kept) = before.and_then(|before| before.suites.iter().find_map(same)) else {
-                    return Pool::new(&definition.name, launch.clone(), settings, nursery.clone());
-                };
-                kept.reconfigure(settings);
-                kept
-            });
-            suites.push(Suite::new(name, definition, &config, pool));
+            }
+            let free = own.entries.iter().filter(|entry| !taken.contains(entry.definition.name.as_str()));
+            entries.extend(free.map(|entry| (&**own, entry)));
         }
+        // A server that nobody has allowed takes no name from one that serves.
+        let rank = |(layer, entry): &(&Layer, &Entry)| {
+            (!std::ptr::eq(*layer, &**personal), entry.standing == Standing::Held)
+        };
+        entries.sort_by_key(rank);
+        let (names, refused) = names(&entries);
+        problems.extend(refused);
+        let mut suites: Vec<Suite> = entries
+            .into_iter()
+            .zip(names)
+            .map(|((layer, entry), name)| {
+                let pool = pool(layer, entry, std::ptr::eq(layer, &**personal), pools, nursery);
+                Suite::new(name, entry, &layer.config, pool)
+            })
+            .collect();
+        suites.sort_by(|a, b| a.child_name().cmp(b.child_name()));
         let tools: Vec<String> = suites.iter().map(Suite::tool).collect();
         let tools_list = format!(r#"{{"tools":[{}]}}"#, tools.join(","));
         let by_name = suites.iter().enumerate().map(|(at, suite)| (suite.name.clone(), at)).collect();
-        let generation = before.map_or(1, |before| before.generation + 1);
-        Self { generation, config, suites, problems, tools_list, by_name }
+        let by_child =
+            suites.iter().enumerate().map(|(at, suite)| (suite.child_name().to_owned(), at)).collect();
+        let (personal, own) = (personal.clone(), own.cloned());
+        Self { generation, personal, own, suites, problems, tools_list, by_name, by_child }
+    }
+
+    /// What is set for the daemon as a whole.
+    pub fn config(&self) -> &Config {
+        &self.personal.config
     }
 
     pub fn suite(&self, name: &str) -> Option<&Suite> {
@@ -72,61 +96,104 @@ impl Catalog {
     }
 
     pub fn child(&self, name: &str) -> Option<&Suite> {
-        self.suites.iter().find(|suite| suite.child_name() == name)
+        self.by_child.get(name).map(|at| &self.suites[*at])
+    }
+
+    pub fn pools(&self) -> impl Iterator<Item = &Arc<Pool>> {
+        self.suites.iter().filter_map(|suite| suite.pool.as_ref())
     }
 
     /// Whatever failed before may be mended now: it is tried again at once.
     pub fn forgive(&self) {
-        self.suites.iter().filter_map(|suite| suite.pool.as_ref()).for_each(|pool| pool.forgive());
+        self.pools().for_each(|pool| pool.forgive());
     }
 
-    /// Starts the spares of children that have run before.
+    /// Starts the spares of the person's own children that have run before. A workspace's wait for a call: no
+    /// write of its files starts anything.
     pub fn keep_warm(&self) {
-        for suite in &self.suites {
-            if let Some(pool) = &suite.pool {
+        let own = |suite: &&Suite| {
+            self.personal.entries.iter().any(|entry| entry.definition.file == suite.definition.file)
+        };
+        for suite in self.suites.iter().filter(|suite| suite.settings.pool.warm.is_some_and(|warm| warm > 0))
+        {
+            if let Some(pool) = suite.pool.as_ref().filter(|_| own(&suite)) {
                 pool.keep_warm(suite.limits);
             }
         }
     }
+}
 
-    /// The pools of this catalog that `other` no longer has.
-    pub fn pools_gone_in(&self, other: &Self) -> Vec<Arc<Pool>> {
-        let kept = |pool: &Arc<Pool>| {
-            other.suites.iter().filter_map(|suite| suite.pool.as_ref()).any(|other| Arc::ptr_eq(other, pool))
-        };
-        self.suites.iter().filter_map(|suite| suite.pool.clone()).filter(|pool| !kept(pool)).collect()
+/// The way to the children of a definition; none for one that is held, or cannot be started.
+fn pool(
+    layer: &Layer,
+    entry: &Entry,
+    is_personal: bool,
+    pools: &Pools,
+    nursery: &Nursery,
+) -> Option<Arc<Pool>> {
+    let definition = &entry.definition;
+    if entry.standing == Standing::Held {
+        return None;
     }
+    let Ok(Reach::Process(launch)) = &definition.reach else { return None };
+    let settings = Settings::of(launch, layer.config.suite(&definition.name).pool);
+    let owner = (!is_personal).then_some(layer.config.folder.as_path());
+    Some(pools.get(&definition.name, launch, settings, owner, nursery))
 }
 
 /// Settings for servers that do not exist: a mistyped name would leave its server without them.
-fn strangers(config: &Config, definitions: &[Definition]) -> Vec<Problem> {
-    let known = || definitions.iter().map(|definition| definition.name.as_str());
-    let unknown = config.suites.keys().filter(|name| !known().any(|known| known == name.as_str()));
+fn strangers(layer: &Layer, personal: Option<&Layer>) -> Vec<Problem> {
+    let entries = layer.entries.iter().map(|entry| entry.definition.name.as_str());
+    let known: Vec<&str> = entries.chain(layer.denied.iter().map(|denied| denied.name.as_str())).collect();
+    let unknown = layer.config.suites.keys().filter(|name| !known.contains(&name.as_str()));
     unknown
         .map(|name| {
-            let hint =
-                nearest(name, known()).map_or(String::new(), |near| format!("; did you mean `{near}`?"));
-            let message = format!("`suites.{name}` is for a server that was not found{hint}");
-            Problem { file: config.file.clone(), at: None, message }
+            let near = nearest(name, known.iter().copied());
+            let hint = near.map_or(String::new(), |near| format!("; did you mean `{near}`?"));
+            let message = match personal
+                .filter(|own| own.entries.iter().any(|entry| entry.definition.name == *name))
+            {
+                Some(_) => format!(
+                    "`suites.{name}`: `{name}` is your own; a workspace's settings touch its own servers only"
+                ),
+                None => format!("`suites.{name}` is for a server that was not found{hint}"),
+            };
+            Problem::of(&layer.config.file, message)
         })
         .collect()
 }
 
-/// One name per child: chosen ones first, then derived ones, with a stable mark where two would clash.
-fn names(config: &Config, children: &[&str]) -> Vec<String> {
-    let chosen = |child: &str| config.suites.get(child).and_then(|suite| suite.suite_name.clone());
-    let mut taken: HashSet<String> = children.iter().filter_map(|child| chosen(child)).collect();
-    children
-        .iter()
-        .map(|child| {
-            chosen(child).unwrap_or_else(|| {
+/// One name per child: chosen ones first, then derived ones, with a stable mark where two would clash. The
+/// person's own come before a workspace's; a chosen name that is taken is reported.
+fn names(entries: &[(&Layer, &Entry)]) -> (Vec<String>, Vec<Problem>) {
+    let mut taken = HashSet::new();
+    let (mut names, mut problems) = (Vec::with_capacity(entries.len()), Vec::new());
+    let alike = |(one, a): &(&Layer, &Entry), (other, b): &(&Layer, &Entry)| {
+        std::ptr::eq(*one, *other) && (a.standing == Standing::Held) == (b.standing == Standing::Held)
+    };
+    for entries in entries.chunk_by(alike) {
+        let chosen = entries.iter().map(|(layer, entry)| {
+            let child = &entry.definition.name;
+            let name = layer.config.suites.get(child)?.suite_name.clone()?;
+            if taken.insert(name.clone()) {
+                return Some(name);
+            }
+            let message = format!("`suites.{child}.suiteName`: another suite is named `{name}`");
+            problems.push(Problem::of(&layer.config.file, message));
+            None
+        });
+        let chosen: Vec<Option<String>> = chosen.collect();
+        names.extend(chosen.into_iter().zip(entries).map(|(chosen, (_, entry))| {
+            chosen.unwrap_or_else(|| {
+                let child = &entry.definition.name;
                 let first = suite_name::derived(child);
                 let free = if taken.contains(&first) { suite_name::marked(&first, child) } else { first };
                 taken.insert(free.clone());
                 free
             })
-        })
-        .collect()
+        }));
+    }
+    (names, problems)
 }
 
 #[cfg(test)]
@@ -135,18 +202,60 @@ mod tests {
 
     use super::*;
     use crate::config::SuiteConfig;
+    use crate::definition::Definition;
+    use crate::discover::Watched;
+
+    fn layer(children: &[&str], chosen: &[(&str, &str)]) -> Layer {
+        let mut config = Config::defaults(Path::new("/"));
+        for (child, name) in chosen {
+            let suite = SuiteConfig { suite_name: Some((*name).to_owned()), ..SuiteConfig::default() };
+            config.suites.insert((*child).to_owned(), suite);
+        }
+        let entry = |name: &&str| Entry {
+            definition: Definition {
+                name: (*name).to_owned(),
+                description: None,
+                reach: Err("no command".to_owned()),
+                timeout: None,
+                file: "/f".into(),
+                at: None,
+            },
+            standing: Standing::Allowed,
+            why_held: None,
+        };
+        Layer {
+            config,
+            entries: children.iter().map(entry).collect(),
+            denied: Vec::new(),
+            problems: Vec::new(),
+            watched: Watched::default(),
+        }
+    }
+
+    fn named(layers: &[&Layer]) -> (Vec<String>, Vec<Problem>) {
+        let entries: Vec<_> =
+            layers.iter().flat_map(|layer| layer.entries.iter().map(|entry| (*layer, entry))).collect();
+        names(&entries)
+    }
 
     #[test]
     fn chosen_names_win_and_clashes_stay_apart() {
-        let mut config = Config::defaults(Path::new("/"));
-        let chosen = SuiteConfig { suite_name: Some("b_suite".to_owned()), ..SuiteConfig::default() };
-        config.suites.insert("a".to_owned(), chosen);
-        let names = names(&config, &["a", "b", "c"]);
+        let (names, problems) = named(&[&layer(&["a", "b", "c"], &[("a", "b_suite")])]);
+        assert!(problems.is_empty());
         assert_eq!(names[0], "b_suite");
         assert!(
             names[1].starts_with("b_") && names[1] != "b_suite" && suite_name::is_valid(&names[1]),
             "{names:?}"
         );
         assert_eq!(names[2], "c_suite");
+    }
+
+    #[test]
+    fn a_workspace_cannot_take_a_name_of_the_persons_own() {
+        let personal = layer(&["a", "b"], &[("a", "mine")]);
+        let (names, problems) = named(&[&personal, &layer(&["x", "y"], &[("x", "mine"), ("y", "b_suite")])]);
+        assert_eq!(names[..3], ["mine", "b_suite", "x_suite"]);
+        assert_eq!(names.iter().collect::<HashSet<_>>().len(), 4, "{names:?}");
+        assert_eq!(problems.len(), 2, "{problems:?}");
     }
 }

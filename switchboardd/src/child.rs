@@ -34,13 +34,13 @@ pub use handshake::Hello;
 pub use in_flight::InFlight;
 pub use ledger::Ledger;
 pub use roster::{Place, Roster};
-pub use spawn::Exit;
+pub use spawn::{Exit, program};
 pub use stderr::StderrRing;
 pub(crate) use strays::adopt as adopt_orphans;
 pub use tools::{Tool, ToolList};
 
 use crate::caller::Caller;
-use crate::definition::Launch;
+use crate::definition::Filled;
 use crate::environment::Variables;
 use crate::methods;
 use calls::Calls;
@@ -117,7 +117,7 @@ impl Child {
     /// Starts a child and shakes hands with it.
     pub async fn start(
         name: &str,
-        launch: &Launch,
+        filled: &Filled,
         ground: &Ground<'_>,
         limits: Limits,
         tie: Tie,
@@ -126,7 +126,7 @@ impl Child {
     ) -> Result<Arc<Self>, ChildError> {
         let deadline = Instant::now() + limits.spawn;
         let late = |stderr| ChildError::SpawnTimeout { ms: millis(limits.spawn), stderr };
-        let child = timeout_at(deadline, life::bring_up(name, launch, ground, tie, place, ring.clone()))
+        let child = timeout_at(deadline, life::bring_up(name, filled, ground, tie, place, ring.clone()))
             .await
             .map_err(|_| late(String::new()))??;
         let shaken = timeout_at(deadline, handshake::shake(&child)).await;

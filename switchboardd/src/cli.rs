@@ -1,11 +1,17 @@
 //! The commands a person types. Each asks the daemon over its socket, except those that need none.
 
+mod add;
+mod allow;
 mod ask;
+mod check;
 mod dry_run;
 mod overview;
+mod prompt;
+mod secret;
 mod start;
 mod status;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -20,6 +26,7 @@ pub enum Exit {
     Ok = 0,
     Error = 1,
     NoDaemon = 3,
+    Held = 4,
     ChildFailed = 5,
 }
 
@@ -34,7 +41,7 @@ pub fn main() -> ExitCode {
     let args = Args::parse();
     let runtime = tokio::runtime::Builder::new_current_thread()
         // Files are written and the dead are looked after beside the one thread that works.
-        .max_blocking_threads(4)
+        .max_blocking_threads(32)
         .thread_keep_alive(std::time::Duration::from_secs(2))
         .enable_all()
         .build();
@@ -60,8 +67,15 @@ async fn run(args: Args) -> ExitCode {
         Command::Status { json } => status::run(&args, *json).await,
         Command::Start => start::run(&args).await,
         Command::Stop => start::stop(&args).await,
-        Command::Reload => ask::order(&args, "reload", None).await,
-        Command::Restart { suite } => ask::order(&args, "restart", Some(suite)).await,
+        Command::Reload => ask::reload(&args).await,
+        Command::Allow { list: true, json, .. } => allow::list(&args, *json),
+        Command::Allow { what, .. } => allow::run(&args, what.as_deref()).await,
+        Command::Deny { what } => allow::deny(&args, what).await,
+        Command::Add(add) => add::run(&args, add).await,
+        Command::Remove { name } => add::remove(&args, name).await,
+        Command::Check { files, json } => check::run(&args, files, *json),
+        Command::Restart { suite } => ask::restart(&args, suite).await,
+        Command::Secret(what) => secret::run(&args, what).await,
         Command::Logs { suite } => status::logs(&args, suite).await,
     };
     exit.into()
@@ -81,4 +95,10 @@ async fn serve(args: &Args) -> Exit {
     };
     crate::logging::flush();
     exit
+}
+
+/// The directory that a command is about.
+fn workspace(args: &Args) -> Option<PathBuf> {
+    let named = args.workspace.as_ref().and_then(|named| std::path::absolute(named).ok());
+    named.or_else(|| std::env::current_dir().ok())
 }

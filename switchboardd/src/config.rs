@@ -19,12 +19,22 @@ use crate::document::{Document, Problem};
 
 pub const FILE_NAME: &str = "switchboard.config.json";
 
+/// Whose settings a file holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Extent {
+    Personal,
+    /// A workspace says nothing of trust, listeners, budgets or watching.
+    Workspace,
+}
+
 /// Programs as configuration are refused by name, so that nobody wonders why they are ignored.
 const REFUSED: [&str; 3] = ["switchboard.config.js", "switchboard.config.cjs", "switchboard.config.mjs"];
 
 #[derive(Debug, Clone)]
 pub struct Config {
     pub file: PathBuf,
+    /// What the file says, word for word.
+    pub text: String,
     /// The folder that the globs and the file itself are in.
     pub folder: PathBuf,
     pub discover_globs: Vec<String>,
@@ -33,6 +43,42 @@ pub struct Config {
     pub introspection: Introspection,
     pub http: Http,
     pub budget: BudgetConfig,
+    pub trust: TrustConfig,
+    pub watch: Watch,
+}
+
+/// Who else may be started.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TrustConfig {
+    /// Whether a host may be asked to ask its person.
+    pub elicit: bool,
+    /// Directories in which everything is allowed.
+    pub roots: Vec<PathBuf>,
+}
+
+impl Default for TrustConfig {
+    fn default() -> Self {
+        Self { elicit: true, roots: Vec::new() }
+    }
+}
+
+/// How changes of files are noticed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Watch {
+    /// The system tells; where it cannot, we look.
+    #[default]
+    Events,
+    /// We look now and then.
+    Poll,
+}
+
+impl Watch {
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Events => "events",
+            Self::Poll => "poll",
+        }
+    }
 }
 
 /// The ceiling over all children.
@@ -162,6 +208,7 @@ impl Config {
     pub fn defaults(folder: &Path) -> Self {
         Self {
             file: folder.join(FILE_NAME),
+            text: String::new(),
             folder: folder.to_owned(),
             discover_globs: vec!["mcps/*/.mcp.json".to_owned()],
             suites: BTreeMap::new(),
@@ -173,6 +220,8 @@ impl Config {
                 allowed_origins: Vec::new(),
             },
             budget: BudgetConfig::default(),
+            trust: TrustConfig::default(),
+            watch: Watch::default(),
         }
     }
 
@@ -182,18 +231,30 @@ impl Config {
         if file.extension().is_some_and(|kind| kind != "json") {
             return Err(vec![refusal(file)]);
         }
-        let Some(document) = Document::read(file).map_err(|problem| vec![problem])? else {
+        Self::read(file, folder, Extent::Personal)
+    }
+
+    /// The settings of a workspace, for its own servers only. A missing file means the defaults.
+    pub fn load_workspace(root: &Path) -> Result<Self, Vec<Problem>> {
+        Self::read(&root.join(FILE_NAME), root, Extent::Workspace)
+    }
+
+    fn read(file: &Path, folder: &Path, extent: Extent) -> Result<Self, Vec<Problem>> {
+        let within = (extent == Extent::Workspace).then_some(folder);
+        let Some(document) = Document::read(file, within).map_err(|problem| vec![problem])? else {
             let program = REFUSED.iter().map(|name| folder.join(name)).find(|file| file.exists());
             return program.map_or_else(|| Ok(Self::defaults(folder)), |file| Err(vec![refusal(&file)]));
         };
-        Self::parse(&document, folder)
+        Self::parse(&document, folder, extent)
     }
 
-    pub fn parse(document: &Document, folder: &Path) -> Result<Self, Vec<Problem>> {
-        let (config, problems) = document.visit(|fields| read::config(fields, folder));
-        match config {
-            Some(config) if problems.is_empty() => Ok(Self { file: document.file.clone(), ..config }),
-            _ => Err(problems),
+    pub fn parse(document: &Document, folder: &Path, extent: Extent) -> Result<Self, Vec<Problem>> {
+        let visit = document.visit(|fields| read::config(fields, folder, extent));
+        match visit.made {
+            Some(config) if visit.problems.is_empty() => {
+                Ok(Self { file: document.file.clone(), text: document.text().to_owned(), ..config })
+            }
+            _ => Err(visit.problems),
         }
     }
 
@@ -204,7 +265,7 @@ impl Config {
 
 fn refusal(file: &Path) -> Problem {
     let message = format!("configuration is plain JSON; put it into `{FILE_NAME}`, programs are not run");
-    Problem { file: file.to_owned(), at: None, message }
+    Problem::of(file, message)
 }
 
 /// Where the personal configuration is.
@@ -230,7 +291,7 @@ mod tests {
 
     fn parse(text: &str) -> Result<Config, Vec<String>> {
         let document = Document::from_text(Path::new("/c/switchboard.config.json"), text);
-        Config::parse(&document, Path::new("/c"))
+        Config::parse(&document, Path::new("/c"), Extent::Personal)
             .map_err(|problems| problems.iter().map(ToString::to_string).collect())
     }
 
@@ -269,6 +330,19 @@ mod tests {
         assert!(wrong(r#"{"suites": {"a": {"expose": {"allow": ["["]}}}}"#)[0].contains("not a glob"));
         assert!(wrong(r#"{"discoverGlobs": ["../x/.mcp.json"]}"#)[0].contains("stay inside"));
         assert!(wrong(r#"{"http": {"listen": "0.0.0.0:80"}}"#)[0].contains("loopback"));
+    }
+
+    #[test]
+    fn a_workspace_has_no_say_in_what_is_not_its_own() {
+        let parse = |text: &str| {
+            let document = Document::from_text(Path::new("/w/switchboard.config.json"), text);
+            Config::parse(&document, Path::new("/w"), Extent::Workspace)
+        };
+        assert!(parse(r#"{"suites": {"a": {"validate": false}}, "timeouts": {"rpcMs": 5}}"#).is_ok());
+        for key in ["http", "budget", "trust", "watch"] {
+            let problems = parse(&format!(r#"{{"{key}": {{}}}}"#)).unwrap_err();
+            assert!(problems[0].message.contains("only in the personal config"), "{}", problems[0]);
+        }
     }
 
     #[test]

@@ -18,6 +18,8 @@ use crate::child::Ledger;
 use crate::config::{Config, personal_file};
 use crate::document::Problem;
 use crate::http::{Doors, Listener};
+use crate::layer::Ground;
+use crate::reload::Why;
 
 /// Calls in flight may take this long to finish once the daemon is to go.
 const DRAIN: Duration = Duration::from_secs(10);
@@ -71,12 +73,38 @@ pub fn config_file(args: &Args, home: &Path) -> PathBuf {
     named.unwrap_or_else(|| personal_file(home))
 }
 
+/// Where the files of a person's daemon are, for commands: those of the one that runs, which may have been started
+/// with another environment than theirs; else those that one would use which is started like this.
+pub fn files_in_use(args: &Args, home: &Path) -> (PathBuf, PathBuf) {
+    let told = std::fs::read(&place(args, home).daemon_file).ok();
+    let told: serde_json::Value =
+        told.and_then(|told| serde_json::from_slice(&told).ok()).unwrap_or_default();
+    let pid = told["pid"].as_u64().and_then(|pid| u32::try_from(pid).ok());
+    let start = pid.and_then(crate::child::descent::Process::look_up).map(|process| process.start_time);
+    let runs = start.is_some() && told["startTime"].as_u64() == start;
+    let of_daemon = |key: &str| told[key].as_str().filter(|_| runs).map(PathBuf::from);
+    let config = match &args.config {
+        Some(_) => config_file(args, home),
+        None => of_daemon("config").unwrap_or_else(|| config_file(args, home)),
+    };
+    (config, of_daemon("state").unwrap_or_else(|| state_folder(home)))
+}
+
 /// The place that was named, or this user's.
 pub fn place(args: &Args, home: &Path) -> Place {
     match &args.socket {
         Some(socket) => Place::beside(&std::path::absolute(socket).unwrap_or_else(|_| socket.clone())),
         None => Place::of_user(home),
     }
+}
+
+/// The directories that the command line trusts. One that is not there is a mistake, not a wish.
+pub fn trust_roots(args: &Args) -> Result<Vec<PathBuf>, Fatal> {
+    let real = |root: &PathBuf| {
+        root.canonicalize()
+            .map_err(|error| Fatal::Io { what: format!("`--trust-root {}`", root.display()), error })
+    };
+    args.trust_root.iter().map(real).collect()
 }
 
 /// From the command line to the end of the daemon.
@@ -106,7 +134,7 @@ pub async fn serve(args: &Args) -> Result<(), Fatal> {
         }
     };
     let address = tcp.as_ref().and_then(|tcp| tcp.local_addr().ok());
-    if let Err(error) = presence::announce(&place, address, &token_file) {
+    if let Err(error) = presence::announce(&place, address, &token_file, &file) {
         tracing::warn!(target: "daemon", "`{}` cannot be written: {error}", place.daemon_file.display());
     }
     tracing::info!(
@@ -118,7 +146,8 @@ pub async fn serve(args: &Args) -> Result<(), Fatal> {
         "serving"
     );
     let ledger = take_over(&place);
-    let board = Board::new(file, config, token, &state, ledger);
+    let ground = Ground::new(&home, &state, &trust_roots(args)?);
+    let board = Board::new(file, config, ground, token, ledger);
     board.catalog().keep_warm();
     let listeners = std::iter::once(Listener::Socket(socket)).chain(tcp.map(Listener::Tcp));
     let idle = args.idle_exit.map(Duration::from_secs);
@@ -161,6 +190,7 @@ async fn run(
     let mut phase = board.phase();
     tokio::select! {
         () = reload_when_told(&board) => {}
+        () = board.keep_current() => {}
         () = board.nursery.budget.watch_memory() => {}
         () = stop => board.drain(Draining::Restart),
         _ = phase.wait_for(|phase| *phase != Phase::Serving) => {}
@@ -213,12 +243,11 @@ async fn until_displaced(place: &Place, identity: Option<listen::Identity>) {
 }
 
 /// Reads everything again at each SIGHUP; never resolves.
-async fn reload_when_told(board: &Board) {
+async fn reload_when_told(board: &Arc<Board>) {
     let Ok(mut hangup) = signal(SignalKind::hangup()) else { return std::future::pending().await };
     while hangup.recv().await.is_some() {
-        if let Err(problems) = board.reload() {
-            problems.iter().for_each(|problem| tracing::error!(target: "config", "{problem}"));
-        }
+        // What is wrong was said where it was found.
+        let _ = board.reload(Why::Told).await;
     }
     std::future::pending().await
 }
@@ -259,8 +288,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn short_calls_keep_an_idle_daemon_up() {
         let folder = Path::new("/nonexistent");
-        let config = Config::defaults(folder);
-        let board = Board::new(folder.join("x"), config, String::new(), folder, Ledger::unwritten());
+        let (config, ground) = (Config::defaults(folder), Ground::new(folder, folder, &[]));
+        let board = Board::new(folder.join("x"), config, ground, String::new(), Ledger::unwritten());
         let idle = tokio::spawn({
             let board = board.clone();
             async move { until_idle(&board, Some(Duration::from_secs(3))).await }

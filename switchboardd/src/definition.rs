@@ -1,23 +1,184 @@
-//! One server entry read from a `.mcp.json`: what it is called and how to start it.
+//! One server entry read from a `.mcp.json`: what it is called and how to start or reach it.
 
-use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-/// How to start a child. Two equal ones may share a child.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Launch {
-    pub cmd: String,
-    pub args: Vec<String>,
-    pub env: BTreeMap<String, String>,
-    pub cwd: PathBuf,
-}
+use serde::{Deserialize, Serialize};
+
+use crate::expand::{Missing, Template, Values};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Definition {
     pub name: String,
     pub description: Option<String>,
-    /// Or why it cannot be started.
-    pub launch: Result<Launch, String>,
-    /// The file it stands in.
+    /// Or why it can be neither started nor reached.
+    pub reach: Result<Reach, String>,
+    /// How long its calls may be silent.
+    pub timeout: Option<Duration>,
+    /// The file it stands in, and where in it.
     pub file: PathBuf,
+    pub at: Option<(usize, usize)>,
+}
+
+/// How to get to a child.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Reach {
+    Process(Launch),
+    Remote(Remote),
+}
+
+/// How to start a child. Two equal ones may share a child.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Launch {
+    pub cmd: Template,
+    pub args: Vec<Template>,
+    /// `None` takes a variable away.
+    pub env: BTreeMap<String, Option<Template>>,
+    /// What the file of variables held when it was read, and which it is.
+    pub env_file: BTreeMap<String, String>,
+    pub env_file_path: Option<PathBuf>,
+    /// Names that are passed on from the login shell.
+    pub pass_env: BTreeSet<String>,
+    /// The directory it runs in, from `base`.
+    pub cwd: Template,
+    pub base: PathBuf,
+    /// A folder that has to be there.
+    pub data: Option<PathBuf>,
+    /// The program that a person has allowed; `None` where nobody had to.
+    pub program: Option<PathBuf>,
+}
+
+/// A child that runs elsewhere.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Remote {
+    pub transport: Transport,
+    pub url: Template,
+    pub headers: BTreeMap<String, Template>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Transport {
+    Http,
+    Sse,
+}
+
+/// A launch with every gap filled: what is executed.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Filled {
+    pub cmd: String,
+    pub args: Vec<String>,
+    /// `None` takes a variable away.
+    pub env: BTreeMap<String, Option<String>>,
+    pub cwd: PathBuf,
+    pub data: Option<PathBuf>,
+    pub program: Option<PathBuf>,
+    /// Command and directory as they are written, for people: what was filled in may be a secret.
+    pub written: Written,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub struct Written {
+    pub cmd: String,
+    pub cwd: String,
+}
+
+/// Names only: values may be secrets.
+impl std::fmt::Debug for Filled {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let names: Vec<_> = self.env.keys().collect();
+        f.debug_struct("Filled").field("cmd", &self.written.cmd).field("env", &names).finish_non_exhaustive()
+    }
+}
+
+impl Remote {
+    /// Every value that has to come from its person, by name.
+    pub fn gaps(&self) -> BTreeSet<String> {
+        let all = std::iter::once(&self.url).chain(self.headers.values());
+        all.flat_map(Template::gaps).map(|(name, _)| name.to_owned()).collect()
+    }
+}
+
+impl Filled {
+    /// A program that was found for it, as far as people may see it.
+    pub fn shown(&self, program: &Path) -> String {
+        if self.cmd == self.written.cmd && self.cwd == Path::new(&self.written.cwd) {
+            program.display().to_string()
+        } else {
+            self.written.cmd.clone()
+        }
+    }
+
+    /// A fingerprint: nothing of it can be read back.
+    pub fn digest(&self) -> String {
+        crate::digest::hex(
+            serde_json::json!([self.cmd, self.args, self.env, self.cwd]).to_string().as_bytes(),
+        )
+    }
+}
+
+impl Launch {
+    /// Every value that has to come from its person, by name.
+    pub fn gaps(&self) -> BTreeSet<String> {
+        let values = self.env.values().flatten();
+        let all = [&self.cmd, &self.cwd].into_iter().chain(&self.args).chain(values);
+        all.flat_map(Template::gaps)
+            .map(|(name, _)| name.to_owned())
+            .chain(self.pass_env.iter().cloned())
+            .collect()
+    }
+
+    /// What is executed once every value is known; else what is missing.
+    pub fn fill(&self, values: &Values) -> Result<Filled, BTreeSet<Missing>> {
+        let mut missing = BTreeSet::new();
+        let mut fill = |template: &Template| template.fill(values, &mut missing);
+        let passed =
+            self.pass_env.iter().filter_map(|name| Some((name.clone(), Some(values.get(name)?.clone()))));
+        let mut env: BTreeMap<String, Option<String>> = passed.collect();
+        env.extend(self.env_file.iter().map(|(name, value)| (name.clone(), Some(value.clone()))));
+        env.extend(self.env.iter().map(|(name, value)| (name.clone(), value.as_ref().map(&mut fill))));
+        let filled = Filled {
+            cmd: fill(&self.cmd),
+            args: self.args.iter().map(&mut fill).collect(),
+            env,
+            cwd: self.base.join(fill(&self.cwd)),
+            data: self.data.clone(),
+            program: self.program.clone(),
+            written: Written {
+                cmd: self.cmd.to_string(),
+                cwd: self.base.join(self.cwd.to_string()).display().to_string(),
+            },
+        };
+        if missing.is_empty() { Ok(filled) } else { Err(missing) }
+    }
+
+    /// The command as it is written, without folders.
+    pub fn program_name(&self) -> String {
+        let written = self.cmd.to_string();
+        written.rsplit('/').next().unwrap_or_default().to_owned()
+    }
+}
+
+impl Reach {
+    /// The fingerprint of everything that decides what is executed, or reached; nothing of it can be read back.
+    pub fn digest(&self) -> String {
+        let plain = match self {
+            Self::Process(launch) => Self::Process(Launch { program: None, ..launch.clone() }),
+            remote => remote.clone(),
+        };
+        let written = serde_json::to_vec(&plain).expect("BUG: a definition that cannot be written");
+        crate::digest::hex(&written)
+    }
+}
+
+impl Definition {
+    /// How to start it; `None` if that is not how it works, or it cannot be.
+    pub fn launch(&self) -> Option<&Launch> {
+        match &self.reach {
+            Ok(Reach::Process(launch)) => Some(launch),
+            _ => None,
+        }
+    }
 }

@@ -1,155 +1,191 @@
 //! Finds definitions: the files that the globs name, and the servers in them.
 //!
-//! One bad file, or one bad entry, is reported and harms no neighbour.
+//! One bad file, or one bad entry, is reported and harms no neighbour; what it last said stays.
 
-mod shapes;
+pub mod entry;
+pub mod hosts;
+pub mod shapes;
+pub mod walk;
 
-use std::collections::{HashSet, VecDeque};
-use std::ffi::OsStr;
-use std::os::unix::fs::MetadataExt;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
-
-use globset::{GlobBuilder, GlobMatcher};
 
 use crate::config::Config;
 use crate::definition::Definition;
-use crate::document::{Document, Problem};
+use crate::document::{Document, Problem, Unreadable, read_text};
+use crate::expand::Places;
+use entry::Spot;
+use walk::Entered;
 
-/// Folders deeper than any glob of ours needs, and more of them and of files than anybody has.
-const MAX_DEPTH: usize = 16;
-const MAX_FOLDERS: usize = 20_000;
-const MAX_FILES: usize = 20_000;
+/// Where to look.
+#[derive(Debug, Clone, Copy)]
+pub struct Area<'a> {
+    pub config: &'a Config,
+    /// Nothing outside of the config's folder is read.
+    pub confined: bool,
+    pub home: &'a Path,
+    /// Where plugins may keep things.
+    pub data: &'a Path,
+}
 
 #[derive(Debug, Default)]
 pub struct Found {
-    /// By name; of two with one name, the first file's.
+    /// By name; those with one name in the order of their files.
     pub definitions: Vec<Definition>,
     pub problems: Vec<Problem>,
+    pub watched: Watched,
 }
 
-pub fn discover(config: &Config) -> Found {
+/// What may change what is found.
+#[derive(Debug, Default)]
+pub struct Watched {
+    pub folders: Vec<Entered>,
+    pub files: Vec<PathBuf>,
+}
+
+/// What each file last said that made sense.
+#[derive(Debug, Default)]
+pub struct Memory {
+    good: HashMap<PathBuf, Vec<Definition>>,
+    /// How others could write each file when it was there; `None`: not at all.
+    pub exposed: HashMap<PathBuf, Option<String>>,
+    /// The settings of a workspace, likewise.
+    pub config: Option<Config>,
+}
+
+pub fn discover(area: Area<'_>, memory: &mut Memory) -> Found {
+    let walked = walk::walk(&area.config.folder, &area.config.discover_globs, area.confined);
     let mut found = Found::default();
-    for file in files(&config.folder, &config.discover_globs) {
-        let (definitions, problems) = match Document::read(&file) {
-            Ok(Some(document)) => shapes::definitions(&document),
-            Ok(None) => continue,
-            Err(problem) => (Vec::new(), vec![problem]),
-        };
-        found.problems.extend(problems);
-        for definition in definitions {
-            match found.definitions.iter().find(|earlier| earlier.name == definition.name) {
-                None => found.definitions.push(definition),
-                Some(earlier) => found.problems.push(Problem {
-                    file: definition.file.clone(),
-                    at: None,
-                    message: format!(
-                        "`{}` is already defined in `{}`, which is used",
-                        definition.name,
-                        earlier.file.display()
-                    ),
-                }),
-            }
-        }
+    found.watched.folders = walked.entered;
+    found.watched.files = walked.links;
+    if walked.cut_short {
+        let message = "its globs lead to more than anybody has; the rest is left out";
+        found.problems.push(Problem::of(&area.config.file, message));
+    }
+    memory.good.retain(|file, _| walked.files.binary_search(file).is_ok());
+    memory.exposed.retain(|file, _| walked.files.binary_search(file).is_ok());
+    for file in walked.files {
+        let definitions = definitions(&file, area, memory, &mut found);
+        found.definitions.extend(definitions);
     }
     found.definitions.sort_by(|a, b| a.name.cmp(&b.name));
     found
 }
 
-/// The files that match, in a stable order.
-fn files(folder: &Path, globs: &[String]) -> Vec<PathBuf> {
-    let mut files = Vec::new();
-    for pattern in globs.iter().filter_map(|glob| Pattern::new(glob)) {
-        pattern.walk(folder, &mut files);
-    }
-    files.sort();
-    files.dedup();
-    files
-}
-
-struct Pattern {
-    whole: GlobMatcher,
-    /// One matcher per path component, so that only folders on the way are entered. None where the glob
-    /// does not say which component is which: `**`, or alternatives of different depth.
-    parts: Option<Vec<GlobMatcher>>,
-    /// How many folders deep a file can be.
-    depth: usize,
-}
-
-impl Pattern {
-    /// The config reader has refused what does not build.
-    fn new(glob: &str) -> Option<Self> {
-        let whole = GlobBuilder::new(glob).literal_separator(true).build().ok()?.compile_matcher();
-        let anywhere = glob.contains("**");
-        let parts = (!anywhere && !has_slash_in_braces(glob)).then(|| {
-            let parts = glob.split('/').filter_map(|part| GlobBuilder::new(part).build().ok());
-            parts.map(|glob| glob.compile_matcher()).collect()
-        });
-        let depth = if anywhere { MAX_DEPTH } else { glob.matches('/').count().min(MAX_DEPTH) };
-        Some(Self { whole, parts, depth })
-    }
-
-    fn leads_through(&self, depth: usize, name: &OsStr) -> bool {
-        let Some(parts) = &self.parts else { return true };
-        parts.get(depth).is_some_and(|part| part.is_match(name))
-    }
-
-    /// Folders first, links to folders after them: one that can be reached both ways is found under its
-    /// own name, and with `**` once.
-    fn walk(&self, root: &Path, files: &mut Vec<PathBuf>) {
-        let mut folders = VecDeque::from([(PathBuf::new(), 0)]);
-        let mut links = VecDeque::new();
-        let mut seen = HashSet::new();
-        let mut entered = 0;
-        while let Some((below, depth)) = folders.pop_front().or_else(|| links.pop_front()) {
-            let folder = root.join(&below);
-            if self.parts.is_none() && !identity(&folder).is_some_and(|folder| seen.insert(folder)) {
-                continue;
-            }
-            entered += 1;
-            if entered > MAX_FOLDERS || files.len() > MAX_FILES {
-                tracing::warn!(target: "discover", "`{}` holds more than anybody has; the rest is left out", root.display());
-                return;
-            }
-            for entry in std::fs::read_dir(&folder).into_iter().flatten().flatten() {
-                let name = entry.file_name();
-                let path = below.join(&name);
-                if self.whole.is_match(&path) {
-                    files.push(root.join(&path));
-                }
-                if depth >= self.depth || !self.leads_through(depth, &name) {
-                    continue;
-                }
-                match entry.file_type() {
-                    Ok(kind) if kind.is_dir() => folders.push_back((path, depth + 1)),
-                    Ok(kind) if kind.is_symlink() && root.join(&path).is_dir() => {
-                        links.push_back((path, depth + 1));
-                    }
-                    _ => {}
-                }
-            }
+/// What a file says, with what it last said in place of what makes no sense.
+fn definitions(file: &Path, area: Area<'_>, memory: &mut Memory, found: &mut Found) -> Vec<Definition> {
+    let within = area.confined.then_some(area.config.folder.as_path());
+    let document = match Document::read(file, within) {
+        Ok(Some(document)) => document,
+        Ok(None) => {
+            memory.good.remove(file);
+            return Vec::new();
         }
+        Err(problem) => return last_good(file, vec![problem], memory, found),
+    };
+    // Behind a link the text changes without a trace in the folder.
+    if file.is_symlink() {
+        found.watched.files.push(file.to_owned());
     }
-}
-
-fn identity(folder: &Path) -> Option<(u64, u64)> {
-    let meta = std::fs::metadata(folder).ok()?;
-    Some((meta.dev(), meta.ino()))
-}
-
-/// Such alternatives shift the components behind them.
-fn has_slash_in_braces(glob: &str) -> bool {
-    let mut open = 0_usize;
-    let mut letters = glob.chars();
-    while let Some(letter) = letters.next() {
-        match letter {
-            '\\' => drop(letters.next()),
-            '{' => open += 1,
-            '}' => open = open.saturating_sub(1),
-            '/' if open > 0 => return true,
-            _ => {}
+    let env_files = RefCell::new(Vec::new());
+    let variables = |env_file: &Path| {
+        // What nobody has allowed yet has no business elsewhere.
+        let variables = read_variables_within(env_file, within);
+        if !matches!(&variables, Err(Unread::Outside)) {
+            env_files.borrow_mut().push(env_file.to_owned());
         }
+        variables.map_err(|unread| unread.to_string())
+    };
+    let spot = Spot { file, places: places(file, area), variables: &variables };
+    let read = shapes::read(&document, &spot);
+    found.watched.files.append(&mut env_files.borrow_mut());
+    if read.broken {
+        return last_good(file, read.problems, memory, found);
     }
-    false
+    found.problems.extend(read.problems);
+    let before = memory.good.remove(file).unwrap_or_default();
+    let mut good = Vec::new();
+    let definitions = read.definitions.into_iter().map(|definition| {
+        let Err(why) = &definition.reach else {
+            good.push(definition.clone());
+            return definition;
+        };
+        let kept = before.iter().find(|earlier| earlier.name == definition.name);
+        let kept_on = if kept.is_some() { "; its last good version goes on" } else { "" };
+        let message = format!("`{}` is misconfigured: {why}{kept_on}", definition.name);
+        found.problems.push(Problem { at: definition.at, ..Problem::of(file, message) });
+        let Some(kept) = kept else { return definition };
+        good.push(kept.clone());
+        kept.clone()
+    });
+    let definitions = definitions.collect();
+    memory.good.insert(file.to_owned(), good);
+    definitions
+}
+
+fn last_good(file: &Path, problems: Vec<Problem>, memory: &Memory, found: &mut Found) -> Vec<Definition> {
+    let kept = memory.good.get(file).cloned().unwrap_or_default();
+    found.problems.extend(problems.into_iter().map(|mut problem| {
+        if !kept.is_empty() {
+            problem.message.push_str("; its last good version goes on");
+        }
+        problem
+    }));
+    kept
+}
+
+/// What decides the meaning of `${…}` in a file.
+pub fn places(file: &Path, area: Area<'_>) -> Places {
+    let folder = file.parent().unwrap_or(Path::new("/")).to_owned();
+    let digest = crate::digest::hex(file.as_os_str().as_encoded_bytes());
+    Places {
+        folder,
+        root: area.config.folder.clone(),
+        home: area.home.to_owned(),
+        data: area.data.join(&digest[..16]),
+        ..Places::default()
+    }
+}
+
+pub fn read_variables(file: &Path) -> Result<BTreeMap<String, String>, String> {
+    read_variables_within(file, None).map_err(|unread| unread.to_string())
+}
+
+/// Why a file of variables is not used. The texts continue its name.
+#[derive(Debug, thiserror::Error)]
+enum Unread {
+    #[error("is outside of the workspace")]
+    Outside,
+    #[error("{0}")]
+    Wrong(String),
+}
+
+fn read_variables_within(file: &Path, within: Option<&Path>) -> Result<BTreeMap<String, String>, Unread> {
+    // Before anything is asked of the file system about it.
+    if within.is_some_and(|root| !stays_below(file, root)) {
+        return Err(Unread::Outside);
+    }
+    let text = match read_text(file, within) {
+        Ok(text) => text,
+        Err(Unreadable::Absent) => return Err(Unread::Wrong("does not exist".to_owned())),
+        Err(Unreadable::Refused(why)) => return Err(Unread::Wrong(why)),
+    };
+    crate::env_file::parse(&text).map_err(|(line, why)| Unread::Wrong(format!("line {line}: {why}")))
+}
+
+/// Whether a path, by its words alone, stays in a folder.
+fn stays_below(path: &Path, root: &Path) -> bool {
+    let Ok(below) = path.strip_prefix(root) else { return false };
+    let mut depth = 0_i32;
+    below.components().all(|part| {
+        depth += match part {
+            std::path::Component::ParentDir => -1,
+            std::path::Component::Normal(_) => 1,
+            _ => 0,
+        };
+        depth >= 0
+    })
 }
 
 #[cfg(test)]
@@ -162,6 +198,18 @@ mod tests {
         std::fs::write(file, text).unwrap();
     }
 
+    fn look(folder: &Path, memory: &mut Memory) -> (Vec<String>, Vec<String>) {
+        let config = Config::defaults(folder);
+        let area = Area { config: &config, confined: true, home: Path::new("/h"), data: Path::new("/s") };
+        let found = discover(area, memory);
+        let shown = |definition: &Definition| match definition.launch() {
+            Some(launch) => format!("{}={}", definition.name, launch.cmd),
+            None => definition.name.clone(),
+        };
+        let problems = found.problems.iter().map(|problem| problem.message.clone()).collect();
+        (found.definitions.iter().map(shown).collect(), problems)
+    }
+
     #[test]
     fn bad_files_are_reported_and_their_neighbours_work() {
         let folder = tempfile::tempdir().unwrap();
@@ -170,47 +218,43 @@ mod tests {
         write(folder.path(), "mcps/twin/.mcp.json", r#"{"name": "good", "command": {"cmd": "false"}}"#);
         write(folder.path(), "mcps/deeper/x/.mcp.json", r#"{"name": "deep", "command": {"cmd": "true"}}"#);
         std::fs::create_dir_all(folder.path().join("mcps/folder/.mcp.json")).unwrap();
-        let found = discover(&Config::defaults(folder.path()));
-        let names: Vec<_> = found.definitions.iter().map(|found| found.name.as_str()).collect();
-        assert_eq!(names, ["good"]);
-        assert_eq!(found.definitions[0].launch.as_ref().unwrap().cmd, "true");
-        let problems: Vec<_> = found.problems.iter().map(|problem| problem.message.as_str()).collect();
-        assert_eq!(problems.len(), 3, "{problems:?}");
+        let (found, problems) = look(folder.path(), &mut Memory::default());
+        assert_eq!(found, ["good=true", "good=false"]);
+        assert_eq!(problems.len(), 2, "{problems:?}");
     }
 
     #[test]
-    fn globs_reach_as_deep_as_they_say() {
+    fn what_a_file_last_said_stays_while_it_makes_no_sense() {
         let folder = tempfile::tempdir().unwrap();
-        for name in ["a/.mcp.json", "a/b/.mcp.json", "a/b/c/.mcp.json", "mcp.json"] {
-            write(folder.path(), name, "{}");
-        }
-        let count = |glob: &str| files(folder.path(), &[glob.to_owned()]).len();
-        assert_eq!(count("*/.mcp.json"), 1);
-        assert_eq!(count("**/.mcp.json"), 3);
-        assert_eq!(count("a/*/*/.mcp.json"), 1);
-        assert_eq!(count("{mcp,x}.json"), 1);
-        assert_eq!(count("{a/b,x}/.mcp.json"), 1);
-        assert_eq!(count("{a/b,a}/*/.mcp.json"), 2);
-        assert_eq!(count("{a,x}/b/.mcp.json"), 1);
+        let memory = &mut Memory::default();
+        let file = "mcps/x/.mcp.json";
+        let mut say = |text: &str| {
+            write(folder.path(), file, text);
+            let (found, problems) = look(folder.path(), memory);
+            (found.join(" "), problems.len())
+        };
+        let good = r#"{"mcpServers": {"a": {"command": "one"}, "b": {"command": "two"}}}"#;
+        assert_eq!(say(good), ("a=one b=two".to_owned(), 0));
+        assert_eq!(say(""), ("a=one b=two".to_owned(), 1));
+        assert_eq!(say(r#"{"mcpServers": {"a": {"command": "#), ("a=one b=two".to_owned(), 1));
+        assert_eq!(say(r#"{"mcpServers": {}, "servers": {}}"#), ("a=one b=two".to_owned(), 1));
+        // An entry alone can make no sense, too; one that is gone is gone.
+        assert_eq!(say(r#"{"mcpServers": {"a": {"command": 7}}}"#), ("a=one".to_owned(), 2));
+        assert_eq!(say(r#"{"mcpServers": {"a": {"command": "new"}}}"#), ("a=new".to_owned(), 0));
+        std::fs::remove_file(folder.path().join(file)).unwrap();
+        assert_eq!(look(folder.path(), memory).0.len(), 0);
+        write(folder.path(), file, "{");
+        assert_eq!(look(folder.path(), memory).0.len(), 0);
     }
 
     #[test]
-    fn links_that_lead_in_circles_are_followed_once() {
+    fn a_confined_area_ends_at_its_folder() {
         let folder = tempfile::tempdir().unwrap();
-        for name in ["a", "b", "c", "d"] {
-            write(folder.path(), &format!("{name}/.mcp.json"), "{}");
-            for link in ["up", "over", "round"] {
-                std::os::unix::fs::symlink(folder.path(), folder.path().join(name).join(link)).unwrap();
-            }
-        }
-        let outside = tempfile::tempdir().unwrap();
-        write(outside.path(), "x/.mcp.json", "{}");
-        std::os::unix::fs::symlink(outside.path(), folder.path().join("linked")).unwrap();
-        let found = files(folder.path(), &["**/.mcp.json".to_owned()]);
-        let names: Vec<_> = found.iter().map(|file| file.strip_prefix(folder.path()).unwrap()).collect();
-        let expect = ["a", "b", "c", "d", "linked/x"].map(|name| Path::new(name).join(".mcp.json"));
-        assert_eq!(names, expect);
-        // Without `**` a link is as good as a folder, as often as the glob says.
-        assert_eq!(files(folder.path(), &["*/up/*/.mcp.json".to_owned()]).len(), 16);
+        let root = folder.path().canonicalize().unwrap().join("w");
+        write(folder.path(), "out.json", r#"{"name": "out", "command": {"cmd": "true"}}"#);
+        std::fs::create_dir_all(root.join("mcps/x")).unwrap();
+        std::os::unix::fs::symlink(folder.path().join("out.json"), root.join("mcps/x/.mcp.json")).unwrap();
+        let (found, problems) = look(&root, &mut Memory::default());
+        assert!(found.is_empty() && problems[0].contains("leads out"), "{problems:?}");
     }
 }

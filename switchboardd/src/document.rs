@@ -2,10 +2,11 @@
 //! every value, so that whatever is wrong can be shown as `file:line:column`.
 
 mod nearest;
+mod problem;
+mod strict;
+mod text;
 
 use std::cell::RefCell;
-use std::fmt;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use jsonc_parser::ast::{ObjectProp, Value};
@@ -13,8 +14,17 @@ use jsonc_parser::common::{Range, Ranged};
 use jsonc_parser::{CollectOptions, ParseOptions, parse_to_ast};
 
 pub use nearest::nearest;
+use problem::MAX_LINE;
+pub use problem::Problem;
+use strict::{MAX_DEPTH, duplicate, too_deep};
+pub use text::{Unreadable, read_text};
 
-const MAX_BYTES: u64 = 1024 * 1024;
+/// No text that a person writes is longer.
+const MAX_TEXT: usize = 64 * 1024;
+/// More is wrong with no file than a person reads, nor with more of it.
+const MAX_PROBLEMS: usize = 64;
+const MAX_NAME: usize = 64;
+const MAX_PATH: usize = 256;
 
 /// JSON plus what people write into such files; nothing that would make it another language.
 const DIALECT: ParseOptions = ParseOptions {
@@ -30,26 +40,14 @@ const DIALECT: ParseOptions = ParseOptions {
     allow_extended_string_escapes: false,
 };
 
-/// Something in a file that its writer should know.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Problem {
-    pub file: PathBuf,
-    /// Line and column, counted from 1; `None` for the file as a whole.
-    pub at: Option<(usize, usize)>,
-    pub message: String,
+/// What became of reading a document: what was made of it, what is wrong with it, and what its writer may
+/// want to know though nothing is wrong.
+#[derive(Debug)]
+pub struct Visit<T> {
+    pub made: Option<T>,
+    pub problems: Vec<Problem>,
+    pub notes: Vec<Problem>,
 }
-
-impl fmt::Display for Problem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.file.display())?;
-        if let Some((line, column)) = self.at {
-            write!(f, ":{line}:{column}")?;
-        }
-        write!(f, ": {}", self.message)
-    }
-}
-
-impl std::error::Error for Problem {}
 
 #[derive(Debug)]
 pub struct Document {
@@ -58,62 +56,80 @@ pub struct Document {
 }
 
 impl Document {
-    /// `Ok(None)` if there is no such file.
-    pub fn read(file: &Path) -> Result<Option<Self>, Problem> {
-        let wrong = |message: String| Problem { file: file.to_owned(), at: None, message };
-        let meta = match std::fs::metadata(file) {
-            Ok(meta) => meta,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(wrong(format!("cannot be read: {error}"))),
+    /// `Ok(None)` if there is no such file. With `within`, a file that is really elsewhere is not read.
+    pub fn read(file: &Path, within: Option<&Path>) -> Result<Option<Self>, Problem> {
+        let text = match read_text(file, within) {
+            Ok(text) => text,
+            Err(Unreadable::Absent) => return Ok(None),
+            Err(Unreadable::Refused(why)) => return Err(Problem::of(file, why)),
         };
-        // Looked at before it is opened: opening a pipe or a device could wait for ever.
-        if !meta.is_file() {
-            return Err(wrong("is not a regular file".to_owned()));
-        }
-        let opened = std::fs::File::open(file).map_err(|error| wrong(format!("cannot be read: {error}")))?;
-        let mut text = String::new();
-        match opened.take(MAX_BYTES + 1).read_to_string(&mut text) {
-            Ok(count) if count as u64 > MAX_BYTES => Err(wrong(format!("is over {} MiB", MAX_BYTES >> 20))),
-            Ok(_) => Ok(Some(Self { file: file.to_owned(), text })),
-            Err(error) => Err(wrong(format!("cannot be read: {error}"))),
-        }
+        Ok(Some(Self { file: file.to_owned(), text }))
     }
 
     pub fn from_text(file: &Path, text: &str) -> Self {
         Self { file: file.to_owned(), text: text.to_owned() }
     }
 
-    /// Has `read` go through the root object; gives what it made and everything it found wrong.
-    pub fn visit<T>(&self, read: impl FnOnce(&Fields<'_>) -> T) -> (Option<T>, Vec<Problem>) {
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Has `read` go through the root object.
+    pub fn visit<T>(&self, read: impl FnOnce(&Fields<'_>) -> T) -> Visit<T> {
         let text = self.text.trim_start_matches('\u{feff}');
+        let failed = |offset, message: String| Visit {
+            made: None,
+            problems: vec![self.problem(text, offset, message)],
+            notes: Vec::new(),
+        };
         let parsed = match parse_to_ast(text, &CollectOptions::default(), &DIALECT) {
             Ok(parsed) => parsed,
-            Err(error) => {
-                let message = format!("not valid JSON: {}", error.kind());
-                return (None, vec![self.problem(text, error.range().start, message)]);
-            }
+            Err(error) => return failed(error.range().start, format!("not valid JSON: {}", error.kind())),
         };
-        let problems = RefCell::new(Vec::new());
-        let reader = Reader { document: self, text, problems: &problems };
+        if let Some(deep) = parsed.value.as_ref().and_then(|value| too_deep(value, 1)) {
+            return failed(deep, format!("nested deeper than {MAX_DEPTH} levels"));
+        }
+        // Of two members with one name a reviewer may see one and a program take the other.
+        if let Some((twice, path)) = parsed.value.as_ref().and_then(|value| duplicate(value, "")) {
+            return failed(twice, format!("`{path}` appears twice"));
+        }
+        let (problems, notes) = (RefCell::new(Vec::new()), RefCell::new(Vec::new()));
+        let reader = Reader { document: self, text, problems: &problems, notes: &notes };
         let made = match &parsed.value {
             Some(Value::Object(object)) => {
                 Some(read(&reader.fields(&object.properties, object.range, String::new())))
             }
-            other => {
-                let start = other.as_ref().map_or(0, |value| value.range().start);
-                reader.complain(start, "must be a JSON object".to_owned());
+            Some(other) => {
+                reader.complain(other.range().start, "must be a JSON object".to_owned());
+                None
+            }
+            None => {
+                reader.complain(0, "is empty; it must be a JSON object".to_owned());
                 None
             }
         };
-        (made, problems.into_inner())
+        Visit { made, problems: problems.into_inner(), notes: notes.into_inner() }
     }
 
     fn problem(&self, text: &str, offset: usize, message: String) -> Problem {
-        let before = &text[..offset.min(text.len())];
-        let line = before.matches('\n').count() + 1;
-        let column = before.rsplit('\n').next().map_or(0, |line| line.chars().count()) + 1;
-        Problem { file: self.file.clone(), at: Some((line, column)), message }
+        self.problem_at(Some(place(text, offset)), message)
     }
+
+    /// A problem at a place that is known.
+    pub fn problem_at(&self, at: Option<(usize, usize)>, message: impl Into<String>) -> Problem {
+        let text = self.text.trim_start_matches('\u{feff}');
+        let line = at.and_then(|(line, _)| text.lines().nth(line - 1));
+        let line = line.map(|line| line.chars().take(MAX_LINE).collect::<String>().into());
+        Problem { at, line, ..Problem::of(&self.file, message) }
+    }
+}
+
+/// Line and column of an offset, counted from 1.
+fn place(text: &str, offset: usize) -> (usize, usize) {
+    let before = &text[..offset.min(text.len())];
+    let line = before.matches('\n').count() + 1;
+    let column = before.rsplit('\n').next().map_or(0, |line| line.chars().count()) + 1;
+    (line, column)
 }
 
 #[derive(Clone, Copy)]
@@ -121,20 +137,30 @@ struct Reader<'d> {
     document: &'d Document,
     text: &'d str,
     problems: &'d RefCell<Vec<Problem>>,
+    notes: &'d RefCell<Vec<Problem>>,
 }
 
 impl<'d> Reader<'d> {
     fn complain(&self, offset: usize, message: String) {
-        self.problems.borrow_mut().push(self.document.problem(self.text, offset, message));
+        self.say(self.problems, offset, message);
+    }
+
+    fn note(&self, offset: usize, message: String) {
+        self.say(self.notes, offset, message);
+    }
+
+    /// Finding a place costs a walk through the text: a file made of mistakes is not told them all.
+    fn say(&self, said: &RefCell<Vec<Problem>>, offset: usize, message: String) {
+        let mut said = said.borrow_mut();
+        let message = match said.len() {
+            0..MAX_PROBLEMS => message,
+            MAX_PROBLEMS => "there is more like this, which is not listed".to_owned(),
+            _ => return,
+        };
+        said.push(self.document.problem(self.text, offset, message));
     }
 
     fn fields(self, properties: &'d [ObjectProp<'d>], range: Range, path: String) -> Fields<'d> {
-        for (at, property) in properties.iter().enumerate() {
-            let name = property.name.as_str();
-            if properties[..at].iter().any(|earlier| earlier.name.as_str() == name) {
-                self.complain(property.name.range().start, format!("`{}` appears twice", join(&path, name)));
-            }
-        }
         Fields { reader: self, properties, range, path }
     }
 }
@@ -149,7 +175,8 @@ pub struct Fields<'d> {
 
 impl<'d> Fields<'d> {
     pub fn get(&self, name: &str) -> Option<Node<'d>> {
-        self.entries().find(|(known, _)| *known == name).map(|(_, node)| node)
+        let property = self.properties.iter().find(|property| property.name.as_str() == name)?;
+        Some(Node { reader: self.reader, value: &property.value, path: join(&self.path, name) })
     }
 
     pub fn entries(&self) -> impl Iterator<Item = (&'d str, Node<'d>)> {
@@ -163,6 +190,10 @@ impl<'d> Fields<'d> {
     /// Complains about every member that is not `known`.
     pub fn only(&self, known: &[&str]) {
         for property in self.properties {
+            // Looking for the nearest key costs more than the rest.
+            if self.reader.problems.borrow().len() > MAX_PROBLEMS {
+                return;
+            }
             let name = property.name.as_str();
             if !known.contains(&name) {
                 let hint = nearest(name, known.iter().copied())
@@ -173,8 +204,26 @@ impl<'d> Fields<'d> {
         }
     }
 
+    /// Drops what was said of members that hosts of other kinds know, and says so.
+    pub fn note_foreign(&self, foreign: &[&str]) {
+        for property in self.properties {
+            let name = property.name.as_str();
+            if foreign.contains(&name) {
+                let path = join(&self.path, name);
+                self.reader.note(
+                    property.name.range().start,
+                    format!("`{path}` is for other hosts and has no effect here"),
+                );
+            }
+        }
+    }
+
     pub fn complain(&self, message: impl Into<String>) {
         self.reader.complain(self.range.start, message.into());
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.properties.is_empty()
     }
 }
 
@@ -188,7 +237,65 @@ pub struct Node<'d> {
 impl<'d> Node<'d> {
     pub fn text(&self) -> Option<String> {
         let found = self.value.as_string_lit().map(|text| text.value.to_string());
+        if found.as_ref().is_some_and(|text| text.len() > MAX_TEXT) {
+            self.complain(format!("`{}` is over {} KiB", self.path, MAX_TEXT >> 10));
+            return None;
+        }
         self.wanted(found, "a string")
+    }
+
+    pub fn is_text(&self) -> bool {
+        self.value.as_string_lit().is_some()
+    }
+
+    pub fn is_array(&self) -> bool {
+        self.value.as_array().is_some()
+    }
+
+    pub fn is_null(&self) -> bool {
+        matches!(self.value, Value::NullKeyword(_))
+    }
+
+    /// A text, or a number or truth value as it is written.
+    pub fn scalar(&self) -> Option<String> {
+        match self.value {
+            Value::NumberLit(number) => Some(number.value.to_string()),
+            Value::BooleanLit(flag) => Some(flag.value.to_string()),
+            _ => self.text(),
+        }
+    }
+
+    /// A number that need not be whole, and is not negative.
+    pub fn amount(&self) -> Option<f64> {
+        let found = self.value.as_number_lit().and_then(|number| number.value.parse().ok());
+        self.wanted(found.filter(|amount: &f64| amount.is_finite() && *amount > 0.0), "a number above 0")
+    }
+
+    /// Whether it is an object with one of these members.
+    pub fn has_any(&self, names: &[&str]) -> bool {
+        self.value.as_object().is_some_and(|object| {
+            object.properties.iter().any(|property| names.contains(&property.name.as_str()))
+        })
+    }
+
+    /// The members of an array.
+    pub fn items(&self) -> Option<Vec<Node<'d>>> {
+        let Some(array) = self.value.as_array() else { return self.wanted(None, "a list") };
+        let item = |(at, value): (usize, &'d Value<'d>)| Node {
+            reader: self.reader,
+            value,
+            path: format!("{}[{at}]", self.path),
+        };
+        Some(array.elements.iter().enumerate().map(item).collect())
+    }
+
+    /// Line and column.
+    pub fn at(&self) -> Option<(usize, usize)> {
+        Some(place(self.reader.text, self.value.range().start))
+    }
+
+    pub fn note(&self, message: impl Into<String>) {
+        self.reader.note(self.value.range().start, message.into());
     }
 
     pub fn flag(&self) -> Option<bool> {
@@ -203,15 +310,10 @@ impl<'d> Node<'d> {
     }
 
     pub fn texts(&self) -> Option<Vec<String>> {
-        let Some(array) = self.value.as_array() else {
+        if !self.is_array() {
             return self.wanted(None, "a list of strings");
-        };
-        let mut texts = Vec::new();
-        for (at, value) in array.elements.iter().enumerate() {
-            let path = format!("{}[{at}]", self.path);
-            texts.push(Node { reader: self.reader, value, path }.text()?);
         }
-        Some(texts)
+        self.items()?.iter().map(Node::text).collect()
     }
 
     /// One of a few words.
@@ -243,8 +345,14 @@ impl<'d> Node<'d> {
     }
 }
 
+/// As much of a path as a message needs.
 fn join(path: &str, name: &str) -> String {
-    if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
+    if path.len() > MAX_PATH {
+        return path.to_owned();
+    }
+    let end = name.char_indices().nth(MAX_NAME).map(|(end, _)| end);
+    let (name, more) = end.map_or((name, ""), |end| (&name[..end], "…"));
+    if path.is_empty() { format!("{name}{more}") } else { format!("{path}.{name}{more}") }
 }
 
 #[cfg(test)]
@@ -254,7 +362,7 @@ mod tests {
     #[track_caller]
     fn check(text: &str, expect: &[&str]) {
         let document = Document::from_text(Path::new("f"), text);
-        let (_, problems) = document.visit(|fields| {
+        let Visit { problems, .. } = document.visit(|fields| {
             fields.only(&["name", "limit", "list"]);
             fields.get("name").and_then(|node| node.text());
             fields.get("limit").and_then(|node| node.number(1, 9));
@@ -277,21 +385,59 @@ mod tests {
         check("{\"list\": [\"a\", 2]}", &["f:1:16: `list[1]` must be a string"]);
         check("{\"name\": \"a\",\n\"name\": \"b\"}", &["f:2:1: `name` appears twice"]);
         check("[]", &["f:1:1: must be a JSON object"]);
-        check("", &["f:1:1: must be a JSON object"]);
+        check("", &["f:1:1: is empty; it must be a JSON object"]);
+    }
+
+    #[test]
+    fn a_place_can_be_pictured() {
+        let document = Document::from_text(Path::new("f"), "{\n  \"nmae\": 1\n}");
+        let problem = document.visit(|fields| fields.only(&["name"])).problems.pop().unwrap();
+        let expect = "f:2:3: unknown key `nmae`; did you mean `name`?\n 2 |   \"nmae\": 1\n   |   ^";
+        assert_eq!(problem.pictured(), expect);
     }
 
     #[test]
     fn broken_json_names_the_place() {
         let document = Document::from_text(Path::new("f"), "{\n \"a\": tru\n}");
-        let (made, problems) = document.visit(|_| ());
+        let Visit { made, problems, .. } = document.visit(|_| ());
         assert!(made.is_none());
         assert_eq!(problems[0].at, Some((2, 7)), "{}", problems[0]);
     }
 
     #[test]
+    fn a_file_made_of_mistakes_costs_little_to_report() {
+        let many: String = (0..60_000).map(|n| format!("\"k{n}\":0,")).collect();
+        let start = std::time::Instant::now();
+        let visit = Document::from_text(Path::new("f"), &format!("{{{many}}}"))
+            .visit(|fields| fields.only(&["name"]));
+        assert_eq!(visit.problems.len(), MAX_PROBLEMS + 1);
+        assert!(start.elapsed().as_secs() < 2, "{:?}", start.elapsed());
+        let long = "a".repeat(500_000);
+        let text = format!("{{\"{long}\": {{{many}\"k1\": 1}}}}");
+        let visit = Document::from_text(Path::new("f"), &text).visit(|fields| fields.only(&["name"]));
+        assert!(visit.problems[0].message.len() < 400, "{}", visit.problems[0]);
+        let text = format!("{{\"{long}\": {{{many}}}}}");
+        let visit = Document::from_text(Path::new("f"), &text).visit(|fields| fields.only(&["name"]));
+        assert!(visit.problems[0].pictured().len() < 1000, "{}", visit.problems[0]);
+        assert!(start.elapsed().as_secs() < 10, "{:?}", start.elapsed());
+    }
+
+    #[test]
+    fn nothing_in_a_message_hides() {
+        let document = Document::from_text(Path::new("f"), r#"{"\u001b[31m": 1}"#);
+        let problem = document.visit(|fields| fields.only(&["name"])).problems.pop().unwrap();
+        assert_eq!(problem.to_string(), r"f:1:2: unknown key `\u{1b}[31m`");
+    }
+
+    #[test]
     fn depth_has_a_limit() {
         let deep = format!("{{\"a\":{}", "[".repeat(200_000));
-        let (made, problems) = Document::from_text(Path::new("f"), &deep).visit(|_| ());
+        let Visit { made, problems, .. } = Document::from_text(Path::new("f"), &deep).visit(|_| ());
         assert!(made.is_none() && problems.len() == 1);
+        let nested =
+            |depth: usize| format!("{}{}", r#"{"a":"#.repeat(depth - 1) + "{}", "}".repeat(depth - 1));
+        let told = |text: &str| Document::from_text(Path::new("f"), text).visit(|_| ()).problems.pop();
+        assert_eq!(told(&nested(64)), None);
+        assert_eq!(told(&nested(65)).unwrap().message, "nested deeper than 64 levels");
     }
 }

@@ -26,7 +26,7 @@ const LAST_STEPS: Duration = Duration::from_millis(200);
 const MAX_ANSWER: u64 = 8 * 1024 * 1024;
 
 /// All that a login shell is told; the rest is for its rc files to say.
-const PASSED_ON: [&str; 4] = ["HOME", "USER", "LOGNAME", "PATH"];
+const PASSED_ON: [&str; 3] = ["HOME", "USER", "LOGNAME"];
 
 /// Stands around the shell's answer: rc files like to print things of their own.
 const MARK: &str = "__switchboard_environment__";
@@ -97,15 +97,31 @@ fn absolute_entries(path: &str) -> String {
     entries.join(":")
 }
 
+/// What the login shell said.
+#[derive(Clone, Default)]
+pub struct Captured {
+    /// What every child is given.
+    pub variables: Variables,
+    /// Everything, for definitions that ask for a variable by name.
+    pub all: BTreeMap<String, String>,
+}
+
+/// How much, never what: anything in it may be a secret.
+impl std::fmt::Debug for Captured {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Captured").field("variables", &self.all.len()).finish_non_exhaustive()
+    }
+}
+
 /// The login shell's environment, asked for once, when the first child starts.
 #[derive(Debug, Default)]
 pub struct LoginShell {
     // A leaf lock: held to copy or replace the handle.
-    captured: Mutex<Arc<OnceCell<Arc<Variables>>>>,
+    captured: Mutex<Arc<OnceCell<Arc<Captured>>>>,
 }
 
 impl LoginShell {
-    pub async fn variables(&self) -> Arc<Variables> {
+    pub async fn captured(&self) -> Arc<Captured> {
         let captured = self.captured.lock().expect("BUG: a copy panicked").clone();
         captured.get_or_init(|| async { Arc::new(capture().await) }).await.clone()
     }
@@ -116,19 +132,25 @@ impl LoginShell {
     }
 }
 
-async fn capture() -> Variables {
+async fn capture() -> Captured {
     let own = || {
         std::env::vars_os()
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+            .filter(|(name, _)| name != "PATH")
     };
     let shell = std::env::var("SHELL").ok().filter(|shell| shell.starts_with('/')).or_else(passwd_shell);
-    let Some(shell) = shell else { return Variables::from_all(own()) };
+    // What the daemon itself was started with is nobody's to ask for by name.
+    let own = || Captured { variables: Variables::from_all(own()), all: BTreeMap::new() };
+    let Some(shell) = shell else { return own() };
     let asked = tokio::time::timeout(SHELL_PATIENCE, ask(&shell)).await;
     match asked.ok().flatten() {
-        Some(answer) => Variables::from_all(answer),
+        Some(answer) => {
+            let all: BTreeMap<String, String> = answer.into_iter().collect();
+            Captured { variables: Variables::from_all(all.clone()), all }
+        }
         None => {
             tracing::warn!(target: "environment", shell, "the login shell gave no environment; children get the daemon's own");
-            Variables::from_all(own())
+            own()
         }
     }
 }
@@ -139,7 +161,8 @@ async fn ask(shell: &str) -> Option<Vec<(String, String)>> {
     let mut command = tokio::process::Command::from(keeper());
     command.arg(SHELL_ENV).arg(shell).env_clear();
     command.envs(PASSED_ON.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
-    command.env("SHELL", shell).env("TERM", "dumb");
+    // Not our own PATH: that is the one of the host which happened to start the daemon.
+    command.env("PATH", USUAL_PATH).env("SHELL", shell).env("TERM", "dumb");
     let mut keeper =
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().ok()?;
     let _leash = keeper.stdin.take();
@@ -174,8 +197,8 @@ fn between_marks(said: &[u8]) -> Option<String> {
 }
 
 /// This very binary. Not by its path: that may be another version by now, or gone.
-#[expect(clippy::disallowed_methods, reason = "the login shell is no child; nothing else is started here")]
-fn keeper() -> std::process::Command {
+#[expect(clippy::disallowed_methods, reason = "processes of our own, which are no children")]
+pub(crate) fn keeper() -> std::process::Command {
     let mut command = std::process::Command::new("/proc/self/exe");
     if cfg!(not(target_os = "linux")) {
         command = std::process::Command::new(std::env::current_exe().unwrap_or_default());

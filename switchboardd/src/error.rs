@@ -4,6 +4,7 @@ use serde_json::json;
 
 use crate::child::ChildError;
 use crate::pool::PoolError;
+use crate::sources::Unready;
 
 /// Whose mistake a failure is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,6 +29,11 @@ pub enum Failure {
     StillStarting { child: Box<str>, subtool: Option<Box<str>>, seconds: u64, starts: bool },
     #[error("child `{child}` is misconfigured: {why}; see `{file}`")]
     Misconfigured { child: Box<str>, why: String, file: String },
+    #[error(
+        "child `{child}` is held: `{file}` would run {what}; nothing of it runs until a person allows it with `{}` on a terminal",
+        allowing(file)
+    )]
+    Held { child: Box<str>, what: String, file: String },
     #[error("there is no child `{child}`")]
     NoSuchChild { child: String },
     #[error("subtool `{subtool}` is not allowed by Switchboard (suite `{suite}`)")]
@@ -36,6 +42,12 @@ pub enum Failure {
     ShuttingDown,
     #[error("switchboardd failed on this request; its log says why")]
     Panicked,
+}
+
+/// The command to type, wherever one stands. A path that a shell could misread stays out of it.
+fn allowing(file: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '/' | '@' | '+');
+    if file.chars().all(plain) { format!("switchboard allow {file}") } else { "switchboard allow".to_owned() }
 }
 
 fn of_subtool(subtool: Option<&str>) -> String {
@@ -49,9 +61,20 @@ impl Failure {
             | Self::InvalidParams(_)
             | Self::NoSuchChild { .. }
             | Self::NotAllowed { .. } => Blame::Host,
-            Self::Child { .. } | Self::Misconfigured { .. } => Blame::Child,
+            Self::Child { .. } | Self::Misconfigured { .. } | Self::Held { .. } => Blame::Child,
             Self::Unavailable { .. } | Self::StillStarting { .. } => Blame::Child,
             Self::ShuttingDown | Self::Panicked => Blame::Daemon,
+        }
+    }
+
+    /// Whether a model can do something about it: wait, or tell its person.
+    pub fn is_mendable(&self) -> bool {
+        match self {
+            Self::StillStarting { .. } | Self::Held { .. } => true,
+            Self::Unavailable { error: PoolError::Unready(unready), .. } => {
+                matches!(unready, Unready::Held { .. })
+            }
+            _ => false,
         }
     }
 
@@ -61,6 +84,7 @@ impl Failure {
             Self::Child { error, .. } => {
                 matches!(error, ChildError::Busy | ChildError::SpawnTimeout { .. } | ChildError::Unsent)
             }
+            Self::Unavailable { error: PoolError::Unready(_), .. } => false,
             Self::Unavailable { .. } | Self::StillStarting { .. } => true,
             _ => false,
         }
@@ -74,11 +98,14 @@ impl Failure {
             Self::NoSuchChild { .. } => "no_such_child",
             Self::NotAllowed { .. } => "not_allowed",
             Self::Misconfigured { .. } => "misconfigured",
+            Self::Held { .. } => "held",
             Self::StillStarting { .. } => "child_still_starting",
             Self::Unavailable { error, .. } => match error {
                 PoolError::Resting { .. } => "child_resting",
                 PoolError::NoRoom(_) | PoolError::Full { .. } => "no_room",
                 PoolError::Child(_) => "child_exited",
+                PoolError::Unready(Unready::Misconfigured(_)) => "misconfigured",
+                PoolError::Unready(Unready::Held { .. }) => "held",
             },
             Self::ShuttingDown => "daemon_draining",
             Self::Panicked => "daemon_failed",
@@ -116,7 +143,7 @@ impl Failure {
             Self::Child { child, subtool, .. }
             | Self::Unavailable { child, subtool, .. }
             | Self::StillStarting { child, subtool, .. } => (Some(&**child), subtool.as_deref()),
-            Self::Misconfigured { child, .. } => (Some(&**child), None),
+            Self::Misconfigured { child, .. } | Self::Held { child, .. } => (Some(&**child), None),
             Self::NoSuchChild { child } => (Some(child.as_str()), None),
             Self::NotAllowed { subtool, .. } => (None, Some(subtool.as_str())),
             _ => (None, None),

@@ -1,6 +1,7 @@
 //! What a route or shim shows: all children as suites (the aggregate), or one child as it is.
 
 mod aggregate;
+mod consent;
 mod opening;
 mod single;
 
@@ -38,9 +39,9 @@ pub async fn answer(
     session: &Arc<Session>,
     request: Request<'_>,
 ) -> Vec<u8> {
-    let catalog = board.catalog();
+    let catalog = session.workspace().catalog();
     let said = match face {
-        Face::Aggregate => aggregate::answer(&catalog, &session.caller, request).await,
+        Face::Aggregate => aggregate::answer(board, session, &catalog, request).await,
         Face::Child(name) => single::answer(&catalog, name, &session.caller, request).await,
     };
     match said {

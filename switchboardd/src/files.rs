@@ -1,8 +1,10 @@
 //! Files: those that are private to their owner, and how many may be open.
 
-use std::fs::OpenOptions;
+pub mod private;
+
+use std::fs::{Metadata, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -49,6 +51,37 @@ pub fn replace(path: &Path, body: &[u8]) -> io::Result<()> {
         let _ = std::fs::remove_file(draft);
     }
     written
+}
+
+/// Whether nobody but its owner, who is us or root, can write it; else why not. The group that is our
+/// own, which nobody else is in, counts as us.
+pub fn is_ours_alone(meta: &Metadata) -> Result<(), String> {
+    let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+    if meta.uid() != uid && meta.uid() != 0 {
+        return Err(format!("it belongs to another user (uid {})", meta.uid()));
+    }
+    // In a folder like /tmp others may add, and may not touch what is there.
+    let is_sticky = meta.is_dir() && meta.mode() & 0o1000 != 0;
+    if meta.mode() & 0o002 != 0 && !is_sticky {
+        return Err("everybody can write it; `chmod o-w` mends that".to_owned());
+    }
+    // A group of one's own has the number of its user; with a list of others it shows as the group's, too.
+    let is_private = meta.gid() == gid && gid == uid;
+    if meta.mode() & 0o020 != 0 && !is_private && !is_sticky {
+        return Err(format!("a group can write it (gid {}); `chmod g-w` mends that", meta.gid()));
+    }
+    Ok(())
+}
+
+/// Whether a list of its own says who else may do what with a file.
+#[cfg(target_os = "linux")]
+pub fn has_access_list(path: &Path) -> bool {
+    rustix::fs::getxattr(path, "system.posix_acl_access", &mut [0_u8; 0][..]).is_ok_and(|length| length > 0)
+}
+
+#[cfg(not(target_os = "linux"))]
+pub fn has_access_list(_: &Path) -> bool {
+    false
 }
 
 #[cfg(test)]

@@ -6,11 +6,10 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use sha2::{Digest, Sha256};
 use switchboard_wire::place::private_folder;
 
 use crate::child::{Hello, ToolList};
-use crate::definition::Launch;
+use crate::definition::{Launch, Reach};
 use crate::files::replace;
 
 /// Anything longer is not one of ours.
@@ -76,11 +75,7 @@ impl Manifests {
 
     /// By a digest of everything that decides what is started: nothing of it can be read back.
     fn file(&self, launch: &Launch) -> PathBuf {
-        let Launch { cmd, args, env, cwd } = launch;
-        let key = serde_json::json!([cmd, args, env, cwd]).to_string();
-        let digest = Sha256::digest(key.as_bytes());
-        let name: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
-        self.folder.join(format!("{name}.json"))
+        self.folder.join(format!("{}.json", Reach::Process(launch.clone()).digest()))
     }
 }
 
@@ -94,13 +89,13 @@ fn parse(text: &str) -> Option<Manifest> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::expand::Template;
 
     fn launch(env: &str) -> Launch {
         Launch {
-            cmd: "x".to_owned(),
-            args: Vec::new(),
-            env: [("K".to_owned(), env.to_owned())].into(),
-            cwd: "/".into(),
+            cmd: Template::text("x"),
+            env: [("K".to_owned(), Some(Template::text(env)))].into(),
+            ..Launch::default()
         }
     }
 

@@ -5,6 +5,7 @@
 //! waiting happens here, starting and tending in `tend.rs`.
 
 mod breaker;
+mod pools;
 mod settings;
 mod state;
 mod stateful;
@@ -16,6 +17,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+pub use pools::Pools;
 pub use settings::Settings;
 
 use crate::budget::{Budget, NoRoom};
@@ -23,8 +25,8 @@ use crate::caller::Caller;
 use crate::child::{Child, ChildError, Ledger, Limits, Roster};
 use crate::config::Scope;
 use crate::definition::Launch;
-use crate::environment::LoginShell;
 use crate::manifest::{Manifest, Manifests};
+use crate::sources::{Sources, Unready};
 use breaker::Breaker;
 use state::{Known, Member, State, Step};
 
@@ -34,7 +36,7 @@ const ROOM: Duration = Duration::from_secs(5);
 /// What children need to be started with, whichever they are.
 #[derive(Debug, Clone)]
 pub struct Nursery {
-    pub shell: Arc<LoginShell>,
+    pub sources: Arc<Sources>,
     pub roster: Arc<Roster>,
     pub budget: Arc<Budget>,
     pub manifests: Manifests,
@@ -50,6 +52,8 @@ pub enum PoolError {
     Resting { last: ChildError, ms: u64 },
     #[error("{0}")]
     NoRoom(#[from] NoRoom),
+    #[error("{0}")]
+    Unready(#[from] Unready),
     #[error("serves other sessions with all {max} of its processes (`pool.max`, scope `session`)")]
     Full { max: usize },
 }
@@ -75,6 +79,10 @@ pub enum Doing {
     Failed,
     /// It failed too often and is left alone for a while.
     Resting,
+    /// Something it needs is not set.
+    Misconfigured,
+    /// Its program is not the one that was allowed.
+    Held,
 }
 
 /// The right to use a child. Dropping it gives the child back.
@@ -115,6 +123,7 @@ impl Pool {
             last_words: Arc::default(),
             woken_later: false,
             starts: 0,
+            values: None,
         };
         Arc::new(Self {
             name: name.into(),
@@ -263,10 +272,13 @@ impl Pool {
             Doing::Starting
         } else if state.breaker.is_open(Instant::now()) {
             Doing::Resting
-        } else if state.last_failure.is_some() {
-            Doing::Failed
         } else {
-            Doing::Cold
+            match state.last_failure {
+                None => Doing::Cold,
+                Some(PoolError::Unready(Unready::Misconfigured(_))) => Doing::Misconfigured,
+                Some(PoolError::Unready(Unready::Held { .. })) => Doing::Held,
+                Some(_) => Doing::Failed,
+            }
         }
     }
 

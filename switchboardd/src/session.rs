@@ -3,10 +3,10 @@
 
 mod turnstile;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, RwLock};
 
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -14,13 +14,22 @@ use tokio::time::Instant;
 pub use turnstile::{Entry, Turn};
 
 use crate::caller::{Boot, Caller};
+use crate::workspace::Workspace;
 use turnstile::Turnstile;
 
 #[derive(Debug)]
 pub struct Session {
     pub id: Box<str>,
-    pub workspace: Option<PathBuf>,
+    /// What it sees.
+    // A leaf lock: held to copy or replace the handle.
+    workspace: RwLock<Arc<Workspace>>,
+    /// Where its shim was started.
+    pub folder: Option<PathBuf>,
+    /// Whether a shim opened it: behind one there is a host with a person.
+    pub is_shims: bool,
     pub caller: Arc<Caller>,
+    // A leaf lock: held for an insert or a look.
+    asked: Mutex<HashSet<String>>,
     pub opened: Instant,
     turnstile: Turnstile,
     // A leaf lock: held for an insert, a removal or a search.
@@ -51,26 +60,55 @@ pub enum Grounded {
 }
 
 impl Session {
-    pub fn open(boot: &Arc<Boot>, workspace: Option<PathBuf>) -> Arc<Self> {
-        Self::new(crate::random::hex(16).into(), workspace, Caller::listening(boot.clone()))
+    /// One that a shim opens.
+    pub fn open(boot: &Arc<Boot>, workspace: &Arc<Workspace>, folder: Option<PathBuf>) -> Arc<Self> {
+        let caller = Caller::listening(boot.clone());
+        Self::new(crate::random::hex(16).into(), workspace, folder, true, caller)
     }
 
     /// Stands for all who call without a session of their own: they hear answers and nothing else.
-    pub fn of_strangers() -> Arc<Self> {
-        Self::new("".into(), None, Caller::deaf())
+    pub fn of_strangers(workspace: &Arc<Workspace>) -> Arc<Self> {
+        Self::new("".into(), workspace, None, false, Caller::deaf())
     }
 
-    fn new(id: Box<str>, workspace: Option<PathBuf>, caller: Arc<Caller>) -> Arc<Self> {
+    fn new(
+        id: Box<str>,
+        workspace: &Arc<Workspace>,
+        folder: Option<PathBuf>,
+        is_shims: bool,
+        caller: Arc<Caller>,
+    ) -> Arc<Self> {
         Arc::new(Self {
             id,
-            workspace,
+            workspace: RwLock::new(workspace.clone()),
+            folder,
+            is_shims,
             caller,
+            asked: Mutex::default(),
             opened: Instant::now(),
             turnstile: Turnstile::default(),
             flights: Mutex::default(),
             connections: AtomicUsize::new(0),
             told_draining: AtomicBool::new(false),
         })
+    }
+
+    pub fn workspace(&self) -> Arc<Workspace> {
+        self.workspace.read().expect("BUG: a copy panicked").clone()
+    }
+
+    /// Its workspace took longer to load than a host waits.
+    pub fn settle(&self, workspace: Arc<Workspace>) {
+        *self.workspace.write().expect("BUG: a copy panicked") = workspace;
+    }
+
+    pub fn is_in(&self, workspace: &Workspace) -> bool {
+        std::ptr::eq(&**self.workspace.read().expect("BUG: a copy panicked"), workspace)
+    }
+
+    /// True the first time this is to be asked: nobody is asked the same thing again and again.
+    pub fn may_ask(&self, what: &str) -> bool {
+        self.asked.lock().expect("BUG: bookkeeping panicked").insert(what.to_owned())
     }
 
     /// Takes a place in the order of this session's messages.

@@ -22,12 +22,15 @@ use tokio::time::Instant;
 use crate::caller::Caller;
 use crate::child::{Answer, ChildError, Limits, Tool, ToolList};
 use crate::config::{Config, Mode, SuiteConfig};
-use crate::definition::Definition;
+use crate::definition::{Definition, Reach};
 use crate::document::nearest;
 use crate::error::Failure;
+use crate::layer::Entry;
 use crate::mailbox::Kind;
 use crate::manifest::Manifest;
 use crate::pool::{Doing, Lease, Pool, PoolError};
+use crate::trust::{Standing, view};
+use crate::visible::visible;
 
 /// How often somebody who waits for a start hears of it.
 const STARTING_NEWS: Duration = Duration::from_secs(5);
@@ -37,13 +40,20 @@ const STILL_STARTING: Duration = Duration::from_secs(50);
 /// Only these properties: hosts are known to refuse or drop what a tool does not declare.
 const INPUT_SCHEMA: &str = r#"{"type":"object","properties":{"action":{"type":"string","enum":["introspect","call"]},"subtool":{"type":"string"},"args":{"type":"object"},"query":{"type":"string"}},"required":["action"]}"#;
 
+/// As much of a command line as a model is told; a person is shown all of it.
+const HELD_SHOWN: usize = 600;
+
+/// All that is said of a server that nobody has allowed yet: nothing of its own words.
+const HELD: &str = "Held by Switchboard: this server was found in the workspace, and nothing of it runs until a person allows it with `switchboard allow`.";
+
 #[derive(Debug)]
 pub struct Suite {
     pub name: String,
     pub definition: Definition,
+    pub standing: Standing,
     pub settings: SuiteConfig,
     pub limits: Limits,
-    /// `None` for a definition that cannot be started.
+    /// `None` for a definition that is held or cannot be started.
     pub pool: Option<Arc<Pool>>,
     mode: Mode,
     summary_max_chars: usize,
@@ -59,22 +69,49 @@ pub enum Said {
 }
 
 impl Suite {
-    pub fn new(name: String, definition: Definition, config: &Config, pool: Option<Arc<Pool>>) -> Self {
+    /// `config`: that of the place the definition comes from.
+    pub fn new(name: String, entry: &Entry, config: &Config, pool: Option<Arc<Pool>>) -> Self {
+        let Entry { definition, standing, .. } = entry.clone();
         let settings = config.suite(&definition.name);
+        let mut timeouts = settings.timeouts;
+        let own = definition.timeout.and_then(|timeout| u64::try_from(timeout.as_millis()).ok());
+        timeouts.rpc_ms = timeouts.rpc_ms.or(own);
         Self {
-            limits: config.timeouts.limits(settings.timeouts),
+            limits: config.timeouts.limits(timeouts),
             mode: config.introspection.mode,
             summary_max_chars: settings.summary_max_chars.unwrap_or(config.introspection.summary_max_chars),
             name,
             definition,
+            standing,
             settings,
             pool,
         }
     }
 
+    /// Whether nothing of it runs until a person allows it.
+    pub fn is_held(&self) -> bool {
+        self.standing == Standing::Held
+    }
+
+    /// What waits for a person's word: a new server, a new version of one, or another program for it.
+    pub fn waiting(&self) -> Option<&Reach> {
+        match &self.standing {
+            Standing::Outdated { waiting } => Some(waiting),
+            Standing::Held => self.definition.reach.as_ref().ok(),
+            _ => self
+                .definition
+                .reach
+                .as_ref()
+                .ok()
+                .filter(|_| self.pool.as_ref().is_some_and(|pool| pool.doing() == Doing::Held)),
+        }
+    }
+
     /// Its entry in `tools/list`.
     pub fn tool(&self) -> String {
-        let description = self.settings.description.clone().unwrap_or_else(|| {
+        let described =
+            if self.is_held() { Some(HELD.to_owned()) } else { self.settings.description.clone() };
+        let description = described.unwrap_or_else(|| {
             let subject = self.definition.description.as_deref().unwrap_or(&self.definition.name);
             let subject = summary::summary(subject, 400);
             let subject = subject.trim_end_matches('.');
@@ -129,11 +166,24 @@ impl Suite {
     }
 
     fn pool(&self) -> Result<&Arc<Pool>, Failure> {
-        self.pool.as_ref().ok_or_else(|| Failure::Misconfigured {
-            child: self.child_name().into(),
-            why: self.definition.launch.as_ref().err().cloned().unwrap_or_default(),
-            file: self.definition.file.display().to_string(),
-        })
+        self.pool.as_ref().ok_or_else(|| self.why_no_pool())
+    }
+
+    fn why_no_pool(&self) -> Failure {
+        let (child, file) = (self.child_name().into(), self.definition.file.display().to_string());
+        match &self.definition.reach {
+            Ok(reach) if self.is_held() => Failure::Held {
+                child,
+                what: format!("`{}`", summary::summary(&view::in_short(reach), HELD_SHOWN)),
+                file: visible(&file).into_owned(),
+            },
+            Ok(Reach::Process(_)) => Failure::Misconfigured { child, why: "no command".to_owned(), file },
+            Ok(Reach::Remote(_)) => {
+                let why = "servers behind a URL are not reached by this version".to_owned();
+                Failure::Misconfigured { child, why, file }
+            }
+            Err(why) => Failure::Misconfigured { child, why: why.clone(), file },
+        }
     }
 
     /// What is known of the child without starting it.
@@ -171,8 +221,8 @@ impl Suite {
         };
         let said = self.act(caller, params, &arguments, subtool.as_deref()).await;
         match said {
-            // A model can mend this one: by waiting.
-            Err(starting @ Failure::StillStarting { .. }) => Ok(mistake(&starting.to_string())),
+            // A model can mend these: by waiting, or by telling its person.
+            Err(mendable) if mendable.is_mendable() => Ok(mistake(&mendable.to_string())),
             said => said,
         }
     }

@@ -1,5 +1,6 @@
-//! `cargo verify`: every test there is. First the Rust tests, which need nothing but Rust; then the
-//! interop run, which installs pinned npm and PyPI packages into a folder of its own.
+//! `cargo verify`: every test there is. First the Rust tests, which need nothing but Rust; then secrets in a
+//! real keyring, from Debian packages; then the interop run, which installs pinned npm and PyPI packages into
+//! a folder of its own.
 
 #![expect(clippy::print_stdout, reason = "this program tells a person how far it is")]
 
@@ -14,7 +15,8 @@ fn main() -> ExitCode {
 
     let tests = step("the Rust tests", cargo(root).args(["test", "--workspace"]));
     let built = tests && step("the binaries", cargo(root).args(["build", "--workspace", "--bins"]));
-    let interop = built && step("real clients and children", interop(root).arg(&bin));
+    let keyring = built && step("a real keyring", script(root, "keyring.sh").arg(&bin));
+    let interop = keyring && step("real clients and children", script(root, "run.sh").arg(&bin));
     if interop { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
@@ -40,9 +42,9 @@ fn cargo(root: &Path) -> Command {
     cargo
 }
 
-#[expect(clippy::disallowed_methods, reason = "runs the interop script, which is no child")]
-fn interop(root: &Path) -> Command {
+#[expect(clippy::disallowed_methods, reason = "runs the interop scripts, which are no children")]
+fn script(root: &Path, name: &str) -> Command {
     let mut script = Command::new("bash");
-    script.arg(root.join("proto-tests/interop/run.sh")).current_dir(root);
+    script.arg(root.join("proto-tests/interop").join(name)).current_dir(root);
     script
 }

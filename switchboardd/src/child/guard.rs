@@ -36,10 +36,11 @@ pub fn run(mut command: impl Iterator<Item = OsString>) -> ExitCode {
         return ExitCode::from(2);
     };
     let mut program = command.next();
-    let mut container = None;
+    let (mut container, mut name) = (None, None);
     loop {
         match program.as_deref().and_then(|word| word.to_str()) {
             Some("--container") => container = command.next(),
+            Some("--name") => name = command.next(),
             Some("--files") => limit_files(command.next().as_deref()),
             _ => break,
         }
@@ -58,7 +59,11 @@ pub fn run(mut command: impl Iterator<Item = OsString>) -> ExitCode {
     let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
 
     #[expect(clippy::disallowed_methods, reason = "the one place where a child is executed")]
-    let spawned = Command::new(program).args(command).stdin(input).process_group(0).spawn();
+    let mut executed = Command::new(&program);
+    executed.arg0(name.unwrap_or(program)).args(command);
+    let spawned = executed.stdin(input).process_group(0).spawn();
+    // It holds the child's input, which must close when the child closes it.
+    drop(executed);
     let mut child = match spawned {
         Ok(child) => child,
         Err(error) => {

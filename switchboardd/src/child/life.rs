@@ -17,7 +17,7 @@ use super::outbox::Outbox;
 use super::roster::{Place, Roster};
 use super::spawn::{Exit, Guard, Spawned, spawn};
 use super::{Child, ChildError, Ground, Stage, StderrRing, Tie, strays, tools};
-use crate::definition::Launch;
+use crate::definition::Filled;
 
 /// After its output closed, how long a child may take to exit before it counts as deaf and dumb.
 const CLOSED_GRACE: Duration = Duration::from_millis(250);
@@ -31,13 +31,13 @@ const READ: usize = 64 * 1024;
 
 pub(super) async fn bring_up(
     name: &str,
-    launch: &Launch,
+    filled: &Filled,
     ground: &Ground<'_>,
     tie: Tie,
     place: Place,
     ring: Arc<StderrRing>,
 ) -> Result<Arc<Child>, ChildError> {
-    let Spawned { pid, stdin, stdout, stderr, guard } = spawn(launch, ground).await?;
+    let Spawned { pid, stdin, stdout, stderr, guard } = spawn(filled, ground).await?;
     let roster = ground.roster;
     // Readiness is only known after it was asked for once; from then on a write needs no waiting.
     let _ = stdin.writable().await;

@@ -17,7 +17,7 @@ use tokio::net::unix::pipe;
 
 use super::ledger::{Ledger, MARK};
 use super::{ChildError, Ground};
-use crate::definition::Launch;
+use crate::definition::Filled;
 use crate::environment::Variables;
 
 /// Programs whose `run` starts a container.
@@ -59,10 +59,19 @@ impl std::fmt::Display for Exit {
     }
 }
 
-pub(super) async fn spawn(launch: &Launch, ground: &Ground<'_>) -> Result<Spawned, ChildError> {
+pub(super) async fn spawn(filled: &Filled, ground: &Ground<'_>) -> Result<Spawned, ChildError> {
     let Ground { variables, ledger, .. } = *ground;
     let failed = |why: std::io::Error| ChildError::Spawn { why: why.to_string() };
-    let program = resolve(launch, variables)?;
+    let found = program(filled, variables).map_err(|why| ChildError::Spawn { why })?;
+    // What was allowed is what is executed, wherever a link leads by now; under the name that it was found
+    // by, which tells programs such as a virtual environment's who they are.
+    let program = filled.program.clone().unwrap_or_else(|| found.clone());
+    if is_ourselves(&program) {
+        return Err(ChildError::Spawn { why: "it would start Switchboard itself".to_owned() });
+    }
+    if let Some(data) = &filled.data {
+        std::fs::create_dir_all(data).map_err(failed)?;
+    }
     let (stdin, child_stdin) = pipe::pipe().map_err(failed)?;
     let (child_stdout, stdout) = pipe::pipe().map_err(failed)?;
     let (child_stderr, stderr) = pipe::pipe().map_err(failed)?;
@@ -70,33 +79,36 @@ pub(super) async fn spawn(launch: &Launch, ground: &Ground<'_>) -> Result<Spawne
         .map_err(|error| failed(error.into()))?;
     pass_input(&ours, &child_stdin.into_blocking_fd().map_err(failed)?).map_err(failed)?;
 
-    let mut command = guard_command(&program, launch, ledger);
+    let mut command = guard_command(&program, &found, filled, ledger);
     command
         .env_clear()
         .envs(variables.iter())
-        .envs(&launch.env)
+        .envs(filled.env.iter().filter_map(|(name, value)| Some((name, value.as_ref()?))))
         .env(MARK, ledger.mark())
-        .current_dir(&launch.cwd)
+        .current_dir(&filled.cwd)
         .stdin(Stdio::from(theirs))
         .stdout(Stdio::from(child_stdout.into_blocking_fd().map_err(failed)?))
         .stderr(Stdio::from(child_stderr.into_blocking_fd().map_err(failed)?));
+    for (name, _) in filled.env.iter().filter(|(_, value)| value.is_none()) {
+        command.env_remove(name);
+    }
     let process = tokio::process::Command::from(command).spawn().map_err(|error| {
-        if launch.cwd.is_dir() {
+        if filled.cwd.is_dir() {
             return failed(error);
         }
-        ChildError::Spawn { why: format!("its directory `{}` does not exist", launch.cwd.display()) }
+        ChildError::Spawn { why: format!("its directory `{}` does not exist", filled.written.cwd) }
     })?;
 
     let ours = std::os::unix::net::UnixStream::from(ours);
     ours.set_nonblocking(true).map_err(failed)?;
     let reports = BufReader::new(UnixStream::from_std(ours).map_err(failed)?).lines();
     let mut guard = Guard { process, reports, seen: None };
-    let pid = guard.started(&program).await?;
+    let pid = guard.started(&filled.shown(&program)).await?;
     Ok(Spawned { pid, stdin, stdout, stderr, guard })
 }
 
 #[expect(clippy::disallowed_methods, reason = "the one place where the daemon starts a child's guard")]
-fn guard_command(program: &Path, launch: &Launch, ledger: &Ledger) -> std::process::Command {
+fn guard_command(program: &Path, found: &Path, filled: &Filled, ledger: &Ledger) -> std::process::Command {
     // Not by its path: that may be another version by now, or gone.
     let mut command = std::process::Command::new("/proc/self/exe");
     if cfg!(not(target_os = "linux")) {
@@ -106,9 +118,12 @@ fn guard_command(program: &Path, launch: &Launch, ledger: &Ledger) -> std::proce
     if let Some(soft) = crate::files::soft_limit_before() {
         command.arg("--files").arg(soft.to_string());
     }
-    match container(program, launch, ledger) {
+    if found != program {
+        command.arg("--name").arg(found);
+    }
+    match container(program, filled, ledger) {
         Some(Container { note, id_file: Some(file), run }) => {
-            let (first, rest) = launch.args.split_at(run + 1);
+            let (first, rest) = filled.args.split_at(run + 1);
             command
                 .arg("--container")
                 .arg(note)
@@ -118,8 +133,8 @@ fn guard_command(program: &Path, launch: &Launch, ledger: &Ledger) -> std::proce
                 .arg(file)
                 .args(rest)
         }
-        Some(Container { note, .. }) => command.arg("--container").arg(note).arg(program).args(&launch.args),
-        None => command.arg(program).args(&launch.args),
+        Some(Container { note, .. }) => command.arg("--container").arg(note).arg(program).args(&filled.args),
+        None => command.arg(program).args(&filled.args),
     };
     command
 }
@@ -136,23 +151,23 @@ struct Container {
 
 /// `docker run …` and the like start what is no descendant of ours: such a child leaves its container's
 /// id in a file, and is stopped by it.
-fn container(program: &Path, launch: &Launch, ledger: &Ledger) -> Option<Container> {
+fn container(program: &Path, filled: &Filled, ledger: &Ledger) -> Option<Container> {
     let name = program.file_name()?.to_str()?;
-    let run = launch.args.iter().position(|arg| arg == "run")?;
-    if !CONTAINERS.contains(&name) || launch.args[..run].iter().any(|arg| !arg.starts_with('-')) {
+    let run = filled.args.iter().position(|arg| arg == "run")?;
+    if !CONTAINERS.contains(&name) || filled.args[..run].iter().any(|arg| !arg.starts_with('-')) {
         return None;
     }
-    let own = launch.args.iter().enumerate().find_map(|(at, arg)| match arg.strip_prefix("--cidfile") {
-        Some("") => launch.args.get(at + 1).cloned(),
+    let own = filled.args.iter().enumerate().find_map(|(at, arg)| match arg.strip_prefix("--cidfile") {
+        Some("") => filled.args.get(at + 1).cloned(),
         Some(rest) => rest.strip_prefix('=').map(ToOwned::to_owned),
         None => None,
     });
     let has_own = own.is_some();
     // An engine refuses a file that is there already, from the last time.
     if let Some(own) = &own {
-        let _ = std::fs::remove_file(launch.cwd.join(own));
+        let _ = std::fs::remove_file(filled.cwd.join(own));
     }
-    let (note, file) = ledger.note_container(program, own.map(|file| launch.cwd.join(file)))?;
+    let (note, file) = ledger.note_container(program, own.map(|file| filled.cwd.join(file)))?;
     Some(Container { note, id_file: (!has_own).then_some(file), run })
 }
 
@@ -168,18 +183,29 @@ fn pass_input(control: &OwnedFd, input: &OwnedFd) -> std::io::Result<()> {
 
 /// The program that will run: as given when it is a path (from the child's directory), else the
 /// first executable of that name on the search path.
-fn resolve(launch: &Launch, variables: &Variables) -> Result<PathBuf, ChildError> {
-    if launch.cmd.contains('/') {
-        return Ok(launch.cwd.join(&launch.cmd));
+pub fn program(filled: &Filled, variables: &Variables) -> Result<PathBuf, String> {
+    if filled.cmd.contains('/') {
+        return Ok(filled.cwd.join(&filled.cmd));
     }
-    let path = launch.env.get("PATH").map_or_else(|| variables.path(), String::as_str);
+    let declared = filled.env.get("PATH").and_then(Option::as_deref);
+    let path = declared.unwrap_or_else(|| variables.path());
     std::env::split_paths(path)
         .filter(|folder| folder.is_absolute())
-        .map(|folder| folder.join(&launch.cmd))
+        .map(|folder| folder.join(&filled.cmd))
         .find(|file| is_executable(file))
-        .ok_or_else(|| ChildError::Spawn {
-            why: format!("command `{}` not found in PATH `{path}`", launch.cmd),
+        .ok_or_else(|| match declared {
+            // What a definition declares may be a secret, even here.
+            Some(_) => format!("command `{}` not found in the PATH that its `env` sets", filled.written.cmd),
+            None => format!("command `{}` not found in PATH `{path}`", filled.written.cmd),
         })
+}
+
+/// Whether it is this very program, or the shim beside it, under whatever name.
+fn is_ourselves(program: &Path) -> bool {
+    let (Ok(ours), Ok(program)) = (std::env::current_exe(), program.canonicalize()) else { return false };
+    [ours.with_file_name("switchboard"), ours]
+        .iter()
+        .any(|known| known.canonicalize().is_ok_and(|known| known == program))
 }
 
 fn is_executable(file: &Path) -> bool {
@@ -192,7 +218,7 @@ impl Guard {
         self.process.id().unwrap_or(0)
     }
 
-    async fn started(&mut self, program: &Path) -> Result<u32, ChildError> {
+    async fn started(&mut self, program: &str) -> Result<u32, ChildError> {
         let report = self.reports.next_line().await.ok().flatten().unwrap_or_default();
         if let Some(pid) = report.strip_prefix("pid ").and_then(|pid| pid.parse().ok()) {
             return Ok(pid);
@@ -201,7 +227,7 @@ impl Guard {
             Some(code) => std::io::Error::from_raw_os_error(code).to_string(),
             None => "its guard could not start".to_owned(),
         };
-        Err(ChildError::Spawn { why: format!("`{}`: {why}", program.display()) })
+        Err(ChildError::Spawn { why: format!("`{program}`: {why}") })
     }
 
     /// How the child ended.

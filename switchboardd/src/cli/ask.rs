@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use tokio::net::UnixStream;
 
 use super::Exit;
+use super::status::print;
 use crate::args::Args;
 use crate::daemon;
 
@@ -68,14 +69,39 @@ pub(super) async fn ask(
     Err(Unanswered::Refused(why))
 }
 
-/// An order that prints what came of it.
-pub(super) async fn order(args: &Args, order: &str, suite: Option<&str>) -> Exit {
-    let body = suite.map(|suite| json!({ "suite": suite }));
-    match ask(args, Method::POST, &format!("/control/{order}"), body.as_ref()).await {
+/// `switchboard reload`.
+pub(super) async fn reload(args: &Args) -> Exit {
+    let answer = match ask(args, Method::POST, "/control/reload", None).await {
+        Ok(answer) => answer,
+        Err(unanswered) => return unanswered.tell(),
+    };
+    let (suites, workspaces) = (&answer["suites"], answer["workspaces"].as_u64().unwrap_or(0));
+    let open = if workspaces == 1 { "1 workspace".to_owned() } else { format!("{workspaces} workspaces") };
+    print(&format!("read again: {suites} suites of your own, {open} open"));
+    for problem in answer["problems"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+        print(&format!("problem: {problem}"));
+    }
+    Exit::Ok
+}
+
+/// `switchboard restart`.
+pub(super) async fn restart(args: &Args, suite: &str) -> Exit {
+    let body = json!({ "suite": suite, "workspace": super::workspace(args) });
+    match ask(args, Method::POST, "/control/restart", Some(&body)).await {
         Ok(answer) => {
-            super::status::print(&format!("{answer:#}"));
+            let word = if answer["restarted"] == true {
+                "the next call starts it anew"
+            } else {
+                "it was not running"
+            };
+            print(&format!("`{suite}`: {word}"));
             Exit::Ok
         }
         Err(unanswered) => unanswered.tell(),
     }
+}
+
+/// Has a daemon that runs look again; without one there is nothing to tell.
+pub(super) async fn tell_daemon(args: &Args) {
+    let _ = ask(args, Method::POST, "/control/reload", None).await;
 }

@@ -10,6 +10,8 @@ use crate::caller::Caller;
 use crate::child::Ledger;
 use crate::config::Config;
 use crate::daemon;
+use crate::error::Failure;
+use crate::layer::Ground;
 use crate::suite::Suite;
 use crate::suite::summary::summary;
 
@@ -29,24 +31,40 @@ pub(super) async fn run(args: &Args) -> Exit {
             return Exit::Error;
         }
     };
-    let board = Board::new(file, config, String::new(), &daemon::state_folder(&home), Ledger::unwritten());
-    let catalog = board.catalog();
+    let trust_roots = match daemon::trust_roots(args) {
+        Ok(roots) => roots,
+        Err(fatal) => {
+            eprintln!("switchboard: {fatal}");
+            return Exit::Error;
+        }
+    };
+    let ground = Ground::new(&home, &daemon::state_folder(&home), &trust_roots);
+    let board = Board::new(file, config, ground, String::new(), Ledger::unwritten());
+    let workspace = board.workspace(super::workspace(args).as_deref()).await;
+    let catalog = workspace.catalog();
     for problem in &catalog.problems {
         eprintln!("problem: {problem}");
     }
     if catalog.suites.is_empty() {
         print(&format!(
             "no servers found in {} (globs: {})",
-            catalog.config.folder.display(),
-            catalog.config.discover_globs.join(", ")
+            catalog.config().folder.display(),
+            catalog.config().discover_globs.join(", ")
         ));
     }
     let mut exit = Exit::Ok;
     for suite in &catalog.suites {
         print(&format!("{}  ({}, {})", suite.name, suite.child_name(), suite.definition.file.display()));
-        if let Err(failure) = subtools(suite, &board.strangers.caller).await {
-            eprintln!("  {failure}");
-            exit = Exit::ChildFailed;
+        match subtools(suite, &board.strangers_of(&workspace).caller).await {
+            Ok(()) => {}
+            Err(failure @ Failure::Held { .. }) => {
+                eprintln!("  {failure}");
+                exit = Exit::Held;
+            }
+            Err(failure) => {
+                eprintln!("  {failure}");
+                exit = Exit::ChildFailed;
+            }
         }
     }
     board.nursery.roster.clear().await;
@@ -54,7 +72,7 @@ pub(super) async fn run(args: &Args) -> Exit {
 }
 
 /// Starts the child, prints its subtools with a mark on those that are not exposed.
-async fn subtools(suite: &Suite, caller: &Arc<Caller>) -> Result<(), crate::error::Failure> {
+async fn subtools(suite: &Suite, caller: &Arc<Caller>) -> Result<(), Failure> {
     let lease = suite.lease(caller, None, None).await?;
     let list = lease
         .tools(suite.limits, tokio::time::Instant::now())

@@ -22,11 +22,20 @@ pub(super) async fn run(args: &Args, as_json: bool) -> Exit {
 }
 
 pub(super) async fn logs(args: &Args, suite: &str) -> Exit {
-    match ask(args, Method::POST, "/control/logs", Some(&json!({ "suite": suite }))).await {
+    match ask(
+        args,
+        Method::POST,
+        "/control/logs",
+        Some(&json!({ "suite": suite, "workspace": super::workspace(args) })),
+    )
+    .await
+    {
         Ok(answer) => {
-            for line in answer["lines"].as_array().into_iter().flatten().filter_map(Value::as_str) {
-                print(line);
+            let lines = answer["lines"].as_array().map_or(&[][..], Vec::as_slice);
+            if lines.is_empty() {
+                eprintln!("switchboard: `{suite}` wrote nothing to its standard error");
             }
+            lines.iter().filter_map(Value::as_str).for_each(print);
             Exit::Ok
         }
         Err(unanswered) => unanswered.tell(),
@@ -49,8 +58,24 @@ pub(super) fn told(status: &Value) -> String {
     for session in sessions {
         lines.push(format!("  {}  {}", text(&session["client"]), text(&session["workspace"])));
     }
-    let suites = status["suites"].as_array().map_or(&[][..], Vec::as_slice);
-    lines.push(format!("{} suite{}", suites.len(), if suites.len() == 1 { "" } else { "s" }));
+    suites(&status["suites"], "", &mut lines);
+    for workspace in status["workspaces"].as_array().into_iter().flatten() {
+        suites(&workspace["suites"], &format!(" of {}", text(&workspace["root"])), &mut lines);
+        for problem in workspace["problems"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+            lines.push(format!("problem: {problem}"));
+        }
+    }
+    for problem in status["problems"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+        lines.push(format!("problem: {problem}"));
+    }
+    lines.join("\n")
+}
+
+/// One line a suite. `of`: whose they are.
+fn suites(suites: &Value, of: &str, lines: &mut Vec<String>) {
+    let text = |value: &Value| value.as_str().unwrap_or("-").to_owned();
+    let suites = suites.as_array().map_or(&[][..], Vec::as_slice);
+    lines.push(format!("{} suite{}{of}", suites.len(), if suites.len() == 1 { "" } else { "s" }));
     let width = suites.iter().map(|suite| text(&suite["name"]).len()).max().unwrap_or(0);
     for suite in suites {
         let mut line = format!("  {:width$}  {:13}", text(&suite["name"]), text(&suite["state"]));
@@ -60,12 +85,12 @@ pub(super) fn told(status: &Value) -> String {
         if let Some(error) = suite["lastError"].as_str() {
             line.push_str(&format!("  {error}"));
         }
+        if let Some(waiting) = suite["waiting"].as_str() {
+            let what = if suite["state"] == "held" { "would run" } else { "an update would run" };
+            line.push_str(&format!("  {what} {waiting}; `switchboard allow {}`", text(&suite["child"])));
+        }
         lines.push(line.trim_end().to_owned());
     }
-    for problem in status["problems"].as_array().into_iter().flatten().filter_map(Value::as_str) {
-        lines.push(format!("problem: {problem}"));
-    }
-    lines.join("\n")
 }
 
 /// Commands may print; a reader that went away (`| head`) is no error.

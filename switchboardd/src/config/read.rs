@@ -1,17 +1,21 @@
 //! From the members of the file to a [`Config`]. The key lists are what the schema is held against.
 
+use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::path::Path;
 
 use super::{
-    BudgetConfig, Config, Expose, Http, Introspection, Mode, PoolConfig, Scope, SuiteConfig, Timeouts,
-    TimeoutsOverride, glob_set,
+    BudgetConfig, Config, Expose, Extent, Http, Introspection, Mode, PoolConfig, Scope, SuiteConfig,
+    Timeouts, TimeoutsOverride, TrustConfig, Watch, glob_set,
 };
 use crate::document::{Fields, Node};
 use crate::suite_name;
 
-pub(super) const ROOT: [&str; 7] =
-    ["$schema", "discoverGlobs", "suites", "timeouts", "introspection", "http", "budget"];
+pub(super) const ROOT: [&str; 9] =
+    ["$schema", "discoverGlobs", "suites", "timeouts", "introspection", "http", "budget", "trust", "watch"];
+/// What a workspace has no say in.
+const PERSONAL: [&str; 4] = ["http", "budget", "trust", "watch"];
+pub(super) const TRUST: [&str; 2] = ["elicit", "roots"];
 pub(super) const SUITE: [&str; 8] =
     ["suiteName", "description", "expose", "summaryMaxChars", "timeouts", "pool", "redact", "validate"];
 pub(super) const POOL: [&str; 4] = ["scope", "warm", "max", "idleMs"];
@@ -23,27 +27,33 @@ pub(super) const HTTP: [&str; 3] = ["listen", "openDiscovery", "allowedOrigins"]
 
 const DAY_MS: u64 = 24 * 60 * 60 * 1000;
 const SUMMARY: (u64, u64) = (8, 4096);
+/// Each is a walk through folders.
+const MAX_GLOBS: usize = 64;
 const MAX_POOL: u64 = 64;
 const MAX_CHILDREN: u64 = 1024;
 const MAX_MEMORY_MB: u64 = 1024 * 1024;
 
-pub(super) fn config(fields: &Fields<'_>, folder: &Path) -> Config {
+pub(super) fn config(fields: &Fields<'_>, folder: &Path, extent: Extent) -> Config {
     fields.only(&ROOT);
     let mut config = Config::defaults(folder);
+    if extent == Extent::Workspace {
+        for node in PERSONAL.iter().filter_map(|name| Some((name, fields.get(name)?))) {
+            let (name, node) = node;
+            node.complain(format!("`{name}` has its place only in the personal config"));
+        }
+    }
     if let Some(globs) = fields.get("discoverGlobs").and_then(|node| self::globs(&node)) {
         config.discover_globs = globs;
     }
     if let Some(suites) = fields.get("suites").and_then(|node| node.object()) {
+        let mut names = HashSet::new();
         for (child, node) in suites.entries() {
             let Some(read) = suite(&node) else { continue };
-            let twin = |other: &SuiteConfig| read.suite_name.is_some() && other.suite_name == read.suite_name;
-            if config.suites.values().any(twin)
-                && let Some(name) = node.object().and_then(|fields| fields.get("suiteName"))
+            if let Some(name) = &read.suite_name
+                && !names.insert(name.clone())
+                && let Some(node) = node.object().and_then(|fields| fields.get("suiteName"))
             {
-                name.complain(format!(
-                    "two suites are named `{}`",
-                    read.suite_name.as_deref().unwrap_or_default()
-                ));
+                node.complain(format!("two suites are named `{name}`"));
             }
             config.suites.insert(child.to_owned(), read);
         }
@@ -66,7 +76,29 @@ pub(super) fn config(fields: &Fields<'_>, folder: &Path) -> Config {
     if let Some(fields) = fields.get("budget").and_then(|node| node.object()) {
         config.budget = budget(&fields, config.budget);
     }
+    if let Some(fields) = fields.get("trust").and_then(|node| node.object()) {
+        config.trust = trust(&fields, folder);
+    }
+    if let Some(node) = fields.get("watch") {
+        let ways = [Watch::Events, Watch::Poll].map(|way| (way.word(), way));
+        config.watch = node.word(&ways).unwrap_or_default();
+    }
     config
+}
+
+fn trust(fields: &Fields<'_>, folder: &Path) -> TrustConfig {
+    fields.only(&TRUST);
+    let roots = fields.get("roots").and_then(|node| {
+        let roots = node.texts()?;
+        if let Some(relative) = roots.iter().find(|root| !Path::new(root).is_absolute()) {
+            node.complain(format!("`{relative}` is not an absolute path"));
+        }
+        Some(roots.iter().map(|root| folder.join(root)).collect())
+    });
+    TrustConfig {
+        elicit: fields.get("elicit").and_then(|node| node.flag()).unwrap_or(true),
+        roots: roots.unwrap_or_default(),
+    }
 }
 
 fn suite(node: &Node<'_>) -> Option<SuiteConfig> {
@@ -203,7 +235,11 @@ pub(crate) fn listen_problem(listen: &str) -> Option<String> {
 
 /// Globs that stay inside the folder of the file.
 fn globs(node: &Node<'_>) -> Option<Vec<String>> {
-    let globs = node.texts()?;
+    let mut globs = node.texts()?;
+    if globs.len() > MAX_GLOBS {
+        node.complain(format!("more than {MAX_GLOBS} globs"));
+        globs.truncate(MAX_GLOBS);
+    }
     for glob in &globs {
         if glob.starts_with('/') || glob.split('/').any(|part| part == "..") {
             node.complain(format!("`{glob}` must stay inside the folder of this file"));

@@ -4,8 +4,8 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::read::{BUDGET, EXPOSE, HTTP, INTROSPECTION, POOL, ROOT, SUITE, TIMEOUTS};
-use super::{Config, Mode};
+use super::read::{BUDGET, EXPOSE, HTTP, INTROSPECTION, POOL, ROOT, SUITE, TIMEOUTS, TRUST};
+use super::{Config, Extent, Mode};
 use crate::document::Document;
 
 const SCHEMA: &str = include_str!("../../../switchboard.config.schema.json");
@@ -25,7 +25,7 @@ fn at<'s>(schema: &'s Value, path: &[&str]) -> &'s Value {
 #[test]
 fn the_schema_has_exactly_the_keys_that_are_read() {
     let schema = schema();
-    let groups: [(&[&str], &[&str]); 9] = [
+    let groups: [(&[&str], &[&str]); 10] = [
         (&[], &ROOT),
         (&["suites", "*"], &SUITE),
         (&["suites", "*", "expose"], &EXPOSE),
@@ -35,6 +35,7 @@ fn the_schema_has_exactly_the_keys_that_are_read() {
         (&["timeouts"], &TIMEOUTS),
         (&["introspection"], &INTROSPECTION),
         (&["http"], &HTTP),
+        (&["trust"], &TRUST),
     ];
     for (path, keys) in groups {
         let object = at(&schema, path);
@@ -60,7 +61,7 @@ fn the_schemas_defaults_are_the_defaults() {
         Mode::Full => "full",
         Mode::Redacted => "redacted",
     };
-    let expect: [(&[&str], Value); 10] = [
+    let expect: [(&[&str], Value); 12] = [
         (&["discoverGlobs"], config.discover_globs.into()),
         (&["timeouts", "childSpawnMs"], config.timeouts.child_spawn_ms.into()),
         (&["timeouts", "rpcMs"], config.timeouts.rpc_ms.into()),
@@ -70,6 +71,8 @@ fn the_schemas_defaults_are_the_defaults() {
         (&["budget", "children"], config.budget.children.into()),
         (&["http", "listen"], config.http.listen.into()),
         (&["http", "openDiscovery"], config.http.open_discovery.into()),
+        (&["trust", "elicit"], config.trust.elicit.into()),
+        (&["watch"], config.watch.word().into()),
         (&["http", "allowedOrigins"], config.http.allowed_origins.into()),
     ];
     for (path, default) in expect {
@@ -104,14 +107,19 @@ fn the_schemas_bounds_are_the_readers() {
                 format!(r#"{{"{}":{inner}}}"#, if *name == "*" { "some-child" } else { name })
             });
             let document = Document::from_text(Path::new("c.json"), &text);
-            assert_eq!(Config::parse(&document, Path::new("/")).is_ok(), accepted, "{text}");
+            assert_eq!(
+                Config::parse(&document, Path::new("/"), Extent::Personal).is_ok(),
+                accepted,
+                "{text}"
+            );
         }
     }
 }
 
 #[test]
 fn the_readme_explains_every_key() {
-    for key in [&ROOT[..], &SUITE, &EXPOSE, &TIMEOUTS, &POOL, &BUDGET, &INTROSPECTION, &HTTP].concat() {
+    for key in [&ROOT[..], &SUITE, &EXPOSE, &TIMEOUTS, &POOL, &BUDGET, &INTROSPECTION, &HTTP, &TRUST].concat()
+    {
         assert!(README.contains(&format!("`{key}`")), "`{key}` is missing in the README");
     }
 }

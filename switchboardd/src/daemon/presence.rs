@@ -57,7 +57,12 @@ async fn exclusive(path: &Path, patience: Duration) -> Result<Option<File>, Fata
 
 /// Writes who serves, for those who want to know without asking. Whoever stopped an earlier one, this one
 /// was started.
-pub(super) fn announce(place: &Place, tcp: Option<SocketAddr>, token_file: &Path) -> std::io::Result<()> {
+pub(super) fn announce(
+    place: &Place,
+    tcp: Option<SocketAddr>,
+    token_file: &Path,
+    config_file: &Path,
+) -> std::io::Result<()> {
     place.forget_stop();
     let pid = std::process::id();
     let body = json!({
@@ -68,6 +73,8 @@ pub(super) fn announce(place: &Place, tcp: Option<SocketAddr>, token_file: &Path
         "socket": place.socket,
         "tcp": tcp.map(|address| address.to_string()),
         "tokenFile": token_file,
+        "config": config_file,
+        "state": token_file.parent(),
     });
     crate::files::replace(&place.daemon_file, body.to_string().as_bytes())
 }

@@ -1,150 +1,288 @@
-//! The shapes of a `.mcp.json`: one child per file (`name`, `description`, `command: {cmd, args,
-//! env}`), or `mcpServers` with many.
+//! The shapes of a `.mcp.json`: one child per file, `mcpServers`, `servers` with `inputs`, the flat map,
+//! Agent Plugins, and what Zed and OpenCode write.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 
-use crate::definition::{Definition, Launch};
-use crate::document::{Document, Fields, Node, Problem};
+use super::entry::{self, Spot};
+use crate::definition::Definition;
+use crate::document::{Document, Fields, Node, Problem, Visit};
+use crate::expand::Dialect;
 
-const ONE_CHILD: [&str; 4] = ["$schema", "name", "description", "command"];
-const COMMAND: [&str; 4] = ["cmd", "args", "env", "cwd"];
-const ENTRY: [&str; 8] = ["type", "command", "args", "env", "cwd", "description", "disabled", "enabled"];
+const ONE_CHILD: [&str; 12] = [
+    "$schema",
+    "name",
+    "description",
+    "command",
+    "type",
+    "url",
+    "headers",
+    "timeout",
+    "cwd",
+    "disabled",
+    "enabled",
+    "version",
+];
+/// The members that hold many, by the hosts that write them.
+pub const MANY: [&str; 4] = ["mcpServers", "servers", "context_servers", "mcp"];
+/// No name of a server in a flat map: somebody meant something else.
+const RESERVED: [&str; 8] =
+    ["mcpServers", "servers", "inputs", "context_servers", "mcp", "sandbox", "command", "url"];
+const PLUGIN_SCHEMA: &str = "https://agent-plugins.org/schemas/1.";
+const MAX_SERVERS: usize = 256;
+/// It stands in for every mention of its input: a long one would make a small file a huge definition.
+const MAX_DEFAULT: usize = 256;
 
-pub(super) fn definitions(document: &Document) -> (Vec<Definition>, Vec<Problem>) {
-    let (found, problems) = document.visit(|fields| match fields.get("mcpServers") {
-        Some(servers) => many(&servers, &document.file),
-        None => one(fields, &document.file).into_iter().collect(),
-    });
-    (found.unwrap_or_default(), problems)
+/// What a file says.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Read {
+    pub definitions: Vec<Definition>,
+    pub problems: Vec<Problem>,
+    pub notes: Vec<Problem>,
+    /// Whether nothing can be made of it; then the definitions are none, and an earlier version's may stay.
+    pub broken: bool,
+    pub shape: Option<Shape>,
 }
 
-fn one(fields: &Fields<'_>, file: &Path) -> Option<Definition> {
-    fields.only(&ONE_CHILD);
-    let Some(name) = fields.get("name") else {
-        fields.complain("neither `name` (one server) nor `mcpServers` (many)");
-        return None;
-    };
-    let name = valid_name(&name, name.text()?)?;
-    let launch = match fields.get("command") {
-        None => Err("no command".to_owned()),
-        Some(command) => {
-            let command = command.object()?;
-            command.only(&COMMAND);
-            launch(&command, "cmd", file)
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shape {
+    OneChild,
+    McpServers,
+    Servers,
+    Flat,
+    Plugin,
+    Zed,
+    OpenCode,
+}
+
+pub fn read(document: &Document, spot: &Spot<'_>) -> Read {
+    let Visit { made, problems, notes } = document.visit(|fields| root(fields, spot));
+    match made.flatten() {
+        Some((shape, definitions)) => {
+            Read { definitions, problems, notes, broken: false, shape: Some(shape) }
         }
-    };
-    Some(Definition { name, description: description(fields), launch, file: file.to_owned() })
+        None => Read { problems, notes, broken: true, ..Read::default() },
+    }
 }
 
-fn many(servers: &Node<'_>, file: &Path) -> Vec<Definition> {
-    let Some(servers) = servers.object() else { return Vec::new() };
-    servers
-        .entries()
-        .filter_map(|(name, node)| {
-            let name = valid_name(&node, name.to_owned())?;
-            let fields = node.object()?;
-            fields.only(&ENTRY);
-            // Other hosts write either; whoever wrote it does not want the server.
-            let flag = |name| fields.get(name).and_then(|node| node.flag());
-            if flag("disabled") == Some(true) || flag("enabled") == Some(false) {
-                return None;
-            }
-            let kind = fields.get("type").and_then(|kind| kind.text());
-            let launch = match kind.as_deref() {
-                None | Some("stdio") => launch(&fields, "command", file),
-                Some(kind) => Err(format!("servers of type `{kind}` are not supported")),
-            };
-            Some(Definition { name, description: description(&fields), launch, file: file.to_owned() })
-        })
-        .collect()
-}
-
-fn description(fields: &Fields<'_>) -> Option<String> {
-    fields.get("description").and_then(|node| node.text())
-}
-
-/// Names appear in routes, tool names and messages: printable and short.
-fn valid_name(node: &Node<'_>, name: String) -> Option<String> {
-    if name.is_empty() || name.chars().count() > 64 || name.chars().any(char::is_control) {
-        node.complain("a server's name has 1 to 64 printable characters");
+fn root(fields: &Fields<'_>, spot: &Spot<'_>) -> Option<(Shape, Vec<Definition>)> {
+    let present: Vec<&str> = MANY.into_iter().filter(|name| fields.get(name).is_some()).collect();
+    if let [one, other, ..] = present[..] {
+        fields.complain(format!("has both `{one}` and `{other}`; nobody can tell which is meant"));
         return None;
     }
-    Some(name)
-}
-
-fn launch(fields: &Fields<'_>, key: &str, file: &Path) -> Result<Launch, String> {
-    let missing = || "no command".to_owned();
-    let wrong = |what: &str| format!("`{what}` is not valid");
-    let cmd = fields.get(key).ok_or_else(missing)?.text().ok_or_else(|| wrong(key))?;
-    if cmd.is_empty() {
-        return Err(missing());
-    }
-    let args = match fields.get("args") {
-        Some(args) => args.texts().ok_or_else(|| wrong("args"))?,
-        None => Vec::new(),
-    };
-    let env = match fields.get("env") {
-        Some(env) => variables(&env).ok_or_else(|| wrong("env"))?,
-        None => BTreeMap::new(),
-    };
-    let folder = std::path::absolute(file.parent().unwrap_or(Path::new(".")))
-        .map_err(|error| format!("its folder cannot be found: {error}"))?;
-    let cwd = match fields.get("cwd") {
-        Some(cwd) => folder.join(cwd.text().ok_or_else(|| wrong("cwd"))?),
-        None => folder,
-    };
-    let hidden_end = |text: &String| text.contains('\0');
-    if hidden_end(&cmd)
-        || args.iter().any(hidden_end)
-        || env.iter().any(|(k, v)| hidden_end(k) || hidden_end(v))
+    // A server may be called `servers`; the member of that name is then no map of servers.
+    if let Some(key) = present.first()
+        && let Some(node) = fields.get(key)
     {
-        return Err("a NUL character in what would be run".to_owned());
+        let mut spot = spot.clone();
+        let shape = match *key {
+            "mcpServers" if is_plugin(fields) => {
+                spot.places.dialect = Dialect::Plugin;
+                Shape::Plugin
+            }
+            "mcpServers" => Shape::McpServers,
+            "servers" => {
+                spot.places.inputs = inputs(fields);
+                Shape::Servers
+            }
+            "context_servers" => Shape::Zed,
+            _ => {
+                spot.places.dialect = Dialect::OpenCode;
+                Shape::OpenCode
+            }
+        };
+        return Some((shape, many(&node.object()?, &spot)));
     }
-    Ok(Launch { cmd, args, env, cwd })
+    if fields.get("name").is_some_and(|name| name.is_text()) {
+        return Some((Shape::OneChild, one(fields, spot)?.into_iter().collect()));
+    }
+    if is_flat(fields) {
+        return Some((Shape::Flat, many(fields, spot)));
+    }
+    if fields.get("discoverGlobs").is_some() || fields.get("suites").is_some() {
+        fields.complain("is a config, not a definition of servers");
+        return None;
+    }
+    let known: Vec<&str> = MANY.into_iter().chain(["name"]).collect();
+    let near = fields.entries().find_map(|(name, _)| crate::document::nearest(name, known.iter().copied()));
+    let hint = near.map_or(String::new(), |near| format!("; did you mean `{near}`?"));
+    fields.complain(format!("neither `name` (one server) nor `mcpServers` (many){hint}"));
+    None
 }
 
-fn variables(node: &Node<'_>) -> Option<BTreeMap<String, String>> {
-    let fields = node.object()?;
-    let mut variables = BTreeMap::new();
-    for (name, value) in fields.entries() {
-        if name.is_empty() || name.contains('=') {
-            value.complain(format!("`{name}` cannot name a variable"));
+fn is_plugin(fields: &Fields<'_>) -> bool {
+    let schema = fields.get("$schema").filter(Node::is_text).and_then(|schema| schema.text());
+    schema.is_some_and(|schema| schema.starts_with(PLUGIN_SCHEMA) && schema.ends_with("/mcp.schema.json"))
+}
+
+/// Every value describes a server, and no name says that something else was meant.
+fn is_flat(fields: &Fields<'_>) -> bool {
+    let mut any = false;
+    let all = fields.entries().filter(|(name, _)| *name != "$schema").all(|(name, node)| {
+        any = true;
+        !RESERVED.contains(&name) && node.has_any(&["command", "url", "httpUrl", "serverUrl"])
+    });
+    any && all
+}
+
+/// What each input is where nobody has set it.
+fn inputs(fields: &Fields<'_>) -> BTreeMap<String, String> {
+    let Some(items) = fields.get("inputs").and_then(|inputs| inputs.items()) else { return BTreeMap::new() };
+    let known = items.iter().filter_map(|item| {
+        let input = item.object()?;
+        let id = input.get("id")?.text()?;
+        let default = input.get("default").filter(Node::is_text)?;
+        let text = default.text()?;
+        if text.len() > MAX_DEFAULT {
+            default.complain(format!("the default of input `{id}` is over {MAX_DEFAULT} bytes"));
             return None;
         }
-        variables.insert(name.to_owned(), value.text()?);
+        Some((id, text))
+    });
+    known.collect()
+}
+
+/// `Some(None)` for one that its writer does not want.
+fn one(fields: &Fields<'_>, spot: &Spot<'_>) -> Option<Option<Definition>> {
+    fields.only(&ONE_CHILD);
+    let node = fields.get("name")?;
+    let name = entry::valid_name(&node, node.text()?)?;
+    if entry::is_off(fields) {
+        node.note(format!("`{name}` is turned off, and left out"));
+        return Some(None);
     }
-    Some(variables)
+    let reach = match fields.get("command") {
+        Some(command) if !command.is_text() => {
+            let command = command.object()?;
+            entry::process(&command, "cmd", &entry::COMMAND, spot)
+        }
+        _ => entry::reach(fields, spot),
+    };
+    Some(Some(Definition { at: node.at(), ..entry::definition(fields, name, reach, spot) }))
+}
+
+fn many(servers: &Fields<'_>, spot: &Spot<'_>) -> Vec<Definition> {
+    let entries: Vec<_> = servers.entries().filter(|(name, _)| *name != "$schema").collect();
+    if entries.len() > MAX_SERVERS {
+        servers.complain(format!("more than {MAX_SERVERS} servers; the rest is left out"));
+    }
+    let entries = entries.into_iter().take(MAX_SERVERS);
+    entries.filter_map(|(name, node)| entry::read(name, &node, spot)).collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
+    use crate::definition::{Launch, Reach, Transport};
+    use crate::expand::{Places, Template};
 
     fn read(text: &str) -> (Vec<Definition>, Vec<String>) {
-        let (definitions, problems) = definitions(&Document::from_text(Path::new("/d/.mcp.json"), text));
-        (definitions, problems.iter().map(ToString::to_string).collect())
+        let read = super::read(&Document::from_text(Path::new("/d/.mcp.json"), text), &spot());
+        (read.definitions, read.problems.iter().map(ToString::to_string).collect())
+    }
+
+    fn spot() -> Spot<'static> {
+        let places =
+            Places { folder: "/d".into(), root: "/w".into(), home: "/h".into(), ..Places::default() };
+        Spot {
+            file: Path::new("/d/.mcp.json"),
+            places,
+            variables: &|file| Err(format!("no {}", file.display())),
+        }
+    }
+
+    fn only(text: &str) -> Definition {
+        let (mut found, problems) = read(text);
+        assert_eq!(problems, [""; 0], "{text}");
+        assert_eq!(found.len(), 1, "{text}");
+        found.remove(0)
     }
 
     #[test]
-    fn both_shapes_give_the_same_definition() {
-        let (one, no_problems) = read(
+    fn every_shape_gives_the_same_definition() {
+        let one = only(
             r#"{"name": "x", "description": "d", "command": {"cmd": "c", "args": ["a"], "env": {"K": "v"}}}"#,
         );
-        assert_eq!(no_problems, [""; 0]);
-        let (many, no_problems) = read(
-            r#"{"mcpServers": {"x": {"type": "stdio", "description": "d", "command": "c", "args": ["a"], "env": {"K": "v"}}}}"#,
+        let entry =
+            r#"{"type": "stdio", "description": "d", "command": "c", "args": ["a"], "env": {"K": "v"}}"#;
+        let shapes = [
+            format!(r#"{{"mcpServers": {{"x": {entry}}}}}"#),
+            format!(r#"{{"servers": {{"x": {entry}}}, "inputs": []}}"#),
+            format!(r#"{{"context_servers": {{"x": {entry}}}}}"#),
+            format!(r#"{{"x": {entry}}}"#),
+            r#"{"mcp": {"x": {"type": "local", "description": "d", "command": ["c", "a"], "environment": {"K": "v"}}}}"#.to_owned(),
+            r#"{"mcpServers": {"x": {"description": "d", "transport": {"type": "stdio", "command": "c", "args": ["a"], "env": {"K": "v"}}}}}"#.to_owned(),
+            r#"// note
+               {"mcpServers": {"x": {"description": "d", "command": "c", "args": ["a",], "env": {"K": "v"},},},}"#.to_owned(),
+        ];
+        for shape in shapes {
+            let found = only(&shape);
+            assert_eq!(Definition { at: one.at, ..found }, one, "{shape}");
+        }
+        let launch = one.launch().unwrap();
+        assert_eq!((launch.cwd.to_string(), launch.cmd.to_string()), ("/d".to_owned(), "c".to_owned()));
+    }
+
+    #[test]
+    fn plugins_are_read_strictly() {
+        let plugin = |entry: &str| {
+            read(&format!(
+                r#"{{"$schema": "https://agent-plugins.org/schemas/1.0.0/mcp.schema.json", "mcpServers": {{"x": {entry}}}}}"#
+            ))
+        };
+        let (found, problems) =
+            plugin(r#"{"type": "stdio", "command": "./bin/x", "args": ["${PLUGIN_ROOT}", "${HOME}"]}"#);
+        assert_eq!(problems, [""; 0]);
+        let args: Vec<_> = found[0].launch().unwrap().args.iter().map(ToString::to_string).collect();
+        assert_eq!(args, ["/d", "${HOME}"]);
+        for (wrong, why) in [
+            (r#"{"command": "c"}"#, "`type`"),
+            (r#"{"type": "stdio", "command": "/bin/sh"}"#, "command"),
+            (r#"{"type": "stdio", "command": "./../x"}"#, "command"),
+            (r#"{"type": "stdio", "command": "c", "cwd": "../.."}"#, "cwd"),
+            (r#"{"type": "stdio", "command": "c", "env": {"PLUGIN_ROOT": "x"}}"#, "PLUGIN_ROOT"),
+            (r#"{"type": "stdio", "command": "c", "url": "https://x"}"#, "url"),
+        ] {
+            let (found, problems) = plugin(wrong);
+            let told = format!("{:?} {problems:?}", found[0].reach.as_ref().err());
+            assert!(found[0].reach.is_err() && told.contains(why), "{wrong}: {told}");
+        }
+    }
+
+    #[test]
+    fn urls_come_in_many_spellings() {
+        let http = |entry: &str| match only(&format!(r#"{{"mcpServers": {{"x": {entry}}}}}"#)).reach {
+            Ok(Reach::Remote(remote)) => (remote.transport, remote.url.to_string()),
+            other => panic!("{other:?}"),
+        };
+        let wrong = only(r#"{"mcpServers": {"x": {"type": "http", "url": "localhost:8080"}}}"#).reach;
+        assert!(wrong.is_err_and(|why| why.contains("http://")));
+        for kind in ["http", "streamable-http", "streamableHttp", "remote"] {
+            let entry = format!(r#"{{"type": "{kind}", "url": "https://u"}}"#);
+            assert_eq!(http(&entry), (Transport::Http, "https://u".to_owned()));
+        }
+        assert_eq!(http(r#"{"url": "https://u"}"#).0, Transport::Http);
+        assert_eq!(http(r#"{"httpUrl": "https://u"}"#).0, Transport::Http);
+        assert_eq!(http(r#"{"serverUrl": "https://u"}"#).0, Transport::Http);
+        assert_eq!(http(r#"{"type": "sse", "url": "https://u"}"#).0, Transport::Sse);
+    }
+
+    #[test]
+    fn inputs_have_defaults() {
+        let found = only(
+            r#"{"inputs": [{"id": "region", "type": "promptString", "default": "eu"}, {"id": "key", "password": true}],
+                "servers": {"x": {"command": "c", "args": ["${input:region}", "${input:key}"]}}}"#,
         );
-        assert_eq!(no_problems, [""; 0]);
-        assert_eq!(one, many);
-        assert_eq!(one[0].launch.as_ref().unwrap().cwd, Path::new("/d"));
+        let args: Vec<_> = found.launch().unwrap().args.iter().map(ToString::to_string).collect();
+        assert_eq!(args, ["${input:region:-eu}", "${input:key}"]);
     }
 
     #[test]
     fn a_child_without_a_command_is_misconfigured_not_missing() {
-        let (found, problems) = read(r#"{"name": "x"}"#);
-        assert_eq!(found[0].launch, Err("no command".to_owned()));
-        assert_eq!(problems, [""; 0]);
+        let found = only(r#"{"name": "x"}"#);
+        assert_eq!(found.reach, Err("no command".to_owned()));
     }
 
     #[test]
@@ -160,8 +298,8 @@ mod tests {
     fn a_bad_entry_leaves_its_neighbours() {
         let (found, problems) =
             read(r#"{"mcpServers": {"bad": 7, "worse": {"comand": "x"}, "good": {"command": "c"}}}"#);
-        let names: Vec<_> = found.iter().map(|found| (found.name.as_str(), found.launch.is_ok())).collect();
-        assert_eq!(names, [("worse", false), ("good", true)]);
+        let names: Vec<_> = found.iter().map(|found| (found.name.as_str(), found.reach.is_ok())).collect();
+        assert_eq!(names, [("bad", false), ("worse", false), ("good", true)]);
         assert_eq!(
             problems,
             [
@@ -169,5 +307,87 @@ mod tests {
                 "/d/.mcp.json:1:37: unknown key `mcpServers.worse.comand`; did you mean `command`?",
             ]
         );
+    }
+
+    #[test]
+    fn a_small_file_makes_no_huge_definition() {
+        let (default, gaps) = ("d".repeat(60_000), "${input:i}".repeat(6_000));
+        let (found, problems) = read(&format!(
+            r#"{{"inputs": [{{"id": "i", "default": "{default}"}}], "servers": {{"x": {{"command": "c", "args": ["{gaps}"]}}}}}}"#
+        ));
+        assert!(format!("{found:?}").len() < 1_000_000);
+        assert!(problems[0].contains("over 256 bytes"), "{problems:?}");
+    }
+
+    #[test]
+    fn what_codex_writes_is_understood() {
+        let (found, problems) = read(
+            r#"{"a": {"command": "c", "env_vars": ["P"], "startup_timeout_sec": 5},
+                "b": {"url": "https://u", "bearer_token_env_var": "T", "http_headers": {"X-Y": "z"}}}"#,
+        );
+        assert_eq!(problems, [""; 0]);
+        assert_eq!(found[0].launch().unwrap().pass_env, ["P".to_owned()].into());
+        let Ok(Reach::Remote(remote)) = &found[1].reach else { panic!("{found:?}") };
+        let headers: Vec<_> = remote.headers.iter().map(|(name, value)| format!("{name}: {value}")).collect();
+        assert_eq!(headers, ["authorization: Bearer ${T}", "x-y: z"]);
+    }
+
+    #[test]
+    fn a_nested_transport_is_read_as_strictly() {
+        let (_, problems) = read(r#"{"mcpServers": {"x": {"transport": {"command": "c", "arg": []}}}}"#);
+        assert_eq!(
+            problems,
+            ["/d/.mcp.json:1:53: unknown key `mcpServers.x.transport.arg`; did you mean `args`?"]
+        );
+    }
+
+    #[test]
+    fn what_is_no_shape_is_said() {
+        let told = |text: &str| read(text).1.join("; ");
+        assert!(told(r#"{"mcpServers": {}, "servers": {}}"#).contains("both `mcpServers` and `servers`"));
+        assert!(told(r#"{"mcpServer": {"x": {"command": "c"}}}"#).contains("did you mean `mcpServers`?"));
+        assert!(told(r#"{"mcpServers": {"x": {"command": "c", "command": "d"}}}"#).contains("appears twice"));
+        assert!(told(r#"{"x": {"command": "c"}, "y": 1}"#).contains("neither `name`"));
+        assert!(told("{}").contains("neither `name`"));
+    }
+
+    #[test]
+    fn switchboard_does_not_start_itself() {
+        for entry in [
+            r#"{"command": "switchboard"}"#,
+            r#"{"command": "/usr/local/bin/switchboard", "args": ["--workspace", "/x"]}"#,
+            r#"{"command": "switchboardd"}"#,
+            r#"{"command": "sh", "args": ["-c", "exec switchboard"]}"#,
+            r#"{"command": "env", "args": ["A=b", "/opt/switchboard"]}"#,
+        ] {
+            let found = only(&format!(r#"{{"mcpServers": {{"x": {entry}}}}}"#));
+            assert!(
+                found.reach.as_ref().is_err_and(|why| why.contains("Switchboard itself")),
+                "{entry}: {found:?}"
+            );
+        }
+        assert!(only(r#"{"mcpServers": {"x": {"command": "echo", "args": ["switchboard"]}}}"#).reach.is_ok());
+    }
+
+    #[test]
+    fn timeouts_have_units_by_their_size() {
+        let timeout =
+            |text: &str| only(&format!(r#"{{"x": {{"command": "c", "timeout": {text}}}}}"#)).timeout;
+        let seconds = |seconds| Some(std::time::Duration::from_millis(seconds));
+        assert_eq!(timeout("30"), seconds(30_000));
+        assert_eq!(timeout("0.5"), seconds(500));
+        assert_eq!(timeout("999"), seconds(999_000));
+        assert_eq!(timeout("1000"), seconds(1000));
+        assert_eq!(timeout("60000"), seconds(60_000));
+    }
+
+    #[test]
+    fn variables_may_be_numbers_or_taken_away() {
+        let found = only(r#"{"x": {"command": "c", "env": {"N": 8, "B": true, "GONE": null, "T": "${A}"}}}"#);
+        let launch: &Launch = found.launch().unwrap();
+        assert_eq!(launch.env["N"], Some(Template::text("8")));
+        assert_eq!(launch.env["B"], Some(Template::text("true")));
+        assert_eq!(launch.env["GONE"], None);
+        assert_eq!(launch.gaps(), ["A".to_owned()].into());
     }
 }

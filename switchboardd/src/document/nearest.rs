@@ -1,7 +1,13 @@
 //! The known name that a mistyped one was most likely meant to be.
 
+/// Nothing that we know has a longer name, and comparing is costly.
+const MAX_NAME: usize = 128;
+
 /// `None` if nothing known is close.
 pub fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    if name.len() > MAX_NAME {
+        return None;
+    }
     let wanted: Vec<char> = name.to_lowercase().chars().collect();
     known
         .map(|candidate| {

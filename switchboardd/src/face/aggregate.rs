@@ -4,23 +4,27 @@ use std::sync::Arc;
 
 use switchboard_wire::members::Members;
 
-use super::{Request, opening, set_level};
+use super::{Request, consent, opening, set_level};
+use crate::board::Board;
 use crate::caller::Caller;
 use crate::catalog::Catalog;
 use crate::error::Failure;
 use crate::methods;
+use crate::session::Session;
 use crate::suite::Said;
 
 /// Hosts show this much of the instructions; names beyond it would be cut anyway.
 const INSTRUCTIONS: usize = 1800;
 
 pub(super) async fn answer(
+    board: &Arc<Board>,
+    session: &Arc<Session>,
     catalog: &Catalog,
-    caller: &Arc<Caller>,
     request: Request<'_>,
 ) -> Result<Said, Failure> {
+    let caller = &session.caller;
     match request.method {
-        methods::TOOLS_CALL => call(catalog, caller, request).await,
+        methods::TOOLS_CALL => call(board, session, catalog, request).await,
         methods::TOOLS_LIST => list(catalog, request),
         methods::INITIALIZE => Ok(Said::Ours(initialize(catalog, caller, request))),
         methods::PING => Ok(Said::Ours("{}".to_owned())),
@@ -29,14 +33,24 @@ pub(super) async fn answer(
     }
 }
 
-async fn call(catalog: &Catalog, caller: &Arc<Caller>, request: Request<'_>) -> Result<Said, Failure> {
+async fn call(
+    board: &Arc<Board>,
+    session: &Arc<Session>,
+    catalog: &Catalog,
+    request: Request<'_>,
+) -> Result<Said, Failure> {
     let params = request.params.and_then(Members::of).unwrap_or_default();
     let name = params
         .text("name")
         .ok_or_else(|| Failure::InvalidParams("`params.name` must be a string".to_owned()))?;
     let suite =
         catalog.suite(&name).ok_or_else(|| Failure::InvalidParams(format!("Unknown tool: {name}")))?;
-    suite.run(caller, &params).await
+    if suite.waiting().is_some() && consent::ask(board, session, suite).await {
+        let catalog = session.workspace().catalog();
+        let suite = catalog.suite(&name).unwrap_or(suite);
+        return suite.run(&session.caller, &params).await;
+    }
+    suite.run(&session.caller, &params).await
 }
 
 /// Everything fits one page, so there is no cursor that could be meant.

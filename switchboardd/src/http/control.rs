@@ -1,5 +1,6 @@
 //! Orders from the person's own command line: unix socket only, and none adds a server or gives consent.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use axum::extract::{Path, Request, State};
@@ -12,11 +13,15 @@ use switchboard_wire::hop::Draining;
 use super::proxy::read_body;
 use super::rescue::{Refusal, json_response};
 use crate::board::Board;
+use crate::catalog::Catalog;
+use crate::reload::Why;
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Order {
     suite: Option<String>,
+    /// Where it was typed.
+    workspace: Option<PathBuf>,
 }
 
 pub(super) async fn order(
@@ -31,9 +36,9 @@ pub(super) async fn order(
         serde_json::from_slice(&body).map_err(|error| Refusal::BadRequest(error.to_string()))?
     };
     match order.as_str() {
-        "reload" => reload(&board),
-        "restart" => restart(&board, wanted.suite.as_deref()),
-        "logs" => logs(&board, wanted.suite.as_deref()),
+        "reload" => reload(&board).await,
+        "restart" => restart(&board, &wanted).await,
+        "logs" => logs(&board, &wanted).await,
         "stop" => {
             tracing::info!(target: "control", "stopping on request");
             board.drain(Draining::Stop);
@@ -43,50 +48,52 @@ pub(super) async fn order(
     }
 }
 
-fn reload(board: &Board) -> Result<Response, Refusal> {
+async fn reload(board: &Arc<Board>) -> Result<Response, Refusal> {
     let listed = |problems: &[crate::document::Problem]| -> Vec<String> {
         problems.iter().map(ToString::to_string).collect()
     };
-    let (status, answer) = match board.reload() {
+    let (status, answer) = match board.reload(Why::Told).await {
         Ok(catalog) => (
             StatusCode::OK,
             json!({
                 "generation": catalog.generation,
                 "suites": catalog.suites.len(),
+                "workspaces": board.workspaces.all().len(),
                 "problems": listed(&catalog.problems),
             }),
         ),
-        Err(problems) => {
-            problems.iter().for_each(|problem| tracing::error!(target: "config", "{problem}"));
-            (
-                StatusCode::UNPROCESSABLE_ENTITY,
-                json!({ "error": "the config was not loaded", "problems": listed(&problems) }),
-            )
-        }
+        Err(problems) => (
+            StatusCode::UNPROCESSABLE_ENTITY,
+            json!({ "error": "the config was not loaded", "problems": listed(&problems) }),
+        ),
     };
     Ok(json_response(status, answer.to_string()))
 }
 
-fn restart(board: &Board, suite: Option<&str>) -> Result<Response, Refusal> {
-    let catalog = board.catalog();
-    let pool = named(&catalog, suite)?.pool.as_ref();
-    let restarted = pool.is_some_and(|pool| pool.renew());
+async fn restart(board: &Arc<Board>, order: &Order) -> Result<Response, Refusal> {
+    let (catalog, at) = found(board, order).await?;
+    let restarted = catalog.suites[at].pool.as_ref().is_some_and(|pool| pool.renew());
     Ok(json_response(StatusCode::OK, json!({ "restarted": restarted }).to_string()))
 }
 
 /// What a child last wrote to its standard error.
-fn logs(board: &Board, suite: Option<&str>) -> Result<Response, Refusal> {
-    let catalog = board.catalog();
-    let suite = named(&catalog, suite)?;
+async fn logs(board: &Arc<Board>, order: &Order) -> Result<Response, Refusal> {
+    let (catalog, at) = found(board, order).await?;
+    let suite = &catalog.suites[at];
     let lines = suite.pool.as_ref().map(|pool| pool.stderr_lines()).unwrap_or_default();
     Ok(json_response(StatusCode::OK, json!({ "suite": suite.name, "lines": lines }).to_string()))
 }
 
-/// A suite by its own name or its child's.
-fn named<'c>(
-    catalog: &'c crate::catalog::Catalog,
-    name: Option<&str>,
-) -> Result<&'c crate::suite::Suite, Refusal> {
-    let name = name.ok_or_else(|| Refusal::BadRequest("`suite` is missing".to_owned()))?;
-    catalog.named(name).ok_or_else(|| Refusal::NotFound(format!("there is no suite `{name}`")))
+/// A suite by its own name or its child's: as it is seen where the order was given, or anywhere else.
+async fn found(board: &Arc<Board>, order: &Order) -> Result<(Arc<Catalog>, usize), Refusal> {
+    let name = order.suite.as_deref().ok_or_else(|| Refusal::BadRequest("`suite` is missing".to_owned()))?;
+    let here = board.workspace(order.workspace.as_deref()).await;
+    let everywhere = std::iter::once(here).chain(board.workspaces.all());
+    for catalog in everywhere.map(|workspace| workspace.catalog()) {
+        let named = |suite: &crate::suite::Suite| suite.name == name || suite.child_name() == name;
+        if let Some(at) = catalog.suites.iter().position(named) {
+            return Ok((catalog, at));
+        }
+    }
+    Err(Refusal::NotFound(format!("there is no suite `{name}`")))
 }

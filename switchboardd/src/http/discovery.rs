@@ -3,19 +3,29 @@
 use std::sync::Arc;
 
 use axum::extract::{Extension, Path, State};
-use axum::http::StatusCode;
+use axum::http::{StatusCode, Uri};
 use axum::response::Response;
 use serde_json::{Value, json};
 use switchboard_wire::hop::HOP;
 
 use super::gate::Pass;
+use super::proxy::workspace_of;
 use super::rescue::{Refusal, json_response};
 use crate::board::{Board, Phase};
 use crate::catalog::Catalog;
 use crate::child::{Child, Tie};
-use crate::pool::Doing;
+use crate::definition::Reach;
+use crate::layer::Layer;
+use crate::pool::{Doing, PoolError};
 use crate::session::Session;
+use crate::sources::Unready;
 use crate::suite::Suite;
+use crate::suite::summary::summary;
+use crate::trust::view::in_short;
+use crate::workspace::Workspace;
+
+/// As much of a command line as fits a status.
+const WAITING_SHOWN: usize = 600;
 
 pub(super) async fn health() -> Response {
     shown(&json!({ "status": "ok" }))
@@ -39,16 +49,21 @@ pub(super) async fn version() -> Response {
     }))
 }
 
-pub(super) async fn suites(State(board): State<Arc<Board>>, Extension(pass): Extension<Pass>) -> Response {
-    overview(&board.catalog(), pass)
+pub(super) async fn suites(
+    State(board): State<Arc<Board>>,
+    Extension(pass): Extension<Pass>,
+    uri: Uri,
+) -> Response {
+    overview(&workspace_of(&board, pass, &uri).await.catalog(), pass)
 }
 
 pub(super) async fn suite(
     State(board): State<Arc<Board>>,
     Extension(pass): Extension<Pass>,
     Path(name): Path<String>,
+    uri: Uri,
 ) -> Result<Response, Refusal> {
-    let catalog = board.catalog();
+    let catalog = workspace_of(&board, pass, &uri).await.catalog();
     Ok(one(named(&catalog, &name)?, pass))
 }
 
@@ -56,8 +71,9 @@ pub(super) async fn tools(
     State(board): State<Arc<Board>>,
     Extension(pass): Extension<Pass>,
     Path(name): Path<String>,
+    uri: Uri,
 ) -> Result<Response, Refusal> {
-    let catalog = board.catalog();
+    let catalog = workspace_of(&board, pass, &uri).await.catalog();
     let suite = named(&catalog, &name)?;
     if pass == Pass::Names {
         return Err(Refusal::NoToken);
@@ -80,6 +96,8 @@ pub(super) async fn status(State(board): State<Arc<Board>>, Extension(pass): Ext
     if pass == Pass::Names {
         return shown(&json!({ "status": "ok", "suites": suites }));
     }
+    let config = board.broken_config();
+    let problems: Vec<String> = config.iter().map(ToString::to_string).chain(problems(&catalog)).collect();
     let sessions: Vec<Value> = board.sessions.all().iter().map(|session| session_state(session)).collect();
     shown(&json!({
         "status": if board.phase().borrow().draining().is_some() { "draining" } else { "ok" },
@@ -97,8 +115,28 @@ pub(super) async fn status(State(board): State<Arc<Board>>, Extension(pass): Ext
             "usedMb": board.nursery.budget.used_mb(),
         },
         "suites": suites,
-        "problems": problems(&catalog),
+        "denied": denied(&catalog.personal),
+        "problems": problems,
+        "workspaces": board.workspaces.all().iter().map(|known| workspace_state(&board, known)).collect::<Vec<_>>(),
     }))
+}
+
+/// What is a workspace's own.
+fn workspace_state(board: &Board, workspace: &Arc<Workspace>) -> Value {
+    let catalog = workspace.catalog();
+    let Some(own) = &catalog.own else { return Value::Null };
+    let is_own =
+        |suite: &&Suite| own.entries.iter().any(|entry| entry.definition.file == suite.definition.file);
+    let here = |session: &&Arc<Session>| session.is_in(workspace);
+    let own_problems = catalog.problems.iter().filter(|problem| problem.file.starts_with(&own.config.folder));
+    json!({
+        "root": workspace.root,
+        "sessions": board.sessions.all().iter().filter(here).count(),
+        "generation": catalog.generation,
+        "suites": catalog.suites.iter().filter(is_own).map(|suite| described(suite, Pass::Full)).collect::<Vec<_>>(),
+        "denied": denied(own),
+        "problems": own_problems.map(ToString::to_string).collect::<Vec<_>>(),
+    })
 }
 
 /// All suites, as a GET on the aggregate face shows them.
@@ -117,7 +155,9 @@ pub(super) fn one(suite: &Suite, pass: Pass) -> Response {
 
 fn described(suite: &Suite, pass: Pass) -> Value {
     let state = match suite.pool.as_ref().map(|pool| pool.doing()) {
-        None => "misconfigured",
+        None if suite.is_held() => "held",
+        None | Some(Doing::Misconfigured) => "misconfigured",
+        Some(Doing::Held) => "held",
         Some(Doing::Cold) => "cold",
         Some(Doing::Starting) => "starting",
         Some(Doing::Ready) => "ready",
@@ -129,12 +169,25 @@ fn described(suite: &Suite, pass: Pass) -> Value {
         return body;
     }
     body["child"] = suite.child_name().into();
-    body["description"] = json!(suite.definition.description);
     body["file"] = json!(suite.definition.file);
+    if let Some(waiting) = suite.waiting() {
+        // A version that nobody allowed: what it would run, and that there is one.
+        body["waiting"] = json!(summary(&in_short(waiting), WAITING_SHOWN));
+    }
+    if suite.is_held() {
+        return body;
+    }
+    body["description"] = json!(suite.definition.description);
     let pool = suite.pool.as_ref();
-    body["lastError"] = match &suite.definition.launch {
+    body["lastError"] = match &suite.definition.reach {
         Err(why) => json!(why),
-        Ok(_) => json!(pool.and_then(|pool| pool.last_failure()).map(|error| error.to_string())),
+        Ok(Reach::Remote(_)) => json!("servers behind a URL are not reached by this version"),
+        Ok(Reach::Process(_)) => {
+            json!(pool.and_then(|pool| pool.last_failure()).map(|error| match error {
+                PoolError::Unready(Unready::Misconfigured(why)) => why,
+                error => error.to_string(),
+            }))
+        }
     };
     if let Some(pool) = pool {
         let settings = pool.settings();
@@ -168,7 +221,7 @@ fn session_state(session: &Session) -> Value {
     json!({
         "client": profile.client,
         "revision": profile.revision,
-        "workspace": session.workspace,
+        "workspace": session.folder,
         "ageMs": millis(session.opened),
         "inFlight": session.in_flight(),
         "droppedMessages": session.caller.mailbox().map_or(0, |mailbox| mailbox.dropped()),
@@ -177,6 +230,10 @@ fn session_state(session: &Session) -> Value {
 
 fn problems(catalog: &Catalog) -> Vec<String> {
     catalog.problems.iter().map(ToString::to_string).collect()
+}
+
+fn denied(layer: &Layer) -> Vec<&str> {
+    layer.denied.iter().map(|definition| definition.name.as_str()).collect()
 }
 
 fn named<'c>(catalog: &'c Catalog, name: &str) -> Result<&'c Suite, Refusal> {

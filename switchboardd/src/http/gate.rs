@@ -47,7 +47,7 @@ pub(super) async fn check(State(board): State<Arc<Board>>, mut request: Request,
 fn admit(board: &Board, request: &Request) -> Result<Pass, Refusal> {
     let door = request.extensions().get::<Arc<Door>>().expect("BUG: every request comes through a door");
     let catalog = board.catalog();
-    let http = &catalog.config.http;
+    let http = &catalog.config().http;
     if !host_is_ours(request, door.way()) {
         return Err(Refusal::Forbidden("the `Host` of this request is not ours"));
     }
@@ -77,7 +77,8 @@ fn origin_is_allowed(board: &Board, headers: &HeaderMap) -> bool {
     let mut origins = headers.get_all(ORIGIN).iter();
     let Some(origin) = origins.next() else { return true };
     let catalog = board.catalog();
-    let known = catalog.config.http.allowed_origins.iter().any(|known| known.as_bytes() == origin.as_bytes());
+    let known =
+        catalog.config().http.allowed_origins.iter().any(|known| known.as_bytes() == origin.as_bytes());
     known && origins.next().is_none()
 }
 

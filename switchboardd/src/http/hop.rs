@@ -1,5 +1,6 @@
 //! The shim's own routes: opening a session and fetching its mailbox.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -38,8 +39,17 @@ pub(super) async fn open(
         let span = |span: switchboard_wire::hop::Span| format!("{}–{}", span.min, span.max);
         return Err(Refusal::HopMismatch { ours: span(HOP), theirs: span(open.hop) });
     };
-    let session = Session::open(&board.boot, open.workspace.map(Into::into));
-    tracing::debug!(target: "session", session = &session.id[..8], workspace = ?session.workspace, shim = open.version, "opened");
+    let folder: Option<PathBuf> = open.workspace.as_deref().map(Into::into);
+    let (workspace, later) = board.arrive(folder.as_deref()).await;
+    let session = Session::open(&board.boot, &workspace, folder);
+    if let Some(later) = later {
+        tokio::spawn(board.clone().settle(session.clone(), later));
+    }
+    if !open.handshake.is_empty() {
+        // It comes from another daemon, which may have shown it other suites.
+        board.tell_changed(&session);
+    }
+    tracing::debug!(target: "session", session = &session.id[..8], workspace = ?workspace.root, shim = open.version, "opened");
     for message in open.handshake {
         replay(&board, &session, message).await;
     }

@@ -1,15 +1,17 @@
 //! The proxy routes: one JSON-RPC message in, one JSON answer out, finite and never an event stream.
 
+use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
-use axum::extract::{Extension, Path, Request, State};
-use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
+use axum::extract::{Extension, Path, Query, Request, State};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use http_body_util::{BodyExt, Limited};
+use serde::Deserialize;
 use switchboard_wire::envelope::{Message, string};
 use switchboard_wire::framing::MAX_MESSAGE;
 use switchboard_wire::hop::{MAILBOX_HEADER, SEQ_HEADER, SESSION_HEADER};
@@ -20,9 +22,11 @@ use super::gate::Pass;
 use super::rescue::{Refusal, json_response};
 use super::{accept, discovery};
 use crate::board::Board;
+use crate::catalog::Catalog;
 use crate::error::Failure;
 use crate::face::{self, Face};
 use crate::session::{Entry, Grounded, Session};
+use crate::workspace::Workspace;
 
 const ALLOW: &str = "POST, GET, OPTIONS";
 
@@ -52,23 +56,26 @@ pub(super) async fn single(
 async fn serve(board: Arc<Board>, face: Face, pass: Pass, request: Request) -> Response {
     let answered = match *request.method() {
         Method::POST => post(&board, &face, request).await,
-        Method::GET => look(&board, &face, pass, request.headers()),
+        Method::GET => {
+            let (head, _) = request.into_parts();
+            let workspace = workspace_of(&board, pass, &head.uri).await;
+            look(&workspace.catalog(), &face, pass, &head.headers)
+        }
         _ => Err(Refusal::WrongMethod(ALLOW)),
     };
     answered.unwrap_or_else(IntoResponse::into_response)
 }
 
 /// GET: what is behind the route. Clients that try for an event stream are told that there is none.
-fn look(board: &Board, face: &Face, pass: Pass, headers: &HeaderMap) -> Result<Response, Refusal> {
+fn look(catalog: &Catalog, face: &Face, pass: Pass, headers: &HeaderMap) -> Result<Response, Refusal> {
     if accept::wants_only_events(headers) {
         return Err(Refusal::WrongMethod(ALLOW));
     }
     if !accept::takes_json(headers) {
         return Err(Refusal::NotAcceptable);
     }
-    let catalog = board.catalog();
     match face {
-        Face::Aggregate => Ok(discovery::overview(&catalog, pass)),
+        Face::Aggregate => Ok(discovery::overview(catalog, pass)),
         Face::Child(name) => match catalog.child(name) {
             Some(suite) => Ok(discovery::one(suite, pass)),
             None => Err(Refusal::NotFound(Failure::NoSuchChild { child: name.clone() }.to_string())),
@@ -77,13 +84,13 @@ fn look(board: &Board, face: &Face, pass: Pass, headers: &HeaderMap) -> Result<R
 }
 
 async fn post(board: &Arc<Board>, face: &Face, request: Request) -> Result<Response, Refusal> {
-    let session = session_of(board, &request)?;
+    let session = session_of(board, Head::of(&request)).await?;
     let headers = request.headers();
     if !accept::takes_json(headers) {
         return Err(Refusal::NotAcceptable);
     }
     if let Face::Child(name) = face
-        && board.catalog().child(name).is_none()
+        && session.workspace().catalog().child(name).is_none()
     {
         return Err(Refusal::NotFound(Failure::NoSuchChild { child: name.clone() }.to_string()));
     }
@@ -181,15 +188,49 @@ async fn fly(
     }
 }
 
-fn session_of(board: &Arc<Board>, request: &Request) -> Result<Arc<Session>, Refusal> {
-    let Some(id) = request.headers().get(SESSION_HEADER) else {
-        return Ok(board.strangers.clone());
+/// What a request without a session is about: the workspace that it names, if it may name one.
+pub(super) async fn workspace_of(board: &Arc<Board>, pass: Pass, uri: &Uri) -> Arc<Workspace> {
+    let named = uri.query().filter(|_| pass == Pass::Full).and_then(|query| {
+        let query: Query<Named> = Query::try_from_uri(uri).ok().filter(|_| !query.is_empty())?;
+        query.0.workspace
+    });
+    board.workspace(named.as_deref()).await
+}
+
+#[derive(Deserialize)]
+struct Named {
+    workspace: Option<PathBuf>,
+}
+
+/// The session that a request names; without one, whoever asks about its workspace.
+async fn session_of(board: &Arc<Board>, head: Head) -> Result<Arc<Session>, Refusal> {
+    let Some(id) = head.session else {
+        // The gate lets nobody post who may not do everything.
+        let workspace = workspace_of(board, Pass::Full, &head.uri).await;
+        return Ok(board.strangers_of(&workspace));
     };
     let session = id.to_str().ok().and_then(|id| board.sessions.get(id)).ok_or(Refusal::UnknownSession)?;
-    if let Some(door) = request.extensions().get::<Arc<Door>>() {
+    if let Some(door) = head.door {
         door.belongs_to(&session);
     }
     Ok(session)
+}
+
+/// What a request says of its session, apart from its body.
+struct Head {
+    session: Option<HeaderValue>,
+    uri: Uri,
+    door: Option<Arc<Door>>,
+}
+
+impl Head {
+    fn of(request: &Request) -> Self {
+        Self {
+            session: request.headers().get(SESSION_HEADER).cloned(),
+            uri: request.uri().clone(),
+            door: request.extensions().get::<Arc<Door>>().cloned(),
+        }
+    }
 }
 
 pub(super) async fn read_body(request: Request) -> Result<Bytes, Refusal> {

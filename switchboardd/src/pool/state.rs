@@ -34,6 +34,8 @@ pub(super) struct State {
     /// Somebody comes back for the spares when the pause after a crash is over.
     pub(super) woken_later: bool,
     pub(super) starts: u64,
+    /// A fingerprint of the values that the children which run were started with.
+    pub(super) values: Option<String>,
 }
 
 #[derive(Debug)]

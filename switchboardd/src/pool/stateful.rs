@@ -16,20 +16,20 @@ const KNOWN: [&str; 7] = [
 pub(super) fn is_stateful(launch: &Launch) -> bool {
     std::iter::once(&launch.cmd)
         .chain(&launch.args)
-        .any(|word| KNOWN.iter().any(|known| word.contains(known)))
+        .any(|word| KNOWN.iter().any(|known| word.to_string().contains(known)))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::expand::Template;
 
     #[test]
     fn browsers_are_recognised_however_they_are_started() {
         let launch = |cmd: &str, args: &[&str]| Launch {
-            cmd: cmd.to_owned(),
-            args: args.iter().map(|arg| (*arg).to_owned()).collect(),
-            env: Default::default(),
-            cwd: "/".into(),
+            cmd: Template::text(cmd),
+            args: args.iter().map(|arg| Template::text(*arg)).collect(),
+            ..Launch::default()
         };
         assert!(is_stateful(&launch("npx", &["-y", "@playwright/mcp@0.0.1"])));
         assert!(is_stateful(&launch("/usr/bin/chrome-devtools-mcp", &[])));

@@ -54,7 +54,9 @@ impl Pool {
         patient: bool,
     ) -> Result<Arc<Child>, PoolError> {
         let place = self.nursery.budget.admit(patient).await?;
-        let variables = self.nursery.shell.variables().await;
+        let filled = self.nursery.sources.fill(&self.launch).await?;
+        self.lock().values = Some(filled.digest());
+        let captured = self.nursery.sources.captured().await;
         let (scope, ran_before) = {
             let state = self.lock();
             (state.settings.scope, state.ran_before)
@@ -65,11 +67,14 @@ impl Pool {
             (Scope::Session, None) => Tie::Spare,
             (Scope::Shared | Scope::Call, _) => Tie::Nobody,
         };
-        let ground =
-            Ground { variables: &variables, roster: &self.nursery.roster, ledger: &self.nursery.ledger };
+        let ground = Ground {
+            variables: &captured.variables,
+            roster: &self.nursery.roster,
+            ledger: &self.nursery.ledger,
+        };
         let ring = Arc::new(StderrRing::default());
         self.lock().last_words = ring.clone();
-        Ok(Child::start(&self.name, &self.launch, &ground, limits, tie, place, &ring).await?)
+        Ok(Child::start(&self.name, &filled, &ground, limits, tie, place, &ring).await?)
     }
 
     fn note_failure(&self, failure: PoolError, patient: bool) {
@@ -79,18 +84,46 @@ impl Pool {
             state.breaker.crashed(false, Instant::now());
         }
         // A spare that found no room is nobody's failure.
-        if patient || matches!(failure, PoolError::Child(_)) {
+        if patient || !matches!(failure, PoolError::NoRoom(_)) {
             state.failed_starts += 1;
             state.last_failure = Some(failure);
         }
     }
 
     fn patience(&self, limits: Limits, ran_before: bool) -> Limits {
-        let program = self.launch.cmd.rsplit('/').next().unwrap_or_default();
-        if ran_before || !PACKAGE_RUNNERS.contains(&program) {
+        if ran_before || !PACKAGE_RUNNERS.contains(&self.launch.program_name().as_str()) {
             return limits;
         }
         Limits { spawn: limits.spawn.max(PACKAGE_RUNNER_SPAWN), ..limits }
+    }
+
+    /// Looks whether what this launch needs is set, and has children go that were started with other values.
+    pub async fn check_values(&self) {
+        // A child that does not run gets its values when it starts: until then it is enough that they are set.
+        let sources = &self.nursery.sources;
+        let filled = if self.running().is_empty() {
+            sources.is_set(&self.launch).await.map(|()| None)
+        } else {
+            sources.fill(&self.launch).await.map(Some)
+        };
+        let is_stale = {
+            let mut state = self.lock();
+            match &filled {
+                Ok(filled) => {
+                    state.last_failure.take_if(|failure| matches!(failure, PoolError::Unready(_)));
+                    filled.as_ref().map(|filled| filled.digest()).is_some_and(|now| {
+                        state.values.replace(now.clone()).is_some_and(|before| before != now)
+                    })
+                }
+                Err(failure) => {
+                    state.last_failure = Some(failure.clone().into());
+                    false
+                }
+            }
+        };
+        if is_stale {
+            self.renew();
+        }
     }
 
     /// Starts the spares that are missing.
@@ -183,7 +216,8 @@ impl Pool {
                 // One that served nobody is as good as one that did not start, also to those who wait.
                 state.failed_starts += u64::from(!child.has_served());
             } else if child.has_served() {
-                state.last_failure = None;
+                // What keeps the next one from starting has nothing to do with how this one ended.
+                state.last_failure.take_if(|failure| !matches!(failure, PoolError::Unready(_)));
             }
         }
         self.changed.notify_waiters();

@@ -118,6 +118,10 @@ impl Drop for Turn {
 mod tests {
     use super::*;
 
+    fn strangers() -> Arc<Session> {
+        Session::of_strangers(&crate::workspace::Workspace::empty())
+    }
+
     fn turn(session: &Arc<Session>, seq: u64) -> Turn {
         match session.enter(seq) {
             Entry::Turn(turn) => turn,
@@ -131,7 +135,7 @@ mod tests {
 
     #[test]
     fn messages_pass_in_order_whatever_order_they_came_in() {
-        let session = Session::of_strangers();
+        let session = strangers();
         let mut third = turn(&session, 3);
         let mut second = turn(&session, 2);
         let first = turn(&session, 1);
@@ -145,7 +149,7 @@ mod tests {
 
     #[test]
     fn one_that_gives_up_early_holds_nobody_up() {
-        let session = Session::of_strangers();
+        let session = strangers();
         drop(turn(&session, 2));
         let mut third = turn(&session, 3);
         drop(turn(&session, 1));
@@ -154,7 +158,7 @@ mod tests {
 
     #[test]
     fn a_number_that_never_comes_is_given_up_once_for_all() {
-        let session = Session::of_strangers();
+        let session = strangers();
         let mut second = turn(&session, 2);
         let mut third = turn(&session, 3);
         second.give_up_waiting();
@@ -167,7 +171,7 @@ mod tests {
 
     #[test]
     fn a_number_passes_once() {
-        let session = Session::of_strangers();
+        let session = strangers();
         drop(turn(&session, 1));
         drop(turn(&session, 3));
         assert!(matches!(session.enter(1), Entry::Stale));

@@ -178,7 +178,7 @@ impl Decoder {
         }
         // It only looked like headers (a log line that starts with such a word): carry on by lines.
         self.state = State::Line;
-        self.on_line(line)
+        if content(line) > self.limit { Some(oversize(line)) } else { self.on_line(line) }
     }
 
     fn skip(&mut self, rest: Rest) {
@@ -359,6 +359,15 @@ mod tests {
         check(&format!("{long}\n{{}}\n"), &expect);
         let expect = [Frame::Oversize { id: Some("17".into()), bytes: long.len() as u64 }, line("{}")];
         check(&format!("Content-Length: {}\r\n\r\n{long}{{}}\n", long.len()), &expect);
+    }
+
+    #[test]
+    fn the_limit_holds_after_what_looked_like_a_header() {
+        let mut decoder = Decoder::new(200);
+        decoder.buffer().extend_from_slice(
+            format!("Content-Type: x\r\n{{\"id\":7,\"x\":\"{}\"}}\n", "y".repeat(300)).as_bytes(),
+        );
+        assert!(matches!(decoder.next_frame(), Some(Frame::Oversize { .. })));
     }
 
     #[test]

@@ -1,0 +1,200 @@
+//! `switchboard add` and `switchboard remove`: a server of one's own, there and gone without a restart.
+#![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+
+use proto_tests::wait::until_true;
+use proto_tests::{Home, PATIENCE, bins};
+use serde_json::{Value, json};
+
+/// What a command says, on either stream, if it ends like this.
+#[track_caller]
+fn said(home: &Home, args: &[&str], code: i32) -> String {
+    let output = home.command(args);
+    let said = String::from_utf8([&output.stdout[..], &output.stderr].concat()).unwrap();
+    assert_eq!(output.status.code(), Some(code), "{args:?}: {said}");
+    said
+}
+
+/// `add NAME OPTIONS -- evil-child echo`.
+#[track_caller]
+fn add(home: &Home, name: &str, options: &[&str], code: i32) -> String {
+    let mark = format!("SWITCHBOARD_TEST={}", home.mark());
+    let evil = bins().evil_child.to_str().unwrap();
+    said(home, &[&["add", name, "--env", &mark], options, &["--", evil, "echo"]].concat(), code)
+}
+
+fn file(home: &Home, name: &str) -> PathBuf {
+    home.config_folder().join("mcps").join(name).join(".mcp.json")
+}
+
+fn written(home: &Home, name: &str) -> Value {
+    serde_json::from_slice(&fs::read(file(home, name)).unwrap()).unwrap()
+}
+
+#[test]
+fn a_server_is_there_when_it_is_added_and_gone_when_it_is_removed() {
+    let home = Home::new();
+    let daemon = home.daemon();
+    let mut shim = home.shim();
+    let told = add(&home, "kid", &["--description", "plays", "--env", "A=1 2"], 0);
+    assert_eq!(told, format!("added `kid` in {}\n", file(&home, "kid").display()));
+    assert!(shim.call("kid", "echo", "{}").contains("\"ok\":true"));
+    shim.notification("notifications/tools/list_changed");
+    let definition = written(&home, "kid");
+    assert_eq!((&definition["name"], &definition["description"]), (&json!("kid"), &json!("plays")));
+    assert_eq!(definition["command"]["env"]["A"], "1 2");
+    assert_eq!(fs::metadata(file(&home, "kid")).unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(daemon.suite("kid")["state"], "ready", "{}", daemon.suite("kid"));
+    let told = said(&home, &["remove", "kid"], 0);
+    assert_eq!(told, format!("removed `kid` from {}\n", file(&home, "kid").display()));
+    assert!(!file(&home, "kid").parent().unwrap().exists());
+    assert_eq!(daemon.status()["suites"], json!([]));
+    until_true("its child to go", PATIENCE, || home.children().is_empty());
+}
+
+#[test]
+fn a_name_is_taken_once() {
+    let home = Home::new();
+    add(&home, "kid", &[], 0);
+    let told = add(&home, "kid", &["--env", "A=1"], 1);
+    assert!(
+        told.contains("`kid` is already defined in") && told.contains("`--force` takes its place"),
+        "{told}"
+    );
+    assert_eq!(written(&home, "kid")["command"]["env"]["A"], Value::Null);
+    add(&home, "kid", &["--env", "A=1", "--force"], 0);
+    assert_eq!(written(&home, "kid")["command"]["env"]["A"], "1");
+    // One that stands elsewhere is not in the way of a file, only of a name.
+    home.servers("many", &[("one", &["echo"]), ("many", &["echo"])]);
+    let told = add(&home, "one", &["--force"], 1);
+    assert!(told.contains("mcps/many/.mcp.json") && told.contains("`switchboard remove one`"), "{told}");
+    // Nobody else is lost with it.
+    let before = fs::read(file(&home, "many")).unwrap();
+    let told = add(&home, "many", &["--force"], 1);
+    assert!(told.contains("holds `one` too"), "{told}");
+    assert_eq!(fs::read(file(&home, "many")).unwrap(), before);
+    // A broken file is somebody's work, until they say otherwise.
+    home.definition("torn", "{");
+    assert!(add(&home, "torn", &[], 1).contains("`--force`"));
+    add(&home, "torn", &["--force"], 0);
+}
+
+#[test]
+fn what_cannot_work_is_not_left_there() {
+    let home = Home::new();
+    for (name, options, says) in [
+        ("kid", &["--env", "hunter2"][..], "`--env` is not NAME=VALUE"),
+        ("kid", &["--env", "=hunter2"], "`--env` is not NAME=VALUE"),
+        ("kid", &["--env", "A=${file:/x}"], "`${file:…}` is not supported"),
+        ("kid", &["--env-file", "/no/such.env"], "/no/such.env` does not exist"),
+        ("a/b", &[], "no `/`"),
+        (".kid", &[], "no `.` in front"),
+        ("k\u{1b}d", &[], "printable"),
+        (&"k".repeat(65), &[], "1 to 64 printable"),
+    ] {
+        let told = add(&home, name, options, 1);
+        assert!(told.contains(says) && !told.contains("hunter2"), "{told}");
+    }
+    let told = said(&home, &["add", "self", "--", "switchboard"], 1);
+    assert!(told.contains("Switchboard itself"), "{told}");
+    for (options, says) in [
+        (&["--url", "h.example/mcp"][..], "`url` must begin with `http://` or `https://`"),
+        (&["--url", "https://h.example", "--header", "Bearer hunter2"], "`--header` is not NAME: VALUE"),
+        (&["--url", "https://h.example", "--header", "a b: c"], "cannot name a header"),
+    ] {
+        let told = said(&home, &[&["add", "far"], options].concat(), 1);
+        assert!(told.contains(says) && !told.contains("hunter2"), "{told}");
+    }
+    for usage in
+        [&["add"][..], &["add", "kid"], &["add", "kid", "--url", "https://h", "--", "true"], &["remove"]]
+    {
+        said(&home, usage, 2);
+    }
+    let left: Vec<_> = fs::read_dir(home.config_folder().join("mcps")).unwrap().flatten().collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+#[test]
+fn a_server_behind_a_url_is_written_as_one() {
+    let home = Home::new();
+    let url = ["--url", "https://docs.example.com/mcp", "--header", "Authorization: Bearer ${DOCS_TOKEN}"];
+    said(&home, &[&["add", "docs", "--description", "pages"], &url[..]].concat(), 0);
+    assert_eq!(
+        written(&home, "docs"),
+        json!({
+            "name": "docs", "description": "pages", "type": "http", "url": "https://docs.example.com/mcp",
+            "headers": {"Authorization": "Bearer ${DOCS_TOKEN}"},
+        })
+    );
+    assert!(
+        said(&home, &["check", file(&home, "docs").to_str().unwrap()], 0)
+            .contains("docs: https://docs.example.com/mcp")
+    );
+}
+
+#[test]
+fn globs_that_do_not_lead_there_are_named() {
+    let home = Home::new();
+    home.config(&json!({"discoverGlobs": ["servers/*.json"]}));
+    let told = add(&home, "kid", &[], 1);
+    assert!(told.contains("the `discoverGlobs` of") && told.contains("do not find"), "{told}");
+    assert!(!file(&home, "kid").exists());
+    home.write(".config/switchboard/switchboard.config.json", "{\"discoverGlob\": 1}");
+    assert!(add(&home, "kid", &[], 1).contains("did you mean `discoverGlobs`?"));
+}
+
+#[test]
+fn paths_are_meant_from_where_they_are_typed() {
+    let home = Home::new();
+    fs::write(home.workspace().join("v.env"), "A=1\n").unwrap();
+    said(&home, &["add", "kid", "--env-file", "v.env", "--cwd", ".", "--", "./serve", "./arg"], 0);
+    let command = &written(&home, "kid")["command"];
+    let here = |name: &str| json!(home.workspace().join(name).to_str().unwrap());
+    assert_eq!((&command["cmd"], &command["envFile"]), (&here("serve"), &here("v.env")));
+    assert_eq!(
+        (&command["cwd"], &command["args"]),
+        (&json!(home.workspace().to_str().unwrap()), &json!(["./arg"]))
+    );
+}
+
+#[test]
+fn one_of_many_goes_and_everything_else_stays() {
+    let home = Home::new();
+    let entry = home.entry(&bins().evil_child, &["echo"], &[]);
+    let text = format!(
+        "\u{feff}{{\r\n  // all of mine\r\n  \"mcpServers\": {{\r\n    \"one\": {entry}, // the first\r\n    /* kept */ \"two\": {entry},\r\n  }},\r\n  \"theme\": \"dark\"\r\n}}\r\n"
+    );
+    let kept = home.write("dotfiles/mcp.json", &text);
+    fs::create_dir_all(file(&home, "many").parent().unwrap()).unwrap();
+    std::os::unix::fs::symlink(&kept, file(&home, "many")).unwrap();
+    let daemon = home.daemon();
+    let mut shim = home.shim();
+    assert!(shim.call("one", "echo", "{}").contains("\"ok\":true"));
+    said(&home, &["remove", "one"], 0);
+    let rest = fs::read_to_string(&kept).unwrap();
+    for part in ["\u{feff}{", "// all of mine\r\n", "/* kept */ \"two\"", "\"theme\": \"dark\"\r\n}\r\n"] {
+        assert!(rest.contains(part), "{part:?} is missing in {rest:?}");
+    }
+    assert!(!rest.contains("\"one\""), "{rest}");
+    assert!(file(&home, "many").is_symlink(), "the link was written over");
+    let names: Vec<_> =
+        daemon.status()["suites"].as_array().unwrap().iter().map(|suite| suite["child"].clone()).collect();
+    assert_eq!(names, ["two"]);
+    assert!(shim.call("two", "echo", "{}").contains("\"ok\":true"));
+    // The last one leaves an empty map, and the person's comments.
+    said(&home, &["remove", "two"], 0);
+    assert!(fs::read_to_string(&kept).unwrap().contains("// all of mine"));
+}
+
+#[test]
+fn an_unknown_name_has_a_nearest_one() {
+    let home = Home::new();
+    home.child("github", &["echo"]);
+    let told = said(&home, &["remove", "gihtub"], 1);
+    assert!(told.contains("there is no server `gihtub` of your own; did you mean `github`?"), "{told}");
+    assert!(!said(&home, &["remove", "zebra"], 1).contains("did you mean"));
+    assert!(file(&home, "github").exists());
+}

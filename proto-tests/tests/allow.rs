@@ -1,0 +1,293 @@
+//! `switchboard allow` and `switchboard deny`, as a person meets them on a terminal.
+#![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
+
+use std::fs;
+use std::path::Path;
+
+use proto_tests::shim::structured;
+use proto_tests::terminal::Screen;
+use proto_tests::wait::until_true;
+use proto_tests::{Daemon, Home, PATIENCE, Project, Terminal, bins};
+use serde_json::{Value, json};
+
+fn trust_file(home: &Home) -> std::path::PathBuf {
+    home.state_folder().join("trust/trust.json")
+}
+
+/// What is shown of a definition that nobody allows.
+#[track_caller]
+fn shown(home: &Home, entry: &Value) -> String {
+    let project = home.project("work");
+    let _ = fs::remove_dir_all(project.path().join("mcps"));
+    project.define("k", entry);
+    let Screen { text, code } = project.on_terminal(&["allow"], "n\n");
+    assert_eq!(code, Some(4), "{text}");
+    text
+}
+
+#[test]
+fn all_of_what_would_run_is_shown_and_no_value() {
+    let home = Home::new();
+    let long = "x".repeat(3000);
+    let project = home.project("work");
+    project.write("variables", "IN_FILE=hidden-value\n");
+    let text = shown(
+        &home,
+        &json!({
+            "command": bins().evil_child,
+            "args": ["two words", "", "it's", "$HOME", "${FROM_PERSON}", long, "last"],
+            "env": {"PLAIN": "hidden-value", "TOKEN": "${SECRET_TOKEN}", "GONE": null},
+            "envFile": "../../variables",
+            "passEnv": ["PASSED"],
+            "description": "words of its own",
+        }),
+    );
+    let program = bins().evil_child.display();
+    let file = project.path().join("mcps/k/.mcp.json");
+    for part in [
+        format!("k  ({})\n", file.display()),
+        format!(r"  runs      {program} 'two words' '' 'it'\''s' '$HOME' '${{FROM_PERSON}}' {long} last"),
+        format!("  program   {}\n", bins().evil_child.canonicalize().unwrap().display()),
+        format!("  in        {}\n", file.parent().unwrap().display()),
+        "  sets      PLAIN, TOKEN\n".to_owned(),
+        "  unsets    GONE\n".to_owned(),
+        format!("  env file  {}, IN_FILE\n", project.path().join("variables").display()),
+        "  is given  FROM_PERSON, PASSED, SECRET_TOKEN\n".to_owned(),
+        "allow this version? [y/N] ".to_owned(),
+    ] {
+        assert!(text.contains(&part), "{part}\n---\n{text}");
+    }
+    assert!(!text.contains("hidden-value") && !text.contains("words of its own"), "{text}");
+}
+
+#[test]
+fn what_deserves_a_second_look_is_named() {
+    let home = Home::new();
+    let found = home.path().join("bin");
+    fs::create_dir(&found).unwrap();
+    for name in ["npx", "sudo", "curl", "uvx", "python3.12"] {
+        fs::copy(&bins().evil_child, found.join(name)).unwrap();
+    }
+    home.write(".profile", &format!("export PATH={}:/usr/bin:/bin\n", found.display()));
+    for (argv, name, part) in [
+        (&["sh", "-c", "true"][..], "A", "runs a shell with a command line of its own"),
+        (&["bash", "-euc", "true"], "A", "runs a shell"),
+        (&["env", "-S", "sh -c true"], "A", "runs a shell"),
+        (&["curl", "https://example.com"], "A", "uses `curl`"),
+        (&["sh", "-c", "x=$(curl -s example.com)"], "A", "uses `curl`"),
+        (&["sudo", "-n", "true"], "A", "uses `sudo`"),
+        (&["env", "/usr/bin/sudo", "true"], "A", "uses `sudo`"),
+        (&["npx", "-y", "server"], "A", "`server` has no fixed version"),
+        (&["npx", "-y", "@scope/server@latest"], "A", "`@scope/server@latest` has no fixed version"),
+        (&["uvx", "server"], "A", "`server` has no fixed version"),
+        (&["python3.12", "-c", "1"], "A", "a program as an argument"),
+        (&["true"], "LD_PRELOAD", "sets `LD_PRELOAD`"),
+        (&["true"], "PATH", "sets `PATH`"),
+        (&["true"], "NODE_OPTIONS", "sets `NODE_OPTIONS`"),
+    ] {
+        let text = shown(&home, &json!({"command": argv[0], "args": argv[1..], "env": {name: "/bin"}}));
+        let warned = text.lines().any(|line| line.starts_with("  warning   ") && line.contains(part));
+        assert!(warned, "{argv:?}: {text}");
+    }
+    let text = shown(&home, &json!({"command": "npx", "args": ["-y", "server@1.2.3"]}));
+    assert!(!text.contains("warning"), "{text}");
+    let project = home.project("work");
+    fs::copy(&bins().evil_child, project.path().join("server")).unwrap();
+    for entry in
+        [json!({"command": "../../server"}), json!({"command": "server", "env": {"PATH": project.path()}})]
+    {
+        let text = shown(&home, &entry);
+        assert!(text.contains("its program is a file of the workspace"), "{text}");
+    }
+    let text = shown(&home, &json!({"command": "true", "cwd": "../../.."}));
+    assert!(text.contains("outside of the workspace"), "{text}");
+}
+
+#[test]
+fn nothing_hides_on_the_screen() {
+    let home = Home::new();
+    let hidden = "a\u{202e}b\u{200b}c\u{1b}[2Jd\u{3164}e\u{e0041}\rf\ng";
+    let text =
+        shown(&home, &json!({"command": "true", "args": [hidden], "env": {hidden: "v"}, "cwd": "/tmp"}));
+    let seen = r"a\u{202e}b\u{200b}c\u{1b}[2Jd\u{3164}e\u{e0041}\u{d}f\u{a}g";
+    assert!(text.contains(&format!("runs      true '{seen}'")), "{text}");
+    assert!(text.contains(&format!("sets      {seen}")), "{text}");
+    assert!(text.contains("holds characters that cannot be seen"), "{text}");
+    // A letter without a shape, alone in a word that needs no quotes.
+    let text = shown(&home, &json!({"command": "true", "args": ["a\u{115f}b"]}));
+    assert!(text.contains(r"a\u{115f}b") && !text.contains('\u{115f}'), "{text}");
+    let project = home.project("work");
+    // Nor in what is said of a file that makes no sense: its name may hold anything.
+    project.write("mcps/\u{1b}[2J\u{202e}/.mcp.json", "{");
+    let list = home.command(&["allow", "--list"]);
+    let told = String::from_utf8_lossy(&[list.stdout, list.stderr].concat()).into_owned();
+    assert!(!told.contains(['\u{202e}', '\u{1b}']) && told.contains(r"\u{1b}[2J\u{202e}"), "{told}");
+}
+
+#[test]
+fn anything_but_a_clear_yes_is_a_no() {
+    let home = Home::new();
+    let project = home.project("work");
+    project.child("k", &["v1"]);
+    for keys in ["\n", "n\n", "N\n", "no\n", "q\n", "yy\n", "yes please\n", "1\n", "\u{4}", "ja\n"] {
+        let screen = project.on_terminal(&["allow"], keys);
+        assert_eq!(screen.code, Some(4), "{keys:?}: {}", screen.text);
+        assert!(screen.text.contains("stays held"), "{keys:?}: {}", screen.text);
+    }
+    let mut left = Terminal::start(&home, project.path(), &["allow"], &[]);
+    assert!(left.shows("[y/N] "));
+    // Where whoever runs this test ignores interrupts, so does what it starts: the line's end is a no, too.
+    left.type_in("\u{3}\n");
+    assert_ne!(left.end().code, Some(0));
+    assert!(!trust_file(&home).exists());
+    for keys in ["y\n", "Y\n", " yes \n"] {
+        project.child("k", &[keys.trim()]);
+        assert_eq!(project.on_terminal(&["allow"], keys).code, Some(0), "{keys:?}");
+    }
+}
+
+#[test]
+fn without_a_person_nothing_is_allowed() {
+    let home = Home::new();
+    let project = home.project("work");
+    project.child("k", &["v1"]);
+    let refused = home.command(&["allow"]);
+    assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("run it on a terminal"), "{refused:?}");
+    for name in ["CLAUDECODE", "GEMINI_CLI", "AI_AGENT", "CODEX_X", "CURSOR_X"] {
+        for value in ["1", ""] {
+            let terminal = Terminal::start(&home, project.path(), &["allow"], &[(name, value)]);
+            let screen = terminal.answer_all("y\n");
+            assert_eq!(screen.code, Some(1), "{name}: {}", screen.text);
+            assert!(
+                screen.text.contains(&format!("`{name}` says that a program runs this")),
+                "{}",
+                screen.text
+            );
+            assert!(!screen.text.contains("[y/N]"), "{}", screen.text);
+        }
+    }
+    assert!(!trust_file(&home).exists());
+    // Nobody needs a terminal to say no.
+    home.order(&["deny", "k"]);
+}
+
+#[test]
+fn nothing_can_be_allowed_before_its_program_is_there() {
+    let home = Home::new();
+    let project = home.project("work");
+    let program = project.path().join("server");
+    project.define("k", &home.entry(&program, &["echo", "v1"], &[]));
+    let screen = project.on_terminal(&["allow"], "y\n");
+    assert_eq!(screen.code, Some(4), "{}", screen.text);
+    assert!(screen.text.contains("before its program is there"), "{}", screen.text);
+    project.define("k", &home.entry(Path::new("no-such-program"), &[], &[]));
+    assert_eq!(project.on_terminal(&["allow"], "y\n").code, Some(4));
+    assert!(!trust_file(&home).exists());
+}
+
+#[test]
+fn what_was_shown_is_what_is_allowed() {
+    let home = Home::new();
+    let project = home.project("work");
+    project.child("k", &["shown"]);
+    let daemon = home.daemon();
+    let mut terminal = Terminal::start(&home, project.path(), &["allow"], &[]);
+    assert!(terminal.shows("[y/N] "));
+    // Swapped while the person reads.
+    project.child("k", &["swapped"]);
+    terminal.type_in("y\n");
+    assert_eq!(terminal.end().code, Some(0));
+    let mut shim = project.mute_shim();
+    assert_eq!(structured(&shim.call("k", "where", "{}"))["args"][2], "shown");
+    assert!(daemon.suite_from(project.path(), "k")["waiting"].as_str().unwrap().ends_with("swapped"));
+}
+
+#[test]
+fn the_list_tells_what_was_said_and_what_waits() {
+    let home = Home::new();
+    let project = home.project("work");
+    project.child("yes", &["v1"]);
+    project.allow();
+    project.child("no", &["v1"]);
+    project.child("waiting", &["v1"]);
+    home.order(&["deny", "no"]);
+    let told = home.command(&["allow", "--list"]);
+    let told = String::from_utf8_lossy(&told.stdout).into_owned();
+    let line = |start: &str| told.lines().any(|line| line.starts_with(start));
+    assert!(line("allowed   yes  ") && line("denied    no  ") && line("waiting   waiting  "), "{told}");
+    let told: Value = serde_json::from_slice(&home.command(&["allow", "--list", "--json"]).stdout).unwrap();
+    let said = |verdict: &str| {
+        let said = told["said"].as_array().unwrap().iter().find(|said| said["verdict"] == verdict);
+        said.unwrap_or_else(|| panic!("{told}")).clone()
+    };
+    assert_eq!((&said("allow")["name"], &said("deny")["name"]), (&json!("yes"), &json!("no")));
+    assert_eq!(said("allow")["file"], json!(project.path().join("mcps/yes/.mcp.json")));
+    assert!(said("allow")["runs"].as_str().unwrap().ends_with("echo v1"), "{told}");
+    assert!(said("allow")["by"].as_str().unwrap().contains("/dev/pts/"), "{told}");
+    assert_eq!(told["waiting"][0]["name"], "waiting");
+    assert!(told["waiting"][0]["wouldRun"].as_str().unwrap().ends_with("echo v1"), "{told}");
+}
+
+#[test]
+fn two_who_allow_at_once_lose_nothing() {
+    let home = Home::new();
+    let projects: Vec<Project<'_>> = (0..4).map(|n| home.project(&format!("p{n}"))).collect();
+    for project in &projects {
+        for name in ["a", "b", "c"] {
+            project.child(name, &[]);
+        }
+    }
+    std::thread::scope(|scope| {
+        for project in &projects {
+            scope.spawn(|| project.allow());
+        }
+    });
+    let told: Value = serde_json::from_slice(&home.command(&["allow", "--list", "--json"]).stdout).unwrap();
+    assert_eq!(told["said"].as_array().unwrap().len(), 12, "{told}");
+    let log = fs::read_to_string(home.state_folder().join("trust/audit.log")).unwrap();
+    assert_eq!(log.lines().filter(|line| line.contains(" allow ")).count(), 12, "{log}");
+}
+
+#[test]
+fn a_trusted_root_allows_all_in_it_and_nothing_beside() {
+    let home = Home::new();
+    let (inside, beside) = (home.project("a"), home.project("ab"));
+    let nested = home.project("a/deeper/still");
+    for project in [&inside, &beside, &nested] {
+        project.child("k", &["v1"]);
+    }
+    let check = |daemon: &Daemon| {
+        for (project, state) in [(&inside, "cold"), (&nested, "cold"), (&beside, "held")] {
+            assert_eq!(
+                daemon.suite_from(project.path(), "k")["state"],
+                state,
+                "{}",
+                project.path().display()
+            );
+        }
+    };
+    let root = inside.path().to_str().unwrap();
+    let daemon = Daemon::start(&home, &["--listen", "off", "--trust-root", root]);
+    check(&daemon);
+    let mut shim = inside.mute_shim();
+    assert_eq!(structured(&shim.call("k", "where", "{}"))["args"][2], "v1");
+    inside.child("k", &["v2"]);
+    until_true("the new version", PATIENCE, || structured(&shim.call("k", "where", "{}"))["args"][2] == "v2");
+    drop((shim, daemon));
+    home.config(&json!({"trust": {"roots": [root]}}));
+    let daemon = home.daemon();
+    check(&daemon);
+    // What a person said of one server weighs more.
+    home.order(&["deny", inside.path().join("mcps/k/.mcp.json").to_str().unwrap()]);
+    assert_eq!(daemon.suite_from(inside.path(), "k"), Value::Null);
+    home.config(&json!({"trust": {"roots": ["relative"]}}));
+    assert_eq!(home.command(&["reload"]).status.code(), Some(1));
+    home.config(&json!({}));
+    home.order(&["reload"]);
+    assert_eq!(daemon.suite_from(nested.path(), "k")["state"], "held");
+    // A workspace trusts nobody, itself least.
+    beside.config(&json!({"trust": {"roots": [beside.path()]}}));
+    home.order(&["reload"]);
+    assert_eq!(daemon.suite_from(beside.path(), "k")["state"], "held");
+}

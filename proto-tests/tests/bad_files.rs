@@ -1,0 +1,254 @@
+//! Files that nobody should have written: each is reported with its place, none blocks anybody, and what
+//! stood there before goes on.
+#![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
+#![allow(clippy::disallowed_methods, reason = "tests start processes")]
+
+use std::fs::{self, File, Permissions};
+use std::os::unix::fs::{PermissionsExt, chown, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use proto_tests::wait::{until, until_true};
+use proto_tests::{Daemon, Home, PATIENCE, bins};
+use serde_json::{Value, json};
+
+/// For anything that looks at these files, on a machine that is busy with other things.
+const BOUND: Duration = Duration::from_secs(5);
+const NOBODY: u32 = 65534;
+
+/// A name, what makes it, and what has to be said of it.
+struct Bad {
+    name: &'static str,
+    make: fn(&Path),
+    says: &'static str,
+}
+
+fn text(path: &Path, text: impl AsRef<[u8]>) {
+    fs::write(path, text).unwrap();
+}
+
+const BAD: [Bad; 14] = [
+    Bad {
+        name: "twice",
+        make: |path| text(path, "{\"mcpServers\": {\"x\": {\"command\": \"a\",\n \"command\": \"b\"}}}"),
+        says: ":2:2: `mcpServers.x.command` appears twice",
+    },
+    Bad {
+        name: "twice-in-disguise",
+        make: |path| text(path, r#"{"mcpServers": {}, "mcpS\u0065rvers": {"x": {"command": "a"}}}"#),
+        says: ":1:20: `mcpServers` appears twice",
+    },
+    Bad {
+        name: "both",
+        make: |path| text(path, r#"{"mcpServers": {}, "servers": {}}"#),
+        says: ":1:1: has both `mcpServers` and `servers`",
+    },
+    Bad {
+        name: "itself",
+        make: |path| text(path, r#"{"mcpServers": {"self": {"command": "/opt/bin/switchboard"}}}"#),
+        says: ":1:25: `self` is misconfigured: it would start Switchboard itself",
+    },
+    Bad { name: "long", make: |path| text(path, " ".repeat(1024 * 1024 + 1)), says: ": is over 1 MiB" },
+    Bad {
+        name: "deep",
+        make: |path| text(path, format!(r#"{{"mcpServers": {}{}}}"#, "[".repeat(64), "]".repeat(64))),
+        says: ":1:79: nested deeper than 64 levels",
+    },
+    Bad { name: "deeper", make: |path| text(path, "[".repeat(500_000)), says: ":1:" },
+    Bad { name: "pipe", make: make_pipe, says: ": is not a regular file" },
+    Bad { name: "device", make: |path| symlink("/dev/zero", path).unwrap(), says: ": is not a regular file" },
+    Bad { name: "folder", make: |path| fs::create_dir(path).unwrap(), says: ": is not a regular file" },
+    Bad {
+        name: "latin",
+        make: |path| text(path, b"{\n \"gr\xfc\xdfe\": 1}"),
+        says: ": is not UTF-8 text, in line 2",
+    },
+    Bad { name: "empty", make: |path| text(path, ""), says: ":1:1: is empty; it must be a JSON object" },
+    Bad {
+        name: "sparse",
+        make: |path| File::create(path).unwrap().set_len(10 << 30).unwrap(),
+        says: ": is over 1 MiB",
+    },
+    Bad {
+        name: "dangling",
+        make: |path| symlink("nowhere", path).unwrap(),
+        says: ": is a link that leads nowhere",
+    },
+];
+
+fn make_pipe(path: &Path) {
+    assert!(Command::new("mkfifo").arg(path).status().unwrap().success());
+}
+
+fn place(home: &Home, name: &str) -> PathBuf {
+    let folder = home.config_folder().join("mcps").join(name);
+    fs::create_dir_all(&folder).unwrap();
+    folder.join(".mcp.json")
+}
+
+fn problems(daemon: &Daemon) -> Vec<String> {
+    let start = Instant::now();
+    let status = daemon.status();
+    assert!(start.elapsed() < BOUND, "the status took {:?}", start.elapsed());
+    serde_json::from_value(status["problems"].clone()).unwrap()
+}
+
+#[test]
+fn each_bad_file_is_checked_in_no_time() {
+    let home = Home::new();
+    for bad in BAD {
+        let file = place(&home, bad.name);
+        (bad.make)(&file);
+        let start = Instant::now();
+        let output = home.command(&["check", file.to_str().unwrap()]);
+        assert!(start.elapsed() < BOUND, "{}: {:?}", bad.name, start.elapsed());
+        assert_eq!(output.status.code(), Some(1), "{}: {output:?}", bad.name);
+        let said = String::from_utf8(output.stdout).unwrap();
+        assert!(said.starts_with(&format!("{}{}", file.display(), bad.says)), "{}: {said}", bad.name);
+        assert!(said.len() < 4000, "{}: {} bytes", bad.name, said.len());
+    }
+    let file = home.definition("bom", "\u{feff}{\"mcpServers\": {\"x\": {\"command\": \"true\"}}}");
+    let output = home.command(&["check", file.to_str().unwrap()]);
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && said.contains("Claude Code refuses the file"), "{said}");
+}
+
+#[test]
+fn a_daemon_reports_each_bad_file_and_serves_its_neighbours() {
+    let home = Home::new();
+    home.child("good", &["echo"]);
+    for bad in BAD {
+        (bad.make)(&place(&home, bad.name));
+    }
+    let entry = home.entry(&bins().evil_child, &["echo"], &[]);
+    home.definition("bom", &format!("\u{feff}{}", json!({"mcpServers": {"marked": entry}})));
+    let daemon = home.daemon();
+    let told = problems(&daemon);
+    for bad in BAD {
+        let expect = format!("mcps/{}/.mcp.json{}", bad.name, bad.says);
+        assert!(told.iter().any(|problem| problem.contains(&expect)), "{expect} is missing in {told:#?}");
+    }
+    assert_eq!(told.len(), BAD.len(), "{told:#?}");
+    let mut shim = home.shim();
+    for name in ["good", "marked"] {
+        assert!(shim.call(name, "echo", "{}").contains("\"ok\":true"), "{name}");
+    }
+    // Looking again is as quick.
+    let start = Instant::now();
+    home.order(&["reload"]);
+    assert!(start.elapsed() < BOUND, "{:?}", start.elapsed());
+    // Each can be mended on its own.
+    let mended = place(&home, "pipe");
+    fs::remove_file(&mended).unwrap();
+    home.child("pipe", &["echo"]);
+    until_true("the mended file", PATIENCE, || problems(&daemon).len() == BAD.len() - 1);
+    until_true("its suite", PATIENCE, || shim.call("pipe", "echo", "{}").contains("\"ok\":true"));
+}
+
+#[test]
+fn a_file_that_breaks_leaves_its_server_as_it_was() {
+    let home = Home::new();
+    home.child("kid", &["echo"]);
+    home.child("other", &["echo"]);
+    let file = place(&home, "kid");
+    let good = fs::read_to_string(&file).unwrap();
+    let daemon = home.daemon();
+    let mut shim = home.shim();
+    let pid = shim.pid_of("kid");
+    // A folder cannot be moved over a file; an entry that breaks alone is another matter.
+    for bad in BAD.into_iter().filter(|bad| !["folder", "itself"].contains(&bad.name)) {
+        let draft = file.with_file_name("draft");
+        (bad.make)(&draft);
+        fs::rename(&draft, &file).unwrap();
+        let expect = format!("mcps/kid/.mcp.json{}", bad.says);
+        until_true(&expect, PATIENCE, || {
+            let told = problems(&daemon);
+            told.len() == 1
+                && told[0].contains(&expect)
+                && told[0].ends_with("; its last good version goes on")
+        });
+        assert_eq!(shim.pid_of("kid"), pid, "{}", bad.name);
+    }
+    // What is gone is gone.
+    fs::remove_file(&file).unwrap();
+    until_true("the server to go", PATIENCE, || problems(&daemon).is_empty() && home.children().is_empty());
+    text(&file, &good);
+    until_true("the server to come back", PATIENCE, || {
+        shim.call("kid", "echo", "{}").contains("\"ok\":true")
+    });
+    text(&file, r#"{"name": "kid", "command": {"cmd": "switchboardd"}}"#);
+    until_true("the entry to be refused", PATIENCE, || {
+        problems(&daemon).iter().any(|told| told.contains("itself; its last good version goes on"))
+    });
+    assert!(shim.call("kid", "echo", "{}").contains("\"ok\":true"));
+    text(&file, &good);
+    until_true("all to be well", PATIENCE, || problems(&daemon).is_empty());
+    assert!(shim.call("other", "echo", "{}").contains("\"ok\":true"));
+}
+
+#[test]
+fn a_workspace_cannot_lead_out_of_itself() {
+    let home = Home::new();
+    let secret = home.write("secret.json", r#"{"mcpServers": {"x": {"command": "a", "key": "hunter2"}}}"#);
+    let folder = home.workspace().join("mcps/x");
+    fs::create_dir_all(&folder).unwrap();
+    symlink(&secret, folder.join(".mcp.json")).unwrap();
+    let daemon = home.daemon();
+    let mut shim = home.shim();
+    shim.request("tools/list", "{}");
+    let status = until("the workspace", PATIENCE, || {
+        let status = daemon.status().to_string();
+        status.contains("leads out of").then_some(status)
+    });
+    assert!(!status.contains("hunter2"), "{status}");
+}
+
+/// The daemon's own binary, run as another user to its end.
+fn as_nobody(home: &Home, args: &[&str]) -> Output {
+    nobody(home).args(args).output().unwrap()
+}
+
+fn nobody(home: &Home) -> Command {
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
+    command.arg(home.workspace().join("switchboardd")).arg("--socket").arg(home.socket());
+    command.env_clear().envs(home.environment()).current_dir("/").stdin(Stdio::null());
+    command
+}
+
+#[test]
+fn a_file_that_may_not_be_read_is_reported() {
+    if !rustix::process::getuid().is_root() || Command::new("setpriv").arg("--version").output().is_err() {
+        eprintln!("skipped: becoming another user needs root and setpriv");
+        return;
+    }
+    let home = Home::new();
+    let closed = home.definition("closed", r#"{"mcpServers": {"x": {"command": "true"}}}"#);
+    home.definition("open", r#"{"mcpServers": {"y": {"command": "true"}}}"#);
+    fs::copy(&bins().switchboardd, home.workspace().join("switchboardd")).unwrap();
+    give_away(Path::new(home.mark()));
+    fs::set_permissions(&closed, Permissions::from_mode(0o000)).unwrap();
+    let output = as_nobody(&home, &["check", closed.to_str().unwrap()]);
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(said.contains(".mcp.json: cannot be read: Permission denied"), "{said}");
+    let mut daemon = nobody(&home).args(["--listen", "off"]).stderr(Stdio::null()).spawn().unwrap();
+    let status: Value = until("the daemon's status", PATIENCE, || {
+        let output = as_nobody(&home, &["status", "--json"]);
+        serde_json::from_slice(&output.stdout).ok()
+    });
+    let told = status["problems"].to_string();
+    assert!(told.contains("closed/.mcp.json: cannot be read: Permission denied"), "{told}");
+    let suites: Vec<_> = status["suites"].as_array().unwrap().iter().map(|suite| &suite["child"]).collect();
+    assert_eq!(suites, ["y"]);
+    assert!(as_nobody(&home, &["stop"]).status.success());
+    assert!(daemon.wait().unwrap().success());
+}
+
+fn give_away(path: &Path) {
+    chown(path, Some(NOBODY), Some(NOBODY)).unwrap();
+    for entry in path.is_dir().then(|| fs::read_dir(path).unwrap()).into_iter().flatten() {
+        give_away(&entry.unwrap().path());
+    }
+}

@@ -1,0 +1,208 @@
+//! Values that are secrets reach their child, and nothing that a person, a host or a log is shown.
+#![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
+#![allow(clippy::disallowed_methods, reason = "tests start processes")]
+
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use proto_tests::shim::structured;
+use proto_tests::wait::until_true;
+use proto_tests::{Daemon, Home, PATIENCE, Project, Shim, bins};
+use serde_json::{Value, json};
+
+/// In every value that must not be seen.
+const CANARY: &str = "canary";
+
+/// A home whose person has a secret, an env file and a profile, all with canaries in them.
+fn home_with_values() -> Home {
+    let home = Home::new();
+    let profile = format!(
+        "export DBUS_SESSION_BUS_ADDRESS=unix:path={}/no-bus\nexport PATH=/usr/bin:/bin\nexport SHELL_VALUE=canary-shell\n",
+        home.mark()
+    );
+    home.write(".profile", &profile);
+    let file = home.write(".config/switchboard/env", "PERSONAL_VALUE=canary-personal\n");
+    fs::set_permissions(file, fs::Permissions::from_mode(0o600)).unwrap();
+    let mut set = Command::new(&bins().switchboard)
+        .args(["secret", "set", "SECRET_VALUE"])
+        .env_clear()
+        .envs(home.environment())
+        .env("SWITCHBOARD_SOCKET", home.socket())
+        .env("DBUS_SESSION_BUS_ADDRESS", format!("unix:path={}/no-bus", home.mark()))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    set.stdin.take().unwrap().write_all(b"canary-secret").unwrap();
+    assert!(set.wait().unwrap().success());
+    home
+}
+
+/// An entry that gets a canary by every way there is. `n` makes versions of it.
+fn entry(home: &Home, n: u8) -> Value {
+    let literal = format!("canary-literal-{n}");
+    let env = [
+        ("LITERAL", literal.as_str()),
+        ("BY_SECRET", "${SECRET_VALUE}"),
+        ("BY_FILE", "${PERSONAL_VALUE}"),
+        ("BY_SHELL", "x${env:SHELL_VALUE}y"),
+    ];
+    let mut entry =
+        home.entry(&bins().evil_child, &["echo", "${SECRET_VALUE}", "--key=${SHELL_VALUE}"], &env);
+    entry["envFile"] = "variables".into();
+    entry["passEnv"] = json!(["PERSONAL_VALUE"]);
+    entry
+}
+
+/// Entries that go wrong at every step, each with canaries at hand.
+fn troubled(home: &Home) -> Value {
+    let env =
+        json!({"LITERAL": "canary-literal", "BY_SECRET": "${SECRET_VALUE}", "SWITCHBOARD_TEST": home.mark()});
+    let evil = &bins().evil_child;
+    json!({
+        "crashes": {"command": evil, "args": ["exit-at-start", "${SECRET_VALUE}"], "env": env},
+        "mute": {"command": "/bin/true", "args": ["${SECRET_VALUE}"], "env": env},
+        "nowhere": {"command": "no-such-program", "args": ["${SECRET_VALUE}"], "env": env},
+        "lost": {"command": evil, "args": ["${SECRET_VALUE}"], "env": env, "cwd": "/nonexistent"},
+        "gap": {"command": evil, "args": ["${SECRET_VALUE}", "${NOT_SET}"], "env": env},
+        "odd": {"command": evil, "env": {"A": ["canary-literal"], "B": {"x": "canary-literal"}}},
+        "unknown": {"command": evil, "env": env, "token": "canary-literal"},
+        "twice": {"command": evil, "url": "https://example.com/canary-literal"},
+        "path": {"command": "no-such-program", "env": {"PATH": "/canary-literal/bin"}},
+        "remote": {
+            "type": "http",
+            "url": "https://user:canary-literal@example.com/mcp?key=canary-literal&t=${SECRET_VALUE}",
+            "headers": {"Authorization": "Bearer canary-literal", "X": "${SECRET_VALUE}"},
+        },
+        "sse": {"type": "sse", "url": "http://canary-literal@example.com/", "headers": {"a b": "canary-literal"}},
+    })
+}
+
+const NAMES: [&str; 11] =
+    ["crashes", "mute", "nowhere", "lost", "gap", "odd", "unknown", "twice", "path", "remote", "sse"];
+
+#[track_caller]
+fn is_clean(what: &str, text: &str) {
+    if let Some(at) = text.find(CANARY) {
+        let from = text[..at].char_indices().rev().nth(300).map_or(0, |(from, _)| from);
+        panic!("{what} shows a value: …{}", &text[from..(at + 30).min(text.len())]);
+    }
+}
+
+/// Everything that can be asked of a daemon and its commands.
+fn look_everywhere(home: &Home, daemon: &Daemon, project: &Project<'_>, shim: &mut Shim) {
+    let all = NAMES.iter().copied().chain(["k", "w"]);
+    for name in all.clone() {
+        for action in [r#""action":"call","subtool":"echo","args":{}"#, r#""action":"introspect""#] {
+            let params = format!(r#"{{"name":"{name}_suite","arguments":{{{action}}}}}"#);
+            is_clean(name, &shim.request("tools/call", &params));
+        }
+        let initialize = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}"#;
+        let target = format!("/proxy/{name}?{}", project.named());
+        is_clean(&target, &daemon.door().post(&target, initialize).text());
+        is_clean("logs", &format!("{:?}", home.command(&["logs", name])));
+    }
+    is_clean("tools/list", &shim.request("tools/list", "{}"));
+    for target in ["/status", "/suites", "/proxy", "/metrics"] {
+        is_clean(target, &daemon.door().get(target).text());
+        is_clean(target, &daemon.door().get(&format!("{target}?{}", project.named())).text());
+    }
+    let file = home.config_folder().join("mcps/all/.mcp.json");
+    let check = ["check", file.to_str().unwrap()];
+    for order in [
+        &["status"][..],
+        &["status", "--json"],
+        &["allow", "--list"],
+        &["allow", "--list", "--json"],
+        &["reload"],
+        &["secret", "ls"],
+        &check,
+        &["--dry-run"],
+    ] {
+        let output = home.command(order);
+        is_clean(&format!("{order:?}"), &String::from_utf8_lossy(&[output.stdout, output.stderr].concat()));
+    }
+    is_clean("the log", &daemon.log());
+}
+
+#[test]
+fn no_value_is_ever_shown() {
+    let home = home_with_values();
+    home.definition("k", &json!({"mcpServers": {"k": entry(&home, 1)}}).to_string());
+    home.write(".config/switchboard/mcps/k/variables", "IN_FILE=canary-file\n");
+    home.definition("all", &json!({"mcpServers": troubled(&home)}).to_string());
+    home.definition(
+        "broken",
+        r#"{"mcpServers": {"x": {"command": "true", "env": {"A": "canary-literal" oops}}}}"#,
+    );
+    home.definition("env", r#"{"mcpServers": {"y": {"command": "true", "envFile": "variables"}}}"#);
+    home.write(".config/switchboard/mcps/env/variables", "A=1\ncanary-literal without a name\n");
+    home.config(&json!({"suites": {"k": {"redact": ["password"]}}}));
+    let project = home.project("work");
+    project.define("w", &entry(&home, 1));
+    project.write("mcps/w/variables", "IN_FILE=canary-file\n");
+    let env = [("LOG_LEVEL", "trace")];
+    let daemon = Daemon::start_with(&home, &["--listen", "off"], &env);
+    let mut shim = project.mute_shim();
+    look_everywhere(&home, &daemon, &project, &mut shim);
+    // A person who is asked, on a terminal or in a host, sees names.
+    let asks = |screen: &str| {
+        is_clean("allow", screen);
+        for name in ["BY_SECRET", "LITERAL", "IN_FILE", "SECRET_VALUE", "PERSONAL_VALUE"] {
+            assert!(screen.contains(name), "{name}: {screen}");
+        }
+    };
+    asks(&project.on_terminal(&["allow"], "n\n").text);
+    let mut asking = project.shim();
+    let id = asking.start_call("w", "echo", "{}");
+    let question = asking.notification("elicitation/create");
+    asks(question["params"]["message"].as_str().unwrap());
+    asking.send(&format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{"action":"cancel"}}}}"#, question["id"]));
+    is_clean("held", &asking.answer_to(&id.to_string()));
+    project.allow();
+    // The children have them all.
+    for child in ["k", "w"] {
+        let env = structured(&shim.call(child, "env", "{}"));
+        for (name, value) in [
+            ("LITERAL", "canary-literal-1"),
+            ("BY_SECRET", "canary-secret"),
+            ("BY_FILE", "canary-personal"),
+            ("BY_SHELL", "xcanary-shelly"),
+            ("IN_FILE", "canary-file"),
+            ("PERSONAL_VALUE", "canary-personal"),
+        ] {
+            assert_eq!(env[name], value, "{child}: {name}");
+        }
+        let args = structured(&shim.call(child, "where", "{}"))["args"].clone();
+        assert_eq!((&args[2], &args[3]), (&json!("canary-secret"), &json!("--key=canary-shell")));
+    }
+    shim.call("k", "echo", r#"{"password":"canary-argument"}"#);
+    look_everywhere(&home, &daemon, &project, &mut shim);
+    // An update is shown by names, too.
+    project.define("w", &entry(&home, 2));
+    project.write("mcps/w/variables", "IN_FILE=canary-other\n");
+    until_true("the update", PATIENCE, || daemon.suite_from(project.path(), "w")["waiting"].is_string());
+    let screen = project.on_terminal(&["allow"], "n\n").text;
+    assert!(screen.contains("another value for variable LITERAL"), "{screen}");
+    is_clean("the update", &screen);
+    look_everywhere(&home, &daemon, &project, &mut shim);
+    drop(daemon);
+    // What is kept apart from the two private files that have to hold values.
+    kept(&home.state_folder());
+}
+
+fn kept(folder: &Path) {
+    for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
+        let path = entry.path();
+        if path.is_dir() {
+            kept(&path);
+        } else if path.ends_with("trust/trust.json") || path.ends_with("secrets/secrets.json") {
+            assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        } else if path.is_file() {
+            is_clean(&path.display().to_string(), &String::from_utf8_lossy(&fs::read(&path).unwrap()));
+        }
+    }
+}

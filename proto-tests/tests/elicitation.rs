@@ -1,0 +1,361 @@
+//! A host that can ask its person asks about what is held; nobody else can, and nothing else allows.
+#![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use proto_tests::shim::{call_params, structured, text_of};
+use proto_tests::wait::until_true;
+use proto_tests::{Home, PATIENCE, Request, Shim, bins};
+use serde_json::{Value, json};
+
+const ASKED: &str = "elicitation/create";
+const CHANGED: &str = "notifications/tools/list_changed";
+const CHOICES: [&str; 3] = ["allow this version", "not now", "never"];
+
+fn reply(shim: &mut Shim, question: &Value, result: &Value) {
+    let id = &question["id"];
+    shim.send(&format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#));
+}
+
+fn choose(shim: &mut Shim, question: &Value, choice: &str) {
+    reply(shim, question, &json!({"action": "accept", "content": {"decision": choice}}));
+}
+
+#[track_caller]
+fn is_held(answer: &str) {
+    assert!(answer.contains("\"isError\":true") && text_of(answer).contains("is held"), "{answer}");
+}
+
+/// Nobody was asked up to the answer to a ping: whatever was asked came before it.
+#[track_caller]
+fn nobody_was_asked(shim: &mut Shim) {
+    shim.request("ping", "{}");
+    let asked: Vec<_> = shim.take_notifications().into_iter().filter(|line| line.contains(ASKED)).collect();
+    assert!(asked.is_empty(), "{asked:?}");
+}
+
+#[test]
+fn the_first_call_asks_and_goes_on_when_it_is_allowed() {
+    let home = Home::new();
+    let project = home.project("work");
+    let mut entry = home.entry(&bins().evil_child, &["echo", "two words"], &[("LD_LIBRARY_PATH", "hidden")]);
+    entry["description"] = "words of its own".into();
+    project.define("k", &entry);
+    let _daemon = home.daemon();
+    let mut shim = project.shim();
+    let id = shim.start_call("k", "where", "{}");
+    let question = shim.notification(ASKED);
+    let message = question["params"]["message"].as_str().unwrap();
+    for part in [
+        format!("runs      {} echo 'two words'", bins().evil_child.display()),
+        "sets      LD_LIBRARY_PATH, SWITCHBOARD_TEST".to_owned(),
+        "warning   sets `LD_LIBRARY_PATH`".to_owned(),
+        project.path().join("mcps/k/.mcp.json").display().to_string(),
+    ] {
+        assert!(message.contains(&part), "{part}: {message}");
+    }
+    assert!(!message.contains("hidden") && !message.contains("words of its own"), "{message}");
+    let schema = &question["params"]["requestedSchema"];
+    assert_eq!(schema["properties"]["decision"]["enum"], json!(CHOICES));
+    assert_eq!(schema["required"], json!(["decision"]));
+    assert!(home.children().is_empty());
+    choose(&mut shim, &question, CHOICES[0]);
+    assert_eq!(structured(&shim.answer_to(&id.to_string()))["args"][2], "two words");
+    shim.notification(CHANGED);
+    shim.call("k", "where", "{}");
+    nobody_was_asked(&mut shim);
+    let log = std::fs::read_to_string(home.state_folder().join("trust/audit.log")).unwrap();
+    assert!(log.contains("a person in \"proto-tests\", asked there"), "{log}");
+    // It is a word like any other: it holds in other hosts, and can be taken back.
+    assert_eq!(structured(&project.mute_shim().call("k", "where", "{}"))["args"][2], "two words");
+    home.order(&["deny", "k"]);
+    shim.notification(CHANGED);
+    assert!(shim.tools().is_empty());
+}
+
+#[test]
+fn anything_but_a_yes_leaves_it_held_and_is_not_asked_again() {
+    let accept = |content: Value| json!({"action": "accept", "content": content});
+    let answers = [
+        accept(json!({"decision": CHOICES[1]})),
+        accept(json!({"decision": "Allow this version"})),
+        accept(json!({"decision": true})),
+        accept(json!({"decision": [CHOICES[0]]})),
+        accept(json!({})),
+        json!({"action": "accept"}),
+        json!({"action": "decline", "content": {"decision": CHOICES[0]}}),
+        json!({"action": "cancel", "content": {"decision": CHOICES[0]}}),
+        json!({"decision": CHOICES[0]}),
+        json!(null),
+    ];
+    let home = Home::new();
+    let project = home.project("work");
+    for n in 0..=answers.len() {
+        project.child(&format!("k{n}"), &[]);
+    }
+    let daemon = home.daemon();
+    let mut shim = project.shim();
+    let last = format!("k{}", answers.len());
+    for (n, answer) in answers.iter().enumerate() {
+        let child = format!("k{n}");
+        let id = shim.start_call(&child, "where", "{}");
+        let question = shim.notification(ASKED);
+        reply(&mut shim, &question, answer);
+        is_held(&shim.answer_to(&id.to_string()));
+        // An answer counts once.
+        choose(&mut shim, &question, CHOICES[0]);
+        is_held(&shim.call(&child, "where", "{}"));
+        nobody_was_asked(&mut shim);
+    }
+    let id = shim.start_call(&last, "where", "{}");
+    let question = shim.notification(ASKED);
+    shim.send(&format!(
+        r#"{{"jsonrpc":"2.0","id":{},"error":{{"code":-1,"message":"no"}}}}"#,
+        question["id"]
+    ));
+    is_held(&shim.answer_to(&id.to_string()));
+    // Another version is another question, and so is another session.
+    project.child("k0", &["v2"]);
+    until_true("the new version", PATIENCE, || {
+        daemon.suite_from(project.path(), "k0")["waiting"].as_str().unwrap().ends_with("v2")
+    });
+    for shim in [&mut shim, &mut project.shim()] {
+        let id = shim.start_call("k0", "where", "{}");
+        let question = shim.notification(ASKED);
+        reply(shim, &question, &json!({"action": "decline"}));
+        is_held(&shim.answer_to(&id.to_string()));
+    }
+    assert!(home.children().is_empty());
+    assert!(!home.state_folder().join("trust/trust.json").exists());
+}
+
+#[test]
+fn equal_servers_of_one_file_are_asked_about_one_by_one() {
+    let home = Home::new();
+    let project = home.project("work");
+    let entry = home.entry(&bins().evil_child, &["echo"], &[]);
+    project.write("mcps/x/.mcp.json", &json!({"mcpServers": {"a": entry, "b": entry}}).to_string());
+    let _daemon = home.daemon();
+    let mut shim = project.shim();
+    for name in ["a", "b"] {
+        let id = shim.start_call(name, "echo", "{}");
+        let question = shim.notification(ASKED);
+        assert!(question["params"]["message"].as_str().unwrap().contains(&format!("\n{name}  (")));
+        choose(&mut shim, &question, CHOICES[0]);
+        structured(&shim.answer_to(&id.to_string()));
+    }
+}
+
+#[test]
+fn never_takes_it_away() {
+    let home = Home::new();
+    let project = home.project("work");
+    project.child("k", &[]);
+    let daemon = home.daemon();
+    let mut shim = project.shim();
+    let id = shim.start_call("k", "where", "{}");
+    let question = shim.notification(ASKED);
+    choose(&mut shim, &question, CHOICES[2]);
+    is_held(&shim.answer_to(&id.to_string()));
+    shim.notification(CHANGED);
+    assert!(shim.tools().is_empty());
+    assert_eq!(daemon.status()["workspaces"][0]["denied"], json!(["k"]));
+    project.child("k", &["v2"]);
+    home.order(&["reload"]);
+    assert!(shim.tools().is_empty());
+}
+
+#[test]
+fn what_has_no_program_yet_is_asked_about_once_it_has() {
+    let home = Home::new();
+    let project = home.project("work");
+    let program = project.path().join("server");
+    project.define("k", &home.entry(&program, &["echo", "v1"], &[]));
+    let _daemon = home.daemon();
+    let mut shim = project.shim();
+    is_held(&shim.call("k", "where", "{}"));
+    nobody_was_asked(&mut shim);
+    std::fs::copy(&bins().evil_child, &program).unwrap();
+    let id = shim.start_call("k", "where", "{}");
+    let question = shim.notification(ASKED);
+    choose(&mut shim, &question, CHOICES[0]);
+    assert_eq!(structured(&shim.answer_to(&id.to_string()))["args"][2], "v1");
+}
+
+#[test]
+fn a_program_that_is_found_elsewhere_is_asked_about() {
+    let home = Home::new();
+    let project = home.project("work");
+    let folders = ["first", "second"].map(|name| home.path().join(name));
+    let path = format!("{}:{}:/usr/bin:/bin", folders[1].display(), folders[0].display());
+    home.write(".profile", &format!("export PATH={path}\n"));
+    let put = |folder: &Path| {
+        std::fs::create_dir(folder).unwrap();
+        std::fs::copy(&bins().evil_child, folder.join("server")).unwrap();
+    };
+    put(&folders[0]);
+    project.define("k", &home.entry(Path::new("server"), &["echo"], &[]));
+    let daemon = home.daemon();
+    let mut shim = project.shim();
+    let mut runs = |asked_about: &Path| {
+        let id = shim.start_call("k", "where", "{}");
+        let question = shim.notification(ASKED);
+        let message = question["params"]["message"].as_str().unwrap();
+        let program = asked_about.join("server").display().to_string();
+        assert!(message.contains(&format!("program   {program}")), "{message}");
+        choose(&mut shim, &question, CHOICES[0]);
+        let answer = structured(&shim.answer_to(&id.to_string()));
+        assert_eq!(answer["args"][0], program);
+        home.order(&["restart", "k"]);
+        until_true("its child to go", PATIENCE, || {
+            !home.processes().iter().any(|process| process.cmdline.starts_with(&program))
+        });
+    };
+    runs(&folders[0]);
+    put(&folders[1]);
+    home.order(&["reload"]);
+    until_true("it to be held", PATIENCE, || daemon.suite_from(project.path(), "k")["state"] == "held");
+    runs(&folders[1]);
+}
+
+#[test]
+fn who_cannot_be_asked_is_not_asked() {
+    let home = Home::new();
+    let project = home.project("work");
+    project.child("k", &[]);
+    let daemon = home.daemon_on_tcp();
+    let url_only = r#"{"protocolVersion":"2025-11-25","capabilities":{"elicitation":{"url":{}}},"clientInfo":{"name":"t","version":"1"}}"#;
+    let mut shims = [project.mute_shim(), home.raw_shim()];
+    shims[1].initialize_as(url_only);
+    for shim in &mut shims {
+        is_held(&shim.call("k", "where", "{}"));
+        nobody_was_asked(shim);
+    }
+    let params = call_params("k", "where", "{}");
+    let call = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{params}}}"#);
+    let hello = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{"elicitation":{}},"clientInfo":{"name":"t","version":"1"}}}"#;
+    let target = format!("/proxy?{}", project.named());
+    let (tcp, token) = (daemon.tcp(), daemon.token());
+    for body in [hello, &call, &call] {
+        let start = Instant::now();
+        let answers = [
+            daemon.door().post(&target, body),
+            tcp.send(&Request::new("POST", &target).bearer(&token).body(body)),
+        ];
+        for answer in answers {
+            assert_eq!(answer.status, 200, "{}", answer.text());
+            assert_eq!(body == hello, !answer.text().contains("is held"), "{}", answer.text());
+        }
+        assert!(start.elapsed() < Duration::from_secs(5));
+    }
+    // A person who does not want to be asked is not.
+    home.config(&json!({"trust": {"elicit": false}}));
+    home.order(&["reload"]);
+    let mut shim = project.shim();
+    is_held(&shim.call("k", "where", "{}"));
+    nobody_was_asked(&mut shim);
+    assert!(home.children().is_empty());
+}
+
+#[test]
+fn no_route_and_no_call_can_allow_anything() {
+    let home = Home::new();
+    let project = home.project("work");
+    project.child("k", &[]);
+    let daemon = home.daemon_on_tcp();
+    let mut shim = project.shim();
+    let id = shim.start_call("k", "where", "{}");
+    let question = shim.notification(ASKED);
+    let (socket, tcp, token) = (daemon.door(), daemon.tcp(), daemon.token());
+    let file = project.path().join("mcps/k/.mcp.json");
+    let body = json!({"suite": "k", "workspace": project.path()}).to_string();
+    let more = json!({"suite": "k", "name": "k", "file": file, "allow": true, "trust": true}).to_string();
+    for route in ["allow", "trust", "consent", "approve", "deny", "trust/allow", "login", "add", "ALLOW"] {
+        for body in [&body, &more, ""] {
+            for method in ["POST", "PUT", "PATCH", "DELETE"] {
+                let targets =
+                    [format!("/control/{route}"), format!("/suites/k/{route}"), format!("/{route}")];
+                for target in targets {
+                    let request = Request::new(method, &target).body(body);
+                    let status = socket.send(&request).status;
+                    assert!((400..500).contains(&status), "{method} {target}: {status}");
+                    let status = tcp.send(&request.bearer(&token)).status;
+                    assert!((400..500).contains(&status), "{method} {target}: {status} over TCP");
+                }
+            }
+        }
+    }
+    // The open question is its own session's: nobody else can answer it.
+    let yes = format!(
+        r#"{{"jsonrpc":"2.0","id":{},"result":{{"action":"accept","content":{{"decision":"{}"}}}}}}"#,
+        question["id"], CHOICES[0]
+    );
+    let mut other = project.shim();
+    other.send(&yes);
+    other.request("ping", "{}");
+    for target in ["/proxy".to_owned(), format!("/proxy?{}", project.named()), "/proxy/k".to_owned()] {
+        socket.post(&target, &yes);
+        tcp.send(&Request::new("POST", &target).bearer(&token).body(&yes));
+    }
+    for action in ["allow", "trust", "approve"] {
+        let params = format!(
+            r#"{{"name":"k_suite","arguments":{{"action":"{action}","decision":"{}"}}}}"#,
+            CHOICES[0]
+        );
+        let answer = shim.request("tools/call", &params);
+        assert!(answer.contains("\"isError\":true"), "{answer}");
+    }
+    assert_eq!(daemon.suite_from(project.path(), "k")["state"], "held");
+    assert!(!home.state_folder().join("trust/trust.json").exists());
+    reply(&mut shim, &question, &json!({"action": "cancel"}));
+    is_held(&shim.answer_to(&id.to_string()));
+}
+
+#[test]
+fn an_update_is_asked_about_while_the_old_version_works() {
+    let home = Home::new();
+    let project = home.project("work");
+    project.child("k", &["v1"]);
+    let daemon = home.daemon();
+    project.allow();
+    let mut shim = project.shim();
+    assert_eq!(structured(&shim.call("k", "where", "{}"))["args"][2], "v1");
+    nobody_was_asked(&mut shim);
+    project.child("k", &["v2"]);
+    until_true("the update", PATIENCE, || daemon.suite_from(project.path(), "k")["waiting"].is_string());
+    for _ in 0..3 {
+        assert_eq!(structured(&shim.call("k", "where", "{}"))["args"][2], "v1");
+    }
+    let question = shim.notification(ASKED);
+    let message = question["params"]["message"].as_str().unwrap();
+    assert!(message.contains("changed   ran ") && message.contains("echo v2"), "{message}");
+    assert_eq!(structured(&shim.call("k", "where", "{}"))["args"][2], "v1");
+    nobody_was_asked(&mut shim);
+    choose(&mut shim, &question, CHOICES[0]);
+    until_true("the update to be allowed", PATIENCE, || {
+        structured(&shim.call("k", "where", "{}"))["args"][2] == "v2"
+    });
+}
+
+/// The call that asked is long gone: its host gave up on it.
+#[test]
+fn a_late_answer_still_counts() {
+    let home = Home::new();
+    let project = home.project("work");
+    project.child("k", &["v1"]);
+    let _daemon = home.daemon();
+    let mut shim = project.shim();
+    let id = shim.start_call("k", "where", "{}");
+    let question = shim.notification(ASKED);
+    shim.send(&format!(
+        r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id}}}}}"#
+    ));
+    is_held(&shim.call("k", "where", "{}"));
+    // Meanwhile the file says something else: what was shown is what is allowed.
+    project.child("k", &["v2"]);
+    home.order(&["reload"]);
+    choose(&mut shim, &question, CHOICES[0]);
+    shim.notification(CHANGED);
+    assert_eq!(structured(&shim.call("k", "where", "{}"))["args"][2], "v1");
+}

@@ -1,0 +1,417 @@
+//! Editing a file is all it takes: whatever happens to definitions and config, hosts see it, and children
+//! that did not change go on.
+#![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
+
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use proto_tests::shim::structured;
+use proto_tests::wait::{until, until_true};
+use proto_tests::{Daemon, Home, PATIENCE, Shim, bins};
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+/// The suites that a host sees.
+fn listed(shim: &mut Shim) -> Vec<String> {
+    let answer: Value = serde_json::from_str(&shim.request("tools/list", "{}")).unwrap();
+    let tools = answer["result"]["tools"].as_array().unwrap();
+    tools.iter().map(|tool| tool["name"].as_str().unwrap().trim_end_matches("_suite").to_owned()).collect()
+}
+
+#[track_caller]
+fn sees(shim: &mut Shim, expect: &[&str]) {
+    let mut last = Vec::new();
+    let seen = proto_tests::wait::becomes(PATIENCE, || {
+        last = listed(shim);
+        last == expect
+    });
+    assert!(seen, "sees {last:?} and not {expect:?}");
+}
+
+/// The text of a definition whose child answers `version` to `env`.
+fn definition(home: &Home, name: &str, version: &str) -> String {
+    let entry = home.entry(&bins().evil_child, &["echo"], &[("VERSION", version)]);
+    json!({"mcpServers": {name: entry}}).to_string()
+}
+
+fn version(shim: &mut Shim, child: &str) -> String {
+    let answer = shim.call(child, "env", "{}");
+    structured(&answer)["VERSION"].as_str().unwrap_or_else(|| panic!("{answer}")).to_owned()
+}
+
+#[track_caller]
+fn serves(shim: &mut Shim, child: &str, expect: &str) {
+    let expect = format!("\"VERSION\":\"{expect}\"");
+    until_true(&format!("`{child}` with {expect}"), PATIENCE, || {
+        shim.call(child, "env", "{}").contains(&expect)
+    });
+}
+
+fn generation(daemon: &Daemon) -> u64 {
+    daemon.status()["generation"].as_u64().unwrap()
+}
+
+#[test]
+fn files_come_change_and_go() {
+    let home = Home::new();
+    let _daemon = home.daemon();
+    let mut shim = home.shim();
+    sees(&mut shim, &[]);
+    home.definition("a", &definition(&home, "a", "1"));
+    shim.notification("notifications/tools/list_changed");
+    sees(&mut shim, &["a"]);
+    assert_eq!(version(&mut shim, "a"), "1");
+    // In place.
+    home.definition("a", &definition(&home, "a", "2"));
+    serves(&mut shim, "a", "2");
+    // As editors save: another file takes its place.
+    let file = home.config_folder().join("mcps/a/.mcp.json");
+    fs::write(file.with_extension("tmp"), definition(&home, "a", "3")).unwrap();
+    fs::rename(file.with_extension("tmp"), &file).unwrap();
+    serves(&mut shim, "a", "3");
+    fs::rename(&file, file.with_extension("away")).unwrap();
+    sees(&mut shim, &[]);
+    fs::rename(file.with_extension("away"), &file).unwrap();
+    sees(&mut shim, &["a"]);
+    fs::remove_file(&file).unwrap();
+    sees(&mut shim, &[]);
+    // The folder is watched still, and so is the next one of its name.
+    fs::remove_dir(file.parent().unwrap()).unwrap();
+    home.definition("a", &definition(&home, "a", "4"));
+    serves(&mut shim, "a", "4");
+}
+
+#[test]
+fn folders_come_and_go_as_wholes() {
+    let home = Home::new();
+    let _daemon = home.daemon();
+    let mut shim = home.shim();
+    let mcps = home.config_folder().join("mcps");
+    let aside = home.path().join("aside");
+    fs::create_dir_all(aside.join("x")).unwrap();
+    fs::write(aside.join("x/.mcp.json"), definition(&home, "x", "1")).unwrap();
+    fs::rename(aside.join("x"), mcps.join("x")).unwrap();
+    sees(&mut shim, &["x"]);
+    fs::rename(mcps.join("x"), aside.join("x")).unwrap();
+    sees(&mut shim, &[]);
+    // What happens in a folder that was moved away is nobody's business.
+    fs::write(aside.join("x/.mcp.json"), definition(&home, "y", "1")).unwrap();
+    // A link to a folder is as good as a folder, and what changes behind it is seen.
+    std::os::unix::fs::symlink(aside.join("x"), mcps.join("link")).unwrap();
+    sees(&mut shim, &["y"]);
+    fs::write(aside.join("x/.mcp.json"), definition(&home, "z", "1")).unwrap();
+    sees(&mut shim, &["z"]);
+    // Links can be pointed elsewhere.
+    fs::create_dir(aside.join("w")).unwrap();
+    fs::write(aside.join("w/.mcp.json"), definition(&home, "w", "1")).unwrap();
+    std::os::unix::fs::symlink(aside.join("w"), mcps.join("new")).unwrap();
+    fs::rename(mcps.join("new"), mcps.join("link")).unwrap();
+    sees(&mut shim, &["w"]);
+    // A file may be a link, too.
+    fs::remove_file(mcps.join("link")).unwrap();
+    fs::create_dir(mcps.join("l")).unwrap();
+    std::os::unix::fs::symlink(aside.join("w/.mcp.json"), mcps.join("l/.mcp.json")).unwrap();
+    serves_once_seen(&mut shim, "w", "1");
+    fs::write(aside.join("w/.mcp.json"), definition(&home, "w", "2")).unwrap();
+    serves(&mut shim, "w", "2");
+    // The folder of all of them.
+    fs::rename(&mcps, aside.join("mcps")).unwrap();
+    sees(&mut shim, &[]);
+    fs::rename(aside.join("mcps"), &mcps).unwrap();
+    sees(&mut shim, &["w"]);
+    fs::write(aside.join("w/.mcp.json"), definition(&home, "w", "3")).unwrap();
+    serves(&mut shim, "w", "3");
+}
+
+#[track_caller]
+fn serves_once_seen(shim: &mut Shim, child: &str, expect: &str) {
+    sees(shim, &[child]);
+    serves(shim, child, expect);
+}
+
+#[test]
+fn what_is_not_there_yet_is_waited_for() {
+    let home = Home::new();
+    fs::remove_dir_all(home.path().join(".config")).unwrap();
+    let _daemon = home.daemon();
+    let mut shim = home.shim();
+    sees(&mut shim, &[]);
+    home.definition("a", &definition(&home, "a", "1"));
+    sees(&mut shim, &["a"]);
+    home.config(&json!({"discoverGlobs": ["deep/er/*/x.json"]}));
+    sees(&mut shim, &[]);
+    home.write(".config/switchboard/deep/er/b/x.json", &definition(&home, "b", "1"));
+    sees(&mut shim, &["b"]);
+    fs::remove_dir_all(home.path().join(".config")).unwrap();
+    sees(&mut shim, &[]);
+    home.definition("c", &definition(&home, "c", "1"));
+    sees(&mut shim, &["c"]);
+}
+
+#[test]
+fn a_workspace_is_followed_like_the_persons_own() {
+    let home = Home::new();
+    let workspace = home.workspace();
+    let root = workspace.to_str().unwrap().to_owned();
+    let _daemon = Daemon::start(&home, &["--listen", "off", "--trust-root", &root]);
+    let mut shim = home.shim();
+    sees(&mut shim, &[]);
+    fs::create_dir_all(workspace.join("mcps/a")).unwrap();
+    fs::write(workspace.join("mcps/a/.mcp.json"), definition(&home, "a", "1")).unwrap();
+    serves_once_seen(&mut shim, "a", "1");
+    fs::write(
+        workspace.join("switchboard.config.json"),
+        json!({"suites": {"a": {"suiteName": "other_suite"}}}).to_string(),
+    )
+    .unwrap();
+    sees(&mut shim, &["other"]);
+    // Thrown away and cloned anew.
+    fs::rename(&workspace, workspace.with_extension("old")).unwrap();
+    sees(&mut shim, &[]);
+    fs::create_dir_all(workspace.join("mcps/b")).unwrap();
+    fs::write(workspace.join("mcps/b/.mcp.json"), definition(&home, "b", "1")).unwrap();
+    sees(&mut shim, &["b"]);
+}
+
+#[test]
+fn config_reloads_like_definitions_and_a_broken_one_changes_nothing() {
+    let home = Home::new();
+    home.definition("a", &definition(&home, "a", "1"));
+    let daemon = home.daemon();
+    let mut shim = home.shim();
+    let pid = shim.pid_of("a");
+    home.config(&json!({"suites": {"a": {"suiteName": "first_suite"}}}));
+    sees(&mut shim, &["first"]);
+    home.write(".config/switchboard/switchboard.config.json", "{\n  \"suites\": {,}\n}");
+    let told = until("the problem in the status", PATIENCE, || {
+        let problems = daemon.status()["problems"].to_string();
+        problems.contains("switchboard.config.json:2:").then_some(problems)
+    });
+    assert!(told.contains("not valid JSON"), "{told}");
+    assert_eq!(listed(&mut shim), ["first"]);
+    home.config(&json!({}));
+    sees(&mut shim, &["a"]);
+    assert_eq!(daemon.status()["problems"], json!([]));
+    assert_eq!(shim.pid_of("a"), pid, "the child did not change");
+}
+
+#[test]
+fn children_whose_launch_did_not_change_go_on() {
+    let home = Home::new();
+    home.definition("same", &definition(&home, "same", "1"));
+    home.definition("other", &definition(&home, "other", "1"));
+    let daemon = home.daemon();
+    let mut shim = home.shim();
+    let (same, other) = (shim.pid_of("same"), shim.pid_of("other"));
+    shim.take_notifications();
+    let entry = home.entry(&bins().evil_child, &["echo"], &[("VERSION", "1")]);
+    let text = format!("// a comment\n{}", json!({"servers": {"same": entry}}));
+    let before = generation(&daemon);
+    home.definition("same", &text);
+    home.definition("other", &definition(&home, "other", "2"));
+    serves(&mut shim, "other", "2");
+    assert_eq!(shim.pid_of("same"), same);
+    assert_ne!(shim.pid_of("other"), other);
+    assert!(generation(&daemon) > before);
+    // Neither name nor description changed, so no host hears of it.
+    let heard = shim.take_notifications();
+    assert!(!heard.iter().any(|line| line.contains("list_changed")), "{heard:?}");
+    let described = json!({"mcpServers": {"same": {"description": "anew", "command": entry["command"], "args": entry["args"], "env": entry["env"]}}});
+    home.definition("same", &described.to_string());
+    shim.notification("notifications/tools/list_changed");
+    assert_eq!(shim.pid_of("same"), same);
+}
+
+#[test]
+fn calls_in_flight_finish_on_the_old_child() {
+    let home = Home::new();
+    home.definition("a", &definition(&home, "a", "1"));
+    home.definition("b", &definition(&home, "b", "1"));
+    let _daemon = home.daemon();
+    let mut shim = home.shim();
+    let (pid, gone) = (shim.pid_of("a"), shim.pid_of("b"));
+    let slow = shim.start_call("a", "slow", r#"{"ms": 2500}"#);
+    let removed = shim.start_call("b", "slow", r#"{"ms": 2500}"#);
+    home.definition("a", &definition(&home, "a", "2"));
+    fs::remove_dir_all(home.config_folder().join("mcps/b")).unwrap();
+    serves(&mut shim, "a", "2");
+    assert_ne!(shim.pid_of("a"), pid);
+    sees(&mut shim, &["a"]);
+    assert!(shim.answer_to(&slow.to_string()).contains("\"result\""));
+    assert!(shim.answer_to(&removed.to_string()).contains("\"result\""));
+    for pid in [pid, gone] {
+        until_true("the old child to go", PATIENCE, || !Path::new(&format!("/proc/{pid}/stat")).exists());
+    }
+}
+
+#[test]
+fn where_nobody_tells_somebody_looks() {
+    let home = Home::new();
+    home.config(&json!({"watch": "poll"}));
+    let _daemon = home.daemon();
+    let mut shim = home.shim();
+    home.definition("a", &definition(&home, "a", "1"));
+    shim.notification("notifications/tools/list_changed");
+    serves_once_seen(&mut shim, "a", "1");
+    home.definition("a", &definition(&home, "a", "2"));
+    serves(&mut shim, "a", "2");
+}
+
+#[test]
+fn a_storm_of_writes_ends_in_the_right_state_and_restarts_nobody() {
+    let home = Home::new();
+    let names: Vec<String> = (0..20).map(|n| format!("c{n}")).collect();
+    for name in &names {
+        home.definition(name, &definition(&home, name, "1"));
+    }
+    let daemon = home.daemon();
+    let mut shim = home.shim();
+    let pid = shim.pid_of("c0");
+    let seconds = if std::env::var_os("SWITCHBOARD_LONG").is_some() { 10 } else { 2 };
+    let before = generation(&daemon);
+    let end = Instant::now() + Duration::from_secs(seconds);
+    let mut writes = 0_u32;
+    let mut next = Instant::now();
+    while Instant::now() < end {
+        let name = &names[1 + writes as usize % 19];
+        let file = home.config_folder().join(format!("mcps/{name}/.mcp.json"));
+        let text = definition(&home, name, &writes.to_string());
+        match writes % 4 {
+            // Half a file, for a moment.
+            0 => fs::write(&file, &text[..text.len() / 2]).unwrap(),
+            1 => fs::write(&file, &text).unwrap(),
+            2 => drop(fs::remove_file(&file)),
+            _ => {
+                fs::write(file.with_extension("tmp"), &text).unwrap();
+                fs::rename(file.with_extension("tmp"), &file).unwrap();
+            }
+        }
+        // The one that nobody changes is written as often, word for word.
+        home.definition("c0", &definition(&home, "c0", "1"));
+        writes += 1;
+        // Two rewrites each time: a thousand a second, where the machine can.
+        next += Duration::from_millis(2);
+        std::thread::sleep(next.saturating_duration_since(Instant::now()));
+    }
+    for name in &names[1..] {
+        home.definition(name, &definition(&home, name, "last"));
+    }
+    let last = Instant::now();
+    for name in &names[1..] {
+        serves(&mut shim, name, "last");
+    }
+    println!("{} rewrites in {seconds} s; all right after {:?}", writes * 2, last.elapsed());
+    assert_eq!(shim.pid_of("c0"), pid, "a child was restarted that did not change");
+    assert_eq!(daemon.starts("c0"), 1);
+    let reloads = generation(&daemon) - before;
+    assert!(reloads <= seconds * 5 + 10, "{reloads} reloads in {seconds} s");
+}
+
+#[test]
+fn events_that_nobody_could_keep_count_of_are_made_good() {
+    let limit: u32 =
+        fs::read_to_string("/proc/sys/fs/inotify/max_queued_events").unwrap().trim().parse().unwrap();
+    let home = Home::new();
+    home.definition("a", &definition(&home, "a", "1"));
+    let daemon = home.daemon();
+    let mut shim = home.shim();
+    sees(&mut shim, &["a"]);
+    daemon.signal(Signal::STOP);
+    let file = home.config_folder().join("mcps/a/.mcp.json");
+    let noise = [file.with_extension("one"), file.with_extension("two")];
+    fs::write(&noise[0], "").unwrap();
+    // Events that differ from the one before, more of them than the system keeps; the one that matters
+    // is behind them all, and lost.
+    for n in 0..limit {
+        fs::rename(&noise[(n % 2) as usize], &noise[(1 - n % 2) as usize]).unwrap();
+    }
+    home.definition("a", &definition(&home, "a", "2"));
+    home.definition("b", &definition(&home, "b", "1"));
+    daemon.signal(Signal::CONT);
+    sees(&mut shim, &["a", "b"]);
+    serves(&mut shim, "a", "2");
+}
+
+#[test]
+fn values_are_filled_in_and_children_follow_them() {
+    let home = Home::new();
+    // No keyring of whoever runs this test is ever asked.
+    home.write(".profile", "export PATH=/usr/local/bin:/usr/bin:/bin\nexport FROM_PROFILE=yes\nexport DBUS_SESSION_BUS_ADDRESS=unix:path=/nonexistent\n");
+    let env = home.entry(
+        &bins().evil_child,
+        &["echo"],
+        &[
+            ("VERSION", "${TOKEN}"),
+            ("PROFILE", "${FROM_PROFILE}"),
+            ("OR", "${UNSET:-else}"),
+            ("HOST", "${HOST_SECRET:-none}"),
+        ],
+    );
+    home.definition("a", &json!({"mcpServers": {"a": env}}).to_string());
+    let daemon = home.daemon();
+    let mut shim = home.shim();
+    until_true("the missing value to show", PATIENCE, || daemon.suite("a")["state"] == "misconfigured");
+    let answer = shim.call("a", "env", "{}");
+    assert!(answer.contains("missing `TOKEN`") && answer.contains("secret set TOKEN"), "{answer}");
+    assert!(home.children().is_empty());
+    let file = home.write(".config/switchboard/env", "TOKEN=from-the-file\n");
+    fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+    until_true("the value to be found", PATIENCE, || daemon.suite("a")["state"] == "cold");
+    let answer = structured(&shim.call("a", "env", "{}"));
+    assert_eq!(answer["VERSION"], "from-the-file");
+    assert_eq!((&answer["PROFILE"], &answer["OR"]), (&json!("yes"), &json!("else")));
+    assert_eq!(answer["HOST"], "none", "the host's environment never matters");
+    // A value that changes has the child follow.
+    home.write(".config/switchboard/env", "TOKEN=changed\n");
+    serves(&mut shim, "a", "changed");
+    // A file that others can read is not used, and is said so.
+    fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
+    until_true("the complaint", PATIENCE, || {
+        daemon.suite("a")["lastError"].to_string().contains("chmod 600")
+    });
+}
+
+#[test]
+fn env_files_are_read_and_followed() {
+    let home = Home::new();
+    let folder = home.config_folder().join("mcps/a");
+    let mut entry = home.entry(&bins().evil_child, &["echo"], &[("OWN", "env wins")]);
+    entry["envFile"] = "vars.env".into();
+    home.definition("a", &json!({"mcpServers": {"a": entry}}).to_string());
+    let daemon = home.daemon();
+    let mut shim = home.shim();
+    assert!(shim.call("a", "env", "{}").contains("does not exist"));
+    fs::write(folder.join("vars.env"), "VERSION=1\nOWN=no\n").unwrap();
+    until_true("the file to be seen", PATIENCE, || daemon.suite("a")["state"] == "cold");
+    serves(&mut shim, "a", "1");
+    assert_eq!(structured(&shim.call("a", "env", "{}"))["OWN"], "env wins");
+    fs::write(folder.join("vars.env"), "VERSION=2\n").unwrap();
+    serves(&mut shim, "a", "2");
+}
+
+#[test]
+fn links_on_the_way_can_be_pointed_elsewhere() {
+    let home = Home::new();
+    let folder = home.config_folder();
+    // As people keep their own files: the config is a link into another folder.
+    let kept = home.write("dotfiles/switchboard.json", &json!({"http": {"listen": "off"}}).to_string());
+    fs::remove_file(folder.join("switchboard.config.json")).unwrap();
+    std::os::unix::fs::symlink(&kept, folder.join("switchboard.config.json")).unwrap();
+    // And the definitions stand behind two links.
+    for release in ["one", "two"] {
+        home.write(&format!("releases/{release}/mcps/a/.mcp.json"), &definition(&home, "a", release));
+    }
+    fs::remove_dir(folder.join("mcps")).unwrap();
+    std::os::unix::fs::symlink(home.path().join("releases/one"), folder.join("current")).unwrap();
+    std::os::unix::fs::symlink("current/mcps", folder.join("mcps")).unwrap();
+    let _daemon = home.daemon();
+    let mut shim = home.shim();
+    serves_once_seen(&mut shim, "a", "one");
+    std::os::unix::fs::symlink(home.path().join("releases/two"), folder.join("next")).unwrap();
+    fs::rename(folder.join("next"), folder.join("current")).unwrap();
+    serves(&mut shim, "a", "two");
+    let named = json!({"http": {"listen": "off"}, "suites": {"a": {"suiteName": "named_suite"}}});
+    fs::write(&kept, named.to_string()).unwrap();
+    sees(&mut shim, &["named"]);
+}

@@ -1,0 +1,305 @@
+//! Secrets of a person: set, listed and removed, in a private file where no keyring answers. The real keyring
+//! is for `interop/keyring.sh`.
+#![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
+#![allow(clippy::disallowed_methods, reason = "tests start processes")]
+
+use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixListener;
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use proto_tests::wait::until;
+use proto_tests::{Home, PATIENCE, bins};
+use serde_json::{Value, json};
+
+const VALUE: &str = "hunter2 \u{1f511} $HOME";
+
+/// A command of this home, whose D-Bus is where nothing is: a test must not find a person's keyring.
+fn switchboard(home: &Home) -> Command {
+    let mut command = Command::new(&bins().switchboard);
+    command.env_clear().envs(home.environment()).env("SWITCHBOARD_SOCKET", home.socket());
+    command.env("DBUS_SESSION_BUS_ADDRESS", format!("unix:path={}/no-bus", home.mark()));
+    command.current_dir(home.workspace()).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+fn begin(home: &Home, args: &[&str], input: &[u8]) -> Child {
+    let mut child = switchboard(home).arg("secret").args(args).spawn().unwrap();
+    // One that refuses its arguments reads nothing.
+    let _ = child.stdin.take().unwrap().write_all(input);
+    child
+}
+
+fn secret(home: &Home, args: &[&str], input: &str) -> Output {
+    begin(home, args, input.as_bytes()).wait_with_output().unwrap()
+}
+
+/// What it said; no value may be in it.
+#[track_caller]
+fn said(output: &Output, code: i32) -> String {
+    let said = String::from_utf8_lossy(&[&output.stdout[..], &output.stderr].concat()).into_owned();
+    assert_eq!(output.status.code(), Some(code), "{said}");
+    assert!(!said.contains("hunter"), "{said}");
+    said
+}
+
+fn file(home: &Home) -> PathBuf {
+    home.state_folder().join("secrets/secrets.json")
+}
+
+fn kept(home: &Home) -> Value {
+    serde_json::from_slice(&fs::read(file(home)).unwrap()).unwrap()
+}
+
+fn mode(path: PathBuf) -> u32 {
+    fs::metadata(path).unwrap().permissions().mode() & 0o777
+}
+
+#[test]
+fn a_secret_is_set_listed_and_removed() {
+    let home = Home::new();
+    assert!(said(&secret(&home, &["ls"], ""), 0).contains("no secrets"));
+    let told = said(&secret(&home, &["set", "GITHUB_TOKEN"], &format!("{VALUE}\n")), 0);
+    assert!(told.contains("stored `GITHUB_TOKEN` in a private file (no keyring answered: "), "{told}");
+    assert!(told.contains("/no-bus"), "{told}");
+    assert_eq!(kept(&home)["secrets"], json!({"GITHUB_TOKEN": {"in": "file", "value": VALUE}}));
+    let folder = home.state_folder().join("secrets");
+    assert_eq!((mode(folder.clone()), mode(file(&home)), mode(folder.join("lock"))), (0o700, 0o600, 0o600));
+
+    // One line break goes, not two; the last value counts.
+    said(&secret(&home, &["set", "a.b-c_9"], "hunter3\n\n"), 0);
+    said(&secret(&home, &["set", "GITHUB_TOKEN"], "hunter4\r\n"), 0);
+    assert_eq!(kept(&home)["secrets"]["a.b-c_9"]["value"], "hunter3\n");
+    assert_eq!(kept(&home)["secrets"]["GITHUB_TOKEN"]["value"], "hunter4");
+    let told = said(&secret(&home, &["ls"], ""), 0);
+    assert_eq!(told, "GITHUB_TOKEN  private file\na.b-c_9       private file\n");
+    let told: Value = serde_json::from_str(&said(&secret(&home, &["ls", "--json"], ""), 0)).unwrap();
+    let all = json!([{"name": "GITHUB_TOKEN", "in": "file"}, {"name": "a.b-c_9", "in": "file"}]);
+    assert_eq!(told["secrets"], all);
+
+    assert_eq!(said(&secret(&home, &["rm", "GITHUB_TOKEN"], ""), 0), "removed `GITHUB_TOKEN`\n");
+    assert!(!kept(&home)["secrets"].as_object().unwrap().contains_key("GITHUB_TOKEN"));
+    assert!(!fs::read_to_string(file(&home)).unwrap().contains("hunter4"));
+    let told = said(&secret(&home, &["rm", "GITHUB_TOKEN"], ""), 1);
+    assert!(told.contains("there is no secret `GITHUB_TOKEN`"), "{told}");
+    // No draft is left over.
+    assert_eq!(fs::read_dir(folder).unwrap().count(), 2);
+}
+
+#[test]
+fn what_cannot_be_a_secret_is_refused() {
+    let home = Home::new();
+    for (name, input, part) in [
+        ("9A", "hunter2".to_owned(), "no name"),
+        ("A B", "hunter2".to_owned(), "no name"),
+        ("A", String::new(), "empty"),
+        ("A", "\n".to_owned(), "empty"),
+        ("A", "hunter\0".to_owned(), "NUL"),
+        ("A", "hunter2".repeat(10_000), "longer than 64 KiB"),
+    ] {
+        let told = said(&secret(&home, &["set", name], &input), 1);
+        assert!(told.contains(part), "{told}");
+    }
+    let latin = begin(&home, &["set", "A"], b"hunter\xff").wait_with_output().unwrap();
+    assert!(said(&latin, 1).contains("not UTF-8"));
+    assert!(!file(&home).exists());
+    let longest = "h".repeat(64 * 1024);
+    said(&secret(&home, &["set", "A"], &format!("{longest}\n")), 0);
+    assert_eq!(kept(&home)["secrets"]["A"]["value"], longest);
+}
+
+#[test]
+fn a_file_that_is_damaged_or_open_to_others_is_left_alone() {
+    let home = Home::new();
+    said(&secret(&home, &["set", "A"], "hunter2"), 0);
+    let orders: [&[&str]; 3] = [&["set", "B"], &["rm", "A"], &["ls"]];
+    let name = file(&home).display().to_string();
+    let refused = |part: &str| {
+        let before = fs::read(file(&home)).unwrap();
+        for order in orders {
+            let told = said(&secret(&home, order, "hunter3"), 1);
+            assert!(told.contains(part) && told.contains(&name), "{told}");
+        }
+        assert_eq!(fs::read(file(&home)).unwrap(), before);
+    };
+    for open in [0o644, 0o660, 0o602] {
+        fs::set_permissions(file(&home), fs::Permissions::from_mode(open)).unwrap();
+        refused(&format!("chmod 600 '{name}'"));
+    }
+    fs::set_permissions(file(&home), fs::Permissions::from_mode(0o600)).unwrap();
+    said(&secret(&home, &["ls"], ""), 0);
+    fs::write(file(&home), r#"{"version":1,"secrets":{"A":"hunter2"}}"#).unwrap();
+    refused("is damaged at line 1, column");
+    fs::write(file(&home), r#"{"version":7,"secrets":[]}"#).unwrap();
+    refused("is of version 7");
+    if rustix::process::geteuid().is_root() {
+        fs::write(file(&home), r#"{"version":1,"secrets":{}}"#).unwrap();
+        std::os::unix::fs::chown(file(&home), Some(65_534), None).unwrap();
+        refused("belongs to another user (uid 65534)");
+    }
+}
+
+#[test]
+fn many_who_set_at_once_lose_nothing() {
+    let home = Home::new();
+    let names: Vec<String> = (0..16).map(|number| format!("NAME_{number}")).collect();
+    let all: Vec<Child> =
+        names.iter().map(|name| begin(&home, &["set", name], format!("hunter-{name}").as_bytes())).collect();
+    for child in all {
+        said(&child.wait_with_output().unwrap(), 0);
+    }
+    for name in names {
+        assert_eq!(kept(&home)["secrets"][&name]["value"], format!("hunter-{name}"));
+    }
+}
+
+/// A bus that takes connections and says nothing.
+#[test]
+fn a_keyring_that_hangs_is_given_up_and_nobody_can_look_over_its_shoulder() {
+    let home = Home::new();
+    let bus = home.workspace().join("bus");
+    let _listener = UnixListener::bind(&bus).unwrap();
+    let mut command = switchboard(&home);
+    command
+        .args(["secret", "set", "A"])
+        .env("DBUS_SESSION_BUS_ADDRESS", format!("unix:path={}", bus.display()));
+    let start = Instant::now();
+    let mut child = command.spawn().unwrap();
+    child.stdin.take().unwrap().write_all(b"hunter2").unwrap();
+    let asks = until("the keyring to be asked", PATIENCE, || {
+        home.processes().into_iter().find(|process| process.cmdline.ends_with("--keyring"))
+    });
+    assert_eq!(asks.cmdline, "switchboardd --keyring");
+    let environ = fs::read(format!("/proc/{}/environ", asks.pid)).unwrap();
+    let environ = String::from_utf8_lossy(&environ).into_owned();
+    assert!(environ.contains("DBUS_SESSION_BUS_ADDRESS=") && !environ.contains("hunter"), "{environ}");
+    assert!(!environ.contains("SWITCHBOARD_"), "{environ}");
+    let told = said(&child.wait_with_output().unwrap(), 0);
+    assert!(told.contains("in a private file (no keyring answered: no answer within 20 s"), "{told}");
+    assert!(start.elapsed() < Duration::from_secs(40), "{:?}", start.elapsed());
+    assert!(home.processes().is_empty(), "{:#?}", home.processes());
+    assert_eq!(kept(&home)["secrets"]["A"]["value"], "hunter2");
+}
+
+#[test]
+fn a_running_daemon_hears_of_it() {
+    let home = Home::new();
+    let daemon = home.daemon();
+    let generation = || daemon.status()["generation"].clone();
+    let before = generation();
+    said(&secret(&home, &["set", "A"], "hunter2"), 0);
+    let after = generation();
+    assert_ne!(before, after);
+    said(&secret(&home, &["rm", "A"], ""), 0);
+    assert_ne!(generation(), after);
+    // A config that cannot be loaded is the daemon's trouble; the secret is set all the same.
+    home.write(".config/switchboard/switchboard.config.json", "{");
+    let told = said(&secret(&home, &["set", "A"], "hunter2"), 0);
+    assert!(told.contains("stored `A`") && told.contains("the daemon was not told"), "{told}");
+}
+
+#[test]
+fn help_shows_how() {
+    let home = Home::new();
+    for (args, example) in [
+        (&["set", "--help"][..], "switchboard secret set GITHUB_TOKEN"),
+        (&["ls", "--help"], "switchboard secret ls"),
+        (&["rm", "--help"], "switchboard secret rm GITHUB_TOKEN"),
+        (&["--help"], "set"),
+    ] {
+        let told = said(&secret(&home, args, ""), 0);
+        assert!(told.contains(example), "{told}");
+    }
+    said(&secret(&home, &["set"], ""), 2);
+}
+
+/// `script(1)` with a shell line on a terminal of its own.
+struct Terminal {
+    script: Child,
+    shown: String,
+}
+
+impl Terminal {
+    fn new(home: &Home, line: &str) -> Self {
+        let script = Command::new("script")
+            .args(["--quiet", "--return", "--command", line, "/dev/null"])
+            .env_clear()
+            .envs(home.environment())
+            .env("SWITCHBOARD_SOCKET", home.socket())
+            .env("DBUS_SESSION_BUS_ADDRESS", format!("unix:path={}/no-bus", home.mark()))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("script(1), which is part of every Linux");
+        Self { script, shown: String::new() }
+    }
+
+    fn read_until(&mut self, part: &str) {
+        let stdout = self.script.stdout.as_mut().unwrap();
+        let mut byte = [0];
+        while !self.shown.ends_with(part) {
+            assert_eq!(stdout.read(&mut byte).unwrap(), 1, "{:?}", self.shown);
+            self.shown.push(char::from(byte[0]));
+        }
+    }
+
+    fn type_in(&mut self, keys: &str) {
+        let stdin = self.script.stdin.as_mut().unwrap();
+        stdin.write_all(keys.as_bytes()).unwrap();
+        stdin.flush().unwrap();
+    }
+
+    /// Everything that was to be seen, and how it ended.
+    fn end(mut self) -> (String, Option<i32>) {
+        let mut rest = Vec::new();
+        self.script.stdout.as_mut().unwrap().read_to_end(&mut rest).unwrap();
+        self.shown.push_str(&String::from_utf8_lossy(&rest));
+        (self.shown, self.script.wait().unwrap().code())
+    }
+}
+
+#[test]
+fn a_value_typed_at_the_prompt_is_not_shown() {
+    let home = Home::new();
+    let line = format!("{} secret set TYPED", bins().switchboard.display());
+    let mut terminal = Terminal::new(&home, &line);
+    terminal.read_until("value for TYPED (not shown): ");
+    terminal.type_in("hunter2\n");
+    let (shown, code) = terminal.end();
+    assert_eq!(code, Some(0), "{shown}");
+    assert!(shown.contains("stored `TYPED`") && !shown.contains("hunter"), "{shown}");
+    assert_eq!(kept(&home)["secrets"]["TYPED"]["value"], "hunter2");
+}
+
+#[test]
+fn a_line_that_a_terminal_cuts_off_is_refused() {
+    let home = Home::new();
+    let line = format!("{} secret set TYPED", bins().switchboard.display());
+    let mut terminal = Terminal::new(&home, &line);
+    terminal.read_until("(not shown): ");
+    for _ in 0..10 {
+        terminal.type_in(&"hunter2".repeat(100));
+    }
+    terminal.type_in("\n");
+    let (shown, code) = terminal.end();
+    assert_eq!(code, Some(1), "{shown}");
+    assert!(shown.contains("too long for a terminal; pipe it in") && !shown.contains("hunter"), "{shown}");
+    assert!(!file(&home).exists());
+}
+
+#[test]
+fn an_interrupted_prompt_leaves_the_terminal_as_it_was() {
+    let home = Home::new();
+    let binary = bins().switchboard.display();
+    let line = format!("trap : INT; {binary} secret set TYPED; echo \"it ended with $?\"; stty -a");
+    let mut terminal = Terminal::new(&home, &line);
+    terminal.read_until("(not shown): ");
+    terminal.type_in("hunter\u{3}");
+    let (shown, _) = terminal.end();
+    assert!(shown.contains("interrupted") && shown.contains("it ended with 1"), "{shown}");
+    assert!(shown.contains(" echo ") && !shown.contains("-echo ") && !shown.contains("hunter"), "{shown}");
+    assert!(!file(&home).exists());
+}

@@ -1,0 +1,263 @@
+//! `switchboard add` and `switchboard remove`: definitions of the person's own.
+
+use std::path::{Path, PathBuf};
+
+use jsonc_parser::ParseOptions;
+use jsonc_parser::cst::CstRootNode;
+use serde_json::{Value, json};
+
+use super::Exit;
+use super::ask::tell_daemon;
+use super::status::print;
+use crate::args::{Add, Args};
+use crate::config::Config;
+use crate::daemon;
+use crate::definition::{Definition, Reach};
+use crate::discover::shapes::MANY;
+use crate::discover::{Area, Memory, discover, walk};
+use crate::files::replace;
+use crate::sources::Sources;
+use crate::visible::{is_hidden, visible};
+
+/// The person's own files.
+struct Own {
+    config: Config,
+    home: PathBuf,
+    data: PathBuf,
+}
+
+impl Own {
+    fn open(args: &Args) -> Result<Self, Vec<String>> {
+        let home = daemon::home().map_err(|error| vec![error.to_string()])?;
+        let (config_file, state) = daemon::files_in_use(args, &home);
+        let config = Config::load(&config_file)
+            .map_err(|problems| problems.iter().map(ToString::to_string).collect::<Vec<_>>())?;
+        let data = state.join("data");
+        Ok(Self { config, home, data })
+    }
+
+    fn definitions(&self) -> (Vec<Definition>, Vec<String>) {
+        let area = Area { config: &self.config, confined: false, home: &self.home, data: &self.data };
+        let found = discover(area, &mut Memory::default());
+        (found.definitions, found.problems.iter().map(ToString::to_string).collect())
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.config.folder.join("mcps").join(name).join(".mcp.json")
+    }
+}
+
+pub(super) async fn run(args: &Args, add: &Add) -> Exit {
+    match write(args, add) {
+        Ok(file) => {
+            print(&format!("added `{}` in {}", add.name, file.display()));
+            if let Some(note) = note(args, &add.name).await {
+                print(&format!("note: {note}"));
+            }
+            tell_daemon(args).await;
+            Exit::Ok
+        }
+        Err(complaints) => complain(&complaints),
+    }
+}
+
+/// What keeps a server that was just defined from working yet.
+async fn note(args: &Args, name: &str) -> Option<String> {
+    let own = Own::open(args).ok()?;
+    let (definitions, _) = own.definitions();
+    match definitions.into_iter().find(|known| known.name == name)?.reach.ok()? {
+        Reach::Process(launch) => {
+            let state = own.data.parent().unwrap_or(&own.data);
+            let sources = Sources::new(&own.config.folder, state);
+            match sources.fill(&launch).await {
+                Err(unready) => Some(format!("it {unready}")),
+                Ok(_) => sources.find_program(&launch).await.err(),
+            }
+        }
+        Reach::Remote(_) => Some("servers behind a URL are not reached by this version".to_owned()),
+    }
+}
+
+fn write(args: &Args, add: &Add) -> Result<PathBuf, Vec<String>> {
+    let one = |complaint: String| vec![complaint];
+    let own = Own::open(args)?;
+    if add.name.is_empty()
+        || add.name.starts_with('.')
+        || add.name.contains('/')
+        || add.name.chars().count() > 64
+        || add.name.chars().any(is_hidden)
+    {
+        return Err(one(format!(
+            "`{}` cannot be a server's name here: 1 to 64 printable characters, no `/`, no `.` in front",
+            visible(&add.name)
+        )));
+    }
+    let file = own.file(&add.name);
+    let (before, _) = own.definitions();
+    if let Some(known) = before.iter().find(|known| known.name == add.name)
+        && (!add.force || known.file != file)
+    {
+        let hint = match known.file == file {
+            true => "`--force` takes its place".to_owned(),
+            false => format!("`switchboard remove {}` takes it away", add.name),
+        };
+        return Err(one(format!("`{}` is already defined in `{}`; {hint}", add.name, known.file.display())));
+    }
+    if file.exists() && !add.force {
+        return Err(one(format!("`{}` is there already; `--force` takes its place", file.display())));
+    }
+    // What else is in it is not ours to drop.
+    if let Some(other) = before.iter().find(|known| known.file == file && known.name != add.name) {
+        return Err(one(format!("`{}` holds `{}` too; change it by hand", file.display(), other.name)));
+    }
+    let body = format!("{:#}\n", definition(add).map_err(one)?);
+    let folder = file.parent().unwrap_or(Path::new("/"));
+    let failed = |error: std::io::Error| one(format!("`{}` cannot be written: {error}", file.display()));
+    let earlier = std::fs::read(&file).ok();
+    std::fs::create_dir_all(folder).map_err(failed)?;
+    replace(&file, body.as_bytes()).map_err(failed)?;
+    // Read back as the daemon will read it; what it would not take is not left there.
+    let (after, problems) = own.definitions();
+    let found = after.iter().find(|known| known.name == add.name && known.file == file);
+    let complaint = match found.map(|known| &known.reach) {
+        Some(Ok(_)) => return Ok(file),
+        Some(Err(why)) => format!("`{}` would be misconfigured: {why}", add.name),
+        None if !walk::walk(&own.config.folder, &own.config.discover_globs, false).files.contains(&file) => {
+            format!("the `discoverGlobs` of `{}` do not find `{}`", own.config.file.display(), file.display())
+        }
+        None => problems
+            .into_iter()
+            .find(|problem| problem.contains(&*file.to_string_lossy()))
+            .unwrap_or_default(),
+    };
+    let _ = match earlier {
+        Some(earlier) => replace(&file, &earlier),
+        None => std::fs::remove_file(&file).and_then(|()| std::fs::remove_dir(folder)),
+    };
+    Err(one(complaint))
+}
+
+fn definition(add: &Add) -> Result<Value, String> {
+    let mut definition = json!({ "name": add.name });
+    if let Some(description) = &add.description {
+        definition["description"] = json!(description);
+    }
+    if let Some(url) = &add.url {
+        definition["type"] = json!("http");
+        definition["url"] = json!(url);
+        for header in &add.header {
+            let (name, value) = header.split_once(':').ok_or("`--header` is not NAME: VALUE")?;
+            definition["headers"][name.trim()] = json!(value.trim());
+        }
+        return Ok(definition);
+    }
+    let (command, rest) = add.command.split_first().ok_or("no command")?;
+    // A path from here means nothing from where the definition stands.
+    let here = |path: &Path| std::path::absolute(path).map(|path| path.display().to_string());
+    let is_path = command.contains('/') && !command.starts_with(['~', '$']);
+    let command =
+        if is_path { here(Path::new(command)).map_err(|error| error.to_string())? } else { command.clone() };
+    definition["command"] = json!({ "cmd": command, "args": rest });
+    for variable in &add.env {
+        let (name, value) = variable
+            .split_once('=')
+            .filter(|(name, _)| !name.is_empty())
+            .ok_or("`--env` is not NAME=VALUE")?;
+        definition["command"]["env"][name] = json!(value);
+    }
+    for (key, path) in [("envFile", &add.env_file), ("cwd", &add.cwd)] {
+        if let Some(path) = path {
+            definition["command"][key] = json!(here(path).map_err(|error| error.to_string())?);
+        }
+    }
+    Ok(definition)
+}
+
+pub(super) async fn remove(args: &Args, name: &str) -> Exit {
+    match take_out(args, name) {
+        Ok(file) => {
+            print(&format!("removed `{name}` from {}", file.display()));
+            tell_daemon(args).await;
+            Exit::Ok
+        }
+        Err(complaints) => complain(&complaints),
+    }
+}
+
+fn take_out(args: &Args, name: &str) -> Result<PathBuf, Vec<String>> {
+    let one = |complaint: String| vec![complaint];
+    let own = Own::open(args)?;
+    let (definitions, _) = own.definitions();
+    let by_suite = |known: &&Definition| crate::suite_name::derived(&known.name) == name;
+    let by_name = definitions.iter().find(|known| known.name == name);
+    let Some(known) = by_name.or_else(|| definitions.iter().find(by_suite)) else {
+        let near = crate::document::nearest(name, definitions.iter().map(|known| known.name.as_str()));
+        let hint = near.map_or(String::new(), |near| format!("; did you mean `{near}`?"));
+        return Err(one(format!("there is no server `{name}` of your own{hint}")));
+    };
+    let file = known.file.clone();
+    let failed = |error: std::io::Error| one(format!("`{}` cannot be changed: {error}", file.display()));
+    let text = std::fs::read_to_string(&file).map_err(failed)?;
+    match without(&text, &known.name)
+        .map_err(|why| one(format!("`{}` cannot be changed: {why}", file.display())))?
+    {
+        None => std::fs::remove_file(&file).map_err(failed)?,
+        // Behind a link is the file that its person keeps.
+        Some(rest) => file.canonicalize().and_then(|real| replace(&real, rest.as_bytes())).map_err(failed)?,
+    }
+    // Only if nothing else is in it.
+    if !file.exists()
+        && let Some(folder) = file.parent()
+    {
+        let _ = std::fs::remove_dir(folder);
+    }
+    Ok(file)
+}
+
+/// The file without this entry, everything else as it was; `None` if it is about this server alone.
+fn without(text: &str, name: &str) -> Result<Option<String>, String> {
+    let body = text.trim_start_matches('\u{feff}');
+    let root = CstRootNode::parse(body, &ParseOptions::default()).map_err(|error| error.to_string())?;
+    let object = root.object_value().ok_or("it is no JSON object")?;
+    let many = MANY.into_iter().find_map(|key| object.object_value(key));
+    let is_alone = many.is_none()
+        && object
+            .get("name")
+            .is_some_and(|name| name.value().is_some_and(|name| name.as_string_lit().is_some()));
+    if is_alone {
+        return Ok(None);
+    }
+    let entry = many.unwrap_or(object).get(name).ok_or("its entry was not found")?;
+    entry.remove();
+    Ok(Some(format!("{}{root}", &text[..text.len() - body.len()])))
+}
+
+fn complain(complaints: &[String]) -> Exit {
+    complaints.iter().for_each(|complaint| eprintln!("switchboard: {complaint}"));
+    Exit::Error
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_is_taken_out_and_the_rest_stays() {
+        let text = "{\n  // mine\n  \"mcpServers\": {\n    \"a\": { \"command\": \"x\" }, // first\n    \"b\": { \"command\": \"y\" },\n  }\n}\n";
+        let rest = without(text, "a").unwrap().unwrap();
+        assert!(
+            rest.contains("// mine")
+                && rest.contains("\"b\": { \"command\": \"y\" }")
+                && !rest.contains("\"a\""),
+            "{rest}"
+        );
+        assert_eq!(without(r#"{"name": "a", "command": {"cmd": "x"}}"#, "a"), Ok(None));
+        assert_eq!(
+            without("\u{feff}{\"a\": {\"command\": \"x\"}, \"b\": {\"command\": \"y\"}}", "a")
+                .unwrap()
+                .unwrap(),
+            "\u{feff}{ \"b\": {\"command\": \"y\"}}"
+        );
+        assert!(without("{", "a").is_err() && without(r#"{"mcpServers": {}}"#, "a").is_err());
+    }
+}

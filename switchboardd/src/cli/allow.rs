@@ -1,0 +1,370 @@
+//! `switchboard allow` and `switchboard deny`: a person's word on what a workspace would run.
+//!
+//! Works without a daemon, on what the files say at this moment: what is shown is what is written down.
+
+use std::io::{BufRead, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use serde_json::json;
+
+use super::Exit;
+use super::ask::tell_daemon;
+use super::status::print;
+use crate::args::Args;
+use crate::config::Config;
+use crate::daemon;
+use crate::definition::{Definition, Launch, Reach};
+use crate::discover::Memory;
+use crate::layer::{Ground, Layer};
+use crate::sources::Sources;
+use crate::suite_name;
+use crate::trust::view::{View, in_short};
+use crate::trust::{Record, Standing, Verdict};
+use crate::visible::visible;
+
+/// Names of variables that programs set for what they start in place of a person. Not a lock: a bump.
+const AGENTS: [&str; 4] = ["CLAUDECODE", "GEMINI_CLI", "AI_AGENT", "OPENCODE"];
+const AGENT_PREFIXES: [&str; 2] = ["CODEX_", "CURSOR_"];
+
+/// What the command knows of the person's files.
+struct Desk {
+    ground: Ground,
+    personal: Layer,
+    trust: crate::trust::Trust,
+    sources: Sources,
+}
+
+/// A definition that somebody can have a say in.
+struct Candidate {
+    definition: Definition,
+    /// What would run.
+    wanted: Reach,
+    /// What was allowed last.
+    before: Option<Reach>,
+    denied: bool,
+    root: PathBuf,
+    suite_names: Vec<String>,
+}
+
+impl Desk {
+    fn open(args: &Args) -> Result<Self, Exit> {
+        let failed = |error: &dyn std::fmt::Display| {
+            eprintln!("switchboard: {error}");
+            Exit::Error
+        };
+        let home = daemon::home().map_err(|error| failed(&error))?;
+        let roots = daemon::trust_roots(args).map_err(|error| failed(&error))?;
+        let (config_file, state) = daemon::files_in_use(args, &home);
+        let ground = Ground::new(&home, &state, &roots);
+        let config = Config::load(&config_file).map_err(|problems| {
+            problems.iter().for_each(|problem| eprintln!("switchboard: {problem}"));
+            Exit::Error
+        })?;
+        let records = ground.trust.read().map_err(|error| failed(&error))?;
+        let (mut trust, _) = ground.trust(&config);
+        trust.records = records;
+        let sources = Sources::new(&config.folder, &ground.state);
+        let personal = Layer::personal(config, &ground, &trust, &mut Memory::default());
+        Ok(Self { ground, personal, trust, sources })
+    }
+
+    fn workspace(&self, root: &Path) -> Layer {
+        Layer::workspace(root, &self.ground, &self.trust, &mut Memory::default())
+    }
+
+    /// Everything in a workspace, and of the person's own, that is not simply allowed.
+    fn candidates(&self, root: Option<&Path>) -> Vec<Candidate> {
+        let mut all = candidates(&self.personal, true);
+        if let Some(root) = root {
+            let layer = self.workspace(root);
+            for problem in &layer.problems {
+                eprintln!("problem: {}", visible(&problem.to_string()));
+            }
+            all.extend(candidates(&layer, false));
+        }
+        all
+    }
+
+    /// The workspace that was typed in: the nearest folder, from there upwards, that defines something.
+    fn here(&self, args: &Args) -> Option<PathBuf> {
+        let folder = super::workspace(args)?;
+        let found = folder.ancestors().filter_map(|root| self.ground.workspace(root)).find(|root| {
+            let layer = self.workspace(root);
+            !layer.entries.is_empty() || !layer.denied.is_empty()
+        });
+        found.or_else(|| self.ground.workspace(&folder))
+    }
+
+    /// Those that are meant by what was typed.
+    fn meant(&self, args: &Args, what: Option<&str>) -> Result<Vec<Candidate>, Exit> {
+        let here = self.here(args);
+        let Some(what) = what else { return Ok(self.candidates(here.as_deref())) };
+        let by_name = |all: Vec<Candidate>| -> Vec<Candidate> {
+            all.into_iter().filter(|one| one.suite_names.iter().any(|name| name == what)).collect()
+        };
+        let named = by_name(self.candidates(here.as_deref()));
+        if !named.is_empty() {
+            return Ok(named);
+        }
+        let Ok(path) = Path::new(what).canonicalize() else {
+            let place = here.map_or_else(
+                || "outside of a workspace".to_owned(),
+                |root| format!("in `{}`", root.display()),
+            );
+            let what = visible(what);
+            eprintln!("switchboard: neither a server that waits {} nor a file: `{what}`", visible(&place));
+            return Err(Exit::Error);
+        };
+        if path.is_dir() {
+            return Ok(self.candidates(self.ground.workspace(&path).as_deref()));
+        }
+        // The workspace of a file is the nearest folder above that finds it.
+        let found = path.ancestors().skip(1).chain(here.as_deref()).find_map(|root| {
+            let all = self.candidates(Some(&self.ground.workspace(root)?));
+            let of_file: Vec<_> = all
+                .into_iter()
+                .filter(|one| one.definition.file.canonicalize().is_ok_and(|file| file == path))
+                .collect();
+            (!of_file.is_empty()).then_some(of_file)
+        });
+        found.ok_or_else(|| {
+            let path = path.display().to_string();
+            eprintln!("switchboard: nothing in `{}` waits, in this workspace or above it", visible(&path));
+            Exit::Error
+        })
+    }
+}
+
+/// `own`: of the person's own, what is simply allowed is nobody's question.
+fn candidates(layer: &Layer, own: bool) -> Vec<Candidate> {
+    let candidate = |definition: &Definition, wanted: &Reach, before: Option<&Reach>, denied: bool| {
+        let chosen = layer.config.suite(&definition.name).suite_name;
+        let names = [Some(definition.name.clone()), Some(suite_name::derived(&definition.name)), chosen];
+        Candidate {
+            definition: definition.clone(),
+            wanted: wanted.clone(),
+            before: before.cloned(),
+            denied,
+            root: layer.config.folder.clone(),
+            suite_names: names.into_iter().flatten().collect(),
+        }
+    };
+    let of_entries = layer.entries.iter().filter_map(|entry| {
+        let definition = &entry.definition;
+        let now = definition.reach.as_ref().ok();
+        match &entry.standing {
+            Standing::Held => Some(candidate(definition, now?, None, false)),
+            Standing::Outdated { waiting } => Some(candidate(definition, waiting, now, false)),
+            // Allowed once: with a program that may be another by now.
+            Standing::Allowed => (!own || definition.launch()?.program.is_some())
+                .then(|| now.map(|now| candidate(definition, now, Some(now), false)))
+                .flatten(),
+            Standing::Denied => None,
+        }
+    });
+    let of_denied = layer
+        .denied
+        .iter()
+        .filter_map(|definition| Some(candidate(definition, definition.reach.as_ref().ok()?, None, true)));
+    of_entries.chain(of_denied).collect()
+}
+
+pub(super) async fn run(args: &Args, what: Option<&str>) -> Exit {
+    if let Some(why) = nobody_here() {
+        eprintln!("switchboard: {why}");
+        return Exit::Error;
+    }
+    let desk = match Desk::open(args) {
+        Ok(desk) => desk,
+        Err(exit) => return exit,
+    };
+    let meant = match desk.meant(args, what) {
+        Ok(meant) => meant,
+        Err(exit) => return exit,
+    };
+    let (mut allowed, mut left) = (0, 0);
+    for candidate in meant {
+        // What a person denied comes up only when they name it.
+        if candidate.denied && what.is_none() {
+            continue;
+        }
+        match consider(&desk, &candidate).await {
+            Some(true) => allowed += 1,
+            Some(false) => left += 1,
+            None => {}
+        }
+    }
+    match (allowed, left) {
+        (0, 0) => print("nothing waits for your word here"),
+        _ => tell_daemon(args).await,
+    }
+    if left > 0 { Exit::Held } else { Exit::Ok }
+}
+
+/// Shows one and asks. `None` if there is nothing to ask.
+async fn consider(desk: &Desk, candidate: &Candidate) -> Option<bool> {
+    let program = match &candidate.wanted {
+        Reach::Process(launch) => Some(desk.sources.find_program(launch).await),
+        Reach::Remote(_) => None,
+    };
+    // Allowed as it is, and nothing about its program is new.
+    let settled = match (&candidate.wanted, &program) {
+        (Reach::Process(Launch { program: Some(was), .. }), Some(Ok(found))) => was == found,
+        (Reach::Process(Launch { program: Some(_), .. }), _) => false,
+        (now, _) => candidate.before.as_ref() == Some(now),
+    };
+    if settled {
+        return None;
+    }
+    let shown = program.as_ref().map(|found| found.as_ref().map(PathBuf::as_path).map_err(String::as_str));
+    let view = View {
+        definition: &candidate.definition,
+        reach: &candidate.wanted,
+        program: shown,
+        before: candidate.before.as_ref(),
+        root: &candidate.root,
+    };
+    view.lines().iter().for_each(|line| print(line));
+    if let (Reach::Process(Launch { program: Some(was), .. }), Some(Ok(_))) = (&candidate.wanted, &program) {
+        print(&format!("  changed   its program was {}", visible(&was.display().to_string())));
+    }
+    if candidate.denied {
+        print("  denied    you have denied it before");
+    }
+    let wanted = match (&candidate.wanted, program) {
+        (Reach::Process(launch), Some(Ok(program))) => {
+            Reach::Process(Launch { program: Some(program), ..launch.clone() })
+        }
+        (Reach::Process(_), _) => {
+            eprintln!("switchboard: it cannot be allowed before its program is there");
+            return Some(false);
+        }
+        (remote, _) => remote.clone(),
+    };
+    if !yes("allow this version? [y/N] ") {
+        print("  stays held");
+        return Some(false);
+    }
+    let Definition { file, name, .. } = &candidate.definition;
+    match desk.ground.trust.say(file, name, record(Verdict::Allow(Box::new(wanted)))) {
+        Ok(()) => {
+            print("  allowed");
+            Some(true)
+        }
+        Err(error) => {
+            eprintln!("switchboard: {error}");
+            Some(false)
+        }
+    }
+}
+
+pub(super) async fn deny(args: &Args, what: &str) -> Exit {
+    let desk = match Desk::open(args) {
+        Ok(desk) => desk,
+        Err(exit) => return exit,
+    };
+    let meant = match desk.meant(args, Some(what)) {
+        Ok(meant) => meant,
+        Err(exit) => return exit,
+    };
+    for Candidate { definition: Definition { file, name, .. }, .. } in &meant {
+        if let Err(error) = desk.ground.trust.say(file, name, record(Verdict::Deny)) {
+            eprintln!("switchboard: {error}");
+            return Exit::Error;
+        }
+        print(&format!(
+            "denied `{}` in {}; `switchboard allow` with its name takes it back",
+            visible(name),
+            visible(&file.display().to_string())
+        ));
+    }
+    tell_daemon(args).await;
+    Exit::Ok
+}
+
+pub(super) fn list(args: &Args, as_json: bool) -> Exit {
+    let desk = match Desk::open(args) {
+        Ok(desk) => desk,
+        Err(exit) => return exit,
+    };
+    let here = desk.here(args);
+    let waiting: Vec<Candidate> = desk.candidates(here.as_deref()).into_iter().filter(waits).collect();
+    let said = desk
+        .trust
+        .records
+        .iter()
+        .flat_map(|(file, names)| names.iter().map(move |(name, record)| (file, name, record)));
+    if as_json {
+        let said: Vec<_> = said
+            .map(|(file, name, Record { verdict, at, by })| match verdict {
+                Verdict::Allow(reach) => {
+                    json!({ "verdict": "allow", "name": name, "file": file, "runs": in_short(reach), "at": at, "by": by })
+                }
+                Verdict::Deny => json!({ "verdict": "deny", "name": name, "file": file, "at": at, "by": by }),
+            })
+            .collect();
+        let waiting: Vec<_> = waiting
+            .iter()
+            .map(|one| json!({ "name": one.definition.name, "file": one.definition.file, "wouldRun": in_short(&one.wanted) }))
+            .collect();
+        print(&format!("{:#}", json!({ "said": said, "waiting": waiting, "trustRoots": desk.trust.roots })));
+        return Exit::Ok;
+    }
+    for root in &desk.trust.roots {
+        print(&format!("allowed   everything in {}", root.display()));
+    }
+    for (file, name, Record { verdict, at, .. }) in said {
+        let file = file.display().to_string();
+        let (name, file) = (visible(name), visible(&file));
+        match verdict {
+            Verdict::Allow(reach) => print(&format!("allowed   {name}  {}  ({file}, {at})", in_short(reach))),
+            Verdict::Deny => print(&format!("denied    {name}  ({file}, {at})")),
+        }
+    }
+    for one in &waiting {
+        let (name, file) = (visible(&one.definition.name), one.definition.file.display().to_string());
+        print(&format!("waiting   {name}  {}  ({})", in_short(&one.wanted), visible(&file)));
+    }
+    if waiting.is_empty() && desk.trust.records.is_empty() && desk.trust.roots.is_empty() {
+        print("nothing was allowed or denied yet, and nothing waits here");
+    }
+    Exit::Ok
+}
+
+/// Whether its version is one that nobody has allowed.
+fn waits(candidate: &Candidate) -> bool {
+    let same = candidate.before.as_ref().is_some_and(|before| before.digest() == candidate.wanted.digest());
+    !same && !candidate.denied
+}
+
+/// Why there is no person who could say yes.
+fn nobody_here() -> Option<String> {
+    let agent = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok()).find(|name| {
+        AGENTS.contains(&name.as_str()) || AGENT_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+    });
+    if let Some(agent) = agent {
+        return Some(format!(
+            "only a person can allow something, and `{agent}` says that a program runs this; use a terminal of your own"
+        ));
+    }
+    let terminal = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
+    (!terminal).then(|| "only a person can allow something: run it on a terminal".to_owned())
+}
+
+/// Asks; anything but a clear yes is a no.
+fn yes(question: &str) -> bool {
+    let mut out = std::io::stdout();
+    let _ = write!(out, "{question}").and_then(|()| out.flush());
+    let mut answer = String::new();
+    let _ = std::io::stdin().lock().read_line(&mut answer);
+    matches!(answer.trim().to_lowercase().as_str(), "y" | "yes")
+}
+
+fn record(verdict: Verdict) -> Record {
+    let terminal = rustix::termios::ttyname(std::io::stdin(), Vec::new()).ok();
+    let terminal =
+        terminal.and_then(|name| name.into_string().ok()).unwrap_or_else(|| "no terminal".to_owned());
+    let by = format!("uid {} on {terminal}", rustix::process::getuid().as_raw());
+    Record { verdict, at: crate::time::utc(SystemTime::now()), by }
+}

@@ -1,0 +1,162 @@
+//! `switchboard check FILE`: what is wrong with a file, where, and which hosts would not take it.
+
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use super::Exit;
+use super::status::print;
+use crate::args::Args;
+use crate::config::{Config, Extent, FILE_NAME};
+use crate::daemon;
+use crate::definition::{Definition, Reach, Transport};
+use crate::discover::entry::Spot;
+use crate::discover::{Area, hosts, places, read_variables, shapes};
+use crate::document::{Document, Problem};
+use crate::trust::view::{in_short, shown_url};
+use crate::visible::visible;
+
+/// What is to be said of a file.
+#[derive(Default)]
+struct Verdict {
+    problems: Vec<Problem>,
+    notes: Vec<Problem>,
+    /// What is defined in it, and can be started or reached.
+    servers: Vec<(Definition, Reach)>,
+    hosts: Vec<String>,
+}
+
+pub(super) fn run(args: &Args, files: &[PathBuf], as_json: bool) -> Exit {
+    let mut exit = Exit::Ok;
+    let mut all = Vec::new();
+    for file in files {
+        let mut verdict = look(args, &std::path::absolute(file).unwrap_or_else(|_| file.clone()));
+        verdict.problems.sort_by_key(|problem| problem.at);
+        verdict.notes.sort_by_key(|note| note.at);
+        // As it was typed: shorter, and as good to click on.
+        verdict.problems.iter_mut().chain(&mut verdict.notes).for_each(|said| said.file.clone_from(file));
+        if !verdict.problems.is_empty() {
+            exit = Exit::Error;
+        }
+        if as_json {
+            all.push(verdict.as_json(file));
+        } else {
+            tell(file, &verdict);
+        }
+    }
+    if as_json {
+        print(&format!("{:#}", json!(all)));
+    }
+    exit
+}
+
+impl Verdict {
+    fn as_json(&self, file: &Path) -> Value {
+        let told = |said: &[Problem]| -> Vec<Value> {
+            let one = |said: &Problem| {
+                let (line, column) = said.at.unzip();
+                json!({ "line": line, "column": column, "message": said.message })
+            };
+            said.iter().map(one).collect()
+        };
+        json!({
+            "file": file.display().to_string(),
+            "ok": self.problems.is_empty(),
+            "problems": told(&self.problems),
+            "notes": told(&self.notes),
+            "servers": self.servers.iter().map(|(known, reach)| server(known, reach)).collect::<Vec<_>>(),
+            "hosts": self.hosts,
+        })
+    }
+}
+
+/// All of it, without the values of variables and headers.
+fn server(definition: &Definition, reach: &Reach) -> Value {
+    let timeout = definition.timeout.map(|timeout| timeout.as_millis());
+    let mut server = match reach {
+        Reach::Process(launch) => json!({
+            "type": "stdio",
+            "command": std::iter::once(&launch.cmd).chain(&launch.args).map(ToString::to_string).collect::<Vec<_>>(),
+            "env": launch.env.keys().chain(launch.env_file.keys()).collect::<std::collections::BTreeSet<_>>(),
+            "cwd": launch.base.join(launch.cwd.to_string()).display().to_string(),
+            "fillsIn": launch.gaps(),
+        }),
+        Reach::Remote(remote) => json!({
+            "type": if remote.transport == Transport::Sse { "sse" } else { "http" },
+            "url": shown_url(&remote.url),
+            "headers": remote.headers.keys().collect::<Vec<_>>(),
+        }),
+    };
+    server["name"] = json!(definition.name);
+    server["description"] = json!(definition.description);
+    server["timeoutMs"] = json!(timeout);
+    server
+}
+
+fn tell(file: &Path, verdict: &Verdict) {
+    // Lines of a file are for a person's eyes: what was named by accident goes nowhere else.
+    let pictured = std::io::stdout().is_terminal();
+    let shown = |problem: &Problem| if pictured { problem.pictured() } else { problem.to_string() };
+    for problem in &verdict.problems {
+        print(&shown(problem));
+    }
+    // Where it stands says enough of what is only worth a note.
+    for note in &verdict.notes {
+        print(&format!("note: {note}"));
+    }
+    for host in &verdict.hosts {
+        print(&format!("note: {host}"));
+    }
+    let count = verdict.problems.len();
+    match count {
+        0 => print(&format!("{}: fine", file.display())),
+        _ => print(&format!("{}: {count} problem{}", file.display(), if count == 1 { "" } else { "s" })),
+    }
+    for (definition, reach) in &verdict.servers {
+        print(&format!("  {}: {}", visible(&definition.name), in_short(reach)));
+    }
+}
+
+fn look(args: &Args, file: &Path) -> Verdict {
+    let document = match Document::read(file, None) {
+        Ok(Some(document)) => document,
+        Ok(None) => {
+            return Verdict { problems: vec![Problem::of(file, "does not exist")], ..Verdict::default() };
+        }
+        Err(problem) => return Verdict { problems: vec![problem], ..Verdict::default() },
+    };
+    let folder = file.parent().unwrap_or(Path::new("/"));
+    let home = daemon::home().unwrap_or_default();
+    let is_personal = std::path::absolute(daemon::config_file(args, &home)).is_ok_and(|own| own == file);
+    let is_config = |name: &std::ffi::OsStr| name.as_encoded_bytes().starts_with(b"switchboard.config.");
+    if file.extension().is_some_and(|kind| kind != "json") && file.file_name().is_some_and(is_config) {
+        return Verdict { problems: Config::load(file).err().unwrap_or_default(), ..Verdict::default() };
+    }
+    if is_personal || file.file_name().is_some_and(|name| name == FILE_NAME) {
+        let extent = if is_personal { Extent::Personal } else { Extent::Workspace };
+        let problems = Config::parse(&document, folder, extent).err().unwrap_or_default();
+        let mut hosts = Vec::new();
+        if !is_personal && !problems.is_empty() {
+            hosts
+                .push("it was read as a workspace's config; `--config FILE` reads it as your own".to_owned());
+        }
+        return Verdict { problems, hosts, ..Verdict::default() };
+    }
+    let config = Config::defaults(folder);
+    let area = Area { config: &config, confined: false, home: &home, data: Path::new("") };
+    let spot = Spot { file, places: places(file, area), variables: &read_variables };
+    let read = shapes::read(&document, &spot);
+    let hosts = hosts::notes(&document, read.shape, &read.definitions);
+    let mut verdict = Verdict { problems: read.problems, notes: read.notes, hosts, ..Verdict::default() };
+    for definition in read.definitions {
+        match definition.reach.clone() {
+            Ok(reach) => verdict.servers.push((definition, reach)),
+            Err(why) => {
+                let message = format!("`{}` is misconfigured: {why}", definition.name);
+                verdict.problems.push(document.problem_at(definition.at, message));
+            }
+        }
+    }
+    verdict
+}

@@ -1,0 +1,70 @@
+//! Asking a person for something that must not be seen.
+
+use std::io::{self, BufRead, Write};
+
+use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+/// A terminal cuts longer lines off, silently.
+const LONGEST_LINE: usize = if cfg!(target_os = "macos") { 1022 } else { 4094 };
+
+/// One line from the terminal that is standard input, without showing it. A signal that would end us
+/// ends the asking instead; either way the terminal shows again what is typed.
+pub(super) async fn hidden(message: &str) -> io::Result<String> {
+    // Before the echo goes: from here on a Ctrl-C no longer ends the process.
+    let mut ends =
+        [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup(), SignalKind::quit()]
+            .map(signal);
+    let quiet = Quiet::new()?;
+    eprint!("{message}");
+    let _ = io::stderr().flush();
+    let (tell, told) = tokio::sync::oneshot::channel();
+    // A thread of its own, which nobody waits for: it cannot be woken from its read.
+    std::thread::spawn(move || {
+        let mut line = String::new();
+        let read = io::stdin().lock().read_line(&mut line);
+        let _ = tell.send(read.map(|_| line));
+    });
+    let line = tokio::select! {
+        line = told => line.unwrap_or_else(|_| Err(io::ErrorKind::UnexpectedEof.into())),
+        () = any(&mut ends) => Err(io::Error::new(io::ErrorKind::Interrupted, "interrupted")),
+    };
+    drop(quiet);
+    eprintln!();
+    let mut line = line?;
+    line.truncate(line.trim_end_matches(['\n', '\r']).len());
+    if line.len() > LONGEST_LINE {
+        return Err(io::Error::other("too long for a terminal; pipe it in"));
+    }
+    Ok(line)
+}
+
+async fn any(signals: &mut [io::Result<Signal>; 4]) {
+    std::future::poll_fn(|cx| {
+        let come = signals.iter_mut().flatten().any(|signal| signal.poll_recv(cx).is_ready());
+        if come { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
+    })
+    .await;
+}
+
+/// A terminal that does not show what is typed, until this is dropped.
+struct Quiet {
+    before: Termios,
+}
+
+impl Quiet {
+    fn new() -> io::Result<Self> {
+        let before = tcgetattr(rustix::stdio::stdin())?;
+        let mut silent = before.clone();
+        silent.local_modes.remove(LocalModes::ECHO);
+        silent.local_modes.insert(LocalModes::ICANON);
+        tcsetattr(rustix::stdio::stdin(), OptionalActions::Flush, &silent)?;
+        Ok(Self { before })
+    }
+}
+
+impl Drop for Quiet {
+    fn drop(&mut self) {
+        let _ = tcsetattr(rustix::stdio::stdin(), OptionalActions::Flush, &self.before);
+    }
+}

@@ -1,0 +1,124 @@
+//! `switchboard secret`: values for `${NAME}` in definitions.
+
+use std::io::{self, IsTerminal, Read};
+use std::time::Duration;
+
+use hyper::Method;
+use serde_json::json;
+
+use super::Exit;
+use super::ask::{Unanswered, ask};
+use super::prompt;
+use super::status::print;
+use crate::args::{Args, Secret};
+use crate::daemon;
+use crate::environment::Variables;
+use crate::secrets::{Secrets, Stored, TOO_LONG, Where, check_name};
+
+/// A daemon that takes longer than this to hear of it will read the secrets when it next reloads.
+const RELOAD: Duration = Duration::from_secs(5);
+
+pub(super) async fn run(args: &Args, what: &Secret) -> Exit {
+    let secrets = match daemon::home() {
+        Ok(home) => Secrets::new(&daemon::files_in_use(args, &home).1),
+        Err(fatal) => return failed(&fatal),
+    };
+    match what {
+        Secret::Set { name } => set(args, &secrets, name).await,
+        Secret::Ls { json } => ls(&secrets, *json),
+        Secret::Rm { name } => match secrets.remove(name, &own_variables()).await {
+            Ok(()) => {
+                print(&format!("removed `{name}`"));
+                reload(args).await;
+                Exit::Ok
+            }
+            Err(error) => failed(&error),
+        },
+    }
+}
+
+async fn set(args: &Args, secrets: &Secrets, name: &str) -> Exit {
+    // Before anybody types a value in vain.
+    if let Err(error) = check_name(name) {
+        return failed(&error);
+    }
+    let value = match value(name).await {
+        Ok(value) => value,
+        Err(error) => return failed(&format!("no value was read: {error}")),
+    };
+    match secrets.set(name, &value, &own_variables()).await {
+        Ok(Stored::InKeyring) => print(&format!("stored `{name}` in the keyring")),
+        Ok(Stored::InFile { why, stale }) => {
+            print(&format!("stored `{name}` in a private file (no keyring answered: {why})"));
+            if stale {
+                eprintln!("switchboard: the keyring still holds an older value of `{name}`");
+            }
+        }
+        Err(error) => return failed(&error),
+    }
+    reload(args).await;
+    Exit::Ok
+}
+
+async fn value(name: &str) -> io::Result<String> {
+    if io::stdin().is_terminal() {
+        return prompt::hidden(&format!("value for {name} (not shown): ")).await;
+    }
+    let mut bytes = Vec::new();
+    io::stdin().lock().take(TOO_LONG).read_to_end(&mut bytes)?;
+    // Not the error's own way out: it would carry the bytes along.
+    let mut value = String::from_utf8(bytes).map_err(|_| io::Error::other("it is not UTF-8"))?;
+    if value.ends_with('\n') {
+        value.pop();
+        if value.ends_with('\r') {
+            value.pop();
+        }
+    }
+    Ok(value)
+}
+
+fn ls(secrets: &Secrets, as_json: bool) -> Exit {
+    let list = match secrets.list() {
+        Ok(list) => list,
+        Err(error) => return failed(&error),
+    };
+    if as_json {
+        let list: Vec<_> = list.iter().map(|(name, place)| json!({ "name": name, "in": place })).collect();
+        print(&format!("{:#}", json!({ "secrets": list })));
+        return Exit::Ok;
+    }
+    if list.is_empty() {
+        print("no secrets are set; `switchboard secret set NAME` sets one");
+    }
+    let width = list.keys().map(String::len).max().unwrap_or(0);
+    for (name, place) in list {
+        let place = match place {
+            Where::Keyring => "keyring",
+            Where::File => "private file",
+        };
+        print(&format!("{name:width$}  {place}"));
+    }
+    Exit::Ok
+}
+
+/// A running daemon is to know at once; none will read it when it starts.
+async fn reload(args: &Args) {
+    match tokio::time::timeout(RELOAD, ask(args, Method::POST, "/control/reload", None)).await {
+        Ok(Ok(_) | Err(Unanswered::NoDaemon(_))) => {}
+        Ok(Err(unanswered)) => eprintln!("switchboard: the daemon was not told: {unanswered}"),
+        Err(_) => eprintln!("switchboard: the daemon was not told: no answer within {} s", RELOAD.as_secs()),
+    }
+}
+
+/// What leads to the keyring of the person who types.
+fn own_variables() -> Variables {
+    let own = std::env::vars_os();
+    Variables::from_all(
+        own.filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?))),
+    )
+}
+
+fn failed(error: &dyn std::fmt::Display) -> Exit {
+    eprintln!("switchboard: {error}");
+    Exit::Error
+}

@@ -1,0 +1,8 @@
+//! Fingerprints.
+
+use sha2::{Digest, Sha256};
+
+/// SHA-256 in hexadecimal digits.
+pub fn hex(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+}

@@ -1,0 +1,433 @@
+//! One entry of a `.mcp.json`, whichever host's spelling it has, to a definition.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Component, Path, PathBuf};
+use std::time::Duration;
+
+use crate::definition::{Definition, Launch, Reach, Remote, Transport};
+use crate::document::{Fields, Node};
+use crate::expand::{Dialect, Places, Template};
+
+/// What can stand in `command` of a file with one server.
+pub(super) const COMMAND: [&str; 6] = ["cmd", "args", "env", "envFile", "passEnv", "cwd"];
+/// What can stand in an entry.
+pub const ENTRY: [&str; 20] = [
+    "type",
+    "command",
+    "args",
+    "env",
+    "environment",
+    "envFile",
+    "passEnv",
+    "env_vars",
+    "cwd",
+    "url",
+    "httpUrl",
+    "serverUrl",
+    "headers",
+    "http_headers",
+    "bearer_token_env_var",
+    "timeout",
+    "description",
+    "disabled",
+    "enabled",
+    "transport",
+];
+/// What other hosts keep there for themselves.
+const FOREIGN: [&str; 37] = [
+    "alwaysAllow",
+    "alwaysLoad",
+    "auth",
+    "authProviderType",
+    "autoApprove",
+    "default_tools_approval_mode",
+    "dev",
+    "disabledTools",
+    "disabled_tools",
+    "enabled_tools",
+    "env_http_headers",
+    "excludeTools",
+    "gallery",
+    "headersHelper",
+    "http_headers_helper",
+    "icon",
+    "id",
+    "includeTools",
+    "metadata",
+    "name",
+    "oauth",
+    "remote",
+    "requestOptions",
+    "required",
+    "sandbox",
+    "sandboxEnabled",
+    "scopes",
+    "settings",
+    "source",
+    "startup_timeout_sec",
+    "supports_parallel_tool_calls",
+    "tool_timeout_sec",
+    "tools",
+    "trust",
+    "version",
+    "watchPaths",
+    "$schema",
+];
+const PLUGIN: [&str; 7] = ["type", "command", "args", "env", "cwd", "url", "headers"];
+
+/// Programs that run what their arguments name.
+const WRAPPERS: [&str; 13] = [
+    "env", "sh", "bash", "zsh", "dash", "fish", "nohup", "setsid", "nice", "timeout", "exec", "sudo",
+    "stdbuf",
+];
+const OURSELVES: [&str; 2] = ["switchboard", "switchboardd"];
+
+/// From here on a `timeout` is in milliseconds; below it, in seconds. Hosts do not agree.
+const MILLISECONDS_FROM: f64 = 1000.0;
+
+/// What a file of variables holds, or why it cannot be used.
+type Variables = Result<BTreeMap<String, String>, String>;
+
+/// Where an entry stands.
+#[derive(Clone)]
+pub struct Spot<'a> {
+    pub file: &'a Path,
+    pub places: Places,
+    /// Reads a file of variables.
+    pub variables: &'a dyn Fn(&Path) -> Variables,
+}
+
+/// `None` for one without a usable name, and for one that its writer does not want.
+pub(super) fn read(name: &str, node: &Node<'_>, spot: &Spot<'_>) -> Option<Definition> {
+    let name = valid_name(node, name.to_owned())?;
+    let Some(fields) = node.object() else {
+        let reach = Err("its entry is not an object".to_owned());
+        let file = spot.file.to_owned();
+        return Some(Definition { name, description: None, reach, timeout: None, file, at: node.at() });
+    };
+    if is_off(&fields) {
+        node.note(format!("`{name}` is turned off, and left out"));
+        return None;
+    }
+    let is_plugin = spot.places.dialect == Dialect::Plugin;
+    if is_plugin {
+        fields.only(&PLUGIN);
+    } else {
+        fields.only(&[&ENTRY[..], &FOREIGN].concat());
+        fields.note_foreign(&FOREIGN);
+    }
+    let reach = match fields.get("transport").and_then(|nested| nested.object()) {
+        Some(nested) => {
+            nested.only(&ENTRY);
+            reach(&nested, spot)
+        }
+        None => reach(&fields, spot),
+    };
+    let reach = reach.and_then(|reach| if is_plugin { contained(&fields, reach, spot) } else { Ok(reach) });
+    Some(Definition { at: node.at(), ..definition(&fields, name, reach, spot) })
+}
+
+pub(super) fn definition(
+    fields: &Fields<'_>,
+    name: String,
+    reach: Result<Reach, String>,
+    spot: &Spot<'_>,
+) -> Definition {
+    let description = fields.get("description").and_then(|node| node.text());
+    Definition { name, description, reach, timeout: timeout(fields), file: spot.file.to_owned(), at: None }
+}
+
+/// Names appear in routes, tool names and messages: to be seen, and short.
+pub(super) fn valid_name(node: &Node<'_>, name: String) -> Option<String> {
+    if name.is_empty() || name.chars().count() > 64 || name.chars().any(crate::visible::is_hidden) {
+        node.complain("a server's name has 1 to 64 printable characters");
+        return None;
+    }
+    Some(name)
+}
+
+/// Hosts write either; whoever wrote it does not want the server.
+pub(super) fn is_off(fields: &Fields<'_>) -> bool {
+    let flag = |name| fields.get(name).and_then(|node| node.flag());
+    flag("disabled") == Some(true) || flag("enabled") == Some(false)
+}
+
+pub(super) fn reach(fields: &Fields<'_>, spot: &Spot<'_>) -> Result<Reach, String> {
+    let kind = fields.get("type").map(|kind| kind.text().ok_or("`type` is not valid")).transpose()?;
+    let url = ["url", "httpUrl", "serverUrl"].into_iter().find(|name| fields.get(name).is_some());
+    if let (Some(url), true) = (url, fields.get("command").is_some()) {
+        return Err(format!("has both `command` and `{url}`"));
+    }
+    match kind.as_deref() {
+        Some("stdio" | "local") => process(fields, "command", &[], spot),
+        Some("http" | "streamable-http" | "streamableHttp" | "streamable_http" | "remote") => {
+            remote(fields, url, Transport::Http, spot)
+        }
+        Some("sse") => remote(fields, url, Transport::Sse, spot),
+        Some(other) => Err(format!("`{other}` is not a type of server: `stdio`, `http` or `sse` are")),
+        None if spot.places.dialect == Dialect::Plugin => {
+            Err("no `type`: Agent Plugins say `stdio`, `streamable-http` or `sse`".to_owned())
+        }
+        None if url.is_some() => remote(fields, url, Transport::Http, spot),
+        None => process(fields, "command", &[], spot),
+    }
+}
+
+/// `known`: the members it may have, where nobody has looked yet.
+pub(super) fn process(
+    fields: &Fields<'_>,
+    key: &str,
+    known: &[&str],
+    spot: &Spot<'_>,
+) -> Result<Reach, String> {
+    if !known.is_empty() {
+        fields.only(known);
+    }
+    let mut argv = match fields.get(key) {
+        None => return Err("no command".to_owned()),
+        Some(list) if list.is_array() => list.texts().ok_or_else(|| wrong(key))?,
+        Some(command) => vec![command.text().ok_or_else(|| wrong(key))?],
+    };
+    if let Some(args) = fields.get("args") {
+        argv.extend(args.texts().ok_or_else(|| wrong("args"))?);
+    }
+    if argv.first().is_none_or(String::is_empty) {
+        return Err("no command".to_owned());
+    }
+    if would_start_switchboard(&argv) {
+        return Err("it would start Switchboard itself".to_owned());
+    }
+    if argv[0].contains(' ')
+        && !argv[0].contains('/')
+        && let Some(node) = fields.get(key)
+    {
+        node.note(format!(
+            "`{key}` is one program's name, spaces and all; arguments have their place in `args`"
+        ));
+    }
+    argv[0] = from_home(&argv[0], &spot.places);
+    let mut env = BTreeMap::new();
+    for name in ["env", "environment"] {
+        if let Some(node) = fields.get(name) {
+            env.extend(variables(&node, spot)?);
+        }
+    }
+    let (env_file, env_file_path) = match fields.get("envFile") {
+        Some(file) => {
+            let (path, variables) = env_file(&file.text().ok_or_else(|| wrong("envFile"))?, spot)?;
+            (variables, Some(path))
+        }
+        None => (BTreeMap::new(), None),
+    };
+    let mut pass_env = BTreeSet::new();
+    for key in ["passEnv", "env_vars"] {
+        if let Some(names) = fields.get(key) {
+            pass_env.extend(names.texts().ok_or_else(|| wrong(key))?);
+        }
+    }
+    let folder = spot.places.folder.to_str().ok_or("its folder's name is not valid UTF-8")?.to_owned();
+    let cwd = match fields.get("cwd") {
+        Some(cwd) => {
+            Template::parse(&from_home(&cwd.text().ok_or_else(|| wrong("cwd"))?, &spot.places), &spot.places)?
+        }
+        None => Template::text(folder),
+    };
+    // A directory that is known is written out, so that equal launches are equal wherever they stand.
+    let (cwd, base) = match cwd.literal().map(|cwd| tidy(&spot.places.folder.join(cwd))) {
+        Some(known) => (Template::text(known.to_string_lossy()), PathBuf::from("/")),
+        None => (cwd, spot.places.folder.clone()),
+    };
+    let templates = argv.iter().map(|arg| Template::parse(arg, &spot.places));
+    let mut templates = templates.collect::<Result<Vec<_>, _>>()?;
+    // A command of its own makes no gaps: see the specification of plugins.
+    let cmd = match spot.places.dialect {
+        Dialect::All | Dialect::OpenCode => templates.remove(0),
+        Dialect::Plugin => {
+            templates.remove(0);
+            Template::text(argv[0].clone())
+        }
+    };
+    let mut launch = Launch {
+        cmd,
+        args: templates,
+        env,
+        env_file,
+        env_file_path,
+        pass_env,
+        cwd,
+        base,
+        data: None,
+        program: None,
+    };
+    let written = serde_json::to_string(&launch).map_err(|_| "a name in it is not valid UTF-8")?;
+    if written.contains("\\u0000") {
+        return Err("a NUL character in what would be run".to_owned());
+    }
+    let data = spot.places.data.to_string_lossy();
+    launch.data = (!data.is_empty() && written.contains(&*data)).then(|| spot.places.data.clone());
+    Ok(Reach::Process(launch))
+}
+
+fn remote(
+    fields: &Fields<'_>,
+    url: Option<&str>,
+    transport: Transport,
+    spot: &Spot<'_>,
+) -> Result<Reach, String> {
+    let Some(key) = url else { return Err("no url".to_owned()) };
+    let url = fields.get(key).and_then(|url| url.text()).ok_or_else(|| wrong(key))?;
+    if key == "url"
+        && fields.get("type").is_none()
+        && let Some(node) = fields.get(key)
+    {
+        node.note("`url` without `type` is taken as `http`; Claude Code refuses it, Cline and Gemini take it as `sse`");
+    }
+    let url = Template::parse(&url, &spot.places)?;
+    let known = ["http://", "https://", "unix://"];
+    if !url.begins_with_gap() && !known.iter().any(|scheme| url.to_string().starts_with(scheme)) {
+        return Err(format!("`{key}` must begin with `http://` or `https://`"));
+    }
+    Ok(Reach::Remote(Remote { transport, url, headers: headers(fields, spot)? }))
+}
+
+fn headers(fields: &Fields<'_>, spot: &Spot<'_>) -> Result<BTreeMap<String, Template>, String> {
+    let mut headers = BTreeMap::new();
+    if let Some(name) = fields.get("bearer_token_env_var") {
+        let name = name.text().ok_or_else(|| wrong("bearer_token_env_var"))?;
+        let value = Template::parse(&format!("Bearer ${{{name}}}"), &spot.places)?;
+        headers.insert("authorization".to_owned(), value);
+    }
+    for key in ["headers", "http_headers"] {
+        let Some(node) = fields.get(key) else { continue };
+        for (name, value) in node.object().ok_or_else(|| wrong(key))?.entries() {
+            let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+            if name.is_empty() || !name.bytes().all(is_token) {
+                return Err(format!("`{}` cannot name a header", crate::visible::visible(name)));
+            }
+            let value = value.text().ok_or_else(|| wrong(key))?;
+            headers.insert(name.to_ascii_lowercase(), Template::parse(&value, &spot.places)?);
+        }
+    }
+    Ok(headers)
+}
+
+fn variables(node: &Node<'_>, spot: &Spot<'_>) -> Result<BTreeMap<String, Option<Template>>, String> {
+    let mut variables = BTreeMap::new();
+    for (name, value) in node.object().ok_or_else(|| wrong("env"))?.entries() {
+        if name.is_empty() || name.contains('=') || name.contains('\0') {
+            value.complain(format!("`{}` cannot name a variable", crate::visible::visible(name)));
+            return Err(wrong("env"));
+        }
+        let value = if value.is_null() {
+            None
+        } else {
+            let text = value.scalar().ok_or_else(|| wrong("env"))?;
+            if text.strip_prefix('$').is_some_and(crate::env_file::is_name) {
+                value.note("`$NAME` is passed on as it is written; `${NAME}` would be filled in");
+            }
+            Some(Template::parse(&text, &spot.places)?)
+        };
+        variables.insert(name.to_owned(), value);
+    }
+    Ok(variables)
+}
+
+fn env_file(written: &str, spot: &Spot<'_>) -> Result<(PathBuf, BTreeMap<String, String>), String> {
+    let template = Template::parse(&from_home(written, &spot.places), &spot.places)?;
+    let Some(path) = template.literal() else {
+        return Err("`envFile` can only hold `${workspaceFolder}`, `${userHome}` and the like".to_owned());
+    };
+    let file = spot.places.folder.join(path);
+    let variables = (spot.variables)(&file).map_err(|why| format!("`envFile` `{}` {why}", file.display()))?;
+    Ok((file.canonicalize().unwrap_or(file), variables))
+}
+
+/// `~/` at the front, as people write it.
+fn from_home(text: &str, places: &Places) -> String {
+    match text.strip_prefix("~/") {
+        Some(rest) if places.dialect != Dialect::Plugin => {
+            places.home.join(rest).to_string_lossy().into_owned()
+        }
+        _ => text.to_owned(),
+    }
+}
+
+/// A path without `.` in it.
+fn tidy(path: &Path) -> PathBuf {
+    path.components().filter(|part| *part != Component::CurDir).collect()
+}
+
+/// What Agent Plugins may not do.
+fn contained(fields: &Fields<'_>, reach: Reach, spot: &Spot<'_>) -> Result<Reach, String> {
+    let stays = |path: &Path| {
+        let path = spot.places.folder.join(path);
+        let mut depth = 0_i32;
+        let below = path.strip_prefix(&spot.places.folder).ok();
+        let lexical = below.is_some_and(|below| {
+            below.components().all(|part| {
+                depth += match part {
+                    Component::ParentDir => -1,
+                    Component::Normal(_) => 1,
+                    _ => 0,
+                };
+                depth >= 0
+            })
+        });
+        let real = |path: &Path| path.canonicalize().ok();
+        let inside = match (real(&path), real(&spot.places.folder)) {
+            (Some(path), Some(folder)) => path.starts_with(folder),
+            // What does not exist leads nowhere.
+            _ => true,
+        };
+        lexical && inside
+    };
+    if let Reach::Process(launch) = &reach {
+        let command = launch.cmd.to_string();
+        if command.contains('/') && !(command.starts_with("./") && stays(Path::new(&command))) {
+            return Err("its `command` must be a bare name or `./` inside the plugin".to_owned());
+        }
+        let cwd = fields.get("cwd").and_then(|cwd| cwd.text());
+        let cwd = cwd.map(|cwd| Template::parse(&cwd, &spot.places)).transpose()?;
+        if let Some(cwd) = cwd.as_ref().and_then(Template::literal)
+            && !stays(Path::new(cwd))
+            && (spot.places.data.as_os_str().is_empty() || !Path::new(cwd).starts_with(&spot.places.data))
+        {
+            return Err("its `cwd` must be inside the plugin".to_owned());
+        }
+        if let Some(name) =
+            ["PLUGIN_ROOT", "PLUGIN_DATA"].into_iter().find(|name| launch.env.contains_key(*name))
+        {
+            return Err(format!("its `env` must not set `{name}`"));
+        }
+    }
+    Ok(reach)
+}
+
+/// Hosts do not agree on the unit; sizes do not overlap much.
+fn timeout(fields: &Fields<'_>) -> Option<Duration> {
+    let node = fields.get("timeout")?;
+    let amount = node.amount()?;
+    let ms = if amount >= MILLISECONDS_FROM {
+        amount
+    } else {
+        node.note(format!("`timeout` {amount} is taken as seconds; 1000 and more are milliseconds"));
+        amount * 1000.0
+    };
+    Duration::try_from_secs_f64((ms / 1000.0).min(24.0 * 3600.0)).ok()
+}
+
+/// Itself, or through a program that runs what it is told to.
+fn would_start_switchboard(argv: &[String]) -> bool {
+    let base = |word: &str| word.rsplit('/').next().unwrap_or_default().to_owned();
+    let is_ours = |word: &str| OURSELVES.contains(&base(word).as_str());
+    let Some((command, args)) = argv.split_first() else { return false };
+    if is_ours(command) {
+        return true;
+    }
+    WRAPPERS.contains(&base(command).as_str())
+        && args.iter().any(|arg| arg.split([' ', ';', '&', '|', '(', ')', '"', '\'']).any(is_ours))
+}
+
+fn wrong(what: &str) -> String {
+    format!("`{what}` is not valid")
+}

@@ -1,0 +1,264 @@
+//! From globs to files: which folders are entered, what matches in them, and what to watch for.
+
+use std::collections::{HashSet, VecDeque};
+use std::ffi::OsStr;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use globset::{GlobBuilder, GlobMatcher};
+
+/// Folders deeper than any glob of ours needs, and more of them and of files than anybody has.
+const MAX_DEPTH: usize = 16;
+const MAX_FOLDERS: usize = 20_000;
+const MAX_FILES: usize = 20_000;
+/// What a workspace, which is somebody else's, may cost.
+const MAX_CONFINED: usize = 2_000;
+
+/// Folders full of other people's files: `**` is not meant to go there.
+const SKIPPED: [&str; 2] = [".git", "node_modules"];
+
+/// What the globs led to.
+#[derive(Debug, Default)]
+pub struct Walked {
+    /// In a stable order.
+    pub files: Vec<PathBuf>,
+    pub entered: Vec<Entered>,
+    /// Links to folders, which can be pointed elsewhere.
+    pub links: Vec<PathBuf>,
+    /// Whether there was more than anybody has.
+    pub cut_short: bool,
+}
+
+/// A folder that a glob leads through.
+#[derive(Debug, Clone)]
+pub struct Entered {
+    /// Where it really is.
+    pub folder: PathBuf,
+    pub through: Through,
+}
+
+/// How a glob leads through a folder: decides whether something new in it matters.
+#[derive(Debug, Clone)]
+pub struct Through {
+    pattern: Arc<Pattern>,
+    below: PathBuf,
+    depth: usize,
+}
+
+impl Through {
+    /// Whether a file or folder of this name could change what the glob finds.
+    pub fn cares(&self, name: &OsStr, may_be_folder: bool) -> bool {
+        self.pattern.whole.is_match(self.below.join(name))
+            || (may_be_folder
+                && self.depth < self.pattern.depth
+                && self.pattern.leads_through(self.depth, name))
+    }
+}
+
+/// Walks `root` for all globs. Confined, nothing outside of it is entered, whatever links say.
+pub fn walk(root: &Path, globs: &[String], confined: bool) -> Walked {
+    let mut walked = Walked::default();
+    let real = root.canonicalize().unwrap_or_else(|_| root.to_owned());
+    for glob in globs {
+        if let Some(pattern) = Pattern::new(glob) {
+            let walk = Walk { root, real: &real, confined, pattern: Arc::new(pattern) };
+            walk.run(&mut walked);
+        }
+    }
+    walked.files.sort();
+    walked.files.dedup();
+    walked
+}
+
+#[derive(Debug)]
+struct Pattern {
+    whole: GlobMatcher,
+    /// One matcher per path component, so that only folders on the way are entered. None where the glob
+    /// does not say which component is which: `**`, or alternatives of different depth.
+    parts: Option<Vec<GlobMatcher>>,
+    /// How many folders deep a file can be.
+    depth: usize,
+}
+
+impl Pattern {
+    /// The config reader has refused what does not build.
+    fn new(glob: &str) -> Option<Self> {
+        let whole = GlobBuilder::new(glob).literal_separator(true).build().ok()?.compile_matcher();
+        let anywhere = glob.contains("**");
+        // A part that is no glob of its own, as in `[a/b]`, says nothing of the folders on the way.
+        let part = |part| GlobBuilder::new(part).build().ok().map(|glob| glob.compile_matcher());
+        let parts = (!anywhere && !has_slash_in_braces(glob)).then(|| glob.split('/').map(part).collect());
+        let parts = parts.flatten();
+        let depth = if anywhere { MAX_DEPTH } else { glob.matches('/').count().min(MAX_DEPTH) };
+        Some(Self { whole, parts, depth })
+    }
+
+    fn leads_through(&self, depth: usize, name: &OsStr) -> bool {
+        match &self.parts {
+            Some(parts) => parts.get(depth).is_some_and(|part| part.is_match(name)),
+            None => !SKIPPED.iter().any(|skipped| name == *skipped),
+        }
+    }
+}
+
+struct Walk<'w> {
+    root: &'w Path,
+    real: &'w Path,
+    confined: bool,
+    pattern: Arc<Pattern>,
+}
+
+/// A folder yet to be entered: below the root by name, and where it really is.
+struct Next {
+    below: PathBuf,
+    real: PathBuf,
+    depth: usize,
+}
+
+impl Walk<'_> {
+    /// Folders first, links to folders after them: one that can be reached both ways is found under its
+    /// own name, and with `**` once.
+    fn run(&self, walked: &mut Walked) {
+        let mut folders =
+            VecDeque::from([Next { below: PathBuf::new(), real: self.real.to_owned(), depth: 0 }]);
+        let mut links: VecDeque<Next> = VecDeque::new();
+        let mut seen = HashSet::new();
+        while let Some(next) = folders.pop_front().or_else(|| links.pop_front()) {
+            let Next { below, real, depth } = next;
+            if self.pattern.parts.is_none() && !identity(&real).is_some_and(|folder| seen.insert(folder)) {
+                continue;
+            }
+            // All globs together: each of them is a walk.
+            if walked.entered.len() >= if self.confined { MAX_CONFINED } else { MAX_FOLDERS }
+                || walked.files.len() > MAX_FILES
+            {
+                walked.cut_short = true;
+                return;
+            }
+            let Ok(entries) = std::fs::read_dir(&real) else { continue };
+            let through = Through { pattern: self.pattern.clone(), below: below.clone(), depth };
+            walked.entered.push(Entered { folder: real.clone(), through });
+            for entry in entries.flatten() {
+                let name = entry.file_name();
+                let path = below.join(&name);
+                if self.pattern.whole.is_match(&path) {
+                    walked.files.push(self.root.join(&path));
+                }
+                if depth >= self.pattern.depth || !self.pattern.leads_through(depth, &name) {
+                    continue;
+                }
+                match entry.file_type() {
+                    Ok(kind) if kind.is_dir() => {
+                        folders.push_back(Next { below: path, real: real.join(&name), depth: depth + 1 });
+                    }
+                    Ok(kind) if kind.is_symlink() => {
+                        let link = real.join(&name);
+                        if let Some(real) = self.leads_to(&link) {
+                            walked.links.push(link);
+                            links.push_back(Next { below: path, real, depth: depth + 1 });
+                        }
+                    }
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    /// The folder that a link leads to, if it may be entered.
+    fn leads_to(&self, link: &Path) -> Option<PathBuf> {
+        let real = link.canonicalize().ok()?;
+        (real.is_dir() && (!self.confined || real.starts_with(self.real))).then_some(real)
+    }
+}
+
+fn identity(folder: &Path) -> Option<(u64, u64)> {
+    let meta = std::fs::metadata(folder).ok()?;
+    Some((meta.dev(), meta.ino()))
+}
+
+/// Such alternatives shift the components behind them.
+fn has_slash_in_braces(glob: &str) -> bool {
+    let mut open = 0_usize;
+    let mut letters = glob.chars();
+    while let Some(letter) = letters.next() {
+        match letter {
+            '\\' => drop(letters.next()),
+            '{' => open += 1,
+            '}' => open = open.saturating_sub(1),
+            '/' if open > 0 => return true,
+            _ => {}
+        }
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn write(folder: &Path, name: &str) {
+        let file = folder.join(name);
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(file, "{}").unwrap();
+    }
+
+    fn files(folder: &Path, glob: &str) -> Vec<PathBuf> {
+        walk(folder, &[glob.to_owned()], false).files
+    }
+
+    #[test]
+    fn globs_reach_as_deep_as_they_say() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in
+            ["a/.mcp.json", "a/b/.mcp.json", "a/b/c/.mcp.json", "mcp.json", "node_modules/x/.mcp.json"]
+        {
+            write(folder.path(), name);
+        }
+        let count = |glob: &str| files(folder.path(), glob).len();
+        assert_eq!(count("*/.mcp.json"), 1);
+        assert_eq!(count("**/.mcp.json"), 3);
+        assert_eq!(count("a/*/*/.mcp.json"), 1);
+        assert_eq!(count("{mcp,x}.json"), 1);
+        assert_eq!(count("{a/b,x}/.mcp.json"), 1);
+        assert_eq!(count("{a/b,a}/*/.mcp.json"), 2);
+        assert_eq!(count("{a,x}/b/.mcp.json"), 1);
+        assert_eq!(count("node_modules/*/.mcp.json"), 1);
+        // No part of it is a glob of its own.
+        assert_eq!(count("[a/b]/[a/b]/.mcp.json"), 1);
+    }
+
+    #[test]
+    fn links_that_lead_in_circles_are_followed_once() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["a", "b", "c", "d"] {
+            write(folder.path(), &format!("{name}/.mcp.json"));
+            for link in ["up", "over", "round"] {
+                std::os::unix::fs::symlink(folder.path(), folder.path().join(name).join(link)).unwrap();
+            }
+        }
+        let outside = tempfile::tempdir().unwrap();
+        write(outside.path(), "x/.mcp.json");
+        std::os::unix::fs::symlink(outside.path(), folder.path().join("linked")).unwrap();
+        let found = files(folder.path(), "**/.mcp.json");
+        let names: Vec<_> = found.iter().map(|file| file.strip_prefix(folder.path()).unwrap()).collect();
+        let expect = ["a", "b", "c", "d", "linked/x"].map(|name| Path::new(name).join(".mcp.json"));
+        assert_eq!(names, expect);
+        assert_eq!(walk(folder.path(), &["**/.mcp.json".to_owned()], true).files.len(), 4);
+        // Without `**` a link is as good as a folder, as often as the glob says.
+        assert_eq!(files(folder.path(), "*/up/*/.mcp.json").len(), 16);
+    }
+
+    #[test]
+    fn folders_on_the_way_care_for_what_could_matter() {
+        let folder = tempfile::tempdir().unwrap();
+        write(folder.path(), "mcps/a/.mcp.json");
+        let walked = walk(folder.path(), &["mcps/*/.mcp.json".to_owned()], false);
+        let cares =
+            |at: usize, name: &str, folder| walked.entered[at].through.cares(OsStr::new(name), folder);
+        assert_eq!(walked.entered.len(), 3);
+        assert!(cares(0, "mcps", true) && !cares(0, "src", true) && !cares(0, "mcps", false));
+        assert!(cares(1, "anything", true) && !cares(1, "file", false));
+        assert!(cares(2, ".mcp.json", false) && !cares(2, "other", true));
+    }
+}

@@ -1,0 +1,49 @@
+//! What no file may have, wherever it stands in it.
+
+use std::collections::HashSet;
+
+use jsonc_parser::ast::Value;
+use jsonc_parser::common::Ranged;
+
+use super::join;
+
+/// No file that a person writes is nested deeper.
+pub(super) const MAX_DEPTH: usize = 64;
+
+/// The place of the first value that is too deep.
+pub(super) fn too_deep(value: &Value<'_>, depth: usize) -> Option<usize> {
+    if depth > MAX_DEPTH {
+        return Some(value.range().start);
+    }
+    match value {
+        Value::Object(object) => {
+            object.properties.iter().find_map(|property| too_deep(&property.value, depth + 1))
+        }
+        Value::Array(array) => array.elements.iter().find_map(|value| too_deep(value, depth + 1)),
+        _ => None,
+    }
+}
+
+/// The place and path of the first member that its object has twice.
+pub(super) fn duplicate(value: &Value<'_>, path: &str) -> Option<(usize, String)> {
+    match value {
+        Value::Object(object) => {
+            let mut names = HashSet::new();
+            object.properties.iter().find_map(|property| {
+                let name = property.name.as_str();
+                let path = join(path, name);
+                if names.insert(name) {
+                    duplicate(&property.value, &path)
+                } else {
+                    Some((property.name.range().start, path))
+                }
+            })
+        }
+        Value::Array(array) => array
+            .elements
+            .iter()
+            .enumerate()
+            .find_map(|(at, value)| duplicate(value, &format!("{path}[{at}]"))),
+        _ => None,
+    }
+}

@@ -1,0 +1,398 @@
+//! `${…}` in definitions: taken apart once, filled in once, never by a shell. What a file's place decides
+//! is filled in when it is read; what only its person knows, when a child starts.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+/// A text with gaps for values that are not known yet.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Template(Vec<Piece>);
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+enum Piece {
+    Text(String),
+    Gap { name: String, default: Option<String>, kind: Kind },
+}
+
+/// Where a gap's value may come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Kind {
+    /// `${NAME}`: secrets, the person's env file, the login shell.
+    Variable,
+    /// `${input:id}`: what other hosts ask for; here a secret of that name.
+    Input,
+}
+
+/// What a definition's place decides.
+#[derive(Debug, Clone, Default)]
+pub struct Places {
+    /// The folder of the file.
+    pub folder: PathBuf,
+    /// The workspace, or the folder that the globs start in.
+    pub root: PathBuf,
+    pub home: PathBuf,
+    /// Where a plugin may keep what should outlive it.
+    pub data: PathBuf,
+    /// What `inputs` of the file say each input is without a secret.
+    pub inputs: BTreeMap<String, String>,
+    /// Which gaps the file's format knows.
+    pub dialect: Dialect,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Dialect {
+    #[default]
+    All,
+    /// `{env:NAME}` as well.
+    OpenCode,
+    /// Agent Plugins: `${PLUGIN_ROOT}` and `${PLUGIN_DATA}`; everything else is text.
+    Plugin,
+}
+
+/// The names of places, which are no variables without `env:`.
+const PLACES: [&str; 9] = [
+    "workspaceFolder",
+    "CLAUDE_PROJECT_DIR",
+    "CLAUDE_PLUGIN_ROOT",
+    "PLUGIN_ROOT",
+    "CLAUDE_PLUGIN_DATA",
+    "PLUGIN_DATA",
+    "userHome",
+    "workspaceFolderBasename",
+    "pathSeparator",
+];
+
+/// A variable that nobody has set.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Missing {
+    pub name: String,
+    pub kind: Kind,
+}
+
+/// The values for the gaps of one definition.
+pub type Values = BTreeMap<String, String>;
+
+impl Template {
+    pub fn text(text: impl Into<String>) -> Self {
+        let text = text.into();
+        Self(if text.is_empty() { Vec::new() } else { vec![Piece::Text(text)] })
+    }
+
+    /// Takes a text apart. `Err` for a `${…}` that means something elsewhere and nothing here.
+    pub fn parse(text: &str, places: &Places) -> Result<Self, String> {
+        let mut pieces = Pieces::default();
+        let mut rest = text;
+        while let Some((at, inner)) = next_gap(rest, places.dialect) {
+            pieces.text(&rest[..at]);
+            let Some(end) = inner.find('}') else {
+                rest = &rest[at..];
+                break;
+            };
+            let whole = &rest[at..rest.len() - inner.len() + end + 1];
+            match gap(&inner[..end], places)? {
+                Some(Piece::Text(known)) => pieces.text(&known),
+                Some(gap) => pieces.0.push(gap),
+                None => pieces.text(whole),
+            }
+            rest = &inner[end + 1..];
+        }
+        pieces.text(rest);
+        Ok(Self(pieces.0))
+    }
+
+    /// The text, if there is nothing to fill in.
+    pub fn literal(&self) -> Option<&str> {
+        match self.0.as_slice() {
+            [] => Some(""),
+            [Piece::Text(text)] => Some(text),
+            _ => None,
+        }
+    }
+
+    pub fn gaps(&self) -> impl Iterator<Item = (&str, Kind)> {
+        self.0.iter().filter_map(|piece| match piece {
+            Piece::Gap { name, kind, .. } => Some((name.as_str(), *kind)),
+            Piece::Text(_) => None,
+        })
+    }
+
+    /// Fills every gap; notes those that have neither a value nor a default.
+    pub fn fill(&self, values: &Values, missing: &mut BTreeSet<Missing>) -> String {
+        let mut filled = String::new();
+        for piece in &self.0 {
+            match piece {
+                Piece::Text(text) => filled.push_str(text),
+                // As in a shell, `:-` stands for the empty as well.
+                Piece::Gap { name, default: Some(default), .. } => {
+                    let value = values.get(name).filter(|value| !value.is_empty());
+                    filled.push_str(value.unwrap_or(default));
+                }
+                Piece::Gap { name, default: None, kind } => match values.get(name) {
+                    Some(value) => filled.push_str(value),
+                    None => drop(missing.insert(Missing { name: name.clone(), kind: *kind })),
+                },
+            }
+        }
+        filled
+    }
+
+    /// Whether a gap comes before anything else.
+    pub fn begins_with_gap(&self) -> bool {
+        matches!(self.0.first(), Some(Piece::Gap { .. }))
+    }
+}
+
+/// As a person writes it, gaps included.
+impl std::fmt::Display for Template {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        for piece in &self.0 {
+            match piece {
+                Piece::Text(text) => f.write_str(text)?,
+                Piece::Gap { name, default, kind } => {
+                    let kind = match kind {
+                        Kind::Input => "input:",
+                        // Without it, it would read as a place.
+                        Kind::Variable if PLACES.contains(&name.as_str()) => "env:",
+                        Kind::Variable => "",
+                    };
+                    match default {
+                        Some(default) => write!(f, "${{{kind}{name}:-{default}}}")?,
+                        None => write!(f, "${{{kind}{name}}}")?,
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A template survives being written down, gap by gap: text that only looks like a gap stays text.
+impl serde::Serialize for Template {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let pieces: Vec<serde_json::Value> = self
+            .0
+            .iter()
+            .map(|piece| match piece {
+                Piece::Text(text) => serde_json::json!(text),
+                Piece::Gap { name, default, kind } => {
+                    serde_json::json!([name, default, *kind == Kind::Input])
+                }
+            })
+            .collect();
+        pieces.serialize(serializer)
+    }
+}
+
+impl<'de> serde::Deserialize<'de> for Template {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(serde::Deserialize)]
+        #[serde(untagged)]
+        enum Written {
+            Text(String),
+            Gap(String, Option<String>, bool),
+        }
+        let pieces = Vec::<Written>::deserialize(deserializer)?;
+        let pieces = pieces.into_iter().map(|piece| match piece {
+            Written::Text(text) => Piece::Text(text),
+            Written::Gap(name, default, input) => {
+                Piece::Gap { name, default, kind: if input { Kind::Input } else { Kind::Variable } }
+            }
+        });
+        Ok(Self(pieces.collect()))
+    }
+}
+
+impl std::fmt::Display for Missing {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.kind {
+            Kind::Variable => write!(f, "`{}`", self.name),
+            Kind::Input => write!(f, "input `{}`", self.name),
+        }
+    }
+}
+
+/// Pieces with neighbouring texts joined, so that equal templates are equal values.
+#[derive(Default)]
+struct Pieces(Vec<Piece>);
+
+impl Pieces {
+    fn text(&mut self, text: &str) {
+        match self.0.last_mut() {
+            _ if text.is_empty() => {}
+            Some(Piece::Text(before)) => before.push_str(text),
+            _ => self.0.push(Piece::Text(text.to_owned())),
+        }
+    }
+}
+
+/// Where the next gap begins, if it is one, and the text behind its brace.
+fn next_gap(text: &str, dialect: Dialect) -> Option<(usize, &str)> {
+    let plain = text.find("${").map(|at| (at, &text[at + 2..]));
+    if dialect != Dialect::OpenCode {
+        return plain;
+    }
+    let bare = ["{env:", "{file:"].into_iter().filter_map(|begin| text.find(begin));
+    plain.into_iter().chain(bare.map(|at| (at, &text[at + 1..]))).min_by_key(|(at, _)| *at)
+}
+
+/// What stands between the braces; `None` if it is no gap in this dialect.
+fn gap(inner: &str, places: &Places) -> Result<Option<Piece>, String> {
+    let path = |path: &Path| Ok(Some(Piece::Text(path.to_string_lossy().into_owned())));
+    if places.dialect == Dialect::Plugin {
+        return match inner {
+            "PLUGIN_ROOT" => path(&places.folder),
+            "PLUGIN_DATA" => path(&places.data),
+            _ => Ok(None),
+        };
+    }
+    match inner {
+        "workspaceFolder" | "CLAUDE_PROJECT_DIR" => return path(&places.root),
+        "CLAUDE_PLUGIN_ROOT" | "PLUGIN_ROOT" => return path(&places.folder),
+        "CLAUDE_PLUGIN_DATA" | "PLUGIN_DATA" => return path(&places.data),
+        "userHome" | "HOME" | "env:HOME" => return path(&places.home),
+        "workspaceFolderBasename" => {
+            return path(Path::new(places.root.file_name().unwrap_or_default()));
+        }
+        "pathSeparator" | "/" => return Ok(Some(Piece::Text("/".to_owned()))),
+        _ => {}
+    }
+    let (name, default) = match inner.split_once(":-") {
+        Some((name, default)) => (name, Some(default.to_owned())),
+        None => (inner, None),
+    };
+    let (name, default, kind) = if let Some(id) = name.strip_prefix("input:") {
+        (id, default.or_else(|| places.inputs.get(id).cloned()), Kind::Input)
+    } else {
+        (name.strip_prefix("env:").unwrap_or(name), default, Kind::Variable)
+    };
+    if is_name(name, kind) {
+        return Ok(Some(Piece::Gap { name: name.to_owned(), default, kind }));
+    }
+    match name.split_once(':') {
+        Some((word, _)) if is_name(word, Kind::Variable) => Err(format!(
+            "`${{{word}:…}}` is not supported; `${{NAME}}`, `${{NAME:-default}}`, `${{env:NAME}}` and `${{input:id}}` are"
+        )),
+        // Whatever a shell would make of it, we make nothing of it.
+        _ => Ok(None),
+    }
+}
+
+fn is_name(name: &str, kind: Kind) -> bool {
+    let more =
+        |c: char| c.is_ascii_alphanumeric() || c == '_' || (kind == Kind::Input && matches!(c, '-' | '.'));
+    name.chars().next().is_some_and(|first| first.is_ascii_alphabetic() || first == '_')
+        && name.chars().all(more)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn places() -> Places {
+        Places {
+            folder: "/w/mcps/x".into(),
+            root: "/w".into(),
+            home: "/home/me".into(),
+            data: "/state/data".into(),
+            inputs: [("region".to_owned(), "eu".to_owned())].into(),
+            dialect: Dialect::All,
+        }
+    }
+
+    /// Filled with SET=value and EMPTY=.
+    fn filled(text: &str) -> Result<String, String> {
+        let template = Template::parse(text, &places())?;
+        let values =
+            [("SET", "value"), ("EMPTY", "")].map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let mut missing = BTreeSet::new();
+        let text = template.fill(&values.into(), &mut missing);
+        match missing.first() {
+            None => Ok(text),
+            Some(missing) => Err(format!("missing {missing}")),
+        }
+    }
+
+    #[track_caller]
+    fn check(text: &str, expect: &str) {
+        assert_eq!(filled(text).as_deref(), Ok(expect), "{text}");
+    }
+
+    #[test]
+    fn gaps_are_filled() {
+        check("plain", "plain");
+        check("", "");
+        check("a${SET}b${env:SET}", "avaluebvalue");
+        check("${SET:-d}${UNSET:-d}${EMPTY:-d}${EMPTY}", "valuedd");
+        check("${UNSET:-}", "");
+        check("${UNSET:-a:-b}", "a:-b");
+        check("${env:UNSET:-d}", "d");
+        check("${workspaceFolder}/x", "/w/x");
+        check("${CLAUDE_PROJECT_DIR}${CLAUDE_PLUGIN_ROOT}${PLUGIN_ROOT}", "/w/w/mcps/x/w/mcps/x");
+        check("${userHome}${/}${workspaceFolderBasename}", "/home/me/w");
+        check("${PLUGIN_DATA}", "/state/data");
+        check("${input:region}", "eu");
+    }
+
+    #[test]
+    fn what_is_no_gap_stays_as_it_is() {
+        for text in
+            ["$SET", "$${", "${", "${SET", "${}", "${a b}", "${!SET}", "$(SET)", "`SET`", "${1}", "%SET%"]
+        {
+            check(text, text);
+        }
+        check("$${SET}", "$value");
+    }
+
+    #[test]
+    fn what_is_missing_is_named() {
+        assert_eq!(filled("${UNSET}"), Err("missing `UNSET`".to_owned()));
+        assert_eq!(filled("${input:api-key}"), Err("missing input `api-key`".to_owned()));
+        assert!(filled("${file:/etc/passwd}").unwrap_err().contains("`${file:…}` is not supported"));
+        assert!(filled("${command:x.y}").is_err());
+    }
+
+    #[test]
+    fn values_are_not_looked_into_again() {
+        let template = Template::parse("${A}", &places()).unwrap();
+        let values = [("A".to_owned(), "${B}".to_owned()), ("B".to_owned(), "no".to_owned())];
+        assert_eq!(template.fill(&values.into(), &mut BTreeSet::new()), "${B}");
+        let odd = Places { root: "/w/${SET}".into(), ..places() };
+        let template = Template::parse("${workspaceFolder}", &odd).unwrap();
+        assert_eq!(template.literal(), Some("/w/${SET}"));
+    }
+
+    #[test]
+    fn a_template_is_shown_as_what_it_means() {
+        for text in ["${A}${A:-b}${input:i}", "${env:userHome}", "${env:PLUGIN_ROOT}/x"] {
+            let template = Template::parse(text, &places()).unwrap();
+            assert_eq!(template.to_string(), text);
+        }
+        assert_eq!(Template::parse("${env:A}", &places()).unwrap().to_string(), "${A}");
+    }
+
+    #[test]
+    fn opencode_has_gaps_of_its_own() {
+        let places = Places { dialect: Dialect::OpenCode, ..places() };
+        let shown = |text: &str| Template::parse(text, &places).map(|template| template.to_string());
+        assert_eq!(shown(r#"{"a": {env:A}} ${B}${env:C}{env:"#).unwrap(), r#"{"a": ${A}} ${B}${C}{env:"#);
+        assert!(shown("{file:~/.token}").is_err());
+        check("{env:SET}", "{env:SET}");
+    }
+
+    #[test]
+    fn plugins_know_two_gaps_only() {
+        let places = Places { dialect: Dialect::Plugin, ..places() };
+        let template = Template::parse("${PLUGIN_ROOT} ${PLUGIN_DATA} ${HOME} ${input:x} ${file:x}", &places);
+        assert_eq!(template.unwrap().literal(), Some("/w/mcps/x /state/data ${HOME} ${input:x} ${file:x}"));
+    }
+
+    #[test]
+    fn a_template_survives_being_written_down() {
+        let odd = Places { root: "/w/${SET}".into(), ..places() };
+        for text in ["", "a", "${A}", "x${A:-d}y${input:i}", "${workspaceFolder}${A}"] {
+            let template = Template::parse(text, &odd).unwrap();
+            let written = serde_json::to_string(&template).unwrap();
+            assert_eq!(serde_json::from_str::<Template>(&written).unwrap(), template, "{written}");
+        }
+    }
+}

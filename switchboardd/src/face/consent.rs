@@ -1,0 +1,173 @@
+//! Asks the host's person whether a held server may run. Only a shim's session is asked: behind it there is
+//! a host that shows the question to somebody. The answer is the only word the daemon itself writes down.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use serde_json::json;
+use serde_json::value::RawValue;
+use switchboard_wire::envelope::Message;
+use switchboard_wire::members::Members;
+use tokio::sync::oneshot;
+
+use crate::board::Board;
+use crate::definition::{Definition, Launch, Reach};
+use crate::methods;
+use crate::reload::Why;
+use crate::session::Session;
+use crate::suite::Suite;
+use crate::trust::view::View;
+use crate::trust::{Record, Standing, Verdict};
+
+/// Hosts give up on a call after a minute; the question stays open, and its answer counts all the same.
+const PATIENCE: Duration = Duration::from_secs(50);
+
+const ALLOW: &str = "allow this version";
+const NOT_NOW: &str = "not now";
+const NEVER: &str = "never";
+
+/// What is asked about, as it was when it was asked: what is allowed is what was shown.
+struct Asked {
+    definition: Definition,
+    /// With the program that was found for it.
+    reach: Reach,
+    host: String,
+}
+
+/// True if the person has allowed it, and it may be tried again. Where an allowed version serves on, nobody
+/// waits for the answer.
+pub(super) async fn ask(board: &Arc<Board>, session: &Arc<Session>, suite: &Suite) -> bool {
+    let Some(waiting) = suite.waiting() else { return false };
+    if !session.is_shims
+        || !board.catalog().config().trust.elicit
+        || !session.caller.profile().takes.elicitation_form
+    {
+        return false;
+    }
+    let serves_on = matches!(suite.standing, Standing::Outdated { .. });
+    let before = suite.definition.reach.as_ref().ok().filter(|_| serves_on);
+    let question = Question {
+        board: board.clone(),
+        session: session.clone(),
+        definition: suite.definition.clone(),
+        waiting: waiting.clone(),
+        before: before.cloned(),
+    };
+    if serves_on {
+        tokio::spawn(question.put());
+        return false;
+    }
+    let Some(answered) = question.put().await else { return false };
+    tokio::time::timeout(PATIENCE, answered).await.is_ok_and(|allowed| allowed.unwrap_or(false))
+}
+
+struct Question {
+    board: Arc<Board>,
+    session: Arc<Session>,
+    definition: Definition,
+    waiting: Reach,
+    before: Option<Reach>,
+}
+
+impl Question {
+    async fn put(self) -> Option<oneshot::Receiver<bool>> {
+        let (reach, program) = match self.waiting {
+            Reach::Process(launch) => {
+                // Nobody can allow what is not there; the answer to the call says what is missing.
+                let program = self.board.nursery.sources.find_program(&launch).await.ok()?;
+                (Reach::Process(Launch { program: Some(program.clone()), ..launch }), Some(program))
+            }
+            remote => (remote, None),
+        };
+        // Once for each version of each server, and each program that was found for it.
+        let Definition { file, name, .. } = &self.definition;
+        if !self.session.may_ask(&format!("{file:?} {name:?} {} {program:?}", reach.digest())) {
+            return None;
+        }
+        let root = self.session.workspace().root.clone().unwrap_or_default();
+        let view = View {
+            definition: &self.definition,
+            reach: &reach,
+            program: program.as_deref().map(Ok),
+            before: self.before.as_ref(),
+            root: &root,
+        };
+        let message = format!(
+            "Switchboard: a server of this workspace waits for your word. This version of it does not run until you allow it.\n\n{}",
+            view.lines().join("\n")
+        );
+        let host = self.session.caller.profile().client.as_deref().unwrap_or("a host").to_owned();
+        let asked = Asked { definition: self.definition, reach, host };
+        let (told, answered) = oneshot::channel();
+        put(&self.board, &self.session, &message, asked, told).then_some(answered)
+    }
+}
+
+/// Sends the question on its way. Whoever answers, whenever they do, is heard.
+fn put(
+    board: &Arc<Board>,
+    session: &Arc<Session>,
+    message: &str,
+    asked: Asked,
+    told: oneshot::Sender<bool>,
+) -> bool {
+    let params = json!({
+        "message": message,
+        "requestedSchema": {
+            "type": "object",
+            "properties": { "decision": {
+                "type": "string",
+                "title": "May it run?",
+                "enum": [ALLOW, NOT_NOW, NEVER],
+            } },
+            "required": ["decision"],
+        },
+    });
+    let request =
+        json!({ "jsonrpc": "2.0", "id": 0, "method": methods::ELICITATION, "params": params }).to_string();
+    let Ok(Message::Request { id, params, .. }) = Message::parse(request.as_bytes()) else { return false };
+    let board = board.clone();
+    let heard = move |response: &[u8], _: &RawValue| {
+        let decision = decision(response);
+        tokio::spawn(async move {
+            let _ = told.send(note(&board, asked, decision.as_deref()).await);
+        });
+    };
+    session.caller.ask(request.as_bytes(), id, methods::ELICITATION, params, heard).is_some()
+}
+
+/// What the person chose; `None` if they chose nothing.
+fn decision(response: &[u8]) -> Option<String> {
+    let response: Members<'_> = serde_json::from_slice::<&RawValue>(response).ok().and_then(Members::of)?;
+    let result = response.get("result").and_then(Members::of)?;
+    if result.text("action").as_deref() != Some("accept") {
+        return None;
+    }
+    Some(result.get("content").and_then(Members::of)?.text("decision")?.into_owned())
+}
+
+async fn note(board: &Arc<Board>, asked: Asked, decision: Option<&str>) -> bool {
+    let verdict = match decision {
+        Some(ALLOW) => Verdict::Allow(Box::new(asked.reach)),
+        Some(NEVER) => Verdict::Deny,
+        _ => return false,
+    };
+    let allows = verdict != Verdict::Deny;
+    let by = format!("a person in {:?}, asked there", asked.host);
+    let record = Record { verdict, at: crate::time::utc(SystemTime::now()), by };
+    let (store, Definition { file, name, .. }) = (board.ground.trust.clone(), asked.definition);
+    let (shown, child) = (file.display().to_string(), name.clone());
+    match tokio::task::spawn_blocking(move || store.say(&file, &name, record)).await {
+        Ok(Ok(())) => {
+            let word = if allows { "allowed" } else { "denied" };
+            tracing::info!(target: "trust", child, file = shown, "{word} by a person in their host");
+            let _ = board.reload(Why::Changed).await;
+            allows
+        }
+        Ok(Err(error)) => {
+            tracing::warn!(target: "trust", child, "{error}");
+            false
+        }
+        Err(_) => false,
+    }
+}

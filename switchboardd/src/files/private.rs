@@ -1,0 +1,93 @@
+//! Reading a file that has to be private: its owner's alone, and nothing that could block or surprise.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::OFlags;
+
+/// Why a file is not used.
+#[derive(Debug, thiserror::Error)]
+pub enum Unfit {
+    #[error("`{}` cannot be read: {error}", file.display())]
+    Unreadable { file: PathBuf, error: io::Error },
+    #[error("`{}` is no regular file; put one there, not a link or a device", .0.display())]
+    Irregular(PathBuf),
+    #[error("`{}` belongs to another user (uid {owner}); move it away or have its owner changed", file.display())]
+    Foreign { file: PathBuf, owner: u32 },
+    #[error("`{file}` must be closed to others; run: chmod 600 '{file}'", file = .0.display())]
+    Open(PathBuf),
+    #[error("`{}` is longer than {limit} bytes", file.display())]
+    TooLong { file: PathBuf, limit: u64 },
+}
+
+/// The whole of a private file; `None` if there is none. What is checked is what was opened.
+pub fn read(file: &Path, limit: u64) -> Result<Option<Vec<u8>>, Unfit> {
+    let unreadable = |error| Unfit::Unreadable { file: file.to_owned(), error };
+    let opened = match open(file) {
+        Ok(opened) => opened,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        // A link, or a socket, and never a file.
+        Err(_) if file.symlink_metadata().is_ok_and(|meta| !meta.is_file()) => {
+            return Err(Unfit::Irregular(file.to_owned()));
+        }
+        Err(error) => return Err(unreadable(error)),
+    };
+    let meta = opened.metadata().map_err(unreadable)?;
+    if !meta.is_file() {
+        return Err(Unfit::Irregular(file.to_owned()));
+    }
+    if meta.uid() != rustix::process::geteuid().as_raw() {
+        return Err(Unfit::Foreign { file: file.to_owned(), owner: meta.uid() });
+    }
+    if meta.mode() & 0o077 != 0 {
+        return Err(Unfit::Open(file.to_owned()));
+    }
+    let mut body = Vec::new();
+    opened.take(limit + 1).read_to_end(&mut body).map_err(unreadable)?;
+    if body.len() as u64 > limit {
+        return Err(Unfit::TooLong { file: file.to_owned(), limit });
+    }
+    Ok(Some(body))
+}
+
+/// Without waiting for the other end of a pipe, and through no link.
+fn open(file: &Path) -> io::Result<File> {
+    let flags = OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::NOCTTY;
+    OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn only_a_closed_regular_file_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        assert!(read(&at("missing"), 10).unwrap().is_none());
+        super::super::replace(&at("good"), b"0123456789").unwrap();
+        assert_eq!(read(&at("good"), 10).unwrap().unwrap(), b"0123456789");
+        assert!(matches!(read(&at("good"), 9), Err(Unfit::TooLong { .. })));
+        for mode in [0o604, 0o640, 0o602, 0o620, 0o644] {
+            std::fs::set_permissions(at("good"), std::fs::Permissions::from_mode(mode)).unwrap();
+            let why = read(&at("good"), 10).unwrap_err().to_string();
+            assert!(why.contains(&format!("chmod 600 '{}'", at("good").display())), "{why}");
+        }
+        std::os::unix::fs::symlink(at("good"), at("link")).unwrap();
+        std::fs::create_dir(at("folder")).unwrap();
+        make_pipe(&at("pipe"));
+        let _socket = std::os::unix::net::UnixListener::bind(at("socket")).unwrap();
+        for name in ["link", "folder", "pipe", "socket"] {
+            assert!(matches!(read(&at(name), 10), Err(Unfit::Irregular(_))), "{name}");
+        }
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "mkfifo(1) is everywhere, the system call is not")]
+    fn make_pipe(path: &Path) {
+        assert!(std::process::Command::new("mkfifo").arg(path).status().unwrap().success());
+    }
+}

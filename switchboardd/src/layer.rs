@@ -1,0 +1,265 @@
+//! One place that definitions come from: the person's own config, or a workspace. Read whole, with how
+//! each definition stands.
+
+use std::collections::HashMap;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use crate::config::{Config, FILE_NAME};
+use crate::definition::{Definition, Reach};
+use crate::discover::{Area, Memory, Watched, discover};
+use crate::document::Problem;
+use crate::files::{has_access_list, is_ours_alone};
+use crate::trust::{Provenance, Standing, Store, Trust};
+
+#[derive(Debug)]
+pub struct Layer {
+    pub config: Config,
+    pub entries: Vec<Entry>,
+    /// What a person does not want.
+    pub denied: Vec<Definition>,
+    pub problems: Vec<Problem>,
+    pub watched: Watched,
+}
+
+/// A definition and how it stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    pub definition: Definition,
+    pub standing: Standing,
+    /// Why a definition of the person's own is held all the same.
+    pub why_held: Option<String>,
+}
+
+impl Entry {
+    /// What waits for a person's word.
+    pub fn waiting(&self) -> Option<&Reach> {
+        match &self.standing {
+            Standing::Outdated { waiting } => Some(waiting),
+            Standing::Held => self.definition.reach.as_ref().ok(),
+            Standing::Allowed | Standing::Denied => None,
+        }
+    }
+}
+
+/// What is the same wherever definitions come from.
+#[derive(Debug, Clone)]
+pub struct Ground {
+    pub home: PathBuf,
+    pub state: PathBuf,
+    pub trust: Store,
+    /// Directories that the command line trusts.
+    pub trust_roots: Vec<PathBuf>,
+}
+
+impl Ground {
+    pub fn new(home: &Path, state: &Path, trust_roots: &[PathBuf]) -> Self {
+        Self {
+            home: home.to_owned(),
+            state: state.to_owned(),
+            trust: Store::new(state),
+            trust_roots: trust_roots.to_vec(),
+        }
+    }
+
+    /// Everything a person has said; nothing, if that cannot be read.
+    pub fn trust(&self, personal: &Config) -> (Trust, Vec<Problem>) {
+        let mut problems = Vec::new();
+        let mut roots = self.trust_roots.clone();
+        if !personal.trust.roots.is_empty() {
+            let how = match personal.file.canonicalize() {
+                Ok(real) => others_can_write(&real, &mut HashMap::new()),
+                Err(error) => Some(told(&personal.file, &error)),
+            };
+            match how {
+                None => roots.extend(personal.trust.roots.iter().cloned()),
+                Some(how) => {
+                    problems.push(Problem::of(&personal.file, format!("`trust.roots` is not used: {how}")));
+                }
+            }
+        }
+        let roots = roots.iter().filter_map(|root| root.canonicalize().ok()).collect();
+        let records = self.trust.read().unwrap_or_else(|error| {
+            problems.push(Problem::of(&self.trust.file(), error.to_string()));
+            Default::default()
+        });
+        (Trust { records, roots }, problems)
+    }
+
+    /// The directory a workspace is, as it really is; `None` where there is nothing that could be one.
+    pub fn workspace(&self, named: &Path) -> Option<PathBuf> {
+        // Whoever says where they are says it in full: our own directory means nothing to them.
+        let root = Some(named).filter(|named| named.is_absolute())?.canonicalize().ok()?;
+        if !root.is_dir() {
+            return None;
+        }
+        let home = self.home.canonicalize().unwrap_or_else(|_| self.home.clone());
+        (root != Path::new("/") && root != home).then_some(root)
+    }
+}
+
+impl Layer {
+    /// The person's own.
+    pub fn personal(config: Config, ground: &Ground, trust: &Trust, memory: &mut Memory) -> Self {
+        let mut folders = HashMap::new();
+        let mut known = std::mem::take(&mut memory.exposed);
+        let exposed = |file: &Path| {
+            let how = match file.canonicalize() {
+                Ok(real) => others_can_write(&real, &mut folders),
+                // What it last said is as good as it was then.
+                Err(error) => known.remove(file).unwrap_or_else(|| Some(told(file, &error))),
+            };
+            known.insert(file.to_owned(), how.clone());
+            how.map_or(Provenance::Personal, Provenance::Exposed)
+        };
+        let layer = Self::read(config, false, ground, trust, memory, exposed);
+        memory.exposed = known;
+        layer
+    }
+
+    /// A workspace's own. Its config can be missing, or wrong: then what was right last holds.
+    pub fn workspace(root: &Path, ground: &Ground, trust: &Trust, memory: &mut Memory) -> Self {
+        let (config, problems) = match Config::load_workspace(root) {
+            Ok(config) => {
+                memory.config = Some(config.clone());
+                (config, Vec::new())
+            }
+            Err(problems) => (memory.config.clone().unwrap_or_else(|| Config::defaults(root)), problems),
+        };
+        let mut layer = Self::read(config, true, ground, trust, memory, |_| Provenance::Workspace);
+        layer.problems.splice(0..0, problems);
+        layer
+    }
+
+    fn read(
+        config: Config,
+        confined: bool,
+        ground: &Ground,
+        trust: &Trust,
+        memory: &mut Memory,
+        mut provenance: impl FnMut(&Path) -> Provenance,
+    ) -> Self {
+        let data = ground.state.join("data");
+        let found = discover(Area { config: &config, confined, home: &ground.home, data: &data }, memory);
+        let mut layer = Self {
+            config,
+            entries: Vec::new(),
+            denied: Vec::new(),
+            problems: found.problems,
+            watched: found.watched,
+        };
+        for definition in found.definitions {
+            let provenance = provenance(&definition.file);
+            let (definition, standing) = trust.judge(definition, &provenance);
+            let why_held = match provenance {
+                Provenance::Exposed(how) if standing != Standing::Allowed => Some(how),
+                _ => None,
+            };
+            if let Some(how) = &why_held {
+                let message = format!("`{}` is held: {how}", definition.name);
+                layer.problems.push(Problem { at: definition.at, ..Problem::of(&definition.file, message) });
+            }
+            match standing {
+                Standing::Denied => layer.denied.push(definition),
+                standing => layer.entries.push(Entry { definition, standing, why_held }),
+            }
+        }
+        layer.settle_names();
+        layer
+    }
+
+    /// Of several with one name the first is used, and one that is held never in place of one that is not.
+    fn settle_names(&mut self) {
+        let mut settled: Vec<Entry> = Vec::with_capacity(self.entries.len());
+        for entry in self.entries.drain(..) {
+            let Some(rival) = settled.last_mut().filter(|last| last.definition.name == entry.definition.name)
+            else {
+                settled.push(entry);
+                continue;
+            };
+            let wins = rival.standing == Standing::Held && entry.standing != Standing::Held;
+            let loser = if wins { std::mem::replace(rival, entry) } else { entry };
+            let (name, used) = (&rival.definition.name, rival.definition.file.display());
+            let message = format!("`{name}` is already defined in `{used}`, which is used");
+            let Definition { at, file, .. } = &loser.definition;
+            self.problems.push(Problem { at: *at, ..Problem::of(file, message) });
+        }
+        self.entries = settled;
+    }
+
+    /// Whether it says the same as another: then nobody has to hear of it.
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.config.text == other.config.text
+            && self.entries == other.entries
+            && self.denied == other.denied
+            && self.problems == other.problems
+    }
+
+    pub fn config_file(root: &Path) -> PathBuf {
+        root.join(FILE_NAME)
+    }
+}
+
+/// How somebody else could write a file, or put another in its place; each folder is looked at once. `real`:
+/// where it really is.
+fn others_can_write(real: &Path, folders: &mut HashMap<PathBuf, Option<String>>) -> Option<String> {
+    let how = |path: &Path| match std::fs::metadata(path) {
+        Ok(meta) if meta.mode() & 0o020 != 0 && !meta.is_dir() && has_access_list(path) => {
+            Some(told(path, &"others can write it by an access list (`getfacl`)"))
+        }
+        Ok(meta) => is_ours_alone(&meta).err().map(|why| told(path, &why)),
+        Err(error) => Some(told(path, &error)),
+    };
+    how(real).or_else(|| {
+        real.ancestors().skip(1).find_map(|folder| match folders.get(folder) {
+            Some(known) => known.clone(),
+            None => folders.entry(folder.to_owned()).or_insert_with(|| how(folder)).clone(),
+        })
+    })
+}
+
+fn told(path: &Path, why: &dyn std::fmt::Display) -> String {
+    format!("`{}`: {why}", path.display())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    fn config(text: &str) -> (tempfile::TempDir, Config) {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join(FILE_NAME);
+        std::fs::write(&file, text).unwrap();
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
+        let config = Config::load(&file).unwrap();
+        (folder, config)
+    }
+
+    #[test]
+    fn what_is_gone_is_nobodys_own() {
+        let told = others_can_write(Path::new("/nonexistent/.mcp.json"), &mut HashMap::new());
+        assert!(told.is_some_and(|told| told.contains("/nonexistent/.mcp.json")));
+    }
+
+    #[test]
+    fn a_config_that_others_can_write_trusts_nobody() {
+        let (folder, config) = config(r#"{"trust": {"roots": ["/usr"]}}"#);
+        let ground = Ground::new(Path::new("/h"), folder.path(), &[]);
+        assert_eq!(ground.trust(&config).0.roots, [Path::new("/usr")]);
+        std::fs::set_permissions(&config.file, std::fs::Permissions::from_mode(0o606)).unwrap();
+        let (trust, problems) = ground.trust(&config);
+        assert!(trust.roots.is_empty());
+        assert!(problems[0].message.contains("everybody can write it"), "{}", problems[0]);
+    }
+
+    #[test]
+    fn only_a_folder_named_in_full_is_a_workspace() {
+        let ground = Ground::new(Path::new("/tmp"), Path::new("/s"), &[]);
+        for none in ["", ".", "src", "/", "/tmp", "/tmp/", "/usr/..", "/etc/passwd", "/nonexistent"] {
+            assert_eq!(ground.workspace(Path::new(none)), None, "{none}");
+        }
+        assert_eq!(ground.workspace(Path::new("/usr/./lib/..")), Some("/usr".into()));
+    }
+}

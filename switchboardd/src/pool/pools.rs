@@ -1,0 +1,68 @@
+//! All pools: one for each launch and scope, whichever catalogs show it.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use super::{Nursery, Pool, Settings};
+use crate::config::Scope;
+use crate::definition::Launch;
+
+#[derive(Debug, Default)]
+pub struct Pools {
+    // A leaf lock: held for an insert, a look or a sweep.
+    known: Mutex<HashMap<(Launch, Scope), Known>>,
+}
+
+#[derive(Debug)]
+struct Known {
+    pool: Arc<Pool>,
+    /// Whose settings it has: a workspace's, or the person's own.
+    owner: Option<PathBuf>,
+}
+
+impl Pools {
+    /// The pool of this launch, with these settings; those of a workspace touch nobody else's.
+    pub fn get(
+        &self,
+        name: &str,
+        launch: &Launch,
+        settings: Settings,
+        owner: Option<&Path>,
+        nursery: &Nursery,
+    ) -> Arc<Pool> {
+        let mut known = self.lock();
+        let entry = known.entry((launch.clone(), settings.scope)).or_insert_with(|| Known {
+            pool: Pool::new(name, launch.clone(), settings, nursery.clone()),
+            owner: owner.map(ToOwned::to_owned),
+        });
+        if owner.is_none() || entry.owner.as_deref() == owner {
+            entry.owner = owner.map(ToOwned::to_owned);
+            if entry.pool.settings() != settings {
+                entry.pool.reconfigure(settings);
+            }
+        }
+        entry.pool.clone()
+    }
+
+    pub fn all(&self) -> Vec<Arc<Pool>> {
+        self.lock().values().map(|known| known.pool.clone()).collect()
+    }
+
+    /// Takes out those that nobody wants any more.
+    pub fn sweep(&self, wanted: impl Fn(&Arc<Pool>) -> bool) -> Vec<Arc<Pool>> {
+        let mut gone = Vec::new();
+        self.lock().retain(|_, known| {
+            let keep = wanted(&known.pool);
+            if !keep {
+                gone.push(known.pool.clone());
+            }
+            keep
+        });
+        gone
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<(Launch, Scope), Known>> {
+        self.known.lock().expect("BUG: pool bookkeeping panicked")
+    }
+}

@@ -1,0 +1,448 @@
+//! Reads everything again and publishes what changed: one at a time, the newest wins. Children whose launch
+//! did not change go on; those that nobody wants any more finish what they have and go.
+//!
+//! Nothing here touches a file on the one thread that works. A directory that does not answer (a network file
+//! system that is away) costs its own workspace its news, and nobody else anything.
+
+mod values;
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, TryLockError};
+use std::time::Duration;
+
+use tokio::task::JoinHandle;
+
+pub use values::Checks;
+
+use crate::board::Board;
+use crate::catalog::Catalog;
+use crate::config::{Config, Watch};
+use crate::discover::Memory;
+use crate::document::Problem;
+use crate::layer::{Ground, Layer};
+use crate::mailbox::Kind;
+use crate::methods;
+use crate::pool::Pool;
+use crate::session::Session;
+use crate::trust::Trust;
+use crate::watch::{LOOK, Plan};
+use crate::workspace::Workspace;
+
+/// Changes come in flocks: an editor writes, renames, writes again.
+const SETTLE: Duration = Duration::from_millis(200);
+/// A workspace that nobody came back to is let go after this.
+const LINGER: Duration = Duration::from_secs(5 * 60);
+/// New folders show new folders; deeper than this nobody goes in one step.
+const NEW_FOLDERS: usize = 4;
+/// More than a person has open; those that nobody is in go first.
+const MAX_WORKSPACES: usize = 128;
+/// Files that take longer than this to read are not read now.
+const READ: Duration = Duration::from_secs(5);
+/// No host waits longer for its workspace; it hears of it later.
+const ARRIVE: Duration = Duration::from_secs(2);
+
+/// Why everything is read again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Why {
+    /// A file may have changed.
+    Changed,
+    /// A person says so: past failures are forgiven, the login shell is asked again.
+    Told,
+}
+
+/// Somebody who is on the way to their workspace.
+pub type Arrival = JoinHandle<Arc<Workspace>>;
+
+/// Does something with files beside the one thread that works. `None` if it took too long.
+async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    tokio::time::timeout(READ, tokio::task::spawn_blocking(work)).await.ok()?.ok()
+}
+
+impl Board {
+    /// Reads everything again. A broken personal config leaves the person's own servers as they are.
+    pub async fn reload(self: &Arc<Self>, why: Why) -> Result<Arc<Catalog>, Vec<Problem>> {
+        let reloading = self.reloading.lock().await;
+        if why == Why::Told {
+            self.nursery.sources.forget_shell();
+        }
+        let mut outcome = Ok(());
+        for round in 1..=NEW_FOLDERS {
+            outcome = self.read_all(why).await;
+            // What is watched only now may have changed between the look and the watch.
+            if !self.watch().await {
+                break;
+            }
+            if round == NEW_FOLDERS {
+                self.changed.notify_one();
+            }
+        }
+        drop(reloading);
+        self.check_values(why).await;
+        outcome.map(|()| self.personal.catalog())
+    }
+
+    /// The workspace of this directory, loaded if need be; that of nobody's if it cannot be one, or does not
+    /// answer.
+    pub async fn workspace(self: &Arc<Self>, named: Option<&Path>) -> Arc<Workspace> {
+        self.arrive(named).await.0
+    }
+
+    /// The same, with a way to the right one if it takes longer than anybody waits.
+    pub async fn arrive(self: &Arc<Self>, named: Option<&Path>) -> (Arc<Workspace>, Option<Arrival>) {
+        let Some(named) = named else { return (self.personal.clone(), None) };
+        let mut arrival = tokio::spawn(self.clone().take_in(named.to_owned()));
+        match tokio::time::timeout(ARRIVE, &mut arrival).await {
+            Ok(Ok(workspace)) => (workspace, None),
+            Ok(Err(_)) => (self.personal.clone(), None),
+            Err(_) => {
+                tracing::warn!(target: "workspace", "`{}` takes long to answer", named.display());
+                (self.personal.clone(), Some(arrival))
+            }
+        }
+    }
+
+    /// A session that did not wait for its workspace is there at last.
+    pub async fn settle(self: Arc<Self>, session: Arc<Session>, arrival: Arrival) {
+        if let Ok(workspace) = arrival.await
+            && workspace.root.is_some()
+        {
+            session.settle(workspace);
+            self.tell_changed(&session);
+        }
+    }
+
+    /// A session is to look at its list again.
+    pub fn tell_changed(&self, session: &Session) {
+        let body = format!(r#"{{"jsonrpc":"2.0","method":"{}"}}"#, methods::TOOLS_CHANGED);
+        session.caller.push(Kind::Changed(methods::TOOLS_CHANGED), body.into_bytes());
+    }
+
+    async fn take_in(self: Arc<Self>, named: PathBuf) -> Arc<Workspace> {
+        let board = self.clone();
+        let root = tokio::task::spawn_blocking(move || board.ground.workspace(&named)).await;
+        let Some(root) = root.ok().flatten() else { return self.personal.clone() };
+        if let Some(known) = self.known(&root) {
+            return known;
+        }
+        let board = self.clone();
+        let Ok(workspace) = tokio::task::spawn_blocking(move || board.load(root)).await else {
+            return self.personal.clone();
+        };
+        // Somebody else may have been quicker.
+        if let Some(known) = workspace.root.as_deref().and_then(|root| self.known(root)) {
+            return known;
+        }
+        self.make_room();
+        workspace.touch();
+        self.workspaces.insert(&workspace);
+        report(&workspace.catalog(), None);
+        tokio::spawn(self.clone().let_go_when_left(workspace.clone()));
+        // Its folders are watched from there on, and looked at once more: they may have changed meanwhile,
+        // and so may the person's own.
+        self.changed.notify_one();
+        workspace
+    }
+
+    fn known(&self, root: &Path) -> Option<Arc<Workspace>> {
+        let known = self.workspaces.get(root)?;
+        known.touch();
+        Some(known)
+    }
+
+    /// Looks again whenever something may have changed; never resolves.
+    pub async fn keep_current(self: &Arc<Self>) {
+        let board = self.clone();
+        aside(move || {
+            if let Err(error) = board.ground.trust.prepare() {
+                tracing::warn!(target: "trust", "`{}`: {error}", board.ground.trust.folder().display());
+            }
+        })
+        .await;
+        if self.watch().await {
+            self.changed.notify_one();
+        }
+        self.check_values(Why::Changed).await;
+        loop {
+            // Held for long only by somebody whom a folder keeps waiting: then looking is the way.
+            let looks = self.watcher.try_lock().map_or(true, |watcher| watcher.looks());
+            tokio::select! {
+                () = self.changed.notified() => tokio::time::sleep(SETTLE).await,
+                () = tokio::time::sleep(LOOK), if looks => {}
+            }
+            // Said once, by whoever publishes; the config's problems stand in the status too.
+            let _ = self.reload(Why::Changed).await;
+        }
+    }
+
+    /// Watches what decides what is shown. True if something is watched that was not before.
+    async fn watch(self: &Arc<Self>) -> bool {
+        let (board, watcher) = (self.clone(), self.watcher.clone());
+        let set = move || match watcher.try_lock() {
+            Ok(mut watcher) => watcher.set(board.plan()),
+            Err(_) => false,
+        };
+        aside(set).await.unwrap_or(false)
+    }
+
+    fn load(&self, root: PathBuf) -> Arc<Workspace> {
+        let personal = self.personal.catalog().personal.clone();
+        let (trust, _) = self.ground.trust(&personal.config);
+        let mut memory = Memory::default();
+        let own = Arc::new(Layer::workspace(&root, &self.ground, &trust, &mut memory));
+        let catalog = Catalog::build(&personal, Some(&own), &self.pools, &self.nursery, 1);
+        Workspace::new(Some(root), catalog, memory)
+    }
+
+    /// The person's own first; then every workspace for itself, all at once.
+    async fn read_all(self: &Arc<Self>, why: Why) -> Result<(), Vec<Problem>> {
+        let board = self.clone();
+        let outcome = match aside(move || board.read_personal()).await.flatten() {
+            Some(personal) => self.publish_personal(personal, why),
+            None => Ok(()),
+        };
+        let personal = self.personal.catalog().personal.clone();
+        let reading = self.workspaces.all().into_iter().map(|workspace| {
+            let (board, personal) = (self.clone(), personal.clone());
+            tokio::spawn(async move {
+                let read = {
+                    let (board, workspace) = (board.clone(), workspace.clone());
+                    move || board.read_workspace(&workspace)
+                };
+                let layer = aside(read).await.flatten();
+                board.publish_workspace(&workspace, &personal, layer, why);
+            })
+        });
+        for read in reading.collect::<Vec<_>>() {
+            let _ = read.await;
+        }
+        self.sweep();
+        outcome
+    }
+
+    /// `None` while an earlier reading has not come back.
+    fn read_personal(&self) -> Option<Result<Layer, Vec<Problem>>> {
+        let mut memory = free(self.personal.memory.try_lock())?;
+        let config = Config::load(&self.config_file);
+        let before = self.personal.catalog();
+        let (trust, damage) = self.ground.trust(config.as_ref().unwrap_or(before.config()));
+        Some(config.map(|config| {
+            let mut layer = Layer::personal(config, &self.ground, &trust, &mut memory);
+            layer.problems.extend(damage);
+            layer.problems.extend(self.unheeded(&layer.config));
+            layer
+        }))
+    }
+
+    fn read_workspace(&self, workspace: &Workspace) -> Option<Layer> {
+        let root = workspace.root.as_deref()?;
+        let mut memory = free(workspace.memory.try_lock())?;
+        let (trust, _) = self.ground.trust(self.personal.catalog().config());
+        Some(Layer::workspace(root, &self.ground, &trust, &mut memory))
+    }
+
+    fn publish_personal(&self, read: Result<Layer, Vec<Problem>>, why: Why) -> Result<(), Vec<Problem>> {
+        let mut broken = self.broken_config.lock().expect("BUG: a note panicked");
+        let layer = match read {
+            Ok(layer) => layer,
+            Err(problems) => {
+                if *broken != problems || why == Why::Told {
+                    problems.iter().for_each(|problem| tracing::error!(target: "config", "{problem}"));
+                }
+                broken.clone_from(&problems);
+                return Err(problems);
+            }
+        };
+        broken.clear();
+        if why == Why::Told || !layer.is_same(&self.personal.catalog().personal) {
+            self.nursery.budget.set(layer.config.budget);
+            self.show(&self.personal, &Arc::new(layer), None, why);
+        }
+        Ok(())
+    }
+
+    /// `layer`: what it says now; `None` if it does not answer.
+    fn publish_workspace(
+        &self,
+        workspace: &Arc<Workspace>,
+        personal: &Arc<Layer>,
+        layer: Option<Layer>,
+        why: Why,
+    ) {
+        let before = workspace.catalog();
+        let same = match (&layer, &before.own) {
+            (Some(layer), Some(own)) => layer.is_same(own),
+            (None, _) => true,
+            (Some(_), None) => false,
+        };
+        let is_current = Arc::ptr_eq(&before.personal, personal);
+        if why == Why::Told || !same || !is_current {
+            let own = if same { before.own.clone() } else { layer.map(Arc::new) };
+            self.show(workspace, personal, own.as_ref(), why);
+        }
+    }
+
+    /// One swap; whoever sees another list than before hears of it.
+    fn show(&self, workspace: &Arc<Workspace>, personal: &Arc<Layer>, own: Option<&Arc<Layer>>, why: Why) {
+        let generation = workspace.catalog().generation + 1;
+        let catalog = Catalog::build(personal, own, &self.pools, &self.nursery, generation);
+        let before = workspace.publish(catalog);
+        let after = workspace.catalog();
+        report(&after, Some(&before));
+        if why == Why::Told {
+            after.forgive();
+        }
+        after.keep_warm();
+        if before.tools_list != after.tools_list {
+            let there = self.sessions.all().into_iter().filter(|session| session.is_in(workspace));
+            there.for_each(|session| self.tell_changed(&session));
+        }
+    }
+
+    /// What nobody shows any more goes when it has finished.
+    fn sweep(&self) {
+        let mut shown: HashSet<*const Pool> = HashSet::new();
+        let all = self.workspaces.all();
+        for workspace in all.iter().chain([&self.personal]) {
+            shown.extend(workspace.catalog().pools().map(Arc::as_ptr));
+        }
+        for pool in self.pools.sweep(|pool| shown.contains(&Arc::as_ptr(pool))) {
+            pool.retire();
+        }
+    }
+
+    /// Everything that decides what is shown.
+    fn plan(&self) -> Plan {
+        let mut plan = Plan::default();
+        let personal = self.personal.catalog().personal.clone();
+        if personal.config.watch == Watch::Poll {
+            plan.look();
+        }
+        plan.file(&self.config_file);
+        plan.add(&personal.watched);
+        self.nursery.sources.files().iter().for_each(|file| plan.file(file));
+        plan.file(&self.ground.trust.file());
+        for workspace in self.workspaces.all() {
+            if let (Some(root), Some(own)) = (&workspace.root, &workspace.catalog().own) {
+                plan.file(&Layer::config_file(root));
+                plan.add(&own.watched);
+            }
+        }
+        plan
+    }
+
+    async fn let_go_when_left(self: Arc<Self>, workspace: Arc<Workspace>) {
+        while self.workspaces.has(&workspace) {
+            if self.is_used(&workspace) {
+                workspace.touch();
+            } else if workspace.last_used().elapsed() >= LINGER {
+                self.let_go(&workspace);
+                let _reloading = self.reloading.lock().await;
+                self.watch().await;
+                return;
+            }
+            tokio::time::sleep_until(workspace.last_used() + LINGER).await;
+        }
+    }
+
+    fn is_used(&self, workspace: &Arc<Workspace>) -> bool {
+        self.sessions.all().iter().any(|session| session.is_in(workspace))
+            || self.all_strangers().iter().any(|them| them.is_in(workspace) && them.in_flight() > 0)
+    }
+
+    fn let_go(&self, workspace: &Workspace) {
+        tracing::debug!(target: "workspace", root = ?workspace.root, "let go");
+        self.workspaces.remove(workspace);
+        self.forget_strangers(workspace);
+        self.sweep();
+    }
+
+    fn make_room(&self) {
+        let all = self.workspaces.all();
+        if all.len() >= MAX_WORKSPACES
+            && let Some(oldest) =
+                all.iter().filter(|known| !self.is_used(known)).min_by_key(|known| known.last_used())
+        {
+            self.let_go(oldest);
+        }
+    }
+
+    /// What is read and takes effect only with the next daemon.
+    fn unheeded(&self, config: &Config) -> Option<Problem> {
+        (config.http.listen != self.listen).then(|| {
+            let message =
+                "`http.listen` changed: it takes effect after `switchboard stop` and `switchboard start`";
+            Problem::of(&config.file, message)
+        })
+    }
+}
+
+/// What a lock guards, unless somebody else has it.
+fn free<T>(tried: Result<T, TryLockError<T>>) -> Option<T> {
+    match tried {
+        Ok(free) => Some(free),
+        Err(TryLockError::WouldBlock) => None,
+        Err(TryLockError::Poisoned(_)) => panic!("BUG: a reading panicked"),
+    }
+}
+
+/// The first look, before anybody is served.
+pub(crate) fn first_look(config: Config, ground: &Ground) -> (Arc<Layer>, Memory) {
+    let (trust, damage): (Trust, _) = ground.trust(&config);
+    let mut memory = Memory::default();
+    let mut layer = Layer::personal(config, ground, &trust, &mut memory);
+    layer.problems.extend(damage);
+    (Arc::new(layer), memory)
+}
+
+/// Says what changed; problems that were told before are not told again.
+pub(crate) fn report(catalog: &Catalog, before: Option<&Catalog>) {
+    let known = before.map_or(&[][..], |before| &before.problems);
+    for problem in catalog.problems.iter().filter(|problem| !known.contains(problem)) {
+        tracing::warn!(target: "discover", "{problem}");
+    }
+    let folder = catalog.own.as_ref().unwrap_or(&catalog.personal).config.folder.display();
+    tracing::info!(
+        target: "catalog",
+        generation = catalog.generation,
+        suites = catalog.suites.len(),
+        "loaded from {folder}",
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::child::Ledger;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_workspace_that_everybody_left_is_let_go() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        let (home, work) = (root.join("home"), root.join("work"));
+        std::fs::create_dir_all(&home).unwrap();
+        std::fs::create_dir_all(work.join("mcps/a")).unwrap();
+        std::fs::write(work.join("mcps/a/.mcp.json"), r#"{"name": "a", "command": {"cmd": "true"}}"#)
+            .unwrap();
+        let ground = Ground::new(&home, &root.join("state"), std::slice::from_ref(&work));
+        let board =
+            Board::new(home.join("c"), Config::defaults(&home), ground, String::new(), Ledger::unwritten());
+        let workspace = board.workspace(Some(&work)).await;
+        assert_eq!(workspace.catalog().suites.len(), 1);
+        assert_eq!(board.pools.all().len(), 1);
+        let session = Session::open(&board.boot, &workspace, None);
+        board.sessions.insert(&session);
+        board.reload(Why::Changed).await.unwrap();
+        let watched = board.watcher.lock().unwrap().folders();
+        tokio::time::sleep(LINGER * 3).await;
+        assert!(Arc::ptr_eq(&board.workspace(Some(&work)).await, &workspace));
+        board.sessions.remove(&session.id);
+        tokio::time::sleep(LINGER * 2 + SETTLE).await;
+        assert!(board.workspaces.all().is_empty() && board.pools.all().is_empty());
+        assert!(board.watcher.lock().unwrap().folders() < watched);
+        // HOME and `/` are nobody's workspace.
+        for none in [&home, Path::new("/")] {
+            assert!(board.workspace(Some(none)).await.root.is_none());
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! Whether what definitions ask for by `${…}` is set, looked at in the background: whoever lacks something is
+//! shown as such, whoever runs with an old value is renewed. One look at a time; nobody's keyring is opened for
+//! a child that does not run.
+
+use std::collections::HashSet;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+use super::{Board, Why, aside};
+use crate::pool::Pool;
+
+/// What the last look was made of.
+#[derive(Debug, Default)]
+pub struct Checks {
+    // Held over a look: one at a time.
+    turn: tokio::sync::Mutex<()>,
+    // A leaf lock: held to compare or replace.
+    last: Mutex<Look>,
+}
+
+#[derive(Debug, Default)]
+struct Look {
+    files: Vec<Stamp>,
+    pools: HashSet<usize>,
+}
+
+/// Which file it is, and when it or its mode was changed; `None` if it is not there.
+type Stamp = Option<(u64, i64, i64)>;
+
+impl Board {
+    /// Told by a person, it is done when this resolves; otherwise it goes on in the background.
+    pub(super) async fn check_values(self: &Arc<Self>, why: Why) {
+        let look = tokio::spawn(self.clone().look_at_values(why));
+        if why == Why::Told {
+            let _ = look.await;
+        }
+    }
+
+    async fn look_at_values(self: Arc<Self>, why: Why) {
+        let _turn = match why {
+            Why::Told => self.checks.turn.lock().await,
+            Why::Changed => match self.checks.turn.try_lock() {
+                Ok(turn) => turn,
+                // It looks at what is there now; what came since is looked at by the next.
+                Err(_) => return,
+            },
+        };
+        let files: Vec<PathBuf> = self.nursery.sources.files().to_vec();
+        let Some(stamps) = aside(move || files.iter().map(stamp).collect::<Vec<Stamp>>()).await else {
+            return;
+        };
+        let needs = |pool: &Arc<Pool>| !pool.launch().gaps().is_empty() || pool.launch().program.is_some();
+        let pools: Vec<Arc<Pool>> = self.pools.all().into_iter().filter(needs).collect();
+        let due: Vec<Arc<Pool>> = {
+            let mut last = self.checks.last.lock().expect("BUG: a note panicked");
+            let all_over = why == Why::Told || last.files != stamps;
+            let is_due = |pool: &&Arc<Pool>| all_over || !last.pools.contains(&name(pool));
+            let due = pools.iter().filter(is_due).cloned().collect();
+            *last = Look { files: stamps, pools: pools.iter().map(name).collect() };
+            due
+        };
+        for pool in due {
+            pool.check_values().await;
+        }
+    }
+}
+
+fn stamp(file: &PathBuf) -> Stamp {
+    let meta = std::fs::metadata(file).ok()?;
+    Some((meta.ino(), meta.ctime(), meta.ctime_nsec()))
+}
+
+/// A pool, apart from all others that there are at one time.
+fn name(pool: &Arc<Pool>) -> usize {
+    Arc::as_ptr(pool).addr()
+}

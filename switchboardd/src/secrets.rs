@@ -1,0 +1,306 @@
+//! Secrets that a person keeps for definitions: `${NAME}` stands for one.
+//!
+//! A value is in the keyring of the system or, where none answers, in a private file; the same file is the
+//! index of all names. The keyring is spoken to by a process of its own, so that a daemon never holds
+//! a connection to it. No value ever stands in a log line, an error or an argument vector.
+
+mod index;
+pub mod keyring;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::env_file::is_name;
+use crate::environment::Variables;
+use crate::files::private::Unfit;
+use index::{Index, Kept};
+use keyring::{Answer, Request, Unanswered};
+
+const MAX_NAME: usize = 128;
+/// Longer than any key or certificate chain, short enough for a variable of a process.
+const MAX_VALUE: usize = 64 * 1024;
+
+#[derive(Debug, thiserror::Error)]
+pub enum SecretsError {
+    #[error(
+        "`{0}` is no name for a secret: letters, digits, `_`, `.` and `-`, not a digit first, at most {MAX_NAME}"
+    )]
+    Name(String),
+    #[error("the value for `{name}` {why}")]
+    Value { name: String, why: &'static str },
+    #[error("there is no secret `{0}`; `switchboard secret ls` shows those that are set")]
+    Absent(String),
+    #[error(transparent)]
+    Unfit(#[from] Unfit),
+    #[error(
+        "`{}` is damaged at line {line}, column {column}; mend it, or move it away and set the secrets again",
+        file.display()
+    )]
+    Damaged { file: PathBuf, line: usize, column: usize },
+    #[error("`{}` is of version {version}, which another version of Switchboard wrote; use that one", file.display())]
+    Version { file: PathBuf, version: u64 },
+    #[error("`{}` cannot be written: {error}", file.display())]
+    Unwritten { file: PathBuf, error: std::io::Error },
+    #[error("{} in the keyring, which gave nothing: {why}", stand(names))]
+    Keyring { names: Vec<String>, why: Unanswered },
+    #[error("secret `{0}` is not in the keyring any more; set it again with `switchboard secret set {0}`")]
+    Lost(String),
+}
+
+fn stand(names: &[String]) -> String {
+    let named: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+    match named.as_slice() {
+        [one] => format!("secret {one} stands"),
+        several => format!("secrets {} stand", several.join(", ")),
+    }
+}
+
+/// Where a value is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Where {
+    Keyring,
+    File,
+}
+
+/// What became of a value that was set.
+#[derive(Debug)]
+pub enum Stored {
+    InKeyring,
+    /// The keyring did not take it; `stale` if it still holds an older value of that name.
+    InFile {
+        why: Unanswered,
+        stale: bool,
+    },
+}
+
+/// A value that shows itself to nobody who prints it.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Hidden(String);
+
+impl fmt::Debug for Hidden {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("(hidden)")
+    }
+}
+
+/// The secrets of one person.
+#[derive(Debug, Clone)]
+pub struct Secrets {
+    folder: PathBuf,
+}
+
+impl Secrets {
+    /// Those kept below a state folder.
+    pub fn new(state: &Path) -> Self {
+        Self { folder: state.join("secrets") }
+    }
+
+    /// The values of those of `names` that are set.
+    pub async fn values(
+        &self,
+        names: &[String],
+        variables: &Variables,
+    ) -> Result<BTreeMap<String, String>, SecretsError> {
+        if names.is_empty() {
+            return Ok(BTreeMap::new());
+        }
+        let mut kept = Index::load(&self.folder)?.secrets;
+        // The keyring is asked for all that it holds at once.
+        let (mut values, mut asked) = (BTreeMap::new(), Vec::new());
+        for name in names {
+            match kept.remove(name) {
+                Some(Kept::File { value }) => {
+                    values.insert(name.clone(), value.0);
+                }
+                Some(Kept::Keyring {}) => asked.push(name.clone()),
+                None => {}
+            }
+        }
+        if asked.is_empty() {
+            return Ok(values);
+        }
+        let request = Request::Get { names: asked.clone() };
+        let mut found = match keyring::ask(&request, variables).await {
+            Ok(Answer { values }) => values,
+            Err(why) => return Err(SecretsError::Keyring { names: asked, why }),
+        };
+        for name in asked {
+            let value = found.remove(&name).ok_or_else(|| SecretsError::Lost(name.clone()))?;
+            values.insert(name, value.0);
+        }
+        Ok(values)
+    }
+
+    /// Stores a value: in the keyring if there is one, in the file otherwise.
+    pub async fn set(&self, name: &str, value: &str, variables: &Variables) -> Result<Stored, SecretsError> {
+        check_name(name)?;
+        check_value(name, value)?;
+        let _lock = index::lock(&self.folder).await?;
+        let mut index = Index::load(&self.folder)?;
+        let request = Request::Set { name: name.to_owned(), value: Hidden(value.to_owned()) };
+        let (kept, stored) = match keyring::ask(&request, variables).await {
+            Ok(_) => (Kept::Keyring {}, Stored::InKeyring),
+            Err(why) => {
+                let stale = matches!(index.secrets.get(name), Some(Kept::Keyring {}));
+                (Kept::File { value: Hidden(value.to_owned()) }, Stored::InFile { why, stale })
+            }
+        };
+        index.secrets.insert(name.to_owned(), kept);
+        index.save(&self.folder)?;
+        Ok(stored)
+    }
+
+    /// Forgets a secret. One that the keyring does not let go of stays.
+    pub async fn remove(&self, name: &str, variables: &Variables) -> Result<(), SecretsError> {
+        check_name(name)?;
+        let absent = || SecretsError::Absent(name.to_owned());
+        if !Index::load(&self.folder)?.secrets.contains_key(name) {
+            return Err(absent());
+        }
+        let _lock = index::lock(&self.folder).await?;
+        let mut index = Index::load(&self.folder)?;
+        if let Kept::Keyring {} = index.secrets.remove(name).ok_or_else(absent)? {
+            let request = Request::Remove { name: name.to_owned() };
+            let answer = keyring::ask(&request, variables).await;
+            answer.map_err(|why| SecretsError::Keyring { names: vec![name.to_owned()], why })?;
+        }
+        index.save(&self.folder)
+    }
+
+    /// All names, and where the value of each is.
+    pub fn list(&self) -> Result<BTreeMap<String, Where>, SecretsError> {
+        let index = Index::load(&self.folder)?;
+        let place = |kept: &Kept| match kept {
+            Kept::Keyring {} => Where::Keyring,
+            Kept::File { .. } => Where::File,
+        };
+        Ok(index.secrets.iter().map(|(name, kept)| (name.clone(), place(kept))).collect())
+    }
+}
+
+/// Whether a secret can have this name.
+pub fn check_name(name: &str) -> Result<(), SecretsError> {
+    if is_name(name) && name.len() <= MAX_NAME {
+        return Ok(());
+    }
+    // Not all of a long one: somebody may have taken the value for the name.
+    let mut shown: String = name.chars().take(12).collect();
+    if shown.len() < name.len() {
+        shown.push('…');
+    }
+    Err(SecretsError::Name(shown))
+}
+
+fn check_value(name: &str, value: &str) -> Result<(), SecretsError> {
+    let why = if value.is_empty() {
+        "is empty"
+    } else if value.contains('\0') {
+        "holds a NUL, which no variable can"
+    } else if value.len() > MAX_VALUE {
+        "is longer than 64 KiB"
+    } else {
+        return Ok(());
+    };
+    Err(SecretsError::Value { name: name.to_owned(), why })
+}
+
+/// More than any value that is accepted, for those who read one.
+pub const TOO_LONG: u64 = MAX_VALUE as u64 + 3;
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    fn furnished(text: &str) -> (tempfile::TempDir, Secrets) {
+        let state = tempfile::tempdir().unwrap();
+        std::fs::create_dir(state.path().join("secrets")).unwrap();
+        crate::files::replace(&state.path().join("secrets/secrets.json"), text.as_bytes()).unwrap();
+        let secrets = Secrets::new(state.path());
+        (state, secrets)
+    }
+
+    fn names(names: &[&str]) -> Vec<String> {
+        names.iter().map(|name| (*name).to_owned()).collect()
+    }
+
+    #[tokio::test]
+    async fn what_is_set_is_given_and_the_rest_is_left_out() {
+        let (_state, secrets) = furnished(
+            r#"{"version":1,"secrets":{"A":{"in":"file","value":"one"},"B":{"in":"file","value":"two"}}}"#,
+        );
+        let values = secrets.values(&names(&["A", "C", "A"]), &Variables::default()).await.unwrap();
+        assert_eq!(values, BTreeMap::from([("A".to_owned(), "one".to_owned())]));
+        assert_eq!(secrets.list().unwrap()["B"], Where::File);
+    }
+
+    #[tokio::test]
+    async fn no_file_is_no_secrets() {
+        let secrets = Secrets::new(Path::new("/nonexistent"));
+        assert!(secrets.values(&names(&["A"]), &Variables::default()).await.unwrap().is_empty());
+        assert!(secrets.list().unwrap().is_empty());
+        let removed = secrets.remove("A", &Variables::default()).await;
+        assert!(matches!(removed, Err(SecretsError::Absent(_))), "{removed:?}");
+    }
+
+    #[tokio::test]
+    async fn a_file_that_cannot_be_trusted_is_left_as_it_is() {
+        for (text, part) in [
+            ("", "damaged at line 1"),
+            ("{", "damaged at line 1"),
+            (r#"{"version":1,"secrets":{"A":"hunter2"}}"#, "damaged at line 1"),
+            (r#"{"version":1,"secrets":{"A":{"in":"file"}}}"#, "damaged at line 1"),
+            (r#"{"version":1,"secrets":{"A":{"in":"hunter2"}}}"#, "damaged at line 1"),
+            (r#"{"version":1,"secrets":{"A":{"in":"file","value":"x","hunter2":"y"}}}"#, "damaged at line 1"),
+            (r#"{"version":1,"secrets":{"A":{"in":"file","value":"hunter2"}}"#, "damaged at line 1"),
+            (r#"{"version":2,"keys":{"A":"hunter2"}}"#, "version 2"),
+        ] {
+            let (state, secrets) = furnished(text);
+            let file = state.path().join("secrets/secrets.json");
+            let nothing = Variables::default();
+            for error in [
+                secrets.values(&names(&["A"]), &nothing).await.unwrap_err(),
+                secrets.set("A", "new", &nothing).await.unwrap_err(),
+                secrets.remove("A", &nothing).await.unwrap_err(),
+                secrets.list().unwrap_err(),
+            ] {
+                let (told, shown) = (error.to_string(), format!("{error:?}"));
+                assert!(told.contains(part) && told.contains(file.to_str().unwrap()), "{text}: {told}");
+                assert!(!told.contains("hunter2") && !shown.contains("hunter2"), "{told} {shown}");
+            }
+            assert_eq!(std::fs::read_to_string(&file).unwrap(), text);
+        }
+        let (state, secrets) = furnished(r#"{"version":1,"secrets":{}}"#);
+        let file = state.path().join("secrets/secrets.json");
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o640)).unwrap();
+        assert!(secrets.list().unwrap_err().to_string().contains("chmod 600"));
+    }
+
+    #[test]
+    fn names_and_values_have_bounds() {
+        for good in ["A", "_", "a.b-c_9", &"x".repeat(MAX_NAME)] {
+            assert!(check_name(good).is_ok(), "{good}");
+        }
+        for bad in ["", "9", "-a", ".a", "a b", "a=b", "ä", "a\n", &"x".repeat(MAX_NAME + 1)] {
+            let told = check_name(bad).unwrap_err().to_string();
+            assert!(told.len() < 150, "{told}");
+        }
+        for bad in ["", "a\0b", &"x".repeat(MAX_VALUE + 1)] {
+            assert!(check_value("A", bad).is_err());
+        }
+        assert!(check_value("A", &"x".repeat(MAX_VALUE)).is_ok());
+    }
+
+    #[test]
+    fn a_value_does_not_show_itself() {
+        let kept = Kept::File { value: Hidden("hunter2".into()) };
+        let request = Request::Set { name: "A".into(), value: Hidden("hunter2".into()) };
+        assert!(!format!("{kept:?}{request:?}").contains("hunter2"));
+    }
+}

@@ -1,0 +1,89 @@
+//! The private file: all names, where each value is, and the values for which there is no keyring.
+
+use std::collections::BTreeMap;
+use std::fs::{File, OpenOptions, Permissions};
+use std::io;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, OFlags, flock};
+use serde::{Deserialize, Serialize};
+use switchboard_wire::place::private_folder;
+
+use super::{Hidden, SecretsError};
+use crate::files::private;
+
+const VERSION: u64 = 1;
+/// Room for a few hundred values of the greatest length.
+const LIMIT: u64 = 64 * 1024 * 1024;
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Index {
+    version: u64,
+    pub(super) secrets: BTreeMap<String, Kept>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(tag = "in", rename_all = "lowercase", deny_unknown_fields)]
+pub(super) enum Kept {
+    Keyring {},
+    File { value: Hidden },
+}
+
+/// Read first: another version may have another shape.
+#[derive(Deserialize)]
+struct Version {
+    version: u64,
+}
+
+impl Index {
+    /// What is in the file; nothing if there is none.
+    pub(super) fn load(folder: &Path) -> Result<Self, SecretsError> {
+        let file = file(folder);
+        let Some(body) = private::read(&file, LIMIT)? else {
+            return Ok(Self { version: VERSION, secrets: BTreeMap::new() });
+        };
+        // Where, and not what: the parser's own words may quote a value.
+        let damaged = |error: serde_json::Error| SecretsError::Damaged {
+            file: file.clone(),
+            line: error.line(),
+            column: error.column(),
+        };
+        let Version { version } = serde_json::from_slice(&body).map_err(damaged)?;
+        if version != VERSION {
+            return Err(SecretsError::Version { file, version });
+        }
+        serde_json::from_slice(&body).map_err(damaged)
+    }
+
+    pub(super) fn save(&self, folder: &Path) -> Result<(), SecretsError> {
+        let file = file(folder);
+        let body = serde_json::to_vec_pretty(self).expect("BUG: text and names are JSON");
+        crate::files::replace(&file, &body).map_err(|error| SecretsError::Unwritten { file, error })
+    }
+}
+
+/// Waits until nobody else writes. Its drop lets the next one in.
+pub(super) async fn lock(folder: &Path) -> Result<File, SecretsError> {
+    let (file, folder) = (folder.join("lock"), folder.to_owned());
+    let path = file.clone();
+    let locked = tokio::task::spawn_blocking(move || {
+        private_folder(&folder)?;
+        std::fs::set_permissions(&folder, Permissions::from_mode(0o700))?;
+        let flags = OFlags::NOFOLLOW.bits().cast_signed();
+        let lock = OpenOptions::new().create(true).append(true).mode(0o600).custom_flags(flags).open(path)?;
+        loop {
+            match flock(&lock, FlockOperation::LockExclusive) {
+                Err(rustix::io::Errno::INTR) => {}
+                locked => return locked.map(|()| lock).map_err(io::Error::from),
+            }
+        }
+    });
+    let locked = locked.await.unwrap_or_else(|panic| Err(io::Error::other(panic)));
+    locked.map_err(|error| SecretsError::Unwritten { file, error })
+}
+
+fn file(folder: &Path) -> PathBuf {
+    folder.join("secrets.json")
+}

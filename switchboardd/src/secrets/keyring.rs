@@ -1,0 +1,141 @@
+//! The keyring of the system, asked by a process of its own: `switchboardd --keyring` reads one request,
+//! gives one answer and ends. It ends as well when whoever asked lets go of its standard input.
+
+#[cfg(target_os = "macos")]
+mod keychain;
+#[cfg(not(target_os = "macos"))]
+mod secret_service;
+
+#[cfg(target_os = "macos")]
+use keychain as backend;
+#[cfg(not(target_os = "macos"))]
+use secret_service as backend;
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, Read, Write};
+use std::path::PathBuf;
+use std::process::{ExitCode, Stdio};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use super::Hidden;
+use crate::environment::{Variables, keeper};
+
+/// The first argument that makes this binary speak to the keyring.
+pub const KEYRING: &str = "--keyring";
+
+/// What our items are found by.
+const SERVICE: &str = "switchboard";
+
+/// Long enough for a person to unlock it, short enough for a call that waits.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Some hundred values of the greatest length.
+const MAX_ANSWER: u64 = 64 * 1024 * 1024;
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(tag = "order", rename_all = "lowercase")]
+pub(super) enum Request {
+    Get { names: Vec<String> },
+    Set { name: String, value: Hidden },
+    Remove { name: String },
+}
+
+/// The values that were asked for and found.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(super) struct Answer {
+    pub(super) values: BTreeMap<String, Hidden>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum Unanswered {
+    #[error("no answer within {} s; it may wait to be unlocked", PATIENCE.as_secs())]
+    Late,
+    #[error("`switchboardd --keyring` could not be run: {0}")]
+    NotRun(std::io::Error),
+    #[error("`switchboardd --keyring` ended without an answer")]
+    Ended,
+    #[error("{0}")]
+    Refused(String),
+}
+
+/// One question to the keyring that `variables` lead to.
+pub(super) async fn ask(request: &Request, variables: &Variables) -> Result<Answer, Unanswered> {
+    let answer = tokio::time::timeout(PATIENCE, ask_process(request, variables)).await;
+    answer.unwrap_or(Err(Unanswered::Late))
+}
+
+async fn ask_process(request: &Request, variables: &Variables) -> Result<Answer, Unanswered> {
+    let mut command = tokio::process::Command::from(keeper());
+    command.arg(KEYRING).env_clear().envs(variables.iter());
+    if let Some(folder) = runtime_folder(variables) {
+        command.env("XDG_RUNTIME_DIR", folder);
+    }
+    let (stdin, stdout) = (Stdio::piped(), Stdio::piped());
+    let spawned = command.stdin(stdin).stdout(stdout).stderr(Stdio::null()).kill_on_drop(true).spawn();
+    let mut process = spawned.map_err(Unanswered::NotRun)?;
+    let (Some(mut stdin), Some(stdout)) = (process.stdin.take(), process.stdout.take()) else {
+        return Err(Unanswered::Ended);
+    };
+    let mut line = serde_json::to_vec(request).expect("BUG: text and names are JSON");
+    line.push(b'\n');
+    stdin.write_all(&line).await.map_err(|_| Unanswered::Ended)?;
+    let mut said = Vec::new();
+    let heard = stdout.take(MAX_ANSWER).read_to_end(&mut said).await;
+    drop(stdin);
+    let _ = process.wait().await;
+    heard.map_err(|_| Unanswered::Ended)?;
+    let answer: Result<Answer, String> = serde_json::from_slice(&said).map_err(|_| Unanswered::Ended)?;
+    answer.map_err(Unanswered::Refused)
+}
+
+/// Where the session's D-Bus is, if nobody said so.
+fn runtime_folder(variables: &Variables) -> Option<PathBuf> {
+    if variables.iter().any(|(name, _)| name == "XDG_RUNTIME_DIR") {
+        return None;
+    }
+    let folder = PathBuf::from(format!("/run/user/{}", rustix::process::getuid().as_raw()));
+    folder.is_dir().then_some(folder)
+}
+
+/// The whole life of `switchboardd --keyring`.
+pub fn run() -> ExitCode {
+    let mut line = Vec::new();
+    let read = std::io::stdin().lock().read_until(b'\n', &mut line);
+    let Some(request) = read.ok().and_then(|_| serde_json::from_slice(&line).ok()) else {
+        eprintln!("switchboardd: `{KEYRING}` is not for people; try `switchboard secret --help`");
+        return ExitCode::from(2);
+    };
+    std::thread::spawn(|| {
+        let _ = std::io::stdin().lock().read_to_end(&mut Vec::new());
+        std::process::exit(1);
+    });
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let Ok(runtime) = runtime else { return ExitCode::FAILURE };
+    let answer: Result<Answer, String> = runtime.block_on(fulfil(request));
+    let said = serde_json::to_vec(&answer).expect("BUG: text and names are JSON");
+    let mut stdout = std::io::stdout().lock();
+    match stdout.write_all(&said).and_then(|()| stdout.flush()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::FAILURE,
+    }
+}
+
+async fn fulfil(request: Request) -> Result<Answer, String> {
+    match request {
+        Request::Get { names } => {
+            let found = backend::get(&names).await?;
+            let mut values = BTreeMap::new();
+            for (name, value) in found {
+                let value =
+                    String::from_utf8(value).map_err(|_| format!("the value of `{name}` is no text"))?;
+                values.insert(name, Hidden(value));
+            }
+            Ok(Answer { values })
+        }
+        Request::Set { name, value } => backend::set(&name, &value.0).await.map(|()| Answer::default()),
+        Request::Remove { name } => backend::remove(&name).await.map(|()| Answer::default()),
+    }
+}

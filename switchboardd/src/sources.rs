@@ -1,0 +1,161 @@
+//! Where the values for `${…}` come from: secrets, then the person's env file, then the login shell. Never
+//! the environment of the host that happened to start the daemon.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::child::program;
+use crate::definition::{Filled, Launch};
+use crate::environment::{Captured, LoginShell};
+use crate::expand::{Missing, Values};
+use crate::secrets::Secrets;
+
+/// Why a launch cannot be carried out as it is. The texts continue the words "child `name` …".
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Unready {
+    #[error("is misconfigured: {0}")]
+    Misconfigured(String),
+    #[error(
+        "is held: its program is now `{found}`, and `{allowed}` was allowed; run `switchboard allow` to allow it"
+    )]
+    Held { found: String, allowed: String },
+}
+
+#[derive(Debug)]
+pub struct Sources {
+    shell: LoginShell,
+    secrets: Secrets,
+    /// Whose change may change a value.
+    files: [PathBuf; 2],
+}
+
+impl Sources {
+    /// `folder`: where the person's own config is.
+    pub fn new(folder: &Path, state: &Path) -> Self {
+        let files = [folder.join("env"), state.join("secrets/secrets.json")];
+        Self { shell: LoginShell::default(), secrets: Secrets::new(state), files }
+    }
+
+    pub fn files(&self) -> &[PathBuf] {
+        &self.files
+    }
+
+    pub async fn captured(&self) -> Arc<Captured> {
+        self.shell.captured().await
+    }
+
+    /// A person may have changed their profile: the next one who asks asks the shell again.
+    pub fn forget_shell(&self) {
+        self.shell.forget();
+    }
+
+    /// What is executed; or what keeps it from being.
+    pub async fn fill(&self, launch: &Launch) -> Result<Filled, Unready> {
+        let misconfigured = Unready::Misconfigured;
+        let values = self.values(&launch.gaps()).await.map_err(misconfigured)?;
+        let filled = launch.fill(&values).map_err(|missing| misconfigured(told(&missing)))?;
+        if let Some(allowed) = &launch.program {
+            self.compare(&filled, allowed).await?;
+        }
+        Ok(filled)
+    }
+
+    /// Whether the program that would run is the one that was allowed.
+    async fn compare(&self, filled: &Filled, allowed: &Path) -> Result<(), Unready> {
+        let found = self.program(filled).await.map_err(Unready::Misconfigured)?;
+        if found == *allowed {
+            return Ok(());
+        }
+        Err(Unready::Held { found: found.display().to_string(), allowed: allowed.display().to_string() })
+    }
+
+    fn listed(&self) -> Result<BTreeSet<String>, String> {
+        Ok(self.secrets.list().map_err(|error| error.to_string())?.into_keys().collect())
+    }
+
+    /// Whether everything is set that a launch needs, as far as that is known without asking a keyring.
+    pub async fn is_set(&self, launch: &Launch) -> Result<(), Unready> {
+        let mut names = launch.gaps();
+        let in_secrets = self.listed().map_err(Unready::Misconfigured)?;
+        let known: Vec<String> = names.iter().filter(|name| in_secrets.contains(*name)).cloned().collect();
+        names.retain(|name| !in_secrets.contains(name));
+        let mut values = self.values(&names).await.map_err(Unready::Misconfigured)?;
+        values.extend(known.into_iter().map(|name| (name, String::new())));
+        let filled = launch.fill(&values).map_err(|missing| Unready::Misconfigured(told(&missing)))?;
+        // Where a secret decides which program it is, that is found out when it starts.
+        let decides = [&launch.cmd, &launch.cwd].into_iter().any(|template| template.gaps().next().is_some());
+        match &launch.program {
+            Some(allowed) if !decides => self.compare(&filled, allowed).await,
+            _ => Ok(()),
+        }
+    }
+
+    /// The program that would run for a launch, as a person is asked about it.
+    pub async fn find_program(&self, launch: &Launch) -> Result<PathBuf, String> {
+        // Only what decides the program has to be known.
+        let only = Launch {
+            args: Vec::new(),
+            env: launch
+                .env
+                .iter()
+                .filter(|(name, _)| *name == "PATH")
+                .map(|(k, v)| (k.clone(), v.clone()))
+                .collect(),
+            program: None,
+            ..launch.clone()
+        };
+        let values = self.values(&only.gaps()).await?;
+        let filled = only.fill(&values).map_err(|missing| told(&missing))?;
+        let program = self.program(&filled).await?;
+        if program.is_file() {
+            Ok(program)
+        } else {
+            Err(format!("`{}` does not exist", filled.shown(&program)))
+        }
+    }
+
+    /// Where a link of a workspace leads is part of what is allowed: its target could be changed unasked.
+    async fn program(&self, filled: &Filled) -> Result<PathBuf, String> {
+        let captured = self.shell.captured().await;
+        let found = program(filled, &captured.variables)?;
+        let is_its_own = filled.cmd.contains('/') || filled.env.contains_key("PATH");
+        Ok(if is_its_own { found.canonicalize().unwrap_or(found) } else { found })
+    }
+
+    /// The values of those names that are set somewhere.
+    async fn values(&self, names: &BTreeSet<String>) -> Result<Values, String> {
+        let mut values = Values::new();
+        if names.is_empty() {
+            return Ok(values);
+        }
+        let wanted: Vec<String> = names.iter().cloned().collect();
+        if self.listed()?.iter().any(|name| names.contains(name)) {
+            let captured = self.shell.captured().await;
+            values =
+                self.secrets.values(&wanted, &captured.variables).await.map_err(|error| error.to_string())?;
+        }
+        let personal = crate::env_file::read_private(&self.files[0])?.unwrap_or_default();
+        for (name, value) in personal {
+            if names.contains(&name) {
+                values.entry(name).or_insert(value);
+            }
+        }
+        if names.iter().any(|name| !values.contains_key(name)) {
+            let captured = self.shell.captured().await;
+            for name in names {
+                if let (false, Some(value)) = (values.contains_key(name), captured.all.get(name)) {
+                    values.insert(name.clone(), value.clone());
+                }
+            }
+        }
+        Ok(values)
+    }
+}
+
+/// `missing X`, and what to do about it.
+fn told(missing: &BTreeSet<Missing>) -> String {
+    let names: Vec<String> = missing.iter().map(ToString::to_string).collect();
+    let first = missing.first().map_or("NAME", |missing| missing.name.as_str());
+    format!("missing {}; set it with `switchboard secret set {first}`", names.join(", "))
+}

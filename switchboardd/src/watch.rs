@@ -1,0 +1,345 @@
+//! Notices that files may have changed. An event only says "look again"; what happened is found out by
+//! looking.
+//!
+//! Folders are watched, never files: editors save by putting another file in place. Where the system
+//! cannot tell (a network file system, or no more watches to be had), we look every few seconds.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::ffi::{OsStr, OsString};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, RwLock};
+use std::time::Duration;
+
+use notify::event::{AccessKind, AccessMode, CreateKind, Event, EventKind, ModifyKind, RemoveKind};
+use notify::{RecommendedWatcher, RecursiveMode, Watcher as _};
+use tokio::sync::Notify;
+
+use crate::discover::Watched;
+use crate::discover::walk::Through;
+
+/// How often we look where nobody tells us.
+pub const LOOK: Duration = Duration::from_secs(3);
+
+/// File systems that others write without this machine hearing of it, by the numbers of statfs(2).
+#[cfg(target_os = "linux")]
+const NETWORKED: [u64; 12] = [
+    0x6969,      // NFS
+    0x517B,      // SMB
+    0xFF53_4D42, // CIFS
+    0xFE53_4D42, // SMB2
+    0x6573_5546, // FUSE
+    0x0102_1997, // 9P
+    0x7375_7245, // CODA
+    0x5346_414F, // AFS
+    0x00C3_6400, // CEPH
+    0x786F_4256, // VirtualBox shares
+    0x0BD0_0BD0, // Lustre
+    0x4750_4653, // GPFS
+];
+
+/// As many links in a row as the system follows.
+const MAX_LINKS: usize = 40;
+
+/// What to watch, and for what.
+#[derive(Debug, Default)]
+pub struct Plan {
+    folders: BTreeMap<PathBuf, Vec<Rule>>,
+    look: bool,
+}
+
+/// What matters in a folder.
+#[derive(Debug)]
+enum Rule {
+    Through(Through),
+    Name(OsString),
+}
+
+impl Plan {
+    pub fn add(&mut self, watched: &Watched) {
+        for entered in &watched.folders {
+            self.rule(&entered.folder, Rule::Through(entered.through.clone()));
+        }
+        watched.files.iter().for_each(|file| self.file(file));
+    }
+
+    /// A file that need not be there, in a folder that need not be either.
+    /// Every link on the way to it counts.
+    pub fn file(&mut self, file: &Path) {
+        let words = |path: &Path| -> Vec<OsString> {
+            path.components().rev().map(|part| part.as_os_str().to_owned()).collect()
+        };
+        let (mut here, mut ahead, mut links) = (PathBuf::from("/"), words(file), 0);
+        while let Some(word) = ahead.pop() {
+            match word.as_encoded_bytes() {
+                b"/" => here = PathBuf::from("/"),
+                b"." => {}
+                b".." => drop(here.pop()),
+                _ => {
+                    let next = here.join(&word);
+                    let meta = next.symlink_metadata();
+                    let is_link = meta.as_ref().is_ok_and(|meta| meta.is_symlink());
+                    if is_link || meta.is_err() || ahead.is_empty() {
+                        self.rule(&here, Rule::Name(word));
+                    }
+                    match meta {
+                        Err(_) => return,
+                        Ok(_) if is_link && links < MAX_LINKS => {
+                            links += 1;
+                            ahead.extend(std::fs::read_link(&next).map(|to| words(&to)).unwrap_or_default());
+                        }
+                        Ok(_) => here = next,
+                    }
+                }
+            }
+        }
+    }
+
+    /// Looking is the only way.
+    pub fn look(&mut self) {
+        self.look = true;
+    }
+
+    fn rule(&mut self, folder: &Path, rule: Rule) {
+        self.folders.entry(folder.to_owned()).or_default().push(rule);
+    }
+}
+
+impl Rule {
+    fn cares(&self, name: &OsStr, may_be_folder: bool) -> bool {
+        match self {
+            Self::Through(through) => through.cares(name, may_be_folder),
+            Self::Name(known) => known == name,
+        }
+    }
+}
+
+/// Which folder a watch is on; another one may come to stand under its name.
+type Identity = (u64, u64);
+
+pub struct Watcher {
+    inner: Option<RecommendedWatcher>,
+    ear: Arc<Ear>,
+    watched: HashMap<PathBuf, Identity>,
+    /// Whether somebody has to look, and whether that was said.
+    looks: bool,
+    told: bool,
+}
+
+/// What the thread of events and the daemon share.
+#[derive(Debug, Default)]
+struct Ear {
+    // Both are leaf locks: held to look something up or to replace it.
+    plan: RwLock<Plan>,
+    /// Folders whose watch went with them.
+    lost: Mutex<HashSet<PathBuf>>,
+    changed: Arc<Notify>,
+}
+
+impl std::fmt::Debug for Watcher {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Watcher").field("folders", &self.watched.len()).finish_non_exhaustive()
+    }
+}
+
+impl Watcher {
+    /// `changed` is notified when it is time to look again.
+    pub fn new(changed: Arc<Notify>) -> Self {
+        let ear = Arc::new(Ear { changed, ..Ear::default() });
+        Self { inner: None, ear, watched: HashMap::new(), looks: false, told: false }
+    }
+
+    /// From now on this is watched. True if something is that was not before: it may have changed meanwhile.
+    pub fn set(&mut self, mut plan: Plan) -> bool {
+        let all: Vec<PathBuf> = if plan.look { Vec::new() } else { plan.folders.keys().cloned().collect() };
+        plan.look |= all.iter().any(|folder| is_networked(folder));
+        let mut looks = plan.look;
+        *self.ear.plan.write().expect("BUG: a plan panicked") = plan;
+        let lost = std::mem::take(&mut *self.ear.lost.lock().expect("BUG: a note panicked"));
+        let wanted: HashMap<PathBuf, Identity> =
+            all.into_iter().filter_map(|folder| Some((folder.clone(), identity(&folder)?))).collect();
+        let stale: Vec<PathBuf> = self
+            .watched
+            .iter()
+            .filter(|(folder, identity)| lost.contains(*folder) || wanted.get(*folder) != Some(identity))
+            .map(|(folder, _)| folder.clone())
+            .collect();
+        for folder in stale {
+            self.watched.remove(&folder);
+            if let Some(inner) = &mut self.inner {
+                let _ = inner.unwatch(&folder);
+            }
+        }
+        let mut added = false;
+        for (folder, identity) in wanted {
+            if self.watched.contains_key(&folder) {
+                continue;
+            }
+            match self.watch(&folder) {
+                Ok(()) => {
+                    self.watched.insert(folder, identity);
+                    added = true;
+                }
+                // Gone again: whoever removed it was heard in the folder above.
+                Err(notify::Error { kind: notify::ErrorKind::PathNotFound, .. }) => {}
+                Err(error) => {
+                    self.tell(&folder, &error);
+                    looks = true;
+                }
+            }
+        }
+        self.looks = looks;
+        added
+    }
+
+    /// Whether somebody has to look now and then.
+    pub fn looks(&self) -> bool {
+        self.looks
+    }
+
+    pub fn folders(&self) -> usize {
+        self.watched.len()
+    }
+
+    fn watch(&mut self, folder: &Path) -> notify::Result<()> {
+        let inner = match &mut self.inner {
+            Some(inner) => inner,
+            None => {
+                let ear = self.ear.clone();
+                self.inner.insert(notify::recommended_watcher(move |event| ear.hear(&event))?)
+            }
+        };
+        inner.watch(folder, RecursiveMode::NonRecursive)
+    }
+
+    fn tell(&mut self, folder: &Path, error: &notify::Error) {
+        if !std::mem::replace(&mut self.told, true) {
+            let seconds = LOOK.as_secs();
+            tracing::warn!(target: "watch", "`{}` cannot be watched: {error}; looking every {seconds} s instead", folder.display());
+        }
+    }
+}
+
+impl Ear {
+    fn hear(&self, event: &notify::Result<Event>) {
+        let matters = match event {
+            // Whatever it missed may be what we wait for.
+            Err(_) => true,
+            Ok(event) => event.need_rescan() || self.matters(event),
+        };
+        if matters {
+            self.changed.notify_one();
+        }
+    }
+
+    fn matters(&self, event: &Event) -> bool {
+        let (goes, may_be_folder) = match event.kind {
+            EventKind::Access(AccessKind::Close(AccessMode::Write)) => (false, false),
+            EventKind::Access(_) => return false,
+            EventKind::Create(CreateKind::File) => (false, true), // a link to a folder, perhaps
+            EventKind::Create(_) => (false, true),
+            EventKind::Remove(RemoveKind::File) => (true, true),
+            EventKind::Remove(_) | EventKind::Modify(ModifyKind::Name(_)) => (true, true),
+            // Another mode may make a folder readable.
+            EventKind::Modify(ModifyKind::Metadata(_)) => (false, true),
+            _ => (false, false),
+        };
+        let plan = self.plan.read().expect("BUG: a plan panicked");
+        event.paths.iter().any(|path| {
+            if goes && plan.folders.contains_key(path) {
+                self.lost.lock().expect("BUG: a note panicked").insert(path.clone());
+                return true;
+            }
+            let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else { return false };
+            let rules = plan.folders.get(folder).map_or(&[][..], Vec::as_slice);
+            rules.iter().any(|rule| rule.cares(name, may_be_folder))
+        })
+    }
+}
+
+fn identity(folder: &Path) -> Option<Identity> {
+    let meta = std::fs::metadata(folder).ok()?;
+    Some((meta.dev(), meta.ino()))
+}
+
+#[cfg(target_os = "linux")]
+fn is_networked(folder: &Path) -> bool {
+    #[allow(clippy::unnecessary_cast, reason = "the type differs between systems")]
+    rustix::fs::statfs(folder).is_ok_and(|system| NETWORKED.contains(&(system.f_type as u64 & 0xFFFF_FFFF)))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn is_networked(_: &Path) -> bool {
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn heard(changed: &Notify) -> bool {
+        tokio::time::timeout(Duration::from_secs(5), changed.notified()).await.is_ok()
+    }
+
+    async fn quiet(changed: &Notify) -> bool {
+        tokio::time::timeout(Duration::from_millis(150), changed.notified()).await.is_err()
+    }
+
+    #[tokio::test]
+    async fn only_what_matters_is_heard() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        let changed = Arc::new(Notify::new());
+        let mut watcher = Watcher::new(changed.clone());
+        let plan = || {
+            let mut plan = Plan::default();
+            plan.file(&root.join("some"));
+            plan.file(&root.join("not/there/yet"));
+            plan
+        };
+        assert!(watcher.set(plan()));
+        assert!(!watcher.set(plan()) && !watcher.looks());
+        std::fs::write(root.join("other"), "x").unwrap();
+        assert!(quiet(&changed).await);
+        std::fs::write(root.join("some"), "x").unwrap();
+        assert!(heard(&changed).await);
+        while !quiet(&changed).await {}
+        std::fs::read(root.join("some")).unwrap();
+        assert!(quiet(&changed).await);
+        std::fs::create_dir_all(root.join("not/there")).unwrap();
+        assert!(heard(&changed).await);
+        assert!(watcher.set(plan()));
+        while !quiet(&changed).await {}
+        std::fs::write(root.join("not/there/yet"), "x").unwrap();
+        assert!(heard(&changed).await);
+    }
+
+    #[tokio::test]
+    async fn a_folder_that_takes_anothers_name_is_watched_anew() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        let changed = Arc::new(Notify::new());
+        let mut watcher = Watcher::new(changed.clone());
+        let plan = || {
+            let mut plan = Plan::default();
+            plan.file(&root.join("a/file"));
+            plan.file(&root.join("a"));
+            plan
+        };
+        std::fs::create_dir(root.join("a")).unwrap();
+        watcher.set(plan());
+        for _ in 0..20 {
+            std::fs::create_dir(root.join("b")).unwrap();
+            std::fs::remove_dir_all(root.join("a")).unwrap();
+            std::fs::rename(root.join("b"), root.join("a")).unwrap();
+            assert!(heard(&changed).await);
+            watcher.set(plan());
+            while !quiet(&changed).await {
+                watcher.set(plan());
+            }
+            std::fs::write(root.join("a/file"), "x").unwrap();
+            assert!(heard(&changed).await);
+            while !quiet(&changed).await {}
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! The directories that sessions belong to, each with the catalog that its sessions see.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, RwLock};
+
+use tokio::time::Instant;
+
+use crate::catalog::Catalog;
+use crate::discover::Memory;
+
+#[derive(Debug)]
+pub struct Workspace {
+    /// `None` for those who belong to none: they see the person's own servers only.
+    pub root: Option<PathBuf>,
+    // Read-mostly: swapped whole by a reload, cloned by everybody else.
+    catalog: RwLock<Arc<Catalog>>,
+    /// What its files last said that made sense. Held by the one reload that reads.
+    pub memory: Mutex<Memory>,
+    // A leaf lock: held to copy or replace the time.
+    last_used: Mutex<Instant>,
+}
+
+impl Workspace {
+    pub fn new(root: Option<PathBuf>, catalog: Catalog, memory: Memory) -> Arc<Self> {
+        Arc::new(Self {
+            root,
+            catalog: RwLock::new(Arc::new(catalog)),
+            memory: Mutex::new(memory),
+            last_used: Mutex::new(Instant::now()),
+        })
+    }
+
+    #[cfg(test)]
+    pub fn empty() -> Arc<Self> {
+        let folder = Path::new("/nonexistent");
+        let ground = crate::layer::Ground::new(folder, folder, &[]);
+        let config = crate::config::Config::defaults(folder);
+        let ledger = crate::child::Ledger::unwritten();
+        crate::board::Board::new(folder.join("x"), config, ground, String::new(), ledger).personal.clone()
+    }
+
+    pub fn catalog(&self) -> Arc<Catalog> {
+        self.catalog.read().expect("BUG: a swap panicked").clone()
+    }
+
+    /// Gives what was there before.
+    pub fn publish(&self, catalog: Catalog) -> Arc<Catalog> {
+        let catalog = Arc::new(catalog);
+        std::mem::replace(&mut *self.catalog.write().expect("BUG: a swap panicked"), catalog)
+    }
+
+    pub fn touch(&self) {
+        *self.last_used.lock().expect("BUG: a copy panicked") = Instant::now();
+    }
+
+    pub fn last_used(&self) -> Instant {
+        *self.last_used.lock().expect("BUG: a copy panicked")
+    }
+}
+
+/// The workspaces that are loaded, by their root.
+#[derive(Debug, Default)]
+pub struct Workspaces {
+    // A leaf lock: held for an insert, a look or a removal.
+    by_root: Mutex<HashMap<PathBuf, Arc<Workspace>>>,
+}
+
+impl Workspaces {
+    pub fn get(&self, root: &Path) -> Option<Arc<Workspace>> {
+        self.lock().get(root).cloned()
+    }
+
+    pub fn insert(&self, workspace: &Arc<Workspace>) {
+        if let Some(root) = &workspace.root {
+            self.lock().insert(root.clone(), workspace.clone());
+        }
+    }
+
+    /// Whether this very one is loaded, and not another of its root.
+    pub fn has(&self, workspace: &Workspace) -> bool {
+        let Some(root) = &workspace.root else { return false };
+        self.lock().get(root).is_some_and(|known| std::ptr::eq(&**known, workspace))
+    }
+
+    pub fn remove(&self, workspace: &Workspace) {
+        if let Some(root) = workspace.root.as_ref().filter(|_| self.has(workspace)) {
+            self.lock().remove(root);
+        }
+    }
+
+    /// In the order of their roots.
+    pub fn all(&self) -> Vec<Arc<Workspace>> {
+        let mut all: Vec<_> = self.lock().values().cloned().collect();
+        all.sort_by(|a, b| a.root.cmp(&b.root));
+        all
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<PathBuf, Arc<Workspace>>> {
+        self.by_root.lock().expect("BUG: bookkeeping panicked")
+    }
+}
