@@ -13,6 +13,7 @@ pub struct Bins {
     pub mock_child: PathBuf,
     pub evil_child: PathBuf,
     pub knock: PathBuf,
+    pub bench_part: PathBuf,
 }
 
 const PACKAGES: [&str; 4] = ["switchboardd", "switchboard-shim", "mock-child", "proto-tests"];
@@ -28,6 +29,7 @@ pub fn bins() -> &'static Bins {
             mock_child: folder.join("mock-child"),
             evil_child: folder.join("evil-child"),
             knock: folder.join("knock"),
+            bench_part: folder.join("bench-part"),
         }
     })
 }

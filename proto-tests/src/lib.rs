@@ -15,6 +15,7 @@ pub use shim::{Shim, ShimOptions};
 pub use terminal::Terminal;
 pub use wait::PATIENCE;
 
+pub mod bench;
 pub mod bins;
 pub mod daemon;
 pub mod evil;

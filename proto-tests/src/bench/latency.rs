@@ -1,0 +1,129 @@
+//! One call after the other: how long each takes, with all processes on one core and with each where it likes.
+
+use std::net::TcpStream;
+
+use super::Effort;
+use super::drive::{Http, Wire};
+use super::report::{Bound, Report, Row};
+use super::samples::Samples;
+use super::stage::{self, Cores, ECHO, Floor, Ours, direct_call, suite_call};
+
+/// Calls of one round; short enough that a disturbance hits few lanes of it.
+const CALLS: usize = 300;
+
+/// The smallest answer that counts as one, for hops without a child.
+const BODY: &[u8] = br#"{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"ok"}]}}"#;
+
+pub fn measure(effort: Effort, report: &mut Report) {
+    let mut child = stage::direct(0);
+    let mut pong = stage::pong();
+    let floor = Floor::new();
+    let mut floor_shim = floor.shim();
+    let ours = Ours::new(1);
+    let mut our_shim = ours.warm_shim();
+    let body = |call: &super::drive::Call| {
+        let mut body = Vec::new();
+        call.push(1, &mut body);
+        body
+    };
+    let mut floor_proxy = Http::new(floor.connect(), "/proxy", "", &body(&direct_call("echo", ECHO)));
+    let mut our_proxy = Http::new(ours.connect(), "/proxy", "", &body(&suite_call("echo", ECHO)));
+    let mut unix_hop = Http::new(floor.connect(), "/hop", "", BODY);
+    let tcp = TcpStream::connect(("127.0.0.1", floor.port)).unwrap();
+    tcp.set_nodelay(true).unwrap();
+    let mut tcp_hop = Http::new(tcp, "/hop", "", BODY);
+
+    let processes: Vec<i32> = [&child, &pong, &floor_shim, &our_shim]
+        .iter()
+        .map(|piped| piped.process.pid())
+        .chain(floor.pids())
+        .chain(ours.pids())
+        .collect();
+    let cores = Cores::new();
+    for pinned in [true, false] {
+        cores.place(pinned, &processes);
+        let mut lanes: [Samples; 8] = Default::default();
+        let [direct, ping, floor, ours, floor_http, our_http, unix, tcp] = &mut lanes;
+        let straight = direct_call("echo", ECHO);
+        let suite = suite_call("echo", ECHO);
+        // The first round is for caches and clocks, and does not count.
+        for round in 0..=effort.pick(8, 40) {
+            let mut unused = Samples::default();
+            let mut lane = |samples: &mut Samples, work: &mut dyn FnMut(&mut Vec<_>)| {
+                if round == 0 { unused.round(work) } else { samples.round(work) }
+            };
+            lane(direct, &mut |out| child.wire.sequential(&straight, CALLS, out));
+            lane(floor, &mut |out| floor_shim.wire.sequential(&straight, CALLS, out));
+            lane(ours, &mut |out| our_shim.wire.sequential(&suite, CALLS, out));
+            lane(floor_http, &mut |out| floor_proxy.sequential(CALLS, out));
+            lane(our_http, &mut |out| our_proxy.sequential(CALLS, out));
+            lane(ping, &mut |out| pong.wire.sequential(&straight_with_result(), CALLS, out));
+            lane(unix, &mut |out| unix_hop.sequential(CALLS, out));
+            lane(tcp, &mut |out| tcp_hop.sequential(CALLS, out));
+        }
+        let place = if pinned { "pinned" } else { "free" };
+        rows(report, place, &lanes);
+    }
+    cores.place(false, &[]);
+    drop((floor_proxy, our_proxy, our_shim));
+}
+
+fn rows(report: &mut Report, place: &str, lanes: &[Samples; 8]) {
+    let [direct, ping, floor, ours, floor_http, our_http, unix, tcp] = lanes;
+    let pinned = place == "pinned";
+    let row = |what: &str, of: fn(&Samples) -> f64, ours: &Samples, floor: &Samples, bound| {
+        Row::new(format!("{what}, {place}"), "us", of(ours), bound).beside(Some(of(direct)), Some(of(floor)))
+    };
+    let p99 = if pinned { Bound::None } else { Bound::Floor(1.5) };
+    let proxy = if pinned { Bound::Floor(1.25) } else { Bound::None };
+    let call = "sequential call through the shim";
+    report.add(
+        row(&format!("{call}, p50"), Samples::p50, ours, floor, Bound::Floor(1.2)).to_floor(ours.over(floor)),
+    );
+    report.add(row(&format!("{call}, p99"), Samples::p99, ours, floor, p99));
+    report.add(
+        row("`/proxy` without the shim, p50", Samples::p50, our_http, floor_http, proxy)
+            .to_floor(our_http.over(floor_http)),
+    );
+    // `/mcp` belongs here as soon as there is one.
+    for (what, samples) in
+        [("pipe ping-pong", ping), ("one HTTP hop, unix socket", unix), ("one HTTP hop, TCP", tcp)]
+    {
+        let name = format!("(floor) {what}, p50, {place}");
+        report.add(Row::new(name, "us", samples.p50(), Bound::None).beside(Some(direct.p50()), None));
+    }
+}
+
+/// What comes back from a process that gives back what it gets has to look like an answer.
+fn straight_with_result() -> super::drive::Call {
+    super::drive::Call::method("tools/call", r#"{"result":"The quick brown fox jumps over the lazy dog"}"#)
+}
+
+/// Results of a size that does not fit a pipe.
+pub fn large(effort: Effort, report: &mut Report) {
+    let mut child = stage::direct(0);
+    let floor = Floor::new();
+    let mut floor_shim = floor.shim();
+    let ours = Ours::new(1);
+    let mut our_shim = ours.warm_shim();
+    for (name, bytes, calls) in [("64 KiB", 64 << 10, 30), ("1 MiB", 1 << 20, 5)] {
+        let arguments = format!(r#"{{"bytes":{bytes}}}"#);
+        let mut lanes: [Samples; 3] = Default::default();
+        for _ in 0..effort.pick(4, 12) {
+            let straight = direct_call("big", &arguments);
+            let ask = |wire: &mut Wire, call, samples: &mut Samples| {
+                samples.round(|out| wire.sequential(call, calls, out));
+            };
+            ask(&mut child.wire, &straight, &mut lanes[0]);
+            ask(&mut floor_shim.wire, &straight, &mut lanes[1]);
+            ask(&mut our_shim.wire, &suite_call("big", &arguments), &mut lanes[2]);
+        }
+        let [direct, floor, ours] = &lanes;
+        report.add(
+            Row::new(format!("result of {name}, p50, free"), "us", ours.p50(), Bound::None)
+                .beside(Some(direct.p50()), Some(floor.p50()))
+                .to_floor(ours.over(floor)),
+        );
+    }
+    drop(our_shim);
+}

@@ -1,0 +1,87 @@
+//! Memory, as the share that is each process's own (PSS).
+
+use std::time::Duration;
+
+use super::Effort;
+use super::drive::Call;
+use super::report::{Bound, Report, Row};
+use super::stage::{self, ECHO, Floor, Ours, Piped, direct_call, suite_call};
+use crate::procs::pss_kib;
+
+const SUITES: usize = 20;
+/// Further shims, whose mean is told.
+const MORE: usize = 4;
+/// Servers, hosts and MiB of each server, for what sharing saves.
+const SERVERS: usize = 10;
+const HOSTS: usize = 3;
+const MIB: usize = 16;
+
+fn mib(pids: impl IntoIterator<Item = i32>) -> f64 {
+    pids.into_iter().map(pss_kib).sum::<u64>() as f64 / 1024.0
+}
+
+pub fn measure(effort: Effort, report: &mut Report) {
+    let at_most = |value| Bound::AtMost { value, exact: false };
+    let floor = Floor::new();
+    let mut floor_shim = floor.shim();
+    floor_shim.wire.initialize();
+    let ours = Ours::new(SUITES);
+    let mut shim = ours.shim();
+    shim.wire.initialize();
+    shim.wire.ask(&Call::method("tools/list", "{}"));
+    let of_floor = |shim: &Piped| mib([floor.daemon_pid(), shim.process.pid()]);
+    let of_ours = |shim: &Piped| mib([ours.pid(), shim.process.pid()]);
+    let row = |what: &str, ours, floor, bound| Row::new(what, "MiB", ours, bound).beside(None, Some(floor));
+    let (daemon, both) = (mib([ours.pid()]), of_ours(&shim));
+    report.add(row("daemon and one shim, idle, 20 suites", both, of_floor(&floor_shim), at_most(7.0)));
+    report.add(Row::new("daemon of that", "MiB", daemon, Bound::None));
+
+    let more: Vec<Piped> = (0..MORE)
+        .map(|_| {
+            let mut shim = ours.shim();
+            shim.wire.initialize();
+            shim.wire.ask(&Call::method("tools/list", "{}"));
+            shim
+        })
+        .collect();
+    let all = mib([ours.pid(), shim.process.pid()].into_iter().chain(more.iter().map(|s| s.process.pid())));
+    report.add(Row::new("each further shim", "MiB", (all - both) / MORE as f64, at_most(1.5)));
+    drop(more);
+
+    let time = Duration::from_millis(effort.pick(300, 1500));
+    shim.wire.ask(&suite_call("echo", ECHO));
+    shim.wire.pipelined(&suite_call("echo", ECHO), 64, time);
+    shim.wire.ask(&suite_call("big", r#"{"bytes":1048576}"#));
+    floor_shim.wire.pipelined(&direct_call("echo", ECHO), 64, time);
+    floor_shim.wire.ask(&direct_call("big", r#"{"bytes":1048576}"#));
+    report.add(row("daemon and one shim, after load", of_ours(&shim), of_floor(&floor_shim), Bound::None));
+    drop(shim);
+    if effort == Effort::Full {
+        shared(report);
+    }
+}
+
+/// Ten servers in three hosts: a copy for each, or one for all.
+fn shared(report: &mut Report) {
+    let copies: Vec<Piped> = (0..SERVERS * HOSTS)
+        .map(|_| {
+            let mut child = stage::direct(MIB);
+            child.wire.initialize();
+            child
+        })
+        .collect();
+    let direct = mib(copies.iter().map(|copy| copy.process.pid()));
+    drop(copies);
+    let home = crate::Home::new();
+    (0..SERVERS).for_each(|number| stage::define(&home, number, "things", MIB));
+    let ours = Ours { daemon: Some(home.daemon()), home };
+    let mut hosts: Vec<Piped> = (0..HOSTS).map(|_| ours.warm_shim()).collect();
+    for host in &mut hosts {
+        for number in 0..SERVERS {
+            host.wire.ask(&Call::suite(&stage::name(number), "echo", ECHO));
+        }
+    }
+    let everything = ours.pids().into_iter().chain(hosts.iter().map(|host| host.process.pid()));
+    let what = format!("{SERVERS} servers of {MIB} MiB for {HOSTS} hosts, everything");
+    report.add(Row::new(what, "MiB", mib(everything), Bound::None).beside(Some(direct), None));
+}

@@ -1,0 +1,278 @@
+//! What is measured, set up side by side: the child alone, the floor, and Switchboard.
+#![allow(clippy::disallowed_methods, reason = "a benchmark starts processes")]
+
+use std::io::{BufRead, BufReader};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+
+use rustix::thread::Pid;
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use serde_json::json;
+
+use super::drive::{Call, Wire};
+use crate::bins::bins;
+use crate::{Daemon, Home, PATIENCE, procs, wait};
+
+/// The name of the child everywhere.
+pub const CHILD: &str = "bench";
+
+/// A process that ends with its value.
+pub struct Process(Child);
+
+impl Process {
+    pub fn pid(&self) -> i32 {
+        i32::try_from(self.0.id()).unwrap()
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A process and the pipes to it.
+pub struct Piped {
+    // Before the process: what waits for its input ends by itself.
+    pub wire: Wire,
+    pub process: Process,
+}
+
+impl Piped {
+    fn start(command: &mut Command) -> Self {
+        let mut child =
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let input = child.stdin.take().unwrap().into();
+        let output = child.stdout.take().unwrap().into();
+        Self { wire: Wire::new(input, output), process: Process(child) }
+    }
+}
+
+/// The child, driven directly.
+pub fn direct(ballast: usize) -> Piped {
+    Piped::start(Command::new(&bins().bench_part).arg("child").arg(ballast.to_string()))
+}
+
+/// A process that gives back what it gets: what two pipes and two switches cost.
+pub fn pong() -> Piped {
+    Piped::start(Command::new(&bins().bench_part).arg("pong"))
+}
+
+/// The throw-away shim and daemon.
+pub struct Floor {
+    folder: tempfile::TempDir,
+    daemon: Option<Process>,
+    pub port: u16,
+}
+
+impl Default for Floor {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Floor {
+    pub fn new() -> Self {
+        let mut floor = Self::without_daemon();
+        let mut process = Command::new(&bins().bench_part)
+            .args(floor.daemon_command())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut port = String::new();
+        BufReader::new(process.stdout.take().unwrap()).read_line(&mut port).unwrap();
+        floor.port = port.trim().parse().unwrap();
+        floor.daemon = Some(Process(process));
+        floor
+    }
+
+    /// The place alone; a shim starts the daemon.
+    pub fn without_daemon() -> Self {
+        let folder = tempfile::Builder::new().prefix("sb-floor-").tempdir_in("/tmp").unwrap();
+        Self { folder, daemon: None, port: 0 }
+    }
+
+    fn daemon_command(&self) -> Vec<String> {
+        let part = bins().bench_part.to_str().unwrap();
+        ["floor-daemon", self.socket().to_str().unwrap(), part, "child", "0"].map(str::to_owned).to_vec()
+    }
+
+    pub fn socket(&self) -> PathBuf {
+        self.folder.path().join("s")
+    }
+
+    pub fn connect(&self) -> UnixStream {
+        UnixStream::connect(self.socket()).unwrap()
+    }
+
+    pub fn shim(&self) -> Piped {
+        Piped::start(Command::new(&bins().bench_part).arg("floor-shim").arg(self.socket()))
+    }
+
+    /// A shim that starts its daemon.
+    pub fn starting_shim(&self) -> Piped {
+        let mut command = Command::new(&bins().bench_part);
+        command.arg("floor-shim").arg(self.socket()).arg(&bins().bench_part).args(self.daemon_command());
+        Piped::start(&mut command)
+    }
+
+    pub fn pids(&self) -> Vec<i32> {
+        self.daemon.as_ref().map(|daemon| with_descendants(daemon.pid())).unwrap_or_default()
+    }
+
+    pub fn daemon_pid(&self) -> i32 {
+        self.daemon.as_ref().unwrap().pid()
+    }
+}
+
+impl Drop for Floor {
+    fn drop(&mut self) {
+        // One that a shim started is nobody's value; its child goes when its pipe closes.
+        let socket = self.socket();
+        let mark = format!("floor-daemon {}", socket.display());
+        for process in procs::all().into_iter().filter(|process| process.cmdline.contains(&mark)) {
+            let _ = rustix::process::kill_process(
+                rustix::process::Pid::from_raw(process.pid).unwrap(),
+                rustix::process::Signal::KILL,
+            );
+        }
+    }
+}
+
+/// Switchboard itself, with `suites` definitions of the child.
+pub struct Ours {
+    // Before the home, which insists on nothing being left.
+    pub daemon: Option<Daemon>,
+    pub home: Home,
+}
+
+impl Ours {
+    pub fn new(suites: usize) -> Self {
+        let mut ours = Self::without_daemon(suites);
+        ours.daemon = Some(ours.home.daemon());
+        ours
+    }
+
+    pub fn without_daemon(suites: usize) -> Self {
+        let home = Home::new();
+        for number in 0..suites {
+            define(&home, number, "working with repositories, issues and pull requests", 0);
+        }
+        Self { daemon: None, home }
+    }
+
+    pub fn pid(&self) -> i32 {
+        self.daemon.as_ref().unwrap().pid()
+    }
+
+    /// A shim that has said nothing yet.
+    pub fn shim(&self) -> Piped {
+        let mut command = Command::new(&bins().switchboard);
+        command
+            .arg("--socket")
+            .arg(self.home.socket())
+            .arg("--workspace")
+            .arg(self.home.workspace())
+            .env_clear()
+            .envs(self.home.environment())
+            .current_dir(self.home.workspace());
+        Piped::start(&mut command)
+    }
+
+    /// A shim after its handshake, with the child running.
+    pub fn warm_shim(&self) -> Piped {
+        let mut shim = self.shim();
+        shim.wire.initialize();
+        shim.wire.ask(&suite_call("echo", ECHO));
+        shim
+    }
+
+    pub fn connect(&self) -> UnixStream {
+        UnixStream::connect(self.home.socket()).unwrap()
+    }
+
+    pub fn pids(&self) -> Vec<i32> {
+        with_descendants(self.pid())
+    }
+
+    pub fn stop_daemons(&self) {
+        for daemon in self.home.daemons() {
+            let _ = rustix::process::kill_process(
+                rustix::process::Pid::from_raw(daemon.pid).unwrap(),
+                rustix::process::Signal::KILL,
+            );
+        }
+        wait::until_true("no daemon", PATIENCE, || self.home.daemons().is_empty());
+    }
+}
+
+/// Writes the definition of child `number`; number 0 is called [`CHILD`].
+pub fn define(home: &Home, number: usize, description: &str, ballast: usize) {
+    let name = name(number);
+    let entry = home.entry(&bins().bench_part, &["child", &ballast.to_string()], &[("NUMBER", &name)]);
+    let definition = json!({
+        "name": name,
+        "description": description,
+        "command": {"cmd": entry["command"], "args": entry["args"], "env": entry["env"]},
+    });
+    home.definition(&name, &definition.to_string());
+}
+
+pub fn name(number: usize) -> String {
+    if number == 0 { CHILD.to_owned() } else { format!("{CHILD}{number}") }
+}
+
+/// The arguments of the call that everything is measured with.
+pub const ECHO: &str = r#"{"text":"The quick brown fox jumps over the lazy dog"}"#;
+
+pub fn direct_call(tool: &str, arguments: &str) -> Call {
+    Call::direct(tool, arguments)
+}
+
+pub fn suite_call(tool: &str, arguments: &str) -> Call {
+    Call::suite(CHILD, tool, arguments)
+}
+
+fn with_descendants(pid: i32) -> Vec<i32> {
+    let below = procs::descendants(pid).into_iter().map(|process| process.pid);
+    std::iter::once(pid).chain(below).collect()
+}
+
+/// Where processes may run.
+pub struct Cores {
+    all: CpuSet,
+    one: CpuSet,
+}
+
+impl Default for Cores {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Cores {
+    pub fn new() -> Self {
+        let all = sched_getaffinity(None).unwrap();
+        let last = (0..CpuSet::MAX_CPU).rev().find(|cpu| all.is_set(*cpu)).unwrap();
+        let mut one = CpuSet::new();
+        one.set(last);
+        Self { all, one }
+    }
+
+    /// Puts these processes, and this thread, on one core, or lets them go where they like.
+    pub fn place(&self, pinned: bool, pids: &[i32]) {
+        let set = if pinned { &self.one } else { &self.all };
+        sched_setaffinity(None, set).unwrap();
+        for pid in pids {
+            let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task")) else { continue };
+            let ids = threads.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+            for thread in ids.filter_map(Pid::from_raw) {
+                // A thread may be gone by now.
+                let _ = sched_setaffinity(Some(thread), set);
+            }
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! From starting the shim to its first `tools/list`, as a host does it.
+
+use std::time::Instant;
+
+use super::Effort;
+use super::drive::Call;
+use super::report::{Bound, Report, Row};
+use super::samples::median;
+use super::stage::{self, Floor, Ours, Piped};
+
+pub fn measure(effort: Effort, report: &mut Report) {
+    let (mut direct, mut floor, mut ours) = (Vec::new(), Vec::new(), Vec::new());
+    {
+        let the_floor = Floor::new();
+        let us = Ours::new(1);
+        for _ in 0..effort.pick(8, 30) {
+            direct.push(timed(|| stage::direct(0)));
+            floor.push(timed(|| the_floor.shim()));
+            ours.push(timed(|| us.shim()));
+        }
+    }
+    row(report, "daemon warm", [&direct, &floor, &ours], 3.0);
+
+    let (mut floor, mut ours) = (Vec::new(), Vec::new());
+    let us = Ours::without_daemon(1);
+    for _ in 0..effort.pick(4, 12) {
+        let the_floor = Floor::without_daemon();
+        floor.push(timed(|| the_floor.starting_shim()));
+        ours.push(timed(|| us.shim()));
+        us.stop_daemons();
+    }
+    row(report, "no daemon running", [&direct, &floor, &ours], 12.0);
+}
+
+/// Milliseconds from the start to the list. The process ends outside of them.
+fn timed(start: impl FnOnce() -> Piped) -> f64 {
+    let begin = Instant::now();
+    let mut piped = start();
+    piped.wire.initialize();
+    piped.wire.ask(&Call::method("tools/list", "{}"));
+    begin.elapsed().as_secs_f64() * 1e3
+}
+
+fn row(report: &mut Report, when: &str, [direct, floor, ours]: [&Vec<f64>; 3], most: f64) {
+    let [direct, floor, ours] = [direct, floor, ours].map(|times| median(times.clone()));
+    report.add(
+        Row::new(
+            format!("shim start to first `tools/list`, {when}"),
+            "ms",
+            ours,
+            Bound::AtMost { value: most, exact: false },
+        )
+        .beside(Some(direct), Some(floor)),
+    );
+}
