@@ -149,7 +149,7 @@ async fn capture() -> Captured {
             Captured { variables: Variables::from_all(all.clone()), all }
         }
         None => {
-            tracing::warn!(target: "environment", shell, "the login shell gave no environment; children get the daemon's own");
+            tracing::warn!(target: "environment", shell, "the login shell gave no environment; children get the usual PATH");
             own()
         }
     }
