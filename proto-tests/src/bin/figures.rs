@@ -121,7 +121,9 @@ fn stop_daemons(home: &Home) {
         let _ =
             rustix::process::kill_process(rustix::process::Pid::from_raw(daemon.pid).unwrap(), Signal::KILL);
     }
-    wait::until_true("no daemon", PATIENCE, || home.daemons().is_empty());
+    // A killed process is gone from the list before its socket is: what is still open can be connected to.
+    let is_shut = || proto_tests::Door::unix(&home.socket()).connect().is_err();
+    wait::until_true("no daemon", PATIENCE, || home.daemons().is_empty() && is_shut());
 }
 
 /// How long what must be quick takes.
