@@ -1,6 +1,6 @@
 //! `switchboard`: one per host, it carries the host's stdio to the daemon and outlives it.
 //!
-//! Theory of operation. A thread reads the host's frames (`host`); the relay parses each once (`methods`),
+//! Theory of operation. The relay reads the host's frames (`host`), parses each once (`methods`),
 //! sends it as one POST on a connection of its own (`post`) and writes the answer back. What the daemon
 //! has to say unasked comes through a long poll (`mailbox`) and is written in order with the answers. One
 //! loop on one thread owns all of this (`relay`), so there is nothing to lock. When the daemon goes away
@@ -66,9 +66,8 @@ fn serve(flags: Flags) -> io::Result<()> {
     let meeting = meeting(flags)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let served = runtime.block_on(async {
-        let stdout = host::Stdout::open()?;
-        let relay = Relay::new(meeting, may_start, workspace, stdout, Notes::default());
-        relay.run(host::read()?).await
+        let relay = Relay::new(meeting, may_start, workspace, Notes::default());
+        relay.run(host::Input::open()?).await
     });
     // What is still under way has no host any more; the process ends and takes it along.
     runtime.shutdown_background();

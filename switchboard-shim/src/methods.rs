@@ -2,9 +2,9 @@
 //! which ones a new session must hear of again. The only file that names methods.
 
 use bytes::Bytes;
-use serde_json::value::RawValue;
 use switchboard_wire::envelope::{Malformed, Message};
 use switchboard_wire::members::Members;
+use switchboard_wire::raw::Raw;
 use tokio::time::Instant;
 
 /// One message of the host.
@@ -118,8 +118,8 @@ pub(crate) fn read(body: &Bytes) -> Result<Spoken, Malformed> {
     })
 }
 
-fn class(name: &str, params: Option<&RawValue>) -> Method {
-    let uri = || params.and_then(|params| member(params, "uri")).map_or("", RawValue::get).into();
+fn class(name: &str, params: Option<Raw<'_>>) -> Method {
+    let uri = || params.and_then(|params| member(params, "uri")).map_or("", Raw::get).into();
     match name {
         "initialize" => Method::Initialize,
         "logging/setLevel" => Method::SetLevel,
@@ -136,7 +136,7 @@ fn class(name: &str, params: Option<&RawValue>) -> Method {
     }
 }
 
-fn member<'a>(params: &'a RawValue, name: &str) -> Option<&'a RawValue> {
+fn member<'a>(params: Raw<'a>, name: &str) -> Option<Raw<'a>> {
     Members::of(params)?.get(name)
 }
 

@@ -10,11 +10,16 @@ use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
 use switchboard_wire::hop::{self, Draining};
+use switchboard_wire::quiet::Quiet;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
+use tokio::time::Instant;
 
-/// Idle connections worth keeping: more than a host's usual burst, little enough to cost nothing.
-const MAX_IDLE: usize = 8;
+/// Idle connections that are kept for as long as the session lives: little enough to cost nothing.
+const KEPT_IDLE: usize = 4;
+
+/// Beyond these, an idle connection is kept for a while: whoever has many calls in flight soon has many more.
+const IDLE_TIME: Duration = Duration::from_secs(5);
 
 /// Larger heads than this are not the daemon's.
 const MAX_HEAD: usize = 16 * 1024;
@@ -78,7 +83,7 @@ pub(crate) fn is_shortage(error: &io::Error) -> bool {
 /// A connection with nothing under way.
 #[derive(Debug)]
 pub(crate) struct Connection {
-    stream: UnixStream,
+    stream: Quiet,
     buffer: BytesMut,
 }
 
@@ -101,7 +106,7 @@ impl Connection {
                 format!("`{}` is served by another user (uid {peer})", socket.display()),
             ));
         }
-        Ok(Self { stream, buffer: BytesMut::new() })
+        Ok(Self { stream: Quiet::new(stream)?, buffer: BytesMut::new() })
     }
 
     /// Sends one request and reads its answer. `false` in the second place: do not use it again.
@@ -150,8 +155,8 @@ impl Connection {
     }
 
     /// Whether the daemon hung up while the connection was idle, as far as the runtime has heard.
-    fn is_closed(&self) -> bool {
-        !matches!(self.stream.try_read(&mut [0]), Err(error) if error.kind() == ErrorKind::WouldBlock)
+    fn is_closed(&mut self) -> bool {
+        self.stream.has_stirred()
     }
 }
 
@@ -182,11 +187,18 @@ pub(crate) async fn post(
 
 /// Connections that wait for their next exchange, the warmest on top.
 #[derive(Debug, Default)]
-pub(crate) struct Idle(Vec<Connection>);
+pub(crate) struct Idle {
+    connections: Vec<Connection>,
+    /// The fewest there were since [`Idle::trim`]: nobody needed those.
+    fewest: usize,
+    /// When to trim next.
+    due: Option<Instant>,
+}
 
 impl Idle {
     pub(crate) fn take(&mut self) -> Option<Connection> {
-        while let Some(connection) = self.0.pop() {
+        while let Some(mut connection) = self.connections.pop() {
+            self.fewest = self.fewest.min(self.connections.len());
             if !connection.is_closed() {
                 return Some(connection);
             }
@@ -195,17 +207,34 @@ impl Idle {
     }
 
     pub(crate) fn keep(&mut self, connection: Connection) {
-        if self.0.len() < MAX_IDLE {
-            self.0.push(connection);
+        self.connections.push(connection);
+        if self.connections.len() > KEPT_IDLE && self.due.is_none() {
+            self.due = Some(Instant::now() + IDLE_TIME);
         }
     }
 
+    /// When [`Idle::trim`] has something to do.
+    pub(crate) fn due(&self) -> Option<Instant> {
+        self.due
+    }
+
+    /// Lets those go that nobody needed for a while.
+    pub(crate) fn trim(&mut self, now: Instant) {
+        if self.due.is_none_or(|due| due > now) {
+            return;
+        }
+        let unused = self.fewest.min(self.connections.len().saturating_sub(KEPT_IDLE));
+        self.connections.drain(..unused);
+        self.fewest = self.connections.len();
+        self.due = (self.fewest > KEPT_IDLE).then_some(now + IDLE_TIME);
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.connections.is_empty()
     }
 
     pub(crate) fn clear(&mut self) {
-        self.0.clear();
+        *self = Self::default();
     }
 }
 
@@ -216,10 +245,7 @@ fn head(request: &Request) -> Bytes {
     let Request { path, session, seq, body, .. } = request;
     let length = body.len();
     // Writing to a `String` cannot fail.
-    let _ = write!(
-        head,
-        "POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\naccept: application/json\r\ncontent-length: {length}\r\n"
-    );
+    let _ = write!(head, "POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {length}\r\n");
     if let Some(session) = session {
         let _ = write!(head, "{}: {session}\r\n", hop::SESSION_HEADER);
     }

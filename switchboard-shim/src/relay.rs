@@ -5,6 +5,7 @@
 //! passes through.
 
 mod answers;
+mod calls;
 mod sending;
 mod session;
 
@@ -15,15 +16,15 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use switchboard_wire::envelope::Malformed;
-use switchboard_wire::framing::{Frame, Framing, MAX_MESSAGE, encode};
+use switchboard_wire::framing::{Frame, Framing, MAX_MESSAGE};
 use switchboard_wire::oversize::IdScan;
-use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::mpsc;
-use tokio::task::{AbortHandle, JoinSet};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::fault::{self, Fault};
-use crate::host::Stdout;
+use crate::host::{Input, Output};
 use crate::limits;
 use crate::mailbox;
 use crate::methods::{self, Kind, Method, Outgoing, Spoken};
@@ -34,6 +35,7 @@ use crate::start::Meeting;
 use crate::waiting::Waiting;
 
 use self::answers::Parked;
+use self::calls::Calls;
 use self::session::Link;
 
 /// How long answers are still waited for when the host has nothing more to say.
@@ -49,14 +51,14 @@ pub(crate) struct Relay {
     meeting: Arc<Meeting>,
     workspace: Option<String>,
     may_start: bool,
-    stdout: Stdout,
+    output: Output,
     notes: Notes,
     /// How the host frames its messages, once it has sent one.
     framing: Option<Framing>,
     arrivals: u64,
     waiting: Waiting,
-    /// Messages that were posted and not answered, by arrival.
-    calls: BTreeMap<u64, Call>,
+    /// Messages that were posted and not answered.
+    calls: Calls,
     posts: JoinSet<Posted>,
     idle: Idle,
     /// What found no descriptor for a connection, by its number in the session; nothing new goes first.
@@ -78,25 +80,6 @@ pub(crate) struct Relay {
     until: Option<Instant>,
 }
 
-/// A message that is with the daemon.
-struct Call {
-    message: Outgoing,
-    /// Which session it was sent on.
-    epoch: u64,
-    seq: u64,
-    abort: AbortHandle,
-    /// Set when it has no connection although the daemon seems to live.
-    lost: Option<Lost>,
-}
-
-/// A call without a connection.
-struct Lost {
-    /// When it is certain enough that the daemon lives on; `None` while it is only stranded.
-    at: Option<Instant>,
-    /// The daemon may have acted on it.
-    sent: bool,
-}
-
 /// What a POST is for.
 enum Errand {
     /// The message that arrived as this one.
@@ -116,24 +99,18 @@ struct Posted {
 }
 
 impl Relay {
-    pub(crate) fn new(
-        meeting: Meeting,
-        may_start: bool,
-        workspace: Option<String>,
-        stdout: Stdout,
-        notes: Notes,
-    ) -> Self {
+    pub(crate) fn new(meeting: Meeting, may_start: bool, workspace: Option<String>, notes: Notes) -> Self {
         let (mail_sender, mail) = mpsc::channel(MAIL_QUEUE);
         Self {
             meeting: Arc::new(meeting),
             workspace,
             may_start,
-            stdout,
+            output: Output::default(),
             notes,
             framing: None,
             arrivals: 0,
             waiting: Waiting::default(),
-            calls: BTreeMap::new(),
+            calls: Calls::default(),
             posts: JoinSet::new(),
             idle: Idle::default(),
             stranded: BTreeMap::new(),
@@ -150,47 +127,56 @@ impl Relay {
     }
 
     /// Runs until the host or a signal ends it; both are a good end.
-    pub(crate) async fn run(mut self, mut frames: mpsc::Receiver<Frame>) -> io::Result<()> {
-        let mut interrupt = signal(SignalKind::interrupt())?;
-        let mut terminate = signal(SignalKind::terminate())?;
-        let mut hangup = signal(SignalKind::hangup())?;
-        let closed = self.stdout.closed();
-        // These win over whatever the loop is doing, even over waiting for a host that does not read.
+    pub(crate) async fn run(mut self, mut input: Input) -> io::Result<()> {
+        let (stop, stopped) = oneshot::channel();
+        tokio::spawn(end(signals()?, self.output.closed(), stop));
+        // This wins over whatever the loop is doing.
         tokio::select! {
-            _ = interrupt.recv() => return Ok(()),
-            _ = terminate.recv() => return Ok(()),
-            _ = hangup.recv() => return Ok(()),
-            () = closed.notified() => return Ok(()),
-            () = self.relay(&mut frames) => {}
+            biased;
+            _ = stopped => return Ok(()),
+            () = self.relay(&mut input) => {}
         }
-        let _ = timeout(LAST_BYTES, self.stdout.finish()).await;
+        let _ = timeout(LAST_BYTES, self.output.finish()).await;
         Ok(())
     }
 
     /// The loop. Ends when the host's input has, and everything read from it is answered or overdue.
-    async fn relay(&mut self, frames: &mut mpsc::Receiver<Frame>) {
+    async fn relay(&mut self, input: &mut Input) {
         self.open_session();
         loop {
-            self.pump().await;
+            self.pump();
+            self.output.flush();
             if self.until.is_some() && self.is_settled() {
                 return;
             }
             let deadline = self.deadline();
+            // A host that does not read is given nothing more to do.
+            let full = self.output.is_full();
             tokio::select! {
-                frame = frames.recv(), if self.until.is_none() => match frame {
-                    Some(frame) => self.on_frame(frame).await,
+                frame = input.next(), if self.until.is_none() && !full => match frame {
+                    Some(frame) => {
+                        self.on_frame(frame);
+                        while let Some(frame) = input.read_before() {
+                            self.on_frame(frame);
+                        }
+                    }
                     None => self.until = Some(Instant::now() + AFTER_INPUT),
                 },
-                Some(posted) = self.posts.join_next() => {
-                    // An aborted one was cancelled and nobody waits for it.
-                    if let Ok(posted) = posted {
-                        self.on_posted(posted).await;
+                Some(posted) = self.posts.join_next(), if !full => {
+                    let mut next = Some(posted);
+                    while let Some(posted) = next {
+                        // An aborted one was cancelled and nobody waits for it.
+                        if let Ok(posted) = posted {
+                            self.on_posted(posted);
+                        }
+                        next = self.posts.try_join_next();
                     }
                 }
-                Some((epoch, mail)) = self.mail.recv() => self.on_mail(epoch, mail).await,
-                opened = self.link.opened() => self.on_opened(opened).await,
+                Some((epoch, mail)) = self.mail.recv(), if !full => self.on_mail(epoch, mail),
+                opened = self.link.opened() => self.on_opened(opened),
+                () = self.output.taken(), if full => {}
                 () = at(deadline) => {
-                    if self.on_time(Instant::now()).await {
+                    if self.on_time(Instant::now()) {
                         return;
                     }
                 }
@@ -207,52 +193,53 @@ impl Relay {
     /// The next moment at which something is due.
     fn deadline(&self) -> Option<Instant> {
         let parked = self.parked.iter().map(|parked| parked.until);
-        let lost = self.calls.values().filter_map(|call| call.lost.as_ref()?.at);
         let stranded = (!self.stranded.is_empty()).then_some(self.unstrand);
         let link = self.link.deadline(self.waiting.oldest(), self.has_old_calls());
-        parked.chain(lost).chain(stranded).chain(link).chain(self.until).min()
+        let others = stranded.into_iter().chain(link).chain(self.until).chain(self.idle.due());
+        parked.chain(self.calls.given_up_at()).chain(others).min()
     }
 
     /// Deals with what is due; true at the very end.
-    async fn on_time(&mut self, now: Instant) -> bool {
-        self.release_parked(now).await;
-        self.give_up_lost(now).await;
-        self.link_due(now).await;
+    fn on_time(&mut self, now: Instant) -> bool {
+        self.release_parked(now);
+        self.give_up_lost(now);
+        self.link_due(now);
+        self.idle.trim(now);
         if self.until.is_none_or(|until| until > now) {
             return false;
         }
-        self.give_up_all().await;
+        self.give_up_all();
         true
     }
 
-    async fn on_frame(&mut self, frame: Frame) {
+    fn on_frame(&mut self, frame: Frame) {
         match frame {
             Frame::Message { body, framing } => {
                 self.framing.get_or_insert(framing);
-                self.on_message(body).await;
+                self.on_message(body);
             }
-            Frame::Noise(_) => self.write(&fault::parse_error()).await,
+            Frame::Noise(_) => self.write(&fault::parse_error()),
             Frame::Oversize { id, bytes } => {
                 let text = format!("message of {bytes} bytes is over the limit of {MAX_MESSAGE} bytes");
-                self.write(&fault::invalid_request(id.as_deref(), &text)).await;
+                self.write(&fault::invalid_request(id.as_deref(), &text));
             }
         }
     }
 
-    async fn on_message(&mut self, body: Bytes) {
+    fn on_message(&mut self, body: Bytes) {
         match methods::read(&body) {
-            Ok(Spoken::Ping { id }) => self.write(&fault::empty_result(&id)).await,
-            Ok(Spoken::Discover { id }) => self.write(&fault::method_not_found(&id, "server/discover")).await,
+            Ok(Spoken::Ping { id }) => self.write(&fault::empty_result(&id)),
+            Ok(Spoken::Discover { id }) => self.write(&fault::method_not_found(&id, "server/discover")),
             Ok(Spoken::Cancel { request, body }) => self.cancel(&request, body),
             Ok(Spoken::Forward(kind)) => {
                 self.arrivals += 1;
                 let arrived = Instant::now();
-                self.hold(Outgoing { arrival: self.arrivals, arrived, body, kind, tries: 0 }).await;
+                self.hold(Outgoing { arrival: self.arrivals, arrived, body, kind, tries: 0 });
             }
-            Err(Malformed::NotJson) => self.write(&fault::parse_error()).await,
+            Err(Malformed::NotJson) => self.write(&fault::parse_error()),
             Err(malformed @ Malformed::NotMessage(_)) => {
                 let id = readable_id(&body);
-                self.write(&fault::invalid_request(id.as_deref(), &malformed.to_string())).await;
+                self.write(&fault::invalid_request(id.as_deref(), &malformed.to_string()));
             }
         }
     }
@@ -263,29 +250,27 @@ impl Relay {
             return;
         }
         self.parked.retain(|parked| &*parked.id != id);
-        let found = self.calls.iter().find(|(_, call)| call.message.request_id() == Some(id));
-        let Some((&arrival, call)) = found else {
+        let Some(found) = self.calls.find(id) else {
             return;
         };
-        if matches!(call.message.kind, Kind::Request { method: Method::Initialize, .. }) {
+        if matches!(found.message.kind, Kind::Request { method: Method::Initialize, .. }) {
             return;
         }
-        let call = self.calls.remove(&arrival).expect("BUG: it was found a moment ago");
+        let arrival = found.message.arrival;
+        let call = self.calls.remove(arrival).expect("BUG: it was found a moment ago");
         call.abort.abort();
         self.fill_gap(call.epoch, call.seq, body);
     }
 
-    async fn fail(&mut self, message: &Outgoing, fault: &Fault) {
+    fn fail(&mut self, message: &Outgoing, fault: &Fault) {
         if let Some(id) = message.request_id() {
-            self.write(&fault.to(id)).await;
+            self.write(&fault.to(id));
         }
     }
 
-    /// Writes one message to the host, whole.
-    async fn write(&mut self, body: &[u8]) {
-        let mut framed = Vec::with_capacity(body.len() + 32);
-        encode(self.framing.unwrap_or(Framing::Line), body, &mut framed);
-        self.stdout.write(framed).await;
+    /// Has one message written to the host, whole, with the others of this turn of the loop.
+    fn write(&mut self, body: &[u8]) {
+        self.output.push(self.framing.unwrap_or(Framing::Line), body);
     }
 }
 
@@ -297,6 +282,24 @@ fn readable_id(body: &[u8]) -> Option<Box<str>> {
     }
     scan.into_id()
         .filter(|id| id.starts_with(|first: char| first == '"' || first == '-' || first.is_ascii_digit()))
+}
+
+/// Tells when a signal came or nobody reads what is written, whichever is first.
+async fn end(mut signals: [Signal; 3], closed: impl Future<Output = ()>, stop: oneshot::Sender<()>) {
+    let [interrupt, terminate, hangup] = &mut signals;
+    tokio::select! {
+        _ = interrupt.recv() => {}
+        _ = terminate.recv() => {}
+        _ = hangup.recv() => {}
+        () = closed => {}
+    }
+    let _ = stop.send(());
+}
+
+fn signals() -> io::Result<[Signal; 3]> {
+    let [interrupt, terminate, hangup] =
+        [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()].map(signal);
+    Ok([interrupt?, terminate?, hangup?])
 }
 
 async fn at(deadline: Option<Instant>) {

@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex};
 
 use serde::Deserialize;
 use serde_json::json;
-use serde_json::value::RawValue;
 use switchboard_wire::envelope::{Message, place_of, splice};
 use switchboard_wire::members::Members;
+use switchboard_wire::raw::Raw;
 
 use crate::mailbox::{Kind, Mailbox};
 use crate::methods;
@@ -89,7 +89,7 @@ pub enum LogLevel {
 }
 
 /// Gets the host's whole response and the id within it.
-type OnAnswer = Box<dyn FnOnce(&[u8], &RawValue) + Send>;
+type OnAnswer = Box<dyn FnOnce(&[u8], Raw<'_>) + Send>;
 
 struct Question {
     method: Box<str>,
@@ -104,7 +104,7 @@ impl std::fmt::Debug for Question {
 
 impl Takes {
     /// Reads the `capabilities` of an `initialize`.
-    pub fn declared(capabilities: &RawValue) -> Self {
+    pub fn declared(capabilities: Raw<'_>) -> Self {
         let Some(capabilities) = Members::of(capabilities) else { return Self::default() };
         let elicitation = capabilities.get("elicitation").and_then(Members::of);
         let mode = |name| elicitation.as_ref().is_some_and(|modes| modes.get(name).is_some());
@@ -117,7 +117,7 @@ impl Takes {
         }
     }
 
-    pub fn question(self, method: &str, params: Option<&RawValue>) -> bool {
+    pub fn question(self, method: &str, params: Option<Raw<'_>>) -> bool {
         match method {
             methods::SAMPLING => self.sampling,
             methods::ROOTS_LIST => self.roots,
@@ -190,10 +190,10 @@ impl Caller {
     pub fn ask(
         &self,
         request: &[u8],
-        id: &RawValue,
+        id: Raw<'_>,
         method: &str,
-        params: Option<&RawValue>,
-        answer: impl FnOnce(&[u8], &RawValue) + Send + 'static,
+        params: Option<Raw<'_>>,
+        answer: impl FnOnce(&[u8], Raw<'_>) + Send + 'static,
     ) -> Option<Box<str>> {
         let listening = self.listening.as_ref()?;
         if !self.profile().takes.question(method, params) {
@@ -210,7 +210,7 @@ impl Caller {
     }
 
     /// The host's answer to one of our questions; false if it is not, or no longer, open.
-    pub fn answered(&self, id: &str, response: &[u8], raw_id: &RawValue) -> bool {
+    pub fn answered(&self, id: &str, response: &[u8], raw_id: Raw<'_>) -> bool {
         let question = self.listening.as_ref().and_then(|listening| listening.lock().remove(id));
         match question {
             Some(question) => {
@@ -271,20 +271,20 @@ impl Listening {
 mod tests {
     use super::*;
 
-    fn raw(text: &str) -> Box<RawValue> {
-        RawValue::from_string(text.to_owned()).unwrap()
+    fn raw(text: &str) -> Raw<'_> {
+        Raw::parse(text.as_bytes()).unwrap()
     }
 
     #[test]
     fn what_a_host_takes_is_what_it_declared() {
-        let takes = |text| Takes::declared(&raw(text));
+        let takes = |text| Takes::declared(raw(text));
         assert_eq!(takes("{}"), Takes::default());
         assert!(takes(r#"{"sampling":{}}"#).sampling);
         let plain = takes(r#"{"elicitation":{}}"#);
         assert!(plain.elicitation_form && !plain.elicitation_url);
         let url = takes(r#"{"elicitation":{"url":{}}}"#);
         assert!(!url.elicitation_form && url.elicitation_url);
-        assert!(url.question(methods::ELICITATION, Some(&raw(r#"{"mode":"url"}"#))));
+        assert!(url.question(methods::ELICITATION, Some(raw(r#"{"mode":"url"}"#))));
         assert!(!url.question(methods::ELICITATION, None));
         assert!(!url.question(methods::ROOTS_LIST, None));
     }

@@ -20,12 +20,12 @@ mod stderr;
 mod strays;
 mod tools;
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use switchboard_wire::envelope::{Malformed, quoted};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, timeout_at};
 
 pub use calls::{Answer, ChildId};
@@ -37,7 +37,7 @@ pub use roster::{Place, Roster};
 pub use spawn::{Exit, program};
 pub use stderr::StderrRing;
 pub(crate) use strays::adopt as adopt_orphans;
-pub use tools::{Tool, ToolList};
+pub use tools::{Names, Tool, ToolList};
 
 use crate::caller::Caller;
 use crate::definition::Filled;
@@ -104,7 +104,9 @@ pub struct Child {
     tools: tools::Shelf,
     questions: inbound::Questions,
     noise: AtomicU64,
-    leases: watch::Sender<i64>,
+    leases: AtomicI64,
+    /// The last lease was given back.
+    free: Notify,
     // Leaf locks: held for a look or a change of one value.
     tie: Mutex<Tie>,
     used: Mutex<Instant>,
@@ -224,11 +226,13 @@ impl Child {
     /// Somebody took the right to use it, or gave it back.
     pub fn leased(&self, change: i64) {
         *self.used.lock().expect("BUG: a copy panicked") = Instant::now();
-        self.leases.send_modify(|leases| *leases += change);
+        if self.leases.fetch_add(change, Ordering::Relaxed) + change == 0 {
+            self.free.notify_waiters();
+        }
     }
 
     pub fn leases(&self) -> i64 {
-        *self.leases.borrow()
+        self.leases.load(Ordering::Relaxed)
     }
 
     /// When it was last given out or back. Probes and lists are not use.
@@ -294,8 +298,13 @@ impl Child {
 
     /// Resolves when nobody holds a lease on it.
     pub async fn idle(&self) {
-        let mut leases = self.leases.subscribe();
-        let _ = leases.wait_for(|leases| *leases == 0).await;
+        loop {
+            let free = self.free.notified();
+            if self.leases() == 0 {
+                return;
+            }
+            free.await;
+        }
     }
 
     /// Resolves when nothing of the child is left.

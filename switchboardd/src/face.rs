@@ -7,7 +7,7 @@ mod single;
 
 use std::sync::Arc;
 
-use serde_json::value::RawValue;
+use switchboard_wire::raw::Raw;
 
 use crate::board::Board;
 use crate::caller::{Caller, LogLevel};
@@ -26,9 +26,9 @@ pub enum Face {
 /// A request on its way in.
 #[derive(Debug, Clone, Copy)]
 pub struct Request<'a> {
-    pub id: &'a RawValue,
+    pub id: Raw<'a>,
     pub method: &'a str,
-    pub params: Option<&'a RawValue>,
+    pub params: Option<Raw<'a>>,
 }
 
 /// Answers a request: the whole message for the host. By its first `.await` that waits, a call has
@@ -57,7 +57,7 @@ pub async fn answer(
 }
 
 /// Takes in a notification; most mean nothing to a face that keeps no state for them.
-pub fn notice(board: &Board, session: &Session, method: &str, params: Option<&RawValue>) {
+pub fn notice(board: &Board, session: &Session, method: &str, params: Option<Raw<'_>>) {
     if method == methods::ROOTS_CHANGED {
         board.roots_changed(&session.caller);
     } else if method == methods::CANCELLED
@@ -71,7 +71,7 @@ pub fn notice(board: &Board, session: &Session, method: &str, params: Option<&Ra
 }
 
 /// `logging/setLevel`: what this caller hears from now on.
-fn set_level(caller: &Caller, params: Option<&RawValue>) -> Result<Said, Failure> {
+fn set_level(caller: &Caller, params: Option<Raw<'_>>) -> Result<Said, Failure> {
     let level = params
         .and_then(switchboard_wire::members::Members::of)
         .and_then(|params| serde_json::from_str::<LogLevel>(params.get("level")?.get()).ok())

@@ -82,7 +82,7 @@ impl Manifests {
 fn parse(text: &str) -> Option<Manifest> {
     let written: Written<'_> = serde_json::from_str(text).ok()?;
     (written.version == VERSION).then_some(())?;
-    let hello = Hello::read(written.hello).ok()?;
+    let hello = Hello::read(written.hello.into()).ok()?;
     Some(Manifest { hello, tools: Arc::new(ToolList::from_raw(&written.tools)) })
 }
 
@@ -110,7 +110,7 @@ mod tests {
         let said = raw(
             r#"{"protocolVersion":"2025-06-18","capabilities":{"z":1.0},"serverInfo":{"name":"s"},"instructions":"hi"}"#,
         );
-        let hello = Hello::read(&said).unwrap();
+        let hello = Hello::read((&*said).into()).unwrap();
         let tool = raw(r#"{"name":"t", "inputSchema":{"z":1.0,"a":123456789012345678901234567890},"x":[]}"#);
         manifests.write(&launch("secret"), &hello, &ToolList::from_raw(&[&tool]));
         let back = manifests.read(&launch("secret")).unwrap();

@@ -154,19 +154,12 @@ impl Pool {
         let mut room_until = None;
         let mut waiting = None;
         loop {
+            // Told of every change from here on, also before it is awaited.
             let changed = self.changed.notified();
-            tokio::pin!(changed);
-            changed.as_mut().enable();
-            let step = {
-                let mut state = self.lock();
-                let step = state.step(caller, failed_before, Instant::now());
-                if let Step::Use(child) = &step {
-                    child.leased(1);
-                }
-                step
-            };
+            let step = self.lock().step(caller, failed_before, Instant::now());
             match step {
                 Step::Use(child) => {
+                    child.leased(1);
                     self.keep_warm(limits);
                     return Ok(Lease { child, pool: self.clone() });
                 }

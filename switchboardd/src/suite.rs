@@ -14,9 +14,9 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::value::RawValue;
 use switchboard_wire::envelope::quoted;
 use switchboard_wire::members::Members;
+use switchboard_wire::raw::Raw;
 use tokio::time::Instant;
 
 use crate::caller::Caller;
@@ -234,7 +234,7 @@ impl Suite {
         arguments: &Members<'_>,
         subtool: Option<&str>,
     ) -> Result<Said, Failure> {
-        let token = outgoing::progress_token(params).map(RawValue::get);
+        let token = outgoing::progress_token(params).map(Raw::get);
         match text_member(arguments, "action") {
             Err(sentence) => Ok(mistake(&sentence)),
             Ok(Some(action)) if action == "introspect" => {

@@ -9,7 +9,8 @@ use switchboard_wire::envelope::{Message, Outcome};
 use switchboard_wire::hop::Draining;
 use tokio::time::Instant;
 
-use super::{Call, Errand, Lost, Posted, Relay};
+use super::calls::{Call, Lost};
+use super::{Errand, Posted, Relay};
 use crate::fault::{self, Fault, MAX_TO_HOST};
 use crate::mailbox::{Batch, Post};
 use crate::methods::{self, Kind, Mail, Outgoing};
@@ -40,7 +41,7 @@ pub(super) struct Parked {
 }
 
 impl Relay {
-    pub(super) async fn on_posted(&mut self, posted: Posted) {
+    pub(super) fn on_posted(&mut self, posted: Posted) {
         let Posted { errand, epoch, seq, connection, outcome } = posted;
         let current = self.link.session().is_some_and(|session| session.epoch == epoch);
         // A daemon that drains gets nothing new, and goes the sooner the fewer connections are left.
@@ -53,11 +54,11 @@ impl Relay {
         let arrival = match errand {
             Errand::Message(arrival) => arrival,
             Errand::Filler { body, tries } if current => {
-                return self.on_filled(seq, body, tries, outcome).await;
+                return self.on_filled(seq, body, tries, outcome);
             }
             Errand::Filler { .. } => return,
         };
-        let Some(mut call) = self.calls.remove(&arrival) else {
+        let Some(call) = self.calls.remove(arrival) else {
             return;
         };
         match outcome {
@@ -65,47 +66,47 @@ impl Relay {
                 if current {
                     self.drain(kind);
                 }
-                self.send_again(call.message, &never_taken()).await;
+                self.send_again(call.message, &never_taken());
             }
             Ok(Answer { status: 404, .. }) => {
                 // The daemon does not know the session, so it did nothing with the message.
-                self.send_again(call.message, &Fault::Refused { status: 404 }).await;
+                self.send_again(call.message, &Fault::Refused { status: 404 });
                 if current {
-                    self.gone("switchboardd does not know this session").await;
+                    self.gone("switchboardd does not know this session");
                 }
             }
-            Ok(answer) => self.on_answer(call, answer, current).await,
+            Ok(answer) => self.on_answer(call, answer, current),
             Err(PostError::NoConnection(error)) if current && is_gone(&error) && !self.link.is_draining() => {
-                self.send_again(call.message, &never_taken()).await;
-                self.gone(&error.to_string()).await;
+                self.send_again(call.message, &never_taken());
+                self.gone(&error.to_string());
             }
             Err(error) => {
                 let sent = matches!(error, PostError::Lost(_));
-                call.lost = Some(Lost { at: Some(Instant::now() + DEATH_SHOWS), sent });
-                if current {
-                    self.calls.insert(arrival, call);
-                } else {
-                    self.lose(call, &Fault::DaemonGone).await;
+                self.calls.insert(call);
+                self.calls.lose(arrival, Lost { at: Some(Instant::now() + DEATH_SHOWS), sent });
+                if !current {
+                    let call = self.calls.remove(arrival).expect("BUG: it was put there a moment ago");
+                    self.lose(call, &Fault::DaemonGone);
                 }
             }
         }
     }
 
     /// Without its filler the daemon would wait for that number, and everything behind it, for ever.
-    async fn on_filled(&mut self, seq: u64, body: Bytes, tries: u8, outcome: Result<Answer, PostError>) {
+    fn on_filled(&mut self, seq: u64, body: Bytes, tries: u8, outcome: Result<Answer, PostError>) {
         match outcome {
             Ok(Answer { draining: Some(kind), status: 503, .. }) => self.drain(kind),
-            Ok(Answer { status: 404, .. }) => self.gone("switchboardd does not know this session").await,
+            Ok(Answer { status: 404, .. }) => self.gone("switchboardd does not know this session"),
             Ok(_) => {}
             // The mailbox poll tells the end of a daemon that drains.
             Err(_) if self.link.is_draining() => {}
-            Err(PostError::NoConnection(error)) if is_gone(&error) => self.gone(&error.to_string()).await,
+            Err(PostError::NoConnection(error)) if is_gone(&error) => self.gone(&error.to_string()),
             Err(_) if tries < MAX_TRIES => self.strand(Errand::Filler { body, tries: tries + 1 }, seq),
-            Err(error) => self.gone(&format!("a gap in the order of messages stays open: {error}")).await,
+            Err(error) => self.gone(&format!("a gap in the order of messages stays open: {error}")),
         }
     }
 
-    async fn on_answer(&mut self, call: Call, answer: Answer, current: bool) {
+    fn on_answer(&mut self, call: Call, answer: Answer, current: bool) {
         let Call { message, .. } = call;
         let Some(id) = message.request_id() else {
             if (200..300).contains(&answer.status) {
@@ -131,66 +132,64 @@ impl Relay {
             self.parked.push(Parked { id: id.into(), after: answer.mailbox, until, body });
             return;
         }
-        self.write(&body).await;
+        self.write(&body);
     }
 
     /// A message that the daemon cannot have acted on goes back to its place in the order.
-    async fn send_again(&mut self, message: Outgoing, otherwise: &Fault) {
+    fn send_again(&mut self, message: Outgoing, otherwise: &Fault) {
         if message.tries >= MAX_TRIES {
-            return self.fail(&message, otherwise).await;
+            return self.fail(&message, otherwise);
         }
-        self.hold(message).await;
+        self.hold(message);
     }
 
     /// A message that the daemon may have acted on: only what does no harm goes out again.
-    pub(super) async fn lose(&mut self, call: Call, fault: &Fault) {
+    pub(super) fn lose(&mut self, call: Call, fault: &Fault) {
         call.abort.abort();
-        if call.lost.is_some_and(|lost| !lost.sent) {
-            self.send_again(call.message, &never_taken()).await;
+        if call.is_unsent() {
+            self.send_again(call.message, &never_taken());
         } else if call.message.may_repeat() {
-            self.send_again(call.message, fault).await;
+            self.send_again(call.message, fault);
         } else {
-            self.fail(&call.message, fault).await;
+            self.fail(&call.message, fault);
         }
     }
 
     /// Calls whose connection ended while the daemon lives on.
-    pub(super) async fn give_up_lost(&mut self, now: Instant) {
-        let due = |call: &Call| call.lost.as_ref().and_then(|lost| lost.at).is_some_and(|at| at <= now);
-        while let Some((&arrival, _)) = self.calls.iter().find(|(_, call)| due(call)) {
-            let call = self.calls.remove(&arrival).expect("BUG: it was found a moment ago");
+    pub(super) fn give_up_lost(&mut self, now: Instant) {
+        for call in self.calls.take_given_up(now) {
             let id = call.message.request_id().unwrap_or(NOBODY);
             let filler = fault::cancelled(id, "its connection was lost");
             self.fill_gap(call.epoch, call.seq, filler.into());
-            self.lose(call, &Fault::ConnectionLost).await;
+            self.lose(call, &Fault::ConnectionLost);
         }
     }
 
-    pub(super) async fn on_mail(&mut self, epoch: u64, mail: Post) {
+    pub(super) fn on_mail(&mut self, epoch: u64, mail: Post) {
         if self.link.session().is_none_or(|session| session.epoch != epoch) {
             return;
         }
         match mail {
-            Post::Batch(batch) => self.on_batch(batch).await,
-            Post::Ended(why) => self.gone(&why).await,
+            Post::Batch(batch) => self.on_batch(batch),
+            Post::Ended(why) => self.gone(&why),
         }
     }
 
-    async fn on_batch(&mut self, Batch { messages, next, draining }: Batch) {
-        for message in messages {
-            self.on_mail_message(message).await;
+    fn on_batch(&mut self, Batch { messages, next, draining }: Batch) {
+        for message in &messages {
+            self.on_mail_message(message);
         }
         if let Some(session) = self.link.session_mut() {
             session.mail = session.mail.max(next);
         }
-        self.release_parked(Instant::now()).await;
+        self.release_parked(Instant::now());
         if let Some(kind) = draining {
             self.drain(kind);
         }
     }
 
-    async fn on_mail_message(&mut self, message: Bytes) {
-        let mail = methods::read_mail(&message);
+    fn on_mail_message(&mut self, message: &Bytes) {
+        let mail = methods::read_mail(message);
         if message.len() > MAX_TO_HOST {
             let bytes = message.len() as u64;
             self.notes
@@ -200,7 +199,7 @@ impl Relay {
                 let body = Fault::AnswerTooLong { bytes }.to(&id).into();
                 self.arrivals += 1;
                 let (arrival, arrived) = (self.arrivals, Instant::now());
-                self.hold(Outgoing { arrival, arrived, body, kind: Kind::Response { id }, tries: 0 }).await;
+                self.hold(Outgoing { arrival, arrived, body, kind: Kind::Response { id }, tries: 0 });
             }
             return;
         }
@@ -213,16 +212,16 @@ impl Relay {
             }
             Mail::Other => {}
         }
-        self.write(&message).await;
+        self.write(message);
     }
 
     /// Writes the answers whose turn has come, in the order they arrived.
-    pub(super) async fn release_parked(&mut self, now: Instant) {
+    pub(super) fn release_parked(&mut self, now: Instant) {
         let written = self.link.session().map_or(u64::MAX, |session| session.mail);
         let parked = std::mem::take(&mut self.parked);
         for answer in parked {
             if answer.after <= written || answer.until <= now {
-                self.write(&answer.body).await;
+                self.write(&answer.body);
             } else {
                 self.parked.push(answer);
             }
@@ -230,17 +229,17 @@ impl Relay {
     }
 
     /// The host is leaving: whatever is still owed is told so.
-    pub(super) async fn give_up_all(&mut self) {
+    pub(super) fn give_up_all(&mut self) {
         let fault = Fault::InputClosed { why: self.link.why() };
         while let Some(message) = self.waiting.overdue(Instant::now()) {
-            self.fail(&message, &fault).await;
+            self.fail(&message, &fault);
         }
         let fault = Fault::InputClosed { why: None };
-        for call in std::mem::take(&mut self.calls).into_values() {
-            self.fail(&call.message, &fault).await;
+        for call in self.calls.take_if(|_| true) {
+            self.fail(&call.message, &fault);
         }
         for answer in std::mem::take(&mut self.parked) {
-            self.write(&answer.body).await;
+            self.write(&answer.body);
         }
     }
 

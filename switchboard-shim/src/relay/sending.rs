@@ -7,7 +7,8 @@ use switchboard_wire::hop;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
-use super::{Call, Errand, Lost, Posted, Relay};
+use super::calls::{Call, Lost};
+use super::{Errand, Posted, Relay};
 use crate::fault::{Fault, MAX_TO_HOST};
 use crate::mailbox::SHORTAGE_PAUSE;
 use crate::methods::{Kind, Outgoing};
@@ -15,24 +16,24 @@ use crate::post::{Request, post};
 
 impl Relay {
     /// Puts a message where [`Relay::pump`] takes it from.
-    pub(super) async fn hold(&mut self, message: Outgoing) {
+    pub(super) fn hold(&mut self, message: Outgoing) {
         if let Err(full) = self.waiting.add(message) {
             match full.refused.request_id() {
-                Some(id) => self.write(&Fault::Busy { waiting: full.waiting }.to(id)).await,
+                Some(id) => self.write(&Fault::Busy { waiting: full.waiting }.to(id)),
                 None => self.notes.say("too many notifications are waiting; one was dropped"),
             }
         }
     }
 
     /// Sends whatever may go now.
-    pub(super) async fn pump(&mut self) {
+    pub(super) fn pump(&mut self) {
         self.send_stranded();
         if self.waiting.is_empty() {
             return;
         }
         if let Some(fault) = self.link.refusal() {
             while let Some(message) = self.waiting.overdue(Instant::now()) {
-                self.fail(&message, &fault).await;
+                self.fail(&message, &fault);
             }
         }
         while let Some(message) = self.next_to_send() {
@@ -52,8 +53,7 @@ impl Relay {
                 // Some of the old daemon's calls may have to be sent again, and before these.
                 return None;
             } else {
-                let requests = self.calls.values().filter(|call| call.message.request_id().is_some()).count();
-                self.waiting.next(requests < self.room)?
+                self.waiting.next(self.calls.requests() < self.room)?
             };
             match &message.kind {
                 Kind::Response { id } => {
@@ -69,8 +69,7 @@ impl Relay {
 
     /// Whether calls are left that went to a daemon, or a session, that is gone.
     pub(super) fn has_old_calls(&self) -> bool {
-        let epoch = self.link.session().map(|session| session.epoch);
-        self.calls.values().any(|call| Some(call.epoch) != epoch)
+        self.calls.any_before(self.link.session().map(|session| session.epoch))
     }
 
     fn send(&mut self, mut message: Outgoing) {
@@ -80,7 +79,7 @@ impl Relay {
         message.tries = message.tries.saturating_add(1);
         let abort = self.post(Errand::Message(message.arrival), seq, message.body.clone());
         if let Some(abort) = abort {
-            self.calls.insert(message.arrival, Call { message, epoch, seq, abort, lost: None });
+            self.calls.insert(Call::new(message, epoch, seq, abort));
         }
     }
 
@@ -115,8 +114,9 @@ impl Relay {
     pub(super) fn strand(&mut self, errand: Errand, seq: u64) {
         if let Errand::Message(arrival) = errand {
             // Cancelled meanwhile: its filler is on the way.
-            let Some(call) = self.calls.get_mut(&arrival) else { return };
-            call.lost = Some(Lost { at: None, sent: false });
+            if !self.calls.lose(arrival, Lost { at: None, sent: false }) {
+                return;
+            }
         }
         self.stranded.insert(seq, errand);
         self.unstrand = Instant::now() + SHORTAGE_PAUSE;
@@ -138,13 +138,11 @@ impl Relay {
                     self.post(Errand::Filler { body: body.clone(), tries }, seq, body);
                 }
                 Errand::Message(arrival) => {
-                    let Some(body) = self.calls.get(&arrival).map(|call| call.message.body.clone()) else {
+                    let Some(body) = self.calls.get(arrival).map(|call| call.message.body.clone()) else {
                         continue;
                     };
-                    let abort = self.post(errand, seq, body);
-                    if let (Some(call), Some(abort)) = (self.calls.get_mut(&arrival), abort) {
-                        call.abort = abort;
-                        call.lost = None;
+                    if let Some(abort) = self.post(errand, seq, body) {
+                        self.calls.resume(arrival, abort);
                     }
                 }
             }

@@ -1,16 +1,17 @@
 //! The coming and going of daemons, as one state: there is a session, one is being opened, or there is
 //! none and a time to try again.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use switchboard_wire::envelope;
 use switchboard_wire::hop::Draining;
+use switchboard_wire::raw::Raw;
 use tokio::task::{AbortHandle, JoinHandle};
 use tokio::time::Instant;
 
-use super::{Call, Relay};
+use super::Relay;
+use super::calls::Call;
 use crate::fault::{self, Fault};
 use crate::link::{self, OpenError, Opened};
 use crate::mailbox;
@@ -72,7 +73,7 @@ pub(super) struct Session {
 impl Session {
     /// Whether the question with this raw id is one of this daemon's.
     pub(super) fn asked(&self, id: &str) -> bool {
-        let id = serde_json::from_str(id).ok().and_then(envelope::string);
+        let id = Raw::parse(id.as_bytes()).and_then(envelope::string);
         id.and_then(|id| Some(id.strip_prefix(&self.boot)?.starts_with('-'))).unwrap_or(false)
     }
 }
@@ -175,7 +176,7 @@ impl Relay {
         self.link.state = State::Opening(tokio::spawn(open));
     }
 
-    pub(super) async fn on_opened(&mut self, opened: Result<Opened, OpenError>) {
+    pub(super) fn on_opened(&mut self, opened: Result<Opened, OpenError>) {
         let now = Instant::now();
         let error = match opened {
             Ok(opened) => return self.take_up(opened),
@@ -195,7 +196,7 @@ impl Relay {
         let pause = if self.link.stopped { MAX_PAUSE } else { self.link.pause };
         self.link.pause = (self.link.pause * 2).min(MAX_PAUSE);
         self.link.down(now + pause);
-        self.link_due(now).await;
+        self.link_due(now);
     }
 
     fn take_up(&mut self, opened: Opened) {
@@ -234,7 +235,7 @@ impl Relay {
     }
 
     /// The daemon, or our session there, is no more.
-    pub(super) async fn gone(&mut self, why: &str) {
+    pub(super) fn gone(&mut self, why: &str) {
         let draining = self.link.session().and_then(|session| session.draining);
         if draining.is_none() {
             self.notes.say(&format!("lost switchboardd: {why}"));
@@ -245,14 +246,12 @@ impl Relay {
         self.idle.clear();
         // Messages among them are with the calls, as lost before they were sent.
         self.stranded.clear();
-        self.release_parked(now).await;
+        self.release_parked(now);
         for id in std::mem::take(&mut self.questions) {
-            self.write(&fault::cancelled(&id, "switchboardd restarted")).await;
+            self.write(&fault::cancelled(&id, "switchboardd restarted"));
         }
-        let (lost, calls) =
-            std::mem::take(&mut self.calls).into_iter().partition(|(_, call)| call.lost.is_some());
-        self.calls = calls;
-        self.lose_all(lost).await;
+        let lost = self.calls.take_lost();
+        self.lose_all(lost);
         if draining == Some(Draining::Stop) {
             // It was stopped a moment ago; somebody else may start it, in their own time.
             self.link.down(now + MAX_PAUSE);
@@ -262,27 +261,25 @@ impl Relay {
     }
 
     /// Calls of an earlier daemon whose connections did not end by themselves.
-    async fn settle_old_calls(&mut self) {
+    fn settle_old_calls(&mut self) {
         let epoch = self.link.session().map(|session| session.epoch);
-        let (old, calls) =
-            std::mem::take(&mut self.calls).into_iter().partition(|(_, call)| Some(call.epoch) != epoch);
-        self.calls = calls;
-        self.lose_all(old).await;
+        let old = self.calls.take_if(|call| Some(call.epoch) != epoch);
+        self.lose_all(old);
     }
 
-    async fn lose_all(&mut self, calls: BTreeMap<u64, Call>) {
-        for call in calls.into_values() {
-            self.lose(call, &Fault::DaemonGone).await;
+    fn lose_all(&mut self, calls: Vec<Call>) {
+        for call in calls {
+            self.lose(call, &Fault::DaemonGone);
         }
     }
 
     /// What is due between two daemons.
-    pub(super) async fn link_due(&mut self, now: Instant) {
+    pub(super) fn link_due(&mut self, now: Instant) {
         if self.link.since + MAX_SETTLE <= now {
-            self.settle_old_calls().await;
+            self.settle_old_calls();
         }
         if self.link.session().and_then(|session| session.drain_ends).is_some_and(|end| end <= now) {
-            self.gone("it did not end although it drains").await;
+            self.gone("it did not end although it drains");
         }
         let State::Down { retry } = self.link.state else {
             return;
@@ -291,7 +288,7 @@ impl Relay {
             let why = self.link.why().unwrap_or_else(|| "switchboardd cannot be reached".to_owned());
             let fault = Fault::NoDaemon(why);
             while let Some(message) = self.waiting.overdue(now - MAX_WAIT) {
-                self.fail(&message, &fault).await;
+                self.fail(&message, &fault);
             }
         }
         if retry <= now {

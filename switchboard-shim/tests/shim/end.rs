@@ -90,6 +90,32 @@ fn stdin_and_stdout_may_be_sockets() {
 }
 
 #[test]
+fn one_socket_may_be_both_and_be_closed_by_halves() {
+    use std::io::{BufRead, BufReader, Write};
+    use std::net::Shutdown;
+    use std::os::fd::OwnedFd;
+    use std::os::unix::net::UnixStream;
+
+    let (_folder, socket) = place();
+    let daemon = Daemon::bind(&socket, "boot1");
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    let mut command = shim(binary(), &socket);
+    command.arg("--no-start").stdin(OwnedFd::from(theirs.try_clone().unwrap())).stdout(OwnedFd::from(theirs));
+    let mut host = Host::run(&mut command);
+    drop(command);
+    (&ours).write_all(b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\"}\n").unwrap();
+    let list = daemon.expect("tools/list");
+    // The host has nothing more to say, and still listens.
+    ours.shutdown(Shutdown::Write).unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(100));
+    list.result(&json!({}));
+    let mut line = String::new();
+    BufReader::new(&ours).read_line(&mut line).unwrap();
+    assert!(line.contains("\"result\""), "{line}");
+    assert!(host.ends_within(AT_ONCE).success());
+}
+
+#[test]
 fn signals_end_it_even_when_the_host_does_not_read() {
     for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
         let (_folder, socket) = place();

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use switchboard_wire::envelope::{Message, Outcome};
+use switchboard_wire::raw::Raw;
 
 use super::calls::Answer;
 use super::{Child, ChildError, Limits, Tie, clip};
@@ -86,7 +87,7 @@ fn read(answer: &Answer) -> Result<Hello, ChildError> {
 
 impl Hello {
     /// From the result of `initialize`, or a manifest; or what is wrong with it.
-    pub fn read(result: &RawValue) -> Result<Self, String> {
+    pub fn read(result: Raw<'_>) -> Result<Self, String> {
         let said: Said<'_> = serde_json::from_str(result.get())
             .map_err(|error| format!("answered `initialize` wrongly: {error}"))?;
         let revision = methods::LEGACY_REVISIONS.iter().find(|known| **known == said.protocol_version);

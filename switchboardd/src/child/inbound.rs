@@ -5,10 +5,10 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
-use serde_json::value::RawValue;
 use switchboard_wire::envelope::{self, Malformed, Message, place_of, quoted, splice};
 use switchboard_wire::framing::Frame;
 use switchboard_wire::members::Members;
+use switchboard_wire::raw::Raw;
 use tokio::time::Instant;
 
 use super::calls::{Answer, Candidates, ChildId, Delivered, Reply};
@@ -52,7 +52,7 @@ impl Child {
         }
     }
 
-    fn take_answer(&self, body: &Bytes, id: &RawValue) {
+    fn take_answer(&self, body: &Bytes, id: Raw<'_>) {
         let Some(ours) = our_id(id.get()) else {
             self.count_noise(&Malformed::NotMessage("an answer to nothing we asked"));
             return;
@@ -64,7 +64,7 @@ impl Child {
         }
     }
 
-    fn take_notification(&self, body: &Bytes, method: &str, params: &RawValue) {
+    fn take_notification(&self, body: &Bytes, method: &str, params: Raw<'_>) {
         match method {
             methods::PROGRESS => self.take_progress(body, params),
             methods::LOG_MESSAGE => self.take_log(body, params),
@@ -74,7 +74,7 @@ impl Child {
         }
     }
 
-    fn take_progress(&self, body: &Bytes, params: &RawValue) {
+    fn take_progress(&self, body: &Bytes, params: Raw<'_>) {
         let Some(token) = Members::of(params).and_then(|params| params.get("progressToken")) else { return };
         let Some(id) = our_id(token.get()) else { return };
         let owner = self.calls().progress(id, Instant::now());
@@ -85,7 +85,7 @@ impl Child {
     }
 
     /// A log message names no call: it goes to the one caller it can be for, or to nobody.
-    fn take_log(&self, body: &Bytes, params: &RawValue) {
+    fn take_log(&self, body: &Bytes, params: Raw<'_>) {
         let Candidates::One(caller) = self.calls().candidates() else { return };
         let level = Members::of(params)
             .and_then(|params| serde_json::from_str::<LogLevel>(params.get("level")?.get()).ok());
@@ -97,7 +97,7 @@ impl Child {
     }
 
     /// The child withdraws a question of its own.
-    fn take_cancel(&self, params: &RawValue) {
+    fn take_cancel(&self, params: Raw<'_>) {
         let Some(id) = Members::of(params).and_then(|params| params.get("requestId")) else { return };
         let open = self.questions().remove(id.get());
         if let Some((caller, ours)) = open {
@@ -106,7 +106,7 @@ impl Child {
         }
     }
 
-    fn take_question(self: &Arc<Self>, body: &Bytes, id: &RawValue, method: &str, params: Option<&RawValue>) {
+    fn take_question(self: &Arc<Self>, body: &Bytes, id: Raw<'_>, method: &str, params: Option<Raw<'_>>) {
         let refusal = match method {
             methods::PING => Some("\"result\":{}".to_owned()),
             methods::SAMPLING | methods::ELICITATION => {
@@ -138,7 +138,7 @@ impl Child {
     }
 
     /// Roots are one host's: only a child that belongs to one session is told them, a spare has none.
-    fn put_roots(self: &Arc<Self>, body: &Bytes, id: &RawValue, params: Option<&RawValue>) -> Option<String> {
+    fn put_roots(self: &Arc<Self>, body: &Bytes, id: Raw<'_>, params: Option<Raw<'_>>) -> Option<String> {
         let none = || Some(r#""result":{"roots":[]}"#.to_owned());
         match self.tie() {
             Tie::Nobody => {
@@ -157,15 +157,15 @@ impl Child {
         self: &Arc<Self>,
         caller: &Arc<Caller>,
         body: &Bytes,
-        id: &RawValue,
+        id: Raw<'_>,
         method: &str,
-        params: Option<&RawValue>,
+        params: Option<Raw<'_>>,
     ) -> Result<(), String> {
         let theirs: Box<str> = id.get().into();
         let answer = {
             let child = Arc::downgrade(self);
             let theirs = theirs.clone();
-            move |response: &[u8], host_id: &RawValue| {
+            move |response: &[u8], host_id: Raw<'_>| {
                 if let Some(child) = child.upgrade() {
                     child.take_host_answer(&theirs, response, host_id);
                 }
@@ -182,7 +182,7 @@ impl Child {
         Ok(())
     }
 
-    fn take_host_answer(&self, theirs: &str, response: &[u8], host_id: &RawValue) {
+    fn take_host_answer(&self, theirs: &str, response: &[u8], host_id: Raw<'_>) {
         let open = self.questions().remove(theirs);
         if let Some((caller, _)) = open {
             self.calls().question_closed(&caller, Instant::now());

@@ -1,14 +1,14 @@
 //! A child's life, from its process to its end: the one task that owns the process and its output.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use switchboard_wire::framing::Decoder;
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, timeout};
 
 use super::calls::Calls;
@@ -39,13 +39,13 @@ pub(super) async fn bring_up(
 ) -> Result<Arc<Child>, ChildError> {
     let Spawned { pid, stdin, stdout, stderr, guard } = spawn(filled, ground).await?;
     let roster = ground.roster;
-    // Readiness is only known after it was asked for once; from then on a write needs no waiting.
-    let _ = stdin.writable().await;
+    let outbox = Outbox::new(stdin)
+        .map_err(|error| ChildError::Spawn { why: format!("cannot watch its input: {error}") })?;
     let child = Arc::new(Child {
         name: name.into(),
         pid,
         born: Instant::now(),
-        outbox: Outbox::new(stdin),
+        outbox,
         calls: Mutex::new(Calls::default()),
         ending: OnceLock::new(),
         stage: watch::Sender::new(Stage::Alive),
@@ -56,7 +56,8 @@ pub(super) async fn bring_up(
         tools: tools::Shelf::default(),
         questions: Questions::new(HashMap::new()),
         noise: AtomicU64::new(0),
-        leases: watch::Sender::new(0),
+        leases: AtomicI64::new(0),
+        free: Notify::new(),
         tie: Mutex::new(tie),
         used: Mutex::new(Instant::now()),
         guard_pid: guard.pid(),

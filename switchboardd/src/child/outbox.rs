@@ -3,10 +3,17 @@
 //! A message is written right where it is made, in one write, as long as the pipe takes it: a hop to
 //! a writer task would cost more than the write. Only what the pipe does not take waits here, in a
 //! bounded backlog, so that a child that stops reading freezes nobody but its own callers.
+//!
+//! The pipe is watched for its end only. Watched for room it would wake us each time the child has read
+//! something; room is waited for when there was none.
 
 use std::sync::{Arc, Mutex};
 
+use rustix::fd::OwnedFd;
+use rustix::io::Errno;
+use switchboard_wire::quiet::watch;
 use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
 use tokio::net::unix::pipe;
 use tokio::sync::Notify;
 
@@ -30,29 +37,30 @@ pub(super) struct Outbox {
 }
 
 struct State {
-    pipe: Option<Arc<pipe::Sender>>,
+    pipe: Option<Arc<AsyncFd<OwnedFd>>>,
     backlog: Vec<u8>,
     written: usize,
 }
 
 impl Outbox {
-    pub(super) fn new(pipe: pipe::Sender) -> Self {
+    pub(super) fn new(pipe: pipe::Sender) -> std::io::Result<Self> {
+        let pipe = watch(pipe.into_nonblocking_fd()?, Interest::ERROR)?;
         let state = State { pipe: Some(Arc::new(pipe)), backlog: Vec::new(), written: 0 };
-        Self { state: Mutex::new(state), changed: Notify::new(), broken: Notify::new() }
+        Ok(Self { state: Mutex::new(state), changed: Notify::new(), broken: Notify::new() })
     }
 
     /// Sends one line, which ends with its line break.
     pub(super) fn send(&self, line: &[u8]) -> Result<(), Unsent> {
         let mut state = self.lock();
-        let Some(pipe) = state.pipe.clone() else {
+        let Some(pipe) = &state.pipe else {
             return Err(Unsent::Closed);
         };
         let mut rest = line;
         if state.backlog.is_empty() {
-            match pipe.try_write(line) {
+            match rustix::io::write(&**pipe, line) {
                 Ok(count) if count == line.len() => return Ok(()),
                 Ok(count) => rest = &line[count..],
-                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
+                Err(Errno::AGAIN | Errno::INTR) => {}
                 Err(_) => {
                     self.break_off(&mut state);
                     return Err(Unsent::Closed);
@@ -91,7 +99,7 @@ impl Outbox {
                 continue;
             }
             tokio::select! {
-                ready = pipe.writable() => if ready.is_err() {
+                room = room(&pipe) => if room.is_err() {
                     self.break_off(&mut self.lock());
                     return;
                 },
@@ -102,10 +110,10 @@ impl Outbox {
         }
     }
 
-    fn write_some(&self, pipe: &pipe::Sender) {
+    fn write_some(&self, pipe: &AsyncFd<OwnedFd>) {
         let mut state = self.lock();
         let State { backlog, written, .. } = &mut *state;
-        match pipe.try_write(&backlog[*written..]) {
+        match rustix::io::write(pipe, &backlog[*written..]) {
             Ok(count) => {
                 *written += count;
                 if *written == backlog.len() {
@@ -117,7 +125,7 @@ impl Outbox {
                     *written = 0;
                 }
             }
-            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
+            Err(Errno::AGAIN | Errno::INTR) => {}
             Err(_) => self.break_off(&mut state),
         }
     }
@@ -140,4 +148,10 @@ impl Outbox {
     fn lock(&self) -> std::sync::MutexGuard<'_, State> {
         self.state.lock().expect("BUG: a write panicked")
     }
+}
+
+/// Resolves when the pipe takes something.
+async fn room(pipe: &AsyncFd<OwnedFd>) -> std::io::Result<()> {
+    let room = watch(pipe.get_ref().try_clone()?, Interest::WRITABLE)?;
+    room.writable().await.map(drop)
 }

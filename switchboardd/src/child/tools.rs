@@ -7,6 +7,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use switchboard_wire::envelope::{METHOD_NOT_FOUND, Message, Outcome, quoted};
 use switchboard_wire::members::Members;
+use switchboard_wire::raw::Raw;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
@@ -24,6 +25,30 @@ pub struct Tool {
     /// The whole definition as the child wrote it.
     pub raw: Box<RawValue>,
     pub input_schema: Option<Box<RawValue>>,
+    /// What the schema says of the names of arguments, read once and not with every call.
+    pub names: Names,
+}
+
+/// Which arguments a call must have, and which it may. A schema that cannot be read forbids nothing.
+#[derive(Debug, Default)]
+pub struct Names {
+    pub required: Vec<Box<str>>,
+    /// Nothing but these, if the schema says so.
+    pub only: Option<Vec<Box<str>>>,
+}
+
+impl Names {
+    pub fn of(schema: Raw<'_>) -> Self {
+        let Some(schema) = Members::of(schema) else { return Self::default() };
+        let required = schema.get("required").and_then(|names| serde_json::from_str(names.get()).ok());
+        let closed = schema.get("additionalProperties").is_some_and(|more| more.get() == "false")
+            && schema.get("patternProperties").is_none();
+        let properties = || {
+            let known = schema.get("properties").and_then(Members::of).unwrap_or_default();
+            known.0.iter().map(|(name, _)| (&**name).into()).collect()
+        };
+        Self { required: required.unwrap_or_default(), only: closed.then(properties) }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -187,10 +212,12 @@ fn page(body: &[u8]) -> Result<Option<Page<'_>>, ChildError> {
 
 fn tool(raw: &RawValue) -> Option<Tool> {
     let members = Members::of(raw)?;
+    let schema = members.get("inputSchema");
     Some(Tool {
         name: members.text("name")?.into(),
         description: members.text("description").map(Into::into),
-        input_schema: members.get("inputSchema").map(ToOwned::to_owned),
+        names: schema.map(Names::of).unwrap_or_default(),
+        input_schema: schema.and_then(|schema| RawValue::from_string(schema.get().to_owned()).ok()),
         raw: raw.to_owned(),
     })
 }

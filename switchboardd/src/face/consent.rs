@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use serde_json::json;
-use serde_json::value::RawValue;
 use switchboard_wire::envelope::Message;
 use switchboard_wire::members::Members;
+use switchboard_wire::raw::Raw;
 use tokio::sync::oneshot;
 
 use crate::board::Board;
@@ -127,7 +127,7 @@ fn put(
         json!({ "jsonrpc": "2.0", "id": 0, "method": methods::ELICITATION, "params": params }).to_string();
     let Ok(Message::Request { id, params, .. }) = Message::parse(request.as_bytes()) else { return false };
     let board = board.clone();
-    let heard = move |response: &[u8], _: &RawValue| {
+    let heard = move |response: &[u8], _: Raw<'_>| {
         let decision = decision(response);
         tokio::spawn(async move {
             let _ = told.send(note(&board, asked, decision.as_deref()).await);
@@ -138,7 +138,7 @@ fn put(
 
 /// What the person chose; `None` if they chose nothing.
 fn decision(response: &[u8]) -> Option<String> {
-    let response: Members<'_> = serde_json::from_slice::<&RawValue>(response).ok().and_then(Members::of)?;
+    let response: Members<'_> = Raw::parse(response).and_then(Members::of)?;
     let result = response.get("result").and_then(Members::of)?;
     if result.text("action").as_deref() != Some("accept") {
         return None;

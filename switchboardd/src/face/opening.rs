@@ -1,14 +1,14 @@
 //! `initialize`, the first request of a legacy host.
 
-use serde_json::value::RawValue;
 use switchboard_wire::members::Members;
+use switchboard_wire::raw::Raw;
 
 use crate::caller::{Caller, Takes};
 use crate::methods::{LATEST_LEGACY, LEGACY_REVISIONS};
 
 /// Notes what the host said of itself and gives the revision to speak: the one it asked for if we
 /// know it, else our newest. A host that leaves something out is taken to have said the least.
-pub(super) fn welcome(caller: &Caller, params: Option<&RawValue>) -> &'static str {
+pub(super) fn welcome(caller: &Caller, params: Option<Raw<'_>>) -> &'static str {
     let params = params.and_then(Members::of).unwrap_or_default();
     let wanted = params.text("protocolVersion");
     let revision =

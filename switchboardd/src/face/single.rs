@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use serde_json::value::RawValue;
 use switchboard_wire::envelope::{place_of, splice_into, string};
 use switchboard_wire::framing::push_single_line;
 use switchboard_wire::members::Members;
+use switchboard_wire::raw::Raw;
 use tokio::time::Instant;
 
 use super::{Request, opening, set_level};
@@ -40,11 +40,11 @@ pub(super) async fn answer(
 }
 
 /// The tool that a call names: once, so that we and the child read the same.
-fn called_tool(params: Option<&RawValue>) -> Result<String, Failure> {
+fn called_tool(params: Option<Raw<'_>>) -> Result<String, Failure> {
     let params = params.and_then(Members::of).unwrap_or_default();
     let mut names = params.0.iter().filter(|(key, _)| key == "name");
     match (names.next(), names.next()) {
-        (Some((_, name)), None) => string(name).map(Into::into),
+        (Some((_, name)), None) => string(*name).map(Into::into),
         _ => None,
     }
     .ok_or_else(|| Failure::InvalidParams("`params.name` must be there once, and a string".to_owned()))
@@ -88,21 +88,21 @@ async fn forward(
     let failed = |error| suite.failed(tool, error);
     let lane = caller.lane(suite.child_name()).await;
     let token = request.params.and_then(Members::of).and_then(|params| outgoing::progress_token(&params));
-    let lease = suite.lease(caller, tool, token.map(RawValue::get)).await?;
+    let lease = suite.lease(caller, tool, token.map(Raw::get)).await?;
     let params = |id, out: &mut Vec<u8>| {
         if let Some(params) = request.params {
             push_params(params, token, id, out);
         }
     };
     let call = suite
-        .send(lease, caller, request.method, token.map(RawValue::get), params)
+        .send(lease, caller, request.method, token.map(Raw::get), params)
         .await
         .map_err(|error| suite.unavailable(tool, error))?;
     drop(lane);
     call.answer(suite.limits).await.map(Said::Child).map_err(failed)
 }
 
-fn push_params(params: &RawValue, token: Option<&RawValue>, id: ChildId, out: &mut Vec<u8>) {
+fn push_params(params: Raw<'_>, token: Option<Raw<'_>>, id: ChildId, out: &mut Vec<u8>) {
     let whole = params.get().as_bytes();
     match token {
         None => push_single_line(whole, out),

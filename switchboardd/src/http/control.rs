@@ -29,7 +29,7 @@ pub(super) async fn order(
     Path(order): Path<String>,
     request: Request,
 ) -> Result<Response, Refusal> {
-    let body = read_body(request).await?;
+    let body = read_body(request.into_body()).await?;
     let wanted: Order = if body.trim_ascii().is_empty() {
         Order::default()
     } else {

@@ -1,20 +1,24 @@
 //! Connections: where they come in, how many there may be, and which session they keep alive.
 
+use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use axum::Router;
 use axum::extract::Request;
+use http_body_util::Either;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use switchboard_wire::quiet::Quiet;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tower::ServiceExt;
 
+use super::proxy;
 use crate::board::Board;
 use crate::session::Session;
 
@@ -114,8 +118,8 @@ impl Doors {
                 Listener::Socket(listener) => match listener.accept().await {
                     // Modes keep others out; this holds even where somebody changed them.
                     Ok((stream, _)) if stream.peer_cred().is_ok_and(|peer| peer.uid() == own_uid) => {
-                        self.spawn(self.clone().serve(stream, Way::Socket, place));
-                        Ok(())
+                        Quiet::new(stream)
+                            .map(|stream| self.spawn(self.clone().serve(stream, Way::Socket, place)))
                     }
                     Ok(_) => {
                         tracing::warn!(target: "http", "another user's connection to the socket was refused");
@@ -146,17 +150,26 @@ impl Doors {
         _place: tokio::sync::OwnedSemaphorePermit,
     ) {
         let mut http = http1::Builder::new();
-        http.max_buf_size(HEAD_BYTES);
+        // Nobody needs to be told the time.
+        http.max_buf_size(HEAD_BYTES).auto_date_header(false);
         if let Way::Tcp(_) = way {
             // Also closes idle connections after that time, which on the unix socket would race with
             // a shim's next call: there is no such limit there.
             http.timer(TokioTimer::new()).header_read_timeout(TCP_HEAD_TIME);
         }
         let door = Arc::new(Door { way, board: self.board.clone(), session: OnceLock::new() });
-        let app = self.app.clone();
-        let answer = hyper::service::service_fn(move |mut request: hyper::Request<Incoming>| {
-            request.extensions_mut().insert(door.clone());
-            app.clone().oneshot(request.map(axum::body::Body::new) as Request)
+        let doors = self.clone();
+        let answer = hyper::service::service_fn(move |request: hyper::Request<Incoming>| {
+            let (doors, door) = (doors.clone(), door.clone());
+            async move {
+                if proxy::is_message(&request) {
+                    return Ok(proxy::message(&doors.board, &door, request).await);
+                }
+                let mut request: Request = request.map(axum::body::Body::new);
+                request.extensions_mut().insert(door);
+                let answer: Result<_, Infallible> = doors.app.clone().oneshot(request).await;
+                answer.map(|answer| answer.map(Either::Right))
+            }
         });
         let connection = http.serve_connection(TokioIo::new(stream), answer);
         tokio::pin!(connection);

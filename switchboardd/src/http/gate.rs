@@ -28,7 +28,8 @@ pub(super) enum Pass {
 pub(super) async fn check(State(board): State<Arc<Board>>, mut request: Request, next: Next) -> Response {
     let origin =
         request.headers().get(ORIGIN).filter(|_| origin_is_allowed(&board, request.headers())).cloned();
-    let mut response = match admit(&board, &request) {
+    let door = request.extensions().get::<Arc<Door>>().expect("BUG: every request comes through a door");
+    let mut response = match admit(&board, door.way(), &request) {
         Ok(_) if request.method() == Method::OPTIONS => options(request.uri().path(), origin.is_some()),
         Ok(pass) => {
             request.extensions_mut().insert(pass);
@@ -44,17 +45,15 @@ pub(super) async fn check(State(board): State<Arc<Board>>, mut request: Request,
     response
 }
 
-fn admit(board: &Board, request: &Request) -> Result<Pass, Refusal> {
-    let door = request.extensions().get::<Arc<Door>>().expect("BUG: every request comes through a door");
-    let catalog = board.catalog();
-    let http = &catalog.config().http;
-    if !host_is_ours(request, door.way()) {
+/// Whether this request may come in, and how far.
+pub(super) fn admit<B>(board: &Board, way: &Way, request: &Request<B>) -> Result<Pass, Refusal> {
+    if !host_is_ours(request, way) {
         return Err(Refusal::Forbidden("the `Host` of this request is not ours"));
     }
     if !origin_is_allowed(board, request.headers()) {
         return Err(Refusal::Forbidden("the `Origin` of this request is not allowed"));
     }
-    if matches!(door.way(), Way::Socket) || request.method() == Method::OPTIONS {
+    if matches!(way, Way::Socket) || request.method() == Method::OPTIONS {
         return Ok(Pass::Full);
     }
     let path = request.uri().path();
@@ -67,7 +66,7 @@ fn admit(board: &Board, request: &Request) -> Result<Pass, Refusal> {
     let reads = matches!(*request.method(), Method::GET | Method::HEAD);
     match path {
         "/health" | "/ready" | "/version" if reads => Ok(Pass::Full),
-        _ if reads && is_discovery(path) && http.open_discovery => Ok(Pass::Names),
+        _ if reads && is_discovery(path) && board.catalog().config().http.open_discovery => Ok(Pass::Names),
         _ => Err(Refusal::NoToken),
     }
 }
@@ -89,7 +88,7 @@ fn is_discovery(path: &str) -> bool {
 }
 
 /// Exactly one `Host`, and it names the very address we listen on.
-fn host_is_ours(request: &Request, way: &Way) -> bool {
+fn host_is_ours<B>(request: &Request<B>, way: &Way) -> bool {
     let mut hosts = request.headers().get_all(HOST).iter();
     let (Some(host), None) = (hosts.next(), hosts.next()) else { return false };
     let named = request.uri().authority().map_or(host.as_bytes(), |target| target.as_str().as_bytes());

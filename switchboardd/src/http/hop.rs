@@ -32,7 +32,7 @@ pub(super) async fn open(
     if let Some(draining) = board.phase().borrow().draining() {
         return Err(Refusal::Draining(draining));
     }
-    let body = read_body(request).await?;
+    let body = read_body(request.into_body()).await?;
     let open: OpenSession<'_> = serde_json::from_slice(&body)
         .map_err(|error| Refusal::BadRequest(format!("not a session to open: {error}")))?;
     let Some(hop) = HOP.meet(open.hop) else {
@@ -81,7 +81,7 @@ pub(super) async fn poll(
     let id = request.headers().get(SESSION_HEADER).and_then(|id| id.to_str().ok());
     let session = id.and_then(|id| board.sessions.get(id)).ok_or(Refusal::UnknownSession)?;
     door.belongs_to(&session);
-    let body = read_body(request).await?;
+    let body = read_body(request.into_body()).await?;
     let poll: MailboxPoll = serde_json::from_slice(&body)
         .map_err(|error| Refusal::BadRequest(format!("not a mailbox poll: {error}")))?;
     let mailbox = session.caller.mailbox().ok_or(Refusal::UnknownSession)?;

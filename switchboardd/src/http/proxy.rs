@@ -6,20 +6,24 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use axum::body::{Body, Bytes};
+use axum::BoxError;
+use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::{Extension, Path, Query, Request, State};
-use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
+use axum::http::header::ORIGIN;
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
-use http_body_util::{BodyExt, Limited};
+use http_body_util::{BodyExt, Either, Full, Limited};
+use hyper::body::Incoming;
 use serde::Deserialize;
 use switchboard_wire::envelope::{Message, string};
 use switchboard_wire::framing::MAX_MESSAGE;
-use switchboard_wire::hop::{MAILBOX_HEADER, SEQ_HEADER, SESSION_HEADER};
+use switchboard_wire::hop::{MAILBOX_HEADER, PROXY, SEQ_HEADER, SESSION_HEADER};
 
 use super::catch::catch;
 use super::door::Door;
-use super::gate::Pass;
-use super::rescue::{Refusal, json_response};
+use super::gate::{self, Pass};
+use super::rescue::{self, Refusal};
 use super::{accept, discovery};
 use crate::board::Board;
 use crate::catalog::Catalog;
@@ -30,11 +34,37 @@ use crate::workspace::Workspace;
 
 const ALLOW: &str = "POST, GET, OPTIONS";
 
+pub(super) const SESSION: HeaderName = HeaderName::from_static(SESSION_HEADER);
+const SEQ: HeaderName = HeaderName::from_static(SEQ_HEADER);
+const MAILBOX: HeaderName = HeaderName::from_static(MAILBOX_HEADER);
+
 /// A message that is missing for this long in a session's order is not coming.
 const TURN_TIME: Duration = Duration::from_secs(10);
 
 /// A body that takes longer than this to arrive holds a connection and a place in line for nothing.
 const BODY_TIME: Duration = Duration::from_secs(60);
+
+/// An answer of ours, or whatever a refusal makes.
+type Answered = Response<Either<Full<Bytes>, Body>>;
+
+/// Whether this is a message for the aggregate face, as nearly every request is. Those go past the router, whose
+/// layers and boxed futures cost more than all that is done for the message here.
+pub(super) fn is_message<B>(request: &Request<B>) -> bool {
+    // What a browser sends is answered with more headers.
+    let plain = !request.headers().contains_key(ORIGIN);
+    *request.method() == Method::POST && request.uri().path() == PROXY && plain
+}
+
+pub(super) async fn message(board: &Arc<Board>, door: &Arc<Door>, request: Request<Incoming>) -> Answered {
+    let answered = match gate::admit(board, door.way(), &request) {
+        Ok(_) => post(board, &Face::Aggregate, Some(door), request).await,
+        Err(refusal) => Err(refusal),
+    };
+    match answered {
+        Ok(answer) => answer.map(Either::Left),
+        Err(refusal) => refusal.into_response().map(Either::Right),
+    }
+}
 
 pub(super) async fn aggregate(
     State(board): State<Arc<Board>>,
@@ -55,7 +85,10 @@ pub(super) async fn single(
 
 async fn serve(board: Arc<Board>, face: Face, pass: Pass, request: Request) -> Response {
     let answered = match *request.method() {
-        Method::POST => post(&board, &face, request).await,
+        Method::POST => {
+            let door = request.extensions().get::<Arc<Door>>().cloned();
+            post(&board, &face, door.as_ref(), request).await.map(|answer| answer.map(Body::new))
+        }
         Method::GET => {
             let (head, _) = request.into_parts();
             let workspace = workspace_of(&board, pass, &head.uri).await;
@@ -83,10 +116,19 @@ fn look(catalog: &Catalog, face: &Face, pass: Pass, headers: &HeaderMap) -> Resu
     }
 }
 
-async fn post(board: &Arc<Board>, face: &Face, request: Request) -> Result<Response, Refusal> {
-    let session = session_of(board, Head::of(&request)).await?;
-    let headers = request.headers();
-    if !accept::takes_json(headers) {
+async fn post<B>(
+    board: &Arc<Board>,
+    face: &Face,
+    door: Option<&Arc<Door>>,
+    request: Request<B>,
+) -> Result<Response<Full<Bytes>>, Refusal>
+where
+    B: HttpBody<Data = Bytes>,
+    B::Error: Into<BoxError>,
+{
+    let (head, body) = request.into_parts();
+    let session = session_of(board, &head, door).await?;
+    if !accept::takes_json(&head.headers) {
         return Err(Refusal::NotAcceptable);
     }
     if let Face::Child(name) = face
@@ -95,10 +137,10 @@ async fn post(board: &Arc<Board>, face: &Face, request: Request) -> Result<Respo
         return Err(Refusal::NotFound(Failure::NoSuchChild { child: name.clone() }.to_string()));
     }
     // The place in the session's order is taken before the body is read, and given up however this ends.
-    let entry = match headers.get(SEQ_HEADER) {
+    let entry = match head.headers.get(SEQ) {
         None => None,
         // Only a session has an order to be in.
-        Some(_) if request.headers().get(SESSION_HEADER).is_none() => {
+        Some(_) if !head.headers.contains_key(SESSION) => {
             return Err(Refusal::BadHeader(SEQ_HEADER));
         }
         Some(seq) => {
@@ -106,7 +148,7 @@ async fn post(board: &Arc<Board>, face: &Face, request: Request) -> Result<Respo
             Some(session.enter(seq.ok_or(Refusal::BadHeader(SEQ_HEADER))?))
         }
     };
-    let body = read_body(request).await?;
+    let body = read_body(body).await?;
     let (mut turn, stale) = match entry {
         Some(Entry::Turn(turn)) => (Some(turn), false),
         Some(Entry::Stale) => (None, true),
@@ -121,7 +163,7 @@ async fn post(board: &Arc<Board>, face: &Face, request: Request) -> Result<Respo
     let message = Message::parse(&body)?;
     log(&message, body.len());
     match message {
-        Message::Request { .. } if stale => Ok(StatusCode::NO_CONTENT.into_response()),
+        Message::Request { .. } if stale => Ok(with_watermark(&session, Err(StatusCode::NO_CONTENT))),
         Message::Request { id, method, params } => {
             if let Some(draining) = board.phase().borrow().draining() {
                 return Err(Refusal::Draining(draining));
@@ -203,39 +245,29 @@ struct Named {
 }
 
 /// The session that a request names; without one, whoever asks about its workspace.
-async fn session_of(board: &Arc<Board>, head: Head) -> Result<Arc<Session>, Refusal> {
-    let Some(id) = head.session else {
+async fn session_of(
+    board: &Arc<Board>,
+    head: &Parts,
+    door: Option<&Arc<Door>>,
+) -> Result<Arc<Session>, Refusal> {
+    let Some(id) = head.headers.get(SESSION) else {
         // The gate lets nobody post who may not do everything.
         let workspace = workspace_of(board, Pass::Full, &head.uri).await;
         return Ok(board.strangers_of(&workspace));
     };
     let session = id.to_str().ok().and_then(|id| board.sessions.get(id)).ok_or(Refusal::UnknownSession)?;
-    if let Some(door) = head.door {
+    if let Some(door) = door {
         door.belongs_to(&session);
     }
     Ok(session)
 }
 
-/// What a request says of its session, apart from its body.
-struct Head {
-    session: Option<HeaderValue>,
-    uri: Uri,
-    door: Option<Arc<Door>>,
-}
-
-impl Head {
-    fn of(request: &Request) -> Self {
-        Self {
-            session: request.headers().get(SESSION_HEADER).cloned(),
-            uri: request.uri().clone(),
-            door: request.extensions().get::<Arc<Door>>().cloned(),
-        }
-    }
-}
-
-pub(super) async fn read_body(request: Request) -> Result<Bytes, Refusal> {
-    let body = request.into_body();
-    if hyper::body::Body::size_hint(&body).lower() > MAX_MESSAGE as u64 {
+pub(super) async fn read_body<B>(body: B) -> Result<Bytes, Refusal>
+where
+    B: HttpBody<Data = Bytes>,
+    B::Error: Into<BoxError>,
+{
+    if body.size_hint().lower() > MAX_MESSAGE as u64 {
         return Err(Refusal::TooLarge);
     }
     match tokio::time::timeout(BODY_TIME, Limited::new(body, MAX_MESSAGE).collect()).await {
@@ -246,13 +278,17 @@ pub(super) async fn read_body(request: Request) -> Result<Bytes, Refusal> {
 }
 
 /// An answer, or an empty one of that status, with the number of the newest message that comes before it.
-fn with_watermark(session: &Session, answer: Result<Vec<u8>, StatusCode>) -> Response {
+fn with_watermark(session: &Session, answer: Result<Vec<u8>, StatusCode>) -> Response<Full<Bytes>> {
     let mut response = match answer {
-        Ok(body) => json_response(StatusCode::OK, Body::from(body)),
-        Err(status) => status.into_response(),
+        Ok(body) => rescue::json(StatusCode::OK, Full::from(body)),
+        Err(status) => {
+            let mut response = Response::new(Full::default());
+            *response.status_mut() = status;
+            response
+        }
     };
     if let Some(mailbox) = session.caller.mailbox() {
-        response.headers_mut().insert(MAILBOX_HEADER, HeaderValue::from(mailbox.watermark()));
+        response.headers_mut().insert(MAILBOX, HeaderValue::from(mailbox.watermark()));
     }
     response
 }

@@ -5,7 +5,6 @@ use axum::extract::Request;
 use axum::http::header::{ALLOW, CONTENT_TYPE};
 use axum::http::{HeaderValue, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
-use serde_json::json;
 use switchboard_wire::envelope::{INVALID_REQUEST, Malformed};
 use switchboard_wire::framing::MAX_MESSAGE;
 use switchboard_wire::hop::{DRAINING_HEADER, Draining};
@@ -70,11 +69,13 @@ impl IntoResponse for Refusal {
         let body = match &self {
             Self::Malformed(malformed) => format!(
                 r#"{{"jsonrpc":"2.0","error":{},"id":null}}"#,
-                json!({ "code": malformed.code(), "message": malformed.to_string() })
+                serde_json::json!({ "code": malformed.code(), "message": malformed.to_string() })
             )
             .into_bytes(),
-            Self::TooLarge => fault("null", &json!({ "code": INVALID_REQUEST, "message": self.to_string() })),
-            _ => json!({ "error": self.to_string() }).to_string().into_bytes(),
+            Self::TooLarge => {
+                fault("null", &serde_json::json!({ "code": INVALID_REQUEST, "message": self.to_string() }))
+            }
+            _ => serde_json::json!({ "error": self.to_string() }).to_string().into_bytes(),
         };
         let mut response = json_response(self.status(), body);
         let headers = response.headers_mut();
@@ -95,7 +96,12 @@ impl IntoResponse for Refusal {
 }
 
 pub(super) fn json_response(status: StatusCode, body: impl Into<Body>) -> Response {
-    let mut response = Response::new(body.into());
+    json(status, body.into())
+}
+
+/// The same with a body of any kind.
+pub(super) fn json<B>(status: StatusCode, body: B) -> Response<B> {
+    let mut response = Response::new(body);
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response

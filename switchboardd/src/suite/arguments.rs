@@ -1,31 +1,28 @@
 //! What a call's arguments must have, as far as it can be told without a schema engine: required
 //! names, and unknown names where the schema forbids them. The rest is left to the child.
 
-use serde_json::value::RawValue;
 use switchboard_wire::members::Members;
+use switchboard_wire::raw::Raw;
 
+use crate::child::Names;
 use crate::document::nearest;
 
-/// A sentence that says how to mend the arguments, or `None` if they may go. A schema that cannot
-/// be read forbids nothing.
-pub(super) fn complaint(schema: &RawValue, args: Option<&RawValue>) -> Option<String> {
-    let schema = Members::of(schema)?;
+/// A sentence that says how to mend the arguments, or `None` if they may go.
+pub(super) fn complaint(names: &Names, args: Option<Raw<'_>>) -> Option<String> {
+    if names.required.is_empty() && names.only.is_none() {
+        return None;
+    }
     let given = args.and_then(Members::of).unwrap_or_default();
-    let required: Vec<String> =
-        schema.get("required").and_then(|names| serde_json::from_str(names.get()).ok()).unwrap_or_default();
-    let missing: Vec<_> =
-        required.iter().filter(|name| given.get(name).is_none()).map(|name| format!("`{name}`")).collect();
+    let missing: Vec<_> = names
+        .required
+        .iter()
+        .filter(|name| given.get(name).is_none())
+        .map(|name| format!("`{name}`"))
+        .collect();
     if !missing.is_empty() {
         return Some(format!("missing argument {} in `args`", missing.join(", ")));
     }
-    let closed = schema.get("additionalProperties").is_some_and(|more| more.get() == "false")
-        && schema.get("patternProperties").is_none();
-    let properties = schema.get("properties").and_then(Members::of);
-    if !closed {
-        return None;
-    }
-    let known: Vec<&str> =
-        properties.iter().flat_map(|known| known.0.iter().map(|(name, _)| &**name)).collect();
+    let known: Vec<&str> = names.only.as_ref()?.iter().map(|name| &**name).collect();
     let (unknown, _) = given.0.iter().find(|(name, _)| !known.contains(&&**name))?;
     let hint = nearest(unknown, known.iter().copied())
         .map_or_else(|| format!("; it takes {}", listed(&known)), |near| format!("; did you mean `{near}`?"));
@@ -45,8 +42,8 @@ mod tests {
 
     #[track_caller]
     fn check(schema: &str, args: &str, expect: Option<&str>) {
-        let raw = |text: &str| RawValue::from_string(text.to_owned()).unwrap();
-        assert_eq!(complaint(&raw(schema), Some(&raw(args))).as_deref(), expect);
+        let raw = |text| Raw::parse(str::as_bytes(text)).unwrap();
+        assert_eq!(complaint(&Names::of(raw(schema)), Some(raw(args))).as_deref(), expect);
     }
 
     const OPEN: &str = r#"{"type":"object","properties":{"a":{},"b":{}},"required":["a"]}"#;

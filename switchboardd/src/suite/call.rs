@@ -3,9 +3,9 @@
 
 use std::sync::Arc;
 
-use serde_json::value::RawValue;
 use switchboard_wire::envelope::quoted;
 use switchboard_wire::members::Members;
+use switchboard_wire::raw::Raw;
 use tokio::time::Instant;
 
 use super::{Said, Suite, arguments, mistake, outgoing};
@@ -134,7 +134,7 @@ impl Suite {
         &self,
         lease: &Lease,
         subtool: &str,
-        args: Option<&RawValue>,
+        args: Option<Raw<'_>>,
         asked: Instant,
     ) -> Result<Option<Said>, Failure> {
         let failed = |error| self.failed(Some(subtool), error);
@@ -145,8 +145,7 @@ impl Suite {
         let Some(tool) = list.find(subtool) else {
             return Ok(Some(self.unknown_subtool(subtool, &list)));
         };
-        let complaint = tool.input_schema.as_deref().and_then(|schema| arguments::complaint(schema, args));
-        Ok(complaint.map(|complaint| {
+        Ok(arguments::complaint(&tool.names, args).map(|complaint| {
             mistake(&format!(
                 "{complaint} of subtool `{subtool}` (suite `{0}`); {{\"action\":\"introspect\",\"subtool\":{1}}} shows its schema",
                 self.name,
@@ -156,7 +155,7 @@ impl Suite {
     }
 
     /// Only at the most detailed level, and never what `redact` names.
-    fn trace_arguments(&self, subtool: &str, args: Option<&RawValue>) {
+    fn trace_arguments(&self, subtool: &str, args: Option<Raw<'_>>) {
         if tracing::enabled!(target: "suite", tracing::Level::TRACE) {
             let args = args.map_or_else(|| "{}".to_owned(), |args| redacted(args, &self.settings.redact));
             tracing::trace!(target: "suite", suite = self.name, subtool, args, "call");
@@ -169,7 +168,7 @@ fn is_unsent<T>(outcome: &Result<T, Failure>) -> bool {
     matches!(outcome, Err(Failure::Child { error: ChildError::Unsent, .. }))
 }
 
-fn redacted(args: &RawValue, fields: &[String]) -> String {
+fn redacted(args: Raw<'_>, fields: &[String]) -> String {
     fn mask(value: &mut serde_json::Value, fields: &[String]) {
         match value {
             serde_json::Value::Object(members) => {
@@ -196,9 +195,8 @@ mod tests {
 
     #[test]
     fn redaction_reaches_every_depth() {
-        let args = RawValue::from_string(r#"{"token":"s3","deep":[{"token":{"x":1}}],"keep":1}"#.to_owned())
-            .unwrap();
-        let shown = redacted(&args, &["token".to_owned()]);
+        let args = Raw::parse(br#"{"token":"s3","deep":[{"token":{"x":1}}],"keep":1}"#).unwrap();
+        let shown = redacted(args, &["token".to_owned()]);
         assert_eq!(shown, r#"{"deep":[{"token":"[redacted]"}],"keep":1,"token":"[redacted]"}"#);
     }
 }

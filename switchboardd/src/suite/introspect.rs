@@ -127,6 +127,7 @@ mod tests {
             description: Some(description.into()),
             raw: RawValue::from_string(raw).unwrap(),
             input_schema: Some(RawValue::from_string(schema.to_owned()).unwrap()),
+            names: Default::default(),
         }
     }
 

@@ -1,15 +1,15 @@
 //! From the suite's `tools/call` to the child's: another name and arguments, everything else as the
 //! host wrote it.
 
-use serde_json::value::RawValue;
 use switchboard_wire::envelope::{place_of, quoted, splice_into, string};
 use switchboard_wire::framing::push_single_line;
 use switchboard_wire::members::Members;
+use switchboard_wire::raw::Raw;
 
 use crate::child::ChildId;
 
 /// The host's progress token, if it asked for progress.
-pub fn progress_token<'a>(params: &Members<'a>) -> Option<&'a RawValue> {
+pub fn progress_token<'a>(params: &Members<'a>) -> Option<Raw<'a>> {
     let meta = params.get("_meta").and_then(Members::of)?;
     let token = meta.get("progressToken")?;
     (string(token).is_some() || token.get().parse::<f64>().is_ok()).then_some(token)
@@ -31,7 +31,7 @@ pub(super) fn waiting(token: &str, starts: bool, child: &str, seconds: u64) -> V
 pub(super) fn call_params(
     params: &Members<'_>,
     subtool: &str,
-    args: Option<&RawValue>,
+    args: Option<Raw<'_>>,
     id: ChildId,
     out: &mut Vec<u8>,
 ) {
@@ -39,7 +39,7 @@ pub(super) fn call_params(
     out.extend_from_slice(br#"{"name":"#);
     out.extend_from_slice(name.as_bytes());
     out.extend_from_slice(br#","arguments":"#);
-    push_single_line(args.map_or("{}", RawValue::get).as_bytes(), out);
+    push_single_line(args.map_or("{}", Raw::get).as_bytes(), out);
     for (key, value) in &params.0 {
         if matches!(&**key, "name" | "arguments") {
             continue;
@@ -49,7 +49,7 @@ pub(super) fn call_params(
         out.extend_from_slice(key_text.as_bytes());
         out.push(b':');
         if &**key == "_meta" {
-            push_meta(value, id, out);
+            push_meta(*value, id, out);
         } else {
             push_single_line(value.get().as_bytes(), out);
         }
@@ -58,7 +58,7 @@ pub(super) fn call_params(
 }
 
 /// `_meta` with the host's progress token replaced by ours, which is the call's id.
-fn push_meta(meta: &RawValue, id: ChildId, out: &mut Vec<u8>) {
+fn push_meta(meta: Raw<'_>, id: ChildId, out: &mut Vec<u8>) {
     let token = Members::of(meta).and_then(|members| members.get("progressToken"));
     let whole = meta.get().as_bytes();
     match token {
@@ -75,10 +75,10 @@ mod tests {
 
     #[track_caller]
     fn check(params: &str, args: Option<&str>, expect: &str) {
-        let raw = RawValue::from_string(params.to_owned()).unwrap();
-        let args = args.map(|args| RawValue::from_string(args.to_owned()).unwrap());
+        let raw = Raw::parse(params.as_bytes()).unwrap();
+        let args = args.map(|args| Raw::parse(args.as_bytes()).unwrap());
         let mut out = Vec::new();
-        call_params(&Members::of(&raw).unwrap(), "find", args.as_deref(), ChildId(7), &mut out);
+        call_params(&Members::of(raw).unwrap(), "find", args, ChildId(7), &mut out);
         assert_eq!(String::from_utf8(out).unwrap(), expect);
     }
 

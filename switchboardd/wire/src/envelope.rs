@@ -8,10 +8,8 @@ use std::borrow::Cow;
 use std::fmt;
 use std::ops::Range;
 
-use serde::{Deserialize, Deserializer};
-use serde_json::value::RawValue;
-
 use crate::framing::push_single_line;
+use crate::raw::Raw;
 
 pub const PARSE_ERROR: i64 = -32700;
 pub const INVALID_REQUEST: i64 = -32600;
@@ -23,30 +21,30 @@ pub const INTERNAL_ERROR: i64 = -32603;
 #[derive(Debug, Clone, Copy)]
 pub enum Message<'a> {
     Request {
-        id: &'a RawValue,
+        id: Raw<'a>,
         method: Method<'a>,
-        params: Option<&'a RawValue>,
+        params: Option<Raw<'a>>,
     },
     Notification {
         method: Method<'a>,
-        params: Option<&'a RawValue>,
+        params: Option<Raw<'a>>,
     },
     /// An answer, good or bad. Its id may be `null` when its request could not be read.
     Response {
-        id: &'a RawValue,
+        id: Raw<'a>,
         outcome: Outcome<'a>,
     },
 }
 
 #[derive(Debug, Clone, Copy)]
 pub enum Outcome<'a> {
-    Result(&'a RawValue),
-    Error(&'a RawValue),
+    Result(Raw<'a>),
+    Error(Raw<'a>),
 }
 
 /// A method name as it stands in the message.
 #[derive(Debug, Clone, Copy)]
-pub struct Method<'a>(&'a RawValue);
+pub struct Method<'a>(Raw<'a>);
 
 impl<'a> Method<'a> {
     pub fn name(self) -> Cow<'a, str> {
@@ -83,43 +81,56 @@ impl fmt::Display for Malformed {
 
 impl std::error::Error for Malformed {}
 
-#[derive(Deserialize)]
+/// The members that make an envelope.
+#[derive(Default)]
 struct Flat<'a> {
-    #[serde(borrow, default, deserialize_with = "present")]
-    jsonrpc: Option<&'a RawValue>,
-    #[serde(borrow, default, deserialize_with = "present")]
-    id: Option<&'a RawValue>,
-    #[serde(borrow, default, deserialize_with = "present")]
-    method: Option<&'a RawValue>,
-    #[serde(borrow, default, deserialize_with = "present")]
-    params: Option<&'a RawValue>,
-    #[serde(borrow, default, deserialize_with = "present")]
-    result: Option<&'a RawValue>,
-    #[serde(borrow, default, deserialize_with = "present")]
-    error: Option<&'a RawValue>,
+    jsonrpc: Option<Raw<'a>>,
+    id: Option<Raw<'a>>,
+    method: Option<Raw<'a>>,
+    params: Option<Raw<'a>>,
+    result: Option<Raw<'a>>,
+    error: Option<Raw<'a>>,
 }
 
-/// Keeps `null` apart from absent, which a plain `Option<&RawValue>` does not.
-fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error> {
-    <&RawValue>::deserialize(deserializer).map(Some)
+impl<'a> Flat<'a> {
+    /// `None` if one of them is there twice, so that two readers could read two messages.
+    fn of(object: Raw<'a>) -> Option<Self> {
+        let mut flat = Self::default();
+        for (key, value) in object.entries() {
+            let member = match &*unquoted(key)? {
+                "jsonrpc" => &mut flat.jsonrpc,
+                "id" => &mut flat.id,
+                "method" => &mut flat.method,
+                "params" => &mut flat.params,
+                "result" => &mut flat.result,
+                "error" => &mut flat.error,
+                _ => continue,
+            };
+            if member.replace(value).is_some() {
+                return None;
+            }
+        }
+        Some(flat)
+    }
 }
 
 impl<'a> Message<'a> {
     pub fn parse(body: &'a [u8]) -> Result<Self, Malformed> {
-        // A struct would also be read from a list of its fields.
-        if body.trim_ascii_start().first() != Some(&b'{') {
-            return Err(not_flat(body));
-        }
-        let flat: Flat<'a> = match serde_json::from_slice(body) {
-            Ok(flat) => flat,
-            Err(error) if error.is_data() => return Err(not_flat(body)),
-            Err(_) => return Err(Malformed::NotJson),
+        let raw = Raw::parse(body).ok_or(Malformed::NotJson)?;
+        let flat = match raw.get().as_bytes().first() {
+            Some(b'{') => {
+                Flat::of(raw).ok_or(Malformed::NotMessage("a member of the envelope appears twice"))?
+            }
+            Some(b'[') => {
+                return Err(Malformed::NotMessage("batches are not part of this protocol revision"));
+            }
+            _ => return Err(Malformed::NotMessage("not an object")),
         };
         let wrong = |why| Err(Malformed::NotMessage(why));
         if flat.jsonrpc.is_none_or(|version| version.get() != "\"2.0\"") {
             return wrong("`jsonrpc` must be \"2.0\"");
         }
-        let params = flat.params.filter(|params| params.get() != "null");
+        let params = flat.params.filter(|params| !params.is_null());
         if params.is_some_and(|params| !params.get().starts_with(['{', '['])) {
             return wrong("`params` must be an object or an array");
         }
@@ -141,34 +152,26 @@ impl<'a> Message<'a> {
             (None, None) => return wrong("neither `method`, `result` nor `error`"),
         };
         match flat.id {
-            Some(id) if is_id(id) || id.get() == "null" => Ok(Self::Response { id, outcome }),
+            Some(id) if is_id(id) || id.is_null() => Ok(Self::Response { id, outcome }),
             Some(_) => wrong("`id` must be a string or a number"),
             None => wrong("an answer without `id`"),
         }
     }
 }
 
-fn not_flat(body: &[u8]) -> Malformed {
-    // The shape can be wrong before the end of the text, so the rest may still be broken JSON.
-    if serde_json::from_slice::<&RawValue>(body).is_err() {
-        return Malformed::NotJson;
-    }
-    Malformed::NotMessage(match body.trim_ascii_start().first() {
-        Some(b'[') => "batches are not part of this protocol revision",
-        Some(b'{') => "a member of the envelope appears twice",
-        _ => "not an object",
-    })
-}
-
-fn is_id(id: &RawValue) -> bool {
+fn is_id(id: Raw<'_>) -> bool {
     id.get().starts_with(['"', '-', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9'])
 }
 
 /// The text of a JSON string, borrowed when it has no escapes.
-pub fn string(raw: &RawValue) -> Option<Cow<'_, str>> {
-    let inner = raw.get().strip_prefix('"')?.strip_suffix('"')?;
-    if inner.contains('\\') {
-        return serde_json::from_str(raw.get()).ok().map(Cow::Owned);
+pub fn string<'a>(raw: impl Into<Raw<'a>>) -> Option<Cow<'a, str>> {
+    unquoted(raw.into().get())
+}
+
+pub(crate) fn unquoted(text: &str) -> Option<Cow<'_, str>> {
+    let inner = text.strip_prefix('"')?.strip_suffix('"')?;
+    if memchr::memchr(b'\\', inner.as_bytes()).is_some() {
+        return serde_json::from_str(text).ok().map(Cow::Owned);
     }
     Some(Cow::Borrowed(inner))
 }

@@ -1,0 +1,146 @@
+//! Reads the host's frames, in the relay's own loop: a thread for it would cost every message two switches.
+//!
+//! Stdin may block, and the runtime's word that there is something to read may be old, so a read has to say
+//! itself that it does not wait. Only what the runtime cannot watch (a file) is read by a thread.
+
+use std::io;
+
+use rustix::event::PollFlags;
+use rustix::fd::BorrowedFd;
+use rustix::fs::FileType;
+use rustix::io::Errno;
+use switchboard_wire::framing::{Decoder, Frame};
+use switchboard_wire::quiet::watch;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::sync::mpsc;
+
+use super::{is_ready, thread, wait_for};
+
+/// Bytes asked for in one read: as much as a pipe holds.
+const READ: usize = 64 * 1024;
+
+/// Reads between the thread and the relay: a host that writes without pause is slowed down by the relay.
+const QUEUE: usize = 1;
+
+pub(crate) struct Input {
+    source: Source,
+    decoder: Decoder,
+    ended: bool,
+}
+
+enum Source {
+    Watched(Watched),
+    Thread(mpsc::Receiver<Vec<u8>>),
+}
+
+struct Watched {
+    stdin: AsyncFd<BorrowedFd<'static>>,
+    /// Whether a read that brings less than was asked for has brought all there is.
+    takes_all: bool,
+    chunk: Vec<u8>,
+}
+
+impl Input {
+    pub(crate) fn open() -> io::Result<Self> {
+        let source = match Watched::open() {
+            Ok(watched) => Source::Watched(watched),
+            Err(_) => {
+                let (chunks, inbox) = mpsc::channel(QUEUE);
+                thread("stdin", move || read_all(&chunks))?;
+                Source::Thread(inbox)
+            }
+        };
+        Ok(Self { source, decoder: Decoder::default(), ended: false })
+    }
+
+    /// The next frame; `None` when the host has closed its end and everything was taken. Nothing is lost if
+    /// this is dropped.
+    pub(crate) async fn next(&mut self) -> Option<Frame> {
+        loop {
+            if let Some(frame) = self.decoder.next_frame() {
+                return Some(frame);
+            }
+            if self.ended {
+                return self.decoder.finish();
+            }
+            self.ended = !match &mut self.source {
+                Source::Watched(watched) => watched.read(&mut self.decoder).await,
+                Source::Thread(chunks) => match chunks.recv().await {
+                    Some(chunk) => {
+                        self.decoder.buffer().extend_from_slice(&chunk);
+                        true
+                    }
+                    None => false,
+                },
+            };
+        }
+    }
+
+    /// A frame that was read already.
+    pub(crate) fn read_before(&mut self) -> Option<Frame> {
+        self.decoder.next_frame()
+    }
+}
+
+impl Watched {
+    fn open() -> io::Result<Self> {
+        let stdin = rustix::stdio::stdin();
+        let kind = FileType::from_raw_mode(rustix::fs::fstat(stdin)?.st_mode);
+        let takes_all = matches!(kind, FileType::Fifo | FileType::Socket);
+        Ok(Self { stdin: watch(stdin, Interest::READABLE)?, takes_all, chunk: vec![0; READ] })
+    }
+
+    /// Reads once; false at the end.
+    async fn read(&mut self, decoder: &mut Decoder) -> bool {
+        loop {
+            let Ok(mut ready) = self.stdin.readable().await else { return false };
+            match read_now(*ready.get_inner(), &mut self.chunk) {
+                Ok(0) => return false,
+                Ok(count) => {
+                    if self.takes_all && count < self.chunk.len() {
+                        ready.clear_ready();
+                    }
+                    decoder.buffer().extend_from_slice(&self.chunk[..count]);
+                    return true;
+                }
+                Err(Errno::AGAIN) => ready.clear_ready(),
+                Err(Errno::INTR) => {}
+                Err(_) => return false,
+            }
+        }
+    }
+}
+
+/// Reads what is there, without waiting for more.
+fn read_now(stdin: BorrowedFd<'_>, chunk: &mut [u8]) -> rustix::io::Result<usize> {
+    #[cfg(target_os = "linux")]
+    {
+        use rustix::io::{IoSliceMut, ReadWriteFlags, preadv2};
+        match preadv2(stdin, &mut [IoSliceMut::new(chunk)], u64::MAX, ReadWriteFlags::NOWAIT) {
+            // Not on this kernel, or not for this kind of stdin.
+            Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::SPIPE | Errno::INVAL) => {}
+            read => return read,
+        }
+    }
+    if is_ready(stdin, PollFlags::IN) { rustix::io::read(stdin, chunk) } else { Err(Errno::AGAIN) }
+}
+
+fn read_all(chunks: &mpsc::Sender<Vec<u8>>) {
+    let stdin = rustix::stdio::stdin();
+    let mut chunk = vec![0; READ];
+    loop {
+        match rustix::io::read(stdin, &mut chunk) {
+            Ok(0) => return,
+            Ok(count) => {
+                if chunks.blocking_send(chunk[..count].to_vec()).is_err() {
+                    return;
+                }
+            }
+            Err(Errno::INTR) => {}
+            // Somebody else made it non-blocking.
+            Err(Errno::AGAIN) => wait_for(stdin, PollFlags::IN),
+            Err(_) => return,
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! The way to stdout: whole messages, in the order they are given, many in one write if there are many.
+//!
+//! A host that stops reading must not keep the shim from noticing a signal, so what stdout does not take at
+//! once is left to a thread, which is started when it is first needed and does the writing that may block.
+
+use std::sync::{Arc, Condvar, Mutex};
+
+use rustix::event::PollFlags;
+use rustix::io::Errno;
+use switchboard_wire::framing::{Framing, encode};
+use switchboard_wire::quiet::watch;
+use tokio::io::Interest;
+use tokio::sync::Notify;
+
+use super::{is_ready, thread, wait_for};
+
+/// Bytes that wait for a slow host before the relay takes nothing more on.
+const PLENTY: usize = 1024 * 1024;
+
+/// Messages beyond this are written by themselves, so that their memory goes with them.
+const COALESCED: usize = 64 * 1024;
+
+/// What polls writable takes this much without blocking: a page of a pipe on Linux, less than a unix
+/// socket has free by then.
+const NEVER_BLOCKS: usize = 4096;
+
+#[derive(Default)]
+pub(crate) struct Output {
+    /// What the next [`Output::flush`] writes.
+    pending: Vec<u8>,
+    /// There as soon as the host did not take something at once.
+    backlog: Option<Arc<Backlog>>,
+    closed: Arc<Notify>,
+}
+
+impl Output {
+    pub(crate) fn push(&mut self, framing: Framing, body: &[u8]) {
+        encode(framing, body, &mut self.pending);
+        if self.pending.len() > COALESCED {
+            self.flush();
+        }
+    }
+
+    /// Writes what was pushed, in one go if it can.
+    pub(crate) fn flush(&mut self) {
+        if self.pending.is_empty() {
+            return;
+        }
+        let mut written = 0;
+        if self.backlog.as_ref().is_none_or(|backlog| backlog.bytes() == 0) {
+            match write_now(&self.pending) {
+                Ok(count) => written = count,
+                Err(Errno::INTR | Errno::AGAIN) => {}
+                Err(_) => return self.closed.notify_one(),
+            }
+        }
+        if written < self.pending.len() {
+            self.leave_to_thread(written);
+        }
+        if self.pending.capacity() > 2 * COALESCED {
+            self.pending = Vec::new();
+        }
+        self.pending.clear();
+    }
+
+    fn leave_to_thread(&mut self, written: usize) {
+        let closed = &self.closed;
+        let backlog = self.backlog.get_or_insert_with(|| {
+            let backlog = Arc::new(Backlog::default());
+            let (theirs, gone) = (Arc::clone(&backlog), Arc::clone(closed));
+            if thread("stdout", move || theirs.write(&gone)).is_err() {
+                // Without memory for a thread there is nothing left to serve the host with.
+                closed.notify_one();
+            }
+            backlog
+        });
+        backlog.add(&self.pending[written..]);
+    }
+
+    /// Whether the host reads so slowly that nothing more should be taken on for it.
+    pub(crate) fn is_full(&self) -> bool {
+        self.backlog.as_ref().is_some_and(|backlog| backlog.bytes() > PLENTY)
+    }
+
+    /// Resolves when the host has taken something of what waits.
+    pub(crate) async fn taken(&self) {
+        match &self.backlog {
+            Some(backlog) => backlog.taken.notified().await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Resolves when nobody reads what is written any more.
+    pub(crate) fn closed(&self) -> impl Future<Output = ()> + use<> {
+        let closed = Arc::clone(&self.closed);
+        async move {
+            tokio::select! {
+                () = closed.notified() => {}
+                () = other_end_closed() => {}
+            }
+        }
+    }
+
+    /// Waits until everything is with the host.
+    pub(crate) async fn finish(mut self) {
+        self.flush();
+        while self.backlog.as_ref().is_some_and(|backlog| backlog.bytes() > 0) {
+            self.taken().await;
+        }
+    }
+}
+
+/// Resolves when the host closed its end of stdout, also while nothing is written.
+async fn other_end_closed() {
+    // The end of a pipe shows as an error, that of a socket as something to read.
+    let interest = Interest::READABLE | Interest::ERROR;
+    // A file cannot be watched, and nobody can close its other end.
+    let Ok(stdout) = watch(rustix::stdio::stdout(), interest) else { return std::future::pending().await };
+    loop {
+        let Ok(mut now) = stdout.ready(interest).await else { return };
+        if now.ready().is_error() || is_ready(rustix::stdio::stdout(), PollFlags::empty()) {
+            return;
+        }
+        if now.ready().is_read_closed() {
+            // It is stdin's socket too, and only that half has ended.
+            return std::future::pending().await;
+        }
+        // What comes in there is stdin's, too.
+        now.clear_ready();
+    }
+}
+
+/// Writes what stdout takes without blocking.
+fn write_now(bytes: &[u8]) -> rustix::io::Result<usize> {
+    let stdout = rustix::stdio::stdout();
+    #[cfg(target_os = "linux")]
+    {
+        use rustix::io::{IoSlice, ReadWriteFlags, pwritev2};
+        match pwritev2(stdout, &[IoSlice::new(bytes)], u64::MAX, ReadWriteFlags::NOWAIT) {
+            // Not on this kernel, or not for this kind of stdout.
+            Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::SPIPE | Errno::INVAL) => {}
+            written => return written,
+        }
+    }
+    if bytes.len() <= NEVER_BLOCKS && is_ready(stdout, PollFlags::OUT) {
+        return rustix::io::write(stdout, bytes);
+    }
+    Err(Errno::AGAIN)
+}
+
+/// What waits for a host that reads slowly.
+#[derive(Default)]
+struct Backlog {
+    // Held to add bytes or to take them out, never during a write.
+    state: Mutex<State>,
+    more: Condvar,
+    taken: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    waiting: Vec<u8>,
+    /// Bytes that are being written.
+    writing: usize,
+}
+
+impl Backlog {
+    fn add(&self, bytes: &[u8]) {
+        self.lock().waiting.extend_from_slice(bytes);
+        self.more.notify_one();
+    }
+
+    fn bytes(&self) -> usize {
+        let state = self.lock();
+        state.waiting.len() + state.writing
+    }
+
+    /// The thread's work; ends with the process, or when nobody reads any more.
+    fn write(&self, closed: &Notify) {
+        loop {
+            let bytes = {
+                let mut state = self.lock();
+                state.writing = 0;
+                self.taken.notify_one();
+                while state.waiting.is_empty() {
+                    state = self.more.wait(state).expect("BUG: an append panicked");
+                }
+                state.writing = state.waiting.len();
+                std::mem::take(&mut state.waiting)
+            };
+            if write_all(&bytes).is_err() {
+                return closed.notify_one();
+            }
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().expect("BUG: an append panicked")
+    }
+}
+
+fn write_all(mut bytes: &[u8]) -> rustix::io::Result<()> {
+    let stdout = rustix::stdio::stdout();
+    while !bytes.is_empty() {
+        match rustix::io::write(stdout, bytes) {
+            Ok(count) => bytes = &bytes[count..],
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) => wait_for(stdout, PollFlags::OUT),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,206 @@
+//! Messages that are with the daemon and not answered yet, by arrival. Pure: no clock, no I/O.
+//!
+//! What the loop asks with every message (is there room, is anything left of an earlier session, is one
+//! lost?) is counted as calls come and go, never searched for.
+
+use std::collections::BTreeMap;
+
+use tokio::task::AbortHandle;
+use tokio::time::Instant;
+
+use crate::methods::Outgoing;
+
+/// A message that is with the daemon.
+pub(super) struct Call {
+    pub(super) message: Outgoing,
+    /// Which session it was sent on.
+    pub(super) epoch: u64,
+    pub(super) seq: u64,
+    pub(super) abort: AbortHandle,
+    /// Set when it has no connection although the daemon seems to live.
+    lost: Option<Lost>,
+}
+
+/// A call without a connection.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Lost {
+    /// When it is certain enough that the daemon lives on; `None` while it is only stranded.
+    pub(super) at: Option<Instant>,
+    /// The daemon may have acted on it.
+    pub(super) sent: bool,
+}
+
+impl Call {
+    pub(super) fn new(message: Outgoing, epoch: u64, seq: u64, abort: AbortHandle) -> Self {
+        Self { message, epoch, seq, abort, lost: None }
+    }
+
+    /// Whether the daemon cannot have acted on it.
+    pub(super) fn is_unsent(&self) -> bool {
+        self.lost.is_some_and(|lost| !lost.sent)
+    }
+}
+
+#[derive(Default)]
+pub(super) struct Calls {
+    by_arrival: BTreeMap<u64, Call>,
+    requests: usize,
+    lost: usize,
+    /// The newest session that anything was sent on, and how many of its calls are here.
+    epoch: u64,
+    of_epoch: usize,
+}
+
+impl Calls {
+    pub(super) fn insert(&mut self, call: Call) {
+        if call.epoch > self.epoch {
+            (self.epoch, self.of_epoch) = (call.epoch, 0);
+        }
+        self.count(&call, 1);
+        self.by_arrival.insert(call.message.arrival, call);
+    }
+
+    pub(super) fn remove(&mut self, arrival: u64) -> Option<Call> {
+        let call = self.by_arrival.remove(&arrival)?;
+        self.count(&call, -1);
+        Some(call)
+    }
+
+    pub(super) fn get(&self, arrival: u64) -> Option<&Call> {
+        self.by_arrival.get(&arrival)
+    }
+
+    /// The request that the host gave this id.
+    pub(super) fn find(&self, id: &str) -> Option<&Call> {
+        self.by_arrival.values().find(|call| call.message.request_id() == Some(id))
+    }
+
+    /// It has no connection any more. False if there is no such call.
+    pub(super) fn lose(&mut self, arrival: u64, lost: Lost) -> bool {
+        self.change(arrival, |call| call.lost = Some(lost))
+    }
+
+    /// It is under way again.
+    pub(super) fn resume(&mut self, arrival: u64, abort: AbortHandle) -> bool {
+        self.change(arrival, |call| (call.abort, call.lost) = (abort, None))
+    }
+
+    fn change(&mut self, arrival: u64, change: impl FnOnce(&mut Call)) -> bool {
+        let Some(mut call) = self.remove(arrival) else { return false };
+        change(&mut call);
+        self.insert(call);
+        true
+    }
+
+    /// Takes out all for which this holds, in their order.
+    pub(super) fn take_if(&mut self, mut wanted: impl FnMut(&Call) -> bool) -> Vec<Call> {
+        let found: Vec<u64> =
+            self.by_arrival.iter().filter(|(_, call)| wanted(call)).map(|(arrival, _)| *arrival).collect();
+        found.into_iter().filter_map(|arrival| self.remove(arrival)).collect()
+    }
+
+    /// Takes out those that have no connection.
+    pub(super) fn take_lost(&mut self) -> Vec<Call> {
+        if self.lost == 0 {
+            return Vec::new();
+        }
+        self.take_if(|call| call.lost.is_some())
+    }
+
+    /// Takes out those that have been without a connection for long enough.
+    pub(super) fn take_given_up(&mut self, now: Instant) -> Vec<Call> {
+        if self.lost == 0 {
+            return Vec::new();
+        }
+        self.take_if(|call| call.lost.and_then(|lost| lost.at).is_some_and(|at| at <= now))
+    }
+
+    /// When the first of those is due.
+    pub(super) fn given_up_at(&self) -> Option<Instant> {
+        if self.lost == 0 {
+            return None;
+        }
+        self.by_arrival.values().filter_map(|call| call.lost?.at).min()
+    }
+
+    /// Whether some were sent on a session before this one, or on any if there is none.
+    pub(super) fn any_before(&self, epoch: Option<u64>) -> bool {
+        let current = if epoch == Some(self.epoch) { self.of_epoch } else { 0 };
+        self.by_arrival.len() > current
+    }
+
+    /// Those that an answer is owed to.
+    pub(super) fn requests(&self) -> usize {
+        self.requests
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.by_arrival.is_empty()
+    }
+
+    fn count(&mut self, call: &Call, change: isize) {
+        let add = |count: &mut usize, counts: bool| {
+            if counts {
+                *count = count.checked_add_signed(change).expect("BUG: more went than came");
+            }
+        };
+        add(&mut self.requests, call.message.request_id().is_some());
+        add(&mut self.lost, call.lost.is_some());
+        add(&mut self.of_epoch, call.epoch == self.epoch);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::methods::{Kind, Method, Note};
+
+    async fn call(arrival: u64, epoch: u64, request: bool) -> Call {
+        let kind = if request {
+            Kind::Request { id: arrival.to_string().into(), method: Method::Once }
+        } else {
+            Kind::Notification(Note::Other)
+        };
+        let message = Outgoing { arrival, arrived: Instant::now(), body: Bytes::new(), kind, tries: 1 };
+        Call::new(message, epoch, arrival, tokio::spawn(async {}).abort_handle())
+    }
+
+    #[tokio::test]
+    async fn what_is_counted_is_what_is_there() {
+        let mut calls = Calls::default();
+        for (arrival, epoch, request) in [(1, 1, true), (2, 1, false), (3, 2, true), (4, 2, true)] {
+            calls.insert(call(arrival, epoch, request).await);
+        }
+        assert_eq!(calls.requests(), 3);
+        assert!(calls.any_before(Some(2)) && calls.any_before(Some(3)) && calls.any_before(None));
+        let old = calls.take_if(|call| call.epoch == 1);
+        assert_eq!(old.iter().map(|call| call.message.arrival).collect::<Vec<_>>(), [1, 2]);
+        assert!(!calls.any_before(Some(2)));
+        assert_eq!(calls.requests(), 2);
+        assert_eq!(calls.find("3").map(|call| call.seq), Some(3));
+        assert!(calls.remove(3).is_some() && calls.remove(3).is_none());
+        assert_eq!(calls.requests(), 1);
+    }
+
+    #[tokio::test]
+    async fn lost_calls_are_given_up_when_it_is_time() {
+        let mut calls = Calls::default();
+        let now = Instant::now();
+        let later = now + std::time::Duration::from_secs(1);
+        for arrival in 1..=3 {
+            calls.insert(call(arrival, 1, true).await);
+        }
+        assert_eq!(calls.given_up_at(), None);
+        assert!(calls.lose(1, Lost { at: Some(later), sent: true }));
+        assert!(calls.lose(2, Lost { at: None, sent: false }));
+        assert!(!calls.lose(9, Lost { at: None, sent: false }));
+        assert_eq!(calls.given_up_at(), Some(later));
+        assert!(calls.take_given_up(now).is_empty());
+        assert_eq!(calls.take_given_up(later).len(), 1);
+        assert!(calls.resume(2, tokio::spawn(async {}).abort_handle()));
+        assert!(calls.take_lost().is_empty());
+        assert_eq!(calls.requests(), 2);
+    }
+}
