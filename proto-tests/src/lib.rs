@@ -18,6 +18,7 @@ pub use wait::PATIENCE;
 pub mod bench;
 pub mod bins;
 pub mod daemon;
+pub mod era_child;
 pub mod evil;
 pub mod home;
 pub mod http;
