@@ -25,27 +25,27 @@ use tasks::Tasks;
 use watchers::Watchers;
 use wire::{Fault, Outbox, Request};
 
-mod options;
-mod revision;
-mod wire;
+mod asking;
+mod calls;
+mod catalog;
+mod content;
 mod journal;
 mod legacy;
 mod modern;
-mod tasks;
-mod calls;
-mod watchers;
-mod seal;
 mod offers;
-mod catalog;
-mod step;
-mod stage;
-mod tools;
-mod asking;
+mod options;
 mod prompts;
 mod resources;
-mod content;
+mod revision;
+mod seal;
+mod stage;
+mod step;
+mod tasks;
 #[cfg(test)]
 mod tests;
+mod tools;
+mod watchers;
+mod wire;
 
 /// How long calls in flight may go on after the end of input.
 const LAST_WORDS: Duration = Duration::from_millis(500);
@@ -133,7 +133,8 @@ impl Child {
         };
         // The handshake orders what comes after it, so it is answered before the next line is read.
         if request.method == "initialize" {
-            let answer = if modern { modern::initialize(&request) } else { legacy::initialize(self, &request) };
+            let answer =
+                if modern { modern::initialize(&request) } else { legacy::initialize(self, &request) };
             return self.outbox.answer(&request.id, answer);
         }
         // Registered before its thread exists: a cancel that follows at once finds it.

@@ -45,7 +45,8 @@ pub async fn serve(listener: TcpListener, target: u16, token: String) {
 fn change(headers: &mut HeaderMap, own: u16, target: u16, bearer: &HeaderValue) {
     headers.remove(CONNECTION);
     headers.insert(AUTHORIZATION, bearer.clone());
-    let host = headers.get(HOST).and_then(|host| host.to_str().ok()).and_then(|host| mapped(host, own, target));
+    let host =
+        headers.get(HOST).and_then(|host| host.to_str().ok()).and_then(|host| mapped(host, own, target));
     if let Some(host) = host.and_then(|host| HeaderValue::from_str(&host).ok()) {
         headers.insert(HOST, host);
     }
@@ -69,7 +70,10 @@ async fn forward(request: Request<Incoming>, target: u16) -> Answer {
     }
 }
 
-async fn send(request: Request<Incoming>, target: u16) -> Result<Answer, Box<dyn std::error::Error + Send + Sync>> {
+async fn send(
+    request: Request<Incoming>,
+    target: u16,
+) -> Result<Answer, Box<dyn std::error::Error + Send + Sync>> {
     let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, target)).await?;
     stream.set_nodelay(true)?;
     let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
@@ -100,7 +104,10 @@ impl Body for Behind {
     type Data = Bytes;
     type Error = hyper::Error;
 
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
         Pin::new(&mut self.body).poll_frame(cx)
     }
 

@@ -18,6 +18,7 @@ pub use wait::PATIENCE;
 pub mod adapter;
 pub mod bench;
 pub mod bins;
+pub mod conformance;
 pub mod daemon;
 pub mod era_child;
 pub mod evil;

@@ -35,7 +35,10 @@ pub(super) fn classify(given: &HeaderMap, message: &Value) -> Verdict {
                 Ok(()) => Verdict::Modern,
                 Err(why) => Verdict::Refused(HEADER_MISMATCH, why),
             },
-            _ => Verdict::Refused(HEADER_MISMATCH, format!("`MCP-Protocol-Version` is {version:?} and the body says {claim}")),
+            _ => Verdict::Refused(
+                HEADER_MISMATCH,
+                format!("`MCP-Protocol-Version` is {version:?} and the body says {claim}"),
+            ),
         },
         (None, Some(MODERN)) if method == "initialize" => {
             Verdict::Refused(HEADER_MISMATCH, "`initialize` has no place in this revision".into())
@@ -72,7 +75,8 @@ mod tests {
 
     #[test]
     fn the_ladder() {
-        let claim = |version: &str| json!({"id": 1, "method": "tools/list", "params": {"_meta": {VERSION: version}}});
+        let claim =
+            |version: &str| json!({"id": 1, "method": "tools/list", "params": {"_meta": {VERSION: version}}});
         let plain = json!({"id": 1, "method": "tools/list"});
         let handshake = json!({"id": 1, "method": "initialize", "params": {}});
         check(Some(MODERN), claim(MODERN), "Modern");

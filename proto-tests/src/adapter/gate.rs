@@ -15,7 +15,11 @@ pub(super) fn host_is_ours(hosts: GetAll<'_, HeaderValue>, port: u16) -> bool {
 /// No `Origin`, or our own.
 pub(super) fn origin_is_ours(origins: GetAll<'_, HeaderValue>, port: u16) -> bool {
     origins.iter().all(|origin| {
-        origin.to_str().ok().and_then(|origin| origin.strip_prefix("http://")).is_some_and(|host| is_ours(host, port))
+        origin
+            .to_str()
+            .ok()
+            .and_then(|origin| origin.strip_prefix("http://"))
+            .is_some_and(|host| is_ours(host, port))
     })
 }
 
@@ -24,17 +28,21 @@ fn is_ours(host: &str, port: u16) -> bool {
         Some((name, given)) if !given.ends_with(']') => (name, given),
         _ => return false,
     };
-    matches!(name.to_ascii_lowercase().as_str(), "localhost" | "127.0.0.1" | "[::1]") && given == port.to_string()
+    matches!(name.to_ascii_lowercase().as_str(), "localhost" | "127.0.0.1" | "[::1]")
+        && given == port.to_string()
 }
 
 /// Whether a header lists a media type.
 pub(super) fn names(headers: &HeaderMap, header: HeaderName, wanted: &str) -> bool {
-    headers.get_all(header).iter().filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(',')).any(
-        |part| {
+    headers
+        .get_all(header)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .any(|part| {
             let kind = part.split(';').next().unwrap_or_default().trim();
             kind.eq_ignore_ascii_case(wanted) || kind == "*/*"
-        },
-    )
+        })
 }
 
 pub(super) fn accepts_both(headers: &HeaderMap) -> bool {
@@ -50,7 +58,14 @@ mod tests {
         for host in ["localhost:80", "LocalHost:80", "127.0.0.1:80", "[::1]:80"] {
             assert!(is_ours(host, 80), "{host}");
         }
-        for host in ["localhost", "localhost:81", "evil.example.com", "evil.example.com:80", "[::1]", "127.0.0.1.evil:80"] {
+        for host in [
+            "localhost",
+            "localhost:81",
+            "evil.example.com",
+            "evil.example.com:80",
+            "[::1]",
+            "127.0.0.1.evil:80",
+        ] {
             assert!(!is_ours(host, 80), "{host}");
         }
     }

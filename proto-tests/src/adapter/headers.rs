@@ -75,7 +75,11 @@ fn collect(schema: &Value, path: &mut Vec<String>, found: &mut Vec<Annotation>) 
 }
 
 /// What is wrong with the headers that a tool's arguments ask for.
-pub(super) fn arguments(headers: &HeaderMap, annotations: &[Annotation], arguments: &Value) -> Result<(), String> {
+pub(super) fn arguments(
+    headers: &HeaderMap,
+    annotations: &[Annotation],
+    arguments: &Value,
+) -> Result<(), String> {
     for annotation in annotations {
         let header = format!("mcp-param-{}", annotation.header.to_ascii_lowercase());
         let given = value(headers, &header)?;
@@ -155,7 +159,10 @@ mod tests {
     fn method_and_name_must_agree_with_the_body() {
         let call = json!({"method": "tools/call", "params": {"name": "a"}});
         assert!(complaint(&headers(&[("Mcp-Method", "tools/call"), ("Mcp-Name", "  a ")]), &call).is_ok());
-        assert!(complaint(&headers(&[("Mcp-Method", "tools/call"), ("Mcp-Name", "=?base64?YQ==?=")]), &call).is_ok());
+        assert!(
+            complaint(&headers(&[("Mcp-Method", "tools/call"), ("Mcp-Name", "=?base64?YQ==?=")]), &call)
+                .is_ok()
+        );
         assert!(complaint(&headers(&[("Mcp-Method", "tools/call")]), &call).is_err());
         assert!(complaint(&headers(&[("Mcp-Method", "TOOLS/CALL"), ("Mcp-Name", "a")]), &call).is_err());
         let list = json!({"method": "tools/list"});
@@ -170,7 +177,8 @@ mod tests {
             "in": {"properties": {"count": {"type": "integer", "x-mcp-header": "Count"}}},
         }});
         let annotations = annotations(&schema);
-        let check = |pairs: &[(&str, &str)], body: Value| arguments(&headers(pairs), &annotations, &body).is_ok();
+        let check =
+            |pairs: &[(&str, &str)], body: Value| arguments(&headers(pairs), &annotations, &body).is_ok();
         assert!(check(&[], json!({})));
         assert!(check(&[], json!({"region": null})));
         assert!(check(&[("Mcp-Param-Region", "eu")], json!({"region": "eu"})));

@@ -221,7 +221,9 @@ impl Streams {
             "notifications/progress" => {
                 self.calls.iter().find(|call| call.token.as_ref() == Some(&params["progressToken"]))
             }
-            method if method.ends_with("/list_changed") || method == "notifications/resources/updated" => None,
+            method if method.ends_with("/list_changed") || method == "notifications/resources/updated" => {
+                None
+            }
             // Nothing on stdio says which call asks or logs: the latest.
             _ => self.calls.last(),
         };

@@ -170,7 +170,9 @@ impl Table {
     /// Gives a message of the server to the client that it is for, as that client knows its request.
     fn deliver(&mut self, mut message: Value) {
         if is_response(&message) {
-            let Some(open) = message["id"].as_u64().and_then(|number| self.open.remove(&number)) else { return };
+            let Some(open) = message["id"].as_u64().and_then(|number| self.open.remove(&number)) else {
+                return;
+            };
             if let Some(subscription) = message["result"]["_meta"].get_mut(SUBSCRIPTION) {
                 *subscription = open.id.clone();
             }

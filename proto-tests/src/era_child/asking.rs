@@ -30,9 +30,7 @@ pub(super) fn play(round: &Round<'_>, name: &str) -> Played {
         "test_input_required_result_multiple_inputs" => all(round, true, three_kinds()),
         "test_input_required_result_multi_round" => two_rounds(round),
         "test_input_required_result_capabilities" => whatever_is_possible(round),
-        "confirm_delete" => {
-            one(round, false, confirmation(&format!("Delete {}?", round.text("filename"))))
-        }
+        "confirm_delete" => one(round, false, confirmation(&format!("Delete {}?", round.text("filename")))),
         "multi_input" => {
             let first = name_form("first", "What is the first name?");
             all(round, false, vec![first, name_form("second", "What is the second name?")])
@@ -111,8 +109,7 @@ fn whatever_is_possible(round: &Round<'_>) -> Step {
     let kinds = three_kinds();
     let possible: Vec<_> =
         kinds.iter().filter(|question| question.may_be_put_to(round.client)).cloned().collect();
-    let answered: Vec<_> =
-        possible.iter().filter(|question| is_answered(round, question)).cloned().collect();
+    let answered: Vec<_> = possible.iter().filter(|question| is_answered(round, question)).cloned().collect();
     if possible.is_empty() {
         return ask(false, kinds);
     }

@@ -43,7 +43,12 @@ pub(super) fn tools(revision: Revision, changes: u64) -> Vec<Value> {
     let mut tools: Vec<_> = PLAIN.iter().map(|(name, says)| tool(name, says, json!({}), &[])).collect();
     tools.extend([
         // A list that was changed differs: whoever compares lists sees it.
-        tool("test_trigger_tool_change", &format!("Changes the list of tools (so far: {changes})"), json!({}), &[]),
+        tool(
+            "test_trigger_tool_change",
+            &format!("Changes the list of tools (so far: {changes})"),
+            json!({}),
+            &[],
+        ),
         tool("test_sampling", "Asks the model", json!({"prompt": string("What to ask")}), &["prompt"]),
         tool("test_elicitation", "Asks for a form", json!({"message": string("What to ask")}), &["message"]),
         json!({"name": "json_schema_2020_12_tool", "description": "Has a schema with everything in it",
@@ -56,8 +61,18 @@ pub(super) fn tools(revision: Revision, changes: u64) -> Vec<Value> {
             json!({"seconds": {"type": "number"}, "label": {"type": "string"}}),
             &["seconds"],
         ),
-        tool("confirm_delete", "A task that asks before it goes on", json!({"filename": {"type": "string"}}), &[]),
-        tool("test_wait", "Takes its time, unless cancelled", json!({"seconds": {"type": "number"}}), &["seconds"]),
+        tool(
+            "confirm_delete",
+            "A task that asks before it goes on",
+            json!({"filename": {"type": "string"}}),
+            &[],
+        ),
+        tool(
+            "test_wait",
+            "Takes its time, unless cancelled",
+            json!({"seconds": {"type": "number"}}),
+            &["seconds"],
+        ),
         structured_list(revision),
     ]);
     tools

@@ -27,7 +27,8 @@ pub(super) fn initialize(request: &Request) -> Answer {
 
 pub(super) fn unsupported(requested: &Value) -> Fault {
     let data = json!({"supported": [Revision::MODERN.as_str()], "requested": requested});
-    Fault::new(-32022, format!("Unsupported protocol version; supported: {}", Revision::MODERN.as_str())).with(data)
+    Fault::new(-32022, format!("Unsupported protocol version; supported: {}", Revision::MODERN.as_str()))
+        .with(data)
 }
 
 /// None for a request that was taken back, and for one that stays open.
@@ -55,11 +56,12 @@ fn envelope(request: &Request) -> Result<&Value, Fault> {
     let version = request.meta("protocolVersion");
     let client = request.meta("clientCapabilities").filter(|client| client.is_object());
     let (Some(version), Some(client)) = (version, client) else {
-        let missing: Vec<_> = [("protocolVersion", version.is_some()), ("clientCapabilities", client.is_some())]
-            .into_iter()
-            .filter(|(_, there)| !there)
-            .map(|(name, _)| format!("io.modelcontextprotocol/{name}"))
-            .collect();
+        let missing: Vec<_> =
+            [("protocolVersion", version.is_some()), ("clientCapabilities", client.is_some())]
+                .into_iter()
+                .filter(|(_, there)| !there)
+                .map(|(name, _)| format!("io.modelcontextprotocol/{name}"))
+                .collect();
         return Err(Fault::invalid(format!("`_meta` lacks {}", missing.join(", "))));
     };
     if version == Revision::MODERN.as_str() { Ok(client) } else { Err(unsupported(version)) }
@@ -111,8 +113,7 @@ fn play(
     };
     let round =
         Round { child, stage: &stage, revision: Revision::MODERN, client, params: &request.params, answers };
-    offers::play(&round, &request.method)
-        .unwrap_or_else(|| Ok(Step::Fail(Fault::no_method(&request.method))))
+    offers::play(&round, &request.method).unwrap_or_else(|| Ok(Step::Fail(Fault::no_method(&request.method))))
 }
 
 /// What the host has answered, in this round and in those that the state remembers.
@@ -157,7 +158,8 @@ fn question(
 }
 
 pub(super) fn lacking(capabilities: Value) -> Fault {
-    Fault::new(-32021, "Missing required client capability").with(json!({"requiredCapabilities": capabilities}))
+    Fault::new(-32021, "Missing required client capability")
+        .with(json!({"requiredCapabilities": capabilities}))
 }
 
 pub(super) fn requests(questions: &[Question]) -> Map<String, Value> {

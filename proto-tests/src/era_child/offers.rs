@@ -19,7 +19,9 @@ pub(super) fn play(round: &Round<'_>, method: &str) -> Option<Played> {
             page("tools", catalog::tools(round.revision, child.tool_changes.load(Ordering::Relaxed)))
         }
         "prompts/list" => page("prompts", prompts::list(child.prompt_changes.load(Ordering::Relaxed))),
-        "resources/list" => page("resources", resources::list(child.resource_changes.load(Ordering::Relaxed))),
+        "resources/list" => {
+            page("resources", resources::list(child.resource_changes.load(Ordering::Relaxed)))
+        }
         "resources/templates/list" => page("resourceTemplates", resources::templates()),
         "tools/call" => Some(tools::call(round)),
         "prompts/get" => Some(Ok(prompts::get(round))),

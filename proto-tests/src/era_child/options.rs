@@ -75,13 +75,18 @@ mod tests {
     fn both_eras_unless_told() {
         assert_eq!(parse("").unwrap().era, Era::Both);
         assert_eq!(parse("--era modern").unwrap().era, Era::Modern);
-        assert_eq!(parse("--era legacy --revision 2024-11-05").unwrap().revision, Revision::parse("2024-11-05"));
+        assert_eq!(
+            parse("--era legacy --revision 2024-11-05").unwrap().revision,
+            Revision::parse("2024-11-05")
+        );
         assert_eq!(parse("--page 3").unwrap().page, Some(3));
     }
 
     #[test]
     fn what_makes_no_sense_is_refused() {
-        for line in ["--era old", "--era", "--revision 2026-07-28", "--era modern --revision 2025-11-25", "--page 0"] {
+        for line in
+            ["--era old", "--era", "--revision 2026-07-28", "--era modern --revision 2025-11-25", "--page 0"]
+        {
             assert!(parse(line).is_err(), "{line}");
         }
     }

@@ -22,7 +22,8 @@ pub(super) fn get(round: &Round<'_>) -> Step {
     let messages = match round.params["name"].as_str() {
         Some("test_simple_prompt") => vec![text("This is a simple prompt for testing.")],
         Some("test_prompt_with_arguments") => {
-            let (Some(one), Some(two)) = (round.argument("arg1").as_str(), round.argument("arg2").as_str()) else {
+            let (Some(one), Some(two)) = (round.argument("arg1").as_str(), round.argument("arg2").as_str())
+            else {
                 return Step::invalid("`arg1` and `arg2` are needed");
             };
             vec![text(format!("Prompt with arguments: arg1='{one}', arg2='{two}'"))]

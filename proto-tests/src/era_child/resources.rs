@@ -12,9 +12,7 @@ pub(super) const TEMPLATE: &str = "test://template/{id}/data";
 pub(super) const WATCHED: &str = "test://watched-resource";
 
 pub(super) fn list(changes: u64) -> Vec<Value> {
-    let entry = |uri: &str, name: &str, says: &str, mime: &str| {
-        json!({"uri": uri, "name": name, "description": says, "mimeType": mime})
-    };
+    let entry = |uri: &str, name: &str, says: &str, mime: &str| json!({"uri": uri, "name": name, "description": says, "mimeType": mime});
     let watched = format!("A text that changes (changes of the list so far: {changes})");
     vec![
         entry("test://static-text", "static-text", "A text", "text/plain"),

@@ -50,7 +50,9 @@ mod tests {
 
     #[test]
     fn names_and_order_agree() {
-        assert!(Revision::ALL.windows(2).all(|pair| pair[0] < pair[1] && pair[0].as_str() < pair[1].as_str()));
+        assert!(
+            Revision::ALL.windows(2).all(|pair| pair[0] < pair[1] && pair[0].as_str() < pair[1].as_str())
+        );
         assert!(Revision::ALL.iter().all(|revision| Revision::parse(revision.as_str()) == Some(*revision)));
         assert_eq!(Revision::parse("2026-07-29"), None);
     }

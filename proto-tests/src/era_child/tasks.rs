@@ -60,7 +60,9 @@ pub(super) fn terms(tool: &str, client: &Value) -> Terms {
     match tool {
         "failing_job" if !declared => Terms::Refused,
         _ if !declared => Terms::Never,
-        "slow_compute" | "failing_job" | "protocol_error_job" | "confirm_delete" | "multi_input" => Terms::AtOnce,
+        "slow_compute" | "failing_job" | "protocol_error_job" | "confirm_delete" | "multi_input" => {
+            Terms::AtOnce
+        }
         "test_tool_with_task" => Terms::InTheEnd,
         _ => Terms::Never,
     }
@@ -200,7 +202,9 @@ impl Task {
         let mut state = self.state.lock().unwrap();
         if let (State::Waiting { open, given }, Some(responses)) = (&mut *state, responses.as_object()) {
             for (key, response) in responses {
-                if let Some(at) = open.iter().position(|question| question.key == key && question.fits(response)) {
+                if let Some(at) =
+                    open.iter().position(|question| question.key == key && question.fits(response))
+                {
                     open.remove(at);
                     given.insert(key.clone(), response.clone());
                 }

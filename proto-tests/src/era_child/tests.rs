@@ -85,14 +85,16 @@ fn a_legacy_child_knows_no_discover_and_adds_no_modern_fields() {
 #[test]
 fn a_revision_is_answered_whatever_was_asked() {
     let talk = Talk::with("--era legacy --revision 2024-11-05");
-    let answer = talk.ask(json!(1), "initialize", json!({"protocolVersion": "2025-11-25", "capabilities": {}}));
+    let answer =
+        talk.ask(json!(1), "initialize", json!({"protocolVersion": "2025-11-25", "capabilities": {}}));
     assert_eq!(answer["result"]["protocolVersion"], "2024-11-05");
 }
 
 #[test]
 fn a_modern_child_names_its_versions_to_a_handshake() {
     let talk = Talk::with("--era modern");
-    let answer = talk.ask(json!(1), "initialize", json!({"protocolVersion": "2025-11-25", "capabilities": {}}));
+    let answer =
+        talk.ask(json!(1), "initialize", json!({"protocolVersion": "2025-11-25", "capabilities": {}}));
     assert_eq!(answer["error"]["code"], -32022);
     assert_eq!(answer["error"]["data"], json!({"supported": ["2026-07-28"], "requested": "2025-11-25"}));
     assert_eq!(talk.modern("initialize", json!({}))["error"]["code"], -32601);
@@ -105,7 +107,10 @@ fn a_child_of_both_eras_takes_them_mixed() {
     let talk = Talk::legacy("", json!({}));
     assert_eq!(talk.modern("tools/list", json!({}))["result"]["resultType"], "complete");
     assert_eq!(talk.ask(json!(1), "ping", json!({}))["result"], json!({}));
-    assert_eq!(talk.modern("server/discover", json!({}))["result"]["supportedVersions"], json!(["2026-07-28"]));
+    assert_eq!(
+        talk.modern("server/discover", json!({}))["result"]["supportedVersions"],
+        json!(["2026-07-28"])
+    );
 }
 
 #[test]
