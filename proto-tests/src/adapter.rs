@@ -70,8 +70,8 @@ pub async fn serve(listener: TcpListener, command: Vec<String>) {
 impl Adapter {
     async fn answer(&self, request: Request<Incoming>) -> Response<Body> {
         let headers = request.headers();
-        if !gate::host_is_ours(headers.get_all(HOST), self.port)
-            || !gate::origin_is_ours(headers.get_all(ORIGIN), self.port)
+        if !gate::host_is_ours(&headers.get_all(HOST), self.port)
+            || !gate::origin_is_ours(&headers.get_all(ORIGIN), self.port)
         {
             return refuse(StatusCode::FORBIDDEN, &Value::Null, -32600, "`Host` or `Origin` is not ours");
         }

@@ -165,7 +165,7 @@ impl Child {
         self.watchers.close(id);
         for question in self.calls.cancel(id) {
             let params = json!({"requestId": question, "reason": "the call that asked was cancelled"});
-            self.outbox.notify("notifications/cancelled", params);
+            self.outbox.notify("notifications/cancelled", &params);
         }
     }
 }

@@ -60,13 +60,13 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(version: Option<&'static str>, message: Value, wanted: &str) {
+    fn check(version: Option<&'static str>, message: &Value, wanted: &str) {
         let mut headers = HeaderMap::new();
         headers.insert("mcp-method", HeaderValue::from_static("tools/list"));
         if let Some(version) = version {
             headers.insert("mcp-protocol-version", HeaderValue::from_static(version));
         }
-        let verdict = match classify(&headers, &message) {
+        let verdict = match classify(&headers, message) {
             Verdict::Refused(code, _) => code.to_string(),
             verdict => format!("{verdict:?}"),
         };
@@ -79,18 +79,18 @@ mod tests {
             |version: &str| json!({"id": 1, "method": "tools/list", "params": {"_meta": {VERSION: version}}});
         let plain = json!({"id": 1, "method": "tools/list"});
         let handshake = json!({"id": 1, "method": "initialize", "params": {}});
-        check(Some(MODERN), claim(MODERN), "Modern");
-        check(Some("v9"), claim("v9"), "Modern");
-        check(Some(MODERN), claim("v9"), "-32020");
-        check(None, claim(MODERN), "-32020");
-        check(Some(MODERN), plain.clone(), "-32602");
-        check(Some(MODERN), handshake.clone(), "-32020");
-        check(Some("2025-11-25"), handshake, "Legacy");
-        check(None, plain, "Legacy");
-        check(None, json!({"id": 1, "result": {}}), "Legacy");
-        check(None, json!({"method": "notifications/initialized"}), "Legacy");
-        check(Some(MODERN), json!({"method": "notifications/cancelled"}), "Ignored");
-        check(None, json!([]), "-32600");
-        check(None, json!({}), "-32600");
+        check(Some(MODERN), &claim(MODERN), "Modern");
+        check(Some("v9"), &claim("v9"), "Modern");
+        check(Some(MODERN), &claim("v9"), "-32020");
+        check(None, &claim(MODERN), "-32020");
+        check(Some(MODERN), &plain, "-32602");
+        check(Some(MODERN), &handshake, "-32020");
+        check(Some("2025-11-25"), &handshake, "Legacy");
+        check(None, &plain, "Legacy");
+        check(None, &json!({"id": 1, "result": {}}), "Legacy");
+        check(None, &json!({"method": "notifications/initialized"}), "Legacy");
+        check(Some(MODERN), &json!({"method": "notifications/cancelled"}), "Ignored");
+        check(None, &json!([]), "-32600");
+        check(None, &json!({}), "-32600");
     }
 }

@@ -4,7 +4,7 @@ use hyper::HeaderMap;
 use hyper::header::{ACCEPT, GetAll, HeaderName, HeaderValue};
 
 /// Exactly one `Host`, and it is this machine's with our port.
-pub(super) fn host_is_ours(hosts: GetAll<'_, HeaderValue>, port: u16) -> bool {
+pub(super) fn host_is_ours(hosts: &GetAll<'_, HeaderValue>, port: u16) -> bool {
     let mut hosts = hosts.iter();
     match (hosts.next().and_then(|host| host.to_str().ok()), hosts.next()) {
         (Some(host), None) => is_ours(host, port),
@@ -13,7 +13,7 @@ pub(super) fn host_is_ours(hosts: GetAll<'_, HeaderValue>, port: u16) -> bool {
 }
 
 /// No `Origin`, or our own.
-pub(super) fn origin_is_ours(origins: GetAll<'_, HeaderValue>, port: u16) -> bool {
+pub(super) fn origin_is_ours(origins: &GetAll<'_, HeaderValue>, port: u16) -> bool {
     origins.iter().all(|origin| {
         origin
             .to_str()

@@ -27,13 +27,13 @@ pub(super) fn play(round: &Round<'_>, name: &str) -> Played {
         "test_input_required_result_request_state" | "test_input_required_result_tampered_state" => {
             one(round, true, confirmation("Please confirm"))
         }
-        "test_input_required_result_multiple_inputs" => all(round, true, three_kinds()),
+        "test_input_required_result_multiple_inputs" => all(round, true, &three_kinds()),
         "test_input_required_result_multi_round" => two_rounds(round),
         "test_input_required_result_capabilities" => whatever_is_possible(round),
         "confirm_delete" => one(round, false, confirmation(&format!("Delete {}?", round.text("filename")))),
         "multi_input" => {
             let first = name_form("first", "What is the first name?");
-            all(round, false, vec![first, name_form("second", "What is the second name?")])
+            all(round, false, &[first, name_form("second", "What is the second name?")])
         }
         "test_tool_with_task" => one(round, false, name_form("user_name", "What is your name?")),
         _ => Step::invalid(format!("unknown tool `{name}`")),
@@ -42,13 +42,13 @@ pub(super) fn play(round: &Round<'_>, name: &str) -> Played {
 
 /// Asks one thing and says what came of it.
 fn one(round: &Round<'_>, stateful: bool, question: Question) -> Step {
-    all(round, stateful, vec![question])
+    all(round, stateful, &[question])
 }
 
 /// Asks for whatever is not answered yet, all at once.
-fn all(round: &Round<'_>, stateful: bool, questions: Vec<Question>) -> Step {
+fn all(round: &Round<'_>, stateful: bool, questions: &[Question]) -> Step {
     let open: Vec<_> = questions.iter().filter(|question| !is_answered(round, question)).cloned().collect();
-    if open.is_empty() { Step::Done(sum_up(&questions, round.answers)) } else { ask(stateful, open) }
+    if open.is_empty() { Step::Done(sum_up(questions, round.answers)) } else { ask(stateful, open) }
 }
 
 /// An answer of another shape is none; an error is one.
@@ -96,9 +96,9 @@ fn greeting(round: &Round<'_>) -> Step {
 fn two_rounds(round: &Round<'_>) -> Step {
     let first = name_form("step1", "Step 1: What is your name?");
     let colour = json!({"color": {"type": "string"}});
-    let second = Question::form("step2", "Step 2: What is your favorite color?", colour, &["color"]);
+    let second = Question::form("step2", "Step 2: What is your favorite color?", &colour, &["color"]);
     if round.answers.contains_key("step1") {
-        all(round, true, vec![first, second])
+        all(round, true, &[first, second])
     } else {
         ask(true, vec![first])
     }
@@ -133,11 +133,11 @@ fn three_kinds() -> Vec<Question> {
 }
 
 fn name_form(key: &'static str, message: &str) -> Question {
-    Question::form(key, message, json!({"name": {"type": "string"}}), &["name"])
+    Question::form(key, message, &json!({"name": {"type": "string"}}), &["name"])
 }
 
 fn confirmation(message: &str) -> Question {
-    Question::form("confirm", message, json!({"ok": {"type": "boolean"}}), &["ok"])
+    Question::form("confirm", message, &json!({"ok": {"type": "boolean"}}), &["ok"])
 }
 
 fn user_form(message: &str) -> Question {
@@ -145,7 +145,7 @@ fn user_form(message: &str) -> Question {
         "username": {"type": "string", "description": "User's response"},
         "email": {"type": "string", "description": "User's email address"},
     });
-    Question::form("user", message, properties, &["username", "email"])
+    Question::form("user", message, &properties, &["username", "email"])
 }
 
 fn defaults() -> Question {
@@ -156,7 +156,7 @@ fn defaults() -> Question {
         "status": {"type": "string", "enum": ["active", "inactive", "pending"], "default": "active"},
         "verified": {"type": "boolean", "default": true},
     });
-    Question::form("defaults", "Please review the defaults", properties, &[])
+    Question::form("defaults", "Please review the defaults", &properties, &[])
 }
 
 fn choices() -> Question {
@@ -176,7 +176,7 @@ fn choices() -> Question {
         "untitledMulti": {"type": "array", "items": {"type": "string", "enum": options}},
         "titledMulti": {"type": "array", "items": {"anyOf": titled("Choice")}},
     });
-    Question::form("choices", "Please choose", properties, &[])
+    Question::form("choices", "Please choose", &properties, &[])
 }
 
 /// The legacy era tells questions of this mode apart by an id of their own.

@@ -40,37 +40,37 @@ const PLAIN: &[(&str, &str)] = &[
 ];
 
 pub(super) fn tools(revision: Revision, changes: u64) -> Vec<Value> {
-    let mut tools: Vec<_> = PLAIN.iter().map(|(name, says)| tool(name, says, json!({}), &[])).collect();
+    let mut tools: Vec<_> = PLAIN.iter().map(|(name, says)| tool(name, says, &json!({}), &[])).collect();
     tools.extend([
         // A list that was changed differs: whoever compares lists sees it.
         tool(
             "test_trigger_tool_change",
             &format!("Changes the list of tools (so far: {changes})"),
-            json!({}),
+            &json!({}),
             &[],
         ),
-        tool("test_sampling", "Asks the model", json!({"prompt": string("What to ask")}), &["prompt"]),
-        tool("test_elicitation", "Asks for a form", json!({"message": string("What to ask")}), &["message"]),
+        tool("test_sampling", "Asks the model", &json!({"prompt": string("What to ask")}), &["prompt"]),
+        tool("test_elicitation", "Asks for a form", &json!({"message": string("What to ask")}), &["message"]),
         json!({"name": "json_schema_2020_12_tool", "description": "Has a schema with everything in it",
             "inputSchema": schema_2020_12()}),
-        tool("test_header_params", "Takes arguments that are headers too", header_params(), &[]),
-        tool("greet", "Greets", json!({"name": string("Whom")}), &["name"]),
+        tool("test_header_params", "Takes arguments that are headers too", &header_params(), &[]),
+        tool("greet", "Greets", &json!({"name": string("Whom")}), &["name"]),
         tool(
             "slow_compute",
             "A task that takes its time",
-            json!({"seconds": {"type": "number"}, "label": {"type": "string"}}),
+            &json!({"seconds": {"type": "number"}, "label": {"type": "string"}}),
             &["seconds"],
         ),
         tool(
             "confirm_delete",
             "A task that asks before it goes on",
-            json!({"filename": {"type": "string"}}),
+            &json!({"filename": {"type": "string"}}),
             &[],
         ),
         tool(
             "test_wait",
             "Takes its time, unless cancelled",
-            json!({"seconds": {"type": "number"}}),
+            &json!({"seconds": {"type": "number"}}),
             &["seconds"],
         ),
         structured_list(revision),
@@ -78,7 +78,7 @@ pub(super) fn tools(revision: Revision, changes: u64) -> Vec<Value> {
     tools
 }
 
-fn tool(name: &str, says: &str, properties: Value, required: &[&str]) -> Value {
+fn tool(name: &str, says: &str, properties: &Value, required: &[&str]) -> Value {
     let mut schema = json!({"type": "object", "properties": properties});
     if !required.is_empty() {
         schema["required"] = json!(required);
@@ -99,7 +99,7 @@ fn header_params() -> Value {
 
 /// Modern output may be anything; legacy output is an object.
 fn structured_list(revision: Revision) -> Value {
-    let mut entry = tool("test_structured_list", "Returns structure", json!({}), &[]);
+    let mut entry = tool("test_structured_list", "Returns structure", &json!({}), &[]);
     let list = json!({"type": "array", "items": {"type": "integer"}});
     if revision.is_modern() {
         entry["outputSchema"] = list;

@@ -34,6 +34,6 @@ pub(super) fn failed(words: impl Into<String>) -> Value {
     json!({"content": [text(words)], "isError": true})
 }
 
-pub(super) fn user(content: Value) -> Value {
+pub(super) fn user(content: &Value) -> Value {
     json!({"role": "user", "content": content})
 }

@@ -148,7 +148,7 @@ fn question(
     answers: &Map<String, Value>,
 ) -> Answer {
     if let Some(missing) = ask.missing(client) {
-        return Err(lacking(missing));
+        return Err(lacking(&missing));
     }
     let mut result = json!({"resultType": "input_required", "inputRequests": requests(&ask.questions)});
     if ask.stateful {
@@ -157,7 +157,7 @@ fn question(
     Ok(result)
 }
 
-pub(super) fn lacking(capabilities: Value) -> Fault {
+pub(super) fn lacking(capabilities: &Value) -> Fault {
     Fault::new(-32021, "Missing required client capability")
         .with(json!({"requiredCapabilities": capabilities}))
 }

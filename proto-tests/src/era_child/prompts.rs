@@ -40,7 +40,7 @@ pub(super) fn get(round: &Round<'_>) -> Step {
         Some(name) => return Step::invalid(format!("unknown prompt `{name}`")),
         None => return Step::invalid("`name` is needed"),
     };
-    messages_of(messages)
+    messages_of(&messages)
 }
 
 fn asking(round: &Round<'_>) -> Step {
@@ -48,15 +48,15 @@ fn asking(round: &Round<'_>) -> Step {
         return Step::ask(vec![Question::form(
             "user_context",
             "What context should the prompt use?",
-            json!({"context": {"type": "string"}}),
+            &json!({"context": {"type": "string"}}),
             &["context"],
         )]);
     };
     let context = answer["content"]["context"].as_str().unwrap_or("none was given");
-    messages_of(vec![text(format!("Context: {context}"))])
+    messages_of(&[text(format!("Context: {context}"))])
 }
 
-fn messages_of(contents: Vec<Value>) -> Step {
-    let messages: Vec<_> = contents.into_iter().map(user).collect();
+fn messages_of(contents: &[Value]) -> Step {
+    let messages: Vec<_> = contents.iter().map(user).collect();
     Step::Done(json!({"messages": messages}))
 }

@@ -41,7 +41,7 @@ impl Stage<'_> {
     pub(super) fn log(&self, level: Level, data: &str) {
         if self.floor.is_some_and(|floor| level >= floor) {
             let params = json!({"level": LEVELS[level.0], "logger": "era-child", "data": data});
-            self.child.outbox.notify("notifications/message", params);
+            self.child.outbox.notify("notifications/message", &params);
         }
     }
 
@@ -51,7 +51,7 @@ impl Stage<'_> {
             if self.progress_speaks {
                 params["message"] = message.into();
             }
-            self.child.outbox.notify("notifications/progress", params);
+            self.child.outbox.notify("notifications/progress", &params);
         }
     }
 }

@@ -62,7 +62,7 @@ impl Step {
 }
 
 impl Question {
-    pub(super) fn form(key: &'static str, message: &str, properties: Value, required: &[&str]) -> Self {
+    pub(super) fn form(key: &'static str, message: &str, properties: &Value, required: &[&str]) -> Self {
         let schema = json!({"type": "object", "properties": properties, "required": required});
         let params = json!({"message": message, "requestedSchema": schema});
         Self { key, method: "elicitation/create", params }
@@ -139,7 +139,7 @@ mod tests {
 
     #[test]
     fn a_question_goes_only_to_clients_that_declared_it() {
-        let form = Question::form("k", "?", json!({}), &[]);
+        let form = Question::form("k", "?", &json!({}), &[]);
         let url = Question { params: json!({"mode": "url"}), ..form.clone() };
         for (client, by_form, by_url) in [
             (json!({}), false, false),
@@ -163,7 +163,7 @@ mod tests {
 
     #[test]
     fn answers_have_the_shape_of_their_question() {
-        let form = Question::form("k", "?", json!({}), &[]);
+        let form = Question::form("k", "?", &json!({}), &[]);
         assert!(form.fits(&json!({"action": "decline"})));
         assert!(!form.fits(&json!(12345)));
         assert!(!Question::roots("k").fits(&json!({"action": "accept"})));

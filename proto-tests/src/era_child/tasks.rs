@@ -73,7 +73,7 @@ fn declared(client: &Value) -> bool {
 }
 
 pub(super) fn required() -> Fault {
-    lacking(json!({"extensions": {EXTENSION: {}}}))
+    lacking(&json!({"extensions": {EXTENSION: {}}}))
 }
 
 /// Creates the task, lets it play in a thread of its own and answers with its handle.
@@ -122,7 +122,7 @@ fn play(child: &Child, task: &Task, params: &Value, client: &Value) -> Result<()
             Step::Done(result) => return task.settle(State::Completed(result)),
             Step::Fail(fault) => return task.settle(State::Failed(fault)),
             Step::Ask(ask) => match ask.missing(client) {
-                Some(missing) => return task.settle(State::Failed(lacking(missing))),
+                Some(missing) => return task.settle(State::Failed(lacking(&missing))),
                 None => answers.extend(task.wait(ask.questions)?),
             },
         }
@@ -234,12 +234,16 @@ impl Task {
     }
 }
 
+fn is_leap(year: u64) -> bool {
+    year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
+}
+
 /// ISO 8601, in UTC.
 fn timestamp(time: SystemTime) -> String {
     let seconds = time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let (day, rest) = (seconds / 86_400, seconds % 86_400);
     let (mut year, mut left) = (1970, day);
-    let length = |year: u64| if (year % 4 == 0 && year % 100 != 0) || year % 400 == 0 { 366 } else { 365 };
+    let length = |year: u64| if is_leap(year) { 366 } else { 365 };
     while left >= length(year) {
         left -= length(year);
         year += 1;

@@ -1,4 +1,5 @@
 //! Conversations with the child, in memory.
+#![expect(clippy::needless_pass_by_value, reason = "a conversation reads best with its messages in place")]
 
 use std::io::{self, Write};
 use std::sync::mpsc::{Receiver, Sender, channel};

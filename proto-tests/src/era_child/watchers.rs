@@ -75,7 +75,7 @@ impl Watchers {
         let mut listeners = self.listeners.lock().unwrap();
         outbox.notify(
             "notifications/subscriptions/acknowledged",
-            json!({"notifications": wants, "_meta": subscription(id)}),
+            &json!({"notifications": wants, "_meta": subscription(id)}),
         );
         listeners.push(Listener { id: id.clone(), wants });
         Ok(())
@@ -93,13 +93,13 @@ impl Child {
             _ => true,
         };
         if subscribed && self.session.is_open() {
-            self.outbox.notify(change.method(), change.params());
+            self.outbox.notify(change.method(), &change.params());
         }
         for listener in self.watchers.listeners.lock().unwrap().iter() {
             if change.is_wanted(&listener.wants) {
                 let mut params = change.params();
                 params["_meta"] = subscription(&listener.id);
-                self.outbox.notify(change.method(), params);
+                self.outbox.notify(change.method(), &params);
             }
         }
     }

@@ -101,7 +101,7 @@ impl Outbox {
         self.send(&json!({"jsonrpc": "2.0", "id": id, "error": fault.to_json()}));
     }
 
-    pub(super) fn notify(&self, method: &str, params: Value) {
+    pub(super) fn notify(&self, method: &str, params: &Value) {
         self.send(&json!({"jsonrpc": "2.0", "method": method, "params": params}));
     }
 
