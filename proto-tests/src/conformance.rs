@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-pub use outcome::{Outcome, Scenario};
+pub use outcome::{Check, Outcome, Scenario, Verdict};
 pub use server::{Served, adapter, forwarder};
 
 mod outcome;

@@ -20,7 +20,7 @@ pub(super) fn play(round: &Round<'_>, name: &str) -> Played {
             if round.answers.is_empty() {
                 round.stage.progress(0, 1, "about to ask");
             }
-            one(round, false, name_form("user_name", "What is your name?"))
+            one(round, false, name_form("streamed_name", "What is your name?"))
         }
         "test_input_required_result_elicitation" => greeting(round),
         "test_input_required_result_list_roots" => one(round, false, Question::roots("client_roots")),
