@@ -12,6 +12,8 @@ pub struct Bins {
     pub switchboard: PathBuf,
     pub mock_child: PathBuf,
     pub evil_child: PathBuf,
+    pub era_child: PathBuf,
+    pub stdio_adapter: PathBuf,
     pub knock: PathBuf,
     pub bench_part: PathBuf,
 }
@@ -28,6 +30,8 @@ pub fn bins() -> &'static Bins {
             switchboard: folder.join("switchboard"),
             mock_child: folder.join("mock-child"),
             evil_child: folder.join("evil-child"),
+            era_child: folder.join("era-child"),
+            stdio_adapter: folder.join("stdio-adapter"),
             knock: folder.join("knock"),
             bench_part: folder.join("bench-part"),
         }

@@ -15,10 +15,14 @@ pub use shim::{Shim, ShimOptions};
 pub use terminal::Terminal;
 pub use wait::PATIENCE;
 
+pub mod adapter;
 pub mod bench;
 pub mod bins;
+pub mod conformance;
 pub mod daemon;
+pub mod era_child;
 pub mod evil;
+pub mod forwarder;
 pub mod home;
 pub mod http;
 pub mod procs;

@@ -1,0 +1,114 @@
+//! The adapter: a stdio MCP server behind Streamable HTTP, for tests that speak HTTP only.
+//!
+//! Modern requests share one process of the server ([`modern`]); each legacy session has one of its own
+//! ([`legacy`]). What HTTP asks of a server is done here: Host and Origin, headers, status codes, streams.
+//! What MCP asks is left to the server: the adapter never answers in its place where it can ask it.
+//!
+//! Not a product: one message is at most a few MiB, no stream can be resumed, and numbers that do not fit
+//! a double are not kept.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Limited};
+use hyper::body::Incoming;
+use hyper::header::{CONTENT_TYPE, HOST, ORIGIN};
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::TokioIo;
+use serde_json::Value;
+use tokio::net::TcpListener;
+
+use body::{Body, empty, refuse};
+use classify::Verdict;
+
+mod body;
+mod classify;
+mod gate;
+mod headers;
+mod legacy;
+mod modern;
+mod pipe;
+
+/// The path of the endpoint.
+const PATH: &str = "/mcp";
+const BODY_LIMIT: usize = 4 * 1024 * 1024;
+
+struct Adapter {
+    port: u16,
+    modern: Arc<modern::Shared>,
+    legacy: legacy::Sessions,
+}
+
+/// Serves `command` until the process ends.
+pub async fn serve(listener: TcpListener, command: Vec<String>) {
+    let port = listener.local_addr().expect("a bound listener has an address").port();
+    let command: Arc<[String]> = command.into();
+    let adapter = Arc::new(Adapter {
+        port,
+        modern: Arc::new(modern::Shared::new(Arc::clone(&command))),
+        legacy: legacy::Sessions::new(command),
+    });
+    loop {
+        let Ok((stream, _)) = listener.accept().await else { continue };
+        let _ = stream.set_nodelay(true);
+        let adapter = Arc::clone(&adapter);
+        tokio::spawn(async move {
+            let service = service_fn(move |request| {
+                let adapter = Arc::clone(&adapter);
+                async move { Ok::<_, Infallible>(adapter.answer(request).await) }
+            });
+            // A connection that breaks is the client's affair.
+            let _ = hyper::server::conn::http1::Builder::new()
+                .serve_connection(TokioIo::new(stream), service)
+                .await;
+        });
+    }
+}
+
+impl Adapter {
+    async fn answer(&self, request: Request<Incoming>) -> Response<Body> {
+        let headers = request.headers();
+        if !gate::host_is_ours(&headers.get_all(HOST), self.port)
+            || !gate::origin_is_ours(&headers.get_all(ORIGIN), self.port)
+        {
+            return refuse(StatusCode::FORBIDDEN, &Value::Null, -32600, "`Host` or `Origin` is not ours");
+        }
+        if request.uri().path() != PATH {
+            return empty(StatusCode::NOT_FOUND);
+        }
+        match *request.method() {
+            Method::POST => self.post(request).await,
+            Method::GET => self.legacy.listen(headers),
+            Method::DELETE => self.legacy.delete(headers),
+            _ => empty(StatusCode::METHOD_NOT_ALLOWED),
+        }
+    }
+
+    async fn post(&self, request: Request<Incoming>) -> Response<Body> {
+        let (head, body) = request.into_parts();
+        if !gate::names(&head.headers, CONTENT_TYPE, "application/json") {
+            return empty(StatusCode::UNSUPPORTED_MEDIA_TYPE);
+        }
+        if !gate::accepts_both(&head.headers) {
+            return empty(StatusCode::NOT_ACCEPTABLE);
+        }
+        let Ok(body) = read(body).await else { return empty(StatusCode::PAYLOAD_TOO_LARGE) };
+        let Ok(message) = serde_json::from_slice::<Value>(&body) else {
+            return refuse(StatusCode::BAD_REQUEST, &Value::Null, -32700, "Parse error");
+        };
+        match classify::classify(&head.headers, &message) {
+            Verdict::Modern => self.modern.answer(&head.headers, message).await,
+            Verdict::Legacy => self.legacy.answer(&head.headers, message).await,
+            Verdict::Ignored => empty(StatusCode::ACCEPTED),
+            Verdict::Refused(code, why) => {
+                refuse(StatusCode::BAD_REQUEST, message.get("id").unwrap_or(&Value::Null), code, &why)
+            }
+        }
+    }
+}
+
+async fn read(body: Incoming) -> Result<Bytes, ()> {
+    Limited::new(body, BODY_LIMIT).collect().await.map(|body| body.to_bytes()).map_err(|_| ())
+}

@@ -1,0 +1,97 @@
+//! Answers: one JSON object, nothing, or a stream of events.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use hyper::body::Frame;
+use hyper::header::{CONTENT_TYPE, HeaderValue};
+use hyper::{Response, StatusCode};
+use serde_json::{Value, json};
+use tokio::sync::mpsc::Receiver;
+
+pub(super) enum Body {
+    Whole(Option<Bytes>),
+    Events(Events),
+}
+
+/// Messages as server-sent events, up to and with the response.
+pub(super) struct Events {
+    first: Option<Value>,
+    messages: Receiver<Value>,
+    ended: bool,
+    /// Dropped with the stream, which is how its owner learns that the client is gone.
+    _guard: Box<dyn Send + Sync>,
+}
+
+pub(super) fn empty(status: StatusCode) -> Response<Body> {
+    whole(status, None)
+}
+
+pub(super) fn json(status: StatusCode, message: &Value) -> Response<Body> {
+    let mut response = whole(status, Some(message.to_string().into()));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+pub(super) fn refuse(status: StatusCode, id: &Value, code: i64, why: &str) -> Response<Body> {
+    json(status, &json!({"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": why}}))
+}
+
+fn whole(status: StatusCode, body: Option<Bytes>) -> Response<Body> {
+    let mut response = Response::new(Body::Whole(body));
+    *response.status_mut() = status;
+    response
+}
+
+pub(super) fn events(
+    first: Option<Value>,
+    messages: Receiver<Value>,
+    guard: impl Send + Sync + 'static,
+) -> Response<Body> {
+    let events = Events { first, messages, ended: false, _guard: Box::new(guard) };
+    let mut response = Response::new(Body::Events(events));
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    headers.insert("cache-control", HeaderValue::from_static("no-cache"));
+    headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
+    response
+}
+
+pub(super) fn is_response(message: &Value) -> bool {
+    message.get("method").is_none()
+}
+
+impl hyper::body::Body for Body {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        match &mut *self {
+            Self::Whole(body) => Poll::Ready(body.take().map(|body| Ok(Frame::data(body)))),
+            Self::Events(events) => events.poll(cx).map(|event| event.map(|event| Ok(Frame::data(event)))),
+        }
+    }
+}
+
+impl Events {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        if self.ended {
+            return Poll::Ready(None);
+        }
+        let message = match self.first.take() {
+            Some(first) => Some(first),
+            None => match self.messages.poll_recv(cx) {
+                Poll::Ready(message) => message,
+                Poll::Pending => return Poll::Pending,
+            },
+        };
+        let Some(message) = message else { return Poll::Ready(None) };
+        self.ended = is_response(&message);
+        Poll::Ready(Some(format!("event: message\ndata: {message}\n\n").into()))
+    }
+}

@@ -1,0 +1,68 @@
+//! The official conformance suite, run against an address, and what came of it.
+//!
+//! The suite is a program of its own in `proto-tests/conformance`, installed on first use. Its exit code counts
+//! the scored scenarios; here every check is read, so that a run can be compared with another one.
+#![allow(clippy::disallowed_methods, reason = "runs the suite and what it needs, which are no children")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+pub use outcome::{Check, Outcome, Scenario, Verdict};
+pub use server::{Served, adapter, forwarder};
+
+mod outcome;
+mod server;
+
+/// The revisions that the suite has requirements for.
+pub const REVISIONS: [&str; 2] = ["2025-11-25", "2026-07-28"];
+
+/// Exit code of `install.sh` where a program is missing that it needs.
+const SKIPPED: i32 = 77;
+
+#[derive(Debug, Clone)]
+pub struct Suite {
+    cache: PathBuf,
+}
+
+impl Suite {
+    /// Installs what is pinned, once. `None` where that cannot be and need not be: npm is missing, and
+    /// this is not CI. What is missing was printed.
+    pub fn install() -> Result<Option<Self>, String> {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("conformance");
+        let status = Command::new("bash")
+            .arg(folder.join("install.sh"))
+            .status()
+            .map_err(|error| format!("bash could not be run: {error}"))?;
+        match status.code() {
+            Some(0) => Ok(Some(Self { cache: folder.join(".cache") })),
+            Some(SKIPPED) if !in_ci() => Ok(None),
+            _ => Err(format!("the conformance suite could not be installed ({status})")),
+        }
+    }
+
+    /// Runs every scenario that `revision` requires of a server, scored or not.
+    pub fn run(&self, url: &str, revision: &str) -> Result<Outcome, String> {
+        let results = tempfile::tempdir().map_err(|error| format!("no room for results: {error}"))?;
+        let package = self.cache.join("node_modules/@modelcontextprotocol/conformance");
+        let output = Command::new(self.cache.join("node"))
+            .arg(package.join("dist/index.js"))
+            .args(["server", "--url", url, "--requirements", revision, "--output-dir"])
+            .arg(results.path())
+            .stdin(Stdio::null())
+            .output()
+            .map_err(|error| format!("the suite could not be run: {error}"))?;
+        let requirements = package.join(format!("requirements/{revision}.yaml"));
+        let requirements = fs::read_to_string(&requirements)
+            .map_err(|error| format!("{}: {error}", requirements.display()))?;
+        let outcome = Outcome::read(revision, output.status.success(), &requirements, results.path())?;
+        if outcome.scenarios.iter().all(|scenario| scenario.checks.is_empty()) {
+            return Err(format!("the suite did not run: {}", String::from_utf8_lossy(&output.stderr).trim()));
+        }
+        Ok(outcome)
+    }
+}
+
+fn in_ci() -> bool {
+    !matches!(std::env::var("CI").as_deref(), Err(_) | Ok("" | "false" | "0"))
+}

@@ -1,0 +1,116 @@
+//! The tools that ask nothing.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use serde_json::{Value, json};
+
+use super::asking;
+use super::content::{audio, failed, image, resource, says, text};
+use super::resources::WATCHED;
+use super::stage::Level;
+use super::step::{Played, Round, Step};
+use super::watchers::Change;
+use super::wire::Fault;
+
+pub(super) fn call(round: &Round<'_>) -> Played {
+    let Some(name) = round.params["name"].as_str() else { return Ok(Step::invalid("`name` is needed")) };
+    if !round.params["arguments"].is_object() && !round.params["arguments"].is_null() {
+        return Ok(Step::invalid("`arguments` must be an object"));
+    }
+    let stage = round.stage;
+    let result = match name {
+        "test_simple_text" => says("This is a simple text response for testing."),
+        "test_image_content" => json!({"content": [image()]}),
+        "test_audio_content" if round.revision.has_audio() => json!({"content": [audio()]}),
+        "test_audio_content" => says("This revision has no audio."),
+        "test_embedded_resource" => {
+            let embedded =
+                resource("test://embedded-resource", "text/plain", "This is an embedded resource content.");
+            json!({"content": [embedded]})
+        }
+        "test_multiple_content_types" => multiple(),
+        "test_error_handling" => failed("This tool intentionally returns an error for testing"),
+        "test_tool_with_logging" => {
+            stage.log(Level::INFO, "Tool execution started");
+            stage.sleep(50)?;
+            stage.log(Level::INFO, "Tool processing data");
+            stage.sleep(50)?;
+            stage.log(Level::INFO, "Tool execution completed");
+            says("Logged three messages.")
+        }
+        "test_logging_tool" => {
+            stage.log(Level::DEBUG, "in detail");
+            stage.log(Level::INFO, "for information");
+            stage.log(Level::WARNING, "as a warning");
+            says("Logged on three levels.")
+        }
+        "test_tool_with_progress" => {
+            stage.progress(0, 100, "begun");
+            stage.sleep(50)?;
+            stage.progress(50, 100, "half of it");
+            stage.sleep(50)?;
+            stage.progress(100, 100, "all of it");
+            says("Reported progress.")
+        }
+        "test_reconnection" => {
+            stage.sleep(100)?;
+            says("That took a moment.")
+        }
+        "test_wait" => {
+            stage.sleep(milliseconds(round.argument("seconds")))?;
+            says("Waited.")
+        }
+        "test_trigger_tool_change" => changed(round, &round.child.tool_changes, Change::Tools),
+        "test_trigger_prompt_change" => changed(round, &round.child.prompt_changes, Change::Prompts),
+        "test_trigger_resource_change" => changed(round, &round.child.resource_changes, Change::Resources),
+        "test_update_watched_resource" => changed(round, &round.child.watched, Change::Resource(WATCHED)),
+        "json_schema_2020_12_tool" => structured(round, round.params["arguments"].clone()),
+        "test_header_params" => says(format!("Arguments: {}", round.params["arguments"])),
+        "test_structured_list" if round.revision.is_modern() => structured(round, json!([1, 2, 3])),
+        "test_structured_list" => structured(round, json!({"list": [1, 2, 3]})),
+        "test_report" => structured(round, report(round)),
+        "greet" => says(format!("Hello, {}!", round.text("name"))),
+        "slow_compute" => {
+            stage.sleep(milliseconds(round.argument("seconds")))?;
+            says(format!("Computed {}.", round.text("label")))
+        }
+        "failing_job" => failed("This job intentionally fails"),
+        "protocol_error_job" => return Ok(Step::Fail(Fault::new(-32603, "This job ends in an error"))),
+        _ => return asking::play(round, name),
+    };
+    Ok(Step::Done(result))
+}
+
+fn multiple() -> Value {
+    let embedded =
+        resource("test://mixed-content-resource", "application/json", r#"{"test":"data","value":123}"#);
+    json!({"content": [text("Multiple content types test:"), image(), embedded]})
+}
+
+fn changed(round: &Round<'_>, count: &AtomicU64, change: Change<'_>) -> Value {
+    let count = count.fetch_add(1, Ordering::Relaxed) + 1;
+    round.child.tell(change);
+    says(format!("Changed for the {count}. time."))
+}
+
+/// A structure where the revision has it, and its text everywhere.
+fn structured(round: &Round<'_>, value: Value) -> Value {
+    let mut result = says(value.to_string());
+    if round.revision.has_structure() && !value.is_null() {
+        result["structuredContent"] = value;
+    }
+    result
+}
+
+fn report(round: &Round<'_>) -> Value {
+    json!({
+        "revision": round.revision.as_str(),
+        "clientCapabilities": round.client,
+        "cancelled": round.child.calls.cancelled(),
+    })
+}
+
+fn milliseconds(seconds: &Value) -> u64 {
+    let seconds = seconds.as_f64().unwrap_or_default().clamp(0.0, 3600.0);
+    (seconds * 1000.0) as u64
+}
