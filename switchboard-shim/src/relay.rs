@@ -163,7 +163,7 @@ impl Relay {
                     }
                     None => self.until = Some(Instant::now() + AFTER_INPUT),
                 },
-                posted = self.posts.next(), if !full => {
+                posted = self.posts.next(!full) => {
                     self.on_posted(posted);
                     while let Some(posted) = self.posts.ended() {
                         self.on_posted(posted);

@@ -5,6 +5,7 @@
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
 
 use bytes::{Buf, Bytes};
 use rustix::event::PollFlags;
@@ -25,6 +26,14 @@ const COALESCED: usize = 64 * 1024;
 /// What polls writable takes this much without blocking: a page of a pipe on Linux, less than a unix
 /// socket has free by then.
 const NEVER_BLOCKS: usize = 4096;
+
+/// How often to ask whether the other half of a half-closed socket is closed, too.
+const HALF_CLOSED: Duration = Duration::from_secs(1);
+
+/// The end of a pipe shows as an error, that of a socket as something to read; with kqueue, both to those who want
+/// to write.
+const WATCHED: Interest =
+    if cfg!(target_os = "linux") { Interest::READABLE.add(Interest::ERROR) } else { Interest::WRITABLE };
 
 #[derive(Default)]
 pub(crate) struct Output {
@@ -142,21 +151,23 @@ impl Output {
 
 /// Resolves when the host closed its end of stdout, also while nothing is written.
 async fn other_end_closed() {
-    // The end of a pipe shows as an error, that of a socket as something to read.
-    let interest = Interest::READABLE | Interest::ERROR;
     // A file cannot be watched, and nobody can close its other end.
-    let Ok(stdout) = watch(rustix::stdio::stdout(), interest) else { return std::future::pending().await };
+    let Ok(stdout) = watch(rustix::stdio::stdout(), WATCHED) else { return std::future::pending().await };
     loop {
-        let Ok(mut now) = stdout.ready(interest).await else { return };
+        let Ok(mut now) = stdout.ready(WATCHED).await else { return };
         if now.ready().is_error() || is_ready(rustix::stdio::stdout(), PollFlags::empty()) {
             return;
         }
         if now.ready().is_read_closed() {
-            // It is stdin's socket too, and only that half has ended.
-            return std::future::pending().await;
+            break;
         }
         // What comes in there is stdin's, too.
         now.clear_ready();
+    }
+    // It is a socket, perhaps stdin's too, and only that half has ended. Of the other one's end the kernel tells
+    // those who ask.
+    while !is_ready(rustix::stdio::stdout(), PollFlags::empty()) {
+        tokio::time::sleep(HALF_CLOSED).await;
     }
 }
 
@@ -166,10 +177,10 @@ fn write_now(bytes: &[u8]) -> rustix::io::Result<usize> {
     #[cfg(target_os = "linux")]
     {
         use rustix::io::{IoSlice, ReadWriteFlags, pwritev2};
-        match pwritev2(stdout, &[IoSlice::new(bytes)], u64::MAX, ReadWriteFlags::NOWAIT) {
-            // Not on this kernel, or not for this kind of stdout.
-            Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::SPIPE | Errno::INVAL) => {}
-            written => return written,
+        let written = pwritev2(stdout, &[IoSlice::new(bytes)], u64::MAX, ReadWriteFlags::NOWAIT);
+        // Other errors: not on this kernel, not for this kind of stdout, or not allowed here.
+        if let Ok(_) | Err(Errno::AGAIN | Errno::INTR) = written {
+            return written;
         }
     }
     if bytes.len() <= NEVER_BLOCKS && is_ready(stdout, PollFlags::OUT) {
@@ -219,6 +230,8 @@ impl Backlog {
                 }
             };
             if write_all(&bytes).is_err() {
+                *self.lock() = State::default();
+                self.taken.notify_one();
                 return closed.notify_one();
             }
             self.lock().bytes -= bytes.len();

@@ -9,18 +9,23 @@ use std::cell::RefCell;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::Shutdown;
 use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
+use tokio::time::{Sleep, sleep};
 
 /// Bytes asked for in one read, where there is room for many: more than a socket holds.
 const READ: usize = 256 * 1024;
 
 /// Bytes asked for in one read otherwise.
 const LANDS: usize = 64 * 1024;
+
+/// How long a write waits for room that cannot be watched.
+const SHORTAGE: Duration = Duration::from_millis(10);
 
 thread_local! {
     /// Where every connection reads to, before the few bytes that came are copied to where they belong. Whose
@@ -32,7 +37,14 @@ thread_local! {
 pub struct Quiet {
     stream: AsyncFd<OwnedFd>,
     /// There while a write waits for room.
-    room: Option<AsyncFd<OwnedFd>>,
+    room: Option<Room>,
+}
+
+#[derive(Debug)]
+enum Room {
+    Watched(AsyncFd<OwnedFd>),
+    /// There is no descriptor to watch it with: it is tried again after a while.
+    Unwatched(Pin<Box<Sleep>>),
 }
 
 impl Quiet {
@@ -68,11 +80,17 @@ impl Quiet {
                     return Poll::Ready(Ok(sent?));
                 }
             }
-            if self.room.is_none() {
-                self.room = Some(watch(self.stream.get_ref().try_clone()?, Interest::WRITABLE)?);
-            }
-            if let Some(room) = &self.room {
-                ready!(room.poll_write_ready(cx))?.clear_ready();
+            let stream = &self.stream;
+            let room = self.room.get_or_insert_with(|| {
+                let other = stream.get_ref().try_clone().and_then(|other| watch(other, Interest::WRITABLE));
+                other.map_or_else(|_| Room::Unwatched(Box::pin(sleep(SHORTAGE))), Room::Watched)
+            });
+            match room {
+                Room::Watched(room) => ready!(room.poll_write_ready(cx))?.clear_ready(),
+                Room::Unwatched(pause) => {
+                    ready!(pause.as_mut().poll(cx));
+                    self.room = None;
+                }
             }
         }
     }
