@@ -1,5 +1,7 @@
 //! What can be typed behind `switchboardd` and, through the shim, behind `switchboard`.
 
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use clap::{Parser, Subcommand, ValueEnum};
@@ -45,6 +47,38 @@ pub struct Args {
 
     #[command(subcommand)]
     pub command: Option<Command>,
+}
+
+impl Args {
+    /// What a shim starts the daemon with, read by hand: all the commands that could be there, and their help, would
+    /// otherwise stay in the memory of a daemon that has no use for them. `None` for anything else.
+    pub fn of_daemon(mut given: impl Iterator<Item = OsString>) -> Option<Self> {
+        let mut args = Self {
+            config: None,
+            socket: None,
+            listen: None,
+            workspace: None,
+            trust_root: Vec::new(),
+            idle_exit: None,
+            log_format: LogFormat::Pretty,
+            dry_run: false,
+            command: None,
+        };
+        while let Some(flag) = given.next() {
+            let value =
+                given.next().filter(|value| !value.is_empty() && !value.as_bytes().starts_with(b"-"))?;
+            let fresh = match flag.to_str()? {
+                "--config" => args.config.replace(value.into()).is_none(),
+                "--socket" => args.socket.replace(value.into()).is_none(),
+                "--listen" => args.listen.replace(value.into_string().ok()?).is_none(),
+                _ => false,
+            };
+            if !fresh {
+                return None;
+            }
+        }
+        (args.socket.is_some() || std::env::var_os("SWITCHBOARD_SOCKET").is_none()).then_some(args)
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -166,4 +200,33 @@ pub enum Secret {
     /// Forget a secret and delete its value
     #[command(after_help = "Example:\n  switchboard secret rm GITHUB_TOKEN")]
     Rm { name: String },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_read_by_hand_is_what_clap_reads() {
+        for line in [
+            "",
+            "--config /c --socket /s --listen off",
+            "--socket /s",
+            "--socket=/s",
+            "--socket /s --socket /t",
+            "--socket",
+            "--listen -1",
+            "--idle-exit 5 --socket /s",
+            "status --socket /s",
+            "--dry-run --socket /s",
+        ] {
+            let words = || line.split_whitespace().map(OsString::from);
+            let whole = Args::try_parse_from(std::iter::once("switchboardd".into()).chain(words()));
+            if let Some(by_hand) = Args::of_daemon(words()) {
+                assert_eq!(format!("{by_hand:?}"), format!("{:?}", whole.unwrap()), "{line}");
+            } else {
+                assert!(!line.starts_with("--config") && line != "--socket /s", "{line}");
+            }
+        }
+    }
 }

@@ -38,7 +38,7 @@ impl From<Exit> for ExitCode {
 
 /// The whole program, guard aside.
 pub fn main() -> ExitCode {
-    let args = Args::parse();
+    let args = Args::of_daemon(std::env::args_os().skip(1)).unwrap_or_else(Args::parse);
     let runtime = tokio::runtime::Builder::new_current_thread()
         // Files are written and the dead are looked after beside the one thread that works.
         .max_blocking_threads(32)
