@@ -202,6 +202,16 @@ impl Home {
         self.processes().into_iter().filter(is_daemon).collect()
     }
 
+    /// Kills the daemons, and waits until nothing of them answers.
+    pub fn kill_daemons(&self) {
+        for daemon in self.daemons() {
+            let _ = kill_process(Pid::from_raw(daemon.pid).unwrap(), Signal::KILL);
+        }
+        // A killed process is gone from the list before its socket is: what is still open can be connected to.
+        let is_shut = || crate::Door::unix(&self.socket()).connect().is_err();
+        crate::wait::until_true("no daemon", crate::PATIENCE, || self.daemons().is_empty() && is_shut());
+    }
+
     fn end(&self, which: impl Fn(&procs::Process) -> bool, signal: Signal) {
         for process in self.processes().into_iter().filter(which) {
             let _ = kill_process(Pid::from_raw(process.pid).unwrap(), signal);

@@ -12,7 +12,7 @@ use serde_json::json;
 
 use super::drive::{Call, Wire};
 use crate::bins::bins;
-use crate::{Daemon, Home, PATIENCE, procs, wait};
+use crate::{Daemon, Home, procs};
 
 /// The name of the child everywhere.
 pub const CHILD: &str = "bench";
@@ -196,16 +196,6 @@ impl Ours {
 
     pub fn pids(&self) -> Vec<i32> {
         with_descendants(self.pid())
-    }
-
-    pub fn stop_daemons(&self) {
-        for daemon in self.home.daemons() {
-            let _ = rustix::process::kill_process(
-                rustix::process::Pid::from_raw(daemon.pid).unwrap(),
-                rustix::process::Signal::KILL,
-            );
-        }
-        wait::until_true("no daemon", PATIENCE, || self.home.daemons().is_empty());
     }
 }
 

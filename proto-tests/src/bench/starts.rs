@@ -27,7 +27,7 @@ pub fn measure(effort: Effort, report: &mut Report) {
         let the_floor = Floor::without_daemon();
         floor.push(timed(|| the_floor.starting_shim()));
         ours.push(timed(|| us.shim()));
-        us.stop_daemons();
+        us.home.kill_daemons();
     }
     row(report, "no daemon running", [&direct, &floor, &ours], 12.0);
 }

@@ -105,7 +105,7 @@ fn starts() -> Vec<Figure> {
                 let taken = start.elapsed();
                 // A shim that lives would bring the daemon back.
                 drop(shim);
-                stop_daemons(&home);
+                home.kill_daemons();
                 taken
             })
             .collect(),
@@ -114,16 +114,6 @@ fn starts() -> Vec<Figure> {
         time("shim start to first tools/list, daemon running (p50)", 3.0, warm),
         time("shim start to first tools/list, no daemon (p50)", 12.0, cold),
     ]
-}
-
-fn stop_daemons(home: &Home) {
-    for daemon in home.daemons() {
-        let _ =
-            rustix::process::kill_process(rustix::process::Pid::from_raw(daemon.pid).unwrap(), Signal::KILL);
-    }
-    // A killed process is gone from the list before its socket is: what is still open can be connected to.
-    let is_shut = || proto_tests::Door::unix(&home.socket()).connect().is_err();
-    wait::until_true("no daemon", PATIENCE, || home.daemons().is_empty() && is_shut());
 }
 
 /// How long what must be quick takes.
@@ -227,7 +217,7 @@ fn ends() -> Vec<Figure> {
         shim.signal(Signal::TERM);
         shim.ended(PATIENCE);
     });
-    stop_daemons(&home);
+    home.kill_daemons();
     vec![
         time("kill -9 of a child: last of 64 callers knows (max of 20)", 100.0, crash),
         time("kill -9 of a child: next call served (max of 20)", 250.0, again),

@@ -18,8 +18,8 @@ use tokio::sync::mpsc;
 
 use super::{is_ready, thread, wait_for};
 
-/// Bytes asked for in one read: as much as a pipe holds.
-const READ: usize = 64 * 1024;
+/// Bytes asked for in one read: a burst of usual messages.
+const READ: usize = 16 * 1024;
 
 /// Reads between the thread and the relay: a host that writes without pause is slowed down by the relay.
 const QUEUE: usize = 1;

@@ -22,7 +22,7 @@ use tokio::time::{Sleep, sleep};
 const READ: usize = 256 * 1024;
 
 /// Bytes asked for in one read otherwise.
-const LANDS: usize = 64 * 1024;
+const LANDS: usize = 16 * 1024;
 
 /// How long a write waits for room that cannot be watched.
 const SHORTAGE: Duration = Duration::from_millis(10);
