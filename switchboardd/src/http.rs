@@ -9,6 +9,7 @@ mod gate;
 mod hop;
 mod proxy;
 mod rescue;
+mod short;
 
 use std::sync::Arc;
 

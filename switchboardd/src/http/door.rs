@@ -18,7 +18,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tower::ServiceExt;
 
-use super::proxy;
+use super::short::Short;
 use crate::board::Board;
 use crate::session::Session;
 
@@ -81,15 +81,24 @@ pub enum Listener {
 /// All listeners and the connections that came through them.
 pub struct Doors {
     board: Arc<Board>,
-    app: Router,
+    /// Made when somebody first asks for a route that is not the shim's.
+    app: OnceLock<Router>,
     close: watch::Sender<bool>,
     tasks: Mutex<JoinSet<()>>,
 }
 
 impl Doors {
     pub fn new(board: Arc<Board>) -> Arc<Self> {
-        let app = super::app(&board);
-        Arc::new(Self { board, app, close: watch::Sender::new(false), tasks: Mutex::default() })
+        Arc::new(Self {
+            board,
+            app: OnceLock::new(),
+            close: watch::Sender::new(false),
+            tasks: Mutex::default(),
+        })
+    }
+
+    fn app(&self) -> Router {
+        self.app.get_or_init(|| super::app(&self.board)).clone()
     }
 
     /// Accepts until the doors close.
@@ -167,12 +176,12 @@ impl Doors {
         let answer = hyper::service::service_fn(move |request: hyper::Request<Incoming>| {
             let (doors, door) = (doors.clone(), door.clone());
             async move {
-                if proxy::is_message(&request) {
-                    return Ok(proxy::message(&doors.board, &door, request).await);
+                if let Some(short) = Short::of(&request) {
+                    return Ok(short.answer(&doors.board, &door, request).await);
                 }
                 let mut request: Request = request.map(axum::body::Body::new);
                 request.extensions_mut().insert(door);
-                let answer: Result<_, Infallible> = doors.app.clone().oneshot(request).await;
+                let answer: Result<_, Infallible> = doors.app().oneshot(request).await;
                 answer.map(|answer| answer.map(Either::Right))
             }
         });

@@ -9,21 +9,19 @@ use std::time::Duration;
 use axum::BoxError;
 use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::{Extension, Path, Query, Request, State};
-use axum::http::header::ORIGIN;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use bytes::BytesMut;
-use http_body_util::{BodyExt, Either, Full};
-use hyper::body::Incoming;
+use http_body_util::{BodyExt, Full};
 use serde::Deserialize;
 use switchboard_wire::envelope::{Message, string};
 use switchboard_wire::framing::MAX_MESSAGE;
-use switchboard_wire::hop::{MAILBOX_HEADER, PROXY, SEQ_HEADER, SESSION_HEADER};
+use switchboard_wire::hop::{MAILBOX_HEADER, SEQ_HEADER, SESSION_HEADER};
 
 use super::catch::catch;
 use super::door::{Door, Way};
-use super::gate::{self, Pass};
+use super::gate::Pass;
 use super::rescue::{self, Refusal};
 use super::{accept, discovery};
 use crate::board::Board;
@@ -44,28 +42,6 @@ const TURN_TIME: Duration = Duration::from_secs(10);
 
 /// A body that takes longer than this to arrive holds a connection and a place in line for nothing.
 const BODY_TIME: Duration = Duration::from_secs(60);
-
-/// An answer of ours, or whatever a refusal makes.
-type Answered = Response<Either<Full<Bytes>, Body>>;
-
-/// Whether this is a message for the aggregate face, as nearly every request is. Those go past the router, whose
-/// layers and boxed futures cost more than all that is done for the message here.
-pub(super) fn is_message<B>(request: &Request<B>) -> bool {
-    // What a browser sends is answered with more headers.
-    let plain = !request.headers().contains_key(ORIGIN);
-    *request.method() == Method::POST && request.uri().path() == PROXY && plain
-}
-
-pub(super) async fn message(board: &Arc<Board>, door: &Arc<Door>, request: Request<Incoming>) -> Answered {
-    let answered = match gate::admit(board, door.way(), &request) {
-        Ok(_) => post(board, &Face::Aggregate, Some(door), request).await,
-        Err(refusal) => Err(refusal),
-    };
-    match answered {
-        Ok(answer) => answer.map(Either::Left),
-        Err(refusal) => refusal.into_response().map(Either::Right),
-    }
-}
 
 pub(super) async fn aggregate(
     State(board): State<Arc<Board>>,
@@ -117,7 +93,7 @@ fn look(catalog: &Catalog, face: &Face, pass: Pass, headers: &HeaderMap) -> Resu
     }
 }
 
-async fn post<B>(
+pub(super) async fn post<B>(
     board: &Arc<Board>,
     face: &Face,
     door: Option<&Arc<Door>>,
