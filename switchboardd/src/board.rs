@@ -18,6 +18,7 @@ use crate::config::Config;
 use crate::document::Problem;
 use crate::layer::Ground;
 use crate::manifest::Manifests;
+use crate::parking::Parking;
 use crate::pool::{Nursery, Pools};
 use crate::reload::{self, Checks};
 use crate::session::{Session, Sessions};
@@ -56,6 +57,8 @@ pub struct Board {
     // A leaf lock: held for an insert, a look or a removal.
     strangers: Mutex<Vec<Arc<Session>>>,
     pub nursery: Nursery,
+    /// Calls that wait for their hosts to come back with answers.
+    pub parking: Arc<Parking>,
     pub pools: Pools,
     /// What those see who belong to no workspace.
     pub personal: Arc<Workspace>,
@@ -121,8 +124,10 @@ impl Board {
         reload::report(&catalog, None);
         let personal = Workspace::new(None, catalog, memory);
         let changed = Arc::new(Notify::new());
+        let boot = Boot::new();
         Arc::new(Self {
-            boot: Boot::new(),
+            parking: Parking::new(boot.name()),
+            boot,
             sessions: Sessions::default(),
             strangers: Mutex::default(),
             nursery,
@@ -198,6 +203,13 @@ impl Board {
     }
 
     /// From now on nothing new is taken in.
+    /// Resolves when the daemon begins to go.
+    pub async fn draining(&self) -> Draining {
+        let mut phase = self.phase();
+        let gone = phase.wait_for(|phase| phase.draining().is_some()).await;
+        gone.ok().and_then(|phase| phase.draining()).unwrap_or(Draining::Stop)
+    }
+
     pub fn drain(&self, draining: Draining) {
         self.phase.send_if_modified(|phase| {
             // What has begun is not undone: neither a stop by a restart, nor the leaving by anything.
@@ -289,6 +301,7 @@ impl Board {
                 tracing::debug!(target: "session", session = &session.id[..8], "ended");
                 board.sessions.remove(&session.id);
                 session.caller.close();
+                board.parking.session_ended(&session.id);
                 session.workspace().touch();
                 board.pools.all().iter().for_each(|pool| pool.session_ended(&session.caller));
             }
