@@ -17,7 +17,7 @@ use switchboard_wire::members::Members;
 
 use super::call::Sent;
 use super::{Said, Suite};
-use crate::caller::{Caller, Input};
+use crate::caller::{Caller, Input, Once};
 use crate::child::{Answer, ChildError, ChildId};
 use crate::era::Era;
 use crate::era::results::Kind;
@@ -127,6 +127,10 @@ impl Conversation {
     }
 
     fn end(&self, answer: Result<Answer, ChildError>) -> Result<Said, Failure> {
+        // However the child takes a refusal, and however fast: the host is told what it lacks.
+        if let Some(Err(required)) = self.caller.as_once().map(Once::inputs) {
+            return Err(Failure::LacksCapability { required });
+        }
         let (child, subtool) = (self.child.clone(), self.subtool.clone());
         answer.map(Said::Child).map_err(|error| Failure::Child { child, subtool, error })
     }
