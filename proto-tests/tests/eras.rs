@@ -102,12 +102,17 @@ fn a_modern_child_is_asked_once_and_told_who_asks() {
     let mut shim = home.raw_shim();
     shim.initialize_as(r#"{"protocolVersion":"2025-11-25","capabilities":{"sampling":{}},"clientInfo":{"name":"h","version":"2"}}"#);
     ask(&mut shim, "logging/setLevel", r#"{"level":"error"}"#);
-    assert!(text(&ask(&mut shim, "tools/call", &suite("test_simple_text", &json!({})).to_string())).contains("simple"));
+    assert!(
+        text(&ask(&mut shim, "tools/call", &suite("test_simple_text", &json!({})).to_string()))
+            .contains("simple")
+    );
     let said = journal(&home);
     let first = &said[0];
     assert_eq!(first["method"], "server/discover");
     assert!(first["id"].is_string(), "{first}");
-    assert!(!methods(&home).iter().any(|method| method == "initialize" || method == "notifications/initialized"));
+    assert!(
+        !methods(&home).iter().any(|method| method == "initialize" || method == "notifications/initialized")
+    );
     let call = said.iter().find(|line| line["method"] == "tools/call").unwrap();
     let meta = &call["params"]["_meta"];
     assert_eq!(meta[VERSION], MODERN);
@@ -158,11 +163,15 @@ fn a_child_that_is_no_longer_legacy_is_found_out() {
         text(&post(&daemon, "tools/call", r#"{"name":"test_simple_text","arguments":{}}"#));
         until_true("another manifest", PATIENCE, || std::fs::read_dir(&manifests).unwrap().count() > 1);
     }
-    let new = std::fs::read_dir(&manifests).unwrap().map(|file| file.unwrap().path()).find(|file| *file != old);
+    let new =
+        std::fs::read_dir(&manifests).unwrap().map(|file| file.unwrap().path()).find(|file| *file != old);
     std::fs::write(new.unwrap(), kept).unwrap();
     let _ = std::fs::remove_file(home.path().join("journal"));
     let daemon = home.daemon();
-    assert!(text(&post(&daemon, "tools/call", r#"{"name":"test_simple_text","arguments":{}}"#)).contains("simple"));
+    assert!(
+        text(&post(&daemon, "tools/call", r#"{"name":"test_simple_text","arguments":{}}"#))
+            .contains("simple")
+    );
     assert_eq!(methods(&home)[..2], ["initialize", "server/discover"]);
 }
 
@@ -198,8 +207,13 @@ fn a_child_that_ignores_the_probe_is_greeted_on_the_same_pipe() {
 
 #[test]
 fn any_error_to_the_probe_means_legacy() {
-    for error in [r#"{\"code\":-32601,\"message\":\"m\"}"#, r#"{\"code\":-32000,\"message\":\"m\"}"#, r#"{\"code\":-32022,\"message\":\"m\",\"data\":{\"supported\":[\"2031-01-01\"]}}"#] {
-        let refuses = format!(r#"*server/discover*) echo "{{\"jsonrpc\":\"2.0\",\"id\":$id,\"error\":{error}}}";;"#);
+    for error in [
+        r#"{\"code\":-32601,\"message\":\"m\"}"#,
+        r#"{\"code\":-32000,\"message\":\"m\"}"#,
+        r#"{\"code\":-32022,\"message\":\"m\",\"data\":{\"supported\":[\"2031-01-01\"]}}"#,
+    ] {
+        let refuses =
+            format!(r#"*server/discover*) echo "{{\"jsonrpc\":\"2.0\",\"id\":$id,\"error\":{error}}}";;"#);
         let home = scripted(&reads(&refuses));
         let daemon = home.daemon();
         let answer = post(&daemon, "tools/call", r#"{"name":"t","arguments":{}}"#);
@@ -249,7 +263,10 @@ fn both_eras_mix_on_one_connection() {
     for _ in 0..2 {
         let call = suite("test_simple_text", &json!({}));
         let plain = ask(&mut shim, "tools/call", &call.to_string());
-        assert!(plain["result"].get("resultType").is_none() && plain["result"].get("_meta").is_none(), "{plain}");
+        assert!(
+            plain["result"].get("resultType").is_none() && plain["result"].get("_meta").is_none(),
+            "{plain}"
+        );
         assert_eq!(ask(&mut shim, "tools/call", &modern(call))["result"]["resultType"], "complete");
     }
 }
@@ -261,7 +278,10 @@ fn a_modern_host_hears_what_it_listens_for_and_nothing_else() {
     let mut shim = home.raw_shim();
     ask(&mut shim, "tools/list", &modern(json!({})));
     let filter = json!({"notifications": {"toolsListChanged": true, "resourceSubscriptions": ["x:y"]}});
-    shim.send(&format!(r#"{{"jsonrpc":"2.0","id":"1","method":"subscriptions/listen","params":{}}}"#, modern(filter)));
+    shim.send(&format!(
+        r#"{{"jsonrpc":"2.0","id":"1","method":"subscriptions/listen","params":{}}}"#,
+        modern(filter)
+    ));
     let first = shim.notification("notifications/subscriptions/acknowledged");
     assert_eq!(first["params"]["notifications"], json!({"toolsListChanged": true}));
     assert_eq!(first["params"]["_meta"][SUBSCRIPTION], "1");
@@ -338,10 +358,14 @@ fn a_modern_childs_questions_are_put_to_a_legacy_host() {
     }
     let answer: Value = serde_json::from_str(&shim.answer_to(&id.to_string())).unwrap();
     assert!(text(&answer).contains("blue") && text(&answer).contains("state-ok"), "{answer}");
-    let calls: Vec<Value> = journal(&home).into_iter().filter(|line| line["method"] == "tools/call").collect();
+    let calls: Vec<Value> =
+        journal(&home).into_iter().filter(|line| line["method"] == "tools/call").collect();
     assert_eq!(calls.len(), 3);
     assert!(calls[0]["params"].get("requestState").is_none());
-    assert!(calls[1]["params"]["requestState"].is_string() && calls[1]["params"]["inputResponses"]["step1"].is_object());
+    assert!(
+        calls[1]["params"]["requestState"].is_string()
+            && calls[1]["params"]["inputResponses"]["step1"].is_object()
+    );
     let ids: Vec<_> = calls.iter().map(|call| call["id"].to_string()).collect();
     assert!(ids[0] != ids[1] && ids[1] != ids[2]);
 }
@@ -353,7 +377,10 @@ fn a_question_is_withdrawn_when_its_call_is() {
     let mut shim = home.shim();
     let id = shim.start_call("era", "test_input_required_result_elicitation", "{}");
     let question = shim.notification("elicitation/create");
-    shim.send(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id}}).to_string());
+    shim.send(
+        &json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id}})
+            .to_string(),
+    );
     let withdrawn = shim.notification("notifications/cancelled");
     assert_eq!(withdrawn["params"]["requestId"], question["id"]);
 }
@@ -372,7 +399,9 @@ fn a_legacy_childs_questions_are_a_modern_hosts_answer() {
     for (key, request) in &requests {
         let answer = match request["method"].as_str().unwrap() {
             "elicitation/create" => accept(&json!({"name": "Ada"})),
-            "sampling/createMessage" => json!({"role": "assistant", "content": {"type": "text", "text": "Paris"}, "model": "m"}),
+            "sampling/createMessage" => {
+                json!({"role": "assistant", "content": {"type": "text", "text": "Paris"}, "model": "m"})
+            }
             _ => json!({"roots": [{"uri": "file:///x"}]}),
         };
         answers.insert(key.clone(), answer);
@@ -383,7 +412,8 @@ fn a_legacy_childs_questions_are_a_modern_hosts_answer() {
     some.remove(&last);
     some.insert("nobody's".into(), json!({}));
     let again = ask(&mut shim, "tools/call", &retry(call.clone(), &asked, &some.into()));
-    let keys: Vec<_> = again["result"]["inputRequests"].as_object().unwrap_or_else(|| panic!("{again}")).keys().collect();
+    let keys: Vec<_> =
+        again["result"]["inputRequests"].as_object().unwrap_or_else(|| panic!("{again}")).keys().collect();
     assert_eq!(keys, [&last]);
     let answer = ask(&mut shim, "tools/call", &retry(call, &again, &json!({&last: answers[&last]})));
     assert!(text(&answer).contains("Ada") && text(&answer).contains("Paris"), "{answer}");
@@ -456,7 +486,10 @@ fn a_parked_call_keeps_nobody_else_from_being_asked() {
     let mut shim = home.shim();
     let id = shim.start_call("era", "test_input_required_result_elicitation", "{}");
     let question = shim.notification("elicitation/create");
-    shim.send(&json!({"jsonrpc": "2.0", "id": question["id"], "result": accept(&json!({"name": "Eve"}))}).to_string());
+    shim.send(
+        &json!({"jsonrpc": "2.0", "id": question["id"], "result": accept(&json!({"name": "Eve"}))})
+            .to_string(),
+    );
     assert!(shim.answer_to(&id.to_string()).contains("Hello, Eve!"));
     for (asked, key, name) in [(&second, "user_name.2", "Bob"), (&first, "user_name", "Ada")] {
         let answers = json!({key: accept(&json!({"name": name}))});
@@ -475,9 +508,13 @@ fn between_modern_ends_everything_passes_but_the_state_is_ours() {
     let answers = json!({&key: accept(&json!({"ok": true}))});
     let answer = post(&daemon, "tools/call", &retry(call.clone(), &asked, &answers));
     assert!(text(&answer).contains("state-ok"), "{answer}");
-    let calls: Vec<Value> = journal(&home).into_iter().filter(|line| line["method"] == "tools/call").collect();
+    let calls: Vec<Value> =
+        journal(&home).into_iter().filter(|line| line["method"] == "tools/call").collect();
     assert_eq!(calls[0]["params"]["_meta"]["traceparent"], "00-1");
-    assert_eq!(calls[0]["params"]["_meta"][CAPABILITIES], json!({"elicitation": {}, "sampling": {}, "roots": {}}));
+    assert_eq!(
+        calls[0]["params"]["_meta"][CAPABILITIES],
+        json!({"elicitation": {}, "sampling": {}, "roots": {}})
+    );
     assert_ne!(calls[1]["params"]["requestState"], asked["result"]["requestState"]);
     let tampered = retry(call, &asked, &answers).replace("\"requestState\":\"", "\"requestState\":\"f");
     assert_eq!(post(&daemon, "tools/call", &tampered)["error"]["code"], -32602);

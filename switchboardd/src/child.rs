@@ -5,6 +5,7 @@
 //! sessions or pools.
 
 mod calls;
+mod clock;
 pub mod descent;
 mod failure;
 pub mod guard;
@@ -43,8 +44,8 @@ pub use tools::{Names, Tool, ToolList};
 
 use crate::caller::Caller;
 use crate::definition::Filled;
-use crate::era::{self, Era, envelope};
 use crate::environment::Variables;
+use crate::era::{self, Era, envelope};
 use crate::methods;
 use calls::Calls;
 use failure::clip;
@@ -52,6 +53,10 @@ use outbox::{Outbox, Unsent};
 
 /// A child that was silent on a call and does not answer a `ping` within this is not coming back.
 const PING_PATIENCE: Duration = Duration::from_secs(5);
+
+/// From so many calls in flight on, messages wait for each other for a moment and are written together: it saves
+/// most of the writes of a busy child, and a call that is not alone does not notice.
+const MANY: usize = 4;
 
 /// How long a child may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -98,6 +103,8 @@ pub struct Child {
     outbox: Outbox,
     // A leaf lock: held to look up or change entries, never across an await or a write.
     calls: Mutex<Calls>,
+    /// A call may be due sooner than was thought.
+    clock: Notify,
     ending: OnceLock<ChildError>,
     stage: watch::Sender<Stage>,
     stop: watch::Sender<bool>,
@@ -162,7 +169,11 @@ impl Child {
         params: impl FnOnce(ChildId, &mut Vec<u8>),
     ) -> Result<InFlight, ChildError> {
         let era = self.era();
-        let opened = self.calls().open(caller.cloned(), token.map(Into::into), Instant::now());
+        let (opened, many) = {
+            let mut calls = self.calls();
+            let opened = calls.open(caller.cloned(), token.map(Into::into), Instant::now());
+            (opened, calls.in_flight() > MANY)
+        };
         let Some((id, reply)) = opened else { return Err(ChildError::Unsent) };
         let mut line = Vec::with_capacity(256);
         line.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
@@ -185,15 +196,8 @@ impl Child {
         line.extend_from_slice(b"}\n");
         // What must not be cancelled, or not before the handshake.
         let cancellable = method != methods::INITIALIZE && !probes;
-        match self.outbox.send(&line) {
-            Ok(()) => Ok(InFlight {
-                child: self.clone(),
-                id,
-                reply,
-                started: Instant::now(),
-                open: true,
-                cancellable,
-            }),
+        match self.outbox.send(&line, many) {
+            Ok(()) => Ok(InFlight { child: self.clone(), id, reply, open: true, cancellable }),
             Err(unsent) => {
                 self.calls().retract(id);
                 Err(match unsent {
@@ -209,7 +213,7 @@ impl Child {
         let mut line = Vec::with_capacity(body.len() + 1);
         line.extend_from_slice(body);
         line.push(b'\n');
-        let _ = self.outbox.send(&line);
+        let _ = self.outbox.send(&line, false);
     }
 
     /// Its tools, asked for once and again when it says that they changed.

@@ -71,7 +71,8 @@ mod tests {
     fn a_subscription_is_named_by_the_id_as_it_was_written() {
         let hears = Caller::listening(Boot::new());
         let listens = Listens::default();
-        let listen = Listen { hears: hears.clone(), id: "\"1\"".into(), wanted: vec![methods::TOOLS_CHANGED] };
+        let listen =
+            Listen { hears: hears.clone(), id: "\"1\"".into(), wanted: vec![methods::TOOLS_CHANGED] };
         let ear = listens.open(listen);
         listens.tell(methods::PROMPTS_CHANGED);
         listens.tell(methods::TOOLS_CHANGED);

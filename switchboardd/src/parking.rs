@@ -43,7 +43,8 @@ impl Parking {
             }
             calls.insert(name.clone(), Parked { conversation, session: bound.session.into() });
         }
-        let state = self.seal.close(&Leads::ToParked(name.clone()), bound, seconds() + patience.as_secs() + 1);
+        let state =
+            self.seal.close(&Leads::ToParked(name.clone()), bound, seconds() + patience.as_secs() + 1);
         let parking = Arc::downgrade(self);
         tokio::spawn(async move {
             tokio::time::sleep(patience).await;

@@ -57,12 +57,7 @@ pub struct Input {
 }
 
 impl Once {
-    pub(super) fn new(
-        session: &Arc<Caller>,
-        hears: &Arc<Caller>,
-        terms: Terms,
-        pinned: Option<u32>,
-    ) -> Self {
+    pub(super) fn new(session: &Arc<Caller>, hears: &Arc<Caller>, terms: Terms, pinned: Option<u32>) -> Self {
         Self {
             session: session.clone(),
             hears: hears.clone(),
@@ -143,7 +138,11 @@ impl Once {
         if let Some(lacking) = basket.lacking {
             return Err(lacking);
         }
-        Ok(basket.open.iter().map(|asked| Input { key: asked.key.clone(), entry: asked.entry.clone() }).collect())
+        Ok(basket
+            .open
+            .iter()
+            .map(|asked| Input { key: asked.key.clone(), entry: asked.entry.clone() })
+            .collect())
     }
 
     /// The host's answer to a question; one that nobody asked is nobody's.
@@ -199,8 +198,7 @@ mod tests {
 
     fn once() -> Arc<Caller> {
         let takes = Takes { elicitation_form: true, ..Takes::default() };
-        let terms =
-            Terms { takes, capabilities: "{}".into(), client: None, level: Some(LogLevel::Error) };
+        let terms = Terms { takes, capabilities: "{}".into(), client: None, level: Some(LogLevel::Error) };
         let session = Caller::deaf();
         Caller::once(&session, &session, terms, None)
     }

@@ -108,7 +108,9 @@ async fn probe(child: &Arc<Child>, within: Duration) -> Result<Option<Hello>, Ch
             Err(error) => return Err(stillborn(error)),
         };
         match Message::parse(&answer.body) {
-            Ok(Message::Response { outcome: Outcome::Result(result), .. }) => return Ok(Hello::discovered(result)),
+            Ok(Message::Response { outcome: Outcome::Result(result), .. }) => {
+                return Ok(Hello::discovered(result));
+            }
             Ok(Message::Response { outcome: Outcome::Error(error), .. }) if names_modern(error) => {}
             _ => break,
         }
@@ -204,7 +206,8 @@ impl Hello {
     pub fn discovered(result: Raw<'_>) -> Option<Self> {
         let members = Members::of(result)?;
         let versions: Vec<String> = serde_json::from_str(members.get("supportedVersions")?.get()).ok()?;
-        let revision = methods::MODERN_REVISIONS.into_iter().find(|known| versions.iter().any(|v| v == known))?;
+        let revision =
+            methods::MODERN_REVISIONS.into_iter().find(|known| versions.iter().any(|v| v == known))?;
         let owned = |raw: Raw<'_>| RawValue::from_string(raw.get().to_owned()).ok();
         let server = members.get("_meta").and_then(Members::of).and_then(|meta| meta.get(SERVER_KEY));
         Some(Self {
@@ -302,7 +305,9 @@ mod tests {
         let names = |text: &str| names_modern(Raw::parse(text.as_bytes()).unwrap());
         assert!(names(r#"{"code":-32022,"data":{"supported":["2026-07-28"]}}"#));
         assert!(!names(r#"{"code":-32022,"data":{"supported":["2031-01-01"]}}"#));
-        assert!(!names(r#"{"code":-32022}"#) && !names(r#"{"code":-32601,"data":{"supported":["2026-07-28"]}}"#));
+        assert!(
+            !names(r#"{"code":-32022}"#) && !names(r#"{"code":-32601,"data":{"supported":["2026-07-28"]}}"#)
+        );
     }
 
     #[test]

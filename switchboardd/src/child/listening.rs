@@ -47,7 +47,8 @@ async fn listen(child: Arc<Child>, filter: String) {
         let Ok(call) = call else { return };
         child.calls().stand(call.id);
         let Ok(answer) = call.answer(Limits { spawn: NEVER, rpc: NEVER, max: NEVER }).await else { return };
-        if !matches!(Message::parse(&answer.body), Ok(Message::Response { outcome: Outcome::Result(_), .. })) {
+        if !matches!(Message::parse(&answer.body), Ok(Message::Response { outcome: Outcome::Result(_), .. }))
+        {
             tracing::debug!(target: "child", child = child.name(), "it says that its lists change, but not when");
             return;
         }

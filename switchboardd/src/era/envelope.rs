@@ -175,7 +175,8 @@ mod tests {
     fn a_modern_child_is_told_who_asks_and_the_rest_stays() {
         assert_eq!(dress(None), format!(r#"{{"_meta":{{{KEYS}}}}}"#));
         assert_eq!(dress(Some("{}")), format!(r#"{{"_meta":{{{KEYS}}}}}"#));
-        let params = r#"{"z":1.0,"_meta":{"traceparent":"00","io.modelcontextprotocol/clientInfo":1},"a":[ 1]}"#;
+        let params =
+            r#"{"z":1.0,"_meta":{"traceparent":"00","io.modelcontextprotocol/clientInfo":1},"a":[ 1]}"#;
         let expect = format!(r#"{{"z":1.0,"_meta":{{"traceparent":"00",{KEYS}}},"a":[ 1]}}"#);
         assert_eq!(dress(Some(params)), expect);
         let parsed: serde_json::Value = serde_json::from_str(&expect).unwrap();
@@ -191,7 +192,9 @@ mod tests {
         };
         check(&format!(r#"{{"_meta":{{{KEYS}}}}}"#), "{}");
         check(
-            &format!(r#"{{"n":1.0,"_meta":{{{KEYS},"progressToken":7}},"inputResponses":{{}},"requestState":"x"}}"#),
+            &format!(
+                r#"{{"n":1.0,"_meta":{{{KEYS},"progressToken":7}},"inputResponses":{{}},"requestState":"x"}}"#
+            ),
             r#"{"n":1.0,"_meta":{"progressToken":7}}"#,
         );
     }

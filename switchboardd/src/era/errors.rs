@@ -33,7 +33,8 @@ pub fn for_modern(error: Raw<'_>) -> Mapped {
 /// `data.elicitations`, each a form of its own that is opened by its address.
 fn asks(error: &Members<'_>) -> Option<String> {
     let data = error.get("data").and_then(Members::of)?;
-    let list: Vec<&serde_json::value::RawValue> = serde_json::from_str(data.get("elicitations")?.get()).ok()?;
+    let list: Vec<&serde_json::value::RawValue> =
+        serde_json::from_str(data.get("elicitations")?.get()).ok()?;
     let mut requests = Vec::new();
     for (at, one) in list.iter().enumerate() {
         let key = Members::of(*one)?.text("elicitationId").map_or_else(|| format!("url-{at}"), Into::into);

@@ -30,8 +30,10 @@ impl<'a> InputRequired<'a> {
         let state = members.get("requestState").filter(|state| !state.is_null());
         let mut requests = Vec::new();
         for (key, request) in members.get("inputRequests").and_then(Members::of).unwrap_or_default().0 {
-            let request = Members::of(request).ok_or_else(|| format!("its input request `{key}` is no object"))?;
-            let method = request.text("method").ok_or_else(|| format!("its input request `{key}` has no method"))?;
+            let request =
+                Members::of(request).ok_or_else(|| format!("its input request `{key}` is no object"))?;
+            let method =
+                request.text("method").ok_or_else(|| format!("its input request `{key}` has no method"))?;
             if !matches!(&*method, methods::ELICITATION | methods::SAMPLING | methods::ROOTS_LIST) {
                 return Err(format!("its input request `{key}` asks for `{method}`"));
             }
@@ -66,7 +68,8 @@ impl InputRequest<'_> {
 
 /// A legacy child's question as an entry of `inputRequests`, without its key.
 pub fn to_modern(method: &str, params: Option<Raw<'_>>) -> String {
-    let params = params.map_or_else(|| "{}".to_owned(), |params| without(params, |key| key == "elicitationId"));
+    let params =
+        params.map_or_else(|| "{}".to_owned(), |params| without(params, |key| key == "elicitationId"));
     format!(r#"{{"method":{},"params":{params}}}"#, quoted(method))
 }
 
@@ -81,7 +84,8 @@ pub fn unwilling(method: &str, action: &str) -> Option<String> {
 
 /// What a client must have declared to be asked this.
 pub fn needs(method: &str, params: Option<Raw<'_>>) -> &'static str {
-    let by_url = || params.and_then(Members::of).and_then(|params| params.text("mode")).as_deref() == Some("url");
+    let by_url =
+        || params.and_then(Members::of).and_then(|params| params.text("mode")).as_deref() == Some("url");
     match method {
         methods::SAMPLING => r#"{"sampling":{}}"#,
         methods::ROOTS_LIST => r#"{"roots":{}}"#,

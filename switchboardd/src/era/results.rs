@@ -134,7 +134,11 @@ mod tests {
             r#"{"_meta":{"a":1},"tools":[]}"#,
             r#"{"_meta":{"a":1,"io.modelcontextprotocol/serverInfo":{"name":"s"}},"tools":[],"resultType":"complete","ttlMs":0,"cacheScope":"private"}"#,
         );
-        check("x", "{}", r#"{"resultType":"complete","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"s"}}}"#);
+        check(
+            "x",
+            "{}",
+            r#"{"resultType":"complete","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"s"}}}"#,
+        );
         check("x", "null", "null");
     }
 

@@ -60,7 +60,8 @@ pub fn with_state(params: Raw<'_>, state: Option<&str>) -> String {
 pub fn with_answers(params: &str, responses: &[(String, String)], state: Option<Raw<'_>>) -> String {
     let mut more = Vec::new();
     if !responses.is_empty() {
-        let all: Vec<String> = responses.iter().map(|(key, value)| format!("{}:{value}", quoted(key))).collect();
+        let all: Vec<String> =
+            responses.iter().map(|(key, value)| format!("{}:{value}", quoted(key))).collect();
         more.push(format!(r#""inputResponses":{{{}}}"#, all.join(",")));
     }
     if let Some(state) = state {
@@ -91,7 +92,8 @@ mod tests {
     #[test]
     fn a_retry_is_known_by_what_it_brings() {
         assert!(Retry::of(Some(raw(r#"{"arguments":{"inputResponses":1}}"#))).unwrap().is_none());
-        let retry = Retry::of(Some(raw(r#"{"inputResponses":{"a":{}},"requestState":"s\n"}"#))).unwrap().unwrap();
+        let retry =
+            Retry::of(Some(raw(r#"{"inputResponses":{"a":{}},"requestState":"s\n"}"#))).unwrap().unwrap();
         assert_eq!((retry.responses.0.len(), retry.state.as_deref()), (1, Some("s\n")));
         assert!(Retry::of(Some(raw(r#"{"inputResponses":7}"#))).is_err());
         assert!(Retry::of(Some(raw(r#"{"requestState":7}"#))).is_err());
@@ -115,7 +117,8 @@ mod tests {
 
     #[test]
     fn a_retry_has_the_fingerprint_of_its_first_try() {
-        let first = fingerprint(Some(raw(r#"{"name":"t","arguments":{"a":1,"b":2},"_meta":{"progressToken":1}}"#)));
+        let first =
+            fingerprint(Some(raw(r#"{"name":"t","arguments":{"a":1,"b":2},"_meta":{"progressToken":1}}"#)));
         let retry = r#"{"arguments":{"b":2,"a":1},"name":"t","inputResponses":{},"requestState":"x"}"#;
         assert_eq!(fingerprint(Some(raw(retry))), first);
         assert_ne!(fingerprint(Some(raw(r#"{"name":"t","arguments":{"a":1,"b":3}}"#))), first);

@@ -101,7 +101,10 @@ mod tests {
             r#"{"name":"t","outputSchema":{"type":"object","properties":{"result":{"type":"array"}},"required":["result"]},"z":1.0}"#
         );
         assert!(is_wrapped(raw(list)) && !is_wrapped(raw(object)));
-        assert!(is_wrapped(raw(r#"{"outputSchema":{"oneOf":[]}}"#)) && is_wrapped(raw(r#"{"outputSchema":true}"#)));
+        assert!(
+            is_wrapped(raw(r#"{"outputSchema":{"oneOf":[]}}"#))
+                && is_wrapped(raw(r#"{"outputSchema":true}"#))
+        );
     }
 
     #[test]

@@ -86,8 +86,7 @@ mod tests {
         let failure = claim("tools/list", &only(version)).unwrap_err();
         assert!(failure.to_string().contains("clientCapabilities"), "{failure}");
         assert!(claim("server/discover", "{}").is_err());
-        let unknown = version.replace("2026", "2099")
-            + r#","io.modelcontextprotocol/clientCapabilities":{}"#;
+        let unknown = version.replace("2026", "2099") + r#","io.modelcontextprotocol/clientCapabilities":{}"#;
         let failure = claim("tools/list", &only(&unknown)).unwrap_err();
         assert!(matches!(failure, Failure::UnsupportedVersion { .. }), "{failure}");
     }

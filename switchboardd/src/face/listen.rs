@@ -56,7 +56,11 @@ fn wanted(face: &Face, params: Option<Raw<'_>>) -> Result<Vec<&'static str>, Fai
     let is_wanted = |word: &str| filter.get(word).is_some_and(|wish| wish.get() == "true");
     // The aggregate has nothing but its suites that could change.
     let kept = |method: &str| *face == Face::Aggregate && method == methods::TOOLS_CHANGED;
-    Ok(KINDS.iter().filter(|(word, method)| is_wanted(word) && kept(method)).map(|(_, method)| *method).collect())
+    Ok(KINDS
+        .iter()
+        .filter(|(word, method)| is_wanted(word) && kept(method))
+        .map(|(_, method)| *method)
+        .collect())
 }
 
 #[cfg(test)]

@@ -72,7 +72,8 @@ impl Visit<'_> {
                 }
                 Leads::ToChild { pid, state } => {
                     pinned = Some(pid);
-                    params = request.params.map(|params| retry::with_state(params, state.as_deref()).into_bytes());
+                    params =
+                        request.params.map(|params| retry::with_state(params, state.as_deref()).into_bytes());
                 }
             }
         }
@@ -113,11 +114,13 @@ impl Visit<'_> {
             Said::Child(answer) if answer.era == Era::Modern => return Ok(answer.for_host(id)),
             Said::Child(answer) => match Message::parse(&answer.body) {
                 Ok(Message::Response { outcome: Outcome::Result(result), .. }) => self.modern(result),
-                Ok(Message::Response { outcome: Outcome::Error(error), .. }) => match errors::for_modern(error) {
-                    Mapped::AsItIs => return Ok(answer.for_host(id)),
-                    Mapped::Error(error) => return Ok(fault(id, &error)),
-                    Mapped::Asks(result) => self.ours(&result),
-                },
+                Ok(Message::Response { outcome: Outcome::Error(error), .. }) => {
+                    match errors::for_modern(error) {
+                        Mapped::AsItIs => return Ok(answer.for_host(id)),
+                        Mapped::Error(error) => return Ok(fault(id, &error)),
+                        Mapped::Asks(result) => self.ours(&result),
+                    }
+                }
                 _ => return Ok(answer.for_host(id)),
             },
             Said::Ours(result) => self.ours(&result),
@@ -125,7 +128,8 @@ impl Visit<'_> {
             Said::Asks(asks) => match *asks {
                 Asks::Child { answer, pid } => return Ok(self.wrapped(&answer, pid)),
                 Asks::Parked { conversation, inputs } => {
-                    let state = self.board.parking.park(conversation, self.bound()).ok_or(Failure::TooManyParked)?;
+                    let state =
+                        self.board.parking.park(conversation, self.bound()).ok_or(Failure::TooManyParked)?;
                     self.ours(&input_required(&inputs, &state))
                 }
             },
@@ -155,7 +159,8 @@ impl Visit<'_> {
     /// A modern child's question, with its state in ours.
     fn wrapped(&self, answer: &Answer, pid: u32) -> Vec<u8> {
         let id = self.request.id.get();
-        let Ok(Message::Response { outcome: Outcome::Result(result), .. }) = Message::parse(&answer.body) else {
+        let Ok(Message::Response { outcome: Outcome::Result(result), .. }) = Message::parse(&answer.body)
+        else {
             return answer.for_host(id);
         };
         let given = Members::of(result).and_then(|result| result.get("requestState"));
@@ -174,7 +179,8 @@ impl Visit<'_> {
 }
 
 fn input_required(inputs: &[Input], state: &str) -> String {
-    let all: Vec<String> = inputs.iter().map(|input| format!("{}:{}", quoted(&input.key), input.entry)).collect();
+    let all: Vec<String> =
+        inputs.iter().map(|input| format!("{}:{}", quoted(&input.key), input.entry)).collect();
     format!(
         r#"{{"resultType":"input_required","inputRequests":{{{}}},"requestState":{}}}"#,
         all.join(","),

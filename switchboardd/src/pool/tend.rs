@@ -77,7 +77,8 @@ impl Pool {
         let ring = Arc::new(StderrRing::default());
         self.lock().last_words = ring.clone();
         let remembered = self.era();
-        let start = |tie, place, era| Child::start(&self.name, &filled, &ground, limits, tie, place, &ring, era);
+        let start =
+            |tie, place, era| Child::start(&self.name, &filled, &ground, limits, tie, place, &ring, era);
         match start(tie.clone(), place, remembered).await {
             Err(StartError { of_probe: true, error }) => {
                 // Some servers end when they hear something before `initialize`.

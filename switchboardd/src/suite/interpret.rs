@@ -50,7 +50,9 @@ impl Suite {
             match Kind::of(result) {
                 Kind::Complete => return Ok(Said::Ours(projected(&lease, &asked, result))),
                 Kind::Other(kind) => {
-                    return Err(unusable(format!("answered with a `{kind}`, which is none of this host's era")));
+                    return Err(unusable(format!(
+                        "answered with a `{kind}`, which is none of this host's era"
+                    )));
                 }
                 Kind::InputRequired => {}
             }

@@ -47,10 +47,16 @@ pub fn without(object: Raw<'_>, unwanted: impl Fn(&str) -> bool) -> String {
         }
         // With the comma before it, unless it is the first one now.
         let member = &text[begin..end];
-        out.push_str(if out.len() > 1 { member } else { member.trim_start().trim_start_matches(',') });
+        out.push_str(if out.len() > 1 { member } else { without_comma(member) });
     }
     out.push_str(&text[end..]);
     out
+}
+
+/// A member without the comma before it.
+fn without_comma(member: &str) -> &str {
+    let space = member.trim_start();
+    space.strip_prefix(',').unwrap_or(member)
 }
 
 /// An object's text with more members at its end, written as `"key":value,…`.
