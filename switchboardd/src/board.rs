@@ -207,14 +207,14 @@ impl Board {
         self.phase.borrow().draining()
     }
 
-    /// From now on nothing new is taken in.
     /// Resolves when the daemon begins to go.
-    pub async fn draining(&self) -> Draining {
+    pub async fn begins_to_drain(&self) -> Draining {
         let mut phase = self.phase();
         let gone = phase.wait_for(|phase| phase.draining().is_some()).await;
         gone.ok().and_then(|phase| phase.draining()).unwrap_or(Draining::Stop)
     }
 
+    /// From now on nothing new is taken in.
     pub fn drain(&self, draining: Draining) {
         self.phase.send_if_modified(|phase| {
             // What has begun is not undone: neither a stop by a restart, nor the leaving by anything.

@@ -184,7 +184,7 @@ where
                 // Nothing that will ever be finished: the next daemon is to be told.
                 return tokio::select! {
                     answer = answer => Ok(with_watermark(&session, answer)),
-                    draining = board.draining() => Err(Refusal::Draining(draining)),
+                    draining = board.begins_to_drain() => Err(Refusal::Draining(draining)),
                 };
             }
             Ok(with_watermark(&session, answer.await))
