@@ -218,30 +218,30 @@ impl Relay {
                 self.framing.get_or_insert(framing);
                 self.on_message(body);
             }
-            Frame::Noise(_) => self.write(&fault::parse_error()),
+            Frame::Noise(_) => self.write(fault::parse_error()),
             Frame::Oversize { id, bytes } => {
                 let text = format!("message of {bytes} bytes is over the limit of {MAX_MESSAGE} bytes");
-                self.write(&fault::invalid_request(id.as_deref(), &text));
+                self.write(fault::invalid_request(id.as_deref(), &text));
             }
         }
     }
 
     fn on_message(&mut self, body: Bytes) {
         match methods::read(&body) {
-            Ok(Spoken::Ping { id }) => self.write(&fault::empty_result(&id)),
+            Ok(Spoken::Ping { id }) => self.write(fault::empty_result(&id)),
             Ok(Spoken::Cancel { request, body }) => self.cancel(&request, body),
             Ok(Spoken::Forward(kind)) => {
                 self.arrivals += 1;
                 let arrived = Instant::now();
                 self.hold(Outgoing { arrival: self.arrivals, arrived, body, kind, tries: 0 });
             }
-            Err(Malformed::NotJson) => self.write(&fault::parse_error()),
+            Err(Malformed::NotJson) => self.write(fault::parse_error()),
             Err(malformed @ Malformed::NotMessage(_)) => {
                 if let Some(messages) = methods::batch(&body).filter(|_| self.batches) {
                     return self.on_batch_of_host(messages);
                 }
                 let id = readable_id(&body);
-                self.write(&fault::invalid_request(id.as_deref(), &malformed.to_string()));
+                self.write(fault::invalid_request(id.as_deref(), &malformed.to_string()));
             }
         }
     }
@@ -251,12 +251,12 @@ impl Relay {
         for message in messages {
             match methods::read(&message) {
                 Ok(Spoken::Forward(Kind::Request { id, method: Method::Initialize })) => {
-                    self.write(&fault::invalid_request(Some(&id), "`initialize` must not be in a batch"));
+                    self.write(fault::invalid_request(Some(&id), "`initialize` must not be in a batch"));
                 }
                 Ok(_) if !methods::is_modern(&message) => self.on_message(message),
                 _ => {
                     let id = readable_id(&message);
-                    self.write(&fault::invalid_request(id.as_deref(), "no message that may be in a batch"));
+                    self.write(fault::invalid_request(id.as_deref(), "no message that may be in a batch"));
                 }
             }
         }
@@ -282,13 +282,13 @@ impl Relay {
 
     fn fail(&mut self, message: &Outgoing, fault: &Fault) {
         if let Some(id) = message.request_id() {
-            self.write(&fault.to_host(id, methods::is_modern(&message.body)));
+            self.write(fault.to_host(id, methods::is_modern(&message.body)));
         }
     }
 
     /// Has one message written to the host, whole, with the others of this turn of the loop.
-    fn write(&mut self, body: &[u8]) {
-        self.output.push(self.framing.unwrap_or(Framing::Line), body);
+    fn write(&mut self, body: impl Into<Bytes>) {
+        self.output.push(self.framing.unwrap_or(Framing::Line), body.into());
     }
 }
 

@@ -21,7 +21,7 @@ impl Relay {
             match full.refused.request_id() {
                 Some(id) => {
                     let modern = methods::is_modern(&full.refused.body);
-                    self.write(&Fault::Busy { waiting: full.waiting }.to_host(id, modern));
+                    self.write(Fault::Busy { waiting: full.waiting }.to_host(id, modern));
                 }
                 None => self.notes.say("too many notifications are waiting; one was dropped"),
             }

@@ -16,8 +16,11 @@ use rustix::net::Shutdown;
 use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 
-/// Bytes asked for in one read.
-const READ: usize = 64 * 1024;
+/// Bytes asked for in one read, where there is room for many: more than a socket holds.
+const READ: usize = 256 * 1024;
+
+/// Bytes asked for in one read otherwise.
+const LANDS: usize = 64 * 1024;
 
 thread_local! {
     /// Where every connection reads to, before the few bytes that came are copied to where they belong. Whose
@@ -92,13 +95,22 @@ impl AsyncRead for Quiet {
     ) -> Poll<io::Result<()>> {
         loop {
             let mut ready = ready!(self.stream.poll_read_ready(cx))?;
-            let size = buffer.remaining().min(READ);
-            let read = LANDING.with_borrow_mut(|landing| {
-                landing.resize(READ, 0);
-                let count = rustix::io::read(ready.get_inner(), &mut landing[..size])?;
-                buffer.put_slice(&landing[..count]);
-                Ok(count)
-            });
+            let size = buffer.remaining().min(if buffer.remaining() > LANDS { READ } else { LANDS });
+            let read = if size > LANDS {
+                // Whoever makes so much room knows that it will be filled.
+                let read = rustix::io::read(ready.get_inner(), buffer.initialize_unfilled_to(size));
+                read.inspect(|count| buffer.advance(*count))
+            } else {
+                LANDING.with_borrow_mut(|landing| {
+                    if landing.is_empty() {
+                        // Pages that nobody has touched yet cost nothing.
+                        *landing = vec![0; LANDS];
+                    }
+                    let count = rustix::io::read(ready.get_inner(), &mut landing[..size])?;
+                    buffer.put_slice(&landing[..count]);
+                    Ok(count)
+                })
+            };
             match read {
                 Ok(count) => {
                     // All there was has been read: the next byte will be told. An end stays told.
