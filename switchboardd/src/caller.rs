@@ -36,16 +36,25 @@ impl Boot {
     }
 }
 
-/// One host's conversation, or a single request that came without one.
+/// One host's conversation, one call of it that has a stream of its own, or a single request that came
+/// without either.
 #[derive(Debug)]
 pub struct Caller {
     listening: Option<Listening>,
+    stream: Option<OnStream>,
+}
+
+/// A call whose messages go to its own stream; everything else is its host's.
+#[derive(Debug)]
+struct OnStream {
+    host: Arc<Caller>,
+    mailbox: Arc<Mailbox>,
 }
 
 #[derive(Debug)]
 struct Listening {
     boot: Arc<Boot>,
-    mailbox: Mailbox,
+    mailbox: Arc<Mailbox>,
     // Leaf locks: held for a look or an insert, never across an await.
     profile: Mutex<Profile>,
     questions: Mutex<HashMap<Box<str>, Question>>,
@@ -86,6 +95,21 @@ pub enum LogLevel {
     Critical,
     Alert,
     Emergency,
+}
+
+impl LogLevel {
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Debug => "debug",
+            Self::Info => "info",
+            Self::Notice => "notice",
+            Self::Warning => "warning",
+            Self::Error => "error",
+            Self::Critical => "critical",
+            Self::Alert => "alert",
+            Self::Emergency => "emergency",
+        }
+    }
 }
 
 /// Gets the host's whole response and the id within it.
@@ -135,32 +159,59 @@ impl Caller {
     pub fn listening(boot: Arc<Boot>) -> Arc<Self> {
         let listening = Listening {
             boot,
-            mailbox: Mailbox::default(),
+            mailbox: Arc::default(),
             profile: Mutex::default(),
             questions: Mutex::default(),
             lanes: Mutex::default(),
             closed: AtomicBool::new(false),
         };
-        Arc::new(Self { listening: Some(listening) })
+        Arc::new(Self { listening: Some(listening), stream: None })
+    }
+
+    /// One call of this host, with a stream of its own.
+    pub fn on_stream(self: &Arc<Self>, mailbox: Arc<Mailbox>) -> Arc<Self> {
+        let stream = OnStream { host: self.owner().clone(), mailbox };
+        Arc::new(Self { listening: None, stream: Some(stream) })
+    }
+
+    /// Whose the request is: a child that is a session's own is this one's.
+    pub fn owner(self: &Arc<Self>) -> &Arc<Self> {
+        self.stream.as_ref().map_or(self, |stream| &stream.host)
+    }
+
+    /// Whether both are one host's.
+    pub fn is_same_host(self: &Arc<Self>, other: &Arc<Self>) -> bool {
+        Arc::ptr_eq(self.owner(), other.owner())
     }
 
     /// Somebody who only hears the answer: the daemon itself, or a bare HTTP request.
     pub fn deaf() -> Arc<Self> {
-        Arc::new(Self { listening: None })
+        Arc::new(Self { listening: None, stream: None })
     }
 
-    pub fn mailbox(&self) -> Option<&Mailbox> {
-        self.listening.as_ref().map(|listening| &listening.mailbox)
+    fn ears(&self) -> Option<&Listening> {
+        match &self.stream {
+            Some(stream) => stream.host.ears(),
+            None => self.listening.as_ref(),
+        }
+    }
+
+    /// Where messages to it wait. What comes when its call was answered is its host's.
+    pub fn mailbox(&self) -> Option<&Arc<Mailbox>> {
+        match &self.stream {
+            Some(stream) if !stream.mailbox.is_closed() => Some(&stream.mailbox),
+            _ => self.ears().map(|listening| &listening.mailbox),
+        }
     }
 
     pub fn profile(&self) -> Profile {
-        self.listening.as_ref().map_or_else(Profile::default, |listening| {
+        self.ears().map_or_else(Profile::default, |listening| {
             listening.profile.lock().expect("BUG: a profile update panicked").clone()
         })
     }
 
     pub fn update(&self, change: impl FnOnce(&mut Profile)) {
-        if let Some(listening) = &self.listening {
+        if let Some(listening) = self.ears() {
             change(&mut listening.profile.lock().expect("BUG: a profile update panicked"));
         }
     }
@@ -169,7 +220,7 @@ impl Caller {
     /// order in which calls are dispatched is the order in which the child sees them.
     pub async fn lane(&self, child: &str) -> Option<tokio::sync::OwnedMutexGuard<()>> {
         let lane = {
-            let mut lanes = self.listening.as_ref()?.lanes.lock().expect("BUG: a lane panicked");
+            let mut lanes = self.ears()?.lanes.lock().expect("BUG: a lane panicked");
             match lanes.get(child) {
                 Some(lane) => lane.clone(),
                 None => lanes.entry(child.into()).or_default().clone(),
@@ -195,14 +246,14 @@ impl Caller {
         params: Option<Raw<'_>>,
         answer: impl FnOnce(&[u8], Raw<'_>) + Send + 'static,
     ) -> Option<Box<str>> {
-        let listening = self.listening.as_ref()?;
+        let listening = self.ears()?;
         if !self.profile().takes.question(method, params) {
             return None;
         }
         let ours = listening.boot.next_question();
         let body = splice(request, place_of(request, id.get()), format!("\"{ours}\"").as_bytes());
         listening.lock().insert(ours.clone(), Question { method: method.into(), answer: Box::new(answer) });
-        if !listening.mailbox.push(Kind::Question, body.into()) {
+        if !self.mailbox()?.push(Kind::Question, body.into()) {
             listening.lock().remove(&ours);
             return None;
         }
@@ -211,7 +262,7 @@ impl Caller {
 
     /// The host's answer to one of our questions; false if it is not, or no longer, open.
     pub fn answered(&self, id: &str, response: &[u8], raw_id: Raw<'_>) -> bool {
-        let question = self.listening.as_ref().and_then(|listening| listening.lock().remove(id));
+        let question = self.ears().and_then(|listening| listening.lock().remove(id));
         match question {
             Some(question) => {
                 (question.answer)(response, raw_id);
@@ -223,7 +274,7 @@ impl Caller {
 
     /// The host is gone: what it was asked is answered for it, so that no child waits for ever.
     pub fn close(&self) {
-        let Some(listening) = &self.listening else { return };
+        let Some(listening) = self.ears() else { return };
         listening.closed.store(true, Ordering::Relaxed);
         let open = std::mem::take(&mut *listening.lock());
         for (id, question) in open {
@@ -244,19 +295,19 @@ impl Caller {
     }
 
     pub fn is_closed(&self) -> bool {
-        self.listening.as_ref().is_some_and(|listening| listening.closed.load(Ordering::Relaxed))
+        self.ears().is_some_and(|listening| listening.closed.load(Ordering::Relaxed))
     }
 
     /// The child no longer wants to know: tells the host so.
     pub fn withdraw(&self, id: &str, reason: &str) {
-        let Some(listening) = &self.listening else { return };
+        let Some(listening) = self.ears() else { return };
         if listening.lock().remove(id).is_some() {
             let body = json!({
                 "jsonrpc": "2.0",
                 "method": methods::CANCELLED,
                 "params": { "requestId": id, "reason": reason },
             });
-            listening.mailbox.push(Kind::Question, body.to_string().into());
+            self.push(Kind::Question, body.to_string().into_bytes());
         }
     }
 }

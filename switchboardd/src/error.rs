@@ -36,6 +36,8 @@ pub enum Failure {
     Held { child: Box<str>, what: String, file: String },
     #[error("there is no child `{child}`")]
     NoSuchChild { child: String },
+    #[error("Resource not found: {uri}")]
+    NoSuchResource { uri: String },
     #[error("subtool `{subtool}` is not allowed by Switchboard (suite `{suite}`)")]
     NotAllowed { suite: String, subtool: String },
     #[error("switchboardd is shutting down; the call may or may not have run")]
@@ -60,6 +62,7 @@ impl Failure {
             Self::UnknownMethod { .. }
             | Self::InvalidParams(_)
             | Self::NoSuchChild { .. }
+            | Self::NoSuchResource { .. }
             | Self::NotAllowed { .. } => Blame::Host,
             Self::Child { .. } | Self::Misconfigured { .. } | Self::Held { .. } => Blame::Child,
             Self::Unavailable { .. } | Self::StillStarting { .. } => Blame::Child,
@@ -96,6 +99,7 @@ impl Failure {
             Self::UnknownMethod { .. } => "unknown_method",
             Self::InvalidParams(_) => "invalid_params",
             Self::NoSuchChild { .. } => "no_such_child",
+            Self::NoSuchResource { .. } => "no_such_resource",
             Self::NotAllowed { .. } => "not_allowed",
             Self::Misconfigured { .. } => "misconfigured",
             Self::Held { .. } => "held",
@@ -131,6 +135,8 @@ impl Failure {
         match self {
             Self::UnknownMethod { .. } => METHOD_NOT_FOUND,
             Self::InvalidParams(_) | Self::NoSuchChild { .. } | Self::NotAllowed { .. } => INVALID_PARAMS,
+            // The code that legacy revisions have for it.
+            Self::NoSuchResource { .. } => -32002,
             // What a legacy host is told of any failure that is not its own.
             _ => -32000,
         }

@@ -2,6 +2,8 @@
 
 mod aggregate;
 mod consent;
+mod follow;
+mod offers;
 mod opening;
 mod single;
 
@@ -13,6 +15,7 @@ use crate::board::Board;
 use crate::caller::{Caller, LogLevel};
 use crate::error::Failure;
 use crate::methods;
+use crate::news::Seen;
 use crate::session::Session;
 use crate::suite::Said;
 
@@ -31,19 +34,25 @@ pub struct Request<'a> {
     pub params: Option<Raw<'a>>,
 }
 
-/// Answers a request: the whole message for the host. By its first `.await` that waits, a call has
+/// Answers a request: the whole message for the host. `caller` is the session's, or that of this one call. By its first `.await` that waits, a call has
 /// taken its place in its child's queue; the session's order rests on that.
 pub async fn answer(
     board: &Arc<Board>,
     face: &Face,
     session: &Arc<Session>,
+    caller: &Arc<Caller>,
     request: Request<'_>,
 ) -> Vec<u8> {
     let catalog = session.workspace().catalog();
     let said = match face {
-        Face::Aggregate => aggregate::answer(board, session, &catalog, request).await,
-        Face::Child(name) => single::answer(&catalog, name, &session.caller, request).await,
+        Face::Aggregate => aggregate::answer(board, session, caller, &catalog, request).await,
+        Face::Child(name) => single::answer(&catalog, name, caller, request).await,
     };
+    match request.method {
+        methods::INITIALIZE => drop(session.sees(Seen::by(session))),
+        methods::SET_LEVEL if said.is_ok() => board.spread_level(caller),
+        _ => {}
+    }
     match said {
         Ok(Said::Child(answer)) => answer.for_host(request.id.get()),
         Ok(Said::Ours(result)) => {

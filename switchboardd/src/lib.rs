@@ -20,10 +20,13 @@ pub mod http;
 pub mod mailbox;
 pub mod manifest;
 pub mod methods;
+pub mod news;
+pub mod offers;
 pub mod pool;
 pub mod reload;
 pub mod session;
 pub mod sources;
+pub mod subscriptions;
 pub mod suite;
 pub mod workspace;
 

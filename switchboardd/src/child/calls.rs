@@ -147,7 +147,7 @@ impl Calls {
 
     fn is_asking(&self, waiting: &Waiting) -> bool {
         let caller = waiting.caller.as_ref();
-        caller.is_some_and(|caller| self.asked.iter().any(|asked| Arc::ptr_eq(asked, caller)))
+        caller.is_some_and(|caller| self.asked.iter().any(|asked| asked.is_same_host(caller)))
     }
 
     /// The callers a message of the child that names no call may be for. One that gave up counts as
@@ -157,8 +157,11 @@ impl Calls {
             return Candidates::Several { ghosts: true };
         }
         let mut found: Vec<&Arc<Caller>> = Vec::new();
-        let waiting = self.waiting.values().filter_map(|waiting| waiting.caller.as_ref());
-        collect_into(&mut found, waiting);
+        // Of several calls of one host the latest: what names no call is most likely about that one.
+        let mut waiting: Vec<_> =
+            self.waiting.iter().filter_map(|(id, waiting)| Some((*id, waiting.caller.as_ref()?))).collect();
+        waiting.sort_unstable_by_key(|(id, _)| std::cmp::Reverse(*id));
+        collect_into(&mut found, waiting.into_iter().map(|(_, caller)| caller));
         let in_person = found.len();
         collect_into(&mut found, self.tombstones.values().filter_map(Option::as_ref));
         match found.as_slice() {
@@ -175,11 +178,11 @@ impl Calls {
 
     /// It was answered or withdrawn: the clocks go on from here.
     pub(super) fn question_closed(&mut self, caller: &Arc<Caller>, now: Instant) {
-        if let Some(at) = self.asked.iter().position(|asked| Arc::ptr_eq(asked, caller)) {
+        if let Some(at) = self.asked.iter().position(|asked| asked.is_same_host(caller)) {
             self.asked.swap_remove(at);
         }
         for waiting in self.waiting.values_mut() {
-            if waiting.caller.as_ref().is_some_and(|waiting| Arc::ptr_eq(waiting, caller)) {
+            if waiting.caller.as_ref().is_some_and(|waiting| waiting.is_same_host(caller)) {
                 waiting.heard = now;
             }
         }
@@ -203,7 +206,7 @@ impl Calls {
 /// Adds those that are not there yet.
 fn collect_into<'a>(found: &mut Vec<&'a Arc<Caller>>, callers: impl Iterator<Item = &'a Arc<Caller>>) {
     for caller in callers {
-        if !found.iter().any(|known| Arc::ptr_eq(known, caller)) {
+        if !found.iter().any(|known| known.is_same_host(caller)) {
             found.push(caller);
         }
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use switchboard_wire::envelope::{Message, Outcome};
+use switchboard_wire::members::Members;
 use switchboard_wire::raw::Raw;
 
 use super::calls::Answer;
@@ -105,6 +106,11 @@ impl Hello {
             server: said.server_info.map_or_else(|| unnamed().expect("BUG: valid JSON"), ToOwned::to_owned),
             instructions: said.instructions.map(ToOwned::to_owned),
         })
+    }
+
+    /// Whether this is among its capabilities.
+    pub fn declares(&self, capability: &str) -> bool {
+        Members::of(&*self.capabilities).is_some_and(|all| all.get(capability).is_some())
     }
 
     /// As the child said it, under the revision `revision`.

@@ -26,6 +26,7 @@ use super::gate::{self, Pass};
 use super::rescue::{self, Refusal};
 use super::{accept, discovery};
 use crate::board::Board;
+use crate::caller::Caller;
 use crate::catalog::Catalog;
 use crate::error::Failure;
 use crate::face::{self, Face};
@@ -170,7 +171,7 @@ where
             }
             let method = method.name();
             let request = face::Request { id, method: &method, params };
-            let answer = fly(board, face, &session, request, turn).await;
+            let answer = fly(board, face, &session, &session.caller, request, turn).await;
             Ok(with_watermark(&session, answer))
         }
         Message::Notification { method, params } => {
@@ -188,7 +189,7 @@ where
 }
 
 /// What came, without what is in it.
-fn log(message: &Message<'_>, bytes: usize) {
+pub(super) fn log(message: &Message<'_>, bytes: usize) {
     if tracing::enabled!(target: "http", tracing::Level::DEBUG) {
         let (kind, id, method) = match message {
             Message::Request { id, method, .. } => ("request", id.get(), method.name()),
@@ -201,17 +202,18 @@ fn log(message: &Message<'_>, bytes: usize) {
 
 /// Has the face answer while the caller, or the daemon's end, may still call it off. The next message
 /// of the session may go once this one has taken its place at its child.
-async fn fly(
+pub(super) async fn fly(
     board: &Arc<Board>,
     face: &Face,
     session: &Arc<Session>,
+    caller: &Arc<Caller>,
     request: face::Request<'_>,
     turn: Option<crate::session::Turn>,
 ) -> Result<Vec<u8>, StatusCode> {
     let _underway = board.begin();
     let host_id = request.id.get();
     let (_airborne, grounded) = session.take_off(host_id);
-    let mut answer = pin!(catch(face::answer(board, face, session, request)));
+    let mut answer = pin!(catch(face::answer(board, face, session, caller, request)));
     let first = std::future::poll_fn(|cx| Poll::Ready(answer.as_mut().poll(cx))).await;
     drop(turn);
     let answer = async {
@@ -255,7 +257,8 @@ async fn session_of(
         let workspace = workspace_of(board, Pass::Full, &head.uri).await;
         return Ok(board.strangers_of(&workspace));
     };
-    let session = id.to_str().ok().and_then(|id| board.sessions.get(id)).ok_or(Refusal::UnknownSession)?;
+    let session = id.to_str().ok().and_then(|id| board.sessions.get(id)).filter(|session| session.is_shims);
+    let session = session.ok_or(Refusal::UnknownSession)?;
     if let Some(door) = door {
         door.belongs_to(&session);
     }

@@ -29,6 +29,8 @@ pub(super) struct State {
     /// Its definition is gone: children serve those who have them or wait for them, and go.
     pub(super) retired: bool,
     pub(super) manifest: Known,
+    /// Why a child that runs could not be asked for its lists.
+    pub(super) lists_failed: Option<ChildError>,
     /// What the child that was started last wrote to its standard error.
     pub(super) last_words: Arc<StderrRing>,
     /// Somebody comes back for the spares when the pause after a crash is over.
