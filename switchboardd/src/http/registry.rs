@@ -3,6 +3,7 @@
 //! What a message is taken for is decided in `classify.rs`. A legacy host has a session and streams
 //! (`legacy.rs`); a modern one has neither (`modern.rs`).
 
+mod calls;
 mod classify;
 mod events;
 mod headers;

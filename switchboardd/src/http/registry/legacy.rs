@@ -3,34 +3,28 @@
 //! A call goes on when its connection closes; the host cancels it, or comes back for it.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use axum::body::{Body, Bytes};
+use axum::body::Bytes;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde_json::value::RawValue;
 use switchboard_wire::envelope::{INVALID_REQUEST, Message, Outcome, PARSE_ERROR, string};
 use switchboard_wire::raw::Raw;
-use tokio::task::JoinSet;
 
+use super::calls;
 use super::classify::VERSION;
 use super::events::{self, Manner};
 use crate::board::Board;
-use crate::caller::Caller;
 use crate::face::{self, Face};
 use crate::http::accept;
 use crate::http::proxy::fly;
 use crate::http::rescue::{Complaint, Refusal, json_response};
-use crate::mailbox::{Kind, Mailbox};
 use crate::methods::{self, LEGACY_REVISIONS};
 use crate::session::{Grounded, Mark, Session, Streams};
 use crate::workspace::Workspace;
 
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
-
-/// An answer that comes within this, alone, needs no stream.
-const AT_ONCE: Duration = Duration::from_millis(250);
 
 /// Sessions over HTTP at a time.
 const SESSIONS: usize = 512;
@@ -70,7 +64,7 @@ pub(super) async fn post(
             if let Some(draining) = board.phase().borrow().draining() {
                 return Err(Refusal::Draining(draining));
             }
-            Ok(calls(board, face, &session, &streams, vec![body.clone()], false).await)
+            Ok(calls::answer(board, face, &session, &streams, vec![body.clone()], false).await)
         }
         message => {
             take(board, &session, body, message);
@@ -119,7 +113,7 @@ pub(super) async fn batch(
     if requests.is_empty() {
         return Ok(StatusCode::ACCEPTED.into_response());
     }
-    Ok(calls(board, face.clone(), &session, &streams, requests, true).await)
+    Ok(calls::answer(board, face.clone(), &session, &streams, requests, true).await)
 }
 
 /// GET: the session's own stream, or the rest of one that the host lost.
@@ -241,104 +235,7 @@ fn take(board: &Board, session: &Session, body: &[u8], message: Message<'_>) {
     }
 }
 
-/// Has the face answer, in JSON if that is all and comes soon, else as a stream.
-async fn calls(
-    board: &Arc<Board>,
-    face: Face,
-    session: &Arc<Session>,
-    streams: &Arc<Streams>,
-    requests: Vec<Bytes>,
-    together: bool,
-) -> Response {
-    let stream = streams.open();
-    let caller = session.caller.on_stream(stream.mailbox.clone());
-    let closing = Closing(stream.mailbox.clone());
-    let flight =
-        Flight { board: board.clone(), face, session: session.clone(), streams: streams.clone(), caller };
-    tokio::spawn(async move {
-        let _closing = closing;
-        let mut open = JoinSet::new();
-        for body in requests {
-            open.spawn(flight.clone().run(body));
-        }
-        while open.join_next().await.is_some() {}
-    });
-    let _ = tokio::time::timeout(AT_ONCE, settled(&stream.mailbox)).await;
-    let answers = stream.mailbox.only_answers().filter(|_| stream.mailbox.is_closed());
-    match answers.as_deref() {
-        Some([answer]) if !together => {
-            streams.forget(&stream);
-            json_response(StatusCode::OK, Body::from(answer.clone()))
-        }
-        Some(answers) if together && !answers.is_empty() => {
-            streams.forget(&stream);
-            json_response(StatusCode::OK, list(answers))
-        }
-        _ => {
-            let manner = Manner { after: 0, resumes: resumes(session) };
-            events::response(board, streams.read(&stream), manner)
-        }
-    }
-}
-
-/// Resolves when all is answered, or something comes that is no answer.
-async fn settled(mailbox: &Mailbox) {
-    loop {
-        let arrival = mailbox.arrival();
-        if mailbox.is_closed() || mailbox.only_answers().is_none() {
-            return;
-        }
-        arrival.await;
-    }
-}
-
-fn list(answers: &[Bytes]) -> Vec<u8> {
-    let mut out = vec![b'['];
-    for (at, answer) in answers.iter().enumerate() {
-        if at > 0 {
-            out.push(b',');
-        }
-        out.extend_from_slice(answer);
-    }
-    out.push(b']');
-    out
-}
-
-/// A call that goes on without its connection.
-#[derive(Clone)]
-struct Flight {
-    board: Arc<Board>,
-    face: Face,
-    session: Arc<Session>,
-    streams: Arc<Streams>,
-    caller: Arc<Caller>,
-}
-
-impl Flight {
-    async fn run(self, body: Bytes) {
-        let Ok(Message::Request { id, method, params }) = Message::parse(&body) else { return };
-        let Ok(_place) = self.streams.calls.acquire().await else { return };
-        let method = method.name();
-        let request = face::Request { id, method: &method, params };
-        let answer = fly(&self.board, &self.face, &self.session, &self.caller, request, None).await;
-        // One that was cancelled has none.
-        if let Ok(answer) = answer {
-            self.caller.push(Kind::Answer, answer);
-        }
-        self.streams.touch();
-    }
-}
-
-/// Closes a stream however its call ends.
-struct Closing(Arc<Mailbox>);
-
-impl Drop for Closing {
-    fn drop(&mut self) {
-        self.0.close();
-    }
-}
-
-fn resumes(session: &Session) -> bool {
+pub(super) fn resumes(session: &Session) -> bool {
     session.caller.profile().revision == Some(RESUMES)
 }
 
