@@ -74,7 +74,8 @@ fn everything_of_a_child_is_there_under_its_own_name() {
     same("resources/read", json!({"uri": "test://static-text"}));
     same("resources/read", json!({"uri": "test://template/7/data"}));
     let about = json!({"type": "ref/prompt", "name": "test_prompt_with_arguments"});
-    let completed = same("completion/complete", json!({"ref": about, "argument": {"name": "arg1", "value": "p"}}));
+    let completed =
+        same("completion/complete", json!({"ref": about, "argument": {"name": "arg1", "value": "p"}}));
     assert!(completed["result"]["completion"].is_object(), "{completed}");
 
     assert_eq!(host.ask("resources/read", json!({"uri": "test://nothing"}))["error"]["code"], -32002);
@@ -109,7 +110,9 @@ fn what_clashes_is_prefixed_by_default() {
     let host = host(&daemon);
     wake(&daemon, &host, "a");
     wake(&daemon, &host, "b");
-    until_true("both children's prompts", PATIENCE, || prompts(&host).contains(&"b_test_simple_prompt".to_owned()));
+    until_true("both children's prompts", PATIENCE, || {
+        prompts(&host).contains(&"b_test_simple_prompt".to_owned())
+    });
     assert!(prompts(&host).contains(&"a_test_simple_prompt".to_owned()));
     assert!(!prompts(&host).contains(&"test_simple_prompt".to_owned()));
     let own = daemon.door().post(
@@ -122,7 +125,10 @@ fn what_clashes_is_prefixed_by_default() {
     let read = host.ask("resources/read", json!({"uri": uri}));
     assert_eq!(read["result"]["contents"][0]["uri"], uri);
     let templated = host.ask("resources/read", json!({"uri": "switchboard://a/test://template/7/data"}));
-    assert!(templated["result"]["contents"][0]["text"].as_str().unwrap().contains("Data for ID: 7"), "{templated}");
+    assert!(
+        templated["result"]["contents"][0]["text"].as_str().unwrap().contains("Data for ID: 7"),
+        "{templated}"
+    );
 
     // Followed under the name that it is known by.
     let mut own = host.listen();
@@ -177,7 +183,10 @@ fn clashes_may_be_refused_and_are_named() {
 #[test]
 fn a_child_that_failed_is_named_and_the_rest_is_answered() {
     let home = home(&["era"], &json!({}));
-    home.definition("gone", &json!({"mcpServers": {"gone": {"command": "/nonexistent/program"}}}).to_string());
+    home.definition(
+        "gone",
+        &json!({"mcpServers": {"gone": {"command": "/nonexistent/program"}}}).to_string(),
+    );
     let daemon = home.daemon();
     let host = host(&daemon);
     wake(&daemon, &host, "era");

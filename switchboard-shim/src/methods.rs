@@ -94,9 +94,9 @@ impl Outgoing {
     }
 }
 
-/// Reads one message; the only parse on its way through the shim.
+/// Reads what one message is. Whether it is JSON to its end is for the daemon to find out.
 pub(crate) fn read(body: &Bytes) -> Result<Spoken, Malformed> {
-    Ok(match Message::parse(body)? {
+    Ok(match Message::glance(body)? {
         Message::Request { id, method, params } => {
             let id = Box::from(id.get());
             match method.name().as_ref() {

@@ -239,20 +239,18 @@ impl Idle {
 }
 
 fn head(request: &Request) -> Bytes {
-    use std::fmt::Write;
-
-    let mut head = String::with_capacity(256);
+    let mut head = String::with_capacity(192);
     let Request { path, session, seq, body, .. } = request;
-    let length = body.len();
-    // Writing to a `String` cannot fail.
-    let _ = write!(head, "POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {length}\r\n");
+    let mut add = |parts: &[&str]| parts.iter().for_each(|part| head.push_str(part));
+    let length = body.len().to_string();
+    add(&["POST ", path, " HTTP/1.1\r\nhost: localhost\r\ncontent-length: ", &length, "\r\n"]);
     if let Some(session) = session {
-        let _ = write!(head, "{}: {session}\r\n", hop::SESSION_HEADER);
+        add(&[hop::SESSION_HEADER, ": ", session, "\r\n"]);
     }
     if let Some(seq) = seq {
-        let _ = write!(head, "{}: {seq}\r\n", hop::SEQ_HEADER);
+        add(&[hop::SEQ_HEADER, ": ", &seq.to_string(), "\r\n"]);
     }
-    head.push_str("\r\n");
+    add(&["\r\n"]);
     head.into()
 }
 

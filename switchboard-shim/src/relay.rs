@@ -6,6 +6,7 @@
 
 mod answers;
 mod calls;
+mod posts;
 mod sending;
 mod session;
 
@@ -20,7 +21,6 @@ use switchboard_wire::framing::{Frame, Framing, MAX_MESSAGE};
 use switchboard_wire::oversize::IdScan;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
-use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::fault::{self, Fault};
@@ -36,6 +36,7 @@ use crate::waiting::Waiting;
 
 use self::answers::Parked;
 use self::calls::Calls;
+use self::posts::Posts;
 use self::session::Link;
 
 /// How long answers are still waited for when the host has nothing more to say.
@@ -59,7 +60,7 @@ pub(crate) struct Relay {
     waiting: Waiting,
     /// Messages that were posted and not answered.
     calls: Calls,
-    posts: JoinSet<Posted>,
+    posts: Posts<Posted>,
     idle: Idle,
     /// What found no descriptor for a connection, by its number in the session; nothing new goes first.
     stranded: BTreeMap<u64, Errand>,
@@ -111,7 +112,7 @@ impl Relay {
             arrivals: 0,
             waiting: Waiting::default(),
             calls: Calls::default(),
-            posts: JoinSet::new(),
+            posts: Posts::new(),
             idle: Idle::default(),
             stranded: BTreeMap::new(),
             unstrand: Instant::now(),
@@ -162,14 +163,10 @@ impl Relay {
                     }
                     None => self.until = Some(Instant::now() + AFTER_INPUT),
                 },
-                Some(posted) = self.posts.join_next(), if !full => {
-                    let mut next = Some(posted);
-                    while let Some(posted) = next {
-                        // An aborted one was cancelled and nobody waits for it.
-                        if let Ok(posted) = posted {
-                            self.on_posted(posted);
-                        }
-                        next = self.posts.try_join_next();
+                posted = self.posts.next(), if !full => {
+                    self.on_posted(posted);
+                    while let Some(posted) = self.posts.ended() {
+                        self.on_posted(posted);
                     }
                 }
                 Some((epoch, mail)) = self.mail.recv(), if !full => self.on_mail(epoch, mail),
@@ -258,7 +255,7 @@ impl Relay {
         }
         let arrival = found.message.arrival;
         let call = self.calls.remove(arrival).expect("BUG: it was found a moment ago");
-        call.abort.abort();
+        self.posts.abort(&call.ticket);
         self.fill_gap(call.epoch, call.seq, body);
     }
 

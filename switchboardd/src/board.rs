@@ -202,6 +202,11 @@ impl Board {
         self.phase.subscribe()
     }
 
+    /// What shims are to make of the daemon's going, if it goes.
+    pub fn draining(&self) -> Option<Draining> {
+        self.phase.borrow().draining()
+    }
+
     /// From now on nothing new is taken in.
     pub fn drain(&self, draining: Draining) {
         self.phase.send_if_modified(|phase| {

@@ -5,6 +5,7 @@
 //! sessions or pools.
 
 mod calls;
+mod clock;
 pub mod descent;
 mod failure;
 pub mod guard;
@@ -53,6 +54,10 @@ use outbox::{Outbox, Unsent};
 /// A child that was silent on a call and does not answer a `ping` within this is not coming back.
 const PING_PATIENCE: Duration = Duration::from_secs(5);
 
+/// From so many calls in flight on, messages wait for each other for a moment and are written together: it saves
+/// most of the writes of a busy child, and a call that is not alone does not notice.
+const MANY: usize = 4;
+
 /// How long a child may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
@@ -99,6 +104,8 @@ pub struct Child {
     outbox: Outbox,
     // A leaf lock: held to look up or change entries, never across an await or a write.
     calls: Mutex<Calls>,
+    /// A call may be due sooner than was thought.
+    clock: Notify,
     ending: OnceLock<ChildError>,
     stage: watch::Sender<Stage>,
     stop: watch::Sender<bool>,
@@ -159,7 +166,11 @@ impl Child {
         token: Option<&str>,
         params: impl FnOnce(ChildId, &mut Vec<u8>),
     ) -> Result<InFlight, ChildError> {
-        let opened = self.calls().open(caller.cloned(), token.map(Into::into), Instant::now());
+        let (opened, many) = {
+            let mut calls = self.calls();
+            let opened = calls.open(caller.cloned(), token.map(Into::into), Instant::now());
+            (opened, calls.in_flight() > MANY)
+        };
         let Some((id, reply)) = opened else { return Err(ChildError::Unsent) };
         let mut line = Vec::with_capacity(256);
         line.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
@@ -176,15 +187,8 @@ impl Child {
         line.extend_from_slice(b"}\n");
         // The one request that must not be cancelled.
         let cancellable = method != methods::INITIALIZE;
-        match self.outbox.send(&line) {
-            Ok(()) => Ok(InFlight {
-                child: self.clone(),
-                id,
-                reply,
-                started: Instant::now(),
-                open: true,
-                cancellable,
-            }),
+        match self.outbox.send(&line, many) {
+            Ok(()) => Ok(InFlight { child: self.clone(), id, reply, open: true, cancellable }),
             Err(unsent) => {
                 self.calls().retract(id);
                 Err(match unsent {
@@ -200,7 +204,7 @@ impl Child {
         let mut line = Vec::with_capacity(body.len() + 1);
         line.extend_from_slice(body);
         line.push(b'\n');
-        let _ = self.outbox.send(&line);
+        let _ = self.outbox.send(&line, false);
     }
 
     /// Its tools, asked for once and again when it says that they changed.

@@ -22,6 +22,9 @@ use crate::layer::Ground;
 use crate::reload::Why;
 
 /// Calls in flight may take this long to finish once the daemon is to go.
+/// How long clearing up waits for the first answers to be given.
+const AFTER_FIRST_ANSWERS: Duration = Duration::from_millis(100);
+
 const DRAIN: Duration = Duration::from_secs(10);
 /// So long a session may take to ask for mail again once it was told that the daemon goes. One that does
 /// not hangs, or is held up by its host.
@@ -174,7 +177,11 @@ pub async fn serve(args: &Args) -> Result<(), Fatal> {
 fn take_over(place: &Place) -> Ledger {
     crate::child::adopt_orphans();
     let (ledger, leftovers) = Ledger::open(place.daemon_file.with_extension("ledger"));
-    tokio::task::spawn_blocking(move || leftovers.sweep());
+    tokio::spawn(async move {
+        // Whoever started us waits for its first answer: looking at every process comes after that.
+        tokio::time::sleep(AFTER_FIRST_ANSWERS).await;
+        tokio::task::spawn_blocking(move || leftovers.sweep());
+    });
     ledger
 }
 

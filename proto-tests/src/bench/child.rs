@@ -1,13 +1,11 @@
-//! The benchmark's child: answers as quickly as a child can, so that what is measured is the way to it.
-//!
-//! One read takes whatever there is; each message gets a write of its own, as real servers do it. It looks for
-//! what it needs in the bytes of a message and parses nothing.
+//! The benchmark's child: a server that does what every server has to and nothing else. One read takes whatever
+//! there is; each message is parsed and gets a write of its own, as real servers do it.
 
 use std::io;
 
-use memchr::memmem;
 use rustix::io::{read, write};
 use rustix::stdio::{stdin, stdout};
+use serde_json::{Value, json};
 
 use super::catalog;
 
@@ -67,39 +65,31 @@ impl Child {
     }
 
     fn answer(&mut self, line: &[u8]) {
-        // The id comes before anything that could hold these bytes too, from a host as from Switchboard.
-        let Some(id) = value(line, b"\"id\":") else { return };
+        let Ok(message) = serde_json::from_slice::<Value>(line) else { return };
+        let (Some(id), Some(method)) = (message.get("id"), message["method"].as_str()) else { return };
         self.out.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
-        self.out.extend_from_slice(id);
+        self.out.extend_from_slice(id.to_string().as_bytes());
         self.out.extend_from_slice(br#","result":"#);
-        let has = |text: &[u8]| memmem::find(line, text).is_some();
-        if has(br#""tools/call""#) {
-            self.out.extend_from_slice(br#"{"content":[{"type":"text","text":"#);
-            match value(line, b"\"bytes\":").and_then(|bytes| std::str::from_utf8(bytes).ok()?.parse().ok()) {
-                Some(bytes) => {
-                    if self.filling.len() < bytes {
-                        self.filling.resize(bytes, b'x');
-                    }
-                    self.out.push(b'"');
-                    self.out.extend_from_slice(&self.filling[..bytes]);
-                    self.out.push(b'"');
-                }
-                None => self.out.extend_from_slice(value(line, b"\"text\":").unwrap_or(b"\"\"")),
-            }
-            self.out.extend_from_slice(br#"}],"isError":false}"#);
-        } else if has(br#""initialize""#) {
-            self.out.extend_from_slice(INITIALIZED.as_bytes());
-        } else if has(br#""tools/list""#) {
-            self.out.extend_from_slice(self.list.as_bytes());
-        } else {
-            self.out.extend_from_slice(b"{}");
+        match method {
+            "tools/call" => self.call(&message["params"]["arguments"]),
+            "initialize" => self.out.extend_from_slice(INITIALIZED.as_bytes()),
+            "tools/list" => self.out.extend_from_slice(self.list.as_bytes()),
+            _ => self.out.extend_from_slice(b"{}"),
         }
         self.out.extend_from_slice(b"}\n");
     }
-}
 
-/// The plain value behind `key`, up to the comma or bracket that ends it.
-fn value<'a>(line: &'a [u8], key: &[u8]) -> Option<&'a [u8]> {
-    let rest = &line[memmem::find(line, key)? + key.len()..];
-    Some(&rest[..memchr::memchr2(b',', b'}', rest)?])
+    fn call(&mut self, arguments: &Value) {
+        let Some(bytes) = arguments["bytes"].as_u64().and_then(|bytes| usize::try_from(bytes).ok()) else {
+            let content = json!([{"type": "text", "text": arguments["text"]}]);
+            let result = json!({"content": content, "isError": false});
+            return self.out.extend_from_slice(result.to_string().as_bytes());
+        };
+        if self.filling.len() < bytes {
+            self.filling.resize(bytes, b'x');
+        }
+        self.out.extend_from_slice(br#"{"content":[{"type":"text","text":""#);
+        self.out.extend_from_slice(&self.filling[..bytes]);
+        self.out.extend_from_slice(br#""}],"isError":false}"#);
+    }
 }

@@ -159,7 +159,7 @@ impl Ours {
     pub fn without_daemon(suites: usize) -> Self {
         let home = Home::new();
         for number in 0..suites {
-            define(&home, number, "working with repositories, issues and pull requests", 0);
+            define(&home, number, "GitHub issues and pull requests", 0);
         }
         Self { daemon: None, home }
     }

@@ -109,8 +109,11 @@ impl Relay {
     fn on_answer(&mut self, call: Call, answer: Answer, current: bool) {
         let Call { message, .. } = call;
         let Some(id) = message.request_id() else {
-            if (200..300).contains(&answer.status) {
-                self.replay.note(&message.kind, &message.body);
+            match answer.body {
+                _ if (200..300).contains(&answer.status) => self.replay.note(&message.kind, &message.body),
+                // It was no message after all, which nobody has an id for.
+                Body::Whole(body) if answer.status == 400 && is_answer(&body) => self.write(&body),
+                _ => {}
             }
             return;
         };
@@ -145,7 +148,7 @@ impl Relay {
 
     /// A message that the daemon may have acted on: only what does no harm goes out again.
     pub(super) fn lose(&mut self, call: Call, fault: &Fault) {
-        call.abort.abort();
+        self.posts.abort(&call.ticket);
         if call.is_unsent() {
             self.send_again(call.message, &never_taken());
         } else if call.message.may_repeat() {
@@ -266,6 +269,10 @@ fn never_taken() -> Fault {
 /// Nobody listens, as opposed to: this process cannot connect.
 fn is_gone(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused)
+}
+
+fn is_answer(body: &[u8]) -> bool {
+    matches!(Message::parse(body), Ok(Message::Response { .. }))
 }
 
 fn is_result(body: &[u8]) -> bool {

@@ -5,9 +5,9 @@
 
 use std::collections::BTreeMap;
 
-use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
+use super::posts::Ticket;
 use crate::methods::Outgoing;
 
 /// A message that is with the daemon.
@@ -16,7 +16,7 @@ pub(super) struct Call {
     /// Which session it was sent on.
     pub(super) epoch: u64,
     pub(super) seq: u64,
-    pub(super) abort: AbortHandle,
+    pub(super) ticket: Ticket,
     /// Set when it has no connection although the daemon seems to live.
     lost: Option<Lost>,
 }
@@ -31,8 +31,8 @@ pub(super) struct Lost {
 }
 
 impl Call {
-    pub(super) fn new(message: Outgoing, epoch: u64, seq: u64, abort: AbortHandle) -> Self {
-        Self { message, epoch, seq, abort, lost: None }
+    pub(super) fn new(message: Outgoing, epoch: u64, seq: u64, ticket: Ticket) -> Self {
+        Self { message, epoch, seq, ticket, lost: None }
     }
 
     /// Whether the daemon cannot have acted on it.
@@ -81,8 +81,8 @@ impl Calls {
     }
 
     /// It is under way again.
-    pub(super) fn resume(&mut self, arrival: u64, abort: AbortHandle) -> bool {
-        self.change(arrival, |call| (call.abort, call.lost) = (abort, None))
+    pub(super) fn resume(&mut self, arrival: u64, ticket: Ticket) -> bool {
+        self.change(arrival, |call| (call.ticket, call.lost) = (ticket, None))
     }
 
     fn change(&mut self, arrival: u64, change: impl FnOnce(&mut Call)) -> bool {
@@ -157,21 +157,21 @@ mod tests {
     use super::*;
     use crate::methods::{Kind, Method, Note};
 
-    async fn call(arrival: u64, epoch: u64, request: bool) -> Call {
+    fn call(arrival: u64, epoch: u64, request: bool) -> Call {
         let kind = if request {
             Kind::Request { id: arrival.to_string().into(), method: Method::Once }
         } else {
             Kind::Notification(Note::Other)
         };
         let message = Outgoing { arrival, arrived: Instant::now(), body: Bytes::new(), kind, tries: 1 };
-        Call::new(message, epoch, arrival, tokio::spawn(async {}).abort_handle())
+        Call::new(message, epoch, arrival, Ticket::Single(arrival))
     }
 
-    #[tokio::test]
-    async fn what_is_counted_is_what_is_there() {
+    #[test]
+    fn what_is_counted_is_what_is_there() {
         let mut calls = Calls::default();
         for (arrival, epoch, request) in [(1, 1, true), (2, 1, false), (3, 2, true), (4, 2, true)] {
-            calls.insert(call(arrival, epoch, request).await);
+            calls.insert(call(arrival, epoch, request));
         }
         assert_eq!(calls.requests(), 3);
         assert!(calls.any_before(Some(2)) && calls.any_before(Some(3)) && calls.any_before(None));
@@ -184,13 +184,13 @@ mod tests {
         assert_eq!(calls.requests(), 1);
     }
 
-    #[tokio::test]
-    async fn lost_calls_are_given_up_when_it_is_time() {
+    #[test]
+    fn lost_calls_are_given_up_when_it_is_time() {
         let mut calls = Calls::default();
         let now = Instant::now();
         let later = now + std::time::Duration::from_secs(1);
         for arrival in 1..=3 {
-            calls.insert(call(arrival, 1, true).await);
+            calls.insert(call(arrival, 1, true));
         }
         assert_eq!(calls.given_up_at(), None);
         assert!(calls.lose(1, Lost { at: Some(later), sent: true }));
@@ -199,7 +199,7 @@ mod tests {
         assert_eq!(calls.given_up_at(), Some(later));
         assert!(calls.take_given_up(now).is_empty());
         assert_eq!(calls.take_given_up(later).len(), 1);
-        assert!(calls.resume(2, tokio::spawn(async {}).abort_handle()));
+        assert!(calls.resume(2, Ticket::Single(9)));
         assert!(calls.take_lost().is_empty());
         assert_eq!(calls.requests(), 2);
     }

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use switchboard_wire::hop;
-use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use super::calls::{Call, Lost};
+use super::posts::Ticket;
 use super::{Errand, Posted, Relay};
 use crate::fault::{Fault, MAX_TO_HOST};
 use crate::mailbox::SHORTAGE_PAUSE;
@@ -77,14 +77,14 @@ impl Relay {
         session.seq += 1;
         let (epoch, seq) = (session.epoch, session.seq);
         message.tries = message.tries.saturating_add(1);
-        let abort = self.post(Errand::Message(message.arrival), seq, message.body.clone());
-        if let Some(abort) = abort {
-            self.calls.insert(Call::new(message, epoch, seq, abort));
+        let ticket = self.post(Errand::Message(message.arrival), seq, message.body.clone());
+        if let Some(ticket) = ticket {
+            self.calls.insert(Call::new(message, epoch, seq, ticket));
         }
     }
 
     /// Starts a POST of the session there is.
-    fn post(&mut self, errand: Errand, seq: u64, body: Bytes) -> Option<AbortHandle> {
+    fn post(&mut self, errand: Errand, seq: u64, body: Bytes) -> Option<Ticket> {
         let session = self.link.session()?;
         let epoch = session.epoch;
         let request = Request {
@@ -96,7 +96,7 @@ impl Relay {
         };
         let idle = self.idle.take();
         let meeting = Arc::clone(&self.meeting);
-        Some(self.posts.spawn(async move {
+        Some(self.posts.start(async move {
             let (connection, outcome) = post(idle, &meeting.place.socket, &request).await;
             Posted { errand, epoch, seq, connection, outcome }
         }))
@@ -141,8 +141,8 @@ impl Relay {
                     let Some(body) = self.calls.get(arrival).map(|call| call.message.body.clone()) else {
                         continue;
                     };
-                    if let Some(abort) = self.post(errand, seq, body) {
-                        self.calls.resume(arrival, abort);
+                    if let Some(ticket) = self.post(errand, seq, body) {
+                        self.calls.resume(arrival, ticket);
                     }
                 }
             }

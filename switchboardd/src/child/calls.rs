@@ -13,6 +13,7 @@ use switchboard_wire::envelope::splice;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
+use super::{ChildError, Limits, millis};
 use crate::caller::Caller;
 
 /// Tombstones kept per child. A child that leaves more calls than this unanswered is not worth more memory.
@@ -42,15 +43,30 @@ pub(super) enum Reply {
     Answer(Answer),
     /// The child answered with more than anybody takes.
     TooLong(u64),
+    /// It took too long. The call stays open until its caller gives up on it.
+    Overdue(ChildError),
 }
 
 struct Waiting {
-    reply: oneshot::Sender<Reply>,
+    /// `None` once it was told that the call is overdue.
+    reply: Option<oneshot::Sender<Reply>>,
     /// `None` for what we ask ourselves.
     caller: Option<Arc<Caller>>,
     /// The host's own progress token, as it wrote it.
     token: Option<Box<str>>,
+    started: Instant,
     heard: Instant,
+    limits: Option<Limits>,
+}
+
+impl Waiting {
+    /// When it has taken too long, and why; `asking`: it waits for its host.
+    fn due(&self, asking: bool) -> Option<(Instant, ChildError)> {
+        let Limits { rpc, max, .. } = self.limits?;
+        let end = (self.started + max, ChildError::Endless { ms: millis(max) });
+        let silent = (self.heard + rpc, ChildError::Silent { ms: millis(rpc) });
+        Some(if asking || end.0 <= silent.0 { end } else { silent })
+    }
 }
 
 #[derive(Default)]
@@ -62,6 +78,8 @@ pub(super) struct Calls {
     lost_track: bool,
     /// Whom the child has asked something, once for each open question.
     asked: Vec<Arc<Caller>>,
+    /// When [`Calls::give_up_overdue`] will be asked next.
+    alarm: Option<Instant>,
     closed: bool,
 }
 
@@ -100,14 +118,40 @@ impl Calls {
         }
         self.issued += 1;
         let (reply, receiver) = oneshot::channel();
-        self.waiting.insert(self.issued, Waiting { reply, caller, token, heard: now });
+        let waiting = Waiting { reply: Some(reply), caller, token, started: now, heard: now, limits: None };
+        self.waiting.insert(self.issued, waiting);
         Some((ChildId(self.issued), receiver))
+    }
+
+    /// Binds a call to `limits`. True if it may be due before the alarm.
+    pub(super) fn limit(&mut self, id: ChildId, limits: Limits) -> bool {
+        let Some(waiting) = self.waiting.get_mut(&id.0) else { return false };
+        waiting.limits = Some(limits);
+        let due = waiting.started + limits.rpc.min(limits.max);
+        self.alarm.is_none_or(|alarm| due < alarm)
+    }
+
+    /// Tells the callers whose calls have taken too long, and says when the next one may be due.
+    pub(super) fn give_up_overdue(&mut self, now: Instant) -> Option<Instant> {
+        self.alarm = None;
+        let mut waiting = std::mem::take(&mut self.waiting);
+        for call in waiting.values_mut().filter(|call| call.reply.is_some()) {
+            let Some((due, error)) = call.due(self.is_asking(call)) else { continue };
+            if due > now {
+                self.alarm = Some(self.alarm.map_or(due, |alarm| alarm.min(due)));
+            } else if let Some(reply) = call.reply.take() {
+                let _ = reply.send(Reply::Overdue(error));
+            }
+        }
+        self.waiting = waiting;
+        self.alarm
     }
 
     pub(super) fn deliver(&mut self, id: ChildId, reply: Reply) -> Delivered {
         if let Some(waiting) = self.waiting.remove(&id.0) {
             // A receiver that is just being dropped loses its answer, which is what it wants.
-            let _ = waiting.reply.send(reply);
+            let Some(caller) = waiting.reply else { return Delivered::Late };
+            let _ = caller.send(reply);
             return Delivered::ToCaller;
         }
         match self.tombstones.remove(&id.0) {
@@ -137,12 +181,6 @@ impl Calls {
         let waiting = self.waiting.get_mut(&id.0)?;
         waiting.heard = now;
         Some((waiting.caller.clone()?, waiting.token.clone()?))
-    }
-
-    /// Since when the child has been silent on a call; `None` while it waits for that call's host.
-    pub(super) fn silent_since(&self, id: ChildId) -> Option<Instant> {
-        let waiting = self.waiting.get(&id.0)?;
-        (!self.is_asking(waiting)).then_some(waiting.heard)
     }
 
     fn is_asking(&self, waiting: &Waiting) -> bool {
@@ -197,6 +235,10 @@ impl Calls {
         self.waiting.len()
     }
 
+    pub(super) fn is_closed(&self) -> bool {
+        self.closed
+    }
+
     /// The child has ended: dropping the table tells every caller.
     pub(super) fn close(&mut self) {
         *self = Self { closed: true, issued: self.issued, ..Self::default() };
@@ -214,6 +256,8 @@ fn collect_into<'a>(found: &mut Vec<&'a Arc<Caller>>, callers: impl Iterator<Ite
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     fn answer() -> Reply {
@@ -273,22 +317,70 @@ mod tests {
         assert!(matches!(calls.candidates(), Candidates::Several { ghosts: true }));
     }
 
+    fn limits(rpc: u64, max: u64) -> Limits {
+        let [rpc, max] = [rpc, max].map(Duration::from_secs);
+        Limits { spawn: rpc, rpc, max }
+    }
+
+    fn told(receiver: &mut oneshot::Receiver<Reply>) -> Option<ChildError> {
+        match receiver.try_recv() {
+            Ok(Reply::Overdue(error)) => Some(error),
+            _ => None,
+        }
+    }
+
     #[test]
     fn an_open_question_stops_the_clock_of_its_caller_only() {
         let mut calls = Calls::default();
         let now = Instant::now();
+        let after = |seconds| now + Duration::from_secs(seconds);
         let (asked, other) = (Caller::deaf(), Caller::deaf());
-        let (first, _a) = calls.open(Some(asked.clone()), None, now).unwrap();
-        let (second, _b) = calls.open(Some(other), None, now).unwrap();
+        let (first, mut a) = calls.open(Some(asked.clone()), None, now).unwrap();
+        let (second, mut b) = calls.open(Some(other), None, now).unwrap();
+        assert!(calls.limit(first, limits(60, 600)) && calls.limit(second, limits(60, 600)));
         calls.question_opened(&asked);
-        let (third, _c) = calls.open(Some(asked.clone()), None, now).unwrap();
         calls.question_opened(&asked);
-        assert_eq!(calls.silent_since(first), None);
-        assert_eq!(calls.silent_since(second), Some(now));
-        calls.question_closed(&asked, now);
-        assert_eq!((calls.silent_since(first), calls.silent_since(third)), (None, None));
-        calls.question_closed(&asked, now);
-        assert_eq!(calls.silent_since(first), Some(now));
+        assert_eq!(calls.give_up_overdue(after(59)), Some(after(60)));
+        assert_eq!(calls.give_up_overdue(after(60)), Some(after(600)));
+        assert_eq!((told(&mut a), told(&mut b)), (None, Some(ChildError::Silent { ms: 60_000 })));
+        calls.question_closed(&asked, after(70));
+        assert_eq!(calls.give_up_overdue(after(80)), Some(after(600)));
+        calls.question_closed(&asked, after(90));
+        assert_eq!(calls.give_up_overdue(after(100)), Some(after(150)));
+        assert_eq!(calls.give_up_overdue(after(150)), None);
+        assert_eq!(told(&mut a), Some(ChildError::Silent { ms: 60_000 }));
+    }
+
+    #[test]
+    fn progress_starts_the_silence_anew_and_the_end_is_the_end() {
+        let mut calls = Calls::default();
+        let now = Instant::now();
+        let after = |seconds| now + Duration::from_secs(seconds);
+        let (id, mut receiver) = calls.open(None, None, now).unwrap();
+        assert_eq!(calls.give_up_overdue(now), None);
+        assert!(calls.limit(id, limits(60, 100)));
+        assert_eq!(calls.give_up_overdue(now), Some(after(60)));
+        calls.progress(id, after(50));
+        assert_eq!(calls.give_up_overdue(after(60)), Some(after(100)));
+        assert_eq!(calls.give_up_overdue(after(100)), None);
+        assert_eq!(told(&mut receiver), Some(ChildError::Endless { ms: 100_000 }));
+        // It has not been answered: its caller stays a candidate until the child has.
+        assert_eq!(calls.in_flight(), 1);
+        assert!(calls.abandon(id));
+        assert_eq!(calls.deliver(id, answer()), Delivered::Late);
+    }
+
+    #[test]
+    fn a_call_that_may_be_due_first_moves_the_alarm() {
+        let mut calls = Calls::default();
+        let now = Instant::now();
+        let (slow, _a) = calls.open(None, None, now).unwrap();
+        calls.limit(slow, limits(60, 600));
+        calls.give_up_overdue(now);
+        let (same, _b) = calls.open(None, None, now + Duration::from_secs(1)).unwrap();
+        assert!(!calls.limit(same, limits(60, 600)));
+        let (quick, _c) = calls.open(None, None, now).unwrap();
+        assert!(calls.limit(quick, limits(5, 600)));
     }
 
     #[test]

@@ -3,10 +3,9 @@
 use std::sync::Arc;
 
 use tokio::sync::oneshot;
-use tokio::time::{Instant, timeout_at};
 
 use super::calls::{Answer, ChildId, Reply};
-use super::{Child, ChildError, Limits, millis};
+use super::{Child, ChildError, Limits};
 use crate::methods;
 
 /// A call on its way. Dropping it tells the child that nobody waits any more.
@@ -14,37 +13,30 @@ pub struct InFlight {
     pub(super) child: Arc<Child>,
     pub(super) id: ChildId,
     pub(super) reply: oneshot::Receiver<Reply>,
-    pub(super) started: Instant,
     pub(super) open: bool,
     /// Whether the child is told when nobody waits any more.
     pub(super) cancellable: bool,
 }
 
 impl InFlight {
-    /// Waits for the answer. The limit counts silence: progress starts it anew, an open question to
-    /// the host stops it, and `max` ends the call all the same.
+    /// Waits for the answer, no longer than `limits` allow (`child/clock.rs`).
     pub async fn answer(mut self, limits: Limits) -> Result<Answer, ChildError> {
-        let end = self.started + limits.max;
-        let mut due = end.min(self.started + limits.rpc);
-        loop {
-            match timeout_at(due, &mut self.reply).await {
-                Ok(reply) => {
-                    self.open = false;
-                    return match reply {
-                        Ok(Reply::Answer(answer)) => Ok(answer),
-                        Ok(Reply::TooLong(bytes)) => Err(ChildError::TooLong { bytes }),
-                        Err(_) => Err(self.child.why_ended()),
-                    };
-                }
-                Err(_) if due >= end => return Err(ChildError::Endless { ms: millis(limits.max) }),
-                Err(_) => {
-                    let silent_since = self.child.calls().silent_since(self.id);
-                    let next = end.min(silent_since.unwrap_or_else(Instant::now) + limits.rpc);
-                    if next <= Instant::now() {
-                        return Err(ChildError::Silent { ms: millis(limits.rpc) });
-                    }
-                    due = next;
-                }
+        self.child.limit(self.id, limits);
+        let reply = (&mut self.reply).await;
+        match reply {
+            Ok(Reply::Answer(answer)) => {
+                self.open = false;
+                Ok(answer)
+            }
+            Ok(Reply::TooLong(bytes)) => {
+                self.open = false;
+                Err(ChildError::TooLong { bytes })
+            }
+            // Still open: the child is told, and its answer may yet come.
+            Ok(Reply::Overdue(error)) => Err(error),
+            Err(_) => {
+                self.open = false;
+                Err(self.child.why_ended())
             }
         }
     }

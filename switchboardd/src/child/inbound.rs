@@ -115,6 +115,7 @@ impl Child {
         let open = self.questions().remove(id.get());
         if let Some((caller, ours)) = open {
             self.calls().question_closed(&caller, Instant::now());
+            self.wind_clock();
             caller.withdraw(&ours, "the server no longer asks");
         }
     }
@@ -204,6 +205,7 @@ impl Child {
         let open = self.questions().remove(theirs);
         if let Some((caller, _)) = open {
             self.calls().question_closed(&caller, Instant::now());
+            self.wind_clock();
             let body = splice(response, place_of(response, host_id.get()), theirs.as_bytes());
             self.notify(&body);
         }

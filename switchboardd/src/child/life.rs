@@ -47,6 +47,7 @@ pub(super) async fn bring_up(
         born: Instant::now(),
         outbox,
         calls: Mutex::new(Calls::default()),
+        clock: Notify::new(),
         ending: OnceLock::new(),
         stage: watch::Sender::new(Stage::Alive),
         stop: watch::Sender::new(false),
@@ -89,6 +90,11 @@ async fn live(
     let writer = tokio::spawn({
         let child = child.clone();
         async move { child.outbox.write_backlog().await }
+    });
+
+    tokio::spawn({
+        let child = child.clone();
+        async move { child.watch_clock().await }
     });
 
     let ending = until_end(&child, stdout, &mut guard).await;
@@ -196,6 +202,7 @@ impl Child {
         });
         self.outbox.close();
         self.calls().close();
+        self.wind_clock();
         self.withdraw_questions();
     }
 }

@@ -1,8 +1,9 @@
 //! The way to a child's standard input.
 //!
 //! A message is written right where it is made, in one write, as long as the pipe takes it: a hop to
-//! a writer task would cost more than the write. Only what the pipe does not take waits here, in a
-//! bounded backlog, so that a child that stops reading freezes nobody but its own callers.
+//! a writer task would cost more than the write. Only when there are several at once do they go through a
+//! backlog, to be written together. What the pipe does not take waits there too; it is bounded, so that a child
+//! that stops reading freezes nobody but its own callers.
 //!
 //! The pipe is watched for its end only. Watched for room it would wake us each time the child has read
 //! something; room is waited for when there was none.
@@ -19,6 +20,15 @@ use tokio::sync::Notify;
 
 /// What may wait for a child that reads slowly. One message of any allowed size always fits.
 const BACKLOG: usize = 4 * 1024 * 1024;
+
+/// As much of it is kept for the next messages.
+const SMALL_BACKLOG: usize = 64 * 1024;
+
+/// What is left of the backlog.
+enum Left {
+    Nothing,
+    Some,
+}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Unsent {
@@ -49,14 +59,14 @@ impl Outbox {
         Ok(Self { state: Mutex::new(state), changed: Notify::new(), broken: Notify::new() })
     }
 
-    /// Sends one line, which ends with its line break.
-    pub(super) fn send(&self, line: &[u8]) -> Result<(), Unsent> {
+    /// Sends one line, which ends with its line break; with others that are sent at this moment if `together`.
+    pub(super) fn send(&self, line: &[u8], together: bool) -> Result<(), Unsent> {
         let mut state = self.lock();
         let Some(pipe) = &state.pipe else {
             return Err(Unsent::Closed);
         };
         let mut rest = line;
-        if state.backlog.is_empty() {
+        if state.backlog.is_empty() && !together {
             match rustix::io::write(&**pipe, line) {
                 Ok(count) if count == line.len() => return Ok(()),
                 Ok(count) => rest = &line[count..],
@@ -87,47 +97,52 @@ impl Outbox {
     pub(super) async fn write_backlog(&self) {
         loop {
             let Some(pipe) = self.lock().pipe.clone() else { return };
-            if self.lock().backlog.is_empty() {
-                tokio::select! {
+            match self.write_some() {
+                Left::Nothing => tokio::select! {
                     () = self.changed.notified() => {}
                     // Told by the kernel as soon as nobody reads any more, also while nothing is written.
                     _ = pipe.ready(Interest::ERROR) => {
                         self.break_off(&mut self.lock());
                         return;
                     }
-                }
-                continue;
-            }
-            tokio::select! {
-                room = room(&pipe) => if room.is_err() {
-                    self.break_off(&mut self.lock());
-                    return;
                 },
-                // The pipe may have been closed meanwhile: look again.
-                () = self.changed.notified() => continue,
+                Left::Some => tokio::select! {
+                    room = room(&pipe) => if room.is_err() {
+                        self.break_off(&mut self.lock());
+                        return;
+                    },
+                    // The pipe may have been closed meanwhile: look again.
+                    () = self.changed.notified() => {}
+                },
             }
-            self.write_some(&pipe);
         }
     }
 
-    fn write_some(&self, pipe: &AsyncFd<OwnedFd>) {
+    /// Writes as much of the backlog as the pipe takes.
+    fn write_some(&self) -> Left {
         let mut state = self.lock();
-        let State { backlog, written, .. } = &mut *state;
-        match rustix::io::write(pipe, &backlog[*written..]) {
-            Ok(count) => {
-                *written += count;
-                if *written == backlog.len() {
-                    *written = 0;
-                    // A large message must not leave its memory behind.
-                    *backlog = Vec::new();
-                } else if *written > BACKLOG {
-                    backlog.drain(..*written);
-                    *written = 0;
-                }
-            }
+        let State { pipe, backlog, written } = &mut *state;
+        let Some(pipe) = pipe.as_ref().filter(|_| !backlog.is_empty()) else { return Left::Nothing };
+        match rustix::io::write(&**pipe, &backlog[*written..]) {
+            Ok(count) => *written += count,
             Err(Errno::AGAIN | Errno::INTR) => {}
-            Err(_) => self.break_off(&mut state),
+            Err(_) => {
+                self.break_off(&mut state);
+                return Left::Nothing;
+            }
         }
+        if *written < backlog.len() {
+            if *written > BACKLOG {
+                backlog.drain(..*written);
+                *written = 0;
+            }
+            return Left::Some;
+        }
+        *written = 0;
+        backlog.clear();
+        // A large message must not leave its memory behind.
+        backlog.shrink_to(SMALL_BACKLOG);
+        Left::Nothing
     }
 
     /// The child does not take anything any more.

@@ -52,6 +52,11 @@ impl Door {
         &self.way
     }
 
+    /// The session that this connection keeps alive.
+    pub(super) fn session(&self) -> Option<&Arc<Session>> {
+        self.session.get()
+    }
+
     /// From now on this connection keeps `session` alive.
     pub(super) fn belongs_to(&self, session: &Arc<Session>) {
         if self.session.get().is_none() && self.session.set(session.clone()).is_ok() {

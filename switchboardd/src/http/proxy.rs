@@ -13,7 +13,8 @@ use axum::http::header::ORIGIN;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
-use http_body_util::{BodyExt, Either, Full, Limited};
+use bytes::BytesMut;
+use http_body_util::{BodyExt, Either, Full};
 use hyper::body::Incoming;
 use serde::Deserialize;
 use switchboard_wire::envelope::{Message, string};
@@ -21,7 +22,7 @@ use switchboard_wire::framing::MAX_MESSAGE;
 use switchboard_wire::hop::{MAILBOX_HEADER, PROXY, SEQ_HEADER, SESSION_HEADER};
 
 use super::catch::catch;
-use super::door::Door;
+use super::door::{Door, Way};
 use super::gate::{self, Pass};
 use super::rescue::{self, Refusal};
 use super::{accept, discovery};
@@ -149,13 +150,17 @@ where
             Some(session.enter(seq.ok_or(Refusal::BadHeader(SEQ_HEADER))?))
         }
     };
-    let body = read_body(body).await?;
+    // On the socket only its owner can hold a place for nothing, which costs nobody else.
+    let body = match door.map(|door| door.way()) {
+        Some(Way::Socket) => collect(body).await?,
+        _ => read_body(body).await?,
+    };
     let (mut turn, stale) = match entry {
         Some(Entry::Turn(turn)) => (Some(turn), false),
         Some(Entry::Stale) => (None, true),
         None => (None, false),
     };
-    if let Some(turn) = &mut turn {
+    if let Some(turn) = turn.as_mut().filter(|turn| turn.waits()) {
         // A message before it that never comes must not hold it up for ever.
         if tokio::time::timeout(TURN_TIME, turn.come()).await.is_err() {
             turn.give_up_waiting();
@@ -166,7 +171,7 @@ where
     match message {
         Message::Request { .. } if stale => Ok(with_watermark(&session, Err(StatusCode::NO_CONTENT))),
         Message::Request { id, method, params } => {
-            if let Some(draining) = board.phase().borrow().draining() {
+            if let Some(draining) = board.draining() {
                 return Err(Refusal::Draining(draining));
             }
             let method = method.name();
@@ -257,6 +262,12 @@ async fn session_of(
         let workspace = workspace_of(board, Pass::Full, &head.uri).await;
         return Ok(board.strangers_of(&workspace));
     };
+    // A connection keeps its session alive, so that is still the one.
+    if let Some(session) =
+        door.and_then(|door| door.session()).filter(|known| known.id.as_bytes() == id.as_bytes())
+    {
+        return Ok(session.clone());
+    }
     let session = id.to_str().ok().and_then(|id| board.sessions.get(id)).filter(|session| session.is_shims);
     let session = session.ok_or(Refusal::UnknownSession)?;
     if let Some(door) = door {
@@ -270,14 +281,35 @@ where
     B: HttpBody<Data = Bytes>,
     B::Error: Into<BoxError>,
 {
+    tokio::time::timeout(BODY_TIME, collect(body)).await.unwrap_or(Err(Refusal::Incomplete))
+}
+
+async fn collect<B>(body: B) -> Result<Bytes, Refusal>
+where
+    B: HttpBody<Data = Bytes>,
+    B::Error: Into<BoxError>,
+{
     if body.size_hint().lower() > MAX_MESSAGE as u64 {
         return Err(Refusal::TooLarge);
     }
-    match tokio::time::timeout(BODY_TIME, Limited::new(body, MAX_MESSAGE).collect()).await {
-        Ok(Ok(body)) => Ok(body.to_bytes()),
-        Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => Err(Refusal::TooLarge),
-        _ => Err(Refusal::Incomplete),
+    let mut body = pin!(body);
+    // Short ones come in one piece, which is taken as it is.
+    let (mut first, mut whole) = (Bytes::new(), BytesMut::new());
+    while let Some(frame) = body.frame().await {
+        let Ok(piece) = frame.map_err(|_| Refusal::Incomplete)?.into_data() else { continue };
+        if first.is_empty() {
+            first = piece;
+            continue;
+        }
+        if whole.is_empty() {
+            whole.extend_from_slice(&first);
+        }
+        if whole.len() + piece.len() > MAX_MESSAGE {
+            return Err(Refusal::TooLarge);
+        }
+        whole.extend_from_slice(&piece);
     }
+    Ok(if whole.is_empty() { first } else { whole.freeze() })
 }
 
 /// An answer, or an empty one of that status, with the number of the newest message that comes before it.
@@ -290,8 +322,9 @@ fn with_watermark(session: &Session, answer: Result<Vec<u8>, StatusCode>) -> Res
             response
         }
     };
-    if let Some(mailbox) = session.caller.mailbox() {
-        response.headers_mut().insert(MAILBOX, HeaderValue::from(mailbox.watermark()));
+    // None is the same as 0.
+    if let Some(number @ 1..) = session.caller.mailbox().map(|mailbox| mailbox.watermark()) {
+        response.headers_mut().insert(MAILBOX, HeaderValue::from(number));
     }
     response
 }

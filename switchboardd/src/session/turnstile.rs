@@ -99,6 +99,11 @@ impl Turn {
         }
     }
 
+    /// Whether there may be messages before this one that are not through.
+    pub fn waits(&self) -> bool {
+        self.called.is_some()
+    }
+
     /// Resolves when all messages before this one are through.
     pub async fn come(&mut self) {
         if let Some(called) = self.called.take() {

@@ -67,12 +67,22 @@ fn entry(tool: &Tool, wish: Wish<'_>, out: &mut String) {
 /// The tools that a query is most likely about, best first.
 fn best<'t>(tools: &[&'t Tool], query: &str) -> Vec<&'t Tool> {
     let words: Vec<String> = words(query);
+    let named: Vec<&Tool> = tools.iter().copied().filter(|tool| is_named(tool, &words)).collect();
+    if !named.is_empty() {
+        return named.into_iter().take(BEST).collect();
+    }
     let mut scored: Vec<(usize, &Tool)> = tools.iter().map(|tool| (score(tool, &words), *tool)).collect();
     let most = scored.iter().map(|(score, _)| *score).max().unwrap_or(0);
     scored.retain(|(score, _)| *score > 0 && *score * 2 >= most);
     // Stable, so equals stay in the child's own order.
     scored.sort_by_key(|(score, _)| std::cmp::Reverse(*score));
     scored.into_iter().take(BEST).map(|(_, tool)| tool).collect()
+}
+
+/// Whether a query of more than one word says a tool's name, or enough of it: then it is about that and nothing else.
+fn is_named(tool: &Tool, query: &[String]) -> bool {
+    let name = words(&tool.name);
+    query.len() > 1 && query.iter().all(|word| name.contains(word))
 }
 
 fn score(tool: &Tool, query: &[String]) -> usize {

@@ -116,7 +116,17 @@ impl<'a> Flat<'a> {
 
 impl<'a> Message<'a> {
     pub fn parse(body: &'a [u8]) -> Result<Self, Malformed> {
-        let raw = Raw::parse(body).ok_or(Malformed::NotJson)?;
+        Self::of(Raw::parse(body).ok_or(Malformed::NotJson)?)
+    }
+
+    /// Reads the envelope of what may not be JSON at all, for whoever passes it on to somebody who finds out. What
+    /// does not look like a message is looked at properly.
+    pub fn glance(body: &'a [u8]) -> Result<Self, Malformed> {
+        let text = std::str::from_utf8(body).map_err(|_| Malformed::NotJson)?;
+        Self::of(Raw::unchecked(text)).or_else(|_| Self::parse(body))
+    }
+
+    fn of(raw: Raw<'a>) -> Result<Self, Malformed> {
         let flat = match raw.get().as_bytes().first() {
             Some(b'{') => {
                 Flat::of(raw).ok_or(Malformed::NotMessage("a member of the envelope appears twice"))?
@@ -170,7 +180,7 @@ pub fn string<'a>(raw: impl Into<Raw<'a>>) -> Option<Cow<'a, str>> {
 
 pub(crate) fn unquoted(text: &str) -> Option<Cow<'_, str>> {
     let inner = text.strip_prefix('"')?.strip_suffix('"')?;
-    if memchr::memchr(b'\\', inner.as_bytes()).is_some() {
+    if inner.as_bytes().contains(&b'\\') {
         return serde_json::from_str(text).ok().map(Cow::Owned);
     }
     Some(Cow::Borrowed(inner))
@@ -262,6 +272,26 @@ mod tests {
         malformed(r#"{"jsonrpc":"2.0","id":1}"#, INVALID_REQUEST);
         malformed(r#"{"jsonrpc":"2.0","id":1,"id":2,"method":"a"}"#, INVALID_REQUEST);
         malformed(r#"{"jsonrpc":"2.0","id":1,"id":2,"method":"a""#, PARSE_ERROR);
+    }
+
+    #[test]
+    fn a_glance_sees_what_a_parse_sees() {
+        for body in [
+            r#"{"jsonrpc":"2.0","id":1,"method":"a","params":{"x":[1,{"y":"}"}]}}"#,
+            r#" {"jsonrpc":"2.0","method":"a\"b"} "#,
+            r#"{"jsonrpc":"2.0","id":"x","result":null}"#,
+            "{}",
+            "[]",
+            "",
+            "{\"incomplete\": json",
+            r#"{"jsonrpc":"2.0","id":1,"id":2,"method":"a"}"#,
+        ] {
+            let parsed = format!("{:?}", Message::parse(body.as_bytes()));
+            assert_eq!(format!("{:?}", Message::glance(body.as_bytes())), parsed, "{body}");
+        }
+        // What is wrong further in is for somebody else to find.
+        let body = br#"{"jsonrpc":"2.0","id":1,"method":"a","params":{"x":nonsense}}"#;
+        assert!(Message::parse(body).is_err() && Message::glance(body).is_ok());
     }
 
     #[test]

@@ -1,0 +1,131 @@
+//! POSTs under way. A single one, as there is nearly always, is carried by the loop itself; those that come while
+//! it is under way get a task each. A task for every call was a sixth of all that the shim does for it.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use tokio::task::{AbortHandle, JoinSet};
+
+pub(super) struct Posts<T> {
+    single: Option<Single<T>>,
+    /// How many were carried by the loop.
+    singles: u64,
+    tasks: JoinSet<T>,
+}
+
+struct Single<T> {
+    number: u64,
+    post: Pin<Box<dyn Future<Output = T> + Send>>,
+}
+
+/// Which POST it is.
+#[derive(Debug)]
+pub(super) enum Ticket {
+    Single(u64),
+    Task(AbortHandle),
+}
+
+impl<T: Send + 'static> Posts<T> {
+    pub(super) fn new() -> Self {
+        Self { single: None, singles: 0, tasks: JoinSet::new() }
+    }
+
+    /// Takes a POST on; it begins when [`Posts::next`] is polled, or soon.
+    pub(super) fn start(&mut self, post: impl Future<Output = T> + Send + 'static) -> Ticket {
+        if !self.is_empty() {
+            return Ticket::Task(self.tasks.spawn(post));
+        }
+        self.singles += 1;
+        self.single = Some(Single { number: self.singles, post: Box::pin(post) });
+        Ticket::Single(self.singles)
+    }
+
+    /// Drops a POST, and with it its connection. One that has ended stays ended.
+    pub(super) fn abort(&mut self, ticket: &Ticket) {
+        match ticket {
+            Ticket::Single(number) => drop(self.single.take_if(|single| single.number == *number)),
+            Ticket::Task(task) => task.abort(),
+        }
+    }
+
+    /// The next one that ends; never, if there is none. Nothing is lost if this is dropped.
+    pub(super) async fn next(&mut self) -> T {
+        poll_fn(|cx| self.poll(cx)).await
+    }
+
+    /// One that has ended by now.
+    pub(super) fn ended(&mut self) -> Option<T> {
+        while let Some(ended) = self.tasks.try_join_next() {
+            // An aborted one was cancelled and nobody waits for it.
+            if let Ok(posted) = ended {
+                return Some(posted);
+            }
+        }
+        None
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<T> {
+        if let Some(single) = &mut self.single
+            && let Poll::Ready(posted) = single.post.as_mut().poll(cx)
+        {
+            self.single = None;
+            return Poll::Ready(posted);
+        }
+        while let Poll::Ready(Some(ended)) = self.tasks.poll_join_next(cx) {
+            if let Ok(posted) = ended {
+                return Poll::Ready(posted);
+            }
+        }
+        Poll::Pending
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.single.is_none() && self.tasks.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::{pending, ready};
+    use std::task::Waker;
+
+    use super::*;
+
+    fn now<T: Send + 'static>(posts: &mut Posts<T>) -> Option<T> {
+        match posts.poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(posted) => Some(posted),
+            Poll::Pending => None,
+        }
+    }
+
+    #[tokio::test]
+    async fn all_of_them_end_whoever_carries_them() {
+        let mut posts = Posts::new();
+        for number in 0..3 {
+            posts.start(ready(number));
+        }
+        let mut ended = vec![posts.next().await, posts.next().await, posts.next().await];
+        ended.sort_unstable();
+        assert_eq!(ended, [0, 1, 2]);
+        assert!(posts.is_empty() && now(&mut posts).is_none());
+    }
+
+    #[tokio::test]
+    async fn only_the_one_that_is_meant_is_dropped() {
+        let mut posts = Posts::new();
+        let first = posts.start(ready(1));
+        assert!(matches!(first, Ticket::Single(_)));
+        assert_eq!(posts.next().await, 1);
+        let second = posts.start(pending());
+        // The first has ended, and its place is another's.
+        posts.abort(&first);
+        assert!(!posts.is_empty());
+        let third = posts.start(pending());
+        assert!(matches!(third, Ticket::Task(_)));
+        posts.abort(&second);
+        posts.abort(&third);
+        tokio::task::yield_now().await;
+        assert!(now(&mut posts).is_none() && posts.is_empty());
+    }
+}

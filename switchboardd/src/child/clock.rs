@@ -1,0 +1,39 @@
+//! How long calls may take. The limit counts silence: progress starts it anew, an open question to the host stops
+//! it, and a call as a whole ends all the same.
+//!
+//! One clock for all calls of a child, which goes off when the first of them may be due. Nearly every call is
+//! answered long before, and then has cost no timer at all.
+
+use tokio::time::{Instant, timeout_at};
+
+use super::calls::ChildId;
+use super::{Child, Limits};
+
+impl Child {
+    /// From now on this call is bound by `limits`.
+    pub(super) fn limit(&self, id: ChildId, limits: Limits) {
+        if self.calls().limit(id, limits) {
+            self.clock.notify_one();
+        }
+    }
+
+    /// The clocks of some calls go on, so that the next one may be due sooner; or none will ever be again.
+    pub(super) fn wind_clock(&self) {
+        self.clock.notify_one();
+    }
+
+    /// Gives up on calls when they are due, until the child has ended.
+    pub(super) async fn watch_clock(&self) {
+        loop {
+            let sooner = self.clock.notified();
+            if self.calls().is_closed() {
+                return;
+            }
+            let due = self.calls().give_up_overdue(Instant::now());
+            match due {
+                Some(due) => drop(timeout_at(due, sooner).await),
+                None => sooner.await,
+            }
+        }
+    }
+}
