@@ -28,9 +28,16 @@ pub struct Catalog {
     pub tools_list: String,
     by_name: BTreeMap<String, usize>,
     by_child: BTreeMap<String, usize>,
-    /// What the children were last known to offer, merged, with the manifests that it was made of.
+    /// What the children were last known to offer.
     // A leaf lock: held to compare, make or copy it.
-    offers: Mutex<(Vec<Option<Arc<Manifest>>>, Arc<Merged>)>,
+    offers: Mutex<Offered>,
+}
+
+#[derive(Debug, Default)]
+struct Offered {
+    /// What it was made of, by suite.
+    of: Vec<Option<Arc<Manifest>>>,
+    merged: Arc<Merged>,
 }
 
 impl Catalog {
@@ -96,15 +103,15 @@ impl Catalog {
             (None, None) => true,
             _ => false,
         };
-        if offers.0.len() != known.len() || !offers.0.iter().zip(&known).all(same) {
+        if offers.of.len() != known.len() || !offers.of.iter().zip(&known).all(same) {
             let part = |(suite, manifest): (&'_ Suite, &'_ Option<Arc<Manifest>>)| {
                 manifest.clone().map(|manifest| (suite.child_name().to_owned(), manifest.offers.clone()))
             };
             let parts: Vec<_> = self.suites.iter().zip(&known).filter_map(part).collect();
             let parts: Vec<_> = parts.iter().map(|(child, offers)| Part { child, offers }).collect();
-            *offers = (known, Arc::new(Merged::of(&parts, &self.conflicts())));
+            *offers = Offered { of: known, merged: Arc::new(Merged::of(&parts, &self.conflicts())) };
         }
-        offers.1.clone()
+        offers.merged.clone()
     }
 
     /// The workspace's own rule, else the person's.
