@@ -210,6 +210,7 @@ fn hosts_hear_of_changes_that_they_see() {
     let daemon = home.daemon();
     let host = host(&daemon);
     let mut own = host.listen();
+    assert!(prompts(&host).is_empty());
     wake(&daemon, &host, "era");
     let mut changed = [own.next(), own.next()].map(|message| message["method"].as_str().unwrap().to_owned());
     changed.sort_unstable();

@@ -15,7 +15,6 @@ use crate::board::Board;
 use crate::caller::{Caller, LogLevel};
 use crate::error::Failure;
 use crate::methods;
-use crate::news::Seen;
 use crate::session::Session;
 use crate::suite::Said;
 
@@ -49,7 +48,9 @@ pub async fn answer(
         Face::Child(name) => single::answer(&catalog, name, caller, request).await,
     };
     match request.method {
-        methods::INITIALIZE => drop(session.sees(Seen::by(session))),
+        // From what it was shown on, a host hears what changes.
+        methods::PROMPTS_LIST | methods::RESOURCES_LIST | methods::TEMPLATES_LIST => session.sees_first(),
+        methods::INITIALIZE if matches!(face, Face::Child(_)) => session.sees_first(),
         methods::SET_LEVEL if said.is_ok() => board.spread_level(caller),
         _ => {}
     }

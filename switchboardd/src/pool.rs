@@ -271,6 +271,14 @@ impl Pool {
         read
     }
 
+    /// The same, as far as it takes no look at the disk.
+    pub fn remembered(&self) -> Option<Arc<Manifest>> {
+        match &self.lock().manifest {
+            Known::Looked(known) => known.clone(),
+            Known::NotLooked => None,
+        }
+    }
+
     pub fn running(&self) -> Vec<Arc<Child>> {
         self.lock().alive().map(|member| member.child.clone()).collect()
     }

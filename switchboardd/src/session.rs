@@ -124,9 +124,24 @@ impl Session {
         std::ptr::eq(&**self.workspace.read().expect("BUG: a copy panicked"), workspace)
     }
 
-    /// Notes what its host sees; gives what it saw before, if it was shown anything.
-    pub fn sees(&self, now: Seen) -> Option<Seen> {
-        self.seen.lock().expect("BUG: a note panicked").replace(now)
+    /// Notes what its host is shown for the first time.
+    pub fn sees_first(&self) {
+        if self.caller.mailbox().is_some() && self.seen().is_none() {
+            let now = Seen::by(self);
+            *self.seen() = Some(now);
+        }
+    }
+
+    /// Notes what its host sees now; gives what it saw before, if it was shown anything.
+    pub fn sees(&self) -> Option<(Seen, Seen)> {
+        self.seen().as_ref()?;
+        let now = Seen::by(self);
+        let before = self.seen().replace(now.clone())?;
+        Some((before, now))
+    }
+
+    fn seen(&self) -> std::sync::MutexGuard<'_, Option<Seen>> {
+        self.seen.lock().expect("BUG: a note panicked")
     }
 
     /// True the first time this is to be asked: nobody is asked the same thing again and again.

@@ -115,9 +115,10 @@ fn instructions(catalog: &Catalog) -> String {
     if catalog.suites.is_empty() {
         text.push_str("none yet");
     }
-    // What the servers themselves have to say, as far as there is room.
+    // What the servers themselves have to say, as far as there is room, and it is at hand: nobody waits for
+    // a disk here.
     for suite in &catalog.suites {
-        let manifest = suite.manifest();
+        let manifest = suite.pool.as_ref().and_then(|pool| pool.remembered());
         let said = manifest.as_ref().and_then(|manifest| string(&**manifest.hello.instructions.as_ref()?));
         let Some(said) = said.filter(|said| !said.trim().is_empty()) else { continue };
         let said = format!("\n\n{}: {}", suite.name, summary(&said, OWN_INSTRUCTIONS));
