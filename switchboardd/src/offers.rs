@@ -23,10 +23,18 @@ pub struct Merged {
     prompts: Vec<Entry>,
     resources: Vec<Entry>,
     templates: Vec<Entry>,
-    /// Keys that several children have and nobody sees, with those children.
-    pub refused: Vec<(Box<str>, Vec<Box<str>>)>,
+    /// What several children have under one name and nobody sees.
+    refused: Vec<Refused>,
     /// Changes with everything that is seen.
     generation: String,
+}
+
+/// A name that is not shown, and the children that have it.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Refused {
+    list: List,
+    pub key: Box<str>,
+    pub children: Vec<Box<str>>,
 }
 
 /// One prompt, resource or template as hosts see it.
@@ -70,6 +78,11 @@ impl Merged {
             List::Resources => &self.resources,
             List::Templates => &self.templates,
         }
+    }
+
+    /// What is missing from this list because several children have it.
+    pub fn refused(&self, list: List) -> impl Iterator<Item = &Refused> {
+        self.refused.iter().filter(move |refused| refused.list == list)
     }
 
     /// Changes when what is seen of this list does.
@@ -137,12 +150,7 @@ impl Entry {
     }
 }
 
-fn entries(
-    parts: &[Part<'_>],
-    list: List,
-    strategy: Strategy,
-    refused: &mut Vec<(Box<str>, Vec<Box<str>>)>,
-) -> Vec<Entry> {
+fn entries(parts: &[Part<'_>], list: List, strategy: Strategy, refused: &mut Vec<Refused>) -> Vec<Entry> {
     let mut owners: HashMap<&str, Vec<&str>> = HashMap::new();
     for part in parts {
         for offer in part.offers.of(list) {
@@ -163,7 +171,7 @@ fn entries(
                 Strategy::Refuse => {
                     if is_first {
                         let children = clashing.iter().map(|child| (*child).into()).collect();
-                        refused.push((offer.key.clone(), children));
+                        refused.push(Refused { list, key: offer.key.clone(), children });
                     }
                     continue;
                 }
@@ -274,8 +282,9 @@ mod tests {
         let merged = merged(Strategy::Refuse, &[]);
         assert_eq!(shown(&merged, List::Prompts), ["only_a"]);
         assert_eq!(merged.resource("x:1"), None);
-        assert_eq!(merged.refused.len(), 3);
-        assert_eq!(merged.refused[0], ("greet".into(), vec!["a".into(), "b".into()]));
+        let refused: Vec<_> = merged.refused(List::Prompts).collect();
+        let children = vec!["a".into(), "b".into()];
+        assert_eq!(refused, [&Refused { list: List::Prompts, key: "greet".into(), children }]);
     }
 
     #[test]

@@ -45,11 +45,10 @@ pub(super) fn list(
         )
     })?;
     let mut troubles = troubles(catalog);
-    troubles.extend(merged.refused.iter().map(|(key, children)| {
-        (
-            children.join(", "),
-            format!("`{key}` is offered by several children and `conflicts.strategy` is `refuse`"),
-        )
+    troubles.extend(merged.refused(list).map(|refused| {
+        let why =
+            format!("`{}` is offered by several children, and `conflicts.strategy` is `refuse`", refused.key);
+        (refused.children.join(", "), why)
     }));
     if troubles.is_empty() {
         return Ok(Said::Ours(format!("{{{page}}}")));

@@ -30,8 +30,6 @@ use classify::Era;
 
 pub(super) const ALLOW: &str = "POST, GET, DELETE, OPTIONS";
 
-const NO_ROUTE: Refusal = Refusal::WrongMethod(ALLOW);
-
 pub(super) async fn aggregate(
     State(board): State<Arc<Board>>,
     Extension(pass): Extension<Pass>,
@@ -58,12 +56,14 @@ async fn serve(board: &Arc<Board>, face: Face, pass: Pass, request: Request) -> 
         Method::DELETE if legacy::names_session(request.headers()) => {
             legacy::end(board, &face, request.headers())
         }
-        _ => Err(NO_ROUTE),
+        _ => Err(Refusal::WrongMethod(ALLOW)),
     }
 }
 
 async fn post(board: &Arc<Board>, face: Face, pass: Pass, request: Request) -> Result<Response, Refusal> {
     let (head, body) = request.into_parts();
+    // Also of a request that is refused: a host that still writes would not see why.
+    let body = read_body(body).await?;
     if !accept::takes_both(&head.headers) {
         let why = "the `Accept` header must list both `application/json` and `text/event-stream`";
         return Err(Complaint::new(StatusCode::NOT_ACCEPTABLE, INVALID_REQUEST, why).into());
@@ -72,7 +72,6 @@ async fn post(board: &Arc<Board>, face: Face, pass: Pass, request: Request) -> R
         let why = "the `Content-Type` must be `application/json`";
         return Err(Complaint::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, INVALID_REQUEST, why).into());
     }
-    let body = read_body(body).await?;
     let workspace = workspace_of(board, pass, &head.uri).await;
     if let Face::Child(name) = &face
         && !legacy::names_session(&head.headers)
