@@ -96,6 +96,15 @@ impl Outgoing {
 
 /// Reads what one message is. Whether it is JSON to its end is for the daemon to find out.
 pub(crate) fn read(body: &Bytes) -> Result<Spoken, Malformed> {
+    let spoken = classify(body)?;
+    if !matches!(spoken, Spoken::Forward(_)) {
+        // The daemon never sees these.
+        Message::parse(body)?;
+    }
+    Ok(spoken)
+}
+
+fn classify(body: &Bytes) -> Result<Spoken, Malformed> {
     Ok(match Message::glance(body)? {
         Message::Request { id, method, params } => {
             let id = Box::from(id.get());
@@ -177,6 +186,17 @@ mod tests {
         match kind(&format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{name}","params":{{"uri":"u"}}}}"#)) {
             Kind::Request { method, .. } => method,
             other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn what_the_daemon_never_sees_is_checked_here() {
+        for body in [
+            r#"{"jsonrpc":"2.0","id":1,"method":"ping""#,
+            r#"{"jsonrpc":"2.0","id":1,"method":"ping"} and more"#,
+            r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}"#,
+        ] {
+            assert_eq!(read(&Bytes::from_static(body.as_bytes())).unwrap_err(), Malformed::NotJson, "{body}");
         }
     }
 

@@ -323,6 +323,29 @@ mod tests {
         assert_eq!((head.draining, head.bytes), (Some(Draining::Stop), text.len() - 3));
     }
 
+    #[tokio::test]
+    async fn connections_that_nobody_needs_are_let_go() {
+        let mut others = Vec::new();
+        let mut idle = Idle::default();
+        for _ in 0..10 {
+            let (one, other) = UnixStream::pair().unwrap();
+            others.push(other);
+            idle.keep(Connection { stream: Quiet::new(one).unwrap(), buffer: BytesMut::new() });
+        }
+        // Three of them are in use all the time.
+        let trimmed = |idle: &mut Idle| {
+            let used: Vec<_> = (0..3).map_while(|_| idle.take()).collect();
+            used.into_iter().for_each(|connection| idle.keep(connection));
+            if let Some(due) = idle.due() {
+                idle.trim(due);
+            }
+            idle.connections.len()
+        };
+        assert_eq!(trimmed(&mut idle), 10);
+        assert_eq!(trimmed(&mut idle), KEPT_IDLE);
+        assert_eq!((trimmed(&mut idle), idle.due()), (KEPT_IDLE, None));
+    }
+
     #[test]
     fn a_body_of_unknown_length_is_refused() {
         assert!(Head::parse(b"HTTP/1.1 200 OK\r\n\r\n").is_err());

@@ -163,7 +163,7 @@ impl Relay {
                     }
                     None => self.until = Some(Instant::now() + AFTER_INPUT),
                 },
-                posted = self.posts.next(), if !full => {
+                posted = self.posts.next(!full) => {
                     self.on_posted(posted);
                     while let Some(posted) = self.posts.ended() {
                         self.on_posted(posted);
@@ -215,28 +215,28 @@ impl Relay {
                 self.framing.get_or_insert(framing);
                 self.on_message(body);
             }
-            Frame::Noise(_) => self.write(&fault::parse_error()),
+            Frame::Noise(_) => self.write(fault::parse_error()),
             Frame::Oversize { id, bytes } => {
                 let text = format!("message of {bytes} bytes is over the limit of {MAX_MESSAGE} bytes");
-                self.write(&fault::invalid_request(id.as_deref(), &text));
+                self.write(fault::invalid_request(id.as_deref(), &text));
             }
         }
     }
 
     fn on_message(&mut self, body: Bytes) {
         match methods::read(&body) {
-            Ok(Spoken::Ping { id }) => self.write(&fault::empty_result(&id)),
-            Ok(Spoken::Discover { id }) => self.write(&fault::method_not_found(&id, "server/discover")),
+            Ok(Spoken::Ping { id }) => self.write(fault::empty_result(&id)),
+            Ok(Spoken::Discover { id }) => self.write(fault::method_not_found(&id, "server/discover")),
             Ok(Spoken::Cancel { request, body }) => self.cancel(&request, body),
             Ok(Spoken::Forward(kind)) => {
                 self.arrivals += 1;
                 let arrived = Instant::now();
                 self.hold(Outgoing { arrival: self.arrivals, arrived, body, kind, tries: 0 });
             }
-            Err(Malformed::NotJson) => self.write(&fault::parse_error()),
+            Err(Malformed::NotJson) => self.write(fault::parse_error()),
             Err(malformed @ Malformed::NotMessage(_)) => {
                 let id = readable_id(&body);
-                self.write(&fault::invalid_request(id.as_deref(), &malformed.to_string()));
+                self.write(fault::invalid_request(id.as_deref(), &malformed.to_string()));
             }
         }
     }
@@ -261,13 +261,13 @@ impl Relay {
 
     fn fail(&mut self, message: &Outgoing, fault: &Fault) {
         if let Some(id) = message.request_id() {
-            self.write(&fault.to(id));
+            self.write(fault.to(id));
         }
     }
 
     /// Has one message written to the host, whole, with the others of this turn of the loop.
-    fn write(&mut self, body: &[u8]) {
-        self.output.push(self.framing.unwrap_or(Framing::Line), body);
+    fn write(&mut self, body: impl Into<Bytes>) {
+        self.output.push(self.framing.unwrap_or(Framing::Line), body.into());
     }
 }
 

@@ -11,6 +11,7 @@ use std::time::Duration;
 use switchboard_wire::hop::Draining;
 use switchboard_wire::place::Place;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::task::JoinHandle;
 
 use crate::args::Args;
 use crate::board::{Board, Phase};
@@ -21,10 +22,9 @@ use crate::http::{Doors, Listener};
 use crate::layer::Ground;
 use crate::reload::Why;
 
-/// Calls in flight may take this long to finish once the daemon is to go.
 /// How long clearing up waits for the first answers to be given.
 const AFTER_FIRST_ANSWERS: Duration = Duration::from_millis(100);
-
+/// Calls in flight may take this long to finish once the daemon is to go.
 const DRAIN: Duration = Duration::from_secs(10);
 /// So long a session may take to ask for mail again once it was told that the daemon goes. One that does
 /// not hangs, or is held up by its host.
@@ -148,7 +148,7 @@ pub async fn serve(args: &Args) -> Result<(), Fatal> {
         tcp = %address.map_or_else(|| "off".to_owned(), |address| address.to_string()),
         "serving"
     );
-    let ledger = take_over(&place);
+    let (ledger, swept) = take_over(&place);
     let ground = Ground::new(&home, &state, &trust_roots(args)?);
     let board = Board::new(file, config, ground, token, ledger);
     board.catalog().keep_warm();
@@ -163,7 +163,8 @@ pub async fn serve(args: &Args) -> Result<(), Fatal> {
         }
     };
     run(board.clone(), listeners, stop, idle).await;
-    if board.nursery.roster.all().is_empty() {
+    // Whatever is left of an earlier run is for the next one to find, if we had no time for it.
+    if board.nursery.roster.all().is_empty() && swept.is_finished() {
         board.nursery.ledger.close();
     }
     presence::leave(&place);
@@ -174,15 +175,15 @@ pub async fn serve(args: &Args) -> Result<(), Fatal> {
 
 /// Adopts what falls to us from now on, and clears up in the background what an earlier daemon and its
 /// guards, killed together, left behind.
-fn take_over(place: &Place) -> Ledger {
+fn take_over(place: &Place) -> (Ledger, JoinHandle<()>) {
     crate::child::adopt_orphans();
     let (ledger, leftovers) = Ledger::open(place.daemon_file.with_extension("ledger"));
-    tokio::spawn(async move {
+    let swept = tokio::spawn(async move {
         // Whoever started us waits for its first answer: looking at every process comes after that.
         tokio::time::sleep(AFTER_FIRST_ANSWERS).await;
-        tokio::task::spawn_blocking(move || leftovers.sweep());
+        let _ = tokio::task::spawn_blocking(move || leftovers.sweep()).await;
     });
-    ledger
+    (ledger, swept)
 }
 
 /// Serves on `listeners` until `stop` resolves, somebody orders it, or nobody needs it any more.

@@ -167,10 +167,16 @@ impl Pool {
         loop {
             // Told of every change from here on, also before it is awaited.
             let changed = self.changed.notified();
-            let step = self.lock().step(caller, failed_before, Instant::now());
+            let step = {
+                let mut state = self.lock();
+                let step = state.step(caller, failed_before, Instant::now());
+                if let Step::Use(child) = &step {
+                    child.leased(1);
+                }
+                step
+            };
             match step {
                 Step::Use(child) => {
-                    child.leased(1);
                     self.keep_warm(limits);
                     return Ok(Lease { child, pool: self.clone() });
                 }

@@ -29,6 +29,8 @@ pub fn measure(effort: Effort, report: &mut Report) {
     let mut shim = ours.shim();
     shim.wire.initialize();
     shim.wire.ask(&Call::method("tools/list", "{}"));
+    // Idle: what a start needs is over.
+    std::thread::sleep(Duration::from_secs(3));
     let of_floor = |shim: &Piped| mib([floor.daemon_pid(), shim.process.pid()]);
     let of_ours = |shim: &Piped| mib([ours.pid(), shim.process.pid()]);
     let row = |what: &str, ours, floor, bound| Row::new(what, "MiB", ours, bound).beside(None, Some(floor));

@@ -6,13 +6,14 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use proto_tests::bench::report::Report;
+use proto_tests::bench::report::{Report, Row};
 use proto_tests::bench::{Effort, MEASURES, chart};
 
 const USAGE: &str = "usage: bench [--quick] [--gate] [--json FILE] [--chart FILE] [MEASURE]…";
 
-/// How many times its bound a figure may be before `--gate` fails: runs in CI are short and machines noisy.
-const SLACK: f64 = 1.6;
+/// How often `--gate` looks before it believes that something is beyond its bound: a machine may be busy for a
+/// moment, a regression is there each time.
+const TRIES: usize = 3;
 
 #[derive(Default)]
 struct Options {
@@ -32,8 +33,15 @@ fn main() -> ExitCode {
     let mut report = Report::default();
     for (name, measure) in MEASURES {
         if options.only.is_empty() || options.only.iter().any(|only| only == name) {
-            eprintln!("{name}:");
-            measure(effort, &mut report);
+            for again in (0..if options.gate { TRIES } else { 1 }).rev() {
+                eprintln!("{name}:");
+                let before = report.rows.len();
+                measure(effort, &mut report);
+                if again == 0 || report.rows[before..].iter().all(Row::is_tolerable) {
+                    break;
+                }
+                report.rows.truncate(before);
+            }
         }
     }
     println!("{}", report.table());
@@ -50,9 +58,9 @@ fn main() -> ExitCode {
     if !options.gate {
         return ExitCode::SUCCESS;
     }
-    let beyond = report.beyond(SLACK);
+    let beyond: Vec<&Row> = report.rows.iter().filter(|row| !row.is_tolerable()).collect();
     for row in &beyond {
-        println!("beyond its bound by more than {SLACK} times: {}", row.what);
+        println!("far beyond its bound: {}", row.what);
     }
     if beyond.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -9,6 +9,7 @@ use rustix::event::PollFlags;
 use rustix::fd::BorrowedFd;
 use rustix::fs::FileType;
 use rustix::io::Errno;
+use rustix::net::SocketType;
 use switchboard_wire::framing::{Decoder, Frame};
 use switchboard_wire::quiet::watch;
 use tokio::io::Interest;
@@ -86,8 +87,12 @@ impl Input {
 impl Watched {
     fn open() -> io::Result<Self> {
         let stdin = rustix::stdio::stdin();
-        let kind = FileType::from_raw_mode(rustix::fs::fstat(stdin)?.st_mode);
-        let takes_all = matches!(kind, FileType::Fifo | FileType::Socket);
+        // Sockets and pipes that keep packets apart give one of them with each read.
+        let takes_all = match FileType::from_raw_mode(rustix::fs::fstat(stdin)?.st_mode) {
+            FileType::Socket => rustix::net::sockopt::socket_type(stdin) == Ok(SocketType::STREAM),
+            FileType::Fifo => !keeps_packets(stdin),
+            _ => false,
+        };
         Ok(Self { stdin: watch(stdin, Interest::READABLE)?, takes_all, chunk: vec![0; READ] })
     }
 
@@ -112,15 +117,25 @@ impl Watched {
     }
 }
 
+fn keeps_packets(pipe: BorrowedFd<'_>) -> bool {
+    #[cfg(target_os = "linux")]
+    return rustix::fs::fcntl_getfl(pipe).is_ok_and(|flags| flags.contains(rustix::fs::OFlags::DIRECT));
+    #[cfg(not(target_os = "linux"))]
+    {
+        let _ = pipe;
+        false
+    }
+}
+
 /// Reads what is there, without waiting for more.
 fn read_now(stdin: BorrowedFd<'_>, chunk: &mut [u8]) -> rustix::io::Result<usize> {
     #[cfg(target_os = "linux")]
     {
         use rustix::io::{IoSliceMut, ReadWriteFlags, preadv2};
-        match preadv2(stdin, &mut [IoSliceMut::new(chunk)], u64::MAX, ReadWriteFlags::NOWAIT) {
-            // Not on this kernel, or not for this kind of stdin.
-            Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::SPIPE | Errno::INVAL) => {}
-            read => return read,
+        let read = preadv2(stdin, &mut [IoSliceMut::new(chunk)], u64::MAX, ReadWriteFlags::NOWAIT);
+        // Other errors: not on this kernel, not for this kind of stdin, or not allowed here.
+        if let Ok(_) | Err(Errno::AGAIN | Errno::INTR) = read {
+            return read;
         }
     }
     if is_ready(stdin, PollFlags::IN) { rustix::io::read(stdin, chunk) } else { Err(Errno::AGAIN) }

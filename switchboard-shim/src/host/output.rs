@@ -3,8 +3,11 @@
 //! A host that stops reading must not keep the shim from noticing a signal, so what stdout does not take at
 //! once is left to a thread, which is started when it is first needed and does the writing that may block.
 
+use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
 
+use bytes::{Buf, Bytes};
 use rustix::event::PollFlags;
 use rustix::io::Errno;
 use switchboard_wire::framing::{Framing, encode};
@@ -24,6 +27,14 @@ const COALESCED: usize = 64 * 1024;
 /// socket has free by then.
 const NEVER_BLOCKS: usize = 4096;
 
+/// How often to ask whether the other half of a half-closed socket is closed, too.
+const HALF_CLOSED: Duration = Duration::from_secs(1);
+
+/// The end of a pipe shows as an error, that of a socket as something to read; with kqueue, both to those who want
+/// to write.
+const WATCHED: Interest =
+    if cfg!(target_os = "linux") { Interest::READABLE.add(Interest::ERROR) } else { Interest::WRITABLE };
+
 #[derive(Default)]
 pub(crate) struct Output {
     /// What the next [`Output::flush`] writes.
@@ -34,10 +45,23 @@ pub(crate) struct Output {
 }
 
 impl Output {
-    pub(crate) fn push(&mut self, framing: Framing, body: &[u8]) {
-        encode(framing, body, &mut self.pending);
-        if self.pending.len() > COALESCED {
-            self.flush();
+    pub(crate) fn push(&mut self, framing: Framing, body: Bytes) {
+        if body.len() <= COALESCED {
+            encode(framing, &body, &mut self.pending);
+            if self.pending.len() > COALESCED {
+                self.flush();
+            }
+            return;
+        }
+        self.flush();
+        // A long one is written from where it is, without being copied.
+        if framing == Framing::Line && memchr::memchr2(b'\n', b'\r', &body).is_none() {
+            self.write(body);
+            self.pending.push(b'\n');
+        } else {
+            let mut framed = Vec::new();
+            encode(framing, &body, &mut framed);
+            self.write(framed.into());
         }
     }
 
@@ -46,24 +70,39 @@ impl Output {
         if self.pending.is_empty() {
             return;
         }
-        let mut written = 0;
-        if self.backlog.as_ref().is_none_or(|backlog| backlog.bytes() == 0) {
-            match write_now(&self.pending) {
-                Ok(count) => written = count,
-                Err(Errno::INTR | Errno::AGAIN) => {}
-                Err(_) => return self.closed.notify_one(),
-            }
+        let mut pending = std::mem::take(&mut self.pending);
+        let written = self.write_some(&pending);
+        if written < pending.len() {
+            self.leave_to_thread(Bytes::copy_from_slice(&pending[written..]));
         }
-        if written < self.pending.len() {
-            self.leave_to_thread(written);
-        }
-        if self.pending.capacity() > 2 * COALESCED {
-            self.pending = Vec::new();
-        }
-        self.pending.clear();
+        pending.clear();
+        self.pending = pending;
     }
 
-    fn leave_to_thread(&mut self, written: usize) {
+    fn write(&mut self, mut bytes: Bytes) {
+        let written = self.write_some(&bytes);
+        bytes.advance(written);
+        if !bytes.is_empty() {
+            self.leave_to_thread(bytes);
+        }
+    }
+
+    /// Writes what the host takes at once, unless it has yet to take something else.
+    fn write_some(&self, bytes: &[u8]) -> usize {
+        if self.backlog.as_ref().is_some_and(|backlog| backlog.bytes() > 0) {
+            return 0;
+        }
+        match write_now(bytes) {
+            Ok(count) => count,
+            Err(Errno::INTR | Errno::AGAIN) => 0,
+            Err(_) => {
+                self.closed.notify_one();
+                bytes.len()
+            }
+        }
+    }
+
+    fn leave_to_thread(&mut self, bytes: Bytes) {
         let closed = &self.closed;
         let backlog = self.backlog.get_or_insert_with(|| {
             let backlog = Arc::new(Backlog::default());
@@ -74,7 +113,7 @@ impl Output {
             }
             backlog
         });
-        backlog.add(&self.pending[written..]);
+        backlog.add(bytes);
     }
 
     /// Whether the host reads so slowly that nothing more should be taken on for it.
@@ -112,21 +151,23 @@ impl Output {
 
 /// Resolves when the host closed its end of stdout, also while nothing is written.
 async fn other_end_closed() {
-    // The end of a pipe shows as an error, that of a socket as something to read.
-    let interest = Interest::READABLE | Interest::ERROR;
     // A file cannot be watched, and nobody can close its other end.
-    let Ok(stdout) = watch(rustix::stdio::stdout(), interest) else { return std::future::pending().await };
+    let Ok(stdout) = watch(rustix::stdio::stdout(), WATCHED) else { return std::future::pending().await };
     loop {
-        let Ok(mut now) = stdout.ready(interest).await else { return };
+        let Ok(mut now) = stdout.ready(WATCHED).await else { return };
         if now.ready().is_error() || is_ready(rustix::stdio::stdout(), PollFlags::empty()) {
             return;
         }
         if now.ready().is_read_closed() {
-            // It is stdin's socket too, and only that half has ended.
-            return std::future::pending().await;
+            break;
         }
         // What comes in there is stdin's, too.
         now.clear_ready();
+    }
+    // It is a socket, perhaps stdin's too, and only that half has ended. Of the other one's end the kernel tells
+    // those who ask.
+    while !is_ready(rustix::stdio::stdout(), PollFlags::empty()) {
+        tokio::time::sleep(HALF_CLOSED).await;
     }
 }
 
@@ -136,10 +177,10 @@ fn write_now(bytes: &[u8]) -> rustix::io::Result<usize> {
     #[cfg(target_os = "linux")]
     {
         use rustix::io::{IoSlice, ReadWriteFlags, pwritev2};
-        match pwritev2(stdout, &[IoSlice::new(bytes)], u64::MAX, ReadWriteFlags::NOWAIT) {
-            // Not on this kernel, or not for this kind of stdout.
-            Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::SPIPE | Errno::INVAL) => {}
-            written => return written,
+        let written = pwritev2(stdout, &[IoSlice::new(bytes)], u64::MAX, ReadWriteFlags::NOWAIT);
+        // Other errors: not on this kernel, not for this kind of stdout, or not allowed here.
+        if let Ok(_) | Err(Errno::AGAIN | Errno::INTR) = written {
+            return written;
         }
     }
     if bytes.len() <= NEVER_BLOCKS && is_ready(stdout, PollFlags::OUT) {
@@ -159,20 +200,21 @@ struct Backlog {
 
 #[derive(Default)]
 struct State {
-    waiting: Vec<u8>,
-    /// Bytes that are being written.
-    writing: usize,
+    waiting: VecDeque<Bytes>,
+    /// How many bytes wait or are being written.
+    bytes: usize,
 }
 
 impl Backlog {
-    fn add(&self, bytes: &[u8]) {
-        self.lock().waiting.extend_from_slice(bytes);
+    fn add(&self, bytes: Bytes) {
+        let mut state = self.lock();
+        state.bytes += bytes.len();
+        state.waiting.push_back(bytes);
         self.more.notify_one();
     }
 
     fn bytes(&self) -> usize {
-        let state = self.lock();
-        state.waiting.len() + state.writing
+        self.lock().bytes
     }
 
     /// The thread's work; ends with the process, or when nobody reads any more.
@@ -180,17 +222,20 @@ impl Backlog {
         loop {
             let bytes = {
                 let mut state = self.lock();
-                state.writing = 0;
-                self.taken.notify_one();
-                while state.waiting.is_empty() {
-                    state = self.more.wait(state).expect("BUG: an append panicked");
+                loop {
+                    match state.waiting.pop_front() {
+                        Some(bytes) => break bytes,
+                        None => state = self.more.wait(state).expect("BUG: an append panicked"),
+                    }
                 }
-                state.writing = state.waiting.len();
-                std::mem::take(&mut state.waiting)
             };
             if write_all(&bytes).is_err() {
+                *self.lock() = State::default();
+                self.taken.notify_one();
                 return closed.notify_one();
             }
+            self.lock().bytes -= bytes.len();
+            self.taken.notify_one();
         }
     }
 

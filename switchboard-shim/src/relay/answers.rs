@@ -112,7 +112,7 @@ impl Relay {
             match answer.body {
                 _ if (200..300).contains(&answer.status) => self.replay.note(&message.kind, &message.body),
                 // It was no message after all, which nobody has an id for.
-                Body::Whole(body) if answer.status == 400 && is_answer(&body) => self.write(&body),
+                Body::Whole(body) if answer.status == 400 && is_answer(&body) => self.write(body),
                 _ => {}
             }
             return;
@@ -135,7 +135,7 @@ impl Relay {
             self.parked.push(Parked { id: id.into(), after: answer.mailbox, until, body });
             return;
         }
-        self.write(&body);
+        self.write(body);
     }
 
     /// A message that the daemon cannot have acted on goes back to its place in the order.
@@ -215,7 +215,7 @@ impl Relay {
             }
             Mail::Other => {}
         }
-        self.write(message);
+        self.write(message.clone());
     }
 
     /// Writes the answers whose turn has come, in the order they arrived.
@@ -224,7 +224,7 @@ impl Relay {
         let parked = std::mem::take(&mut self.parked);
         for answer in parked {
             if answer.after <= written || answer.until <= now {
-                self.write(&answer.body);
+                self.write(answer.body);
             } else {
                 self.parked.push(answer);
             }
@@ -242,7 +242,7 @@ impl Relay {
             self.fail(&call.message, &fault);
         }
         for answer in std::mem::take(&mut self.parked) {
-            self.write(&answer.body);
+            self.write(answer.body);
         }
     }
 

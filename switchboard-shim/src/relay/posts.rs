@@ -9,6 +9,8 @@ use tokio::task::{AbortHandle, JoinSet};
 
 pub(super) struct Posts<T> {
     single: Option<Single<T>>,
+    /// The single one's end, if it came while nobody wanted to know.
+    kept: Option<T>,
     /// How many were carried by the loop.
     singles: u64,
     tasks: JoinSet<T>,
@@ -28,7 +30,7 @@ pub(super) enum Ticket {
 
 impl<T: Send + 'static> Posts<T> {
     pub(super) fn new() -> Self {
-        Self { single: None, singles: 0, tasks: JoinSet::new() }
+        Self { single: None, kept: None, singles: 0, tasks: JoinSet::new() }
     }
 
     /// Takes a POST on; it begins when [`Posts::next`] is polled, or soon.
@@ -49,9 +51,19 @@ impl<T: Send + 'static> Posts<T> {
         }
     }
 
-    /// The next one that ends; never, if there is none. Nothing is lost if this is dropped.
-    pub(super) async fn next(&mut self) -> T {
-        poll_fn(|cx| self.poll(cx)).await
+    /// The next one that ends; never, if there is none. Where its end is not `wanted` they go on all the same, and
+    /// this never resolves. Nothing is lost if it is dropped.
+    pub(super) async fn next(&mut self, wanted: bool) -> T {
+        poll_fn(|cx| {
+            if wanted {
+                return self.poll(cx);
+            }
+            if let Poll::Ready(posted) = self.poll_single(cx) {
+                self.kept = Some(posted);
+            }
+            Poll::Pending
+        })
+        .await
     }
 
     /// One that has ended by now.
@@ -66,10 +78,10 @@ impl<T: Send + 'static> Posts<T> {
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<T> {
-        if let Some(single) = &mut self.single
-            && let Poll::Ready(posted) = single.post.as_mut().poll(cx)
-        {
-            self.single = None;
+        if let Some(posted) = self.kept.take() {
+            return Poll::Ready(posted);
+        }
+        if let Poll::Ready(posted) = self.poll_single(cx) {
             return Poll::Ready(posted);
         }
         while let Poll::Ready(Some(ended)) = self.tasks.poll_join_next(cx) {
@@ -80,8 +92,15 @@ impl<T: Send + 'static> Posts<T> {
         Poll::Pending
     }
 
+    fn poll_single(&mut self, cx: &mut Context<'_>) -> Poll<T> {
+        let Some(single) = &mut self.single else { return Poll::Pending };
+        let posted = std::task::ready!(single.post.as_mut().poll(cx));
+        self.single = None;
+        Poll::Ready(posted)
+    }
+
     pub(super) fn is_empty(&self) -> bool {
-        self.single.is_none() && self.tasks.is_empty()
+        self.single.is_none() && self.kept.is_none() && self.tasks.is_empty()
     }
 }
 
@@ -105,10 +124,21 @@ mod tests {
         for number in 0..3 {
             posts.start(ready(number));
         }
-        let mut ended = vec![posts.next().await, posts.next().await, posts.next().await];
+        let mut ended = vec![posts.next(true).await, posts.next(true).await, posts.next(true).await];
         ended.sort_unstable();
         assert_eq!(ended, [0, 1, 2]);
         assert!(posts.is_empty() && now(&mut posts).is_none());
+    }
+
+    #[tokio::test]
+    async fn they_go_on_while_nobody_takes_note() {
+        let mut posts = Posts::new();
+        posts.start(ready(1));
+        let patience = std::time::Duration::from_millis(10);
+        assert!(tokio::time::timeout(patience, posts.next(false)).await.is_err());
+        assert!(posts.single.is_none() && !posts.is_empty());
+        assert_eq!(now(&mut posts), Some(1));
+        assert!(posts.is_empty());
     }
 
     #[tokio::test]
@@ -116,7 +146,7 @@ mod tests {
         let mut posts = Posts::new();
         let first = posts.start(ready(1));
         assert!(matches!(first, Ticket::Single(_)));
-        assert_eq!(posts.next().await, 1);
+        assert_eq!(posts.next(true).await, 1);
         let second = posts.start(pending());
         // The first has ended, and its place is another's.
         posts.abort(&first);

@@ -19,7 +19,7 @@ impl Relay {
     pub(super) fn hold(&mut self, message: Outgoing) {
         if let Err(full) = self.waiting.add(message) {
             match full.refused.request_id() {
-                Some(id) => self.write(&Fault::Busy { waiting: full.waiting }.to(id)),
+                Some(id) => self.write(Fault::Busy { waiting: full.waiting }.to(id)),
                 None => self.notes.say("too many notifications are waiting; one was dropped"),
             }
         }

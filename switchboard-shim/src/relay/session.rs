@@ -248,7 +248,7 @@ impl Relay {
         self.stranded.clear();
         self.release_parked(now);
         for id in std::mem::take(&mut self.questions) {
-            self.write(&fault::cancelled(&id, "switchboardd restarted"));
+            self.write(fault::cancelled(&id, "switchboardd restarted"));
         }
         let lost = self.calls.take_lost();
         self.lose_all(lost);

@@ -9,6 +9,7 @@
 //! something; room is waited for when there was none.
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
@@ -20,6 +21,12 @@ use tokio::sync::Notify;
 
 /// What may wait for a child that reads slowly. One message of any allowed size always fits.
 const BACKLOG: usize = 4 * 1024 * 1024;
+
+/// How long to leave a full pipe that cannot be watched.
+const SHORTAGE: Duration = Duration::from_millis(10);
+
+/// What the pipe is watched for: its end, which kqueue tells only of those who want to write.
+const WATCHED: Interest = if cfg!(target_os = "linux") { Interest::ERROR } else { Interest::WRITABLE };
 
 /// As much of it is kept for the next messages.
 const SMALL_BACKLOG: usize = 64 * 1024;
@@ -54,12 +61,13 @@ struct State {
 
 impl Outbox {
     pub(super) fn new(pipe: pipe::Sender) -> std::io::Result<Self> {
-        let pipe = watch(pipe.into_nonblocking_fd()?, Interest::ERROR)?;
+        let pipe = watch(pipe.into_nonblocking_fd()?, WATCHED)?;
         let state = State { pipe: Some(Arc::new(pipe)), backlog: Vec::new(), written: 0 };
         Ok(Self { state: Mutex::new(state), changed: Notify::new(), broken: Notify::new() })
     }
 
-    /// Sends one line, which ends with its line break; with others that are sent at this moment if `together`.
+    /// Sends one line, which ends with its line break; with others that are sent at this moment if `together`. Then it
+    /// counts as sent although the child may be found dead before a byte of it was written.
     pub(super) fn send(&self, line: &[u8], together: bool) -> Result<(), Unsent> {
         let mut state = self.lock();
         let Some(pipe) = &state.pipe else {
@@ -76,7 +84,7 @@ impl Outbox {
                     return Err(Unsent::Closed);
                 }
             }
-        } else if state.backlog.len() - state.written + line.len() > BACKLOG {
+        } else if !state.backlog.is_empty() && state.backlog.len() - state.written + line.len() > BACKLOG {
             return Err(Unsent::Full);
         }
         state.backlog.extend_from_slice(rest);
@@ -107,10 +115,7 @@ impl Outbox {
                     }
                 },
                 Left::Some => tokio::select! {
-                    room = room(&pipe) => if room.is_err() {
-                        self.break_off(&mut self.lock());
-                        return;
-                    },
+                    () = room(&pipe) => {}
                     // The pipe may have been closed meanwhile: look again.
                     () = self.changed.notified() => {}
                 },
@@ -165,8 +170,61 @@ impl Outbox {
     }
 }
 
-/// Resolves when the pipe takes something.
-async fn room(pipe: &AsyncFd<OwnedFd>) -> std::io::Result<()> {
-    let room = watch(pipe.get_ref().try_clone()?, Interest::WRITABLE)?;
-    room.writable().await.map(drop)
+/// Resolves when the pipe may take something.
+async fn room(pipe: &AsyncFd<OwnedFd>) {
+    let watched = pipe.get_ref().try_clone().and_then(|pipe| watch(pipe, Interest::WRITABLE));
+    match watched {
+        Ok(room) => drop(room.writable().await),
+        // No descriptor is left to watch it with: it is looked at again and again.
+        Err(_) => tokio::time::sleep(SHORTAGE).await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::io::AsyncReadExt;
+
+    use super::*;
+
+    fn outbox() -> (Arc<Outbox>, pipe::Receiver) {
+        let (sender, receiver) = pipe::pipe().unwrap();
+        let outbox = Arc::new(Outbox::new(sender).unwrap());
+        let writer = outbox.clone();
+        tokio::spawn(async move { writer.write_backlog().await });
+        (outbox, receiver)
+    }
+
+    #[tokio::test]
+    async fn lines_arrive_whole_and_in_order_however_they_are_sent() {
+        let (outbox, mut pipe) = outbox();
+        let mut expected = Vec::new();
+        for number in 0..200_u32 {
+            // Some fit, some do not; some wait for others, some would rather not.
+            let line = format!("{number}{}\n", "x".repeat(if number % 50 == 0 { 100_000 } else { 10 }));
+            outbox.send(line.as_bytes(), number % 3 == 0).unwrap();
+            expected.extend_from_slice(line.as_bytes());
+        }
+        let mut received = vec![0; expected.len()];
+        tokio::time::timeout(Duration::from_secs(10), pipe.read_exact(&mut received)).await.unwrap().unwrap();
+        assert!(received == expected);
+    }
+
+    #[tokio::test]
+    async fn one_message_of_any_size_fits_and_a_second_may_not() {
+        let (outbox, _pipe) = outbox();
+        let long = vec![b'x'; BACKLOG + 1];
+        assert_eq!(outbox.send(&long, true), Ok(()));
+        assert_eq!(outbox.send(&long, true), Err(Unsent::Full));
+    }
+
+    #[tokio::test]
+    async fn a_reader_that_goes_is_noticed_while_nothing_is_written() {
+        let (outbox, pipe) = outbox();
+        drop(pipe);
+        tokio::time::timeout(Duration::from_secs(10), outbox.broken()).await.unwrap();
+        assert!(!outbox.is_open());
+        assert_eq!(outbox.send(b"x\n", true), Err(Unsent::Closed));
+    }
 }

@@ -49,7 +49,7 @@ pub struct Through {
 impl Through {
     /// Whether a file or folder of this name could change what the glob finds.
     pub fn cares(&self, name: &OsStr, may_be_folder: bool) -> bool {
-        self.pattern.whole.is_match(self.below.join(name))
+        self.pattern.is_match(&self.below.join(name))
             || (may_be_folder
                 && self.depth < self.pattern.depth
                 && self.pattern.leads_through(self.depth, name))
@@ -73,31 +73,87 @@ pub fn walk(root: &Path, globs: &[String], confined: bool) -> Walked {
 
 #[derive(Debug)]
 struct Pattern {
-    whole: GlobMatcher,
-    /// One matcher per path component, so that only folders on the way are entered. None where the glob
-    /// does not say which component is which: `**`, or alternatives of different depth.
-    parts: Option<Vec<GlobMatcher>>,
+    way: Way,
     /// How many folders deep a file can be.
     depth: usize,
+}
+
+/// What a glob says of the folders on the way to a file.
+#[derive(Debug)]
+enum Way {
+    /// One part per path component, so that only folders on the way are entered.
+    Parts(Vec<Part>),
+    /// Not which component is which: `**`, or alternatives of different depth.
+    Whole(GlobMatcher),
+}
+
+/// One component. Most are plain, and need none of the matchers, which take memory for every workspace.
+#[derive(Debug)]
+enum Part {
+    Name(String),
+    Any,
+    Glob(GlobMatcher),
+}
+
+impl Part {
+    fn new(part: &str) -> Option<Self> {
+        match part {
+            "*" => Some(Self::Any),
+            plain if !plain.contains(['*', '?', '[', ']', '{', '}', '\\', '!', ',']) => {
+                Some(Self::Name(plain.to_owned()))
+            }
+            glob => GlobBuilder::new(glob).build().ok().map(|glob| Self::Glob(glob.compile_matcher())),
+        }
+    }
+
+    fn is_match(&self, name: &OsStr) -> bool {
+        match self {
+            Self::Name(own) => name == own.as_str(),
+            Self::Any => true,
+            Self::Glob(glob) => glob.is_match(name),
+        }
+    }
 }
 
 impl Pattern {
     /// The config reader has refused what does not build.
     fn new(glob: &str) -> Option<Self> {
-        let whole = GlobBuilder::new(glob).literal_separator(true).build().ok()?.compile_matcher();
         let anywhere = glob.contains("**");
         // A part that is no glob of its own, as in `[a/b]`, says nothing of the folders on the way.
-        let part = |part| GlobBuilder::new(part).build().ok().map(|glob| glob.compile_matcher());
-        let parts = (!anywhere && !has_slash_in_braces(glob)).then(|| glob.split('/').map(part).collect());
-        let parts = parts.flatten();
+        let parts =
+            (!anywhere && !has_slash_in_braces(glob)).then(|| glob.split('/').map(Part::new).collect());
+        let way = match parts.flatten() {
+            Some(parts) => Way::Parts(parts),
+            None => {
+                let whole = GlobBuilder::new(glob).literal_separator(true).build().ok()?;
+                Way::Whole(whole.compile_matcher())
+            }
+        };
         let depth = if anywhere { MAX_DEPTH } else { glob.matches('/').count().min(MAX_DEPTH) };
-        Some(Self { whole, parts, depth })
+        Some(Self { way, depth })
+    }
+
+    /// Whether the glob means this file, named from the root on.
+    fn is_match(&self, path: &Path) -> bool {
+        match &self.way {
+            Way::Parts(parts) => {
+                let mut names = path.iter();
+                parts.iter().all(|part| names.next().is_some_and(|name| part.is_match(name)))
+                    && names.next().is_none()
+            }
+            Way::Whole(whole) => whole.is_match(path),
+        }
+    }
+
+    /// Whether one folder may be come to in several ways.
+    fn leads_anywhere(&self) -> bool {
+        matches!(self.way, Way::Whole(_))
     }
 
     fn leads_through(&self, depth: usize, name: &OsStr) -> bool {
-        match &self.parts {
-            Some(parts) => parts.get(depth).is_some_and(|part| part.is_match(name)),
-            None => !SKIPPED.iter().any(|skipped| name == *skipped),
+        match &self.way {
+            Way::Parts(parts) => parts.get(depth).is_some_and(|part| part.is_match(name)),
+            Way::Whole(_) => !SKIPPED.iter().any(|skipped| name == *skipped),
         }
     }
 }
@@ -126,7 +182,7 @@ impl Walk<'_> {
         let mut seen = HashSet::new();
         while let Some(next) = folders.pop_front().or_else(|| links.pop_front()) {
             let Next { below, real, depth } = next;
-            if self.pattern.parts.is_none() && !identity(&real).is_some_and(|folder| seen.insert(folder)) {
+            if self.pattern.leads_anywhere() && !identity(&real).is_some_and(|folder| seen.insert(folder)) {
                 continue;
             }
             // All globs together: each of them is a walk.
@@ -142,7 +198,7 @@ impl Walk<'_> {
             for entry in entries.flatten() {
                 let name = entry.file_name();
                 let path = below.join(&name);
-                if self.pattern.whole.is_match(&path) {
+                if self.pattern.is_match(&path) {
                     walked.files.push(self.root.join(&path));
                 }
                 if depth >= self.pattern.depth || !self.pattern.leads_through(depth, &name) {

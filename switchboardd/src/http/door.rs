@@ -155,8 +155,8 @@ impl Doors {
         _place: tokio::sync::OwnedSemaphorePermit,
     ) {
         let mut http = http1::Builder::new();
-        // Nobody needs to be told the time.
-        http.max_buf_size(HEAD_BYTES).auto_date_header(false);
+        // On the socket nobody needs to be told the time.
+        http.max_buf_size(HEAD_BYTES).auto_date_header(!matches!(way, Way::Socket));
         if let Way::Tcp(_) = way {
             // Also closes idle connections after that time, which on the unix socket would race with
             // a shim's next call: there is no such limit there.

@@ -302,6 +302,8 @@ where
             continue;
         }
         if whole.is_empty() {
+            let more = usize::try_from(body.size_hint().lower()).unwrap_or(0).min(MAX_MESSAGE);
+            whole.reserve(first.len() + piece.len() + more);
             whole.extend_from_slice(&first);
         }
         if whole.len() + piece.len() > MAX_MESSAGE {

@@ -123,7 +123,12 @@ impl<'a> Message<'a> {
     /// does not look like a message is looked at properly.
     pub fn glance(body: &'a [u8]) -> Result<Self, Malformed> {
         let text = std::str::from_utf8(body).map_err(|_| Malformed::NotJson)?;
-        Self::of(Raw::unchecked(text)).or_else(|_| Self::parse(body))
+        match Self::of(Raw::unchecked(text)) {
+            // The id is what somebody will be answered with.
+            Ok(Self::Request { id, .. } | Self::Response { id, .. }) if !id.is_json() => Self::parse(body),
+            Ok(message) => Ok(message),
+            Err(_) => Self::parse(body),
+        }
     }
 
     fn of(raw: Raw<'a>) -> Result<Self, Malformed> {
@@ -292,6 +297,10 @@ mod tests {
         // What is wrong further in is for somebody else to find.
         let body = br#"{"jsonrpc":"2.0","id":1,"method":"a","params":{"x":nonsense}}"#;
         assert!(Message::parse(body).is_err() && Message::glance(body).is_ok());
+        for id in ["1abc", "1:2", "-", "\"\\q\"", "01"] {
+            let body = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"a"}}"#);
+            assert_eq!(Message::glance(body.as_bytes()).err(), Some(Malformed::NotJson), "{id}");
+        }
     }
 
     #[test]

@@ -9,15 +9,23 @@ use std::cell::RefCell;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::Shutdown;
 use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
+use tokio::time::{Sleep, sleep};
 
-/// Bytes asked for in one read.
-const READ: usize = 64 * 1024;
+/// Bytes asked for in one read, where there is room for many: more than a socket holds.
+const READ: usize = 256 * 1024;
+
+/// Bytes asked for in one read otherwise.
+const LANDS: usize = 64 * 1024;
+
+/// How long a write waits for room that cannot be watched.
+const SHORTAGE: Duration = Duration::from_millis(10);
 
 thread_local! {
     /// Where every connection reads to, before the few bytes that came are copied to where they belong. Whose
@@ -29,7 +37,14 @@ thread_local! {
 pub struct Quiet {
     stream: AsyncFd<OwnedFd>,
     /// There while a write waits for room.
-    room: Option<AsyncFd<OwnedFd>>,
+    room: Option<Room>,
+}
+
+#[derive(Debug)]
+enum Room {
+    Watched(AsyncFd<OwnedFd>),
+    /// There is no descriptor to watch it with: it is tried again after a while.
+    Unwatched(Pin<Box<Sleep>>),
 }
 
 impl Quiet {
@@ -65,11 +80,17 @@ impl Quiet {
                     return Poll::Ready(Ok(sent?));
                 }
             }
-            if self.room.is_none() {
-                self.room = Some(watch(self.stream.get_ref().try_clone()?, Interest::WRITABLE)?);
-            }
-            if let Some(room) = &self.room {
-                ready!(room.poll_write_ready(cx))?.clear_ready();
+            let stream = &self.stream;
+            let room = self.room.get_or_insert_with(|| {
+                let other = stream.get_ref().try_clone().and_then(|other| watch(other, Interest::WRITABLE));
+                other.map_or_else(|_| Room::Unwatched(Box::pin(sleep(SHORTAGE))), Room::Watched)
+            });
+            match room {
+                Room::Watched(room) => ready!(room.poll_write_ready(cx))?.clear_ready(),
+                Room::Unwatched(pause) => {
+                    ready!(pause.as_mut().poll(cx));
+                    self.room = None;
+                }
             }
         }
     }
@@ -92,13 +113,22 @@ impl AsyncRead for Quiet {
     ) -> Poll<io::Result<()>> {
         loop {
             let mut ready = ready!(self.stream.poll_read_ready(cx))?;
-            let size = buffer.remaining().min(READ);
-            let read = LANDING.with_borrow_mut(|landing| {
-                landing.resize(READ, 0);
-                let count = rustix::io::read(ready.get_inner(), &mut landing[..size])?;
-                buffer.put_slice(&landing[..count]);
-                Ok(count)
-            });
+            let size = buffer.remaining().min(if buffer.remaining() > LANDS { READ } else { LANDS });
+            let read = if size > LANDS {
+                // Whoever makes so much room knows that it will be filled.
+                let read = rustix::io::read(ready.get_inner(), buffer.initialize_unfilled_to(size));
+                read.inspect(|count| buffer.advance(*count))
+            } else {
+                LANDING.with_borrow_mut(|landing| {
+                    if landing.is_empty() {
+                        // Pages that nobody has touched yet cost nothing.
+                        *landing = vec![0; LANDS];
+                    }
+                    let count = rustix::io::read(ready.get_inner(), &mut landing[..size])?;
+                    buffer.put_slice(&landing[..count]);
+                    Ok(count)
+                })
+            };
             match read {
                 Ok(count) => {
                     // All there was has been read: the next byte will be told. An end stays told.

@@ -32,6 +32,11 @@ impl<'a> Raw<'a> {
         self.0
     }
 
+    /// Whether it is JSON, of which [`Raw::unchecked`] knows nothing.
+    pub(crate) fn is_json(self) -> bool {
+        serde_json::from_str::<IgnoredAny>(self.0).is_ok()
+    }
+
     pub fn is_null(self) -> bool {
         self.0 == "null"
     }
