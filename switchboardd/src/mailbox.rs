@@ -299,7 +299,8 @@ mod tests {
         for number in 1..=300_u64 {
             mailbox.push(Kind::Question, number.to_string().into());
         }
-        assert_eq!(mailbox.after(298), [(299, "299".into()), (300, "300".into())]);
+        let last = vec![(299, Bytes::from("299")), (300, Bytes::from("300"))];
+        assert_eq!(mailbox.after(298), last);
         mailbox.sent(200, true);
         assert_eq!(mailbox.after(0)[0].0, 200 - KEPT as u64 + 1);
         mailbox.sent(200, false);

@@ -114,8 +114,9 @@ mod tests {
             subscriptions.add(uri, uri, &one);
         }
         subscriptions.add("a:2", "a:2", &other);
-        assert_eq!(subscriptions.followed(Some(&other)), ["a:2".into()]);
-        assert_eq!(subscriptions.leave(&one), ["a:1".into()]);
+        let uri = |text: &str| vec![Box::<str>::from(text)];
+        assert_eq!(subscriptions.followed(Some(&other)), uri("a:2"));
+        assert_eq!(subscriptions.leave(&one), uri("a:1"));
         drop(other);
         assert!(subscriptions.followers("a:2").is_empty() && subscriptions.followed(None).is_empty());
     }
