@@ -18,6 +18,7 @@ use crate::config::Config;
 use crate::document::Problem;
 use crate::layer::Ground;
 use crate::manifest::Manifests;
+use crate::parking::Parking;
 use crate::pool::{Nursery, Pools};
 use crate::reload::{self, Checks};
 use crate::session::{Session, Sessions};
@@ -56,6 +57,8 @@ pub struct Board {
     // A leaf lock: held for an insert, a look or a removal.
     strangers: Mutex<Vec<Arc<Session>>>,
     pub nursery: Nursery,
+    /// Calls that wait for their hosts to come back with answers.
+    pub parking: Arc<Parking>,
     pub pools: Pools,
     /// What those see who belong to no workspace.
     pub personal: Arc<Workspace>,
@@ -121,8 +124,10 @@ impl Board {
         reload::report(&catalog, None);
         let personal = Workspace::new(None, catalog, memory);
         let changed = Arc::new(Notify::new());
+        let boot = Boot::new();
         Arc::new(Self {
-            boot: Boot::new(),
+            parking: Parking::new(boot.name()),
+            boot,
             sessions: Sessions::default(),
             strangers: Mutex::default(),
             nursery,
@@ -200,6 +205,13 @@ impl Board {
     /// What shims are to make of the daemon's going, if it goes.
     pub fn draining(&self) -> Option<Draining> {
         self.phase.borrow().draining()
+    }
+
+    /// Resolves when the daemon begins to go.
+    pub async fn begins_to_drain(&self) -> Draining {
+        let mut phase = self.phase();
+        let gone = phase.wait_for(|phase| phase.draining().is_some()).await;
+        gone.ok().and_then(|phase| phase.draining()).unwrap_or(Draining::Stop)
     }
 
     /// From now on nothing new is taken in.
@@ -294,6 +306,7 @@ impl Board {
                 tracing::debug!(target: "session", session = &session.id[..8], "ended");
                 board.sessions.remove(&session.id);
                 session.caller.close();
+                board.parking.session_ended(&session.id);
                 session.workspace().touch();
                 board.pools.all().iter().for_each(|pool| pool.session_ended(&session.caller));
             }

@@ -1,5 +1,7 @@
 //! Who a call is made for, as far as a child is concerned: where its progress, logs and questions go.
 
+mod once;
+
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -10,8 +12,12 @@ use switchboard_wire::envelope::{Message, place_of, splice};
 use switchboard_wire::members::Members;
 use switchboard_wire::raw::Raw;
 
+use crate::era::terms::Terms;
+use crate::era::{Era, envelope};
 use crate::mailbox::{Kind, Mailbox};
 use crate::methods;
+
+pub use once::{Input, Once};
 
 /// The random name of one daemon run. It is part of every id that we send to a host, so that an
 /// answer to a question of an earlier run is recognised and dropped.
@@ -36,10 +42,11 @@ impl Boot {
     }
 }
 
-/// One host's conversation, or a single request that came without one.
+/// One host's conversation, a modern request of one, or a single request that came without one.
 #[derive(Debug)]
 pub struct Caller {
     listening: Option<Listening>,
+    once: Option<Once>,
 }
 
 #[derive(Debug)]
@@ -60,9 +67,16 @@ type Lane = Arc<tokio::sync::Mutex<()>>;
 #[derive(Debug, Clone, Default)]
 pub struct Profile {
     pub client: Option<Box<str>>,
+    /// `clientInfo` as the host wrote it.
+    pub client_info: Option<Box<str>>,
+    /// What was agreed on with `initialize`.
     pub revision: Option<&'static str>,
+    /// It has made a modern request.
+    pub is_modern: bool,
     pub takes: Takes,
     pub log_level: LogLevel,
+    /// Whether the host itself asked for that level.
+    pub set_level: bool,
 }
 
 /// Which questions the host can be asked.
@@ -86,6 +100,21 @@ pub enum LogLevel {
     Critical,
     Alert,
     Emergency,
+}
+
+impl LogLevel {
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Debug => "debug",
+            Self::Info => "info",
+            Self::Notice => "notice",
+            Self::Warning => "warning",
+            Self::Error => "error",
+            Self::Critical => "critical",
+            Self::Alert => "alert",
+            Self::Emergency => "emergency",
+        }
+    }
 }
 
 /// Gets the host's whole response and the id within it.
@@ -141,19 +170,74 @@ impl Caller {
             lanes: Mutex::default(),
             closed: AtomicBool::new(false),
         };
-        Arc::new(Self { listening: Some(listening) })
+        Arc::new(Self { listening: Some(listening), once: None })
     }
 
     /// Somebody who only hears the answer: the daemon itself, or a bare HTTP request.
     pub fn deaf() -> Arc<Self> {
-        Arc::new(Self { listening: None })
+        Arc::new(Self { listening: None, once: None })
+    }
+
+    /// A modern request of `session`: it says itself who asks, and a question to it is its answer. What a child
+    /// says meanwhile goes to `hears`.
+    pub fn once(session: &Arc<Self>, hears: &Arc<Self>, terms: Terms, pinned: Option<u32>) -> Arc<Self> {
+        Arc::new(Self { listening: None, once: Some(Once::new(session, hears, terms, pinned)) })
+    }
+
+    /// The modern request that this is, if it is one.
+    pub fn as_once(&self) -> Option<&Once> {
+        self.once.as_ref()
+    }
+
+    pub fn era(&self) -> Era {
+        if self.once.is_some() { Era::Modern } else { Era::Legacy }
+    }
+
+    /// Whose the request is: a child that is a session's own is this one's.
+    pub fn owner(self: &Arc<Self>) -> &Arc<Self> {
+        self.once.as_ref().map_or(self, |once| &once.session)
+    }
+
+    /// Whether both are one host's. Of those who have no session nobody knows that.
+    pub fn is_same_host(self: &Arc<Self>, other: &Arc<Self>) -> bool {
+        let (one, another) = (self.owner(), other.owner());
+        Arc::ptr_eq(self, other) || (Arc::ptr_eq(one, another) && one.listening.is_some())
+    }
+
+    /// The process that a retry has to come back to.
+    pub fn pinned(&self) -> Option<u32> {
+        self.once.as_ref().and_then(|once| once.pinned)
     }
 
     pub fn mailbox(&self) -> Option<&Mailbox> {
-        self.listening.as_ref().map(|listening| &listening.mailbox)
+        match &self.once {
+            Some(once) => once.hears.mailbox(),
+            None => self.listening.as_ref().map(|listening| &listening.mailbox),
+        }
+    }
+
+    /// Whether a log message of this level is wanted. A modern request wants none that it did not ask for.
+    pub fn hears(&self, level: LogLevel) -> bool {
+        match &self.once {
+            Some(once) => once.terms.level.is_some_and(|floor| level >= floor),
+            None => level >= self.profile().log_level,
+        }
+    }
+
+    /// What a modern child is told of whoever asks.
+    pub fn envelope(&self) -> envelope::Envelope {
+        let profile = self.profile();
+        envelope::Envelope {
+            capabilities: envelope::capabilities(profile.takes),
+            client: profile.client_info,
+            level: profile.set_level.then_some(profile.log_level),
+        }
     }
 
     pub fn profile(&self) -> Profile {
+        if let Some(once) = &self.once {
+            return once.profile();
+        }
         self.listening.as_ref().map_or_else(Profile::default, |listening| {
             listening.profile.lock().expect("BUG: a profile update panicked").clone()
         })
@@ -168,6 +252,9 @@ impl Caller {
     /// The right to send to `child` next. The place in the queue is taken at the first poll, so the
     /// order in which calls are dispatched is the order in which the child sees them.
     pub async fn lane(&self, child: &str) -> Option<tokio::sync::OwnedMutexGuard<()>> {
+        if let Some(once) = &self.once {
+            return Box::pin(once.session.lane(child)).await;
+        }
         let lane = {
             let mut lanes = self.listening.as_ref()?.lanes.lock().expect("BUG: a lane panicked");
             match lanes.get(child) {
@@ -195,6 +282,9 @@ impl Caller {
         params: Option<Raw<'_>>,
         answer: impl FnOnce(&[u8], Raw<'_>) + Send + 'static,
     ) -> Option<Box<str>> {
+        if let Some(once) = &self.once {
+            return once.ask(id, method, params, Box::new(answer));
+        }
         let listening = self.listening.as_ref()?;
         if !self.profile().takes.question(method, params) {
             return None;
@@ -249,6 +339,9 @@ impl Caller {
 
     /// The child no longer wants to know: tells the host so.
     pub fn withdraw(&self, id: &str, reason: &str) {
+        if let Some(once) = &self.once {
+            once.withdraw(id);
+        }
         let Some(listening) = &self.listening else { return };
         if listening.lock().remove(id).is_some() {
             let body = json!({

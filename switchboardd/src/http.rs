@@ -1,6 +1,7 @@
 //! The HTTP front door: which route is whose, and how connections come and go.
 
 mod accept;
+mod batch;
 mod catch;
 mod control;
 mod discovery;

@@ -120,6 +120,7 @@ impl Pool {
             ran_before: nursery.manifests.exists(&launch),
             retired: false,
             manifest: Known::NotLooked,
+            era: None,
             last_words: Arc::default(),
             woken_later: false,
             starts: 0,
@@ -150,6 +151,14 @@ impl Pool {
 
     /// A child to use, started if need be. A start goes on even if this caller gives up.
     pub async fn lease(self: &Arc<Self>, caller: &Arc<Caller>, limits: Limits) -> Result<Lease, PoolError> {
+        if let Some(pid) = caller.pinned()
+            && let Some(child) = self.running().into_iter().find(|child| child.pid() == pid)
+        {
+            // It comes back with answers to what this one asked.
+            child.leased(1);
+            return Ok(Lease { child, pool: self.clone() });
+        }
+        let caller = caller.owner();
         let failed_before = self.lock().failed_starts;
         let mut room_until = None;
         let mut waiting = None;

@@ -114,6 +114,12 @@ impl Board {
 
     /// A session is to look at its list again.
     pub fn tell_changed(&self, session: &Session) {
+        session.listens.tell(methods::TOOLS_CHANGED);
+        let host = session.caller.profile();
+        // A host of the modern era hears nothing that it does not listen for.
+        if host.is_modern && host.revision.is_none() {
+            return;
+        }
         let body = format!(r#"{{"jsonrpc":"2.0","method":"{}"}}"#, methods::TOOLS_CHANGED);
         session.caller.push(Kind::Changed(methods::TOOLS_CHANGED), body.into_bytes());
     }

@@ -14,6 +14,7 @@ use tokio::time::Instant;
 pub use turnstile::{Entry, Turn};
 
 use crate::caller::{Boot, Caller};
+use crate::listens::Listens;
 use crate::workspace::Workspace;
 use turnstile::Turnstile;
 
@@ -28,6 +29,8 @@ pub struct Session {
     /// Whether a shim opened it: behind one there is a host with a person.
     pub is_shims: bool,
     pub caller: Arc<Caller>,
+    /// What its host listens for, in the modern way.
+    pub listens: Listens,
     // A leaf lock: held for an insert or a look.
     asked: Mutex<HashSet<String>>,
     pub opened: Instant,
@@ -84,6 +87,7 @@ impl Session {
             folder,
             is_shims,
             caller,
+            listens: Listens::default(),
             asked: Mutex::default(),
             opened: Instant::now(),
             turnstile: Turnstile::default(),

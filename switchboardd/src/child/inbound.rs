@@ -14,6 +14,7 @@ use tokio::time::Instant;
 use super::calls::{Answer, Candidates, ChildId, Delivered, Reply};
 use super::{Child, Tie};
 use crate::caller::{Caller, LogLevel};
+use crate::era::Era;
 use crate::mailbox::Kind;
 use crate::methods;
 
@@ -57,7 +58,7 @@ impl Child {
             self.count_noise(&Malformed::NotMessage("an answer to nothing we asked"));
             return;
         };
-        let answer = Answer { body: body.clone(), id: place_of(body, id.get()) };
+        let answer = Answer { body: body.clone(), id: place_of(body, id.get()), era: self.era() };
         let delivered = self.calls().deliver(ours, Reply::Answer(answer));
         if delivered == Delivered::Unknown {
             self.count_noise(&Malformed::NotMessage("an answer to nothing we asked, or a second one"));
@@ -89,7 +90,7 @@ impl Child {
         let Candidates::One(caller) = self.calls().candidates() else { return };
         let level = Members::of(params)
             .and_then(|params| serde_json::from_str::<LogLevel>(params.get("level")?.get()).ok());
-        if level.is_some_and(|level| level >= caller.profile().log_level) {
+        if level.is_some_and(|level| caller.hears(level)) {
             let mut line = Vec::with_capacity(body.len());
             switchboard_wire::framing::push_single_line(body, &mut line);
             caller.push(Kind::Log, line);
@@ -108,6 +109,10 @@ impl Child {
     }
 
     fn take_question(self: &Arc<Self>, body: &Bytes, id: Raw<'_>, method: &str, params: Option<Raw<'_>>) {
+        if self.era() == Era::Modern {
+            // Nothing may be asked this way in that era, and no answer may be written.
+            return self.count_noise(&Malformed::NotMessage("a request of a modern server"));
+        }
         let refusal = match method {
             methods::PING => Some("\"result\":{}".to_owned()),
             methods::SAMPLING | methods::ELICITATION => {
@@ -146,10 +151,18 @@ impl Child {
                 let why = "a child that several hosts share is told no host's roots";
                 Some(error(envelope::METHOD_NOT_FOUND, why))
             }
-            Tie::Session(owner) if owner.profile().takes.roots => {
-                self.put_question(&owner, body, id, methods::ROOTS_LIST, params).err().and_then(|_| none())
+            Tie::Session(owner) => {
+                // A modern host can be asked by the request that is open, if at all.
+                let asked = match self.calls().candidates() {
+                    Candidates::One(caller) if Arc::ptr_eq(caller.owner(), &owner) => caller,
+                    _ => owner,
+                };
+                if !asked.profile().takes.roots {
+                    return none();
+                }
+                self.put_question(&asked, body, id, methods::ROOTS_LIST, params).err().and_then(|_| none())
             }
-            Tie::Session(_) | Tie::Spare => none(),
+            Tie::Spare => none(),
         }
     }
 

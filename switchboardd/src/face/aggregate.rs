@@ -19,12 +19,12 @@ const INSTRUCTIONS: usize = 1800;
 pub(super) async fn answer(
     board: &Arc<Board>,
     session: &Arc<Session>,
+    caller: &Arc<Caller>,
     catalog: &Catalog,
     request: Request<'_>,
 ) -> Result<Said, Failure> {
-    let caller = &session.caller;
     match request.method {
-        methods::TOOLS_CALL => call(board, session, catalog, request).await,
+        methods::TOOLS_CALL => call(board, session, caller, catalog, request).await,
         methods::TOOLS_LIST => list(catalog, request),
         methods::INITIALIZE => Ok(Said::Ours(initialize(catalog, caller, request))),
         methods::PING => Ok(Said::Ours("{}".to_owned())),
@@ -36,6 +36,7 @@ pub(super) async fn answer(
 async fn call(
     board: &Arc<Board>,
     session: &Arc<Session>,
+    caller: &Arc<Caller>,
     catalog: &Catalog,
     request: Request<'_>,
 ) -> Result<Said, Failure> {
@@ -48,9 +49,9 @@ async fn call(
     if suite.waiting().is_some() && consent::ask(board, session, suite).await {
         let catalog = session.workspace().catalog();
         let suite = catalog.suite(&name).unwrap_or(suite);
-        return suite.run(&session.caller, &params).await;
+        return suite.run(caller, &params).await;
     }
-    suite.run(&session.caller, &params).await
+    suite.run(caller, &params).await
 }
 
 /// Everything fits one page, so there is no cursor that could be meant.
@@ -66,15 +67,33 @@ fn initialize(catalog: &Catalog, caller: &Caller, request: Request<'_>) -> Strin
     let revision = opening::welcome(caller, request.params);
     serde_json::json!({
         "protocolVersion": revision,
-        "capabilities": { "tools": { "listChanged": true }, "logging": {} },
-        "serverInfo": {
-            "name": "switchboard",
-            "title": "Switchboard",
-            "version": env!("CARGO_PKG_VERSION"),
-        },
+        "capabilities": capabilities(),
+        "serverInfo": server(),
         "instructions": instructions(catalog),
     })
     .to_string()
+}
+
+/// The same for a modern host, but for what every result has.
+pub(super) fn discover(catalog: &Catalog) -> String {
+    serde_json::json!({
+        "supportedVersions": methods::MODERN_REVISIONS,
+        "capabilities": capabilities(),
+        "instructions": instructions(catalog),
+    })
+    .to_string()
+}
+
+fn capabilities() -> serde_json::Value {
+    serde_json::json!({ "tools": { "listChanged": true }, "logging": {} })
+}
+
+pub(super) fn server() -> serde_json::Value {
+    serde_json::json!({
+        "name": "switchboard",
+        "title": "Switchboard",
+        "version": env!("CARGO_PKG_VERSION"),
+    })
 }
 
 fn instructions(catalog: &Catalog) -> String {

@@ -1,5 +1,6 @@
 //! One child as it is: its own names and bytes, only ids and progress tokens are ours on the way.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use switchboard_wire::envelope::{place_of, splice_into, string};
@@ -12,9 +13,10 @@ use super::{Request, opening, set_level};
 use crate::caller::Caller;
 use crate::catalog::Catalog;
 use crate::child::{ChildId, ToolList};
+use crate::era::{Era, schema};
 use crate::error::Failure;
 use crate::methods;
-use crate::suite::{Said, Suite, outgoing};
+use crate::suite::{Asked, Said, Suite, outgoing};
 
 pub(super) async fn answer(
     catalog: &Catalog,
@@ -60,23 +62,38 @@ async fn initialize(suite: &Suite, caller: &Arc<Caller>, request: Request<'_>) -
     Ok(Said::Ours(lease.hello().written_for(revision)))
 }
 
+/// Who it is, for a modern host.
+pub(super) async fn discover(catalog: &Catalog, name: &str, caller: &Arc<Caller>) -> Result<Said, Failure> {
+    let suite = catalog.child(name).ok_or_else(|| Failure::NoSuchChild { child: name.to_owned() })?;
+    if let Some(hello) = suite.hello() {
+        return Ok(Said::Ours(hello.for_discover()));
+    }
+    let lease = suite.lease(caller, None, None).await?;
+    Ok(Said::Ours(lease.hello().for_discover()))
+}
+
 /// The list from what is known: of a child that does not run but did, and wherever `expose`, which
 /// holds on every face, leaves something out.
-fn known_tools(suite: &Suite, list: &ToolList) -> Said {
-    Said::Ours(format!(r#"{{"tools":[{}]}}"#, suite.exposed(list)))
+fn known_tools(suite: &Suite, caller: &Caller, list: &ToolList) -> Said {
+    let exposed = list.tools.iter().filter(|tool| suite.settings.expose.permits(&tool.name));
+    let tools: Vec<_> = match caller.era() {
+        Era::Modern => exposed.map(|tool| Cow::Borrowed(tool.raw.get())).collect(),
+        Era::Legacy => exposed.map(|tool| schema::tool_for_legacy((&*tool.raw).into())).collect(),
+    };
+    Said::Ours(format!(r#"{{"tools":[{}]}}"#, tools.join(",")))
 }
 
 async fn list_tools(suite: &Suite, caller: &Arc<Caller>, request: Request<'_>) -> Result<Said, Failure> {
     let runs = suite.pool.as_ref().is_some_and(|pool| !pool.running().is_empty());
     if !runs && let Some(manifest) = suite.manifest() {
-        return Ok(known_tools(suite, &manifest.tools));
+        return Ok(known_tools(suite, caller, &manifest.tools));
     }
     if suite.settings.expose.is_open() {
         return forward(suite, caller, request, None).await;
     }
     let lease = suite.lease(caller, None, None).await?;
     let list = lease.tools(suite.limits, Instant::now()).await.map_err(|error| suite.failed(None, error))?;
-    Ok(known_tools(suite, &list))
+    Ok(known_tools(suite, caller, &list))
 }
 
 async fn forward(
@@ -85,7 +102,6 @@ async fn forward(
     request: Request<'_>,
     tool: Option<&str>,
 ) -> Result<Said, Failure> {
-    let failed = |error| suite.failed(tool, error);
     let lane = caller.lane(suite.child_name()).await;
     let token = request.params.and_then(Members::of).and_then(|params| outgoing::progress_token(&params));
     let lease = suite.lease(caller, tool, token.map(Raw::get)).await?;
@@ -99,7 +115,8 @@ async fn forward(
         .await
         .map_err(|error| suite.unavailable(tool, error))?;
     drop(lane);
-    call.answer(suite.limits).await.map(Said::Child).map_err(failed)
+    let asked = Asked { method: request.method, subtool: tool, token: token.map(Raw::get), params };
+    suite.converse(call, caller, asked).await
 }
 
 fn push_params(params: Raw<'_>, token: Option<Raw<'_>>, id: ChildId, out: &mut Vec<u8>) {

@@ -66,7 +66,7 @@ async fn replay(board: &Arc<Board>, session: &Arc<Session>, message: &RawValue) 
         Ok(Message::Request { id, method, params }) => {
             let method = method.name();
             let request = face::Request { id, method: &method, params };
-            face::answer(board, &Face::Aggregate, session, request).await;
+            face::answer(board, &Face::Aggregate, session, &session.caller, request).await;
         }
         Ok(Message::Notification { method, params }) => face::notice(board, session, &method.name(), params),
         Ok(Message::Response { .. }) | Err(_) => {}

@@ -23,11 +23,12 @@ use super::catch::catch;
 use super::door::{Door, Way};
 use super::gate::Pass;
 use super::rescue::{self, Refusal};
-use super::{accept, discovery};
+use super::{accept, batch, discovery};
 use crate::board::Board;
 use crate::catalog::Catalog;
 use crate::error::Failure;
 use crate::face::{self, Face};
+use crate::methods;
 use crate::session::{Entry, Grounded, Session};
 use crate::workspace::Workspace;
 
@@ -141,6 +142,9 @@ where
             turn.give_up_waiting();
         }
     }
+    if let Some(messages) = batch::of(&session, &head.headers, &body) {
+        return Ok(with_watermark(&session, batch::answer(board, face, &session, &messages).await?));
+    }
     let message = Message::parse(&body)?;
     log(&message, body.len());
     match message {
@@ -151,8 +155,15 @@ where
             }
             let method = method.name();
             let request = face::Request { id, method: &method, params };
-            let answer = fly(board, face, &session, request, turn).await;
-            Ok(with_watermark(&session, answer))
+            let answer = fly(board, face, &session, request, turn);
+            if method == methods::LISTEN {
+                // Nothing that will ever be finished: the next daemon is to be told.
+                return tokio::select! {
+                    answer = answer => Ok(with_watermark(&session, answer)),
+                    draining = board.begins_to_drain() => Err(Refusal::Draining(draining)),
+                };
+            }
+            Ok(with_watermark(&session, answer.await))
         }
         Message::Notification { method, params } => {
             face::notice(board, &session, &method.name(), params);
@@ -182,7 +193,7 @@ fn log(message: &Message<'_>, bytes: usize) {
 
 /// Has the face answer while the caller, or the daemon's end, may still call it off. The next message
 /// of the session may go once this one has taken its place at its child.
-async fn fly(
+pub(super) async fn fly(
     board: &Arc<Board>,
     face: &Face,
     session: &Arc<Session>,
@@ -192,7 +203,7 @@ async fn fly(
     let _underway = board.begin();
     let host_id = request.id.get();
     let (_airborne, grounded) = session.take_off(host_id);
-    let mut answer = pin!(catch(face::answer(board, face, session, request)));
+    let mut answer = pin!(catch(face::answer(board, face, session, &session.caller, request)));
     let first = std::future::poll_fn(|cx| Poll::Ready(answer.as_mut().poll(cx))).await;
     drop(turn);
     let answer = async {

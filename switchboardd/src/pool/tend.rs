@@ -8,8 +8,9 @@ use tokio::time::Instant;
 use super::state::{Known, Member};
 use super::{Pool, PoolError};
 use crate::caller::Caller;
-use crate::child::{Child, ChildError, Ground, Limits, StderrRing, Tie};
+use crate::child::{Child, ChildError, Ground, Limits, StartError, StderrRing, Tie};
 use crate::config::Scope;
+use crate::era::Era;
 use crate::manifest::Manifest;
 
 /// The first start through one of these may download the server.
@@ -34,6 +35,7 @@ impl Pool {
                 let mut state = self.lock();
                 state.members.push(Member { child: child.clone(), owner: owner.clone() });
                 state.ran_before = true;
+                state.era = Some(child.era());
                 drop(state);
                 if owner.as_ref().is_some_and(|owner| owner.is_closed()) {
                     // Its session has ended while it started.
@@ -74,7 +76,26 @@ impl Pool {
         };
         let ring = Arc::new(StderrRing::default());
         self.lock().last_words = ring.clone();
-        Ok(Child::start(&self.name, &filled, &ground, limits, tie, place, &ring).await?)
+        let remembered = self.era();
+        let start =
+            |tie, place, era| Child::start(&self.name, &filled, &ground, limits, tie, place, &ring, era);
+        match start(tie.clone(), place, remembered).await {
+            Err(StartError { of_probe: true, error }) => {
+                // Some servers end when they hear something before `initialize`.
+                tracing::debug!(target: "pool", child = &*self.name, "{error}; it is started again and not asked");
+                let place = self.nursery.budget.admit(patient).await?;
+                self.lock().era = Some(Era::Legacy);
+                let started = start(tie, place, Some(Era::Legacy)).await;
+                Ok(started.map_err(|failed| failed.error)?)
+            }
+            started => Ok(started.map_err(|failed| failed.error)?),
+        }
+    }
+
+    /// Which era its children were last seen to speak, in this run or an earlier one.
+    fn era(&self) -> Option<Era> {
+        let seen = self.lock().era;
+        seen.or_else(|| self.manifest().map(|manifest| manifest.hello.era()))
     }
 
     fn note_failure(&self, failure: PoolError, patient: bool) {
