@@ -42,17 +42,35 @@ impl Boot {
     }
 }
 
-/// One host's conversation, a modern request of one, or a single request that came without one.
+/// Who asks.
 #[derive(Debug)]
 pub struct Caller {
-    listening: Option<Listening>,
-    once: Option<Once>,
+    sort: Sort,
+}
+
+#[derive(Debug)]
+enum Sort {
+    /// One host's conversation.
+    Host(Listening),
+    /// One call of a host that has a stream of its own.
+    Streamed(Streamed),
+    /// A modern request of one.
+    Once(Once),
+    /// A single request that came without any of these.
+    Deaf,
+}
+
+/// A call whose messages go to its own stream; everything else is its host's.
+#[derive(Debug)]
+struct Streamed {
+    host: Arc<Caller>,
+    mailbox: Arc<Mailbox>,
 }
 
 #[derive(Debug)]
 struct Listening {
     boot: Arc<Boot>,
-    mailbox: Mailbox,
+    mailbox: Arc<Mailbox>,
     // Leaf locks: held for a look or an insert, never across an await.
     profile: Mutex<Profile>,
     questions: Mutex<HashMap<Box<str>, Question>>,
@@ -164,63 +182,93 @@ impl Caller {
     pub fn listening(boot: Arc<Boot>) -> Arc<Self> {
         let listening = Listening {
             boot,
-            mailbox: Mailbox::default(),
+            mailbox: Arc::default(),
             profile: Mutex::default(),
             questions: Mutex::default(),
             lanes: Mutex::default(),
             closed: AtomicBool::new(false),
         };
-        Arc::new(Self { listening: Some(listening), once: None })
+        Self::of(Sort::Host(listening))
+    }
+
+    /// One call of this host, with a stream of its own.
+    pub fn on_stream(self: &Arc<Self>, mailbox: Arc<Mailbox>) -> Arc<Self> {
+        Self::of(Sort::Streamed(Streamed { host: self.owner().clone(), mailbox }))
     }
 
     /// Somebody who only hears the answer: the daemon itself, or a bare HTTP request.
     pub fn deaf() -> Arc<Self> {
-        Arc::new(Self { listening: None, once: None })
+        Self::of(Sort::Deaf)
     }
 
     /// A modern request of `session`: it says itself who asks, and a question to it is its answer. What a child
     /// says meanwhile goes to `hears`.
     pub fn once(session: &Arc<Self>, hears: &Arc<Self>, terms: Terms, pinned: Option<u32>) -> Arc<Self> {
-        Arc::new(Self { listening: None, once: Some(Once::new(session, hears, terms, pinned)) })
+        Self::of(Sort::Once(Once::new(session, hears, terms, pinned)))
+    }
+
+    fn of(sort: Sort) -> Arc<Self> {
+        Arc::new(Self { sort })
     }
 
     /// The modern request that this is, if it is one.
     pub fn as_once(&self) -> Option<&Once> {
-        self.once.as_ref()
+        match &self.sort {
+            Sort::Once(once) => Some(once),
+            _ => None,
+        }
     }
 
     pub fn era(&self) -> Era {
-        if self.once.is_some() { Era::Modern } else { Era::Legacy }
+        if self.as_once().is_some() { Era::Modern } else { Era::Legacy }
     }
 
     /// Whose the request is: a child that is a session's own is this one's.
     pub fn owner(self: &Arc<Self>) -> &Arc<Self> {
-        self.once.as_ref().map_or(self, |once| &once.session)
+        match &self.sort {
+            Sort::Streamed(call) => &call.host,
+            Sort::Once(once) => &once.session,
+            Sort::Host(_) | Sort::Deaf => self,
+        }
     }
 
     /// Whether both are one host's. Of those who have no session nobody knows that.
     pub fn is_same_host(self: &Arc<Self>, other: &Arc<Self>) -> bool {
         let (one, another) = (self.owner(), other.owner());
-        Arc::ptr_eq(self, other) || (Arc::ptr_eq(one, another) && one.listening.is_some())
+        Arc::ptr_eq(self, other) || (Arc::ptr_eq(one, another) && matches!(one.sort, Sort::Host(_)))
     }
 
     /// The process that a retry has to come back to.
     pub fn pinned(&self) -> Option<u32> {
-        self.once.as_ref().and_then(|once| once.pinned)
+        self.as_once().and_then(|once| once.pinned)
     }
 
-    pub fn mailbox(&self) -> Option<&Mailbox> {
-        match &self.once {
-            Some(once) => once.hears.mailbox(),
-            None => self.listening.as_ref().map(|listening| &listening.mailbox),
+    /// The conversation that this is, or is a call of.
+    fn ears(&self) -> Option<&Listening> {
+        match &self.sort {
+            Sort::Host(listening) => Some(listening),
+            Sort::Streamed(call) => call.host.ears(),
+            // It is asked by its own answer, and has said itself what it is.
+            Sort::Once(_) | Sort::Deaf => None,
+        }
+    }
+
+    /// Where messages to it wait. What comes when its call was answered is its host's.
+    pub fn mailbox(&self) -> Option<&Arc<Mailbox>> {
+        match &self.sort {
+            Sort::Host(listening) => Some(&listening.mailbox),
+            Sort::Streamed(call) if !call.mailbox.is_closed() => Some(&call.mailbox),
+            Sort::Streamed(call) => call.host.mailbox(),
+            Sort::Once(once) => once.hears.mailbox(),
+            Sort::Deaf => None,
         }
     }
 
     /// Whether a log message of this level is wanted. A modern request wants none that it did not ask for.
     pub fn hears(&self, level: LogLevel) -> bool {
-        match &self.once {
-            Some(once) => once.terms.level.is_some_and(|floor| level >= floor),
-            None => level >= self.profile().log_level,
+        match &self.sort {
+            Sort::Once(once) => once.terms.level.is_some_and(|floor| level >= floor),
+            _ => level >= self.profile().log_level,
         }
     }
 
@@ -235,16 +283,16 @@ impl Caller {
     }
 
     pub fn profile(&self) -> Profile {
-        if let Some(once) = &self.once {
+        if let Some(once) = self.as_once() {
             return once.profile();
         }
-        self.listening.as_ref().map_or_else(Profile::default, |listening| {
+        self.ears().map_or_else(Profile::default, |listening| {
             listening.profile.lock().expect("BUG: a profile update panicked").clone()
         })
     }
 
     pub fn update(&self, change: impl FnOnce(&mut Profile)) {
-        if let Some(listening) = &self.listening {
+        if let Some(listening) = self.ears() {
             change(&mut listening.profile.lock().expect("BUG: a profile update panicked"));
         }
     }
@@ -252,11 +300,11 @@ impl Caller {
     /// The right to send to `child` next. The place in the queue is taken at the first poll, so the
     /// order in which calls are dispatched is the order in which the child sees them.
     pub async fn lane(&self, child: &str) -> Option<tokio::sync::OwnedMutexGuard<()>> {
-        if let Some(once) = &self.once {
+        if let Some(once) = self.as_once() {
             return Box::pin(once.session.lane(child)).await;
         }
         let lane = {
-            let mut lanes = self.listening.as_ref()?.lanes.lock().expect("BUG: a lane panicked");
+            let mut lanes = self.ears()?.lanes.lock().expect("BUG: a lane panicked");
             match lanes.get(child) {
                 Some(lane) => lane.clone(),
                 None => lanes.entry(child.into()).or_default().clone(),
@@ -282,17 +330,17 @@ impl Caller {
         params: Option<Raw<'_>>,
         answer: impl FnOnce(&[u8], Raw<'_>) + Send + 'static,
     ) -> Option<Box<str>> {
-        if let Some(once) = &self.once {
+        if let Some(once) = self.as_once() {
             return once.ask(id, method, params, Box::new(answer));
         }
-        let listening = self.listening.as_ref()?;
+        let listening = self.ears()?;
         if !self.profile().takes.question(method, params) {
             return None;
         }
         let ours = listening.boot.next_question();
         let body = splice(request, place_of(request, id.get()), format!("\"{ours}\"").as_bytes());
         listening.lock().insert(ours.clone(), Question { method: method.into(), answer: Box::new(answer) });
-        if !listening.mailbox.push(Kind::Question, body.into()) {
+        if !self.mailbox()?.push(Kind::Question, body.into()) {
             listening.lock().remove(&ours);
             return None;
         }
@@ -301,7 +349,7 @@ impl Caller {
 
     /// The host's answer to one of our questions; false if it is not, or no longer, open.
     pub fn answered(&self, id: &str, response: &[u8], raw_id: Raw<'_>) -> bool {
-        let question = self.listening.as_ref().and_then(|listening| listening.lock().remove(id));
+        let question = self.ears().and_then(|listening| listening.lock().remove(id));
         match question {
             Some(question) => {
                 (question.answer)(response, raw_id);
@@ -313,7 +361,7 @@ impl Caller {
 
     /// The host is gone: what it was asked is answered for it, so that no child waits for ever.
     pub fn close(&self) {
-        let Some(listening) = &self.listening else { return };
+        let Some(listening) = self.ears() else { return };
         listening.closed.store(true, Ordering::Relaxed);
         let open = std::mem::take(&mut *listening.lock());
         for (id, question) in open {
@@ -334,22 +382,22 @@ impl Caller {
     }
 
     pub fn is_closed(&self) -> bool {
-        self.listening.as_ref().is_some_and(|listening| listening.closed.load(Ordering::Relaxed))
+        self.ears().is_some_and(|listening| listening.closed.load(Ordering::Relaxed))
     }
 
     /// The child no longer wants to know: tells the host so.
     pub fn withdraw(&self, id: &str, reason: &str) {
-        if let Some(once) = &self.once {
+        if let Some(once) = self.as_once() {
             once.withdraw(id);
         }
-        let Some(listening) = &self.listening else { return };
+        let Some(listening) = self.ears() else { return };
         if listening.lock().remove(id).is_some() {
             let body = json!({
                 "jsonrpc": "2.0",
                 "method": methods::CANCELLED,
                 "params": { "requestId": id, "reason": reason },
             });
-            listening.mailbox.push(Kind::Question, body.to_string().into());
+            self.push(Kind::Question, body.to_string().into_bytes());
         }
     }
 }

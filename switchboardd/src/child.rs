@@ -15,6 +15,7 @@ mod inbound;
 mod ledger;
 mod life;
 mod listening;
+mod lists;
 mod outbox;
 mod roster;
 mod spawn;
@@ -36,6 +37,7 @@ pub use failure::ChildError;
 pub use handshake::{Hello, StartError};
 pub use in_flight::InFlight;
 pub use ledger::Ledger;
+pub use lists::{List, Offer, Offers, offers};
 pub use roster::{Place, Roster};
 pub use spawn::{Exit, program};
 pub use stderr::StderrRing;
@@ -47,6 +49,7 @@ use crate::definition::Filled;
 use crate::environment::Variables;
 use crate::era::{self, Era, envelope};
 use crate::methods;
+use crate::subscriptions::Subscriptions;
 use calls::Calls;
 use failure::clip;
 use outbox::{Outbox, Unsent};
@@ -72,6 +75,7 @@ pub struct Limits {
 /// What every child stands on.
 #[derive(Debug, Clone, Copy)]
 pub struct Ground<'a> {
+    pub subscriptions: &'a Arc<Subscriptions>,
     pub variables: &'a Variables,
     pub roster: &'a Arc<Roster>,
     pub ledger: &'a Ledger,
@@ -112,6 +116,8 @@ pub struct Child {
     stderr: Arc<StderrRing>,
     hello: OnceLock<Hello>,
     tools: tools::Shelf,
+    stall: lists::Stall,
+    subscriptions: Arc<Subscriptions>,
     questions: inbound::Questions,
     noise: AtomicU64,
     leases: AtomicI64,
@@ -412,9 +418,12 @@ impl Child {
         self.stop();
     }
 
-    /// Resolves when it said that its tools changed.
-    pub async fn tools_changed(&self) {
-        self.tools.changed().await;
+    /// Resolves when it said that one of its lists changed.
+    pub async fn lists_changed(&self) {
+        tokio::select! {
+            () = self.tools.changed() => {}
+            () = self.stall.changed() => {}
+        }
     }
 
     /// Why it ended, for callers who come or wait at the end.

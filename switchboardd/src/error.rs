@@ -51,6 +51,8 @@ pub enum Failure {
     Held { child: Box<str>, what: String, file: String },
     #[error("there is no child `{child}`")]
     NoSuchChild { child: String },
+    #[error("Resource not found: {uri}")]
+    NoSuchResource { uri: String },
     #[error("subtool `{subtool}` is not allowed by Switchboard (suite `{suite}`)")]
     NotAllowed { suite: String, subtool: String },
     #[error("switchboardd is shutting down; the call may or may not have run")]
@@ -78,6 +80,7 @@ impl Failure {
             | Self::LacksCapability { .. }
             | Self::Broken(_)
             | Self::NoSuchChild { .. }
+            | Self::NoSuchResource { .. }
             | Self::NotAllowed { .. } => Blame::Host,
             Self::Child { .. } | Self::Misconfigured { .. } | Self::Held { .. } => Blame::Child,
             Self::Unavailable { .. } | Self::StillStarting { .. } => Blame::Child,
@@ -117,6 +120,7 @@ impl Failure {
             Self::LacksCapability { .. } => "lacks_capability",
             Self::Broken(_) => "request_state",
             Self::NoSuchChild { .. } => "no_such_child",
+            Self::NoSuchResource { .. } => "no_such_resource",
             Self::NotAllowed { .. } => "not_allowed",
             Self::Misconfigured { .. } => "misconfigured",
             Self::Held { .. } => "held",
@@ -157,6 +161,9 @@ impl Failure {
             Self::InvalidParams(_) | Self::NoSuchChild { .. } | Self::NotAllowed { .. } | Self::Broken(_) => {
                 INVALID_PARAMS
             }
+            // Legacy revisions have a code for it.
+            Self::NoSuchResource { .. } if era == Era::Legacy => -32002,
+            Self::NoSuchResource { .. } => INVALID_PARAMS,
             // Any failure that is not the host's own. The modern era has no codes for servers to choose from.
             _ if era == Era::Modern => INTERNAL_ERROR,
             _ => -32000,

@@ -2,8 +2,10 @@
 
 mod aggregate;
 mod consent;
+mod follow;
 mod listen;
 mod modern;
+mod offers;
 mod opening;
 mod single;
 
@@ -34,8 +36,8 @@ pub struct Request<'a> {
     pub params: Option<Raw<'a>>,
 }
 
-/// Answers a request: the whole message for the host. `caller` is the session's, or that of this one call. By its first `.await` that waits, a call has
-/// taken its place in its child's queue; the session's order rests on that.
+/// Answers a request: the whole message for the host. `caller` is the session's, or that of this one call. By its
+/// first `.await` that waits, a call has taken its place in its child's queue; the session's order rests on that.
 pub async fn answer(
     board: &Arc<Board>,
     face: &Face,
@@ -57,6 +59,13 @@ pub async fn answer(
         Face::Aggregate => aggregate::answer(board, session, caller, &catalog, request).await,
         Face::Child(name) => single::answer(&catalog, name, caller, request).await,
     };
+    match request.method {
+        // From what it was shown on, a host hears what changes.
+        methods::PROMPTS_LIST | methods::RESOURCES_LIST | methods::TEMPLATES_LIST => session.sees_first(),
+        methods::INITIALIZE if matches!(face, Face::Child(_)) => session.sees_first(),
+        methods::SET_LEVEL if said.is_ok() => board.spread_level(caller),
+        _ => {}
+    }
     match said {
         Ok(Said::Child(answer)) => answer.for_host(request.id.get()),
         Ok(Said::Fault(error)) => {

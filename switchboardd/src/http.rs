@@ -9,6 +9,7 @@ mod door;
 mod gate;
 mod hop;
 mod proxy;
+mod registry;
 mod rescue;
 mod short;
 
@@ -27,6 +28,8 @@ fn app(board: &Arc<Board>) -> Router {
     Router::new()
         .route("/proxy", any(proxy::aggregate))
         .route("/proxy/{child}", any(proxy::single))
+        .route("/mcp", any(registry::aggregate))
+        .route("/mcp/{child}", any(registry::single))
         .route("/hop/session", post(hop::open))
         .route("/hop/mailbox", post(hop::poll))
         .route("/control/{order}", post(control::order))

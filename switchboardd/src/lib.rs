@@ -22,11 +22,14 @@ pub mod listens;
 pub mod mailbox;
 pub mod manifest;
 pub mod methods;
+pub mod news;
+pub mod offers;
 pub mod parking;
 pub mod pool;
 pub mod reload;
 pub mod session;
 pub mod sources;
+pub mod subscriptions;
 pub mod suite;
 pub mod workspace;
 

@@ -19,6 +19,7 @@ pub const RESOURCES_CHANGED: &str = "notifications/resources/list_changed";
 pub const RESOURCE_UPDATED: &str = "notifications/resources/updated";
 pub const SUBSCRIBE: &str = "resources/subscribe";
 pub const UNSUBSCRIBE: &str = "resources/unsubscribe";
+pub const COMPLETE: &str = "completion/complete";
 pub const DISCOVER: &str = "server/discover";
 pub const LISTEN: &str = "subscriptions/listen";
 pub const ACKNOWLEDGED: &str = "notifications/subscriptions/acknowledged";

@@ -303,6 +303,7 @@ impl Board {
             let there = self.sessions.all().into_iter().filter(|session| session.is_in(workspace));
             there.for_each(|session| self.tell_changed(&session));
         }
+        self.nursery.news.notify_one();
     }
 
     /// What nobody shows any more goes when it has finished.

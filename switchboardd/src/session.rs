@@ -1,6 +1,7 @@
 //! The daemon's record of one host's conversation: who it is, which of its messages comes next, and
 //! what is under way for it.
 
+mod streams;
 mod turnstile;
 
 use std::collections::{HashMap, HashSet};
@@ -11,10 +12,12 @@ use std::sync::{Arc, Mutex, RwLock};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
+pub use streams::{Mark, Reading, Stream, Streams};
 pub use turnstile::{Entry, Turn};
 
 use crate::caller::{Boot, Caller};
 use crate::listens::Listens;
+use crate::news::Seen;
 use crate::workspace::Workspace;
 use turnstile::Turnstile;
 
@@ -31,6 +34,10 @@ pub struct Session {
     pub caller: Arc<Caller>,
     /// What its host listens for, in the modern way.
     pub listens: Listens,
+    /// The event streams of a host that speaks HTTP.
+    pub streams: Option<Arc<Streams>>,
+    // A leaf lock: held to replace it.
+    seen: Mutex<Option<Seen>>,
     // A leaf lock: held for an insert or a look.
     asked: Mutex<HashSet<String>>,
     pub opened: Instant,
@@ -66,12 +73,20 @@ impl Session {
     /// One that a shim opens.
     pub fn open(boot: &Arc<Boot>, workspace: &Arc<Workspace>, folder: Option<PathBuf>) -> Arc<Self> {
         let caller = Caller::listening(boot.clone());
-        Self::new(crate::random::hex(16).into(), workspace, folder, true, caller)
+        Self::new(crate::random::hex(16).into(), workspace, folder, true, caller, None)
+    }
+
+    /// One of a host that speaks HTTP, with the face of `child` or the aggregate.
+    pub fn over_http(boot: &Arc<Boot>, workspace: &Arc<Workspace>, child: Option<&str>) -> Arc<Self> {
+        let caller = Caller::listening(boot.clone());
+        let streams = caller.mailbox().map(|own| Streams::new(child, own.clone()));
+        let folder = workspace.root.clone();
+        Self::new(crate::random::hex(16).into(), workspace, folder, false, caller, streams)
     }
 
     /// Stands for all who call without a session of their own: they hear answers and nothing else.
     pub fn of_strangers(workspace: &Arc<Workspace>) -> Arc<Self> {
-        Self::new("".into(), workspace, None, false, Caller::deaf())
+        Self::new("".into(), workspace, None, false, Caller::deaf(), None)
     }
 
     fn new(
@@ -80,6 +95,7 @@ impl Session {
         folder: Option<PathBuf>,
         is_shims: bool,
         caller: Arc<Caller>,
+        streams: Option<Arc<Streams>>,
     ) -> Arc<Self> {
         Arc::new(Self {
             id,
@@ -88,6 +104,8 @@ impl Session {
             is_shims,
             caller,
             listens: Listens::default(),
+            streams,
+            seen: Mutex::default(),
             asked: Mutex::default(),
             opened: Instant::now(),
             turnstile: Turnstile::default(),
@@ -108,6 +126,26 @@ impl Session {
 
     pub fn is_in(&self, workspace: &Workspace) -> bool {
         std::ptr::eq(&**self.workspace.read().expect("BUG: a copy panicked"), workspace)
+    }
+
+    /// Notes what its host is shown for the first time.
+    pub fn sees_first(&self) {
+        if self.caller.mailbox().is_some() && self.seen().is_none() {
+            let now = Seen::by(self);
+            *self.seen() = Some(now);
+        }
+    }
+
+    /// Notes what its host sees now; gives what it saw before, if it was shown anything.
+    pub fn sees(&self) -> Option<(Seen, Seen)> {
+        self.seen().as_ref()?;
+        let now = Seen::by(self);
+        let before = self.seen().replace(now.clone())?;
+        Some((before, now))
+    }
+
+    fn seen(&self) -> std::sync::MutexGuard<'_, Option<Seen>> {
+        self.seen.lock().expect("BUG: a note panicked")
     }
 
     /// True the first time this is to be asked: nobody is asked the same thing again and again.
@@ -139,9 +177,9 @@ impl Session {
         }
     }
 
-    pub fn ground_all(&self) {
+    pub fn ground_all(&self, why: Grounded) {
         for (_, flight) in self.flights().open.drain() {
-            let _ = flight.ground.send(Grounded::ShuttingDown);
+            let _ = flight.ground.send(why);
         }
     }
 

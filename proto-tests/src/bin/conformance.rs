@@ -1,16 +1,20 @@
 //! `conformance direct` runs the official suite against the era child itself, behind the adapter: what nobody in
-//! the middle can be better than. `conformance URL REVISION` runs it against an address.
+//! the middle can be better than. `conformance through` runs it against a daemon with that child behind it, and
+//! `conformance URL REVISION` against an address.
 
 #![expect(clippy::print_stdout, reason = "this program tells a person what came of it")]
 
 use std::path::Path;
 use std::process::ExitCode;
 
-use proto_tests::conformance::{Outcome, REVISIONS, Suite, adapter};
+use proto_tests::conformance::{Outcome, REVISIONS, Suite, Through, adapter};
 
 /// Which child is asked about which revision.
 const DIRECT: [(&str, &str); 4] =
     [("legacy", REVISIONS[0]), ("both", REVISIONS[0]), ("modern", REVISIONS[1]), ("both", REVISIONS[1])];
+
+/// The same with Switchboard in the middle.
+const THROUGH: [(&str, &str); 1] = [("legacy", REVISIONS[0])];
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -18,8 +22,9 @@ fn main() -> ExitCode {
     let outcomes = match (Suite::install(), args.as_slice()) {
         (Ok(None), _) => return ExitCode::SUCCESS,
         (Ok(Some(suite)), ["direct"]) => direct(&suite),
+        (Ok(Some(suite)), ["through"]) => through(&suite),
         (Ok(Some(suite)), [url, revision]) => suite.run(url, revision).map(|outcome| vec![(*url, outcome)]),
-        (Ok(Some(_)), _) => Err("usage: conformance direct | URL REVISION".into()),
+        (Ok(Some(_)), _) => Err("usage: conformance direct | through | URL REVISION".into()),
         (Err(error), _) => Err(error),
     };
     match outcomes {
@@ -46,6 +51,15 @@ fn direct(suite: &Suite) -> Result<Vec<(&'static str, Outcome)>, String> {
     for (era, revision) in DIRECT {
         let served = adapter(&folder.join("stdio-adapter"), &[child, "--era", era])?;
         outcomes.push((era, suite.run(&served.url("/mcp"), revision)?));
+    }
+    Ok(outcomes)
+}
+
+fn through(suite: &Suite) -> Result<Vec<(&'static str, Outcome)>, String> {
+    let mut outcomes = Vec::new();
+    for (era, revision) in THROUGH {
+        let daemon = Through::start(&["--era", era])?;
+        outcomes.push((era, suite.run(&daemon.url(), revision)?));
     }
     Ok(outcomes)
 }

@@ -245,6 +245,11 @@ impl Hello {
         text.map_or(String::new(), |text| format!(r#","instructions":{}"#, text.get()))
     }
 
+    /// Whether this is among its capabilities.
+    pub fn declares(&self, capability: &str) -> bool {
+        Members::of(&*self.capabilities).is_some_and(|all| all.get(capability).is_some())
+    }
+
     /// As the child said it, under the legacy revision `revision`.
     pub fn written_for(&self, revision: &str) -> String {
         self.written_as(revision, &self.capabilities_in(Era::Legacy))

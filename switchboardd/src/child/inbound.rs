@@ -34,11 +34,7 @@ impl Child {
                     self.take_question(&body, id, &method.name(), params);
                 }
                 Ok(Message::Notification { method, params }) => {
-                    if let Some(params) = params {
-                        self.take_notification(&body, &method.name(), params);
-                    } else if method.name() == methods::TOOLS_CHANGED {
-                        self.tools.outdate();
-                    }
+                    self.take_notification(&body, &method.name(), params);
                 }
                 Err(malformed) => self.count_noise(&malformed),
             },
@@ -65,12 +61,14 @@ impl Child {
         }
     }
 
-    fn take_notification(&self, body: &Bytes, method: &str, params: Raw<'_>) {
-        match method {
-            methods::PROGRESS => self.take_progress(body, params),
-            methods::LOG_MESSAGE => self.take_log(body, params),
-            methods::TOOLS_CHANGED => self.tools.outdate(),
-            methods::CANCELLED => self.take_cancel(params),
+    fn take_notification(&self, body: &Bytes, method: &str, params: Option<Raw<'_>>) {
+        match (method, params) {
+            (methods::PROGRESS, Some(params)) => self.take_progress(body, params),
+            (methods::LOG_MESSAGE, Some(params)) => self.take_log(body, params),
+            (methods::CANCELLED, Some(params)) => self.take_cancel(params),
+            (methods::RESOURCE_UPDATED, Some(params)) => self.take_update(body, params),
+            (methods::TOOLS_CHANGED, _) => self.tools.outdate(),
+            (methods::PROMPTS_CHANGED | methods::RESOURCES_CHANGED, _) => self.stall.outdate(),
             _ => tracing::debug!(target: "child", child = &*self.name, method, "notification not forwarded"),
         }
     }
@@ -94,6 +92,21 @@ impl Child {
             let mut line = Vec::with_capacity(body.len());
             switchboard_wire::framing::push_single_line(body, &mut line);
             caller.push(Kind::Log, line);
+        }
+    }
+
+    /// A resource changed: those hear it who follow it, under the name that they know it by.
+    fn take_update(&self, body: &Bytes, params: Raw<'_>) {
+        let Some(params) = Members::of(params) else { return };
+        let (Some(uri), Some(raw)) = (params.text("uri"), params.get("uri")) else { return };
+        let tie = self.tie();
+        for (host, shown) in self.subscriptions.followers(&uri) {
+            if matches!(&tie, Tie::Session(owner) if !owner.is_same_host(&host)) {
+                continue;
+            }
+            let place = place_of(body, raw.get());
+            let told = if *shown == *uri { raw.get().to_owned() } else { quoted(&shown) };
+            host.push(Kind::Updated(shown), splice(body, place, told.as_bytes()));
         }
     }
 
@@ -152,9 +165,9 @@ impl Child {
                 Some(error(envelope::METHOD_NOT_FOUND, why))
             }
             Tie::Session(owner) => {
-                // A modern host can be asked by the request that is open, if at all.
+                // By the call that it is about, if there is one; a modern host cannot be asked otherwise.
                 let asked = match self.calls().candidates() {
-                    Candidates::One(caller) if Arc::ptr_eq(caller.owner(), &owner) => caller,
+                    Candidates::One(caller) if caller.is_same_host(&owner) => caller,
                     _ => owner,
                 };
                 if !asked.profile().takes.roots {

@@ -1,20 +1,25 @@
-//! The aggregate face: one suite per child and nothing else.
+//! The aggregate face: one suite per child, and the prompts and resources of all of them.
 
 use std::sync::Arc;
 
+use switchboard_wire::envelope::string;
 use switchboard_wire::members::Members;
 
-use super::{Request, consent, opening, set_level};
+use super::{Request, consent, offers, opening, set_level};
 use crate::board::Board;
 use crate::caller::Caller;
 use crate::catalog::Catalog;
+use crate::child::List;
 use crate::error::Failure;
 use crate::methods;
 use crate::session::Session;
 use crate::suite::Said;
+use crate::suite::summary::summary;
 
 /// Hosts show this much of the instructions; names beyond it would be cut anyway.
 const INSTRUCTIONS: usize = 1800;
+/// As much of what one server says of itself.
+const OWN_INSTRUCTIONS: usize = 400;
 
 pub(super) async fn answer(
     board: &Arc<Board>,
@@ -29,6 +34,13 @@ pub(super) async fn answer(
         methods::INITIALIZE => Ok(Said::Ours(initialize(catalog, caller, request))),
         methods::PING => Ok(Said::Ours("{}".to_owned())),
         methods::SET_LEVEL => set_level(caller, request.params),
+        methods::PROMPTS_LIST => offers::list(session, caller, catalog, List::Prompts, request.params),
+        methods::RESOURCES_LIST => offers::list(session, caller, catalog, List::Resources, request.params),
+        methods::TEMPLATES_LIST => offers::list(session, caller, catalog, List::Templates, request.params),
+        methods::PROMPTS_GET => offers::prompt(catalog, caller, request).await,
+        methods::RESOURCES_READ => offers::read(catalog, caller, request).await,
+        methods::SUBSCRIBE | methods::UNSUBSCRIBE => offers::follow(catalog, caller, request).await,
+        methods::COMPLETE => offers::complete(catalog, caller, request).await,
         method => Err(Failure::UnknownMethod { method: method.to_owned() }),
     }
 }
@@ -85,7 +97,13 @@ pub(super) fn discover(catalog: &Catalog) -> String {
 }
 
 fn capabilities() -> serde_json::Value {
-    serde_json::json!({ "tools": { "listChanged": true }, "logging": {} })
+    serde_json::json!({
+        "tools": { "listChanged": true },
+        "prompts": { "listChanged": true },
+        "resources": { "subscribe": true, "listChanged": true },
+        "completions": {},
+        "logging": {},
+    })
 }
 
 pub(super) fn server() -> serde_json::Value {
@@ -114,6 +132,17 @@ fn instructions(catalog: &Catalog) -> String {
     }
     if catalog.suites.is_empty() {
         text.push_str("none yet");
+    }
+    // What the servers themselves have to say, as far as there is room, and it is at hand: nobody waits for
+    // a disk here.
+    for suite in &catalog.suites {
+        let manifest = suite.pool.as_ref().and_then(|pool| pool.remembered());
+        let said = manifest.as_ref().and_then(|manifest| string(&**manifest.hello.instructions.as_ref()?));
+        let Some(said) = said.filter(|said| !said.trim().is_empty()) else { continue };
+        let said = format!("\n\n{}: {}", suite.name, summary(&said, OWN_INSTRUCTIONS));
+        if text.len() + said.len() <= INSTRUCTIONS {
+            text.push_str(&said);
+        }
     }
     text
 }

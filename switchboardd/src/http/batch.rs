@@ -55,7 +55,7 @@ pub(super) async fn answer(
                     continue;
                 }
                 let request = face::Request { id, method: &method, params };
-                answers.extend(fly(board, face, session, request, None).await.ok());
+                answers.extend(fly(board, face, session, &session.caller, request, None).await.ok());
             }
             Ok(Message::Notification { method, params }) => {
                 face::notice(board, session, &method.name(), params);

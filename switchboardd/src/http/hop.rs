@@ -79,7 +79,10 @@ pub(super) async fn poll(
     request: Request,
 ) -> Result<Response, Refusal> {
     let id = request.headers().get(SESSION_HEADER).and_then(|id| id.to_str().ok());
-    let session = id.and_then(|id| board.sessions.get(id)).ok_or(Refusal::UnknownSession)?;
+    let session = id
+        .and_then(|id| board.sessions.get(id))
+        .filter(|session| session.is_shims)
+        .ok_or(Refusal::UnknownSession)?;
     door.belongs_to(&session);
     let body = read_body(request.into_body()).await?;
     let poll: MailboxPoll = serde_json::from_slice(&body)

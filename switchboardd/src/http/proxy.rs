@@ -25,6 +25,7 @@ use super::gate::Pass;
 use super::rescue::{self, Refusal};
 use super::{accept, batch, discovery};
 use crate::board::Board;
+use crate::caller::Caller;
 use crate::catalog::Catalog;
 use crate::error::Failure;
 use crate::face::{self, Face};
@@ -155,7 +156,7 @@ where
             }
             let method = method.name();
             let request = face::Request { id, method: &method, params };
-            let answer = fly(board, face, &session, request, turn);
+            let answer = fly(board, face, &session, &session.caller, request, turn);
             if method == methods::LISTEN {
                 // Nothing that will ever be finished: the next daemon is to be told.
                 return tokio::select! {
@@ -180,7 +181,7 @@ where
 }
 
 /// What came, without what is in it.
-fn log(message: &Message<'_>, bytes: usize) {
+pub(super) fn log(message: &Message<'_>, bytes: usize) {
     if tracing::enabled!(target: "http", tracing::Level::DEBUG) {
         let (kind, id, method) = match message {
             Message::Request { id, method, .. } => ("request", id.get(), method.name()),
@@ -197,13 +198,14 @@ pub(super) async fn fly(
     board: &Arc<Board>,
     face: &Face,
     session: &Arc<Session>,
+    caller: &Arc<Caller>,
     request: face::Request<'_>,
     turn: Option<crate::session::Turn>,
 ) -> Result<Vec<u8>, StatusCode> {
     let _underway = board.begin();
     let host_id = request.id.get();
     let (_airborne, grounded) = session.take_off(host_id);
-    let mut answer = pin!(catch(face::answer(board, face, session, &session.caller, request)));
+    let mut answer = pin!(catch(face::answer(board, face, session, caller, request)));
     let first = std::future::poll_fn(|cx| Poll::Ready(answer.as_mut().poll(cx))).await;
     drop(turn);
     let answer = async {
@@ -253,7 +255,8 @@ async fn session_of(
     {
         return Ok(session.clone());
     }
-    let session = id.to_str().ok().and_then(|id| board.sessions.get(id)).ok_or(Refusal::UnknownSession)?;
+    let session = id.to_str().ok().and_then(|id| board.sessions.get(id)).filter(|session| session.is_shims);
+    let session = session.ok_or(Refusal::UnknownSession)?;
     if let Some(door) = door {
         door.belongs_to(&session);
     }

@@ -32,6 +32,8 @@ pub(super) struct State {
     pub(super) manifest: Known,
     /// The era that its children spoke when they were last started.
     pub(super) era: Option<Era>,
+    /// Why a child that runs could not be asked for its lists.
+    pub(super) lists_failed: Option<ChildError>,
     /// What the child that was started last wrote to its standard error.
     pub(super) last_words: Arc<StderrRing>,
     /// Somebody comes back for the spares when the pause after a crash is over.

@@ -37,6 +37,9 @@ impl Pool {
                 state.ran_before = true;
                 state.era = Some(child.era());
                 drop(state);
+                let level = *self.nursery.level.lock().expect("BUG: a copy panicked");
+                level.into_iter().for_each(|level| child.set_level(level));
+                child.follow(&self.subscriptions.followed(owner.as_ref()), true);
                 if owner.as_ref().is_some_and(|owner| owner.is_closed()) {
                     // Its session has ended while it started.
                     child.stop();
@@ -70,6 +73,7 @@ impl Pool {
             (Scope::Shared | Scope::Call, _) => Tie::Nobody,
         };
         let ground = Ground {
+            subscriptions: &self.subscriptions,
             variables: &captured.variables,
             roster: &self.nursery.roster,
             ledger: &self.nursery.ledger,
@@ -187,7 +191,7 @@ impl Pool {
                     child.ended().await;
                     break;
                 }
-                () = child.tools_changed() => {
+                () = child.lists_changed() => {
                     tokio::time::sleep(SETTLE).await;
                     self.keep_manifest(&child, limits).await;
                 }
@@ -195,6 +199,7 @@ impl Pool {
             }
         }
         self.bury(&child);
+        self.nursery.news.notify_one();
         self.keep_warm(limits);
     }
 
@@ -206,7 +211,7 @@ impl Pool {
         if due > now {
             return due;
         }
-        if child.is_idle() && state.is_surplus(child) {
+        if child.is_idle() && state.is_surplus(child) && self.subscriptions.followed(None).is_empty() {
             tracing::info!(target: "pool", child = &*self.name, pid = child.pid(), "idle for {} s", idle.as_secs());
             child.stop();
         }
@@ -215,14 +220,31 @@ impl Pool {
     }
 
     async fn keep_manifest(&self, child: &Arc<Child>, limits: Limits) {
-        let Ok(tools) = child.tools(limits, Instant::now()).await else { return };
+        let tools = match child.tools(limits, Instant::now()).await {
+            Ok(tools) => tools,
+            Err(error) => return self.note_lists(child, Some(error)),
+        };
+        // What cannot be asked for now is as it was.
+        let (offers, failed) = match child.offers(limits).await {
+            Ok(offers) => (offers, None),
+            Err(error) => {
+                (self.manifest().map(|before| before.offers.clone()).unwrap_or_default(), Some(error))
+            }
+        };
         let hello = child.hello().clone();
         let (manifests, launch) = (self.nursery.manifests.clone(), self.launch.clone());
-        let manifest = Arc::new(Manifest { hello, tools });
+        let manifest = Arc::new(Manifest { hello, tools, offers });
         self.lock().manifest = Known::Looked(Some(manifest.clone()));
-        let written =
-            tokio::task::spawn_blocking(move || manifests.write(&launch, &manifest.hello, &manifest.tools));
+        self.note_lists(child, failed);
+        let written = tokio::task::spawn_blocking(move || manifests.write(&launch, &manifest));
         let _ = written.await;
+    }
+
+    /// Its lists were asked for: those who see them may have news to hear.
+    fn note_lists(&self, child: &Child, failed: Option<ChildError>) {
+        // A child that ended says so itself.
+        self.lock().lists_failed = failed.filter(|_| child.is_alive());
+        self.nursery.news.notify_one();
     }
 
     /// The child has ended; if nobody told it to, that counts against it.
