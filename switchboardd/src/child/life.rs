@@ -56,6 +56,7 @@ pub(super) async fn bring_up(
         hello: OnceLock::new(),
         tools: tools::Shelf::default(),
         stall: lists::Stall::default(),
+        refollow: Notify::new(),
         subscriptions: ground.subscriptions.clone(),
         questions: Questions::new(HashMap::new()),
         noise: AtomicU64::new(0),

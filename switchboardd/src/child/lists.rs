@@ -11,8 +11,9 @@ use switchboard_wire::members::Members;
 use switchboard_wire::raw::Raw;
 use tokio::sync::Notify;
 
-use super::{Child, ChildError, ChildId, Limits, clip};
+use super::{Child, ChildError, ChildId, Limits, Tie, clip};
 use crate::caller::LogLevel;
+use crate::era::Era;
 use crate::methods;
 
 /// Ends for lists that have none.
@@ -152,8 +153,23 @@ impl Child {
 }
 
 impl Child {
+    /// The resources that are followed by those whom it serves.
+    pub fn followed(&self) -> Vec<Box<str>> {
+        match self.tie() {
+            Tie::Nobody => self.subscriptions.followed(None),
+            Tie::Session(owner) => self.subscriptions.followed(Some(&owner)),
+            Tie::Spare => Vec::new(),
+        }
+    }
+
     /// Has it tell of changes of these resources, or no longer. Nobody waits for its answers.
     pub fn follow(self: &Arc<Self>, uris: &[Box<str>], follow: bool) {
+        if self.era() == Era::Modern {
+            if !uris.is_empty() {
+                self.refollow.notify_one();
+            }
+            return;
+        }
         let method = if follow { methods::SUBSCRIBE } else { methods::UNSUBSCRIBE };
         for uri in uris {
             let params = |_, out: &mut Vec<u8>| {
@@ -165,7 +181,8 @@ impl Child {
 
     /// Has it log from this level on, if it logs at all.
     pub fn set_level(self: &Arc<Self>, level: LogLevel) {
-        if self.hello.get().is_some_and(|hello| hello.declares("logging")) {
+        // A modern one is told with every request.
+        if self.era() == Era::Legacy && self.hello.get().is_some_and(|hello| hello.declares("logging")) {
             let params = format!(r#"{{"level":"{}"}}"#, level.word());
             self.tell(methods::SET_LEVEL, |_, out| out.extend_from_slice(params.as_bytes()));
         }
