@@ -38,10 +38,11 @@ export async function overShim({ capabilities = {} } = {}) {
     return connect(new StdioClientTransport({ command: shim, args: ['--no-start'], env, cwd: home }), capabilities);
 }
 
-/** A host on a proxy route: `/proxy` or `/proxy/CHILD`. */
-export async function overHttp(route, { token = surroundings().token } = {}) {
+/** A host on a route of the front door: `/proxy`, `/mcp`, or one of those with a child. */
+export async function overHttp(route, { token = surroundings().token, capabilities = {} } = {}) {
     const requestInit = token ? { headers: { Authorization: `Bearer ${token}` } } : {};
-    return connect(new StreamableHTTPClientTransport(new URL(route, surroundings().tcp), { requestInit }), {});
+    const transport = new StreamableHTTPClientTransport(new URL(route, surroundings().tcp), { requestInit });
+    return connect(transport, capabilities);
 }
 
 /** A host on the child itself, told what Switchboard tells it. */

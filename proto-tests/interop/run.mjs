@@ -65,7 +65,7 @@ async function throughSwitchboard(bin) {
     const ended = once(daemon, 'exit');
     try {
         const { tcp, token } = await ready(socket);
-        await tests(['stdio.test.mjs', 'http.test.mjs'], {
+        await tests(['stdio.test.mjs', 'http.test.mjs', 'registry.test.mjs'], {
             SWITCHBOARD_BIN: join(bin, 'switchboard'),
             SWITCHBOARD_SOCKET: socket,
             SWITCHBOARD_TCP: tcp,

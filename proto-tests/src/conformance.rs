@@ -10,9 +10,11 @@ use std::process::{Command, Stdio};
 
 pub use outcome::{Check, Outcome, Scenario, Verdict};
 pub use server::{Served, adapter, forwarder};
+pub use through::Through;
 
 mod outcome;
 mod server;
+mod through;
 
 /// The revisions that the suite has requirements for.
 pub const REVISIONS: [&str; 2] = ["2025-11-25", "2026-07-28"];

@@ -114,6 +114,15 @@ impl Connection {
 
     /// Reads one response and leaves the connection as it is.
     pub fn response(&mut self, head: bool) -> io::Result<Response> {
+        let mut response = self.head()?;
+        if !head && response.status != 204 && response.status != 304 && response.status >= 200 {
+            self.body(&mut response)?;
+        }
+        Ok(response)
+    }
+
+    /// Reads status and headers of a response, and leaves its body for later.
+    pub fn head(&mut self) -> io::Result<Response> {
         let status_line = self.line()?;
         let status = status_line.split(' ').nth(1).and_then(|status| status.parse().ok());
         let status = status.ok_or_else(|| io::Error::other(format!("not a status line: {status_line:?}")))?;
@@ -123,11 +132,22 @@ impl Connection {
             let Some((name, value)) = line.split_once(':') else { break };
             headers.push((name.to_ascii_lowercase(), value.trim().to_owned()));
         }
-        let mut response = Response { status, headers, body: Vec::new() };
-        if !head && status != 204 && status != 304 && status >= 200 {
-            self.body(&mut response)?;
-        }
-        Ok(response)
+        Ok(Response { status, headers, body: Vec::new() })
+    }
+
+    /// The next piece of a chunked body; empty at its end.
+    pub fn chunk(&mut self) -> io::Result<Vec<u8>> {
+        let size = self.line()?;
+        let size = usize::from_str_radix(size.trim(), 16).map_err(io::Error::other)?;
+        let mut chunk = vec![0; size];
+        self.stream.read_exact(&mut chunk)?;
+        self.line()?;
+        Ok(chunk)
+    }
+
+    /// Reads the body of a response whose head was read.
+    pub fn rest(&mut self, response: &mut Response) -> io::Result<()> {
+        self.body(response)
     }
 
     fn body(&mut self, response: &mut Response) -> io::Result<()> {
@@ -140,12 +160,8 @@ impl Connection {
             return Ok(());
         }
         loop {
-            let size = self.line()?;
-            let size = usize::from_str_radix(size.trim(), 16).map_err(io::Error::other)?;
-            let mut chunk = vec![0; size];
-            self.stream.read_exact(&mut chunk)?;
-            self.line()?;
-            if size == 0 {
+            let chunk = self.chunk()?;
+            if chunk.is_empty() {
                 return Ok(());
             }
             response.body.extend_from_slice(&chunk);

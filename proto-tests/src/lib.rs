@@ -28,6 +28,7 @@ pub mod http;
 pub mod procs;
 pub mod project;
 pub mod shim;
+pub mod streamable;
 pub mod terminal;
 pub mod transcript;
 pub mod wait;

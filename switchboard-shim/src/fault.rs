@@ -1,7 +1,7 @@
 //! The few JSON texts that the shim writes itself: faults, its own answers, cancellations. Ids go in
 //! as the raw JSON they came in, so `1`, `1.0` and `"1"` stay what they are.
 
-use switchboard_wire::envelope::{INTERNAL_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, PARSE_ERROR};
+use switchboard_wire::envelope::{INTERNAL_ERROR, INVALID_REQUEST, PARSE_ERROR};
 
 /// The longest message a host is sent: the strictest one reads lines up to 8 MiB.
 pub(crate) const MAX_TO_HOST: usize = 7 * 1024 * 1024;
@@ -38,6 +38,12 @@ pub(crate) enum Fault {
 
 impl Fault {
     pub(crate) fn to(&self, id: &str) -> Vec<u8> {
+        self.to_host(id, false)
+    }
+
+    /// The modern era has no codes that a server could choose for itself.
+    pub(crate) fn to_host(&self, id: &str, modern: bool) -> Vec<u8> {
+        let code = if modern { INTERNAL_ERROR } else { SERVER_ERROR };
         let (kind, retryable, text) = match self {
             Self::DaemonGone => {
                 ("daemon_gone", false, "switchboardd restarted; the call may or may not have run".into())
@@ -67,7 +73,7 @@ impl Fault {
                 return error(id, INTERNAL_ERROR, &text, Some(("refused", false)));
             }
         };
-        error(id, SERVER_ERROR, &text, Some((kind, retryable)))
+        error(id, code, &text, Some((kind, retryable)))
     }
 }
 
@@ -88,10 +94,6 @@ pub(crate) fn parse_error() -> Vec<u8> {
 
 pub(crate) fn invalid_request(id: Option<&str>, text: &str) -> Vec<u8> {
     error(id.unwrap_or("null"), INVALID_REQUEST, text, None)
-}
-
-pub(crate) fn method_not_found(id: &str, method: &str) -> Vec<u8> {
-    error(id, METHOD_NOT_FOUND, &format!("Method not found: {method}"), None)
 }
 
 /// An error of somebody else's, under the id of the request it is about. `body` is its `error` member.
@@ -127,7 +129,6 @@ mod tests {
             Fault::Refused { status: 500 }.to("1"),
             parse_error(),
             invalid_request(None, "x"),
-            method_not_found("7", "server/discover"),
             with_id("7", r#"{"code":-32600,"message":"x"}"#),
             empty_result("7"),
             cancelled("\"b-1\"", "gone"),

@@ -2,7 +2,8 @@
 //! which ones a new session must hear of again. The only file that names methods.
 
 use bytes::Bytes;
-use switchboard_wire::envelope::{Malformed, Message};
+use serde_json::value::RawValue;
+use switchboard_wire::envelope::{Malformed, Message, Outcome};
 use switchboard_wire::members::Members;
 use switchboard_wire::raw::Raw;
 use tokio::time::Instant;
@@ -11,9 +12,6 @@ use tokio::time::Instant;
 #[derive(Debug)]
 pub(crate) enum Spoken {
     Ping {
-        id: Box<str>,
-    },
-    Discover {
         id: Box<str>,
     },
     /// The host no longer wants this request answered.
@@ -48,6 +46,8 @@ pub(crate) enum Method {
     Unsubscribe {
         uri: Box<str>,
     },
+    /// Stays open for as long as the host wants to hear; the next daemon is told too.
+    Listen,
     /// Asking twice does nothing that asking once did not.
     Safe,
     /// `tools/call` and whatever we do not know: never sent twice.
@@ -109,8 +109,8 @@ fn classify(body: &Bytes) -> Result<Spoken, Malformed> {
         Message::Request { id, method, params } => {
             let id = Box::from(id.get());
             match method.name().as_ref() {
-                "ping" => Spoken::Ping { id },
-                "server/discover" => Spoken::Discover { id },
+                // There is none in the modern era; the daemon says so.
+                "ping" if !is_modern(body) => Spoken::Ping { id },
                 name => Spoken::Forward(Kind::Request { id, method: class(name, params) }),
             }
         }
@@ -134,7 +134,10 @@ fn class(name: &str, params: Option<Raw<'_>>) -> Method {
         "logging/setLevel" => Method::SetLevel,
         "resources/subscribe" => Method::Subscribe { uri: uri() },
         "resources/unsubscribe" => Method::Unsubscribe { uri: uri() },
-        "tools/list"
+        "subscriptions/listen" => Method::Listen,
+        "server/discover"
+        | "ping"
+        | "tools/list"
         | "prompts/list"
         | "resources/list"
         | "resources/templates/list"
@@ -143,6 +146,30 @@ fn class(name: &str, params: Option<Raw<'_>>) -> Method {
         | "completion/complete" => Method::Safe,
         _ => Method::Once,
     }
+}
+
+/// Whether a message says of itself that it is of the modern era.
+pub(crate) fn is_modern(body: &[u8]) -> bool {
+    let Ok(Message::Request { params: Some(params), .. }) = Message::parse(body) else { return false };
+    let meta = member(params, "_meta").and_then(Members::of);
+    meta.is_some_and(|meta| meta.get("io.modelcontextprotocol/protocolVersion").is_some())
+}
+
+/// The messages of a batch; `None` for anything that is none.
+pub(crate) fn batch(body: &Bytes) -> Option<Vec<Bytes>> {
+    if body.trim_ascii_start().first() != Some(&b'[') {
+        return None;
+    }
+    let messages: Vec<&RawValue> = serde_json::from_slice(body).ok()?;
+    (!messages.is_empty()).then(|| messages.iter().map(|one| body.slice_ref(one.get().as_bytes())).collect())
+}
+
+/// Whether the answer to `initialize` agrees on the one revision that has batches.
+pub(crate) fn agrees_on_batches(answer: &[u8]) -> bool {
+    let Ok(Message::Response { outcome: Outcome::Result(result), .. }) = Message::parse(answer) else {
+        return false;
+    };
+    member(result, "protocolVersion").is_some_and(|version| version.get() == "\"2025-03-26\"")
 }
 
 fn member<'a>(params: Raw<'a>, name: &str) -> Option<Raw<'a>> {
@@ -210,6 +237,31 @@ mod tests {
         }
         assert_eq!(method("resources/subscribe"), Method::Subscribe { uri: "\"u\"".into() });
         assert_eq!(method("initialize"), Method::Initialize);
+    }
+
+    #[test]
+    fn what_the_modern_era_asks_goes_to_the_daemon() {
+        assert_eq!(method("server/discover"), Method::Safe);
+        assert_eq!(method("subscriptions/listen"), Method::Listen);
+        let ping = |params: &str| {
+            let body = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"ping","params":{params}}}"#);
+            matches!(read(&Bytes::from(body)).unwrap(), Spoken::Ping { .. })
+        };
+        assert!(ping("{}"));
+        assert!(!ping(r#"{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}"#));
+    }
+
+    #[test]
+    fn a_batch_is_its_messages() {
+        let split = |body: &'static str| batch(&Bytes::from_static(body.as_bytes()));
+        assert_eq!(split(r#" [{"a": 1.0}, 2]"#).unwrap(), [r#"{"a": 1.0}"#, "2"]);
+        assert_eq!(split("[]"), None);
+        assert_eq!(split(r#"{"a":[]}"#), None);
+        let answer = |revision: &str| {
+            format!(r#"{{"jsonrpc":"2.0","id":1,"result":{{"protocolVersion":"{revision}"}}}}"#)
+        };
+        assert!(agrees_on_batches(answer("2025-03-26").as_bytes()));
+        assert!(!agrees_on_batches(answer("2025-06-18").as_bytes()));
     }
 
     #[test]

@@ -26,6 +26,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 use crate::fault::{self, Fault};
 use crate::host::{Input, Output};
 use crate::limits;
+use crate::link::About;
 use crate::mailbox;
 use crate::methods::{self, Kind, Method, Outgoing, Spoken};
 use crate::notes::Notes;
@@ -50,7 +51,7 @@ const MAIL_QUEUE: usize = 1;
 
 pub(crate) struct Relay {
     meeting: Arc<Meeting>,
-    workspace: Option<String>,
+    about: About,
     may_start: bool,
     output: Output,
     notes: Notes,
@@ -71,6 +72,8 @@ pub(crate) struct Relay {
     /// Answers that wait for mailbox messages.
     parked: Vec<Parked>,
     replay: Replay,
+    /// Whether the host and the daemon agreed on the revision that has batches.
+    batches: bool,
     /// Raw ids of the daemon's questions that the host has not answered.
     questions: BTreeSet<Box<str>>,
     link: Link,
@@ -100,11 +103,11 @@ struct Posted {
 }
 
 impl Relay {
-    pub(crate) fn new(meeting: Meeting, may_start: bool, workspace: Option<String>, notes: Notes) -> Self {
+    pub(crate) fn new(meeting: Meeting, may_start: bool, about: About, notes: Notes) -> Self {
         let (mail_sender, mail) = mpsc::channel(MAIL_QUEUE);
         Self {
             meeting: Arc::new(meeting),
-            workspace,
+            about,
             may_start,
             output: Output::default(),
             notes,
@@ -119,6 +122,7 @@ impl Relay {
             room: limits::in_flight(),
             parked: Vec::new(),
             replay: Replay::default(),
+            batches: false,
             questions: BTreeSet::new(),
             link: Link::new(),
             mail,
@@ -184,7 +188,7 @@ impl Relay {
     /// Nothing that was read from the host is still to be dealt with.
     fn is_settled(&self) -> bool {
         let nothing_waits = self.waiting.is_empty() && self.parked.is_empty() && self.stranded.is_empty();
-        nothing_waits && self.calls.is_empty() && self.posts.is_empty()
+        nothing_waits && self.calls.only_listens() && self.posts.len() <= self.calls.len()
     }
 
     /// The next moment at which something is due.
@@ -226,7 +230,6 @@ impl Relay {
     fn on_message(&mut self, body: Bytes) {
         match methods::read(&body) {
             Ok(Spoken::Ping { id }) => self.write(fault::empty_result(&id)),
-            Ok(Spoken::Discover { id }) => self.write(fault::method_not_found(&id, "server/discover")),
             Ok(Spoken::Cancel { request, body }) => self.cancel(&request, body),
             Ok(Spoken::Forward(kind)) => {
                 self.arrivals += 1;
@@ -235,8 +238,27 @@ impl Relay {
             }
             Err(Malformed::NotJson) => self.write(fault::parse_error()),
             Err(malformed @ Malformed::NotMessage(_)) => {
+                if let Some(messages) = methods::batch(&body).filter(|_| self.batches) {
+                    return self.on_batch_of_host(messages);
+                }
                 let id = readable_id(&body);
                 self.write(fault::invalid_request(id.as_deref(), &malformed.to_string()));
+            }
+        }
+    }
+
+    /// Each message of a batch goes its own way, and each answer comes by itself.
+    fn on_batch_of_host(&mut self, messages: Vec<Bytes>) {
+        for message in messages {
+            match methods::read(&message) {
+                Ok(Spoken::Forward(Kind::Request { id, method: Method::Initialize })) => {
+                    self.write(fault::invalid_request(Some(&id), "`initialize` must not be in a batch"));
+                }
+                Ok(_) if !methods::is_modern(&message) => self.on_message(message),
+                _ => {
+                    let id = readable_id(&message);
+                    self.write(fault::invalid_request(id.as_deref(), "no message that may be in a batch"));
+                }
             }
         }
     }
@@ -261,7 +283,7 @@ impl Relay {
 
     fn fail(&mut self, message: &Outgoing, fault: &Fault) {
         if let Some(id) = message.request_id() {
-            self.write(fault.to(id));
+            self.write(fault.to_host(id, methods::is_modern(&message.body)));
         }
     }
 

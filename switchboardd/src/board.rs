@@ -17,16 +17,21 @@ use crate::child::{Ledger, Roster, Tie};
 use crate::config::Config;
 use crate::document::Problem;
 use crate::layer::Ground;
+use crate::listens::Listens;
 use crate::manifest::Manifests;
+use crate::parking::Parking;
 use crate::pool::{Nursery, Pools};
 use crate::reload::{self, Checks};
-use crate::session::{Session, Sessions};
+use crate::session::{Grounded, Session, Sessions};
 use crate::sources::Sources;
 use crate::watch::Watcher;
 use crate::workspace::{Workspace, Workspaces};
 
 /// On the unix socket a session outlives its last connection by this.
 const SESSION_LINGER: Duration = Duration::from_secs(2);
+
+/// A session over HTTP ends this long after its host was last heard of.
+const HTTP_SESSION: Duration = Duration::from_secs(90);
 
 /// How far the daemon is with going.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,6 +61,10 @@ pub struct Board {
     // A leaf lock: held for an insert, a look or a removal.
     strangers: Mutex<Vec<Arc<Session>>>,
     pub nursery: Nursery,
+    /// Calls that wait for their hosts to come back with answers.
+    pub parking: Arc<Parking>,
+    /// Requests that stay open to hear of changes.
+    pub listens: Listens,
     pub pools: Pools,
     /// What those see who belong to no workspace.
     pub personal: Arc<Workspace>,
@@ -112,6 +121,8 @@ impl Board {
             roster,
             manifests: Manifests::new(&ground.state),
             ledger: Arc::new(ledger),
+            news: Arc::default(),
+            level: Arc::default(),
         };
         nursery.budget.set(config.budget);
         let listen = config.http.listen.clone();
@@ -121,8 +132,11 @@ impl Board {
         reload::report(&catalog, None);
         let personal = Workspace::new(None, catalog, memory);
         let changed = Arc::new(Notify::new());
+        let boot = Boot::new();
         Arc::new(Self {
-            boot: Boot::new(),
+            parking: Parking::new(boot.name()),
+            listens: Listens::default(),
+            boot,
             sessions: Sessions::default(),
             strangers: Mutex::default(),
             nursery,
@@ -202,6 +216,13 @@ impl Board {
         self.phase.borrow().draining()
     }
 
+    /// Resolves when the daemon begins to go.
+    pub async fn begins_to_drain(&self) -> Draining {
+        let mut phase = self.phase();
+        let gone = phase.wait_for(|phase| phase.draining().is_some()).await;
+        gone.ok().and_then(|phase| phase.draining()).unwrap_or(Draining::Stop)
+    }
+
     /// From now on nothing new is taken in.
     pub fn drain(&self, draining: Draining) {
         self.phase.send_if_modified(|phase| {
@@ -272,8 +293,9 @@ impl Board {
 
     /// Ends everything that is still under way, with a fault.
     pub fn ground_all(&self) {
-        self.all_strangers().iter().for_each(|session| session.ground_all());
-        self.sessions.all().iter().for_each(|session| session.ground_all());
+        let ground = |session: &Arc<Session>| session.ground_all(Grounded::ShuttingDown);
+        self.all_strangers().iter().for_each(ground);
+        self.sessions.all().iter().for_each(ground);
     }
 
     /// A connection of this session closed; with the last one the session ends, a little later.
@@ -291,13 +313,40 @@ impl Board {
             let is_latest = board.comings().left.get(&session.id) == Some(&left);
             if is_latest && !session.is_connected() {
                 board.comings().left.remove(&session.id);
-                tracing::debug!(target: "session", session = &session.id[..8], "ended");
-                board.sessions.remove(&session.id);
-                session.caller.close();
-                session.workspace().touch();
-                board.pools.all().iter().for_each(|pool| pool.session_ended(&session.caller));
+                board.end(&session);
             }
         });
+    }
+
+    /// A session ends, and what was its own with it.
+    pub fn end(&self, session: &Session) {
+        tracing::debug!(target: "session", session = &session.id[..8], "ended");
+        self.sessions.remove(&session.id);
+        session.caller.close();
+        self.parking.session_ended(&session.id);
+        session.workspace().touch();
+        self.pools.all().iter().for_each(|pool| pool.session_ended(&session.caller));
+    }
+
+    /// Ends a session over HTTP once nothing was heard of its host for a while.
+    pub async fn end_when_silent(self: Arc<Self>, session: Arc<Session>) {
+        let Some(streams) = &session.streams else { return };
+        let mut look = Instant::now() + HTTP_SESSION;
+        loop {
+            tokio::time::sleep_until(look).await;
+            if self.sessions.get(&session.id).is_none() {
+                return;
+            }
+            let now = Instant::now();
+            // A call under way is as good as word of its host.
+            let heard = streams.silent_since().filter(|_| session.in_flight() == 0).unwrap_or(now);
+            look = heard + HTTP_SESSION;
+            if look <= now {
+                self.end(&session);
+                streams.close();
+                return;
+            }
+        }
     }
 
     fn comings(&self) -> std::sync::MutexGuard<'_, Comings> {
@@ -322,6 +371,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
+    use crate::face::Face;
 
     /// A board with nothing on it.
     fn board() -> Arc<Board> {
@@ -347,7 +397,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_session_lingers_from_its_last_connection_on() {
         let board = board();
-        let session = Session::open(&board.boot, &board.personal, None);
+        let session = Session::open(&board.boot, &board.personal, None, Face::Aggregate);
         board.sessions.insert(&session);
         let come_and_go = || {
             session.connected();
@@ -364,11 +414,30 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn a_session_over_http_ends_when_its_host_is_silent() {
+        let board = board();
+        let session = Session::over_http(&board.boot, &board.personal, Face::Aggregate);
+        board.sessions.insert(&session);
+        tokio::spawn(board.clone().end_when_silent(session.clone()));
+        let there = || board.sessions.get(&session.id).is_some();
+        let streams = session.streams.as_ref().unwrap();
+        tokio::time::sleep(HTTP_SESSION * 3 / 4).await;
+        streams.touch();
+        let reading = streams.read(streams.own());
+        tokio::time::sleep(HTTP_SESSION * 3).await;
+        drop(reading);
+        tokio::time::sleep(HTTP_SESSION * 3 / 4).await;
+        assert!(there());
+        tokio::time::sleep(HTTP_SESSION * 2).await;
+        assert!(!there() && streams.own().mailbox.is_closed());
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn a_going_daemon_waits_for_sessions_to_hear_of_it() {
         let board = board();
         let (one, other) = (
-            Session::open(&board.boot, &board.personal, None),
-            Session::open(&board.boot, &board.personal, None),
+            Session::open(&board.boot, &board.personal, None, Face::Aggregate),
+            Session::open(&board.boot, &board.personal, None, Face::Aggregate),
         );
         for session in [&one, &other] {
             board.sessions.insert(session);

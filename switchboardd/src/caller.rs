@@ -1,5 +1,7 @@
 //! Who a call is made for, as far as a child is concerned: where its progress, logs and questions go.
 
+mod once;
+
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -10,8 +12,12 @@ use switchboard_wire::envelope::{Message, place_of, splice};
 use switchboard_wire::members::Members;
 use switchboard_wire::raw::Raw;
 
+use crate::era::terms::Terms;
+use crate::era::{Era, envelope};
 use crate::mailbox::{Kind, Mailbox};
 use crate::methods;
+
+pub use once::{Input, Once};
 
 /// The random name of one daemon run. It is part of every id that we send to a host, so that an
 /// answer to a question of an earlier run is recognised and dropped.
@@ -36,16 +42,35 @@ impl Boot {
     }
 }
 
-/// One host's conversation, or a single request that came without one.
+/// Who asks.
 #[derive(Debug)]
 pub struct Caller {
-    listening: Option<Listening>,
+    sort: Sort,
+}
+
+#[derive(Debug)]
+enum Sort {
+    /// One host's conversation.
+    Host(Listening),
+    /// One call of a host that has a stream of its own.
+    Streamed(Streamed),
+    /// A modern request of one.
+    Once(Once),
+    /// A single request that came without any of these.
+    Deaf,
+}
+
+/// A call whose messages go to its own stream; everything else is its host's.
+#[derive(Debug)]
+struct Streamed {
+    host: Arc<Caller>,
+    mailbox: Arc<Mailbox>,
 }
 
 #[derive(Debug)]
 struct Listening {
     boot: Arc<Boot>,
-    mailbox: Mailbox,
+    mailbox: Arc<Mailbox>,
     // Leaf locks: held for a look or an insert, never across an await.
     profile: Mutex<Profile>,
     questions: Mutex<HashMap<Box<str>, Question>>,
@@ -60,9 +85,16 @@ type Lane = Arc<tokio::sync::Mutex<()>>;
 #[derive(Debug, Clone, Default)]
 pub struct Profile {
     pub client: Option<Box<str>>,
+    /// `clientInfo` as the host wrote it.
+    pub client_info: Option<Box<str>>,
+    /// What was agreed on with `initialize`.
     pub revision: Option<&'static str>,
+    /// It has made a modern request.
+    pub is_modern: bool,
     pub takes: Takes,
     pub log_level: LogLevel,
+    /// Whether the host itself asked for that level.
+    pub set_level: bool,
 }
 
 /// Which questions the host can be asked.
@@ -86,6 +118,21 @@ pub enum LogLevel {
     Critical,
     Alert,
     Emergency,
+}
+
+impl LogLevel {
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Debug => "debug",
+            Self::Info => "info",
+            Self::Notice => "notice",
+            Self::Warning => "warning",
+            Self::Error => "error",
+            Self::Critical => "critical",
+            Self::Alert => "alert",
+            Self::Emergency => "emergency",
+        }
+    }
 }
 
 /// Gets the host's whole response and the id within it.
@@ -135,32 +182,117 @@ impl Caller {
     pub fn listening(boot: Arc<Boot>) -> Arc<Self> {
         let listening = Listening {
             boot,
-            mailbox: Mailbox::default(),
+            mailbox: Arc::default(),
             profile: Mutex::default(),
             questions: Mutex::default(),
             lanes: Mutex::default(),
             closed: AtomicBool::new(false),
         };
-        Arc::new(Self { listening: Some(listening) })
+        Self::of(Sort::Host(listening))
+    }
+
+    /// One call of this host, with a stream of its own.
+    pub fn on_stream(self: &Arc<Self>, mailbox: Arc<Mailbox>) -> Arc<Self> {
+        Self::of(Sort::Streamed(Streamed { host: self.owner().clone(), mailbox }))
     }
 
     /// Somebody who only hears the answer: the daemon itself, or a bare HTTP request.
     pub fn deaf() -> Arc<Self> {
-        Arc::new(Self { listening: None })
+        Self::of(Sort::Deaf)
     }
 
-    pub fn mailbox(&self) -> Option<&Mailbox> {
-        self.listening.as_ref().map(|listening| &listening.mailbox)
+    /// A modern request of `session`: it says itself who asks, and a question to it is its answer. What a child
+    /// says meanwhile goes to `hears`.
+    pub fn once(session: &Arc<Self>, hears: &Arc<Self>, terms: Terms, pinned: Option<u32>) -> Arc<Self> {
+        Self::of(Sort::Once(Once::new(session, hears, terms, pinned)))
+    }
+
+    fn of(sort: Sort) -> Arc<Self> {
+        Arc::new(Self { sort })
+    }
+
+    /// The modern request that this is, if it is one.
+    pub fn as_once(&self) -> Option<&Once> {
+        match &self.sort {
+            Sort::Once(once) => Some(once),
+            _ => None,
+        }
+    }
+
+    pub fn era(&self) -> Era {
+        if self.as_once().is_some() { Era::Modern } else { Era::Legacy }
+    }
+
+    /// Whose the request is: a child that is a session's own is this one's.
+    pub fn owner(self: &Arc<Self>) -> &Arc<Self> {
+        match &self.sort {
+            Sort::Streamed(call) => &call.host,
+            Sort::Once(once) => &once.session,
+            Sort::Host(_) | Sort::Deaf => self,
+        }
+    }
+
+    /// Whether both are one host's. Of those who have no session nobody knows that.
+    pub fn is_same_host(self: &Arc<Self>, other: &Arc<Self>) -> bool {
+        let (one, another) = (self.owner(), other.owner());
+        Arc::ptr_eq(self, other) || (Arc::ptr_eq(one, another) && matches!(one.sort, Sort::Host(_)))
+    }
+
+    /// The process that a retry has to come back to.
+    pub fn pinned(&self) -> Option<u32> {
+        self.as_once().and_then(|once| once.pinned)
+    }
+
+    /// The conversation that this is, or is a call of.
+    fn ears(&self) -> Option<&Listening> {
+        match &self.sort {
+            Sort::Host(listening) => Some(listening),
+            Sort::Streamed(call) => call.host.ears(),
+            // It is asked by its own answer, and has said itself what it is.
+            Sort::Once(_) | Sort::Deaf => None,
+        }
+    }
+
+    /// Where messages to it wait. What comes when its call was answered is its host's.
+    pub fn mailbox(&self) -> Option<&Arc<Mailbox>> {
+        match &self.sort {
+            Sort::Host(listening) => Some(&listening.mailbox),
+            Sort::Streamed(call) if !call.mailbox.is_closed() => Some(&call.mailbox),
+            Sort::Streamed(call) => call.host.mailbox(),
+            Sort::Once(once) => once.hears.mailbox(),
+            Sort::Deaf => None,
+        }
+    }
+
+    /// Whether a log message of this level is wanted. A modern request wants none that it did not ask for.
+    pub fn hears(&self, level: LogLevel) -> bool {
+        match &self.sort {
+            Sort::Once(once) => once.terms.level.is_some_and(|floor| level >= floor),
+            _ => level >= self.profile().log_level,
+        }
+    }
+
+    /// What a modern child is told of whoever asks.
+    pub fn envelope(&self) -> envelope::Envelope {
+        let profile = self.profile();
+        envelope::Envelope {
+            capabilities: envelope::capabilities(profile.takes),
+            client: profile.client_info,
+            level: profile.set_level.then_some(profile.log_level),
+        }
     }
 
     pub fn profile(&self) -> Profile {
-        self.listening.as_ref().map_or_else(Profile::default, |listening| {
+        if let Some(once) = self.as_once() {
+            return once.profile();
+        }
+        self.ears().map_or_else(Profile::default, |listening| {
             listening.profile.lock().expect("BUG: a profile update panicked").clone()
         })
     }
 
     pub fn update(&self, change: impl FnOnce(&mut Profile)) {
-        if let Some(listening) = &self.listening {
+        if let Some(listening) = self.ears() {
             change(&mut listening.profile.lock().expect("BUG: a profile update panicked"));
         }
     }
@@ -168,8 +300,11 @@ impl Caller {
     /// The right to send to `child` next. The place in the queue is taken at the first poll, so the
     /// order in which calls are dispatched is the order in which the child sees them.
     pub async fn lane(&self, child: &str) -> Option<tokio::sync::OwnedMutexGuard<()>> {
+        if let Some(once) = self.as_once() {
+            return Box::pin(once.session.lane(child)).await;
+        }
         let lane = {
-            let mut lanes = self.listening.as_ref()?.lanes.lock().expect("BUG: a lane panicked");
+            let mut lanes = self.ears()?.lanes.lock().expect("BUG: a lane panicked");
             match lanes.get(child) {
                 Some(lane) => lane.clone(),
                 None => lanes.entry(child.into()).or_default().clone(),
@@ -195,14 +330,17 @@ impl Caller {
         params: Option<Raw<'_>>,
         answer: impl FnOnce(&[u8], Raw<'_>) + Send + 'static,
     ) -> Option<Box<str>> {
-        let listening = self.listening.as_ref()?;
+        if let Some(once) = self.as_once() {
+            return once.ask(id, method, params, Box::new(answer));
+        }
+        let listening = self.ears()?;
         if !self.profile().takes.question(method, params) {
             return None;
         }
         let ours = listening.boot.next_question();
         let body = splice(request, place_of(request, id.get()), format!("\"{ours}\"").as_bytes());
         listening.lock().insert(ours.clone(), Question { method: method.into(), answer: Box::new(answer) });
-        if !listening.mailbox.push(Kind::Question, body.into()) {
+        if !self.mailbox()?.push(Kind::Question, body.into()) {
             listening.lock().remove(&ours);
             return None;
         }
@@ -211,7 +349,7 @@ impl Caller {
 
     /// The host's answer to one of our questions; false if it is not, or no longer, open.
     pub fn answered(&self, id: &str, response: &[u8], raw_id: Raw<'_>) -> bool {
-        let question = self.listening.as_ref().and_then(|listening| listening.lock().remove(id));
+        let question = self.ears().and_then(|listening| listening.lock().remove(id));
         match question {
             Some(question) => {
                 (question.answer)(response, raw_id);
@@ -223,7 +361,7 @@ impl Caller {
 
     /// The host is gone: what it was asked is answered for it, so that no child waits for ever.
     pub fn close(&self) {
-        let Some(listening) = &self.listening else { return };
+        let Some(listening) = self.ears() else { return };
         listening.closed.store(true, Ordering::Relaxed);
         let open = std::mem::take(&mut *listening.lock());
         for (id, question) in open {
@@ -244,19 +382,22 @@ impl Caller {
     }
 
     pub fn is_closed(&self) -> bool {
-        self.listening.as_ref().is_some_and(|listening| listening.closed.load(Ordering::Relaxed))
+        self.ears().is_some_and(|listening| listening.closed.load(Ordering::Relaxed))
     }
 
     /// The child no longer wants to know: tells the host so.
     pub fn withdraw(&self, id: &str, reason: &str) {
-        let Some(listening) = &self.listening else { return };
+        if let Some(once) = self.as_once() {
+            once.withdraw(id);
+        }
+        let Some(listening) = self.ears() else { return };
         if listening.lock().remove(id).is_some() {
             let body = json!({
                 "jsonrpc": "2.0",
                 "method": methods::CANCELLED,
                 "params": { "requestId": id, "reason": reason },
             });
-            listening.mailbox.push(Kind::Question, body.to_string().into());
+            self.push(Kind::Question, body.to_string().into_bytes());
         }
     }
 }

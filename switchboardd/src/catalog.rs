@@ -1,12 +1,14 @@
 //! The suites that one workspace's sessions see: an immutable snapshot with a generation number.
 
 use std::collections::{BTreeMap, HashSet};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
-use crate::config::Config;
+use crate::config::{Config, Conflicts};
 use crate::definition::Reach;
 use crate::document::{Problem, nearest};
 use crate::layer::{Entry, Layer};
+use crate::manifest::Manifest;
+use crate::offers::{Merged, Part};
 use crate::pool::{Nursery, Pool, Pools, Settings};
 use crate::suite::Suite;
 use crate::suite_name;
@@ -26,6 +28,16 @@ pub struct Catalog {
     pub tools_list: String,
     by_name: BTreeMap<String, usize>,
     by_child: BTreeMap<String, usize>,
+    /// What the children were last known to offer.
+    // A leaf lock: held to compare, make or copy it.
+    offers: Mutex<Offered>,
+}
+
+#[derive(Debug, Default)]
+struct Offered {
+    /// What it was made of, by suite.
+    of: Vec<Option<Arc<Manifest>>>,
+    merged: Arc<Merged>,
 }
 
 impl Catalog {
@@ -78,7 +90,34 @@ impl Catalog {
         let by_child =
             suites.iter().enumerate().map(|(at, suite)| (suite.child_name().to_owned(), at)).collect();
         let (personal, own) = (personal.clone(), own.cloned());
-        Self { generation, personal, own, suites, problems, tools_list, by_name, by_child }
+        let offers = Mutex::default();
+        Self { generation, personal, own, suites, problems, tools_list, by_name, by_child, offers }
+    }
+
+    /// Prompts, resources and templates of all children, as far as they are known without starting any.
+    pub fn offers(&self) -> Arc<Merged> {
+        let known: Vec<_> = self.suites.iter().map(Suite::manifest).collect();
+        let mut offers = self.offers.lock().expect("BUG: a merge panicked");
+        let same = |(one, other): (&Option<Arc<Manifest>>, &Option<Arc<Manifest>>)| match (one, other) {
+            (Some(one), Some(other)) => Arc::ptr_eq(one, other),
+            (None, None) => true,
+            _ => false,
+        };
+        if offers.of.len() != known.len() || !offers.of.iter().zip(&known).all(same) {
+            let part = |(suite, manifest): (&'_ Suite, &'_ Option<Arc<Manifest>>)| {
+                manifest.clone().map(|manifest| (suite.child_name().to_owned(), manifest.offers.clone()))
+            };
+            let parts: Vec<_> = self.suites.iter().zip(&known).filter_map(part).collect();
+            let parts: Vec<_> = parts.iter().map(|(child, offers)| Part { child, offers }).collect();
+            *offers = Offered { of: known, merged: Arc::new(Merged::of(&parts, &self.conflicts())) };
+        }
+        offers.merged.clone()
+    }
+
+    /// The workspace's own rule, else the person's.
+    fn conflicts(&self) -> Conflicts {
+        let own = self.own.as_ref().and_then(|own| own.config.conflicts.clone());
+        own.or_else(|| self.personal.config.conflicts.clone()).unwrap_or_default()
     }
 
     /// What is set for the daemon as a whole.

@@ -14,6 +14,8 @@ mod in_flight;
 mod inbound;
 mod ledger;
 mod life;
+mod listening;
+mod lists;
 mod outbox;
 mod roster;
 mod spawn;
@@ -26,14 +28,16 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use switchboard_wire::envelope::{Malformed, quoted};
+use switchboard_wire::raw::Raw;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, timeout_at};
 
 pub use calls::{Answer, ChildId};
 pub use failure::ChildError;
-pub use handshake::Hello;
+pub use handshake::{Hello, StartError};
 pub use in_flight::InFlight;
 pub use ledger::Ledger;
+pub use lists::{List, Offer, Offers, offers};
 pub use roster::{Place, Roster};
 pub use spawn::{Exit, program};
 pub use stderr::StderrRing;
@@ -43,7 +47,9 @@ pub use tools::{Names, Tool, ToolList};
 use crate::caller::Caller;
 use crate::definition::Filled;
 use crate::environment::Variables;
+use crate::era::{self, Era, envelope};
 use crate::methods;
+use crate::subscriptions::Subscriptions;
 use calls::Calls;
 use failure::clip;
 use outbox::{Outbox, Unsent};
@@ -69,6 +75,7 @@ pub struct Limits {
 /// What every child stands on.
 #[derive(Debug, Clone, Copy)]
 pub struct Ground<'a> {
+    pub subscriptions: &'a Arc<Subscriptions>,
     pub variables: &'a Variables,
     pub roster: &'a Arc<Roster>,
     pub ledger: &'a Ledger,
@@ -109,6 +116,10 @@ pub struct Child {
     stderr: Arc<StderrRing>,
     hello: OnceLock<Hello>,
     tools: tools::Shelf,
+    stall: lists::Stall,
+    subscriptions: Arc<Subscriptions>,
+    /// Other resources are followed than before.
+    refollow: Notify,
     questions: inbound::Questions,
     noise: AtomicU64,
     leases: AtomicI64,
@@ -123,7 +134,8 @@ pub struct Child {
 }
 
 impl Child {
-    /// Starts a child and shakes hands with it.
+    /// Starts a child and finds out which era it speaks, unless that is `remembered`.
+    #[allow(clippy::too_many_arguments, reason = "all that a child is made of")]
     pub async fn start(
         name: &str,
         filled: &Filled,
@@ -132,20 +144,24 @@ impl Child {
         tie: Tie,
         place: Place,
         ring: &Arc<StderrRing>,
-    ) -> Result<Arc<Self>, ChildError> {
-        let deadline = Instant::now() + limits.spawn;
+        remembered: Option<Era>,
+    ) -> Result<Arc<Self>, StartError> {
         let late = |stderr| ChildError::SpawnTimeout { ms: millis(limits.spawn), stderr };
+        let deadline = Instant::now() + limits.spawn;
         let child = timeout_at(deadline, life::bring_up(name, filled, ground, tie, place, ring.clone()))
             .await
             .map_err(|_| late(String::new()))??;
-        let shaken = timeout_at(deadline, handshake::shake(&child)).await;
+        // A child that does not answer the probe has all its time for the handshake that follows.
+        let probing = if remembered == Some(Era::Legacy) { Duration::ZERO } else { handshake::PROBE };
+        let shaken = timeout_at(deadline + probing, handshake::shake(&child, remembered)).await;
         let error = match shaken {
             Ok(Ok(hello)) => {
                 let _ = child.hello.set(hello);
+                listening::begin(&child);
                 return Ok(child);
             }
             Ok(Err(error)) => error,
-            Err(_) => late(child.stderr.tail()),
+            Err(_) => late(child.stderr.tail()).into(),
         };
         child.stop();
         Err(error)
@@ -160,6 +176,7 @@ impl Child {
         token: Option<&str>,
         params: impl FnOnce(ChildId, &mut Vec<u8>),
     ) -> Result<InFlight, ChildError> {
+        let era = self.era();
         let (opened, many) = {
             let mut calls = self.calls();
             let opened = calls.open(caller.cloned(), token.map(Into::into), Instant::now());
@@ -168,19 +185,25 @@ impl Child {
         let Some((id, reply)) = opened else { return Err(ChildError::Unsent) };
         let mut line = Vec::with_capacity(256);
         line.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
-        line.extend_from_slice(id.0.to_string().as_bytes());
+        // The probe's id is a string: there are servers that answer nothing else properly before their handshake.
+        let probes = method == methods::DISCOVER;
+        let id_text = if probes { format!("\"{}\"", id.0) } else { id.0.to_string() };
+        line.extend_from_slice(id_text.as_bytes());
         line.extend_from_slice(br#","method":"#);
         line.extend_from_slice(quoted(method).as_bytes());
         let before = line.len();
         line.extend_from_slice(br#","params":"#);
         let empty = line.len();
         params(id, &mut line);
+        if era == Era::Modern || caller.is_some_and(|caller| caller.as_once().is_some()) {
+            translate(era, caller.map(|caller| &**caller), &mut line, empty);
+        }
         if line.len() == empty {
             line.truncate(before);
         }
         line.extend_from_slice(b"}\n");
-        // The one request that must not be cancelled.
-        let cancellable = method != methods::INITIALIZE;
+        // What must not be cancelled, or not before the handshake.
+        let cancellable = method != methods::INITIALIZE && !probes;
         match self.outbox.send(&line, many) {
             Ok(()) => Ok(InFlight { child: self.clone(), id, reply, open: true, cancellable }),
             Err(unsent) => {
@@ -259,12 +282,25 @@ impl Child {
     }
 
     /// A spare becomes a session's own, and learns that there may be roots now.
-    pub fn belongs_to(&self, caller: &Arc<Caller>) {
+    pub fn belongs_to(self: &Arc<Self>, caller: &Arc<Caller>) {
         *self.tie.lock().expect("BUG: a copy panicked") = Tie::Session(caller.clone());
         self.roots_changed();
+        self.follow(&self.followed(), true);
+    }
+
+    /// Whether calls of this caller may come to it.
+    pub fn serves(&self, caller: &Arc<Caller>) -> bool {
+        match self.tie() {
+            Tie::Nobody => true,
+            Tie::Session(owner) => Arc::ptr_eq(&owner, caller.owner()),
+            Tie::Spare => false,
+        }
     }
 
     pub fn roots_changed(&self) {
+        if self.era() == Era::Modern {
+            return;
+        }
         self.notify(br#"{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}"#);
     }
 
@@ -294,7 +330,9 @@ impl Child {
     /// Whether it answers a `ping` in time. A child that has been silent on a call may be busy, or gone.
     pub async fn answers(self: &Arc<Self>, within: Duration) -> bool {
         let limits = Limits { spawn: within, rpc: within, max: within };
-        match self.call(None, methods::PING, None, |_, _| {}) {
+        // There is no `ping` in the modern era.
+        let method = if self.era() == Era::Modern { methods::DISCOVER } else { methods::PING };
+        match self.call(None, method, None, |_, _| {}) {
             Ok(call) => call.answer(limits).await.is_ok(),
             Err(_) => false,
         }
@@ -369,6 +407,11 @@ impl Child {
         self.hello.get().expect("BUG: only children that shook hands are handed out")
     }
 
+    /// Which era it speaks; legacy until it is known.
+    pub fn era(&self) -> Era {
+        self.hello.get().map_or(Era::Legacy, Hello::era)
+    }
+
     /// Resolves when it answers no more.
     pub async fn ended(&self) {
         let mut stage = self.stage.subscribe();
@@ -387,9 +430,12 @@ impl Child {
         self.stop();
     }
 
-    /// Resolves when it said that its tools changed.
-    pub async fn tools_changed(&self) {
-        self.tools.changed().await;
+    /// Resolves when it said that one of its lists changed.
+    pub async fn lists_changed(&self) {
+        tokio::select! {
+            () = self.tools.changed() => {}
+            () = self.stall.changed() => {}
+        }
     }
 
     /// Why it ended, for callers who come or wait at the end.
@@ -410,6 +456,25 @@ impl Child {
 impl std::fmt::Debug for Child {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Child({}, pid {})", self.name, self.pid)
+    }
+}
+
+/// Makes the `params` at the end of a line those of the child's era.
+fn translate(era: Era, caller: Option<&Caller>, line: &mut Vec<u8>, from: usize) {
+    let written = line.split_off(from);
+    let params = Raw::parse(&written);
+    let once = caller.and_then(Caller::as_once);
+    match (era, params) {
+        (Era::Legacy, Some(params)) if once.is_some() => envelope::undressed(params, line),
+        // A modern host has said it all itself.
+        (Era::Modern, Some(params)) if once.is_some() && params.get().contains(era::VERSION_KEY) => {
+            line.extend_from_slice(&written);
+        }
+        (Era::Modern, params) => {
+            let envelope = caller.map_or_else(envelope::Envelope::ours, Caller::envelope);
+            envelope::dressed(params, &envelope, line);
+        }
+        (Era::Legacy, _) => line.extend_from_slice(&written),
     }
 }
 

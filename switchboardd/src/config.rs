@@ -41,6 +41,8 @@ pub struct Config {
     pub suites: BTreeMap<String, SuiteConfig>,
     pub timeouts: Timeouts,
     pub introspection: Introspection,
+    /// `None` where it says nothing.
+    pub conflicts: Option<Conflicts>,
     pub http: Http,
     pub budget: BudgetConfig,
     pub trust: TrustConfig,
@@ -195,6 +197,35 @@ pub struct Introspection {
     pub summary_max_chars: usize,
 }
 
+/// What becomes of prompts and resources that several children have under one name.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Conflicts {
+    pub strategy: Strategy,
+    /// Children that come first, in lists and by right.
+    pub order: Vec<String>,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Strategy {
+    /// Each gets its child's name before its own.
+    #[default]
+    Prefix,
+    /// The first child's is the only one.
+    First,
+    /// None of them is shown.
+    Refuse,
+}
+
+impl Strategy {
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Prefix => "prefix",
+            Self::First => "first",
+            Self::Refuse => "refuse",
+        }
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Http {
     /// `ADDRESS:PORT` or `off`.
@@ -214,6 +245,7 @@ impl Config {
             suites: BTreeMap::new(),
             timeouts: Timeouts { child_spawn_ms: 8_000, rpc_ms: 60_000, max_ms: 1_800_000 },
             introspection: Introspection { mode: Mode::Summary, summary_max_chars: 160 },
+            conflicts: None,
             http: Http {
                 listen: "127.0.0.1:7420".to_owned(),
                 open_discovery: true,

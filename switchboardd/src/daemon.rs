@@ -199,6 +199,7 @@ async fn run(
     tokio::select! {
         () = reload_when_told(&board) => {}
         () = board.keep_current() => {}
+        () = board.keep_told() => {}
         () = board.nursery.budget.watch_memory() => {}
         () = stop => board.drain(Draining::Restart),
         _ = phase.wait_for(|phase| *phase != Phase::Serving) => {}

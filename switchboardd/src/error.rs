@@ -3,8 +3,15 @@
 use serde_json::json;
 
 use crate::child::ChildError;
+use crate::era::Era;
+use crate::era::seal::Broken;
+use crate::methods;
 use crate::pool::PoolError;
 use crate::sources::Unready;
+
+/// Codes of the modern era.
+pub const LACKS_CAPABILITY: i64 = -32021;
+pub const UNSUPPORTED_VERSION: i64 = -32022;
 
 /// Whose mistake a failure is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,6 +27,14 @@ pub enum Failure {
     UnknownMethod { method: String },
     #[error("{0}")]
     InvalidParams(String),
+    #[error("Unsupported protocol version `{requested}`; supported: {}", methods::MODERN_REVISIONS.join(", "))]
+    UnsupportedVersion { requested: String },
+    #[error("Missing required client capability: {required}")]
+    LacksCapability { required: &'static str },
+    #[error("too many calls wait for their hosts to come back with answers")]
+    TooManyParked,
+    #[error("{0}")]
+    Broken(#[from] Broken),
     #[error("child `{child}` {error}{}", of_subtool(.subtool.as_deref()))]
     Child { child: Box<str>, subtool: Option<Box<str>>, error: ChildError },
     #[error("child `{child}` {error}{}", of_subtool(.subtool.as_deref()))]
@@ -36,6 +51,8 @@ pub enum Failure {
     Held { child: Box<str>, what: String, file: String },
     #[error("there is no child `{child}`")]
     NoSuchChild { child: String },
+    #[error("Resource not found: {uri}")]
+    NoSuchResource { uri: String },
     #[error("subtool `{subtool}` is not allowed by Switchboard (suite `{suite}`)")]
     NotAllowed { suite: String, subtool: String },
     #[error("switchboardd is shutting down; the call may or may not have run")]
@@ -59,11 +76,15 @@ impl Failure {
         match self {
             Self::UnknownMethod { .. }
             | Self::InvalidParams(_)
+            | Self::UnsupportedVersion { .. }
+            | Self::LacksCapability { .. }
+            | Self::Broken(_)
             | Self::NoSuchChild { .. }
+            | Self::NoSuchResource { .. }
             | Self::NotAllowed { .. } => Blame::Host,
             Self::Child { .. } | Self::Misconfigured { .. } | Self::Held { .. } => Blame::Child,
             Self::Unavailable { .. } | Self::StillStarting { .. } => Blame::Child,
-            Self::ShuttingDown | Self::Panicked => Blame::Daemon,
+            Self::ShuttingDown | Self::Panicked | Self::TooManyParked => Blame::Daemon,
         }
     }
 
@@ -95,7 +116,11 @@ impl Failure {
         match self {
             Self::UnknownMethod { .. } => "unknown_method",
             Self::InvalidParams(_) => "invalid_params",
+            Self::UnsupportedVersion { .. } => "unsupported_version",
+            Self::LacksCapability { .. } => "lacks_capability",
+            Self::Broken(_) => "request_state",
             Self::NoSuchChild { .. } => "no_such_child",
+            Self::NoSuchResource { .. } => "no_such_resource",
             Self::NotAllowed { .. } => "not_allowed",
             Self::Misconfigured { .. } => "misconfigured",
             Self::Held { .. } => "held",
@@ -108,6 +133,7 @@ impl Failure {
                 PoolError::Unready(Unready::Held { .. }) => "held",
             },
             Self::ShuttingDown => "daemon_draining",
+            Self::TooManyParked => "no_room",
             Self::Panicked => "daemon_failed",
             Self::Child { error, .. } => match error {
                 ChildError::Spawn { .. } => "child_spawn_failed",
@@ -126,18 +152,30 @@ impl Failure {
         }
     }
 
-    fn code(&self) -> i64 {
-        use switchboard_wire::envelope::{INVALID_PARAMS, METHOD_NOT_FOUND};
+    fn code(&self, era: Era) -> i64 {
+        use switchboard_wire::envelope::{INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND};
         match self {
             Self::UnknownMethod { .. } => METHOD_NOT_FOUND,
-            Self::InvalidParams(_) | Self::NoSuchChild { .. } | Self::NotAllowed { .. } => INVALID_PARAMS,
-            // What a legacy host is told of any failure that is not its own.
+            Self::UnsupportedVersion { .. } => UNSUPPORTED_VERSION,
+            Self::LacksCapability { .. } => LACKS_CAPABILITY,
+            Self::InvalidParams(_) | Self::NoSuchChild { .. } | Self::NotAllowed { .. } | Self::Broken(_) => {
+                INVALID_PARAMS
+            }
+            // Legacy revisions have a code for it.
+            Self::NoSuchResource { .. } if era == Era::Legacy => -32002,
+            Self::NoSuchResource { .. } => INVALID_PARAMS,
+            // Any failure that is not the host's own. The modern era has no codes for servers to choose from.
+            _ if era == Era::Modern => INTERNAL_ERROR,
             _ => -32000,
         }
     }
 
-    /// The whole answer to the request with this id.
+    /// The whole answer to a legacy host's request with this id.
     pub fn answer(&self, host_id: &str) -> Vec<u8> {
+        self.answer_in(Era::Legacy, host_id)
+    }
+
+    pub fn answer_in(&self, era: Era, host_id: &str) -> Vec<u8> {
         let mut data = json!({ "kind": self.kind(), "retryable": self.retryable() });
         let (child, subtool) = match self {
             Self::Child { child, subtool, .. }
@@ -154,9 +192,19 @@ impl Failure {
         if let Some(subtool) = subtool {
             data["subtool"] = subtool.into();
         }
-        let mut error = json!({ "code": self.code(), "message": self.to_string() });
+        let mut error = json!({ "code": self.code(era), "message": self.to_string() });
         if self.blame() != Blame::Host {
             error["data"] = json!({ "switchboard": data });
+        }
+        match self {
+            Self::UnsupportedVersion { requested } => {
+                error["data"] = json!({ "supported": methods::MODERN_REVISIONS, "requested": requested });
+            }
+            Self::LacksCapability { required } => {
+                let required: serde_json::Value = serde_json::from_str(required).unwrap_or_default();
+                error["data"] = json!({ "requiredCapabilities": required });
+            }
+            _ => {}
         }
         fault(host_id, &error)
     }

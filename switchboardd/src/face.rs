@@ -2,6 +2,11 @@
 
 mod aggregate;
 mod consent;
+mod follow;
+mod links;
+mod listen;
+mod modern;
+mod offers;
 mod opening;
 mod single;
 
@@ -11,6 +16,7 @@ use switchboard_wire::raw::Raw;
 
 use crate::board::Board;
 use crate::caller::{Caller, LogLevel};
+use crate::era::{Era, terms};
 use crate::error::Failure;
 use crate::methods;
 use crate::session::Session;
@@ -23,6 +29,16 @@ pub enum Face {
     Child(String),
 }
 
+impl Face {
+    /// The child's name, if it is one child's.
+    pub fn child(&self) -> Option<&str> {
+        match self {
+            Self::Aggregate => None,
+            Self::Child(name) => Some(name),
+        }
+    }
+}
+
 /// A request on its way in.
 #[derive(Debug, Clone, Copy)]
 pub struct Request<'a> {
@@ -31,21 +47,43 @@ pub struct Request<'a> {
     pub params: Option<Raw<'a>>,
 }
 
-/// Answers a request: the whole message for the host. By its first `.await` that waits, a call has
-/// taken its place in its child's queue; the session's order rests on that.
+/// Answers a request: the whole message for the host. `caller` is the session's, or that of this one call. By its
+/// first `.await` that waits, a call has taken its place in its child's queue; the session's order rests on that.
 pub async fn answer(
     board: &Arc<Board>,
     face: &Face,
     session: &Arc<Session>,
+    caller: &Arc<Caller>,
     request: Request<'_>,
 ) -> Vec<u8> {
+    match terms::claimed(request.method, request.params) {
+        Ok(None) => {}
+        // Larger than the other way, and rarer.
+        Ok(Some(terms)) => {
+            session.caller.update(|host| host.is_modern = true);
+            return Box::pin(modern::answer(board, face, session, caller, request, terms)).await;
+        }
+        Err(failure) => return failure.answer_in(Era::Modern, request.id.get()),
+    }
     let catalog = session.workspace().catalog();
     let said = match face {
-        Face::Aggregate => aggregate::answer(board, session, &catalog, request).await,
-        Face::Child(name) => single::answer(&catalog, name, &session.caller, request).await,
+        Face::Aggregate => aggregate::answer(board, session, caller, &catalog, request).await,
+        Face::Child(name) => single::answer(&catalog, name, caller, request).await,
     };
+    match request.method {
+        // From what it was shown on, a host hears what changes.
+        methods::PROMPTS_LIST | methods::RESOURCES_LIST | methods::TEMPLATES_LIST => session.sees_first(),
+        methods::INITIALIZE if matches!(face, Face::Child(_)) => session.sees_first(),
+        methods::SET_LEVEL if said.is_ok() => board.spread_level(caller),
+        _ => {}
+    }
     match said {
         Ok(Said::Child(answer)) => answer.for_host(request.id.get()),
+        Ok(Said::Fault(error)) => {
+            format!(r#"{{"jsonrpc":"2.0","id":{},"error":{error}}}"#, request.id.get()).into_bytes()
+        }
+        // Only a modern request is answered with a question.
+        Ok(Said::Asks(_)) => Failure::Panicked.answer(request.id.get()),
         Ok(Said::Ours(result)) => {
             format!(r#"{{"jsonrpc":"2.0","id":{},"result":{result}}}"#, request.id.get()).into_bytes()
         }
@@ -81,6 +119,9 @@ fn set_level(caller: &Caller, params: Option<Raw<'_>>) -> Result<Said, Failure> 
                     .to_owned(),
             )
         })?;
-    caller.update(|profile| profile.log_level = level);
+    caller.update(|profile| {
+        profile.log_level = level;
+        profile.set_level = true;
+    });
     Ok(Said::Ours("{}".to_owned()))
 }

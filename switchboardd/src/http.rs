@@ -1,6 +1,7 @@
 //! The HTTP front door: which route is whose, and how connections come and go.
 
 mod accept;
+mod batch;
 mod catch;
 mod control;
 mod discovery;
@@ -8,6 +9,7 @@ mod door;
 mod gate;
 mod hop;
 mod proxy;
+mod registry;
 mod rescue;
 mod short;
 
@@ -26,6 +28,8 @@ fn app(board: &Arc<Board>) -> Router {
     Router::new()
         .route("/proxy", any(proxy::aggregate))
         .route("/proxy/{child}", any(proxy::single))
+        .route("/mcp", any(registry::aggregate))
+        .route("/mcp/{child}", any(registry::single))
         .route("/hop/session", post(hop::open))
         .route("/hop/mailbox", post(hop::poll))
         .route("/control/{order}", post(control::order))

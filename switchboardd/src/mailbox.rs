@@ -19,6 +19,10 @@ const FULL: usize = 2 * ROOMY;
 /// Bytes beyond which nothing at all is taken; one message, however long, fits into an empty mailbox.
 const FULL_BYTES: usize = 32 * 1024 * 1024;
 
+/// What is kept of that which went out on an event stream, for a host that lost its connection.
+const KEPT: usize = 128;
+const KEPT_BYTES: usize = 256 * 1024;
+
 /// The most one poll carries, unless a single message is longer.
 const BATCH_BYTES: usize = 1024 * 1024;
 
@@ -28,9 +32,13 @@ pub enum Kind {
     Progress(Box<str>),
     /// A list changed: one word of it is enough.
     Changed(&'static str),
+    /// The resource of this URI changed: likewise.
+    Updated(Box<str>),
     Log,
     /// A question, or the withdrawal of one.
     Question,
+    /// The answer to the call whose own stream this is; there is always room for it.
+    Answer,
 }
 
 #[derive(Debug, Default)]
@@ -46,6 +54,9 @@ struct State {
     bytes: usize,
     last: u64,
     dropped: u64,
+    /// The number of the newest message that went out on an event stream.
+    seen: u64,
+    closed: bool,
 }
 
 #[derive(Debug)]
@@ -87,6 +98,40 @@ impl Mailbox {
         self.lock().take(after)
     }
 
+    /// What comes next, with its numbers; forgets nothing.
+    pub fn after(&self, number: u64) -> Vec<(u64, Bytes)> {
+        self.lock().after(number)
+    }
+
+    /// All up to `number` went out on an event stream. Where a lost connection may be taken up again, the
+    /// latest of it is kept.
+    pub fn sent(&self, number: u64, keep: bool) {
+        self.lock().sent(number, keep);
+    }
+
+    /// The newest message that went out on an event stream.
+    pub fn seen(&self) -> u64 {
+        self.lock().seen
+    }
+
+    /// All there is, if all of it is answers.
+    pub fn only_answers(&self) -> Option<Vec<Bytes>> {
+        let state = self.lock();
+        let bodies =
+            state.letters.iter().map(|letter| (letter.kind == Kind::Answer).then(|| letter.body.clone()));
+        bodies.collect()
+    }
+
+    /// Nothing more comes: its call was answered, or its host has gone.
+    pub fn close(&self) {
+        self.lock().closed = true;
+        self.arrived.notify_waiters();
+    }
+
+    pub fn is_closed(&self) -> bool {
+        self.lock().closed
+    }
+
     /// Resolves at the next push after it was first polled.
     pub fn arrival(&self) -> tokio::sync::futures::Notified<'_> {
         self.arrived.notified()
@@ -102,7 +147,11 @@ impl State {
         if self.letters.len() >= ROOMY || self.bytes + body.len() > ROOMY_BYTES {
             match &kind {
                 Kind::Progress(_) => self.remove(&kind),
-                Kind::Changed(_) if self.letters.iter().any(|letter| letter.kind == kind) => return true,
+                Kind::Changed(_) | Kind::Updated(_)
+                    if self.letters.iter().any(|letter| letter.kind == kind) =>
+                {
+                    return true;
+                }
                 Kind::Log if !self.letters.is_empty() => {
                     self.dropped += 1;
                     return false;
@@ -111,7 +160,7 @@ impl State {
             }
         }
         let too_many_bytes = self.bytes + body.len() > FULL_BYTES && !self.letters.is_empty();
-        if self.letters.len() >= FULL || too_many_bytes {
+        if kind != Kind::Answer && (self.letters.len() >= FULL || too_many_bytes) {
             self.dropped += 1;
             return false;
         }
@@ -130,11 +179,39 @@ impl State {
         }
     }
 
+    fn after(&self, number: u64) -> Vec<(u64, Bytes)> {
+        let mut bytes = 0;
+        let fits = |letter: &&Letter| {
+            let first = bytes == 0;
+            bytes += letter.body.len();
+            first || bytes <= BATCH_BYTES
+        };
+        let next = self.letters.iter().filter(|letter| letter.number > number).take_while(fits);
+        next.map(|letter| (letter.number, letter.body.clone())).collect()
+    }
+
+    fn sent(&mut self, number: u64, keep: bool) {
+        self.seen = self.seen.max(number);
+        let mut count = self.letters.iter().take_while(|letter| letter.number <= number).count();
+        let known = |letter: &Letter| letter.number <= number;
+        let mut bytes: usize =
+            self.letters.iter().take_while(|letter| known(letter)).map(|letter| letter.body.len()).sum();
+        while count > 0 && (!keep || count > KEPT || bytes > KEPT_BYTES) {
+            count -= 1;
+            bytes -= self.pop();
+        }
+    }
+
+    /// Forgets the oldest letter; gives its length.
+    fn pop(&mut self) -> usize {
+        let length = self.letters.pop_front().map_or(0, |letter| letter.body.len());
+        self.bytes -= length;
+        length
+    }
+
     fn take(&mut self, after: u64) -> Option<Batch> {
         while self.letters.front().is_some_and(|letter| letter.number <= after) {
-            if let Some(known) = self.letters.pop_front() {
-                self.bytes -= known.body.len();
-            }
+            self.pop();
         }
         let mut messages = Vec::new();
         let mut bytes = 0;
@@ -214,6 +291,31 @@ mod tests {
         // Room again, once the host has it.
         mailbox.take(1);
         assert!(mailbox.push(Kind::Question, "q".into()));
+    }
+
+    #[test]
+    fn what_went_out_is_kept_where_it_may_be_asked_for_again() {
+        let mailbox = Mailbox::default();
+        for number in 1..=300_u64 {
+            mailbox.push(Kind::Question, number.to_string().into());
+        }
+        let last = vec![(299, Bytes::from("299")), (300, Bytes::from("300"))];
+        assert_eq!(mailbox.after(298), last);
+        mailbox.sent(200, true);
+        assert_eq!(mailbox.after(0)[0].0, 200 - KEPT as u64 + 1);
+        mailbox.sent(200, false);
+        assert_eq!(mailbox.after(0)[0].0, 201);
+        mailbox.sent(300, false);
+        assert!(mailbox.after(0).is_empty() && mailbox.lock().bytes == 0);
+    }
+
+    #[test]
+    fn there_is_always_room_for_the_answer() {
+        let mailbox = Mailbox::default();
+        mailbox.push(Kind::Question, vec![b'x'; FULL_BYTES + 1].into());
+        assert!(mailbox.push(Kind::Answer, "a".into()));
+        mailbox.close();
+        assert!(mailbox.is_closed());
     }
 
     #[test]

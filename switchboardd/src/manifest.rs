@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use switchboard_wire::place::private_folder;
 
-use crate::child::{Hello, ToolList};
+use crate::child::{Hello, List, Offers, ToolList, offers};
 use crate::definition::{Launch, Reach};
 use crate::files::replace;
 
@@ -19,6 +19,7 @@ const MAX_BYTES: u64 = 64 * 1024 * 1024;
 pub struct Manifest {
     pub hello: Hello,
     pub tools: Arc<ToolList>,
+    pub offers: Arc<Offers>,
 }
 
 #[derive(Deserialize)]
@@ -28,6 +29,12 @@ struct Written<'a> {
     hello: &'a RawValue,
     #[serde(borrow)]
     tools: Vec<&'a RawValue>,
+    #[serde(borrow, default)]
+    prompts: Vec<&'a RawValue>,
+    #[serde(borrow, default)]
+    resources: Vec<&'a RawValue>,
+    #[serde(borrow, default)]
+    templates: Vec<&'a RawValue>,
 }
 
 const VERSION: u32 = 1;
@@ -59,10 +66,8 @@ impl Manifests {
         self.file(launch).exists()
     }
 
-    pub fn write(&self, launch: &Launch, hello: &Hello, tools: &ToolList) {
-        let tools: Vec<&str> = tools.tools.iter().map(|tool| tool.raw.get()).collect();
-        let body =
-            format!(r#"{{"version":{VERSION},"hello":{},"tools":[{}]}}"#, hello.written(), tools.join(","));
+    pub fn write(&self, launch: &Launch, manifest: &Manifest) {
+        let body = manifest.written();
         let file = self.file(launch);
         if std::fs::read(&file).is_ok_and(|before| before == body.as_bytes()) {
             return;
@@ -79,11 +84,30 @@ impl Manifests {
     }
 }
 
+impl Manifest {
+    fn written(&self) -> String {
+        let Self { hello, tools, offers } = self;
+        let tools: Vec<&str> = tools.tools.iter().map(|tool| tool.raw.get()).collect();
+        let [prompts, resources, templates] = [&offers.prompts, &offers.resources, &offers.templates]
+            .map(|list| list.iter().map(|offer| offer.raw.get()).collect::<Vec<_>>().join(","));
+        format!(
+            r#"{{"version":{VERSION},"hello":{},"tools":[{}],"prompts":[{prompts}],"resources":[{resources}],"templates":[{templates}]}}"#,
+            hello.written(),
+            tools.join(",")
+        )
+    }
+}
+
 fn parse(text: &str) -> Option<Manifest> {
     let written: Written<'_> = serde_json::from_str(text).ok()?;
     (written.version == VERSION).then_some(())?;
     let hello = Hello::read(written.hello.into()).ok()?;
-    Some(Manifest { hello, tools: Arc::new(ToolList::from_raw(&written.tools)) })
+    let offers = Offers {
+        prompts: offers(List::Prompts, written.prompts.into_iter()),
+        resources: offers(List::Resources, written.resources.into_iter()),
+        templates: offers(List::Templates, written.templates.into_iter()),
+    };
+    Some(Manifest { hello, tools: Arc::new(ToolList::from_raw(&written.tools)), offers: Arc::new(offers) })
 }
 
 #[cfg(test)]
@@ -112,9 +136,13 @@ mod tests {
         );
         let hello = Hello::read((&*said).into()).unwrap();
         let tool = raw(r#"{"name":"t", "inputSchema":{"z":1.0,"a":123456789012345678901234567890},"x":[]}"#);
-        manifests.write(&launch("secret"), &hello, &ToolList::from_raw(&[&tool]));
+        let prompt = raw(r#"{"x":1.0, "name":"p"}"#);
+        let offers = Offers { prompts: offers(List::Prompts, [&*prompt].into_iter()), ..Offers::default() };
+        let tools = Arc::new(ToolList::from_raw(&[&tool]));
+        manifests.write(&launch("secret"), &Manifest { hello, tools, offers: Arc::new(offers) });
         let back = manifests.read(&launch("secret")).unwrap();
         assert_eq!(back.tools.tools[0].raw.get(), tool.get());
+        assert_eq!(back.offers.prompts[0].raw.get(), prompt.get());
         assert_eq!(back.hello.capabilities.get(), r#"{"z":1.0}"#);
         assert!(manifests.read(&launch("other")).is_none());
         let file = std::fs::read_dir(folder.path().join("manifests")).unwrap().next().unwrap().unwrap();

@@ -21,12 +21,13 @@ pub use pools::Pools;
 pub use settings::Settings;
 
 use crate::budget::{Budget, NoRoom};
-use crate::caller::Caller;
+use crate::caller::{Caller, LogLevel};
 use crate::child::{Child, ChildError, Ledger, Limits, Roster};
 use crate::config::Scope;
 use crate::definition::Launch;
 use crate::manifest::{Manifest, Manifests};
 use crate::sources::{Sources, Unready};
+use crate::subscriptions::Subscriptions;
 use breaker::Breaker;
 use state::{Known, Member, State, Step};
 
@@ -41,6 +42,11 @@ pub struct Nursery {
     pub budget: Arc<Budget>,
     pub manifests: Manifests,
     pub ledger: Arc<Ledger>,
+    /// A child's lists are other than they were.
+    pub news: Arc<Notify>,
+    /// The level that hosts want logs from, once one has said so.
+    // A leaf lock: held to copy or replace it.
+    pub level: Arc<Mutex<Option<LogLevel>>>,
 }
 
 /// Why there is no child to use. The texts continue the words "child `name` …".
@@ -67,6 +73,7 @@ pub struct Pool {
     state: Mutex<State>,
     /// Something changed that those who wait may be waiting for.
     changed: Notify,
+    subscriptions: Arc<Subscriptions>,
 }
 
 /// How a pool is doing, for people.
@@ -120,6 +127,8 @@ impl Pool {
             ran_before: nursery.manifests.exists(&launch),
             retired: false,
             manifest: Known::NotLooked,
+            era: None,
+            lists_failed: None,
             last_words: Arc::default(),
             woken_later: false,
             starts: 0,
@@ -131,6 +140,7 @@ impl Pool {
             nursery,
             state: Mutex::new(state),
             changed: Notify::new(),
+            subscriptions: Arc::default(),
         })
     }
 
@@ -150,6 +160,14 @@ impl Pool {
 
     /// A child to use, started if need be. A start goes on even if this caller gives up.
     pub async fn lease(self: &Arc<Self>, caller: &Arc<Caller>, limits: Limits) -> Result<Lease, PoolError> {
+        if let Some(pid) = caller.pinned()
+            && let Some(child) = self.running().into_iter().find(|child| child.pid() == pid)
+        {
+            // It comes back with answers to what this one asked.
+            child.leased(1);
+            return Ok(Lease { child, pool: self.clone() });
+        }
+        let caller = caller.owner();
         let failed_before = self.lock().failed_starts;
         let mut room_until = None;
         let mut waiting = None;
@@ -233,8 +251,22 @@ impl Pool {
         self.lock().breaker.reset();
     }
 
+    /// Who follows which resource of its children.
+    pub fn subscriptions(&self) -> &Subscriptions {
+        &self.subscriptions
+    }
+
+    /// Why a child that runs could not be asked for its lists.
+    pub fn lists_failed(&self) -> Option<ChildError> {
+        self.lock().lists_failed.clone()
+    }
+
     /// A session has ended: what was its own goes with it.
     pub fn session_ended(&self, caller: &Arc<Caller>) {
+        let unfollowed = self.subscriptions.leave(caller);
+        if self.settings().scope != Scope::Session {
+            self.running().iter().for_each(|child| child.follow(&unfollowed, false));
+        }
         for member in &self.lock().members {
             if member.owner.as_ref().is_some_and(|owner| Arc::ptr_eq(owner, caller)) {
                 member.child.stop();
@@ -250,6 +282,14 @@ impl Pool {
         let read = self.nursery.manifests.read(&self.launch).map(Arc::new);
         self.lock().manifest = Known::Looked(read.clone());
         read
+    }
+
+    /// The same, as far as it takes no look at the disk.
+    pub fn remembered(&self) -> Option<Arc<Manifest>> {
+        match &self.lock().manifest {
+            Known::Looked(known) => known.clone(),
+            Known::NotLooked => None,
+        }
     }
 
     pub fn running(&self) -> Vec<Arc<Child>> {

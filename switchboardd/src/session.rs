@@ -1,6 +1,7 @@
 //! The daemon's record of one host's conversation: who it is, which of its messages comes next, and
 //! what is under way for it.
 
+mod streams;
 mod turnstile;
 
 use std::collections::{HashMap, HashSet};
@@ -11,9 +12,12 @@ use std::sync::{Arc, Mutex, RwLock};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
+pub use streams::{Mark, Reading, Stream, Streams};
 pub use turnstile::{Entry, Turn};
 
 use crate::caller::{Boot, Caller};
+use crate::face::Face;
+use crate::news::Seen;
 use crate::workspace::Workspace;
 use turnstile::Turnstile;
 
@@ -27,7 +31,13 @@ pub struct Session {
     pub folder: Option<PathBuf>,
     /// Whether a shim opened it: behind one there is a host with a person.
     pub is_shims: bool,
+    /// What its host is shown.
+    pub face: Face,
     pub caller: Arc<Caller>,
+    /// The event streams of a host that speaks HTTP.
+    pub streams: Option<Arc<Streams>>,
+    // A leaf lock: held to replace it.
+    seen: Mutex<Option<Seen>>,
     // A leaf lock: held for an insert or a look.
     asked: Mutex<HashSet<String>>,
     pub opened: Instant,
@@ -61,29 +71,46 @@ pub enum Grounded {
 
 impl Session {
     /// One that a shim opens.
-    pub fn open(boot: &Arc<Boot>, workspace: &Arc<Workspace>, folder: Option<PathBuf>) -> Arc<Self> {
+    pub fn open(
+        boot: &Arc<Boot>,
+        workspace: &Arc<Workspace>,
+        folder: Option<PathBuf>,
+        face: Face,
+    ) -> Arc<Self> {
+        let id = crate::random::hex(16).into();
+        Self::new(id, workspace, folder, face, Caller::listening(boot.clone()), None)
+    }
+
+    /// One of a host that speaks HTTP.
+    pub fn over_http(boot: &Arc<Boot>, workspace: &Arc<Workspace>, face: Face) -> Arc<Self> {
         let caller = Caller::listening(boot.clone());
-        Self::new(crate::random::hex(16).into(), workspace, folder, true, caller)
+        let streams = caller.mailbox().map(|own| Streams::new(own.clone()));
+        let (id, folder) = (crate::random::hex(16).into(), workspace.root.clone());
+        Self::new(id, workspace, folder, face, caller, streams)
     }
 
     /// Stands for all who call without a session of their own: they hear answers and nothing else.
     pub fn of_strangers(workspace: &Arc<Workspace>) -> Arc<Self> {
-        Self::new("".into(), workspace, None, false, Caller::deaf())
+        Self::new("".into(), workspace, None, Face::Aggregate, Caller::deaf(), None)
     }
 
     fn new(
         id: Box<str>,
         workspace: &Arc<Workspace>,
         folder: Option<PathBuf>,
-        is_shims: bool,
+        face: Face,
         caller: Arc<Caller>,
+        streams: Option<Arc<Streams>>,
     ) -> Arc<Self> {
         Arc::new(Self {
+            is_shims: !id.is_empty() && streams.is_none(),
             id,
             workspace: RwLock::new(workspace.clone()),
             folder,
-            is_shims,
+            face,
             caller,
+            streams,
+            seen: Mutex::default(),
             asked: Mutex::default(),
             opened: Instant::now(),
             turnstile: Turnstile::default(),
@@ -104,6 +131,26 @@ impl Session {
 
     pub fn is_in(&self, workspace: &Workspace) -> bool {
         std::ptr::eq(&**self.workspace.read().expect("BUG: a copy panicked"), workspace)
+    }
+
+    /// Notes what its host is shown for the first time.
+    pub fn sees_first(&self) {
+        if self.caller.mailbox().is_some() && self.seen().is_none() {
+            let now = Seen::by(self);
+            *self.seen() = Some(now);
+        }
+    }
+
+    /// Notes what its host sees now; gives what it saw before, if it was shown anything.
+    pub fn sees(&self) -> Option<(Seen, Seen)> {
+        self.seen().as_ref()?;
+        let now = Seen::by(self);
+        let before = self.seen().replace(now.clone())?;
+        Some((before, now))
+    }
+
+    fn seen(&self) -> std::sync::MutexGuard<'_, Option<Seen>> {
+        self.seen.lock().expect("BUG: a note panicked")
     }
 
     /// True the first time this is to be asked: nobody is asked the same thing again and again.
@@ -135,9 +182,9 @@ impl Session {
         }
     }
 
-    pub fn ground_all(&self) {
+    pub fn ground_all(&self, why: Grounded) {
         for (_, flight) in self.flights().open.drain() {
-            let _ = flight.ground.send(Grounded::ShuttingDown);
+            let _ = flight.ground.send(why);
         }
     }
 

@@ -5,6 +5,8 @@
 
 mod arguments;
 mod call;
+pub mod converse;
+mod interpret;
 pub mod introspect;
 pub mod outgoing;
 pub mod summary;
@@ -20,7 +22,7 @@ use switchboard_wire::raw::Raw;
 use tokio::time::Instant;
 
 use crate::caller::Caller;
-use crate::child::{Answer, ChildError, Limits, Tool, ToolList};
+use crate::child::{Answer, ChildError, Hello, Limits, Tool, ToolList};
 use crate::config::{Config, Mode, SuiteConfig};
 use crate::definition::{Definition, Reach};
 use crate::document::nearest;
@@ -31,6 +33,8 @@ use crate::manifest::Manifest;
 use crate::pool::{Doing, Lease, Pool, PoolError};
 use crate::trust::{Standing, view};
 use crate::visible::visible;
+
+pub use converse::{Asked, Asks, Conversation};
 
 /// How often somebody who waits for a start hears of it.
 const STARTING_NEWS: Duration = Duration::from_secs(5);
@@ -66,6 +70,10 @@ pub enum Said {
     Child(Answer),
     /// A result of ours, as JSON.
     Ours(String),
+    /// An error of somebody else's, as JSON.
+    Fault(String),
+    /// A question to a modern host.
+    Asks(Box<Asks>),
 }
 
 impl Suite {
@@ -183,6 +191,15 @@ impl Suite {
                 Failure::Misconfigured { child, why, file }
             }
             Err(why) => Failure::Misconfigured { child, why: why.clone(), file },
+        }
+    }
+
+    /// Who the child says it is: the one that runs, or the one that ran last.
+    pub fn hello(&self) -> Option<Hello> {
+        let pool = self.pool.as_ref()?;
+        match pool.running().first() {
+            Some(child) => Some(child.hello().clone()),
+            None => Some(pool.manifest()?.hello.clone()),
         }
     }
 

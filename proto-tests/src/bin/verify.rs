@@ -1,6 +1,6 @@
 //! `cargo verify`: every test there is. First the Rust tests, which need nothing but Rust; then secrets in a
 //! real keyring, from Debian packages; then the interop run, which installs pinned npm and PyPI packages into
-//! a folder of its own.
+//! a folder of its own; then the official conformance suite through a daemon.
 
 #![expect(clippy::print_stdout, reason = "this program tells a person how far it is")]
 
@@ -17,7 +17,9 @@ fn main() -> ExitCode {
     let built = tests && step("the binaries", cargo(root).args(["build", "--workspace", "--bins"]));
     let keyring = built && step("a real keyring", script(root, "keyring.sh").arg(&bin));
     let interop = keyring && step("real clients and children", script(root, "run.sh").arg(&bin));
-    if interop { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    // It says how many scenarios and checks passed.
+    let suite = interop && step("the official conformance suite", &mut program(&bin, "conformance"));
+    if suite { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 fn step(what: &str, command: &mut Command) -> bool {
@@ -40,6 +42,11 @@ fn cargo(root: &Path) -> Command {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.current_dir(root);
     cargo
+}
+
+#[expect(clippy::disallowed_methods, reason = "runs a program of the tests, which is no child")]
+fn program(bin: &Path, name: &str) -> Command {
+    Command::new(bin.join(name))
 }
 
 #[expect(clippy::disallowed_methods, reason = "runs the interop scripts, which are no children")]

@@ -13,7 +13,7 @@ use super::calls::{Call, Lost};
 use super::{Errand, Posted, Relay};
 use crate::fault::{self, Fault, MAX_TO_HOST};
 use crate::mailbox::{Batch, Post};
-use crate::methods::{self, Kind, Mail, Outgoing};
+use crate::methods::{self, Kind, Mail, Method, Outgoing};
 use crate::post::{Answer, Body, PostError};
 use crate::replay::Replay;
 
@@ -122,6 +122,9 @@ impl Relay {
             (200, Body::Whole(body)) => {
                 if Replay::concerns(&message.kind) && is_result(&body) {
                     self.replay.note(&message.kind, &message.body);
+                    if matches!(message.kind, Kind::Request { method: Method::Initialize, .. }) {
+                        self.batches = methods::agrees_on_batches(&body);
+                    }
                 }
                 body
             }
@@ -140,7 +143,8 @@ impl Relay {
 
     /// A message that the daemon cannot have acted on goes back to its place in the order.
     fn send_again(&mut self, message: Outgoing, otherwise: &Fault) {
-        if message.tries >= MAX_TRIES {
+        let listens = matches!(message.kind, Kind::Request { method: Method::Listen, .. });
+        if message.tries >= MAX_TRIES && !listens {
             return self.fail(&message, otherwise);
         }
         self.hold(message);
@@ -238,7 +242,7 @@ impl Relay {
             self.fail(&message, &fault);
         }
         let fault = Fault::InputClosed { why: None };
-        for call in self.calls.take_if(|_| true) {
+        for call in self.calls.take_if(|call| !call.is_listen()) {
             self.fail(&call.message, &fault);
         }
         for answer in std::mem::take(&mut self.parked) {

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use tokio::time::Instant;
 
 use super::posts::Ticket;
-use crate::methods::Outgoing;
+use crate::methods::{Kind, Method, Outgoing};
 
 /// A message that is with the daemon.
 pub(super) struct Call {
@@ -33,6 +33,10 @@ pub(super) struct Lost {
 impl Call {
     pub(super) fn new(message: Outgoing, epoch: u64, seq: u64, ticket: Ticket) -> Self {
         Self { message, epoch, seq, ticket, lost: None }
+    }
+
+    pub(super) fn is_listen(&self) -> bool {
+        matches!(self.message.kind, Kind::Request { method: Method::Listen, .. })
     }
 
     /// Whether the daemon cannot have acted on it.
@@ -134,8 +138,13 @@ impl Calls {
         self.requests
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.by_arrival.is_empty()
+    /// Whether nothing is left but what stays open for as long as the host does.
+    pub(super) fn only_listens(&self) -> bool {
+        self.by_arrival.values().all(Call::is_listen)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.by_arrival.len()
     }
 
     fn count(&mut self, call: &Call, change: isize) {

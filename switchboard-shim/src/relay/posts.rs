@@ -33,6 +33,10 @@ impl<T: Send + 'static> Posts<T> {
         Self { single: None, kept: None, singles: 0, tasks: JoinSet::new() }
     }
 
+    pub(super) fn len(&self) -> usize {
+        self.tasks.len() + usize::from(self.single.is_some())
+    }
+
     /// Takes a POST on; it begins when [`Posts::next`] is polled, or soon.
     pub(super) fn start(&mut self, post: impl Future<Output = T> + Send + 'static) -> Ticket {
         if !self.is_empty() {

@@ -11,7 +11,7 @@ use super::posts::Ticket;
 use super::{Errand, Posted, Relay};
 use crate::fault::{Fault, MAX_TO_HOST};
 use crate::mailbox::SHORTAGE_PAUSE;
-use crate::methods::{Kind, Outgoing};
+use crate::methods::{self, Kind, Outgoing};
 use crate::post::{Request, post};
 
 impl Relay {
@@ -19,7 +19,10 @@ impl Relay {
     pub(super) fn hold(&mut self, message: Outgoing) {
         if let Err(full) = self.waiting.add(message) {
             match full.refused.request_id() {
-                Some(id) => self.write(Fault::Busy { waiting: full.waiting }.to(id)),
+                Some(id) => {
+                    let modern = methods::is_modern(&full.refused.body);
+                    self.write(Fault::Busy { waiting: full.waiting }.to_host(id, modern));
+                }
                 None => self.notes.say("too many notifications are waiting; one was dropped"),
             }
         }

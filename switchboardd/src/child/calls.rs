@@ -14,7 +14,8 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::{ChildError, Limits, millis};
-use crate::caller::Caller;
+use crate::caller::{Caller, Once};
+use crate::era::Era;
 
 /// Tombstones kept per child. A child that leaves more calls than this unanswered is not worth more memory.
 const MAX_TOMBSTONES: usize = 4096;
@@ -28,12 +29,21 @@ pub struct ChildId(pub u64);
 pub struct Answer {
     pub body: Bytes,
     pub id: Range<usize>,
+    /// Of the child whose answer it is.
+    pub era: Era,
 }
 
 impl Answer {
     /// The same bytes under the id of the host.
     pub fn for_host(&self, host_id: &str) -> Vec<u8> {
         splice(&self.body, self.id.clone(), host_id.as_bytes())
+    }
+
+    /// The same child's answer with another result.
+    pub fn with_result(&self, result: &str) -> Self {
+        let (before, id) = (r#"{"jsonrpc":"2.0","id":"#, "0");
+        let body = format!(r#"{before}{id},"result":{result}}}"#);
+        Self { body: body.into(), id: before.len()..before.len() + id.len(), era: self.era }
     }
 }
 
@@ -78,6 +88,8 @@ pub(super) struct Calls {
     lost_track: bool,
     /// Whom the child has asked something, once for each open question.
     asked: Vec<Arc<Caller>>,
+    /// The call that stays open for as long as the child lives: nobody's use of it.
+    standing: Option<u64>,
     /// When [`Calls::give_up_overdue`] will be asked next.
     alarm: Option<Instant>,
     closed: bool,
@@ -171,6 +183,11 @@ impl Calls {
         true
     }
 
+    /// A call that is never answered in good times.
+    pub(super) fn stand(&mut self, id: ChildId) {
+        self.standing = Some(id.0);
+    }
+
     /// The call was never written: forget it altogether.
     pub(super) fn retract(&mut self, id: ChildId) {
         self.waiting.remove(&id.0);
@@ -185,7 +202,7 @@ impl Calls {
 
     fn is_asking(&self, waiting: &Waiting) -> bool {
         let caller = waiting.caller.as_ref();
-        caller.is_some_and(|caller| self.asked.iter().any(|asked| Arc::ptr_eq(asked, caller)))
+        caller.is_some_and(|caller| self.asked.iter().any(|asked| asked.is_same_host(caller)))
     }
 
     /// The callers a message of the child that names no call may be for. One that gave up counts as
@@ -195,8 +212,17 @@ impl Calls {
             return Candidates::Several { ghosts: true };
         }
         let mut found: Vec<&Arc<Caller>> = Vec::new();
-        let waiting = self.waiting.values().filter_map(|waiting| waiting.caller.as_ref());
-        collect_into(&mut found, waiting);
+        // Of several calls of one host the latest: what names no call is most likely about that one.
+        let mut waiting: Vec<_> =
+            self.waiting.iter().filter_map(|(id, waiting)| Some((*id, waiting.caller.as_ref()?))).collect();
+        waiting.sort_unstable_by_key(|(id, _)| std::cmp::Reverse(*id));
+        let is_parked = |caller: &Arc<Caller>| caller.as_once().is_some_and(Once::is_parked);
+        let callers = || waiting.iter().map(|(_, caller)| *caller);
+        collect_into(&mut found, callers().filter(|caller| !is_parked(caller)));
+        if found.is_empty() && self.tombstones.is_empty() {
+            // A call whose host has questions already may ask more: they go to it when it comes back.
+            collect_into(&mut found, callers());
+        }
         let in_person = found.len();
         collect_into(&mut found, self.tombstones.values().filter_map(Option::as_ref));
         match found.as_slice() {
@@ -213,11 +239,11 @@ impl Calls {
 
     /// It was answered or withdrawn: the clocks go on from here.
     pub(super) fn question_closed(&mut self, caller: &Arc<Caller>, now: Instant) {
-        if let Some(at) = self.asked.iter().position(|asked| Arc::ptr_eq(asked, caller)) {
+        if let Some(at) = self.asked.iter().position(|asked| asked.is_same_host(caller)) {
             self.asked.swap_remove(at);
         }
         for waiting in self.waiting.values_mut() {
-            if waiting.caller.as_ref().is_some_and(|waiting| Arc::ptr_eq(waiting, caller)) {
+            if waiting.caller.as_ref().is_some_and(|waiting| waiting.is_same_host(caller)) {
                 waiting.heard = now;
             }
         }
@@ -225,11 +251,13 @@ impl Calls {
 
     /// There are calls, and each of them waits for its host.
     pub(super) fn all_asking(&self) -> bool {
-        !self.waiting.is_empty() && self.waiting.values().all(|waiting| self.is_asking(waiting))
+        let mut calls = self.waiting.iter().filter(|(id, _)| Some(**id) != self.standing);
+        self.in_flight() > 0 && calls.all(|(_, waiting)| self.is_asking(waiting))
     }
 
     pub(super) fn in_flight(&self) -> usize {
-        self.waiting.len()
+        let stands = self.standing.is_some_and(|id| self.waiting.contains_key(&id));
+        self.waiting.len() - usize::from(stands)
     }
 
     pub(super) fn is_closed(&self) -> bool {
@@ -245,7 +273,7 @@ impl Calls {
 /// Adds those that are not there yet.
 fn collect_into<'a>(found: &mut Vec<&'a Arc<Caller>>, callers: impl Iterator<Item = &'a Arc<Caller>>) {
     for caller in callers {
-        if !found.iter().any(|known| Arc::ptr_eq(known, caller)) {
+        if !found.iter().any(|known| known.is_same_host(caller)) {
             found.push(caller);
         }
     }
@@ -258,7 +286,7 @@ mod tests {
     use super::*;
 
     fn answer() -> Reply {
-        Reply::Answer(Answer { body: Bytes::from_static(b"{\"id\":1}"), id: 6..7 })
+        Reply::Answer(Answer { body: Bytes::from_static(b"{\"id\":1}"), id: 6..7, era: Era::Legacy })
     }
 
     #[test]
@@ -391,7 +419,8 @@ mod tests {
 
     #[test]
     fn an_answer_keeps_its_bytes_but_for_the_id() {
-        let answer = Answer { body: Bytes::from_static(b"{\"x\": 1.0, \"id\":1}"), id: 16..17 };
+        let body = Bytes::from_static(b"{\"x\": 1.0, \"id\":1}");
+        let answer = Answer { body, id: 16..17, era: Era::Legacy };
         assert_eq!(answer.for_host("\"a\""), b"{\"x\": 1.0, \"id\":\"a\"}");
     }
 }

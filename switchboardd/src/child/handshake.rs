@@ -1,14 +1,20 @@
-//! The first words with a legacy child: `initialize`, its answer, `notifications/initialized`.
+//! The first words with a child. A modern one says who it is when it is asked with `server/discover`; every other
+//! one wants `initialize` and `notifications/initialized`. Which it is, is remembered or found out.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use switchboard_wire::envelope::{Message, Outcome};
+use switchboard_wire::members::{Members, without};
 use switchboard_wire::raw::Raw;
 
 use super::calls::Answer;
 use super::{Child, ChildError, Limits, Tie, clip};
+use crate::era::envelope::{Envelope, dressed};
+use crate::era::{Era, SERVER_KEY};
+use crate::error::UNSUPPORTED_VERSION;
 use crate::methods;
 
 /// What a child is told of us, whoever calls: it may be shared or wait for its first session, so it
@@ -47,10 +53,89 @@ struct Said<'a> {
     instructions: Option<&'a RawValue>,
 }
 
+/// How long a child may take to answer the probe. Servers that never heard of it answer an error at once; those
+/// that ignore it cost this much once, since what they are is remembered.
+pub(super) const PROBE: Duration = Duration::from_secs(2);
+
+/// Why a child could not be spoken with.
+#[derive(Debug)]
+pub struct StartError {
+    pub error: ChildError,
+    /// It ended while it was asked which era it speaks: it may well serve those who do not ask.
+    pub of_probe: bool,
+}
+
+impl From<ChildError> for StartError {
+    fn from(error: ChildError) -> Self {
+        Self { error, of_probe: false }
+    }
+}
+
 /// Bounded by the caller, who knows how long a start may take.
-pub(super) async fn shake(child: &Arc<Child>) -> Result<Hello, ChildError> {
-    let patient = std::time::Duration::from_secs(24 * 60 * 60);
-    let limits = Limits { spawn: patient, rpc: patient, max: patient };
+pub(super) async fn shake(child: &Arc<Child>, remembered: Option<Era>) -> Result<Hello, StartError> {
+    if remembered != Some(Era::Legacy) {
+        let probed = probe(child, PROBE).await;
+        if let Some(hello) = probed.map_err(|error| StartError { error, of_probe: true })? {
+            return Ok(hello);
+        }
+    }
+    match initialize(child).await? {
+        Greeted::Hello(hello) => Ok(hello),
+        // It was slow to answer the probe, or is no longer what it was.
+        Greeted::Modern(refusal) => Ok(probe(child, PATIENT).await?.ok_or(refusal)?),
+    }
+}
+
+/// Longer than any start may take.
+const PATIENT: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// `None` if it does not speak a modern revision that we know.
+async fn probe(child: &Arc<Child>, within: Duration) -> Result<Option<Hello>, ChildError> {
+    for _ in 0..2 {
+        let limits = Limits { spawn: within, rpc: within, max: within };
+        let mut params = Vec::new();
+        dressed(None, &Envelope::ours(), &mut params);
+        let call = child.call(None, methods::DISCOVER, None, |_, out| out.extend_from_slice(&params));
+        let answer = match call {
+            Ok(call) => call.answer(limits).await,
+            Err(ChildError::Unsent) => Err(child.ending().await),
+            Err(error) => Err(error),
+        };
+        let answer = match answer {
+            Ok(answer) => answer,
+            // Its answer may still come, and will be thrown away.
+            Err(ChildError::Silent { .. } | ChildError::Endless { .. } | ChildError::TooLong { .. }) => break,
+            Err(error) => return Err(stillborn(error)),
+        };
+        match Message::parse(&answer.body) {
+            Ok(Message::Response { outcome: Outcome::Result(result), .. }) => {
+                return Ok(Hello::discovered(result));
+            }
+            Ok(Message::Response { outcome: Outcome::Error(error), .. }) if names_modern(error) => {}
+            _ => break,
+        }
+    }
+    Ok(None)
+}
+
+/// Whether an error says that a modern revision of ours would do.
+fn names_modern(error: Raw<'_>) -> bool {
+    let Some(error) = Members::of(error) else { return false };
+    let supported = error.get("data").and_then(Members::of).and_then(|data| data.get("supported"));
+    let supported: Vec<String> =
+        supported.and_then(|list| serde_json::from_str(list.get()).ok()).unwrap_or_default();
+    error.get("code").is_some_and(|code| code.get() == UNSUPPORTED_VERSION.to_string())
+        && supported.iter().any(|version| methods::MODERN_REVISIONS.contains(&version.as_str()))
+}
+
+enum Greeted {
+    Hello(Hello),
+    /// It wants no handshake; what it said.
+    Modern(ChildError),
+}
+
+async fn initialize(child: &Arc<Child>) -> Result<Greeted, ChildError> {
+    let limits = Limits { spawn: PATIENT, rpc: PATIENT, max: PATIENT };
     let call = child.call(None, methods::INITIALIZE, None, |_, out| {
         out.extend_from_slice(params(!matches!(child.tie(), Tie::Nobody)).as_bytes());
     });
@@ -60,9 +145,19 @@ pub(super) async fn shake(child: &Arc<Child>) -> Result<Hello, ChildError> {
         Err(ChildError::Unsent) => Err(child.ending().await),
         Err(error) => Err(error),
     };
-    let hello = read(&answer.map_err(stillborn)?)?;
-    child.notify(br#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
-    Ok(hello)
+    let answer = answer.map_err(stillborn)?;
+    match read(&answer) {
+        Ok(hello) => {
+            child.notify(br#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
+            Ok(Greeted::Hello(hello))
+        }
+        Err(refusal) => match Message::parse(&answer.body) {
+            Ok(Message::Response { outcome: Outcome::Error(error), .. }) if names_modern(error) => {
+                Ok(Greeted::Modern(refusal))
+            }
+            _ => Err(refusal),
+        },
+    }
 }
 
 /// An end during the handshake is told as such.
@@ -90,7 +185,8 @@ impl Hello {
     pub fn read(result: Raw<'_>) -> Result<Self, String> {
         let said: Said<'_> = serde_json::from_str(result.get())
             .map_err(|error| format!("answered `initialize` wrongly: {error}"))?;
-        let revision = methods::LEGACY_REVISIONS.iter().find(|known| **known == said.protocol_version);
+        let known = methods::LEGACY_REVISIONS.iter().chain(&methods::MODERN_REVISIONS);
+        let revision = known.into_iter().find(|known| **known == said.protocol_version);
         let Some(revision) = revision else {
             return Err(format!(
                 "speaks protocol revision `{}`; known are {}",
@@ -98,31 +194,89 @@ impl Hello {
                 methods::LEGACY_REVISIONS.join(", ")
             ));
         };
-        let unnamed = || RawValue::from_string(r#"{"name":"unnamed","version":"0"}"#.to_owned());
         Ok(Self {
             revision,
             capabilities: said.capabilities.to_owned(),
-            server: said.server_info.map_or_else(|| unnamed().expect("BUG: valid JSON"), ToOwned::to_owned),
+            server: said.server_info.map(ToOwned::to_owned).or_else(unnamed).expect("BUG: valid JSON"),
             instructions: said.instructions.map(ToOwned::to_owned),
         })
     }
 
-    /// As the child said it, under the revision `revision`.
+    /// From the result of `server/discover`; `None` if we speak none of its revisions.
+    pub fn discovered(result: Raw<'_>) -> Option<Self> {
+        let members = Members::of(result)?;
+        let versions: Vec<String> = serde_json::from_str(members.get("supportedVersions")?.get()).ok()?;
+        let revision =
+            methods::MODERN_REVISIONS.into_iter().find(|known| versions.iter().any(|v| v == known))?;
+        let owned = |raw: Raw<'_>| RawValue::from_string(raw.get().to_owned()).ok();
+        let server = members.get("_meta").and_then(Members::of).and_then(|meta| meta.get(SERVER_KEY));
+        Some(Self {
+            revision,
+            capabilities: owned(members.get("capabilities")?)?,
+            server: server.and_then(owned).or_else(unnamed)?,
+            instructions: members.get("instructions").and_then(owned),
+        })
+    }
+
+    pub fn era(&self) -> Era {
+        if methods::MODERN_REVISIONS.contains(&self.revision) { Era::Modern } else { Era::Legacy }
+    }
+
+    /// The capabilities that a host of this era can use. Extensions and tasks are one era's own.
+    pub fn capabilities_in(&self, era: Era) -> String {
+        let other = match (self.era(), era) {
+            (Era::Modern, Era::Legacy) => "extensions",
+            (Era::Legacy, Era::Modern) => "tasks",
+            _ => return self.capabilities.get().to_owned(),
+        };
+        without((&*self.capabilities).into(), |key| key == other)
+    }
+
+    /// The result of `server/discover`, but for what every modern result has.
+    pub fn for_discover(&self) -> String {
+        let instructions = self.instructions_member();
+        let (versions, capabilities) = (methods::MODERN_REVISIONS, self.capabilities_in(Era::Modern));
+        let versions = serde_json::json!(versions);
+        format!(r#"{{"supportedVersions":{versions},"capabilities":{capabilities}{instructions}}}"#)
+    }
+
+    fn instructions_member(&self) -> String {
+        let text = self.instructions.as_ref();
+        text.map_or(String::new(), |text| format!(r#","instructions":{}"#, text.get()))
+    }
+
+    /// Whether a capability of it says so of this.
+    pub fn says(&self, capability: &str, of: &str) -> bool {
+        let member =
+            Members::of(&*self.capabilities).and_then(|all| all.get(capability)).and_then(Members::of);
+        member.and_then(|member| member.get(of)).is_some_and(|says| says.get() == "true")
+    }
+
+    /// Whether this is among its capabilities.
+    pub fn declares(&self, capability: &str) -> bool {
+        Members::of(&*self.capabilities).is_some_and(|all| all.get(capability).is_some())
+    }
+
+    /// As the child said it, under the legacy revision `revision`.
     pub fn written_for(&self, revision: &str) -> String {
-        let instructions = self
-            .instructions
-            .as_ref()
-            .map_or(String::new(), |text| format!(r#","instructions":{}"#, text.get()));
+        self.written_as(revision, &self.capabilities_in(Era::Legacy))
+    }
+
+    fn written_as(&self, revision: &str, capabilities: &str) -> String {
+        let (server, instructions) = (self.server.get(), self.instructions_member());
         format!(
-            r#"{{"protocolVersion":"{revision}","capabilities":{},"serverInfo":{}{instructions}}}"#,
-            self.capabilities.get(),
-            self.server.get()
+            r#"{{"protocolVersion":"{revision}","capabilities":{capabilities},"serverInfo":{server}{instructions}}}"#
         )
     }
 
+    /// As a manifest keeps it.
     pub fn written(&self) -> String {
-        self.written_for(self.revision)
+        self.written_as(self.revision, self.capabilities.get())
     }
+}
+
+fn unnamed() -> Option<Box<RawValue>> {
+    RawValue::from_string(r#"{"name":"unnamed","version":"0"}"#.to_owned()).ok()
 }
 
 #[cfg(test)]
@@ -131,7 +285,7 @@ mod tests {
 
     fn hello(result: &str) -> Result<Hello, ChildError> {
         let body = format!(r#"{{"jsonrpc":"2.0","id":1,"result":{result}}}"#);
-        read(&Answer { body: body.into(), id: 22..23 })
+        read(&Answer { body: body.into(), id: 22..23, era: Era::Legacy })
     }
 
     #[test]
@@ -142,6 +296,30 @@ mod tests {
             ));
             assert_eq!(hello.unwrap().revision, revision);
         }
+    }
+
+    #[test]
+    fn a_modern_child_is_known_by_its_versions() {
+        let discovered = |text: &str| Hello::discovered(Raw::parse(text.as_bytes()).unwrap());
+        let said = r#"{"resultType":"complete","supportedVersions":["2099-01-01","2026-07-28"],"capabilities":{"tools":{},"extensions":{"x":1.0}},"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"m"}}}"#;
+        let hello = discovered(said).unwrap();
+        assert_eq!((hello.era(), hello.server.get()), (Era::Modern, r#"{"name":"m"}"#));
+        assert_eq!(hello.capabilities_in(Era::Legacy), r#"{"tools":{}}"#);
+        let kept = hello.written();
+        let back = Hello::read(Raw::parse(kept.as_bytes()).unwrap()).unwrap();
+        assert_eq!((back.era(), back.capabilities.get()), (Era::Modern, hello.capabilities.get()));
+        assert!(discovered(&said.replace("2026", "2027")).is_none());
+        assert!(discovered(r#"{"ok":true}"#).is_none() && discovered("null").is_none());
+    }
+
+    #[test]
+    fn only_a_usable_list_of_versions_names_the_modern_era() {
+        let names = |text: &str| names_modern(Raw::parse(text.as_bytes()).unwrap());
+        assert!(names(r#"{"code":-32022,"data":{"supported":["2026-07-28"]}}"#));
+        assert!(!names(r#"{"code":-32022,"data":{"supported":["2031-01-01"]}}"#));
+        assert!(
+            !names(r#"{"code":-32022}"#) && !names(r#"{"code":-32601,"data":{"supported":["2026-07-28"]}}"#)
+        );
     }
 
     #[test]

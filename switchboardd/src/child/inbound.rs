@@ -14,8 +14,11 @@ use tokio::time::Instant;
 use super::calls::{Answer, Candidates, ChildId, Delivered, Reply};
 use super::{Child, Tie};
 use crate::caller::{Caller, LogLevel};
+use crate::era::Era;
+use crate::listens;
 use crate::mailbox::Kind;
 use crate::methods;
+use crate::subscriptions::Heard;
 
 /// Questions of one child that may be open at once; a host could not answer more either.
 const MAX_QUESTIONS: usize = 64;
@@ -33,11 +36,7 @@ impl Child {
                     self.take_question(&body, id, &method.name(), params);
                 }
                 Ok(Message::Notification { method, params }) => {
-                    if let Some(params) = params {
-                        self.take_notification(&body, &method.name(), params);
-                    } else if method.name() == methods::TOOLS_CHANGED {
-                        self.tools.outdate();
-                    }
+                    self.take_notification(&body, &method.name(), params);
                 }
                 Err(malformed) => self.count_noise(&malformed),
             },
@@ -57,19 +56,21 @@ impl Child {
             self.count_noise(&Malformed::NotMessage("an answer to nothing we asked"));
             return;
         };
-        let answer = Answer { body: body.clone(), id: place_of(body, id.get()) };
+        let answer = Answer { body: body.clone(), id: place_of(body, id.get()), era: self.era() };
         let delivered = self.calls().deliver(ours, Reply::Answer(answer));
         if delivered == Delivered::Unknown {
             self.count_noise(&Malformed::NotMessage("an answer to nothing we asked, or a second one"));
         }
     }
 
-    fn take_notification(&self, body: &Bytes, method: &str, params: Raw<'_>) {
-        match method {
-            methods::PROGRESS => self.take_progress(body, params),
-            methods::LOG_MESSAGE => self.take_log(body, params),
-            methods::TOOLS_CHANGED => self.tools.outdate(),
-            methods::CANCELLED => self.take_cancel(params),
+    fn take_notification(&self, body: &Bytes, method: &str, params: Option<Raw<'_>>) {
+        match (method, params) {
+            (methods::PROGRESS, Some(params)) => self.take_progress(body, params),
+            (methods::LOG_MESSAGE, Some(params)) => self.take_log(body, params),
+            (methods::CANCELLED, Some(params)) => self.take_cancel(params),
+            (methods::RESOURCE_UPDATED, Some(params)) => self.take_update(body, params),
+            (methods::TOOLS_CHANGED, _) => self.tools.outdate(),
+            (methods::PROMPTS_CHANGED | methods::RESOURCES_CHANGED, _) => self.stall.outdate(),
             _ => tracing::debug!(target: "child", child = &*self.name, method, "notification not forwarded"),
         }
     }
@@ -89,10 +90,30 @@ impl Child {
         let Candidates::One(caller) = self.calls().candidates() else { return };
         let level = Members::of(params)
             .and_then(|params| serde_json::from_str::<LogLevel>(params.get("level")?.get()).ok());
-        if level.is_some_and(|level| level >= caller.profile().log_level) {
+        if level.is_some_and(|level| caller.hears(level)) {
             let mut line = Vec::with_capacity(body.len());
             switchboard_wire::framing::push_single_line(body, &mut line);
             caller.push(Kind::Log, line);
+        }
+    }
+
+    /// A resource changed: those hear it who follow it, under the name that they know it by.
+    fn take_update(&self, body: &Bytes, whole: Raw<'_>) {
+        let Some(params) = Members::of(whole) else { return };
+        let (Some(uri), Some(raw)) = (params.text("uri"), params.get("uri")) else { return };
+        for Heard { by, shown, listen } in self.subscriptions.followers(&uri) {
+            if !self.serves(&by) {
+                continue;
+            }
+            let told = match &listen {
+                None if self.era() == Era::Legacy => {
+                    let shown = if *shown == *uri { raw.get().to_owned() } else { quoted(&shown) };
+                    splice(body, place_of(body, raw.get()), shown.as_bytes())
+                }
+                listen => listens::updated(whole, &shown, listen.as_deref()),
+            };
+            let kind = Kind::Updated(format!("{} {shown}", listen.unwrap_or_default()).into());
+            by.push(kind, told);
         }
     }
 
@@ -108,6 +129,10 @@ impl Child {
     }
 
     fn take_question(self: &Arc<Self>, body: &Bytes, id: Raw<'_>, method: &str, params: Option<Raw<'_>>) {
+        if self.era() == Era::Modern {
+            // Nothing may be asked this way in that era, and no answer may be written.
+            return self.count_noise(&Malformed::NotMessage("a request of a modern server"));
+        }
         let refusal = match method {
             methods::PING => Some("\"result\":{}".to_owned()),
             methods::SAMPLING | methods::ELICITATION => {
@@ -146,10 +171,18 @@ impl Child {
                 let why = "a child that several hosts share is told no host's roots";
                 Some(error(envelope::METHOD_NOT_FOUND, why))
             }
-            Tie::Session(owner) if owner.profile().takes.roots => {
-                self.put_question(&owner, body, id, methods::ROOTS_LIST, params).err().and_then(|_| none())
+            Tie::Session(owner) => {
+                // By the call that it is about, if there is one; a modern host cannot be asked otherwise.
+                let asked = match self.calls().candidates() {
+                    Candidates::One(caller) if self.serves(&caller) => caller,
+                    _ => owner,
+                };
+                if !asked.profile().takes.roots {
+                    return none();
+                }
+                self.put_question(&asked, body, id, methods::ROOTS_LIST, params).err().and_then(|_| none())
             }
-            Tie::Session(_) | Tie::Spare => none(),
+            Tie::Spare => none(),
         }
     }
 

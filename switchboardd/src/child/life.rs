@@ -16,7 +16,7 @@ use super::inbound::Questions;
 use super::outbox::Outbox;
 use super::roster::{Place, Roster};
 use super::spawn::{Exit, Guard, Spawned, spawn};
-use super::{Child, ChildError, Ground, Stage, StderrRing, Tie, strays, tools};
+use super::{Child, ChildError, Ground, Stage, StderrRing, Tie, lists, strays, tools};
 use crate::definition::Filled;
 
 /// After its output closed, how long a child may take to exit before it counts as deaf and dumb.
@@ -55,6 +55,9 @@ pub(super) async fn bring_up(
         stderr: ring,
         hello: OnceLock::new(),
         tools: tools::Shelf::default(),
+        stall: lists::Stall::default(),
+        refollow: Notify::new(),
+        subscriptions: ground.subscriptions.clone(),
         questions: Questions::new(HashMap::new()),
         noise: AtomicU64::new(0),
         leases: AtomicI64::new(0),

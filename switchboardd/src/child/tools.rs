@@ -3,20 +3,14 @@
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
 
-use serde::Deserialize;
 use serde_json::value::RawValue;
-use switchboard_wire::envelope::{METHOD_NOT_FOUND, Message, Outcome, quoted};
 use switchboard_wire::members::Members;
 use switchboard_wire::raw::Raw;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
-use super::{Child, ChildError, Limits, clip};
-use crate::methods;
-
-/// Ends for lists that have none.
-const MAX_PAGES: usize = 200;
-const MAX_TOOLS: usize = 10_000;
+use super::lists::{self, List};
+use super::{Child, ChildError, Limits};
 
 #[derive(Debug)]
 pub struct Tool {
@@ -161,53 +155,10 @@ async fn ask(child: Arc<Child>, limits: Limits, generation: u64, tell: watch::Se
     tell.send_replace(Some(fetched));
 }
 
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Page<'a> {
-    #[serde(borrow, default)]
-    tools: Vec<&'a RawValue>,
-    next_cursor: Option<String>,
-}
-
 async fn fetch(child: &Arc<Child>, limits: Limits) -> Result<ToolList, ChildError> {
-    let mut tools: Vec<Tool> = Vec::new();
-    let mut names: HashSet<Box<str>> = HashSet::new();
-    let mut cursors = HashSet::new();
-    let mut cursor: Option<String> = None;
-    for _ in 0..MAX_PAGES {
-        let call = child.call(None, methods::TOOLS_LIST, None, |_, out| {
-            if let Some(cursor) = &cursor {
-                out.extend_from_slice(format!(r#"{{"cursor":{}}}"#, quoted(cursor)).as_bytes());
-            }
-        })?;
-        let answer = call.answer(limits).await?;
-        let Some(page) = page(&answer.body)? else { break };
-        let page_tools = ToolList::from_raw(&page.tools).tools;
-        tools.extend(page_tools.into_iter().filter(|tool| names.insert(tool.name.clone())));
-        match page.next_cursor {
-            Some(next) if tools.len() < MAX_TOOLS && cursors.insert(next.clone()) => cursor = Some(next),
-            _ => break,
-        }
-    }
-    Ok(ToolList { tools })
-}
-
-/// `None` for a child that has no tools at all.
-fn page(body: &[u8]) -> Result<Option<Page<'_>>, ChildError> {
-    let unusable = |why: String| ChildError::Unusable { why };
-    match Message::parse(body) {
-        Ok(Message::Response { outcome: Outcome::Result(result), .. }) => serde_json::from_str(result.get())
-            .map(Some)
-            .map_err(|error| unusable(format!("answered `tools/list` wrongly: {error}"))),
-        Ok(Message::Response { outcome: Outcome::Error(error), .. }) => {
-            let code = Members::of(error).and_then(|error| error.get("code"));
-            if code.is_some_and(|code| code.get() == METHOD_NOT_FOUND.to_string()) {
-                return Ok(None);
-            }
-            Err(unusable(format!("refused `tools/list`: {}", clip(error.get()))))
-        }
-        _ => Err(unusable("answered `tools/list` with something else".to_owned())),
-    }
+    let items = lists::fetch(child, List::Tools, limits).await?;
+    let items: Vec<&RawValue> = items.iter().map(|item| &**item).collect();
+    Ok(ToolList::from_raw(&items))
 }
 
 fn tool(raw: &RawValue) -> Option<Tool> {

@@ -5,14 +5,24 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use super::{
-    BudgetConfig, Config, Expose, Extent, Http, Introspection, Mode, PoolConfig, Scope, SuiteConfig,
-    Timeouts, TimeoutsOverride, TrustConfig, Watch, glob_set,
+    BudgetConfig, Config, Conflicts, Expose, Extent, Http, Introspection, Mode, PoolConfig, Scope, Strategy,
+    SuiteConfig, Timeouts, TimeoutsOverride, TrustConfig, Watch, glob_set,
 };
 use crate::document::{Fields, Node};
 use crate::suite_name;
 
-pub(super) const ROOT: [&str; 9] =
-    ["$schema", "discoverGlobs", "suites", "timeouts", "introspection", "http", "budget", "trust", "watch"];
+pub(super) const ROOT: [&str; 10] = [
+    "$schema",
+    "discoverGlobs",
+    "suites",
+    "timeouts",
+    "introspection",
+    "conflicts",
+    "http",
+    "budget",
+    "trust",
+    "watch",
+];
 /// What a workspace has no say in.
 const PERSONAL: [&str; 4] = ["http", "budget", "trust", "watch"];
 pub(super) const TRUST: [&str; 2] = ["elicit", "roots"];
@@ -23,6 +33,7 @@ pub(super) const BUDGET: [&str; 2] = ["children", "memoryMb"];
 pub(super) const EXPOSE: [&str; 2] = ["allow", "deny"];
 pub(super) const TIMEOUTS: [&str; 3] = ["childSpawnMs", "rpcMs", "maxMs"];
 pub(super) const INTROSPECTION: [&str; 2] = ["mode", "summaryMaxChars"];
+pub(super) const CONFLICTS: [&str; 2] = ["strategy", "order"];
 pub(super) const HTTP: [&str; 3] = ["listen", "openDiscovery", "allowedOrigins"];
 
 const DAY_MS: u64 = 24 * 60 * 60 * 1000;
@@ -70,6 +81,8 @@ pub(super) fn config(fields: &Fields<'_>, folder: &Path, extent: Extent) -> Conf
     if let Some(fields) = fields.get("introspection").and_then(|node| node.object()) {
         config.introspection = introspection(&fields, config.introspection);
     }
+    config.conflicts =
+        fields.get("conflicts").and_then(|node| node.object()).map(|fields| conflicts(&fields));
     if let Some(fields) = fields.get("http").and_then(|node| node.object()) {
         config.http = http(&fields, config.http);
     }
@@ -84,6 +97,15 @@ pub(super) fn config(fields: &Fields<'_>, folder: &Path, extent: Extent) -> Conf
         config.watch = node.word(&ways).unwrap_or_default();
     }
     config
+}
+
+fn conflicts(fields: &Fields<'_>) -> Conflicts {
+    fields.only(&CONFLICTS);
+    let strategies = [Strategy::Prefix, Strategy::First, Strategy::Refuse].map(|way| (way.word(), way));
+    Conflicts {
+        strategy: fields.get("strategy").and_then(|node| node.word(&strategies)).unwrap_or_default(),
+        order: fields.get("order").and_then(|node| node.texts()).unwrap_or_default(),
+    }
 }
 
 fn trust(fields: &Fields<'_>, folder: &Path) -> TrustConfig {

@@ -4,8 +4,8 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::read::{BUDGET, EXPOSE, HTTP, INTROSPECTION, POOL, ROOT, SUITE, TIMEOUTS, TRUST};
-use super::{Config, Extent, Mode};
+use super::read::{BUDGET, CONFLICTS, EXPOSE, HTTP, INTROSPECTION, POOL, ROOT, SUITE, TIMEOUTS, TRUST};
+use super::{Config, Extent, Mode, Strategy};
 use crate::document::Document;
 
 const SCHEMA: &str = include_str!("../../../switchboard.config.schema.json");
@@ -25,7 +25,7 @@ fn at<'s>(schema: &'s Value, path: &[&str]) -> &'s Value {
 #[test]
 fn the_schema_has_exactly_the_keys_that_are_read() {
     let schema = schema();
-    let groups: [(&[&str], &[&str]); 10] = [
+    let groups: [(&[&str], &[&str]); 11] = [
         (&[], &ROOT),
         (&["suites", "*"], &SUITE),
         (&["suites", "*", "expose"], &EXPOSE),
@@ -34,6 +34,7 @@ fn the_schema_has_exactly_the_keys_that_are_read() {
         (&["budget"], &BUDGET),
         (&["timeouts"], &TIMEOUTS),
         (&["introspection"], &INTROSPECTION),
+        (&["conflicts"], &CONFLICTS),
         (&["http"], &HTTP),
         (&["trust"], &TRUST),
     ];
@@ -61,13 +62,15 @@ fn the_schemas_defaults_are_the_defaults() {
         Mode::Full => "full",
         Mode::Redacted => "redacted",
     };
-    let expect: [(&[&str], Value); 12] = [
+    let expect: [(&[&str], Value); 14] = [
         (&["discoverGlobs"], config.discover_globs.into()),
         (&["timeouts", "childSpawnMs"], config.timeouts.child_spawn_ms.into()),
         (&["timeouts", "rpcMs"], config.timeouts.rpc_ms.into()),
         (&["timeouts", "maxMs"], config.timeouts.max_ms.into()),
         (&["introspection", "mode"], mode.into()),
         (&["introspection", "summaryMaxChars"], config.introspection.summary_max_chars.into()),
+        (&["conflicts", "strategy"], Strategy::default().word().into()),
+        (&["conflicts", "order"], Value::Array(Vec::new())),
         (&["budget", "children"], config.budget.children.into()),
         (&["http", "listen"], config.http.listen.into()),
         (&["http", "openDiscovery"], config.http.open_discovery.into()),
@@ -118,7 +121,9 @@ fn the_schemas_bounds_are_the_readers() {
 
 #[test]
 fn the_readme_explains_every_key() {
-    for key in [&ROOT[..], &SUITE, &EXPOSE, &TIMEOUTS, &POOL, &BUDGET, &INTROSPECTION, &HTTP, &TRUST].concat()
+    for key in
+        [&ROOT[..], &SUITE, &EXPOSE, &TIMEOUTS, &POOL, &BUDGET, &INTROSPECTION, &CONFLICTS, &HTTP, &TRUST]
+            .concat()
     {
         assert!(README.contains(&format!("`{key}`")), "`{key}` is missing in the README");
     }

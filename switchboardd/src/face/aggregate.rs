@@ -1,34 +1,46 @@
-//! The aggregate face: one suite per child and nothing else.
+//! The aggregate face: one suite per child, and the prompts and resources of all of them.
 
 use std::sync::Arc;
 
+use switchboard_wire::envelope::string;
 use switchboard_wire::members::Members;
 
-use super::{Request, consent, opening, set_level};
+use super::{Request, consent, links, offers, opening, set_level};
 use crate::board::Board;
 use crate::caller::Caller;
 use crate::catalog::Catalog;
+use crate::child::List;
 use crate::error::Failure;
 use crate::methods;
 use crate::session::Session;
 use crate::suite::Said;
+use crate::suite::summary::summary;
 
 /// Hosts show this much of the instructions; names beyond it would be cut anyway.
 const INSTRUCTIONS: usize = 1800;
+/// As much of what one server says of itself.
+const OWN_INSTRUCTIONS: usize = 400;
 
 pub(super) async fn answer(
     board: &Arc<Board>,
     session: &Arc<Session>,
+    caller: &Arc<Caller>,
     catalog: &Catalog,
     request: Request<'_>,
 ) -> Result<Said, Failure> {
-    let caller = &session.caller;
     match request.method {
-        methods::TOOLS_CALL => call(board, session, catalog, request).await,
+        methods::TOOLS_CALL => call(board, session, caller, catalog, request).await,
         methods::TOOLS_LIST => list(catalog, request),
         methods::INITIALIZE => Ok(Said::Ours(initialize(catalog, caller, request))),
         methods::PING => Ok(Said::Ours("{}".to_owned())),
         methods::SET_LEVEL => set_level(caller, request.params),
+        methods::PROMPTS_LIST => offers::list(session, caller, catalog, List::Prompts, request.params),
+        methods::RESOURCES_LIST => offers::list(session, caller, catalog, List::Resources, request.params),
+        methods::TEMPLATES_LIST => offers::list(session, caller, catalog, List::Templates, request.params),
+        methods::PROMPTS_GET => offers::prompt(catalog, caller, request).await,
+        methods::RESOURCES_READ => offers::read(catalog, caller, request).await,
+        methods::SUBSCRIBE | methods::UNSUBSCRIBE => offers::follow(catalog, caller, request).await,
+        methods::COMPLETE => offers::complete(catalog, caller, request).await,
         method => Err(Failure::UnknownMethod { method: method.to_owned() }),
     }
 }
@@ -36,6 +48,7 @@ pub(super) async fn answer(
 async fn call(
     board: &Arc<Board>,
     session: &Arc<Session>,
+    caller: &Arc<Caller>,
     catalog: &Catalog,
     request: Request<'_>,
 ) -> Result<Said, Failure> {
@@ -48,9 +61,10 @@ async fn call(
     if suite.waiting().is_some() && consent::ask(board, session, suite).await {
         let catalog = session.workspace().catalog();
         let suite = catalog.suite(&name).unwrap_or(suite);
-        return suite.run(&session.caller, &params).await;
+        return suite.run(caller, &params).await;
     }
-    suite.run(&session.caller, &params).await
+    let said = suite.run(caller, &params).await?;
+    Ok(links::renamed(catalog, suite.child_name(), said))
 }
 
 /// Everything fits one page, so there is no cursor that could be meant.
@@ -66,15 +80,39 @@ fn initialize(catalog: &Catalog, caller: &Caller, request: Request<'_>) -> Strin
     let revision = opening::welcome(caller, request.params);
     serde_json::json!({
         "protocolVersion": revision,
-        "capabilities": { "tools": { "listChanged": true }, "logging": {} },
-        "serverInfo": {
-            "name": "switchboard",
-            "title": "Switchboard",
-            "version": env!("CARGO_PKG_VERSION"),
-        },
+        "capabilities": capabilities(),
+        "serverInfo": server(),
         "instructions": instructions(catalog),
     })
     .to_string()
+}
+
+/// The same for a modern host, but for what every result has.
+pub(super) fn discover(catalog: &Catalog) -> String {
+    serde_json::json!({
+        "supportedVersions": methods::MODERN_REVISIONS,
+        "capabilities": capabilities(),
+        "instructions": instructions(catalog),
+    })
+    .to_string()
+}
+
+fn capabilities() -> serde_json::Value {
+    serde_json::json!({
+        "tools": { "listChanged": true },
+        "prompts": { "listChanged": true },
+        "resources": { "subscribe": true, "listChanged": true },
+        "completions": {},
+        "logging": {},
+    })
+}
+
+pub(super) fn server() -> serde_json::Value {
+    serde_json::json!({
+        "name": "switchboard",
+        "title": "Switchboard",
+        "version": env!("CARGO_PKG_VERSION"),
+    })
 }
 
 fn instructions(catalog: &Catalog) -> String {
@@ -95,6 +133,17 @@ fn instructions(catalog: &Catalog) -> String {
     }
     if catalog.suites.is_empty() {
         text.push_str("none yet");
+    }
+    // What the servers themselves have to say, as far as there is room, and it is at hand: nobody waits for
+    // a disk here.
+    for suite in &catalog.suites {
+        let manifest = suite.pool.as_ref().and_then(|pool| pool.remembered());
+        let said = manifest.as_ref().and_then(|manifest| string(&**manifest.hello.instructions.as_ref()?));
+        let Some(said) = said.filter(|said| !said.trim().is_empty()) else { continue };
+        let said = format!("\n\n{}: {}", suite.name, summary(&said, OWN_INSTRUCTIONS));
+        if text.len() + said.len() <= INSTRUCTIONS {
+            text.push_str(&said);
+        }
     }
     text
 }

@@ -13,10 +13,12 @@ pub(super) fn welcome(caller: &Caller, params: Option<Raw<'_>>) -> &'static str 
     let wanted = params.text("protocolVersion");
     let revision =
         LEGACY_REVISIONS.into_iter().find(|known| Some(*known) == wanted.as_deref()).unwrap_or(LATEST_LEGACY);
-    let client = params.get("clientInfo").and_then(Members::of).and_then(|client| client.text("name"));
+    let info = params.get("clientInfo").filter(|info| info.get().starts_with('{'));
+    let client = info.and_then(Members::of).and_then(|client| client.text("name"));
     let takes = params.get("capabilities").map(Takes::declared).unwrap_or_default();
     caller.update(|profile| {
         profile.client = client.map(Into::into);
+        profile.client_info = info.map(|info| info.get().into());
         profile.revision = Some(revision);
         profile.takes = takes;
     });

@@ -5,10 +5,21 @@ use axum::http::header::ACCEPT;
 
 /// Whether JSON is welcome. No `Accept` means anything is; of several ranges the most specific one counts.
 pub(super) fn takes_json(headers: &HeaderMap) -> bool {
-    if !headers.contains_key(ACCEPT) {
-        return true;
-    }
-    ["application/json", "application/*", "*/*"]
+    !headers.contains_key(ACCEPT) || takes(headers, ["application/json", "application/*", "*/*"])
+}
+
+/// Whether both an event stream and JSON were asked for, as Streamable HTTP wants it said.
+pub(super) fn takes_both(headers: &HeaderMap) -> bool {
+    takes_events(headers) && headers.contains_key(ACCEPT) && takes_json(headers)
+}
+
+/// Whether an event stream was asked for; who says nothing has not.
+pub(super) fn takes_events(headers: &HeaderMap) -> bool {
+    takes(headers, ["text/event-stream", "text/*", "*/*"])
+}
+
+fn takes(headers: &HeaderMap, names: [&str; 3]) -> bool {
+    names
         .into_iter()
         .find_map(|name| {
             let named: Vec<bool> =
@@ -57,6 +68,20 @@ mod tests {
             headers.insert(ACCEPT, accept.parse().unwrap());
         }
         assert_eq!((takes_json(&headers), wants_only_events(&headers)), (json, only_events), "{accept:?}");
+    }
+
+    #[test]
+    fn events_have_to_be_asked_for() {
+        let with = |accept: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(ACCEPT, accept.parse().unwrap());
+            (takes_events(&headers), takes_both(&headers))
+        };
+        assert_eq!(with("application/json, text/event-stream"), (true, true));
+        assert_eq!(with("*/*"), (true, true));
+        assert_eq!(with("text/event-stream"), (true, false));
+        assert_eq!(with("application/json"), (false, false));
+        assert!(!takes_both(&HeaderMap::new()) && !takes_events(&HeaderMap::new()));
     }
 
     #[test]

@@ -13,6 +13,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
 use super::door::{Door, Way};
+use super::registry;
 use super::rescue::Refusal;
 use crate::board::Board;
 
@@ -41,6 +42,8 @@ pub(super) async fn check(State(board): State<Arc<Board>>, mut request: Request,
     if let Some(origin) = origin {
         response.headers_mut().insert("access-control-allow-origin", origin);
         response.headers_mut().insert("vary", HeaderValue::from_static("origin"));
+        let exposed = HeaderValue::from_static("mcp-session-id");
+        response.headers_mut().insert("access-control-expose-headers", exposed);
     }
     response
 }
@@ -123,6 +126,8 @@ fn same(given: &[u8], wanted: &[u8]) -> bool {
 fn options(path: &str, cross_origin: bool) -> Response {
     let allow = if path == "/proxy" || path.starts_with("/proxy/") {
         "POST, GET, OPTIONS"
+    } else if path == "/mcp" || path.starts_with("/mcp/") {
+        registry::ALLOW
     } else if path.starts_with("/hop/") || path.starts_with("/control/") {
         "POST, OPTIONS"
     } else {
@@ -136,7 +141,7 @@ fn options(path: &str, cross_origin: bool) -> Response {
         headers.insert(
             "access-control-allow-headers",
             HeaderValue::from_static(
-                "authorization, content-type, accept, mcp-protocol-version, mcp-session-id",
+                "authorization, content-type, accept, last-event-id, mcp-protocol-version, mcp-session-id, mcp-method, mcp-name",
             ),
         );
         headers.insert("access-control-max-age", HeaderValue::from_static("600"));

@@ -23,11 +23,13 @@ use super::catch::catch;
 use super::door::{Door, Way};
 use super::gate::Pass;
 use super::rescue::{self, Refusal};
-use super::{accept, discovery};
+use super::{accept, batch, discovery};
 use crate::board::Board;
+use crate::caller::Caller;
 use crate::catalog::Catalog;
 use crate::error::Failure;
 use crate::face::{self, Face};
+use crate::methods;
 use crate::session::{Entry, Grounded, Session};
 use crate::workspace::Workspace;
 
@@ -113,6 +115,8 @@ where
     {
         return Err(Refusal::NotFound(Failure::NoSuchChild { child: name.clone() }.to_string()));
     }
+    // A shim says once what its host is shown.
+    let face = if *face == Face::Aggregate { &session.face } else { face };
     // The place in the session's order is taken before the body is read, and given up however this ends.
     let entry = match head.headers.get(SEQ) {
         None => None,
@@ -141,6 +145,9 @@ where
             turn.give_up_waiting();
         }
     }
+    if let Some(messages) = batch::of(&session, &head.headers, &body) {
+        return Ok(with_watermark(&session, batch::answer(board, face, &session, &messages).await?));
+    }
     let message = Message::parse(&body)?;
     log(&message, body.len());
     match message {
@@ -151,8 +158,15 @@ where
             }
             let method = method.name();
             let request = face::Request { id, method: &method, params };
-            let answer = fly(board, face, &session, request, turn).await;
-            Ok(with_watermark(&session, answer))
+            let answer = fly(board, face, &session, &session.caller, request, turn);
+            if method == methods::LISTEN {
+                // Nothing that will ever be finished: the next daemon is to be told.
+                return tokio::select! {
+                    answer = answer => Ok(with_watermark(&session, answer)),
+                    draining = board.begins_to_drain() => Err(Refusal::Draining(draining)),
+                };
+            }
+            Ok(with_watermark(&session, answer.await))
         }
         Message::Notification { method, params } => {
             face::notice(board, &session, &method.name(), params);
@@ -169,7 +183,7 @@ where
 }
 
 /// What came, without what is in it.
-fn log(message: &Message<'_>, bytes: usize) {
+pub(super) fn log(message: &Message<'_>, bytes: usize) {
     if tracing::enabled!(target: "http", tracing::Level::DEBUG) {
         let (kind, id, method) = match message {
             Message::Request { id, method, .. } => ("request", id.get(), method.name()),
@@ -182,17 +196,18 @@ fn log(message: &Message<'_>, bytes: usize) {
 
 /// Has the face answer while the caller, or the daemon's end, may still call it off. The next message
 /// of the session may go once this one has taken its place at its child.
-async fn fly(
+pub(super) async fn fly(
     board: &Arc<Board>,
     face: &Face,
     session: &Arc<Session>,
+    caller: &Arc<Caller>,
     request: face::Request<'_>,
     turn: Option<crate::session::Turn>,
 ) -> Result<Vec<u8>, StatusCode> {
     let _underway = board.begin();
     let host_id = request.id.get();
     let (_airborne, grounded) = session.take_off(host_id);
-    let mut answer = pin!(catch(face::answer(board, face, session, request)));
+    let mut answer = pin!(catch(face::answer(board, face, session, caller, request)));
     let first = std::future::poll_fn(|cx| Poll::Ready(answer.as_mut().poll(cx))).await;
     drop(turn);
     let answer = async {
@@ -242,7 +257,8 @@ async fn session_of(
     {
         return Ok(session.clone());
     }
-    let session = id.to_str().ok().and_then(|id| board.sessions.get(id)).ok_or(Refusal::UnknownSession)?;
+    let session = id.to_str().ok().and_then(|id| board.sessions.get(id)).filter(|session| session.is_shims);
+    let session = session.ok_or(Refusal::UnknownSession)?;
     if let Some(door) = door {
         door.belongs_to(&session);
     }

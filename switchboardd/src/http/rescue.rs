@@ -44,6 +44,38 @@ pub(super) enum Refusal {
     HopMismatch { ours: String, theirs: String },
     #[error("switchboardd is shutting down")]
     Draining(Draining),
+    #[error("{0}")]
+    Complaint(#[from] Complaint),
+}
+
+/// What is wrong with a message over Streamable HTTP, as a fault with a status.
+#[derive(Debug, thiserror::Error, PartialEq)]
+#[error("{message}")]
+pub(super) struct Complaint {
+    pub(super) status: StatusCode,
+    pub(super) code: i64,
+    pub(super) message: String,
+    /// The request's, where it could be read.
+    pub(super) id: Option<Box<str>>,
+    pub(super) data: Option<serde_json::Value>,
+}
+
+impl Complaint {
+    pub(super) fn new(status: StatusCode, code: i64, message: impl Into<String>) -> Self {
+        Self { status, code, message: message.into(), id: None, data: None }
+    }
+
+    pub(super) fn about(self, id: Option<&str>) -> Self {
+        Self { id: id.map(Into::into), ..self }
+    }
+
+    fn body(&self) -> Vec<u8> {
+        let mut error = serde_json::json!({ "code": self.code, "message": self.message });
+        if let Some(data) = &self.data {
+            error["data"] = data.clone();
+        }
+        fault(self.id.as_deref().unwrap_or("null"), &error)
+    }
 }
 
 impl Refusal {
@@ -60,6 +92,7 @@ impl Refusal {
             Self::NoToken => StatusCode::UNAUTHORIZED,
             Self::HopMismatch { .. } => StatusCode::UPGRADE_REQUIRED,
             Self::Draining(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Complaint(complaint) => complaint.status,
         }
     }
 }
@@ -72,6 +105,7 @@ impl IntoResponse for Refusal {
                 serde_json::json!({ "code": malformed.code(), "message": malformed.to_string() })
             )
             .into_bytes(),
+            Self::Complaint(complaint) => complaint.body(),
             Self::TooLarge => {
                 fault("null", &serde_json::json!({ "code": INVALID_REQUEST, "message": self.to_string() }))
             }

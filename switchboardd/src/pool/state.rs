@@ -11,6 +11,7 @@ use super::{PoolError, Settings};
 use crate::caller::Caller;
 use crate::child::{Child, ChildError, StderrRing};
 use crate::config::Scope;
+use crate::era::Era;
 use crate::manifest::Manifest;
 
 /// A pause before a start that callers sit out; a longer one is told to them.
@@ -29,6 +30,10 @@ pub(super) struct State {
     /// Its definition is gone: children serve those who have them or wait for them, and go.
     pub(super) retired: bool,
     pub(super) manifest: Known,
+    /// The era that its children spoke when they were last started.
+    pub(super) era: Option<Era>,
+    /// Why a child that runs could not be asked for its lists.
+    pub(super) lists_failed: Option<ChildError>,
     /// What the child that was started last wrote to its standard error.
     pub(super) last_words: Arc<StderrRing>,
     /// Somebody comes back for the spares when the pause after a crash is over.

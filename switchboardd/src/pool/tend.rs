@@ -8,8 +8,9 @@ use tokio::time::Instant;
 use super::state::{Known, Member};
 use super::{Pool, PoolError};
 use crate::caller::Caller;
-use crate::child::{Child, ChildError, Ground, Limits, StderrRing, Tie};
+use crate::child::{Child, ChildError, Ground, Limits, StartError, StderrRing, Tie};
 use crate::config::Scope;
+use crate::era::Era;
 use crate::manifest::Manifest;
 
 /// The first start through one of these may download the server.
@@ -34,7 +35,11 @@ impl Pool {
                 let mut state = self.lock();
                 state.members.push(Member { child: child.clone(), owner: owner.clone() });
                 state.ran_before = true;
+                state.era = Some(child.era());
                 drop(state);
+                let level = *self.nursery.level.lock().expect("BUG: a copy panicked");
+                level.into_iter().for_each(|level| child.set_level(level));
+                child.follow(&child.followed(), true);
                 if owner.as_ref().is_some_and(|owner| owner.is_closed()) {
                     // Its session has ended while it started.
                     child.stop();
@@ -68,13 +73,33 @@ impl Pool {
             (Scope::Shared | Scope::Call, _) => Tie::Nobody,
         };
         let ground = Ground {
+            subscriptions: &self.subscriptions,
             variables: &captured.variables,
             roster: &self.nursery.roster,
             ledger: &self.nursery.ledger,
         };
         let ring = Arc::new(StderrRing::default());
         self.lock().last_words = ring.clone();
-        Ok(Child::start(&self.name, &filled, &ground, limits, tie, place, &ring).await?)
+        let remembered = self.era();
+        let start =
+            |tie, place, era| Child::start(&self.name, &filled, &ground, limits, tie, place, &ring, era);
+        match start(tie.clone(), place, remembered).await {
+            Err(StartError { of_probe: true, error }) => {
+                // Some servers end when they hear something before `initialize`.
+                tracing::debug!(target: "pool", child = &*self.name, "{error}; it is started again and not asked");
+                let place = self.nursery.budget.admit(patient).await?;
+                self.lock().era = Some(Era::Legacy);
+                let started = start(tie, place, Some(Era::Legacy)).await;
+                Ok(started.map_err(|failed| failed.error)?)
+            }
+            started => Ok(started.map_err(|failed| failed.error)?),
+        }
+    }
+
+    /// Which era its children were last seen to speak, in this run or an earlier one.
+    fn era(&self) -> Option<Era> {
+        let seen = self.lock().era;
+        seen.or_else(|| self.manifest().map(|manifest| manifest.hello.era()))
     }
 
     fn note_failure(&self, failure: PoolError, patient: bool) {
@@ -166,7 +191,7 @@ impl Pool {
                     child.ended().await;
                     break;
                 }
-                () = child.tools_changed() => {
+                () = child.lists_changed() => {
                     tokio::time::sleep(SETTLE).await;
                     self.keep_manifest(&child, limits).await;
                 }
@@ -174,6 +199,7 @@ impl Pool {
             }
         }
         self.bury(&child);
+        self.nursery.news.notify_one();
         self.keep_warm(limits);
     }
 
@@ -185,7 +211,7 @@ impl Pool {
         if due > now {
             return due;
         }
-        if child.is_idle() && state.is_surplus(child) {
+        if child.is_idle() && state.is_surplus(child) && self.subscriptions.followed(None).is_empty() {
             tracing::info!(target: "pool", child = &*self.name, pid = child.pid(), "idle for {} s", idle.as_secs());
             child.stop();
         }
@@ -194,14 +220,31 @@ impl Pool {
     }
 
     async fn keep_manifest(&self, child: &Arc<Child>, limits: Limits) {
-        let Ok(tools) = child.tools(limits, Instant::now()).await else { return };
+        let tools = match child.tools(limits, Instant::now()).await {
+            Ok(tools) => tools,
+            Err(error) => return self.note_lists(child, Some(error)),
+        };
+        // What cannot be asked for now is as it was.
+        let (offers, failed) = match child.offers(limits).await {
+            Ok(offers) => (offers, None),
+            Err(error) => {
+                (self.manifest().map(|before| before.offers.clone()).unwrap_or_default(), Some(error))
+            }
+        };
         let hello = child.hello().clone();
         let (manifests, launch) = (self.nursery.manifests.clone(), self.launch.clone());
-        let manifest = Arc::new(Manifest { hello, tools });
+        let manifest = Arc::new(Manifest { hello, tools, offers });
         self.lock().manifest = Known::Looked(Some(manifest.clone()));
-        let written =
-            tokio::task::spawn_blocking(move || manifests.write(&launch, &manifest.hello, &manifest.tools));
+        self.note_lists(child, failed);
+        let written = tokio::task::spawn_blocking(move || manifests.write(&launch, &manifest));
         let _ = written.await;
+    }
+
+    /// Its lists were asked for: those who see them may have news to hear.
+    fn note_lists(&self, child: &Child, failed: Option<ChildError>) {
+        // A child that ended says so itself.
+        self.lock().lists_failed = failed.filter(|_| child.is_alive());
+        self.nursery.news.notify_one();
     }
 
     /// The child has ended; if nobody told it to, that counts against it.

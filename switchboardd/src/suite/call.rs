@@ -8,7 +8,7 @@ use switchboard_wire::members::Members;
 use switchboard_wire::raw::Raw;
 use tokio::time::Instant;
 
-use super::{Said, Suite, arguments, mistake, outgoing};
+use super::{Asked, Said, Suite, arguments, mistake, outgoing};
 use crate::caller::Caller;
 use crate::child::{Answer, ChildError, ChildId, InFlight, Limits};
 use crate::config::Scope;
@@ -18,19 +18,24 @@ use crate::pool::{Lease, PoolError};
 
 /// A request on its way to a child that is held for it.
 pub struct Sent {
-    call: InFlight,
-    lease: Lease,
+    pub(super) call: InFlight,
+    pub(super) lease: Lease,
 }
 
 impl Sent {
     pub async fn answer(self, limits: Limits) -> Result<Answer, ChildError> {
+        self.answer_and_lease(limits).await.0
+    }
+
+    /// The same, for those who have more to say to the child.
+    pub(super) async fn answer_and_lease(self, limits: Limits) -> (Result<Answer, ChildError>, Lease) {
         let answer = self.call.answer(limits).await;
         match &answer {
             Ok(_) => self.lease.note_served(),
             Err(ChildError::Silent { .. }) => self.lease.probe(),
             Err(_) => {}
         }
-        answer
+        (answer, self.lease)
     }
 }
 
@@ -89,7 +94,8 @@ impl Suite {
             .await
             .map_err(|error| self.unavailable(Some(subtool), error))?;
         drop(lane);
-        call.answer(self.limits).await.map(Said::Child).map_err(failed)
+        let asked = Asked { method: methods::TOOLS_CALL, subtool: Some(subtool), token, params };
+        self.converse(call, caller, asked).await
     }
 
     /// Sends a request to a leased child. One that ended while nobody used it is replaced once: not a

@@ -33,9 +33,59 @@ impl<'a> Members<'a> {
     }
 }
 
+/// An object's text without the members whose keys are `unwanted`; every other byte stays.
+pub fn without(object: Raw<'_>, unwanted: impl Fn(&str) -> bool) -> String {
+    let text = object.get();
+    let mut out = String::with_capacity(text.len());
+    let mut end = usize::from(text.starts_with('{'));
+    out.push_str(&text[..end]);
+    for (key, value) in object.entries() {
+        let begin = end;
+        end = value.get().as_ptr() as usize - text.as_ptr() as usize + value.get().len();
+        if unquoted(key).is_some_and(|key| unwanted(&key)) {
+            continue;
+        }
+        // With the comma before it, unless it is the first one now.
+        let member = &text[begin..end];
+        out.push_str(if out.len() > 1 { member } else { without_comma(member) });
+    }
+    out.push_str(&text[end..]);
+    out
+}
+
+/// A member without the comma before it.
+fn without_comma(member: &str) -> &str {
+    let space = member.trim_start();
+    space.strip_prefix(',').unwrap_or(member)
+}
+
+/// An object's text with more members at its end, written as `"key":value,…`.
+pub fn with(object: &str, members: &str) -> String {
+    let Some(open) = object.strip_suffix('}').filter(|_| !members.is_empty()) else {
+        return object.to_owned();
+    };
+    let comma = if open.trim_end().ends_with('{') { "" } else { "," };
+    format!("{open}{comma}{members}}}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn members_go_and_come_without_touching_the_others() {
+        let check = |object: &str, expect: &str| {
+            let object = Raw::parse(object.as_bytes()).unwrap();
+            assert_eq!(without(object, |key| key.starts_with('x')), expect);
+        };
+        check("{}", "{}");
+        check(r#"{"x":1}"#, "{}");
+        check(r#"{"x":1, "a": 1.0 }"#, r#"{ "a": 1.0 }"#);
+        check(r#"{ "a": 1.0, "x":{"a":[",}"]} ,"b":2, "x2":3}"#, r#"{ "a": 1.0 ,"b":2}"#);
+        assert_eq!(with("{}", r#""b":1"#), r#"{"b":1}"#);
+        assert_eq!(with(r#"{"a":1.0}"#, r#""b":1"#), r#"{"a":1.0,"b":1}"#);
+        assert_eq!(with(r#"{"a":1.0}"#, ""), r#"{"a":1.0}"#);
+    }
 
     #[test]
     fn order_and_bytes_survive() {

@@ -1,0 +1,89 @@
+// The official TypeScript SDK over Streamable HTTP against the registry endpoints: sessions, streams, questions.
+
+import assert from 'node:assert/strict';
+import { after, before, describe, test } from 'node:test';
+import { checks } from './checks.mjs';
+import { children } from './children.mjs';
+import { CreateMessageRequestSchema, ElicitRequestSchema, bySuite, direct, overHttp, plainly, surroundings } from './hosts.mjs';
+
+const { home } = surroundings();
+const names = Object.keys(children(home));
+const capabilities = { elicitation: { form: {} }, sampling: {} };
+
+describe('a host on /mcp', () => {
+    let host;
+    before(async () => {
+        host = await overHttp('/mcp', { capabilities });
+        host.setRequestHandler(ElicitRequestSchema, () => ({ action: 'decline' }));
+        host.setRequestHandler(CreateMessageRequestSchema, () => ({
+            role: 'assistant',
+            model: 'none',
+            content: { type: 'text', text: 'as you like' },
+        }));
+    });
+    after(() => host.close());
+
+    test('tools/list is one suite per child', async () => {
+        const { tools } = await host.listTools();
+        assert.deepEqual(tools.map(({ name }) => name).sort(), names.map(name => `${name}_suite`).sort());
+    });
+
+    for (const { title, run } of checks('registry', home)) test(title, () => run(bySuite(host)));
+
+    test('progress comes before its result', async () => {
+        const seen = [];
+        const options = { onprogress: ({ progress }) => seen.push(progress) };
+        await bySuite(host)('everything', 'trigger-long-running-operation', { duration: 1, steps: 3 }, options);
+        const arrived = host.arrived.filter(({ method }) => method === 'notifications/progress');
+        assert.ok(arrived.length >= 3, JSON.stringify(host.arrived.slice(-6)));
+    });
+
+    test('questions reach the host, and their answers the child', async () => {
+        const declined = await bySuite(host)('everything', 'trigger-elicitation-request', {});
+        assert.match(declined.content[0].text, /declined/);
+        const sampled = await bySuite(host)('everything', 'trigger-sampling-request', { prompt: 'well?' });
+        assert.match(JSON.stringify(sampled), /as you like/);
+    });
+
+    test('prompts and resources of all children are there', async () => {
+        const own = await direct('everything', home);
+        const { prompts } = await own.listPrompts();
+        const seen = (await host.listPrompts()).prompts.map(({ name }) => name);
+        // Two of the children offer the same ones.
+        for (const { name } of prompts) assert.ok(seen.includes(`everything_${name}`), `${name}: ${seen}`);
+        const { resources } = await host.listResources();
+        const { uri } = resources.find(({ uri }) => uri.startsWith('switchboard://everything/'));
+        const { contents } = await host.readResource({ uri });
+        assert.equal(contents[0].uri, uri);
+        await own.close();
+    });
+
+    test('the SDK found nothing to complain about', () => assert.deepEqual(host.complaints, []));
+});
+
+describe('a host on /mcp/{child}', () => {
+    const hosts = {};
+    before(async () => {
+        for (const name of names) hosts[name] = await overHttp(`/mcp/${name}`);
+    });
+    after(async () => {
+        for (const host of Object.values(hosts)) {
+            await host.transport.terminateSession();
+            await host.close();
+        }
+    });
+
+    for (const name of names) {
+        test(`${name}: tools/list is the child's own`, async () => {
+            const own = await direct(name === 'framed' ? 'everything' : name, home);
+            assert.deepEqual(await hosts[name].listTools(), await own.listTools());
+            await own.close();
+        });
+    }
+
+    for (const { child, title, run } of checks('one', home)) test(title, () => run(plainly(hosts[child])));
+
+    test('the SDK found nothing to complain about', () => {
+        for (const name of names) assert.deepEqual(hosts[name].complaints, []);
+    });
+});

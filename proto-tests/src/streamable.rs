@@ -1,0 +1,262 @@
+//! A host that speaks Streamable HTTP, as the tests need one: it sees every event, and can lose a stream.
+
+use serde_json::{Value, json};
+
+use crate::http::{Connection, Door, Request, Response};
+
+/// A session over HTTP.
+#[derive(Debug, Clone)]
+pub struct HttpHost {
+    door: Door,
+    path: String,
+    pub session: String,
+    token: Option<String>,
+}
+
+/// An event stream that is being read, or an answer that is none.
+pub struct Stream {
+    /// Without a body if this is a stream.
+    pub head: Response,
+    connection: Connection,
+    buffer: String,
+    ended: bool,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Event {
+    pub id: Option<String>,
+    pub retry: Option<u64>,
+    /// `null` for a priming event.
+    pub message: Value,
+}
+
+impl HttpHost {
+    /// Opens a session with these capabilities.
+    #[track_caller]
+    pub fn open(door: Door, path: &str, revision: &str, capabilities: &Value) -> Self {
+        Self::open_with(door, path, revision, capabilities, None)
+    }
+
+    #[track_caller]
+    pub fn open_with(
+        door: Door,
+        path: &str,
+        revision: &str,
+        capabilities: &Value,
+        token: Option<String>,
+    ) -> Self {
+        let params = json!({
+            "protocolVersion": revision,
+            "capabilities": capabilities,
+            "clientInfo": {"name": "test-host", "version": "1"},
+        });
+        Self::greet(door, path, &params, token).0
+    }
+
+    /// Opens a session with these words; gives what they are answered with, too.
+    #[track_caller]
+    pub fn greet(door: Door, path: &str, params: &Value, token: Option<String>) -> (Self, Value) {
+        let mut host = Self { door, path: path.to_owned(), session: String::new(), token };
+        let answer = host.call(&json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params}));
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        host.session = answer.header("mcp-session-id").expect("a session").to_owned();
+        let opened = host.call(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
+        assert_eq!(opened.status, 202, "{}", opened.text());
+        (host, answer.json())
+    }
+
+    /// A request of this session, with all that belongs to one.
+    pub fn message(&self, method: &str) -> Request {
+        let mut request = Request::new(method, &self.path)
+            .header("Accept", "application/json, text/event-stream")
+            .header("Content-Type", "application/json");
+        if !self.session.is_empty() {
+            request = request.header("Mcp-Session-Id", &self.session);
+        }
+        match &self.token {
+            Some(token) => request.bearer(token),
+            None => request,
+        }
+    }
+
+    /// Posts a message and reads the whole answer.
+    #[track_caller]
+    pub fn call(&self, message: &Value) -> Response {
+        self.door.send(&self.message("POST").body(message.to_string()))
+    }
+
+    /// Posts a request and gives its response, whichever way it comes.
+    #[track_caller]
+    pub fn ask(&self, method: &str, params: &Value) -> Value {
+        let request = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
+        let mut stream = self.post(&request);
+        if stream.is_events() { stream.last() } else { stream.json() }
+    }
+
+    /// Posts a message and leaves the answer to be read.
+    #[track_caller]
+    pub fn post(&self, message: &Value) -> Stream {
+        self.stream(&self.message("POST").body(message.to_string()))
+    }
+
+    /// Opens the session's own stream.
+    #[track_caller]
+    pub fn listen(&self) -> Stream {
+        self.stream(&self.message("GET"))
+    }
+
+    /// Goes on with a stream that was lost after this event.
+    #[track_caller]
+    pub fn resume(&self, after: &str) -> Stream {
+        self.stream(&self.message("GET").header("Last-Event-ID", after))
+    }
+
+    /// Ends the session.
+    #[track_caller]
+    pub fn end(&self) -> Response {
+        self.door.send(&self.message("DELETE"))
+    }
+
+    #[track_caller]
+    fn stream(&self, request: &Request) -> Stream {
+        Stream::open(&self.door, request)
+    }
+}
+
+/// A host of the modern era: each request stands for itself, and says so in its headers.
+#[derive(Debug, Clone)]
+pub struct ModernHost {
+    door: Door,
+    path: String,
+}
+
+/// The modern revision.
+pub const MODERN: &str = "2026-07-28";
+
+impl ModernHost {
+    pub fn new(door: Door, path: &str) -> Self {
+        Self { door, path: path.to_owned() }
+    }
+
+    /// A request whose headers say what its body says. `params` lack nothing.
+    pub fn message(&self, id: &Value, method: &str, params: &Value) -> Request {
+        let body = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
+        let request = Request::new("POST", &self.path)
+            .header("Accept", "application/json, text/event-stream")
+            .header("Content-Type", "application/json")
+            .header("MCP-Protocol-Version", MODERN)
+            .header("Mcp-Method", method)
+            .body(body.to_string());
+        let name = ["name", "uri", "taskId"].into_iter().find_map(|key| params[key].as_str());
+        match name {
+            Some(name) => request.header("Mcp-Name", name),
+            None => request,
+        }
+    }
+
+    /// Posts a request and leaves the answer to be read.
+    #[track_caller]
+    pub fn post(&self, id: &Value, method: &str, params: &Value) -> Stream {
+        Stream::open(&self.door, &self.message(id, method, &dressed(params)))
+    }
+
+    /// Posts a request and gives its response, whichever way it comes.
+    #[track_caller]
+    pub fn ask(&self, method: &str, params: &Value) -> Value {
+        let mut stream = self.post(&json!(1), method, params);
+        if stream.is_events() { stream.last() } else { stream.json() }
+    }
+}
+
+/// `params` with what every modern request says of its host: one that can be asked everything.
+pub fn dressed(params: &Value) -> Value {
+    let mut params = params.clone();
+    let meta = json!({
+        "io.modelcontextprotocol/protocolVersion": MODERN,
+        "io.modelcontextprotocol/clientCapabilities": {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}},
+        "io.modelcontextprotocol/clientInfo": {"name": "test-host", "version": "1"},
+    });
+    let own = params["_meta"].take();
+    params["_meta"] = meta;
+    if let (Some(own), Some(all)) = (own.as_object(), params["_meta"].as_object_mut()) {
+        all.extend(own.clone());
+    }
+    params
+}
+
+impl Stream {
+    #[track_caller]
+    fn open(door: &Door, request: &Request) -> Self {
+        let mut connection = door.connect().expect("a connection to the daemon");
+        connection.write(&request.bytes(&door.host()));
+        let head = connection.head().expect("a response");
+        Self { head, connection, buffer: String::new(), ended: false }
+    }
+
+    pub fn is_events(&self) -> bool {
+        self.head.header("content-type") == Some("text/event-stream")
+    }
+
+    /// The answer as JSON, if it is no stream.
+    #[track_caller]
+    pub fn json(&mut self) -> Value {
+        self.connection.rest(&mut self.head).expect("a body");
+        self.head.json()
+    }
+
+    /// The next event, priming events included; `None` at the end.
+    #[track_caller]
+    pub fn event(&mut self) -> Option<Event> {
+        loop {
+            if let Some((event, rest)) = self.buffer.split_once("\n\n") {
+                let event = parse(event);
+                self.buffer = rest.to_owned();
+                match event {
+                    Some(event) => return Some(event),
+                    None => continue,
+                }
+            }
+            if self.ended {
+                return None;
+            }
+            let chunk = self.connection.chunk().expect("a piece of the stream");
+            self.ended = chunk.is_empty();
+            self.buffer.push_str(std::str::from_utf8(&chunk).expect("text"));
+        }
+    }
+
+    /// The next message.
+    #[track_caller]
+    pub fn message(&mut self) -> Value {
+        loop {
+            let event = self.event().expect("a message before the stream ends");
+            if !event.message.is_null() {
+                return event.message;
+            }
+        }
+    }
+
+    /// All messages to the end.
+    #[track_caller]
+    pub fn all(&mut self) -> Vec<Value> {
+        std::iter::from_fn(|| self.event()).map(|event| event.message).filter(|m| !m.is_null()).collect()
+    }
+
+    /// The last message, which is the response.
+    #[track_caller]
+    pub fn last(&mut self) -> Value {
+        self.all().pop().expect("a response")
+    }
+}
+
+/// `None` for a comment.
+#[track_caller]
+fn parse(text: &str) -> Option<Event> {
+    let field = |name: &str| {
+        let lines = text.lines().filter_map(move |line| line.strip_prefix(name)?.strip_prefix(':'));
+        lines.map(str::trim_start).map(str::to_owned).next()
+    };
+    let data = field("data")?;
+    let message = if data.is_empty() { Value::Null } else { serde_json::from_str(&data).expect("JSON") };
+    Some(Event { id: field("id"), retry: field("retry").and_then(|retry| retry.parse().ok()), message })
+}

@@ -1,0 +1,381 @@
+//! The registry endpoints: sessions, streams and statuses of Streamable HTTP, in front of a real child.
+#![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
+
+use proto_tests::streamable::HttpHost;
+use proto_tests::{Daemon, Door, Home, Request, bins};
+use serde_json::{Value, json};
+
+const LATEST: &str = "2025-11-25";
+
+struct Stage {
+    daemon: Daemon,
+    _home: Home,
+}
+
+/// A daemon with the era child behind `/mcp/era`.
+fn stage(config: &Value) -> Stage {
+    let home = Home::new();
+    home.config(config);
+    let entry = home.entry(&bins().era_child, &["--era", "legacy"], &[]);
+    home.definition("era", &json!({"mcpServers": {"era": entry}}).to_string());
+    Stage { daemon: home.daemon(), _home: home }
+}
+
+impl Stage {
+    fn door(&self) -> Door {
+        self.daemon.door()
+    }
+
+    fn host(&self, revision: &str, capabilities: &Value) -> HttpHost {
+        HttpHost::open(self.door(), "/mcp/era", revision, capabilities)
+    }
+}
+
+fn call(id: u64, tool: &str, arguments: &Value) -> Value {
+    json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": {"name": tool, "arguments": arguments}})
+}
+
+fn post(body: &str) -> Request {
+    Request::new("POST", "/mcp/era")
+        .header("Accept", "application/json, text/event-stream")
+        .header("Content-Type", "application/json")
+        .body(body)
+}
+
+const PING: &str = r#"{"jsonrpc":"2.0","id":7,"method":"ping"}"#;
+
+#[test]
+fn what_is_wrong_with_a_request_is_its_status() {
+    let stage = stage(&json!({}));
+    let host = stage.host(LATEST, &json!({}));
+    let status = |request: &Request| stage.door().send(request);
+    let bare = |method: &str| Request::new(method, "/mcp/era");
+
+    assert_eq!(status(&bare("POST").header("Content-Type", "application/json").body(PING)).status, 406);
+    let only_json =
+        bare("POST").header("Accept", "application/json").header("Content-Type", "application/json");
+    assert_eq!(status(&only_json.body(PING)).status, 406);
+    let text = bare("POST").header("Accept", "*/*").header("Content-Type", "text/plain");
+    assert_eq!(status(&text.body(PING)).status, 415);
+    let unreadable = status(&post("{\"incomplete\": json"));
+    assert_eq!((unreadable.status, unreadable.json()["error"]["code"].clone()), (400, json!(-32700)));
+    let no_message = status(&post("{}"));
+    assert_eq!((no_message.status, no_message.json()["error"]["code"].clone()), (400, json!(-32600)));
+    let no_session = status(&post(PING));
+    assert_eq!((no_session.status, no_session.json()["id"].clone()), (400, json!(7)));
+    assert_eq!(status(&post(PING).header("Mcp-Session-Id", "nobody")).status, 404);
+    assert_eq!(status(&host.message("POST").body(PING)).status, 200);
+    let version =
+        |version: &str| status(&host.message("POST").header("MCP-Protocol-Version", version).body(PING));
+    assert_eq!(version("2025-06-18").status, 200);
+    assert_eq!(version("1999-01-01").status, 400);
+    assert_eq!(status(&host.message("POST").body(vec![b' '; (16 << 20) + 1])).status, 413);
+    assert_eq!(status(&bare("GET").header("Accept", "text/event-stream")).status, 405);
+    assert_eq!(status(&bare("PUT")).header("allow"), Some("POST, GET, DELETE, OPTIONS"));
+    assert_eq!(status(&bare("OPTIONS")).header("allow"), Some("POST, GET, DELETE, OPTIONS"));
+    let json_only = bare("GET").header("Accept", "application/json").header("Mcp-Session-Id", &host.session);
+    assert_eq!(status(&json_only).status, 406);
+    assert_eq!(
+        stage
+            .door()
+            .send(
+                &Request::new("POST", "/mcp/nobody")
+                    .header("Accept", "*/*")
+                    .header("Content-Type", "application/json")
+                    .body(PING)
+            )
+            .status,
+        404
+    );
+    // A session belongs to the face that it was opened with.
+    let elsewhere = Request::new("POST", "/mcp")
+        .header("Accept", "*/*")
+        .header("Content-Type", "application/json")
+        .header("Mcp-Session-Id", &host.session)
+        .body(PING);
+    assert_eq!(status(&elsewhere).status, 404);
+    // And it is no session of the hop.
+    let hop = Request::new("POST", "/proxy").header("Switchboard-Session", &host.session).body(PING);
+    assert_eq!(status(&hop).status, 404);
+}
+
+#[test]
+fn a_session_ends_once() {
+    let stage = stage(&json!({}));
+    let host = stage.host(LATEST, &json!({}));
+    assert!(host.session.bytes().all(|byte| byte.is_ascii_graphic()) && host.session.len() >= 32);
+    let mut own = host.listen();
+    assert_eq!(host.end().status, 204);
+    assert_eq!(host.end().status, 404);
+    assert_eq!(host.call(&serde_json::from_str(PING).unwrap()).status, 404);
+    assert!(own.all().is_empty());
+}
+
+#[test]
+fn what_belongs_to_a_call_comes_on_its_stream_and_nowhere_else() {
+    let stage = stage(&json!({}));
+    let host = stage.host(LATEST, &json!({}));
+    let mut own = host.listen();
+    assert!(own.is_events());
+    assert_eq!(own.head.header("x-accel-buffering"), Some("no"));
+    let priming = own.event().unwrap();
+    assert!(priming.id.is_some() && priming.retry.is_some() && priming.message.is_null());
+
+    let mut request = call(5, "test_tool_with_progress", &json!({}));
+    request["params"]["_meta"] = json!({"progressToken": "mine"});
+    let mut stream = host.post(&request);
+    let messages = stream.all();
+    let progress: Vec<_> = messages.iter().map(|message| message["params"]["progress"].as_u64()).collect();
+    assert_eq!(progress, [Some(0), Some(50), Some(100), None], "{messages:?}");
+    assert!(messages[..3].iter().all(|message| message["params"]["progressToken"] == "mine"));
+    assert_eq!(messages[3]["id"], 5);
+
+    let logged = host.post(&call(6, "test_tool_with_logging", &json!({}))).all();
+    assert_eq!(logged.len(), 4, "{logged:?}");
+    // What answers at once needs no stream.
+    let mut plain = host.post(&call(7, "test_simple_text", &json!({})));
+    assert!(!plain.is_events());
+    assert_eq!(plain.json()["id"], 7);
+
+    // A changed list belongs to no call.
+    assert!(host.ask("tools/call", &json!({"name": "test_trigger_prompt_change"})).get("result").is_some());
+    assert_eq!(own.message()["method"], "notifications/prompts/list_changed");
+}
+
+#[test]
+fn questions_come_on_the_stream_of_the_call_and_answers_are_posted() {
+    let stage = stage(&json!({}));
+    let host = stage.host(LATEST, &json!({"elicitation": {}, "sampling": {}}));
+    let mut stream = host.post(&call(1, "test_elicitation", &json!({"message": "Who?"})));
+    let question = stream.message();
+    assert_eq!(question["method"], "elicitation/create");
+    let content = json!({"username": "a", "email": "a@example.com"});
+    let answer =
+        json!({"jsonrpc": "2.0", "id": question["id"], "result": {"action": "accept", "content": content}});
+    assert_eq!(host.call(&answer).status, 202);
+    let response = stream.last();
+    assert!(response["result"]["content"][0]["text"].as_str().unwrap().contains("accept"), "{response}");
+
+    // Who cannot be asked is not.
+    let deaf = stage.host(LATEST, &json!({}));
+    let declined =
+        deaf.ask("tools/call", &json!({"name": "test_elicitation", "arguments": {"message": "?"}}));
+    assert!(declined["result"]["content"][0]["text"].as_str().unwrap().contains("decline"), "{declined}");
+}
+
+#[test]
+fn roots_are_asked_for_on_the_stream_of_the_call() {
+    let stage = stage(&json!({"suites": {"era": {"pool": {"scope": "session"}}}}));
+    let host = stage.host(LATEST, &json!({"roots": {}}));
+    let mut stream = host.post(&call(1, "test_input_required_result_list_roots", &json!({})));
+    let question = stream.message();
+    assert_eq!(question["method"], "roots/list");
+    let roots = json!({"roots": [{"uri": "file:///r"}]});
+    host.call(&json!({"jsonrpc": "2.0", "id": question["id"], "result": roots}));
+    assert!(stream.last().to_string().contains("file:///r"));
+}
+
+#[test]
+fn a_lost_connection_cancels_nothing_and_the_stream_goes_on() {
+    let stage = stage(&json!({}));
+    let host = stage.host(LATEST, &json!({}));
+    let mut stream = host.post(&call(1, "test_wait", &json!({"seconds": 1})));
+    let mark = stream.event().unwrap().id.unwrap();
+    drop(stream);
+    let mut rest = host.resume(&mark);
+    assert_eq!(rest.last()["result"]["content"][0]["text"], "Waited.");
+    // And once more: it is kept for a while.
+    assert_eq!(host.resume(&mark).last()["id"], 1);
+    assert_eq!(
+        host.ask("tools/call", &json!({"name": "test_report"}))["result"]["structuredContent"]["cancelled"],
+        0
+    );
+    let unknown = host.resume("99.0");
+    assert_eq!(unknown.head.status, 400);
+}
+
+#[test]
+fn a_call_is_cancelled_by_saying_so() {
+    let stage = stage(&json!({}));
+    let host = stage.host(LATEST, &json!({}));
+    let mut stream = host.post(&call(9, "test_wait", &json!({"seconds": 60})));
+    assert!(stream.event().unwrap().message.is_null());
+    let cancel = json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 9}});
+    assert_eq!(host.call(&cancel).status, 202);
+    assert!(stream.all().is_empty());
+    assert_eq!(
+        host.ask("tools/call", &json!({"name": "test_report"}))["result"]["structuredContent"]["cancelled"],
+        1
+    );
+}
+
+#[test]
+fn one_connection_at_a_time_reads_the_sessions_own_stream() {
+    let stage = stage(&json!({}));
+    let host = stage.host(LATEST, &json!({}));
+    let mut first = host.listen();
+    let mark = first.event().unwrap().id.unwrap();
+    assert_eq!(host.listen().head.status, 409);
+    // A host that lost it may not know that we have not noticed yet.
+    let mut second = host.resume(&mark);
+    assert!(second.event().unwrap().message.is_null());
+    assert!(first.all().is_empty());
+    // What comes while nobody reads waits.
+    drop(second);
+    host.ask("tools/call", &json!({"name": "test_trigger_tool_change"}));
+    let mut third = loop {
+        let stream = host.listen();
+        if stream.head.status == 200 {
+            break stream;
+        }
+    };
+    assert_eq!(third.message()["method"], "notifications/tools/list_changed");
+}
+
+#[test]
+fn several_messages_at_once_are_for_one_revision() {
+    let stage = stage(&json!({}));
+    let batch = json!([
+        {"jsonrpc": "2.0", "id": 1, "method": "ping"},
+        {"jsonrpc": "2.0", "method": "notifications/roots/list_changed"},
+        call(2, "test_simple_text", &json!({})),
+    ]);
+    let old = stage.host("2025-03-26", &json!({}));
+    let answers = old.call(&batch).json();
+    let mut ids: Vec<_> =
+        answers.as_array().unwrap().iter().map(|answer| answer["id"].as_u64().unwrap()).collect();
+    ids.sort_unstable();
+    assert_eq!(ids, [1, 2]);
+    assert_eq!(old.call(&json!([{"jsonrpc": "2.0", "method": "notifications/x"}])).status, 202);
+    assert_eq!(old.call(&json!([])).status, 400);
+    let streamed = old
+        .post(&json!([
+            call(3, "test_tool_with_logging", &json!({})),
+            call(4, "test_simple_text", &json!({}))
+        ]))
+        .all();
+    assert_eq!(streamed.iter().filter(|message| message.get("id").is_some()).count(), 2);
+    for revision in ["2024-11-05", "2025-06-18", LATEST] {
+        let refused = stage.host(revision, &json!({})).call(&batch);
+        assert_eq!(
+            (refused.status, refused.json()["error"]["code"].clone()),
+            (400, json!(-32600)),
+            "{revision}"
+        );
+    }
+}
+
+#[test]
+fn older_revisions_get_no_priming_event() {
+    let stage = stage(&json!({}));
+    for revision in ["2025-03-26", "2025-06-18"] {
+        let host = stage.host(revision, &json!({}));
+        let mut stream = host.post(&call(1, "test_tool_with_logging", &json!({})));
+        assert!(!stream.event().unwrap().message.is_null(), "{revision}");
+        assert_eq!(stream.all().len(), 3);
+    }
+}
+
+#[test]
+fn followers_of_a_resource_hear_of_it_and_nobody_else() {
+    let stage = stage(&json!({}));
+    let watched = json!({"uri": "test://watched-resource"});
+    let (follower, other) = (stage.host(LATEST, &json!({})), stage.host(LATEST, &json!({})));
+    let (mut followers, mut others) = (follower.listen(), other.listen());
+    assert_eq!(follower.ask("resources/subscribe", &watched)["result"], json!({}));
+    assert_eq!(other.ask("resources/subscribe", &watched)["result"], json!({}));
+    assert_eq!(other.ask("resources/unsubscribe", &watched)["result"], json!({}));
+    follower.ask("tools/call", &json!({"name": "test_update_watched_resource"}));
+    let update = followers.message();
+    assert_eq!(
+        (update["method"].as_str(), &update["params"]),
+        (Some("notifications/resources/updated"), &watched)
+    );
+    // The last one leaves, and the child is told.
+    assert_eq!(follower.ask("resources/unsubscribe", &watched)["result"], json!({}));
+    follower.ask("tools/call", &json!({"name": "test_update_watched_resource"}));
+    follower.ask("tools/call", &json!({"name": "test_trigger_prompt_change"}));
+    assert_eq!(followers.message()["method"], "notifications/prompts/list_changed");
+    assert_eq!(others.message()["method"], "notifications/prompts/list_changed");
+}
+
+/// The differences between the two kinds of routes are streams, sessions and DELETE, and nothing else.
+#[test]
+fn proxy_and_registry_answer_alike() {
+    let stage = stage(&json!({}));
+    let host = stage.host(LATEST, &json!({}));
+    let requests = [
+        json!({"jsonrpc": "2.0", "id": "a", "method": "ping"}),
+        json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"}),
+        json!({"jsonrpc": "2.0", "id": 2, "method": "prompts/list"}),
+        json!({"jsonrpc": "2.0", "id": 3, "method": "resources/list"}),
+        json!({"jsonrpc": "2.0", "id": 4, "method": "resources/templates/list"}),
+        json!({"jsonrpc": "2.0", "id": 5, "method": "resources/read", "params": {"uri": "test://static-text"}}),
+        json!({"jsonrpc": "2.0", "id": 6, "method": "resources/read", "params": {"uri": "test://nothing"}}),
+        json!({"jsonrpc": "2.0", "id": 7, "method": "prompts/get", "params": {"name": "test_simple_prompt"}}),
+        call(8, "test_multiple_content_types", &json!({})),
+        call(9, "nothing", &json!({})),
+        json!({"jsonrpc": "2.0", "id": 10, "method": "no/such/method"}),
+        json!({"jsonrpc": "2.0", "id": 11, "method": "tools/call", "params": {}}),
+    ];
+    for request in requests {
+        let proxied = stage.door().post("/proxy/era", &request.to_string());
+        let registered = host.call(&request);
+        assert_eq!((proxied.status, proxied.text()), (registered.status, registered.text()), "{request}");
+    }
+    for (body, status) in [("{", 400), ("{}", 400), (r#"{"jsonrpc":"2.0","method":"notifications/x"}"#, 202)]
+    {
+        let proxied = stage.door().post("/proxy/era", body);
+        let registered = stage.door().send(&host.message("POST").body(body));
+        assert_eq!((proxied.status, registered.status), (status, status), "{body}");
+        assert_eq!(proxied.text(), registered.text(), "{body}");
+    }
+    // What streams on the one is one response on the other, and DELETE is for sessions.
+    let logging = call(12, "test_tool_with_logging", &json!({}));
+    let proxied = stage.door().post("/proxy/era", &logging.to_string());
+    assert_eq!(proxied.json(), host.post(&logging).last());
+    assert_eq!(stage.door().send(&Request::new("DELETE", "/proxy/era")).status, 405);
+    assert_eq!(host.end().status, 204);
+}
+
+#[test]
+fn the_gate_stands_before_the_registry_too() {
+    let home = Home::new();
+    home.config(&json!({"http": {"allowedOrigins": ["http://page.example"]}}));
+    let daemon = home.daemon_on_tcp();
+    let door = daemon.tcp();
+    let request = |origin: Option<&str>, token: Option<&str>| {
+        let body = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}"#;
+        let mut request = Request::new("POST", "/mcp").header("Accept", "*/*");
+        request = request.header("Content-Type", "application/json").body(body);
+        if let Some(origin) = origin {
+            request = request.header("Origin", origin);
+        }
+        if let Some(token) = token {
+            request = request.bearer(token);
+        }
+        door.send(&request)
+    };
+    let token = daemon.token();
+    assert_eq!(request(None, None).status, 401);
+    assert_eq!(request(Some("http://evil.example"), Some(&token)).status, 403);
+    let page = request(Some("http://page.example"), Some(&token));
+    assert_eq!(page.status, 200);
+    assert_eq!(page.header("access-control-expose-headers"), Some("mcp-session-id"));
+    assert_eq!(door.send(&Request::new("GET", "/mcp").header("Accept", "text/event-stream")).status, 401);
+    assert_eq!(
+        door.send(&Request::new("POST", "/mcp").header("Host", "evil.example").bearer(&token)).status,
+        403
+    );
+}
+
+#[test]
+fn a_daemon_that_goes_ends_its_streams() {
+    let mut stage = stage(&json!({}));
+    let host = stage.host(LATEST, &json!({}));
+    let mut own = host.listen();
+    assert!(own.event().is_some());
+    stage.daemon.signal(rustix::process::Signal::TERM);
+    assert!(own.all().is_empty());
+    assert!(stage.daemon.ended(proto_tests::PATIENCE).success());
+}

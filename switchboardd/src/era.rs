@@ -1,0 +1,36 @@
+//! The two eras of the protocol, and what turns messages of the one into messages of the other.
+//!
+//! Legacy revisions open with `initialize` and let a server ask its host whenever it likes. Modern ones have no
+//! handshake: each request says in its `_meta` who asks and what they can take, and a question is a result
+//! (`input_required`) that the host comes back from. Everything here is about bytes and says nothing of processes
+//! or sockets, so that children behind a pipe and children behind a URL are spoken to alike. Pure but for the
+//! clock that `seal` is given.
+
+pub mod envelope;
+pub mod errors;
+pub mod question;
+pub mod results;
+pub mod retry;
+pub mod schema;
+pub mod seal;
+pub mod terms;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Era {
+    Legacy,
+    Modern,
+}
+
+/// What a modern request says of itself in its `_meta`.
+pub const VERSION_KEY: &str = "io.modelcontextprotocol/protocolVersion";
+pub const CAPABILITIES_KEY: &str = "io.modelcontextprotocol/clientCapabilities";
+pub const CLIENT_KEY: &str = "io.modelcontextprotocol/clientInfo";
+pub const LEVEL_KEY: &str = "io.modelcontextprotocol/logLevel";
+/// And what the answers say.
+pub const SERVER_KEY: &str = "io.modelcontextprotocol/serverInfo";
+pub const SUBSCRIPTION_KEY: &str = "io.modelcontextprotocol/subscriptionId";
+
+/// The four that belong to one hop and are never passed on to the other era.
+pub fn is_hop_key(key: &str) -> bool {
+    matches!(key, VERSION_KEY | CAPABILITIES_KEY | CLIENT_KEY | LEVEL_KEY)
+}

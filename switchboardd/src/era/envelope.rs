@@ -1,0 +1,219 @@
+//! The `params` of a request as a child of the other era takes them. The host's own members keep their bytes and
+//! their order; only what belongs to one hop is put in or left out.
+
+use switchboard_wire::envelope::quoted;
+use switchboard_wire::framing::push_single_line;
+use switchboard_wire::members::Members;
+use switchboard_wire::raw::Raw;
+
+use super::{CAPABILITIES_KEY, CLIENT_KEY, LEVEL_KEY, VERSION_KEY, is_hop_key};
+use crate::caller::{LogLevel, Takes};
+use crate::methods;
+
+/// What a modern child is told of whoever asks.
+#[derive(Debug, Clone)]
+pub struct Envelope {
+    pub capabilities: String,
+    pub client: Option<Box<str>>,
+    pub level: Option<LogLevel>,
+}
+
+impl Envelope {
+    /// For what we ask ourselves.
+    pub fn ours() -> Self {
+        Self { capabilities: "{}".to_owned(), client: None, level: None }
+    }
+
+    fn push(&self, out: &mut Vec<u8>) {
+        let version = methods::LATEST_MODERN;
+        let ours = format!(
+            r#"{{"name":"switchboard","title":"Switchboard","version":"{}"}}"#,
+            env!("CARGO_PKG_VERSION")
+        );
+        let client = self.client.as_deref().unwrap_or(&ours);
+        let keys = format!(
+            r#""{VERSION_KEY}":"{version}","{CAPABILITIES_KEY}":{},"{CLIENT_KEY}":{client}"#,
+            self.capabilities
+        );
+        push_single_line(keys.as_bytes(), out);
+        if let Some(level) = self.level {
+            out.extend_from_slice(format!(r#","{LEVEL_KEY}":"{}""#, level.word()).as_bytes());
+        }
+    }
+}
+
+/// What a host that can be asked these things declares.
+pub fn capabilities(takes: Takes) -> String {
+    let mut all = Vec::new();
+    match (takes.elicitation_form, takes.elicitation_url) {
+        (true, true) => all.push(r#""elicitation":{"form":{},"url":{}}"#),
+        (true, false) => all.push(r#""elicitation":{"form":{}}"#),
+        (false, true) => all.push(r#""elicitation":{"url":{}}"#),
+        (false, false) => {}
+    }
+    if takes.sampling {
+        all.push(r#""sampling":{}"#);
+    }
+    if takes.roots {
+        all.push(r#""roots":{}"#);
+    }
+    format!("{{{}}}", all.join(","))
+}
+
+/// `params` for a modern child: with the envelope in its `_meta`.
+pub fn dressed(params: Option<Raw<'_>>, envelope: &Envelope, out: &mut Vec<u8>) {
+    let members = params.and_then(Members::of).unwrap_or_default();
+    out.push(b'{');
+    let mut seen = false;
+    for (key, value) in &members.0 {
+        push_key(key, out);
+        match Members::of(*value).filter(|_| key == "_meta" && !seen) {
+            Some(meta) => {
+                seen = true;
+                out.push(b'{');
+                push_kept(&meta, out);
+                envelope.push(out);
+                out.push(b'}');
+            }
+            None => push_single_line(value.get().as_bytes(), out),
+        }
+        out.push(b',');
+    }
+    if !seen {
+        out.extend_from_slice(br#""_meta":{"#);
+        envelope.push(out);
+        out.push(b'}');
+    } else {
+        out.pop();
+    }
+    out.push(b'}');
+}
+
+/// `params` of a modern host for a legacy child: without the envelope, and without what a retry brings.
+pub fn undressed(params: Raw<'_>, out: &mut Vec<u8>) {
+    let Some(members) = Members::of(params) else {
+        return push_single_line(params.get().as_bytes(), out);
+    };
+    out.push(b'{');
+    let before = out.len();
+    for (key, value) in &members.0 {
+        if matches!(&**key, "inputResponses" | "requestState") {
+            continue;
+        }
+        let meta = Members::of(*value).filter(|_| key == "_meta");
+        if meta.as_ref().is_some_and(|meta| meta.0.iter().all(|(key, _)| is_hop_key(key))) {
+            continue;
+        }
+        push_key(key, out);
+        match meta {
+            Some(meta) => {
+                out.push(b'{');
+                push_kept(&meta, out);
+                out.pop();
+                out.push(b'}');
+            }
+            None => push_single_line(value.get().as_bytes(), out),
+        }
+        out.push(b',');
+    }
+    if out.len() > before {
+        out.pop();
+    }
+    out.push(b'}');
+}
+
+/// A modern host's `params` without the extensions it declared: behind a suite there is no way to use them.
+pub fn without_extensions(params: Raw<'_>) -> Option<Vec<u8>> {
+    let meta = Members::of(params)?.get("_meta")?;
+    let declared = Members::of(meta)?.get(CAPABILITIES_KEY)?;
+    let members = Members::of(declared)?;
+    members.get("extensions")?;
+    let kept: Vec<String> = members
+        .0
+        .iter()
+        .filter(|(key, _)| key != "extensions")
+        .map(|(key, value)| format!("{}:{}", quoted(key), value.get()))
+        .collect();
+    let whole = params.get().as_bytes();
+    let hole = switchboard_wire::envelope::place_of(whole, declared.get());
+    Some(switchboard_wire::envelope::splice(whole, hole, format!("{{{}}}", kept.join(",")).as_bytes()))
+}
+
+/// The members that are not one hop's own, each with a comma behind it.
+fn push_kept(meta: &Members<'_>, out: &mut Vec<u8>) {
+    for (key, value) in meta.0.iter().filter(|(key, _)| !is_hop_key(key)) {
+        push_key(key, out);
+        push_single_line(value.get().as_bytes(), out);
+        out.push(b',');
+    }
+}
+
+fn push_key(key: &str, out: &mut Vec<u8>) {
+    out.extend_from_slice(quoted(key).as_bytes());
+    out.push(b':');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn raw(text: &str) -> Raw<'_> {
+        Raw::parse(text.as_bytes()).unwrap()
+    }
+
+    fn dress(params: Option<&str>) -> String {
+        let mut out = Vec::new();
+        let client = Some(r#"{"name":"h"}"#.into());
+        let envelope = Envelope { capabilities: "{}".to_owned(), client, level: Some(LogLevel::Error) };
+        dressed(params.map(raw), &envelope, &mut out);
+        String::from_utf8(out).unwrap()
+    }
+
+    const KEYS: &str = r#""io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{},"io.modelcontextprotocol/clientInfo":{"name":"h"},"io.modelcontextprotocol/logLevel":"error""#;
+
+    #[test]
+    fn a_modern_child_is_told_who_asks_and_the_rest_stays() {
+        assert_eq!(dress(None), format!(r#"{{"_meta":{{{KEYS}}}}}"#));
+        assert_eq!(dress(Some("{}")), format!(r#"{{"_meta":{{{KEYS}}}}}"#));
+        let params =
+            r#"{"z":1.0,"_meta":{"traceparent":"00","io.modelcontextprotocol/clientInfo":1},"a":[ 1]}"#;
+        let expect = format!(r#"{{"z":1.0,"_meta":{{"traceparent":"00",{KEYS}}},"a":[ 1]}}"#);
+        assert_eq!(dress(Some(params)), expect);
+        let parsed: serde_json::Value = serde_json::from_str(&expect).unwrap();
+        assert_eq!(parsed["_meta"]["traceparent"], "00");
+    }
+
+    #[test]
+    fn a_legacy_child_hears_nothing_of_the_other_era() {
+        let check = |params: &str, expect: &str| {
+            let mut out = Vec::new();
+            undressed(raw(params), &mut out);
+            assert_eq!(String::from_utf8(out).unwrap(), expect);
+        };
+        check(&format!(r#"{{"_meta":{{{KEYS}}}}}"#), "{}");
+        check(
+            &format!(
+                r#"{{"n":1.0,"_meta":{{{KEYS},"progressToken":7}},"inputResponses":{{}},"requestState":"x"}}"#
+            ),
+            r#"{"n":1.0,"_meta":{"progressToken":7}}"#,
+        );
+    }
+
+    #[test]
+    fn extensions_end_at_a_suite() {
+        let params = r#"{"_meta":{"io.modelcontextprotocol/clientCapabilities":{"extensions":{"t":{}},"roots":{}}},"n":1.0}"#;
+        let without = without_extensions(raw(params)).unwrap();
+        assert_eq!(
+            String::from_utf8(without).unwrap(),
+            r#"{"_meta":{"io.modelcontextprotocol/clientCapabilities":{"roots":{}}},"n":1.0}"#
+        );
+        assert!(without_extensions(raw("{}")).is_none());
+    }
+
+    #[test]
+    fn capabilities_are_those_that_a_host_has() {
+        assert_eq!(capabilities(Takes::default()), "{}");
+        let all = Takes { sampling: true, elicitation_form: true, elicitation_url: true, roots: true };
+        assert_eq!(Takes::declared(raw(&capabilities(all))), all);
+    }
+}

@@ -1,0 +1,76 @@
+//! Errors that a legacy child has and a modern host has not. Every other one passes as it is.
+
+use switchboard_wire::envelope::{INVALID_PARAMS, place_of, quoted};
+use switchboard_wire::members::{Members, without};
+use switchboard_wire::raw::Raw;
+
+const RESOURCE_NOT_FOUND: &str = "-32002";
+const URL_ELICITATION_REQUIRED: &str = "-32042";
+
+#[derive(Debug, PartialEq, Eq)]
+pub enum Mapped {
+    AsItIs,
+    /// The whole error object.
+    Error(String),
+    /// It is a question in this era: the whole result.
+    Asks(String),
+}
+
+pub fn for_modern(error: Raw<'_>) -> Mapped {
+    let Some(members) = Members::of(error) else { return Mapped::AsItIs };
+    let Some(code) = members.get("code") else { return Mapped::AsItIs };
+    match code.get() {
+        RESOURCE_NOT_FOUND => {
+            let place = place_of(error.get().as_bytes(), code.get());
+            let (before, after) = (&error.get()[..place.start], &error.get()[place.end..]);
+            Mapped::Error(format!("{before}{INVALID_PARAMS}{after}"))
+        }
+        URL_ELICITATION_REQUIRED => asks(&members).map_or(Mapped::AsItIs, Mapped::Asks),
+        _ => Mapped::AsItIs,
+    }
+}
+
+/// `data.elicitations`, each a form of its own that is opened by its address.
+fn asks(error: &Members<'_>) -> Option<String> {
+    let data = error.get("data").and_then(Members::of)?;
+    let list: Vec<&serde_json::value::RawValue> =
+        serde_json::from_str(data.get("elicitations")?.get()).ok()?;
+    let mut requests = Vec::new();
+    for (at, one) in list.iter().enumerate() {
+        let key = Members::of(*one)?.text("elicitationId").map_or_else(|| format!("url-{at}"), Into::into);
+        let params = without((*one).into(), |key| key == "elicitationId");
+        requests.push(format!(r#"{}:{{"method":"elicitation/create","params":{params}}}"#, quoted(&key)));
+    }
+    (!requests.is_empty())
+        .then(|| format!(r#"{{"resultType":"input_required","inputRequests":{{{}}}}}"#, requests.join(",")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mapped(error: &str) -> Mapped {
+        for_modern(Raw::parse(error.as_bytes()).unwrap())
+    }
+
+    #[test]
+    fn only_codes_that_this_era_does_not_have_are_changed() {
+        let own = r#"{"code":-32000,"message":"m","data":{"n":1.0}}"#;
+        assert_eq!(mapped(own), Mapped::AsItIs);
+        let missing = r#"{"code":-32002,"message":"Resource not found","data":{"uri":"x:y"}}"#;
+        assert_eq!(mapped(missing), Mapped::Error(missing.replace("-32002", "-32602")));
+    }
+
+    #[test]
+    fn an_address_to_open_is_a_question() {
+        let error = r#"{"code":-32042,"message":"m","data":{"elicitations":[{"mode":"url","elicitationId":"e1","url":"https://x","message":"open"}]}}"#;
+        assert_eq!(
+            mapped(error),
+            Mapped::Asks(
+                r#"{"resultType":"input_required","inputRequests":{"e1":{"method":"elicitation/create","params":{"mode":"url","url":"https://x","message":"open"}}}}"#
+                    .to_owned()
+            )
+        );
+        assert_eq!(mapped(r#"{"code":-32042,"message":"m"}"#), Mapped::AsItIs);
+    }
+}

@@ -1,0 +1,137 @@
+//! A server's questions as each era has them: a request to the host, or an entry of `inputRequests`.
+
+use switchboard_wire::envelope::quoted;
+use switchboard_wire::members::{Members, with, without};
+use switchboard_wire::raw::Raw;
+
+use crate::methods;
+
+/// More than a host could show to anybody.
+const MAX_INPUTS: usize = 64;
+
+/// An `input_required` result, taken apart.
+#[derive(Debug)]
+pub struct InputRequired<'a> {
+    pub requests: Vec<InputRequest<'a>>,
+    pub state: Option<Raw<'a>>,
+}
+
+#[derive(Debug)]
+pub struct InputRequest<'a> {
+    pub key: String,
+    pub method: String,
+    pub params: Option<Raw<'a>>,
+}
+
+impl<'a> InputRequired<'a> {
+    /// Or what is wrong with it.
+    pub fn read(result: Raw<'a>) -> Result<Self, String> {
+        let members = Members::of(result).ok_or("its `input_required` is no object")?;
+        let state = members.get("requestState").filter(|state| !state.is_null());
+        let mut requests = Vec::new();
+        for (key, request) in members.get("inputRequests").and_then(Members::of).unwrap_or_default().0 {
+            let request =
+                Members::of(request).ok_or_else(|| format!("its input request `{key}` is no object"))?;
+            let method =
+                request.text("method").ok_or_else(|| format!("its input request `{key}` has no method"))?;
+            if !matches!(&*method, methods::ELICITATION | methods::SAMPLING | methods::ROOTS_LIST) {
+                return Err(format!("its input request `{key}` asks for `{method}`"));
+            }
+            let (key, method) = (key.into_owned(), method.into_owned());
+            requests.push(InputRequest { key, method, params: request.get("params") });
+        }
+        if requests.len() > MAX_INPUTS {
+            return Err(format!("it asks {} questions at once; the limit is {MAX_INPUTS}", requests.len()));
+        }
+        if requests.is_empty() && state.is_none() {
+            return Err("its `input_required` asks nothing".to_owned());
+        }
+        Ok(Self { requests, state })
+    }
+}
+
+impl InputRequest<'_> {
+    /// The same as a request to a legacy host; its id is replaced on the way. The legacy era tells addresses
+    /// that are opened apart by an id: `mint` makes one.
+    pub fn to_legacy(&self, mint: impl FnOnce() -> String) -> String {
+        let params = self.params.map_or("{}", Raw::get);
+        let members = self.params.and_then(Members::of).unwrap_or_default();
+        let by_url = self.method == methods::ELICITATION && members.text("mode").as_deref() == Some("url");
+        let params = if by_url && members.get("elicitationId").is_none() {
+            with(params, &format!(r#""elicitationId":{}"#, quoted(&mint())))
+        } else {
+            params.to_owned()
+        };
+        format!(r#"{{"jsonrpc":"2.0","id":0,"method":{},"params":{params}}}"#, quoted(&self.method))
+    }
+}
+
+/// A legacy child's question as an entry of `inputRequests`, without its key.
+pub fn to_modern(method: &str, params: Option<Raw<'_>>) -> String {
+    let params =
+        params.map_or_else(|| "{}".to_owned(), |params| without(params, |key| key == "elicitationId"));
+    format!(r#"{{"method":{},"params":{params}}}"#, quoted(method))
+}
+
+/// What a host that is gone, or does not want to, would say; `None` where only an error says it.
+pub fn unwilling(method: &str, action: &str) -> Option<String> {
+    match method {
+        methods::ELICITATION => Some(format!(r#"{{"action":"{action}"}}"#)),
+        methods::ROOTS_LIST => Some(r#"{"roots":[]}"#.to_owned()),
+        _ => None,
+    }
+}
+
+/// What a client must have declared to be asked this.
+pub fn needs(method: &str, params: Option<Raw<'_>>) -> &'static str {
+    let by_url =
+        || params.and_then(Members::of).and_then(|params| params.text("mode")).as_deref() == Some("url");
+    match method {
+        methods::SAMPLING => r#"{"sampling":{}}"#,
+        methods::ROOTS_LIST => r#"{"roots":{}}"#,
+        _ if by_url() => r#"{"elicitation":{"url":{}}}"#,
+        _ => r#"{"elicitation":{}}"#,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn raw(text: &str) -> Raw<'_> {
+        Raw::parse(text.as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn questions_cross_over_with_their_bytes() {
+        let result = r#"{"resultType":"input_required","inputRequests":{"a":{"method":"elicitation/create","params":{"mode":"url","url":"u","n":1.0}},"b":{"method":"roots/list"}},"requestState":"s"}"#;
+        let read = InputRequired::read(raw(result)).unwrap();
+        assert_eq!(read.state.unwrap().get(), "\"s\"");
+        assert_eq!(
+            read.requests[0].to_legacy(|| "e1".to_owned()),
+            r#"{"jsonrpc":"2.0","id":0,"method":"elicitation/create","params":{"mode":"url","url":"u","n":1.0,"elicitationId":"e1"}}"#
+        );
+        assert_eq!(
+            read.requests[1].to_legacy(String::new),
+            r#"{"jsonrpc":"2.0","id":0,"method":"roots/list","params":{}}"#
+        );
+        assert_eq!(
+            to_modern("elicitation/create", Some(raw(r#"{"elicitationId":"e","url":"u"}"#))),
+            r#"{"method":"elicitation/create","params":{"url":"u"}}"#
+        );
+    }
+
+    #[test]
+    fn what_asks_nothing_or_the_wrong_thing_is_refused() {
+        for result in [
+            "{}",
+            r#"{"inputRequests":{}}"#,
+            r#"{"inputRequests":{"a":1}}"#,
+            r#"{"inputRequests":{"a":{}}}"#,
+            r#"{"inputRequests":{"a":{"method":"tools/call"}}}"#,
+        ] {
+            assert!(InputRequired::read(raw(result)).is_err(), "{result}");
+        }
+        assert!(InputRequired::read(raw(r#"{"requestState":"s"}"#)).is_ok());
+    }
+}

@@ -1,0 +1,152 @@
+//! Results on their way from one era to the other. `resultType`, `ttlMs`, `cacheScope` and the server's name in
+//! `_meta` belong to the modern one: put in for its hosts, taken out for all others.
+
+use switchboard_wire::envelope::quoted;
+use switchboard_wire::members::{Members, with, without};
+use switchboard_wire::raw::Raw;
+
+use super::SERVER_KEY;
+use crate::methods;
+
+/// What a modern result is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Kind {
+    Complete,
+    InputRequired,
+    /// Of an extension.
+    Other(String),
+}
+
+impl Kind {
+    pub fn of(result: Raw<'_>) -> Self {
+        // Nearly all are complete, and most say so far behind a long content.
+        if !result.get().contains("resultType") {
+            return Self::Complete;
+        }
+        match Members::of(result).and_then(|result| result.text("resultType")).as_deref() {
+            None | Some("complete") => Self::Complete,
+            Some("input_required") => Self::InputRequired,
+            Some(other) => Self::Other(other.to_owned()),
+        }
+    }
+}
+
+/// A modern child's result for a legacy host.
+pub fn for_legacy(result: Raw<'_>) -> String {
+    let plain = without(result, |key| matches!(key, "resultType" | "ttlMs" | "cacheScope"));
+    let Some(meta) = parsed(&plain).and_then(Members::of).and_then(|plain| plain.get("_meta")) else {
+        return plain;
+    };
+    let kept = without(meta, |key| key == SERVER_KEY);
+    if kept.len() == meta.get().len() {
+        return plain;
+    }
+    if parsed(&kept).and_then(Members::of).is_some_and(|kept| kept.0.is_empty()) {
+        return parsed(&plain).map_or(plain.clone(), |plain| without(plain, |key| key == "_meta"));
+    }
+    let place = switchboard_wire::envelope::place_of(plain.as_bytes(), meta.get());
+    format!("{}{kept}{}", &plain[..place.start], &plain[place.end..])
+}
+
+/// A legacy child's result, or one of ours, for a modern host. `server`: who made it.
+pub fn for_modern(result: Raw<'_>, method: &str, server: &str) -> String {
+    let Some(members) = Members::of(result) else { return result.get().to_owned() };
+    let mut more = Vec::new();
+    if members.get("resultType").is_none() {
+        more.push(r#""resultType":"complete""#.to_owned());
+    }
+    if is_cached(method) {
+        if members.get("ttlMs").is_none() {
+            more.push(r#""ttlMs":0"#.to_owned());
+        }
+        if members.get("cacheScope").is_none() {
+            more.push(r#""cacheScope":"private""#.to_owned());
+        }
+    }
+    let named = format!("{}:{server}", quoted(SERVER_KEY));
+    match members.get("_meta").and_then(|meta| Some((meta, Members::of(meta)?))) {
+        Some((_, meta)) if meta.get(SERVER_KEY).is_some() => with(result.get(), &more.join(",")),
+        Some((meta, _)) => {
+            let whole = result.get();
+            let place = switchboard_wire::envelope::place_of(whole.as_bytes(), meta.get());
+            let named = with(meta.get(), &named);
+            with(&format!("{}{named}{}", &whole[..place.start], &whole[place.end..]), &more.join(","))
+        }
+        None => {
+            more.push(format!(r#""_meta":{{{named}}}"#));
+            with(result.get(), &more.join(","))
+        }
+    }
+}
+
+/// Results of these say how long they hold.
+fn is_cached(method: &str) -> bool {
+    matches!(
+        method,
+        methods::DISCOVER
+            | methods::TOOLS_LIST
+            | methods::PROMPTS_LIST
+            | methods::RESOURCES_LIST
+            | methods::TEMPLATES_LIST
+            | methods::RESOURCES_READ
+    )
+}
+
+fn parsed(text: &str) -> Option<Raw<'_>> {
+    Raw::parse(text.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn raw(text: &str) -> Raw<'_> {
+        Raw::parse(text.as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn a_legacy_host_sees_nothing_of_the_modern_era() {
+        let check = |result: &str, expect: &str| assert_eq!(for_legacy(raw(result)), expect);
+        check(r#"{"resultType":"complete"}"#, "{}");
+        check(
+            r#"{"content":[ ], "n":123456789012345678901234567890,"resultType":"complete","ttlMs":5,"cacheScope":"public","_meta":{"io.modelcontextprotocol/serverInfo":{}}}"#,
+            r#"{"content":[ ], "n":123456789012345678901234567890}"#,
+        );
+        check(
+            r#"{"_meta":{"io.modelcontextprotocol/serverInfo":{},"x/y":1.0},"z":1,"resultType":"complete"}"#,
+            r#"{"_meta":{"x/y":1.0},"z":1}"#,
+        );
+        check(r#"{"_meta":{}}"#, r#"{"_meta":{}}"#);
+    }
+
+    #[test]
+    fn a_modern_host_is_told_what_it_is_owed() {
+        let check = |method: &str, result: &str, expect: &str| {
+            assert_eq!(for_modern(raw(result), method, r#"{"name":"s"}"#), expect);
+        };
+        check(
+            "tools/call",
+            r#"{"content":[ ],"z":1.0}"#,
+            r#"{"content":[ ],"z":1.0,"resultType":"complete","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"s"}}}"#,
+        );
+        check(
+            "tools/list",
+            r#"{"_meta":{"a":1},"tools":[]}"#,
+            r#"{"_meta":{"a":1,"io.modelcontextprotocol/serverInfo":{"name":"s"}},"tools":[],"resultType":"complete","ttlMs":0,"cacheScope":"private"}"#,
+        );
+        check(
+            "x",
+            "{}",
+            r#"{"resultType":"complete","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"s"}}}"#,
+        );
+        check("x", "null", "null");
+    }
+
+    #[test]
+    fn kinds_are_told_apart() {
+        assert_eq!(Kind::of(raw("{}")), Kind::Complete);
+        assert_eq!(Kind::of(raw(r#"{"text":"resultType"}"#)), Kind::Complete);
+        assert_eq!(Kind::of(raw(r#"{"resultType":"input_required"}"#)), Kind::InputRequired);
+        assert_eq!(Kind::of(raw(r#"{"resultType":"task"}"#)), Kind::Other("task".into()));
+    }
+}

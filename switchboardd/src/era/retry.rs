@@ -1,0 +1,126 @@
+//! A modern request that comes back with answers: what it brings, and what it was.
+
+use sha2::{Digest, Sha256};
+use switchboard_wire::envelope::{place_of, quoted, string};
+use switchboard_wire::members::{Members, with, without};
+use switchboard_wire::raw::Raw;
+
+use crate::error::Failure;
+
+/// The members of a retry that its first try did not have.
+#[derive(Debug)]
+pub struct Retry<'a> {
+    pub responses: Members<'a>,
+    pub state: Option<String>,
+}
+
+impl<'a> Retry<'a> {
+    /// `None` for a request that is no retry.
+    pub fn of(params: Option<Raw<'a>>) -> Result<Option<Self>, Failure> {
+        let Some(params) = params.filter(|params| {
+            params.get().contains("inputResponses") || params.get().contains("requestState")
+        }) else {
+            return Ok(None);
+        };
+        let members = Members::of(params).unwrap_or_default();
+        let (responses, state) = (members.get("inputResponses"), members.get("requestState"));
+        if responses.is_none() && state.is_none() {
+            return Ok(None);
+        }
+        let responses = match responses {
+            None => Members::default(),
+            Some(given) => Members::of(given)
+                .ok_or_else(|| Failure::InvalidParams("`inputResponses` must be an object".to_owned()))?,
+        };
+        let state = match state {
+            None => None,
+            Some(state) => Some(
+                string(state)
+                    .ok_or_else(|| Failure::InvalidParams("`requestState` must be a string".to_owned()))?
+                    .into_owned(),
+            ),
+        };
+        Ok(Some(Self { responses, state }))
+    }
+}
+
+/// `params` with another `requestState`, or with none.
+pub fn with_state(params: Raw<'_>, state: Option<&str>) -> String {
+    match (Members::of(params).and_then(|params| params.get("requestState")), state) {
+        (None, _) => params.get().to_owned(),
+        (Some(_), None) => without(params, |key| key == "requestState"),
+        (Some(old), Some(state)) => {
+            let place = place_of(params.get().as_bytes(), old.get());
+            format!("{}{}{}", &params.get()[..place.start], quoted(state), &params.get()[place.end..])
+        }
+    }
+}
+
+/// `params` of a first try with what a retry brings.
+pub fn with_answers(params: &str, responses: &[(String, String)], state: Option<Raw<'_>>) -> String {
+    let mut more = Vec::new();
+    if !responses.is_empty() {
+        let all: Vec<String> =
+            responses.iter().map(|(key, value)| format!("{}:{value}", quoted(key))).collect();
+        more.push(format!(r#""inputResponses":{{{}}}"#, all.join(",")));
+    }
+    if let Some(state) = state {
+        more.push(format!(r#""requestState":{}"#, state.get()));
+    }
+    with(if params.is_empty() { "{}" } else { params }, &more.join(","))
+}
+
+/// A fingerprint of what is asked for: everything but what may differ between a request and its retry. The order
+/// of keys is nothing that a host has to keep.
+pub fn fingerprint(params: Option<Raw<'_>>) -> String {
+    let asked = params.map_or_else(
+        || "{}".to_owned(),
+        |params| without(params, |key| matches!(key, "_meta" | "inputResponses" | "requestState")),
+    );
+    let sorted = serde_json::from_str::<serde_json::Value>(&asked).unwrap_or_default().to_string();
+    Sha256::digest(sorted.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn raw(text: &str) -> Raw<'_> {
+        Raw::parse(text.as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn a_retry_is_known_by_what_it_brings() {
+        assert!(Retry::of(Some(raw(r#"{"arguments":{"inputResponses":1}}"#))).unwrap().is_none());
+        let retry =
+            Retry::of(Some(raw(r#"{"inputResponses":{"a":{}},"requestState":"s\n"}"#))).unwrap().unwrap();
+        assert_eq!((retry.responses.0.len(), retry.state.as_deref()), (1, Some("s\n")));
+        assert!(Retry::of(Some(raw(r#"{"inputResponses":7}"#))).is_err());
+        assert!(Retry::of(Some(raw(r#"{"requestState":7}"#))).is_err());
+    }
+
+    #[test]
+    fn the_childs_state_replaces_ours() {
+        let params = raw(r#"{"n": 1.0,"requestState":"ours","z":2}"#);
+        assert_eq!(with_state(params, Some("th\"eirs")), r#"{"n": 1.0,"requestState":"th\"eirs","z":2}"#);
+        assert_eq!(with_state(params, None), r#"{"n": 1.0,"z":2}"#);
+    }
+
+    #[test]
+    fn answers_go_behind_what_was_asked() {
+        let answers = [("a".to_owned(), r#"{"action":"accept"}"#.to_owned())];
+        assert_eq!(
+            with_answers(r#"{"n":1.0}"#, &answers, Some(raw(r#""s""#))),
+            r#"{"n":1.0,"inputResponses":{"a":{"action":"accept"}},"requestState":"s"}"#
+        );
+    }
+
+    #[test]
+    fn a_retry_has_the_fingerprint_of_its_first_try() {
+        let first =
+            fingerprint(Some(raw(r#"{"name":"t","arguments":{"a":1,"b":2},"_meta":{"progressToken":1}}"#)));
+        let retry = r#"{"arguments":{"b":2,"a":1},"name":"t","inputResponses":{},"requestState":"x"}"#;
+        assert_eq!(fingerprint(Some(raw(retry))), first);
+        assert_ne!(fingerprint(Some(raw(r#"{"name":"t","arguments":{"a":1,"b":3}}"#))), first);
+    }
+}

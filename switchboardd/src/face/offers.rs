@@ -1,0 +1,194 @@
+//! Prompts, resources, templates and completions of all children on the aggregate face. Lists come from what
+//! children last said and start none; everything else goes to the one child whose it is.
+
+use std::sync::Arc;
+
+use serde_json::json;
+use switchboard_wire::envelope::{quoted, string};
+use switchboard_wire::members::Members;
+use switchboard_wire::raw::Raw;
+
+use super::single::{Swap, forward};
+use super::{Request, links};
+use crate::caller::{Caller, LogLevel};
+use crate::catalog::Catalog;
+use crate::child::List;
+use crate::error::Failure;
+use crate::mailbox::Kind;
+use crate::methods;
+use crate::pool::Doing;
+use crate::session::Session;
+use crate::suite::{Said, Suite};
+
+/// The `_meta` of a list from which something is missing.
+const INCOMPLETE: &str = "switchboard/incomplete";
+
+/// A page of a list, with the children named from which nothing, or nothing new, could be had.
+pub(super) fn list(
+    session: &Session,
+    caller: &Caller,
+    catalog: &Catalog,
+    list: List,
+    params: Option<Raw<'_>>,
+) -> Result<Said, Failure> {
+    let cursor = params.and_then(Members::of).and_then(|params| params.get("cursor"));
+    let cursor = match cursor.filter(|cursor| !cursor.is_null()) {
+        None => None,
+        Some(cursor) => Some(string(cursor).ok_or_else(|| unknown_cursor(cursor))?),
+    };
+    let merged = catalog.offers();
+    let page = merged.page(list, cursor.as_deref());
+    let page = page.ok_or_else(|| {
+        Failure::InvalidParams(
+            "the cursor is of no list that is known here; list from the beginning".to_owned(),
+        )
+    })?;
+    let mut troubles = troubles(catalog);
+    troubles.extend(merged.refused(list).map(|refused| {
+        let why =
+            format!("`{}` is offered by several children, and `conflicts.strategy` is `refuse`", refused.key);
+        (refused.children.join(", "), why)
+    }));
+    if troubles.is_empty() {
+        return Ok(Said::Ours(format!("{{{page}}}")));
+    }
+    for (child, why) in &troubles {
+        tell(session, caller, child, why);
+    }
+    let named: Vec<_> = troubles.iter().map(|(child, why)| json!({ "child": child, "why": why })).collect();
+    Ok(Said::Ours(format!(r#"{{{page},"_meta":{}}}"#, json!({ INCOMPLETE: named }))))
+}
+
+fn unknown_cursor(cursor: Raw<'_>) -> Failure {
+    Failure::InvalidParams(format!("unknown cursor {}", cursor.get()))
+}
+
+/// Children whose lists may be missing or old, and why.
+fn troubles(catalog: &Catalog) -> Vec<(String, String)> {
+    let trouble = |suite: &Suite| {
+        let pool = suite.pool.as_ref()?;
+        let failed = match pool.doing() {
+            Doing::Failed | Doing::Resting | Doing::Misconfigured => {
+                pool.last_failure().map(|why| why.to_string())
+            }
+            _ => pool.lists_failed().map(|why| why.to_string()),
+        };
+        Some((suite.child_name().to_owned(), failed?))
+    };
+    catalog.suites.iter().filter_map(trouble).collect()
+}
+
+/// A log message, once for each session and reason.
+fn tell(session: &Session, caller: &Caller, child: &str, why: &str) {
+    if !caller.hears(LogLevel::Warning) || !session.may_ask(&format!("lists {child} {why}")) {
+        return;
+    }
+    let body = json!({
+        "jsonrpc": "2.0",
+        "method": methods::LOG_MESSAGE,
+        "params": { "level": "warning", "logger": "switchboard", "data": format!("child `{child}`: {why}") },
+    });
+    caller.push(Kind::Log, body.to_string().into_bytes());
+}
+
+/// `prompts/get`: to the child whose prompt it is.
+pub(super) async fn prompt(
+    catalog: &Catalog,
+    caller: &Arc<Caller>,
+    request: Request<'_>,
+) -> Result<Said, Failure> {
+    let named = member(request.params, "name")?;
+    let merged = catalog.offers();
+    let entry = merged
+        .prompt(&named.text)
+        .ok_or_else(|| Failure::InvalidParams(format!("unknown prompt `{}`", named.text)))?;
+    let suite = suite(catalog, &entry.child)?;
+    let said = forward(suite, caller, request, None, named.swapped(&entry.own)).await?;
+    Ok(links::renamed(catalog, suite.child_name(), said))
+}
+
+/// `resources/read`: to the child whose resource it is. What it answers with has the name that was asked for.
+pub(super) async fn read(
+    catalog: &Catalog,
+    caller: &Arc<Caller>,
+    request: Request<'_>,
+) -> Result<Said, Failure> {
+    let named = member(request.params, "uri")?;
+    let (suite, own) = owner(catalog, &named.text)?;
+    let said = forward(suite, caller, request, None, named.swapped(&own)).await?;
+    Ok(links::renamed(catalog, suite.child_name(), said))
+}
+
+/// `resources/subscribe` and its opposite.
+pub(super) async fn follow(
+    catalog: &Catalog,
+    caller: &Arc<Caller>,
+    request: Request<'_>,
+) -> Result<Said, Failure> {
+    let named = member(request.params, "uri")?;
+    let (suite, own) = owner(catalog, &named.text)?;
+    super::follow::answer(suite, caller, request, &named, &own).await
+}
+
+/// `completion/complete`: to the child whose prompt or template is meant.
+pub(super) async fn complete(
+    catalog: &Catalog,
+    caller: &Arc<Caller>,
+    request: Request<'_>,
+) -> Result<Said, Failure> {
+    let params = request.params.and_then(Members::of).unwrap_or_default();
+    let about = params.get("ref");
+    let kind = about.and_then(Members::of).and_then(|about| about.text("type"));
+    match kind.as_deref() {
+        Some("ref/prompt") => {
+            let named = member(about, "name")?;
+            let merged = catalog.offers();
+            let entry = merged
+                .prompt(&named.text)
+                .ok_or_else(|| Failure::InvalidParams(format!("unknown prompt `{}`", named.text)))?;
+            let suite = suite(catalog, &entry.child)?;
+            forward(suite, caller, request, None, named.swapped(&entry.own)).await
+        }
+        Some("ref/resource") => {
+            let named = member(about, "uri")?;
+            let (suite, own) = owner(catalog, &named.text)?;
+            forward(suite, caller, request, None, named.swapped(&own)).await
+        }
+        _ => Err(Failure::InvalidParams("`ref.type` must be `ref/prompt` or `ref/resource`".to_owned())),
+    }
+}
+
+/// A name in a request.
+pub(super) struct Named<'a> {
+    pub(super) text: String,
+    raw: Raw<'a>,
+}
+
+impl<'a> Named<'a> {
+    /// What has to be changed in the request so that it says `own`.
+    pub(super) fn swapped(&self, own: &str) -> Option<Swap<'a>> {
+        (self.text != own).then(|| Swap { raw: self.raw, with: quoted(own) })
+    }
+}
+
+/// A string member, which is there once.
+pub(super) fn member<'a>(object: Option<Raw<'a>>, name: &str) -> Result<Named<'a>, Failure> {
+    let object = object.and_then(Members::of).unwrap_or_default();
+    let mut found = object.0.iter().filter(|(key, _)| key == name);
+    let raw = match (found.next(), found.next()) {
+        (Some((_, raw)), None) => string(*raw).map(|text| Named { text: text.into(), raw: *raw }),
+        _ => None,
+    };
+    raw.ok_or_else(|| Failure::InvalidParams(format!("`{name}` must be there once, and a string")))
+}
+
+pub(super) fn owner<'c>(catalog: &'c Catalog, shown: &str) -> Result<(&'c Suite, Box<str>), Failure> {
+    let merged = catalog.offers();
+    let (child, own) =
+        merged.resource(shown).ok_or_else(|| Failure::NoSuchResource { uri: shown.to_owned() })?;
+    Ok((suite(catalog, child)?, own))
+}
+
+fn suite<'c>(catalog: &'c Catalog, child: &str) -> Result<&'c Suite, Failure> {
+    catalog.child(child).ok_or_else(|| Failure::NoSuchChild { child: child.to_owned() })
+}

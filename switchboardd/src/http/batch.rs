@@ -1,0 +1,80 @@
+//! Several messages in one array: only the revision 2025-03-26 has them, so only a session that agreed on it, or a
+//! caller without one that names it, is understood.
+
+use std::sync::Arc;
+
+use axum::http::{HeaderMap, StatusCode};
+use serde_json::json;
+use serde_json::value::RawValue;
+use switchboard_wire::envelope::{INVALID_REQUEST, Message, string};
+
+use super::proxy::fly;
+use super::rescue::Refusal;
+use crate::board::Board;
+use crate::era::terms;
+use crate::error::fault;
+use crate::face::{self, Face};
+use crate::methods;
+use crate::session::Session;
+
+const REVISION: &str = "2025-03-26";
+const VERSION_HEADER: &str = "mcp-protocol-version";
+
+/// The messages of a batch that may be one.
+pub(super) fn of<'a>(session: &Session, headers: &HeaderMap, body: &'a [u8]) -> Option<Vec<&'a RawValue>> {
+    if body.trim_ascii_start().first() != Some(&b'[') {
+        return None;
+    }
+    let agreed = session.caller.profile().revision;
+    let named = headers.get(VERSION_HEADER).filter(|_| session.caller.mailbox().is_none());
+    if agreed != Some(REVISION) && named.is_none_or(|named| named != REVISION) {
+        return None;
+    }
+    serde_json::from_slice(body).ok().filter(|messages: &Vec<_>| !messages.is_empty())
+}
+
+/// The answers in an array, in the order of their requests.
+pub(super) async fn answer(
+    board: &Arc<Board>,
+    face: &Face,
+    session: &Arc<Session>,
+    messages: &[&RawValue],
+) -> Result<Result<Vec<u8>, StatusCode>, Refusal> {
+    if let Some(draining) = board.phase().borrow().draining() {
+        return Err(Refusal::Draining(draining));
+    }
+    let mut answers: Vec<Vec<u8>> = Vec::new();
+    for message in messages {
+        let body = message.get().as_bytes();
+        match Message::parse(body) {
+            Ok(Message::Request { id, method, params }) => {
+                let method = method.name();
+                let is_legacy = matches!(terms::claimed(&method, params), Ok(None));
+                if method == methods::INITIALIZE || !is_legacy {
+                    answers.push(refused(id.get(), &format!("`{method}` must not be in a batch")));
+                    continue;
+                }
+                let request = face::Request { id, method: &method, params };
+                answers.extend(fly(board, face, session, &session.caller, request, None).await.ok());
+            }
+            Ok(Message::Notification { method, params }) => {
+                face::notice(board, session, &method.name(), params);
+            }
+            Ok(Message::Response { id, .. }) => {
+                let _ = string(id).is_some_and(|ours| session.caller.answered(&ours, body, id));
+            }
+            Err(malformed) => answers.push(refused("null", &malformed.to_string())),
+        }
+    }
+    if answers.is_empty() {
+        return Ok(Err(StatusCode::ACCEPTED));
+    }
+    let mut all = vec![b'['];
+    all.extend_from_slice(&answers.join(&b','));
+    all.push(b']');
+    Ok(Ok(all))
+}
+
+fn refused(id: &str, why: &str) -> Vec<u8> {
+    fault(id, &json!({ "code": INVALID_REQUEST, "message": why }))
+}

@@ -1,0 +1,124 @@
+//! A stream on its way to a host: what a mailbox holds, written as events for as long as somebody reads.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::body::{Body, Bytes, HttpBody};
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::Response;
+use hyper::body::Frame;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+
+use super::sse;
+use crate::board::{Board, Phase};
+use crate::mailbox::Mailbox;
+use crate::session::{Mark, Reading};
+
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+/// Pieces on their way to a connection; what does not fit waits in the mailbox, which is bounded itself.
+const PIECES: usize = 4;
+
+/// How a host reads a stream.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Manner {
+    /// The number of the last message that it has.
+    pub(super) after: u64,
+    /// Whether it can take up a stream that it lost, and is told how.
+    pub(super) resumes: bool,
+}
+
+/// The answer that is a stream which a host can come back to.
+pub(super) fn response(board: &Arc<Board>, reading: Reading, manner: Manner) -> Response {
+    let (out, pieces) = mpsc::channel(PIECES);
+    tokio::spawn(pump(board.clone(), reading, manner, out));
+    streaming(pieces)
+}
+
+/// The answer that is the stream of one call, which ends with its connection.
+pub(super) fn of_call(mailbox: Arc<Mailbox>, call: JoinSet<()>) -> Response {
+    let (out, pieces) = mpsc::channel(PIECES);
+    tokio::spawn(async move {
+        let _call = call;
+        tokio::select! {
+            _ = write(&mailbox, 0, |_| None, false, &out) => {}
+            () = out.closed() => {}
+        }
+    });
+    streaming(pieces)
+}
+
+fn streaming(pieces: mpsc::Receiver<Bytes>) -> Response {
+    let mut response = Response::new(Body::new(Pieces(pieces)));
+    *response.status_mut() = StatusCode::OK;
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, no-transform"));
+    headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
+    response
+}
+
+/// Ends with the connection, with the stream, or when another connection comes for it.
+async fn pump(board: Arc<Board>, reading: Reading, manner: Manner, out: mpsc::Sender<Bytes>) {
+    let stream = &reading.stream;
+    let write = async {
+        if manner.resumes {
+            out.send(sse::priming(stream.mark(manner.after)).into()).await.ok()?;
+        }
+        write(&stream.mailbox, manner.after, |number| Some(stream.mark(number)), manner.resumes, &out).await
+    };
+    let mut phase = board.phase();
+    let _: Option<()> = tokio::select! {
+        done = write => done,
+        () = out.closed() => None,
+        () = reading.overtaken() => None,
+        _ = phase.wait_for(|phase| matches!(phase, Phase::Leaving(_))) => None,
+    };
+}
+
+/// Writes what comes after the message `at`, until the mailbox is closed and empty.
+async fn write(
+    mailbox: &Mailbox,
+    mut at: u64,
+    mark: impl Fn(u64) -> Option<Mark>,
+    keep: bool,
+    out: &mpsc::Sender<Bytes>,
+) -> Option<()> {
+    loop {
+        let arrival = mailbox.arrival();
+        let letters = mailbox.after(at);
+        if letters.is_empty() {
+            if mailbox.is_closed() {
+                return None;
+            }
+            if tokio::time::timeout(KEEP_ALIVE, arrival).await.is_err() {
+                out.send(Bytes::from_static(sse::KEEP_ALIVE)).await.ok()?;
+            }
+            continue;
+        }
+        let mut piece = Vec::new();
+        for (number, body) in letters {
+            sse::push_message(mark(number), &body, &mut piece);
+            at = number;
+        }
+        out.send(piece.into()).await.ok()?;
+        mailbox.sent(at, keep);
+    }
+}
+
+struct Pieces(mpsc::Receiver<Bytes>);
+
+impl HttpBody for Pieces {
+    type Data = Bytes;
+    type Error = std::convert::Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        self.0.poll_recv(cx).map(|piece| piece.map(|piece| Ok(Frame::data(piece))))
+    }
+}

@@ -1,0 +1,236 @@
+//! Legacy hosts over HTTP: a session by `initialize`, a stream for each call and one for the rest.
+//!
+//! A call goes on when its connection closes; the host cancels it, or comes back for it.
+
+use std::sync::Arc;
+
+use axum::body::Bytes;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use serde_json::value::RawValue;
+use switchboard_wire::envelope::{INVALID_REQUEST, Message, Outcome, PARSE_ERROR, string};
+use switchboard_wire::raw::Raw;
+
+use super::calls;
+use super::classify::VERSION;
+use super::events::{self, Manner};
+use crate::board::Board;
+use crate::face::{self, Face};
+use crate::http::accept;
+use crate::http::proxy::fly;
+use crate::http::rescue::{Complaint, Refusal, json_response};
+use crate::methods::{self, LEGACY_REVISIONS};
+use crate::session::{Grounded, Mark, Session, Streams};
+use crate::workspace::Workspace;
+
+const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
+const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
+
+/// Sessions over HTTP at a time.
+const SESSIONS: usize = 512;
+
+/// The one revision with batches, and the first one whose hosts take up streams again.
+const BATCHES: &str = "2025-03-26";
+const RESUMES: &str = "2025-11-25";
+
+pub(super) fn names_session(headers: &HeaderMap) -> bool {
+    headers.contains_key(SESSION)
+}
+
+pub(super) async fn post(
+    board: &Arc<Board>,
+    face: Face,
+    workspace: &Arc<Workspace>,
+    headers: &HeaderMap,
+    body: &Bytes,
+    message: Message<'_>,
+) -> Result<Response, Refusal> {
+    if let Message::Request { id, method, params } = &message
+        && method.name() == methods::INITIALIZE
+        && !names_session(headers)
+    {
+        return open(board, &face, workspace, *id, *params).await;
+    }
+    let id = match &message {
+        Message::Request { id, .. } => Some(id.get()),
+        _ => None,
+    };
+    let (session, streams) = find(board, &face, headers, id)?;
+    match message {
+        Message::Request { method, .. } if method.name() == methods::INITIALIZE => {
+            Err(bad("this session was opened before").about(id).into())
+        }
+        Message::Request { .. } => {
+            if let Some(draining) = board.phase().borrow().draining() {
+                return Err(Refusal::Draining(draining));
+            }
+            Ok(calls::answer(board, face, &session, &streams, vec![body.clone()], false).await)
+        }
+        message => {
+            take(board, &session, body, message);
+            Ok(StatusCode::ACCEPTED.into_response())
+        }
+    }
+}
+
+/// Several messages at once, as one revision has them.
+pub(super) async fn batch(
+    board: &Arc<Board>,
+    face: &Face,
+    headers: &HeaderMap,
+    body: &Bytes,
+) -> Result<Response, Refusal> {
+    let parts: Vec<&RawValue> = serde_json::from_slice(body)
+        .map_err(|_| Complaint::new(StatusCode::BAD_REQUEST, PARSE_ERROR, "Parse error"))?;
+    if !names_session(headers) {
+        return Err(bad("several messages at once are for sessions of revision `2025-03-26` only").into());
+    }
+    let (session, streams) = find(board, face, headers, None)?;
+    if session.caller.profile().revision != Some(BATCHES) {
+        return Err(bad("several messages at once are for sessions of revision `2025-03-26` only").into());
+    }
+    let mut messages = Vec::with_capacity(parts.len());
+    for part in &parts {
+        let message = Message::parse(part.get().as_bytes())?;
+        if matches!(&message, Message::Request { method, .. } if method.name() == methods::INITIALIZE) {
+            return Err(bad("`initialize` stands alone").into());
+        }
+        messages.push((body.slice_ref(part.get().as_bytes()), message));
+    }
+    if messages.is_empty() {
+        return Err(bad("there is nothing in it").into());
+    }
+    if let Some(draining) = board.phase().borrow().draining() {
+        return Err(Refusal::Draining(draining));
+    }
+    let mut requests = Vec::new();
+    for (body, message) in messages {
+        match message {
+            Message::Request { .. } => requests.push(body),
+            message => take(board, &session, &body, message),
+        }
+    }
+    if requests.is_empty() {
+        return Ok(StatusCode::ACCEPTED.into_response());
+    }
+    Ok(calls::answer(board, face.clone(), &session, &streams, requests, true).await)
+}
+
+/// GET: the session's own stream, or the rest of one that the host lost.
+pub(super) fn listen(board: &Arc<Board>, face: &Face, headers: &HeaderMap) -> Result<Response, Refusal> {
+    if !accept::takes_events(headers) {
+        let why = "the `Accept` header must list `text/event-stream`";
+        return Err(Complaint::new(StatusCode::NOT_ACCEPTABLE, INVALID_REQUEST, why).into());
+    }
+    let (session, streams) = find(board, face, headers, None)?;
+    let lost = headers.get(LAST_EVENT).map(|mark| mark.to_str().ok().and_then(Mark::parse));
+    let resumes = resumes(&session);
+    let (stream, after) = match lost {
+        None if streams.own().is_read() => {
+            let why = "this session's stream is read already";
+            return Err(Complaint::new(StatusCode::CONFLICT, INVALID_REQUEST, why).into());
+        }
+        None => (Some(streams.own().clone()), 0),
+        Some(mark) => (mark.and_then(|mark| streams.find(mark)), mark.map_or(0, |mark| mark.letter)),
+    };
+    let Some(stream) = stream else {
+        return Err(bad("`Last-Event-ID` is of no stream that is known here").into());
+    };
+    let after = if lost.is_none() { stream.mailbox.seen() } else { after };
+    Ok(events::response(board, streams.read(&stream), Manner { after, resumes }))
+}
+
+/// DELETE: the host is done.
+pub(super) fn end(board: &Arc<Board>, face: &Face, headers: &HeaderMap) -> Result<Response, Refusal> {
+    let (session, streams) = find(board, face, headers, None)?;
+    board.end(&session);
+    session.ground_all(Grounded::Cancelled);
+    streams.close();
+    Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+async fn open(
+    board: &Arc<Board>,
+    face: &Face,
+    workspace: &Arc<Workspace>,
+    id: Raw<'_>,
+    params: Option<Raw<'_>>,
+) -> Result<Response, Refusal> {
+    if let Some(draining) = board.phase().borrow().draining() {
+        return Err(Refusal::Draining(draining));
+    }
+    let over_http = |session: &&Arc<Session>| session.streams.is_some();
+    if board.sessions.all().iter().filter(over_http).count() >= SESSIONS {
+        let why = format!("there are {SESSIONS} sessions over HTTP already; end one with DELETE");
+        return Err(Complaint::new(StatusCode::SERVICE_UNAVAILABLE, -32000, why)
+            .about(Some(id.get()))
+            .into());
+    }
+    let session = Session::over_http(&board.boot, workspace, face.clone());
+    let request = face::Request { id, method: methods::INITIALIZE, params };
+    let Ok(answer) = fly(board, face, &session, &session.caller, request, None).await else {
+        return Ok(StatusCode::NO_CONTENT.into_response());
+    };
+    let welcome =
+        matches!(Message::parse(&answer), Ok(Message::Response { outcome: Outcome::Result(_), .. }));
+    let mut response = json_response(StatusCode::OK, answer);
+    if welcome {
+        tracing::debug!(target: "session", session = &session.id[..8], "opened over HTTP");
+        board.sessions.insert(&session);
+        tokio::spawn(board.clone().end_when_silent(session.clone()));
+        let id = HeaderValue::from_str(&session.id).expect("BUG: hex digits are a header");
+        response.headers_mut().insert(SESSION, id);
+    }
+    Ok(response)
+}
+
+/// The session that a request names, if it is one of this face.
+fn find(
+    board: &Board,
+    face: &Face,
+    headers: &HeaderMap,
+    id: Option<&str>,
+) -> Result<(Arc<Session>, Arc<Streams>), Complaint> {
+    let revision = headers.get(VERSION).map(|revision| revision.to_str().unwrap_or_default().trim());
+    if let Some(revision) = revision.filter(|revision| !LEGACY_REVISIONS.contains(revision)) {
+        let why =
+            format!("revision `{revision}` is not known here; known are {}", LEGACY_REVISIONS.join(", "));
+        return Err(bad(why).about(id));
+    }
+    let Some(name) = headers.get(SESSION) else {
+        return Err(bad("`Mcp-Session-Id` is missing; `initialize` gives one").about(id));
+    };
+    let session = name.to_str().ok().and_then(|name| board.sessions.get(name));
+    let streams = session.as_ref().and_then(|session| session.streams.clone());
+    match (session, streams) {
+        (Some(session), Some(streams)) if session.face == *face => {
+            streams.touch();
+            Ok((session, streams))
+        }
+        _ => {
+            let why = "this session is not known here; open a new one with `initialize`";
+            Err(Complaint::new(StatusCode::NOT_FOUND, INVALID_REQUEST, why).about(id))
+        }
+    }
+}
+
+/// Takes in what needs no answer.
+fn take(board: &Board, session: &Session, body: &[u8], message: Message<'_>) {
+    match message {
+        Message::Notification { method, params } => face::notice(board, session, &method.name(), params),
+        Message::Response { id, .. } => {
+            if !string(id).is_some_and(|ours| session.caller.answered(&ours, body, id)) {
+                tracing::debug!(target: "session", id = id.get(), "an answer to no open question");
+            }
+        }
+        Message::Request { .. } => {}
+    }
+}
+
+pub(super) fn resumes(session: &Session) -> bool {
+    session.caller.profile().revision == Some(RESUMES)
+}
+
+fn bad(why: impl Into<String>) -> Complaint {
+    Complaint::new(StatusCode::BAD_REQUEST, INVALID_REQUEST, why)
+}

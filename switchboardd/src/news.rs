@@ -1,0 +1,131 @@
+//! What hosts hear when lists change, and what children hear of the hosts: list changes go to those who see
+//! another list than before, log levels to those who can log.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::board::Board;
+use crate::caller::Caller;
+use crate::catalog::Catalog;
+use crate::child::List;
+use crate::digest;
+use crate::mailbox::Kind;
+use crate::methods;
+use crate::session::Session;
+
+/// Changes come in swarms; hosts hear of them once.
+const SETTLE: Duration = Duration::from_millis(50);
+
+/// Fingerprints of what a session was last shown or told of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Seen {
+    /// Nothing was known yet: whatever comes is no change.
+    is_known: bool,
+    tools: String,
+    prompts: String,
+    resources: String,
+}
+
+impl Seen {
+    /// What a session sees now. Its suites are told of when the catalog changes.
+    pub fn by(session: &Session) -> Self {
+        let child = session.face.child();
+        let seen = Self::at(&session.workspace().catalog(), child);
+        if child.is_some() { seen } else { Self { tools: String::new(), ..seen } }
+    }
+
+    /// What is to be seen at the face of `child`, or at the aggregate.
+    pub fn at(catalog: &Catalog, child: Option<&str>) -> Self {
+        let Some(child) = child else {
+            let offers = catalog.offers();
+            let resources = offers.fingerprint(List::Resources) + &offers.fingerprint(List::Templates);
+            let prompts = offers.fingerprint(List::Prompts);
+            let tools = digest::hex(catalog.tools_list.as_bytes());
+            return Self { is_known: true, tools, prompts, resources };
+        };
+        let suite = catalog.child(child);
+        let manifest = suite.and_then(|suite| Some((suite, suite.manifest()?)));
+        let Some((suite, manifest)) = manifest else {
+            let none = String::new;
+            return Self { is_known: false, tools: none(), prompts: none(), resources: none() };
+        };
+        let print = |list: List| {
+            let raw: Vec<&str> = manifest.offers.of(list).iter().map(|offer| offer.raw.get()).collect();
+            digest::hex(raw.join("\n").as_bytes())
+        };
+        Self {
+            is_known: true,
+            tools: digest::hex(suite.exposed(&manifest.tools).as_bytes()),
+            prompts: print(List::Prompts),
+            resources: print(List::Resources) + &print(List::Templates),
+        }
+    }
+
+    /// What a host is told that saw `before`.
+    pub fn since(&self, before: &Self) -> Vec<&'static str> {
+        let changed = [
+            (self.tools != before.tools, methods::TOOLS_CHANGED),
+            (self.prompts != before.prompts, methods::PROMPTS_CHANGED),
+            (self.resources != before.resources, methods::RESOURCES_CHANGED),
+        ];
+        let told = changed.into_iter().filter(|(is_other, _)| before.is_known && *is_other);
+        told.map(|(_, method)| method).collect()
+    }
+}
+
+impl Board {
+    /// Tells hosts of changed lists, for as long as it is polled.
+    pub async fn keep_told(&self) {
+        self.recall().await;
+        loop {
+            self.nursery.news.notified().await;
+            tokio::time::sleep(SETTLE).await;
+            self.listens.look();
+            for session in self.sessions.all() {
+                let Some((before, now)) = session.sees() else { continue };
+                for method in now.since(&before) {
+                    let body = format!(r#"{{"jsonrpc":"2.0","method":"{method}"}}"#);
+                    session.caller.push(Kind::Changed(method), body.into_bytes());
+                }
+            }
+        }
+    }
+
+    /// Looks up what children said in earlier runs, before anybody asks for it.
+    async fn recall(&self) {
+        let pools: Vec<_> = self.catalog().pools().cloned().collect();
+        for pool in pools {
+            let _ = tokio::task::spawn_blocking(move || pool.manifest()).await;
+        }
+    }
+
+    /// A host set its log level: children log as much as the most curious host wants, and each host hears what
+    /// it asked for.
+    pub fn spread_level(&self, caller: &Arc<Caller>) {
+        let sessions = self.sessions.all();
+        let levels = sessions.iter().map(|session| session.caller.profile().log_level);
+        let level = levels.chain([caller.profile().log_level]).min().unwrap_or_default();
+        *self.nursery.level.lock().expect("BUG: a copy panicked") = Some(level);
+        self.nursery.roster.all().iter().for_each(|child| child.set_level(level));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_seen_to_change_is_told() {
+        let seen = |is_known, tools: &str, prompts: &str| Seen {
+            is_known,
+            tools: tools.to_owned(),
+            prompts: prompts.to_owned(),
+            resources: "r".to_owned(),
+        };
+        let before = seen(true, "t", "p");
+        assert!(before.since(&before).is_empty());
+        assert_eq!(seen(true, "t", "q").since(&before), [methods::PROMPTS_CHANGED]);
+        assert_eq!(seen(true, "u", "p").since(&before), [methods::TOOLS_CHANGED]);
+        assert!(seen(true, "t", "p").since(&seen(false, "", "")).is_empty());
+    }
+}

@@ -1,0 +1,318 @@
+//! What all children of a catalog offer besides tools, merged: in a stable order, and under names that clash
+//! nowhere. Pure.
+
+mod template;
+
+use std::collections::{HashMap, HashSet};
+
+use switchboard_wire::envelope::{place_of, quoted, splice};
+use switchboard_wire::members::Members;
+
+use crate::child::{List, Offer, Offers};
+use crate::config::{Conflicts, Strategy};
+use template::covers;
+
+/// Entries of one page.
+const PAGE: usize = 500;
+
+/// What a URI begins with that is its child's under another name.
+const RENAMED: &str = "switchboard://";
+
+#[derive(Debug, Default)]
+pub struct Merged {
+    prompts: Vec<Entry>,
+    resources: Vec<Entry>,
+    templates: Vec<Entry>,
+    /// What several children have under one name and nobody sees.
+    refused: Vec<Refused>,
+    /// Changes with everything that is seen.
+    generation: String,
+}
+
+/// A name that is not shown, and the children that have it.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Refused {
+    list: List,
+    pub key: Box<str>,
+    pub children: Vec<Box<str>>,
+}
+
+/// One prompt, resource or template as hosts see it.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// What hosts know it by.
+    pub shown: Box<str>,
+    /// What its child knows it by.
+    pub own: Box<str>,
+    pub child: Box<str>,
+    /// The whole definition, as it is listed.
+    text: String,
+}
+
+/// One child's part of the whole.
+#[derive(Debug, Clone, Copy)]
+pub struct Part<'a> {
+    pub child: &'a str,
+    pub offers: &'a Offers,
+}
+
+impl Merged {
+    pub fn of(parts: &[Part<'_>], conflicts: &Conflicts) -> Self {
+        let mut parts = parts.to_vec();
+        let rank = |part: &Part<'_>| conflicts.order.iter().position(|child| child == part.child);
+        parts.sort_by_key(|part| (rank(part).unwrap_or(usize::MAX), part.child));
+        let mut refused = Vec::new();
+        let mut list = |list| entries(&parts, list, conflicts.strategy, &mut refused);
+        let (prompts, resources, templates) =
+            (list(List::Prompts), list(List::Resources), list(List::Templates));
+        let mut merged = Self { prompts, resources, templates, refused, generation: String::new() };
+        let seen = [List::Prompts, List::Resources, List::Templates].map(|list| merged.fingerprint(list));
+        merged.generation = crate::digest::hex(seen.concat().as_bytes())[..12].to_owned();
+        merged
+    }
+
+    pub fn list(&self, list: List) -> &[Entry] {
+        match list {
+            List::Tools => &[],
+            List::Prompts => &self.prompts,
+            List::Resources => &self.resources,
+            List::Templates => &self.templates,
+        }
+    }
+
+    /// What is missing from this list because several children have it.
+    pub fn refused(&self, list: List) -> impl Iterator<Item = &Refused> {
+        self.refused.iter().filter(move |refused| refused.list == list)
+    }
+
+    /// Changes when what is seen of this list does.
+    pub fn fingerprint(&self, list: List) -> String {
+        let texts: Vec<&str> = self.list(list).iter().map(|entry| entry.text.as_str()).collect();
+        crate::digest::hex(texts.join("\n").as_bytes())
+    }
+
+    /// One page as the members of a result. `None` for a cursor that is none of ours, or of a list that has
+    /// changed since.
+    pub fn page(&self, list: List, cursor: Option<&str>) -> Option<String> {
+        let from = match cursor {
+            None => 0,
+            Some(cursor) => {
+                let (generation, from) = cursor.split_once('.')?;
+                let from: usize = from.parse().ok()?;
+                (generation == self.generation && from > 0 && from < self.list(list).len()).then_some(from)?
+            }
+        };
+        let rest = &self.list(list)[from..];
+        let texts: Vec<&str> = rest.iter().take(PAGE).map(|entry| entry.text.as_str()).collect();
+        let mut page = format!(r#""{}":[{}]"#, list.member(), texts.join(","));
+        if rest.len() > PAGE {
+            page.push_str(&format!(r#","nextCursor":"{}.{}""#, self.generation, from + PAGE));
+        }
+        Some(page)
+    }
+
+    pub fn prompt(&self, shown: &str) -> Option<&Entry> {
+        self.prompts.iter().find(|entry| &*entry.shown == shown)
+    }
+
+    /// Whose a resource is, and what that child knows it by: one that is listed, else one that a template
+    /// stands for, else that template itself.
+    pub fn resource(&self, shown: &str) -> Option<(&str, Box<str>)> {
+        if let Some(listed) = self.resources.iter().find(|entry| &*entry.shown == shown) {
+            return Some((&listed.child, listed.own.clone()));
+        }
+        let template = self.templates.iter().find(|entry| &*entry.shown == shown);
+        if let Some(template) = template.or_else(|| self.templates.iter().find(|entry| entry.covers(shown))) {
+            let own = shown.strip_prefix(&*template.added()).unwrap_or(shown);
+            return Some((&template.child, own.into()));
+        }
+        None
+    }
+
+    /// What hosts know a resource of `child` by, if that is another name than the child's own.
+    pub fn shown(&self, child: &str, own: &str) -> Option<String> {
+        let renamed = |entry: &&Entry| *entry.child == *child && entry.shown != entry.own;
+        if let Some(listed) = self.resources.iter().find(|entry| *entry.child == *child && &*entry.own == own)
+        {
+            return Some(listed.shown.to_string()).filter(|shown| shown != own);
+        }
+        let template = self.templates.iter().filter(renamed).find(|entry| covers(&entry.own, own));
+        template.map(|template| template.added() + own)
+    }
+}
+
+impl Entry {
+    fn new(list: List, child: &str, offer: &Offer, shown: Option<String>) -> Self {
+        let text = match &shown {
+            None => offer.raw.get().to_owned(),
+            Some(shown) => renamed(offer, list, shown),
+        };
+        let shown = shown.map_or_else(|| offer.key.clone(), Into::into);
+        Self { shown, own: offer.key.clone(), child: child.into(), text }
+    }
+
+    /// What stands before its own URI in the one that hosts know.
+    fn added(&self) -> String {
+        self.shown.strip_suffix(&*self.own).unwrap_or_default().to_owned()
+    }
+
+    fn covers(&self, uri: &str) -> bool {
+        uri.strip_prefix(&*self.added()).is_some_and(|uri| covers(&self.own, uri))
+    }
+}
+
+fn entries(parts: &[Part<'_>], list: List, strategy: Strategy, refused: &mut Vec<Refused>) -> Vec<Entry> {
+    let mut owners: HashMap<&str, Vec<&str>> = HashMap::new();
+    for part in parts {
+        for offer in part.offers.of(list) {
+            owners.entry(&offer.key).or_default().push(part.child);
+        }
+    }
+    let mut taken: HashSet<String> = owners.keys().map(|key| (*key).to_owned()).collect();
+    let mut entries = Vec::new();
+    for part in parts {
+        for offer in part.offers.of(list) {
+            let clashing = owners.get(&*offer.key).map(Vec::as_slice).unwrap_or_default();
+            let is_first = clashing.first() == Some(&part.child);
+            let shown = match strategy {
+                _ if clashing.len() < 2 => None,
+                Strategy::Prefix => Some(free(list, part.child, &offer.key, &mut taken)),
+                Strategy::First if is_first => None,
+                Strategy::First => continue,
+                Strategy::Refuse => {
+                    if is_first {
+                        let children = clashing.iter().map(|child| (*child).into()).collect();
+                        refused.push(Refused { list, key: offer.key.clone(), children });
+                    }
+                    continue;
+                }
+            };
+            entries.push(Entry::new(list, part.child, offer, shown));
+        }
+    }
+    entries
+}
+
+/// A name with the child's before it that nobody else has.
+fn free(list: List, child: &str, own: &str, taken: &mut HashSet<String>) -> String {
+    let first = match list {
+        List::Tools | List::Prompts => format!("{child}_{own}"),
+        List::Resources | List::Templates => format!("{RENAMED}{}/{own}", encoded(child)),
+    };
+    let mut name = first.clone();
+    for number in 2.. {
+        if taken.insert(name.clone()) {
+            break;
+        }
+        name = match list {
+            List::Tools | List::Prompts => format!("{child}{number}_{own}"),
+            List::Resources | List::Templates => format!("{RENAMED}{}/{number}/{own}", encoded(child)),
+        };
+    }
+    name
+}
+
+fn encoded(child: &str) -> String {
+    let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~".contains(byte);
+    child
+        .bytes()
+        .map(|byte| if plain(&byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") })
+        .collect()
+}
+
+/// The definition under another name; every other byte is the child's.
+fn renamed(offer: &Offer, list: List, shown: &str) -> String {
+    let whole = offer.raw.get();
+    let key = Members::of(&*offer.raw).and_then(|members| members.get(list.key()));
+    let Some(key) = key else { return whole.to_owned() };
+    let bytes = splice(whole.as_bytes(), place_of(whole.as_bytes(), key.get()), quoted(shown).as_bytes());
+    String::from_utf8(bytes).unwrap_or_else(|_| whole.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::value::RawValue;
+
+    use super::*;
+    use crate::child::offers;
+
+    fn offered(prompts: &[&str], resources: &[&str], templates: &[&str]) -> Offers {
+        let raw = |list: List, keys: &[&str]| {
+            let items: Vec<_> = keys
+                .iter()
+                .map(|key| format!(r#"{{"x": 1.0,"{}":"{key}","title":"t"}}"#, list.key()))
+                .map(|text| RawValue::from_string(text).unwrap())
+                .collect();
+            offers(list, items.iter().map(|item| &**item))
+        };
+        Offers {
+            prompts: raw(List::Prompts, prompts),
+            resources: raw(List::Resources, resources),
+            templates: raw(List::Templates, templates),
+        }
+    }
+
+    fn merged(strategy: Strategy, order: &[&str]) -> Merged {
+        let a = offered(&["greet", "only_a"], &["x:1", "x:a"], &["x:{id}/t"]);
+        let b = offered(&["greet"], &["x:1"], &["x:{id}/t", "y:{+path}"]);
+        let order = order.iter().map(|child| (*child).to_owned()).collect();
+        let parts = [Part { child: "a", offers: &a }, Part { child: "b", offers: &b }];
+        Merged::of(&parts, &Conflicts { strategy, order })
+    }
+
+    fn shown(merged: &Merged, list: List) -> Vec<&str> {
+        merged.list(list).iter().map(|entry| &*entry.shown).collect()
+    }
+
+    #[test]
+    fn what_clashes_is_prefixed_and_nothing_else() {
+        let merged = merged(Strategy::Prefix, &[]);
+        assert_eq!(shown(&merged, List::Prompts), ["a_greet", "only_a", "b_greet"]);
+        assert_eq!(shown(&merged, List::Resources), ["switchboard://a/x:1", "x:a", "switchboard://b/x:1"]);
+        let text = &merged.prompt("b_greet").unwrap().text;
+        assert_eq!(text, r#"{"x": 1.0,"name":"b_greet","title":"t"}"#);
+        assert_eq!(merged.resource("switchboard://b/x:1"), Some(("b", "x:1".into())));
+        assert_eq!(merged.resource("switchboard://b/x:7/t"), Some(("b", "x:7/t".into())));
+        assert_eq!(merged.resource("switchboard://a/x:{id}/t"), Some(("a", "x:{id}/t".into())));
+        assert_eq!(merged.resource("y:some/path"), Some(("b", "y:some/path".into())));
+        assert_eq!(merged.resource("x:7/t"), None);
+        assert_eq!(merged.resource("z:1"), None);
+    }
+
+    #[test]
+    fn the_first_in_order_keeps_the_name() {
+        let merged = merged(Strategy::First, &["b"]);
+        assert_eq!(shown(&merged, List::Prompts), ["greet", "only_a"]);
+        assert_eq!(&*merged.prompt("greet").unwrap().child, "b");
+        assert_eq!(merged.resource("x:1"), Some(("b", "x:1".into())));
+        assert_eq!(merged.resource("x:7/t"), Some(("b", "x:7/t".into())));
+    }
+
+    #[test]
+    fn what_clashes_is_refused_and_named() {
+        let merged = merged(Strategy::Refuse, &[]);
+        assert_eq!(shown(&merged, List::Prompts), ["only_a"]);
+        assert_eq!(merged.resource("x:1"), None);
+        let refused: Vec<_> = merged.refused(List::Prompts).collect();
+        let children = vec!["a".into(), "b".into()];
+        assert_eq!(refused, [&Refused { list: List::Prompts, key: "greet".into(), children }]);
+    }
+
+    #[test]
+    fn a_cursor_is_good_for_the_list_it_was_made_for() {
+        let names: Vec<String> = (0..=PAGE).map(|number| format!("p{number}")).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let many = offered(&names, &[], &[]);
+        let of = |offers: &Offers| Merged::of(&[Part { child: "a", offers }], &Conflicts::default());
+        let merged = of(&many);
+        let first = merged.page(List::Prompts, None).unwrap();
+        let cursor = first.rsplit_once(r#""nextCursor":""#).unwrap().1.trim_end_matches('"').to_owned();
+        let last = merged.page(List::Prompts, Some(&cursor)).unwrap();
+        assert!(last.contains(&format!("p{PAGE}")) && !last.contains("nextCursor"));
+        assert_eq!(of(&offered(&names[1..], &[], &[])).page(List::Prompts, Some(&cursor)), None);
+        for garbage in ["", "x", "0", ".", "a.b", &cursor.replace('.', ":"), "000000000000.500"] {
+            assert_eq!(merged.page(List::Prompts, Some(garbage)), None, "{garbage}");
+        }
+        assert_eq!(of(&Offers::default()).page(List::Resources, None).as_deref(), Some(r#""resources":[]"#));
+    }
+}

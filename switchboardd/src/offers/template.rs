@@ -1,0 +1,84 @@
+//! URI templates, as far as it takes to tell whose a URI is.
+
+/// Whether a URI is one that this template stands for. A variable is any text without a `/`, with an operator
+/// any text, which `+` alone does not let be empty. Takes time in proportion to both, whatever they are.
+pub(super) fn covers(template: &str, uri: &str) -> bool {
+    let steps = steps(template);
+    // Which steps are next, for some way of reading the URI so far.
+    let mut next = vec![false; steps.len() + 1];
+    next[0] = true;
+    skip_optional(&steps, &mut next);
+    for letter in uri.chars() {
+        let mut after = vec![false; steps.len() + 1];
+        for (at, step) in steps.iter().enumerate().filter(|(at, _)| next[*at]) {
+            match step {
+                Step::Letter(wanted) => after[at + 1] |= *wanted == letter,
+                Step::Variable { wide, .. } if *wide || letter != '/' => {
+                    after[at] = true;
+                    after[at + 1] = true;
+                }
+                Step::Variable { .. } => {}
+            }
+        }
+        next = after;
+        skip_optional(&steps, &mut next);
+    }
+    next[steps.len()]
+}
+
+enum Step {
+    Letter(char),
+    Variable { wide: bool, optional: bool },
+}
+
+fn steps(template: &str) -> Vec<Step> {
+    let mut steps = Vec::new();
+    let mut rest = template;
+    while let Some(letter) = rest.chars().next() {
+        let variable = rest.strip_prefix('{').and_then(|rest| rest.split_once('}'));
+        if let Some((variable, behind)) = variable {
+            let wide = variable.starts_with(['+', '#', '?', '&', '/', '.', ';']);
+            steps.push(Step::Variable { wide, optional: wide && !variable.starts_with('+') });
+            rest = behind;
+        } else {
+            steps.push(Step::Letter(letter));
+            rest = &rest[letter.len_utf8()..];
+        }
+    }
+    steps
+}
+
+fn skip_optional(steps: &[Step], next: &mut [bool]) {
+    for (at, step) in steps.iter().enumerate() {
+        if next[at] && matches!(step, Step::Variable { optional: true, .. }) {
+            next[at + 1] = true;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn templates_cover_what_they_stand_for() {
+        for (template, uri) in [
+            ("test://t/{id}/data", "test://t/7/data"),
+            ("file:///{+path}", "file:///a/b/c"),
+            ("x:{a}-{b}", "x:1-2-3"),
+            ("x:q{?page}", "x:q"),
+            ("x:q{?page}", "x:q?page=2"),
+            ("x:{a", "x:{a"),
+        ] {
+            assert!(covers(template, uri), "{template} {uri}");
+        }
+        for (template, uri) in [
+            ("test://t/{id}/data", "test://t/a/b/data"),
+            ("x:{a}", "x:"),
+            ("x:{a}", "y:1"),
+            ("x:{a}b", "x:1"),
+        ] {
+            assert!(!covers(template, uri), "{template} {uri}");
+        }
+    }
+}

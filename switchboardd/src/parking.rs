@@ -1,0 +1,88 @@
+//! Calls of modern hosts that wait in their legacy children until the host comes back with answers. Nobody has to
+//! come back: what is not fetched in time is cancelled, questions and call.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime};
+
+use crate::era::seal::{Bound, Broken, Leads, Seal};
+use crate::suite::Conversation;
+
+/// A person may take their time with a form; nobody fills one in for longer than this.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+/// Each holds a place in a child. More than this and somebody only asks and never answers.
+const MAX_PARKED: usize = 256;
+
+#[derive(Debug)]
+pub struct Parking {
+    seal: Seal,
+    // A leaf lock: held for an insert or a removal. What is taken out is dropped after it.
+    calls: Mutex<HashMap<String, Parked>>,
+}
+
+#[derive(Debug)]
+struct Parked {
+    conversation: Conversation,
+    session: Box<str>,
+}
+
+impl Parking {
+    pub fn new(boot: &str) -> Arc<Self> {
+        Arc::new(Self { seal: Seal::new(boot), calls: Mutex::default() })
+    }
+
+    /// Keeps a call until somebody comes with the state that this gives; `None` if there is no room.
+    pub fn park(self: &Arc<Self>, conversation: Conversation, bound: Bound<'_>) -> Option<String> {
+        let patience = PATIENCE.min(conversation.longest);
+        let name = crate::random::hex(16);
+        {
+            let mut calls = self.lock();
+            if calls.len() >= MAX_PARKED {
+                return None;
+            }
+            calls.insert(name.clone(), Parked { conversation, session: bound.session.into() });
+        }
+        let state =
+            self.seal.close(&Leads::ToParked(name.clone()), bound, seconds() + patience.as_secs() + 1);
+        let parking = Arc::downgrade(self);
+        tokio::spawn(async move {
+            tokio::time::sleep(patience).await;
+            let abandoned = parking.upgrade().and_then(|parking| parking.take(&name));
+            if let Some(conversation) = abandoned {
+                tracing::debug!(target: "parking", ?conversation, "nobody came back");
+            }
+        });
+        Some(state)
+    }
+
+    /// The state of a modern child, so that its host comes back to the process that gave it.
+    pub fn wrap(&self, pid: u32, state: Option<String>, bound: Bound<'_>) -> String {
+        self.seal.close(&Leads::ToChild { pid, state }, bound, seconds() + PATIENCE.as_secs())
+    }
+
+    pub fn open(&self, state: &str, bound: Bound<'_>) -> Result<Leads, Broken> {
+        self.seal.open(state, bound, seconds())
+    }
+
+    pub fn take(&self, name: &str) -> Option<Conversation> {
+        self.lock().remove(name).map(|parked| parked.conversation)
+    }
+
+    /// A session has ended: nobody comes back for what is its own.
+    pub fn session_ended(&self, session: &str) {
+        let gone: Vec<Parked> = {
+            let mut calls = self.lock();
+            calls.extract_if(|_, parked| &*parked.session == session).map(|(_, parked)| parked).collect()
+        };
+        drop(gone);
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<String, Parked>> {
+        self.calls.lock().expect("BUG: bookkeeping panicked")
+    }
+}
+
+fn seconds() -> u64 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}

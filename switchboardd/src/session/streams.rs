@@ -1,0 +1,227 @@
+//! The event streams of one session over HTTP: its own, for what belongs to no call, and one for each call.
+//!
+//! A stream is a mailbox that is read by one connection at a time. It outlives its connections, so that a host
+//! which lost one can go on where it was.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use tokio::sync::{Semaphore, watch};
+use tokio::time::Instant;
+
+use crate::mailbox::Mailbox;
+
+/// Streams of answered calls that are kept for hosts which lost their connection.
+const KEPT: usize = 32;
+/// Calls of one session at a time; further ones wait.
+const CALLS: usize = 64;
+
+/// The number of the session's own stream.
+const OWN: u64 = 0;
+
+#[derive(Debug)]
+pub struct Streams {
+    pub calls: Arc<Semaphore>,
+    own: Arc<Stream>,
+    // A leaf lock: held to look at or change the list.
+    state: Mutex<State>,
+    /// Connections that read a stream.
+    readers: AtomicUsize,
+    // A leaf lock: held to copy or replace the value.
+    contact: Mutex<Instant>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    opened: u64,
+    calls: VecDeque<Arc<Stream>>,
+}
+
+#[derive(Debug)]
+pub struct Stream {
+    number: u64,
+    pub mailbox: Arc<Mailbox>,
+    /// Counts the connections that came for it; only the latest reads.
+    reader: watch::Sender<Reader>,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Reader {
+    turn: u64,
+    there: bool,
+}
+
+/// Where a host is in a stream: the id of an event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Mark {
+    pub stream: u64,
+    pub letter: u64,
+}
+
+impl Mark {
+    pub fn parse(text: &str) -> Option<Self> {
+        let (stream, letter) = text.split_once('.')?;
+        Some(Self { stream: stream.parse().ok()?, letter: letter.parse().ok()? })
+    }
+}
+
+impl std::fmt::Display for Mark {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}.{}", self.stream, self.letter)
+    }
+}
+
+impl Streams {
+    pub fn new(own: Arc<Mailbox>) -> Arc<Self> {
+        Arc::new(Self {
+            calls: Arc::new(Semaphore::new(CALLS)),
+            own: Arc::new(Stream { number: OWN, mailbox: own, reader: watch::Sender::default() }),
+            state: Mutex::default(),
+            readers: AtomicUsize::new(0),
+            contact: Mutex::new(Instant::now()),
+        })
+    }
+
+    pub fn own(&self) -> &Arc<Stream> {
+        &self.own
+    }
+
+    /// A stream for a call. The oldest of those that nobody needs any more goes for it.
+    pub fn open(&self) -> Arc<Stream> {
+        let mut state = self.lock();
+        state.opened += 1;
+        let stream =
+            Stream { number: state.opened, mailbox: Arc::default(), reader: watch::Sender::default() };
+        let stream = Arc::new(stream);
+        let ended = |stream: &Arc<Stream>| stream.mailbox.is_closed() && !stream.is_read();
+        if state.calls.iter().filter(|stream| ended(stream)).count() >= KEPT
+            && let Some(oldest) = state.calls.iter().position(ended)
+        {
+            state.calls.remove(oldest);
+        }
+        state.calls.push_back(stream.clone());
+        stream
+    }
+
+    /// The stream that a host was reading when it had this mark.
+    pub fn find(&self, mark: Mark) -> Option<Arc<Stream>> {
+        if mark.stream == OWN {
+            return Some(self.own.clone());
+        }
+        self.lock().calls.iter().find(|stream| stream.number == mark.stream).cloned()
+    }
+
+    /// Its call was answered without it.
+    pub fn forget(&self, stream: &Stream) {
+        self.lock().calls.retain(|known| known.number != stream.number);
+    }
+
+    /// The session has ended: whoever reads hears no more.
+    pub fn close(&self) {
+        self.own.mailbox.close();
+        for stream in std::mem::take(&mut self.lock().calls) {
+            stream.mailbox.close();
+        }
+    }
+
+    /// The host was heard of.
+    pub fn touch(&self) {
+        *self.contact.lock().expect("BUG: a copy panicked") = Instant::now();
+    }
+
+    /// Since when nothing was heard of the host; `None` while it reads.
+    pub fn silent_since(&self) -> Option<Instant> {
+        let reads = self.readers.load(Ordering::Relaxed) > 0;
+        (!reads).then(|| *self.contact.lock().expect("BUG: a copy panicked"))
+    }
+
+    /// A connection begins to read; one that read before it ends.
+    pub fn read(self: &Arc<Self>, stream: &Arc<Stream>) -> Reading {
+        let mut turn = 0;
+        stream.reader.send_modify(|reader| {
+            *reader = Reader { turn: reader.turn + 1, there: true };
+            turn = reader.turn;
+        });
+        self.readers.fetch_add(1, Ordering::Relaxed);
+        Reading { streams: self.clone(), stream: stream.clone(), turn }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().expect("BUG: bookkeeping panicked")
+    }
+}
+
+impl Stream {
+    pub fn is_read(&self) -> bool {
+        self.reader.borrow().there
+    }
+
+    pub fn mark(&self, letter: u64) -> Mark {
+        Mark { stream: self.number, letter }
+    }
+}
+
+/// A connection that reads a stream, until it is dropped.
+#[derive(Debug)]
+pub struct Reading {
+    streams: Arc<Streams>,
+    pub stream: Arc<Stream>,
+    turn: u64,
+}
+
+impl Reading {
+    /// Resolves when another connection has come for the stream.
+    pub async fn overtaken(&self) {
+        let mut reader = self.stream.reader.subscribe();
+        let _ = reader.wait_for(|reader| reader.turn != self.turn).await;
+    }
+}
+
+impl Drop for Reading {
+    fn drop(&mut self) {
+        self.stream.reader.send_modify(|reader| reader.there &= reader.turn != self.turn);
+        self.streams.readers.fetch_sub(1, Ordering::Relaxed);
+        self.streams.touch();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn marks_are_read_as_they_are_written() {
+        let mark = Mark { stream: 3, letter: 14 };
+        assert_eq!(Mark::parse(&mark.to_string()), Some(mark));
+        for wrong in ["", "3", "3.", ".4", "a.b", "1.2.3", "-1.2"] {
+            assert_eq!(Mark::parse(wrong), None, "{wrong}");
+        }
+    }
+
+    #[tokio::test]
+    async fn one_connection_reads_and_the_latest_wins() {
+        let streams = Streams::new(Arc::default());
+        let stream = streams.own().clone();
+        assert!(!stream.is_read());
+        let first = streams.read(&stream);
+        let second = streams.read(&stream);
+        first.overtaken().await;
+        drop(first);
+        assert!(stream.is_read() && streams.silent_since().is_none());
+        drop(second);
+        assert!(!stream.is_read() && streams.silent_since().is_some());
+    }
+
+    #[tokio::test]
+    async fn few_streams_of_answered_calls_are_kept() {
+        let streams = Streams::new(Arc::default());
+        let open = streams.open();
+        for _ in 0..KEPT * 2 {
+            streams.open().mailbox.close();
+        }
+        assert!(streams.find(open.mark(0)).is_some());
+        assert!(streams.find(Mark { stream: 2, letter: 0 }).is_none());
+        assert_eq!(streams.lock().calls.len(), KEPT + 1);
+    }
+}

@@ -1,0 +1,152 @@
+//! A request that was sent to a child, up to its answer, with whatever the child asks on the way: which of the
+//! four ways between the eras it goes is decided here.
+//!
+//! | host | child | a question |
+//! |---|---|---|
+//! | legacy | legacy | goes to the host by itself (`child/inbound.rs`) |
+//! | legacy | modern | is put to the host, and the call made again with the answers (`interpret.rs`) |
+//! | modern | legacy | ends the host's request, not the child's: that waits until the host comes back |
+//! | modern | modern | passes; the host comes back to the same child |
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use switchboard_wire::envelope::{Message, Outcome};
+use switchboard_wire::members::Members;
+
+use super::call::Sent;
+use super::{Said, Suite};
+use crate::caller::{Caller, Input, Once};
+use crate::child::{Answer, ChildError, ChildId};
+use crate::era::Era;
+use crate::era::results::Kind;
+use crate::error::Failure;
+
+/// Questions that come one after the other within this are one round.
+const ROUND: Duration = Duration::from_millis(25);
+
+/// What was asked of a child, for those who have to ask it again.
+pub struct Asked<'a, P: Fn(ChildId, &mut Vec<u8>)> {
+    pub method: &'a str,
+    pub subtool: Option<&'a str>,
+    pub token: Option<&'a str>,
+    pub params: P,
+}
+
+/// What a modern host has to answer before its request is.
+#[derive(Debug)]
+pub enum Asks {
+    /// A legacy child does, and works on when the host comes back.
+    Parked { conversation: Conversation, inputs: Vec<Input> },
+    /// A modern child does, and has answered; the host is to come back to this process.
+    Child { answer: Answer, pid: u32 },
+}
+
+impl Suite {
+    /// Waits for the answer to what was sent.
+    pub async fn converse<P: Fn(ChildId, &mut Vec<u8>)>(
+        &self,
+        sent: Sent,
+        caller: &Arc<Caller>,
+        asked: Asked<'_, P>,
+    ) -> Result<Said, Failure> {
+        let failed = |error| self.failed(asked.subtool, error);
+        match (caller.era(), sent.lease.era()) {
+            (Era::Legacy, Era::Legacy) => sent.answer(self.limits).await.map(Said::Child).map_err(failed),
+            (Era::Legacy, Era::Modern) => self.interpret(sent, caller, asked).await,
+            (Era::Modern, Era::Legacy) => {
+                let conversation = Conversation {
+                    waiting: Box::pin(sent.answer(self.limits)),
+                    caller: caller.clone(),
+                    child: self.child_name().into(),
+                    subtool: asked.subtool.map(Into::into),
+                    longest: self.limits.max,
+                };
+                conversation.go_on().await
+            }
+            (Era::Modern, Era::Modern) => {
+                let pid = sent.lease.pid();
+                let answer = sent.answer(self.limits).await.map_err(failed)?;
+                let asks = match Message::parse(&answer.body) {
+                    Ok(Message::Response { outcome: Outcome::Result(result), .. }) => {
+                        Kind::of(result) == Kind::InputRequired
+                    }
+                    _ => false,
+                };
+                Ok(if asks { Said::Asks(Box::new(Asks::Child { answer, pid })) } else { Said::Child(answer) })
+            }
+        }
+    }
+}
+
+type Waiting = Pin<Box<dyn Future<Output = Result<Answer, ChildError>> + Send>>;
+
+/// A call of a modern host that a legacy child works on. Dropping it tells the child that nobody comes back.
+pub struct Conversation {
+    waiting: Waiting,
+    caller: Arc<Caller>,
+    child: Box<str>,
+    subtool: Option<Box<str>>,
+    /// No call takes longer than this.
+    pub longest: Duration,
+}
+
+impl Conversation {
+    /// Waits until the child answers, or asks.
+    pub async fn go_on(mut self) -> Result<Said, Failure> {
+        let caller = self.caller.clone();
+        let once = caller.as_once().expect("BUG: only modern requests are conversed with");
+        once.park(false);
+        loop {
+            tokio::select! {
+                biased;
+                answer = &mut self.waiting => return self.end(answer),
+                () = once.asked() => {}
+            }
+            tokio::select! {
+                biased;
+                answer = &mut self.waiting => return self.end(answer),
+                () = tokio::time::sleep(ROUND) => {}
+            }
+            let inputs = once.inputs().map_err(|required| Failure::LacksCapability { required })?;
+            if !inputs.is_empty() {
+                once.park(true);
+                return Ok(Said::Asks(Box::new(Asks::Parked { conversation: self, inputs })));
+            }
+        }
+    }
+
+    /// The host came back with these.
+    pub fn hear(&self, responses: &Members<'_>) {
+        if let Some(once) = self.caller.as_once() {
+            for (key, result) in &responses.0 {
+                once.answer(key, *result);
+            }
+        }
+    }
+
+    fn end(&self, answer: Result<Answer, ChildError>) -> Result<Said, Failure> {
+        // However the child takes a refusal, and however fast: the host is told what it lacks.
+        if let Some(Err(required)) = self.caller.as_once().map(Once::inputs) {
+            return Err(Failure::LacksCapability { required });
+        }
+        let (child, subtool) = (self.child.clone(), self.subtool.clone());
+        answer.map(Said::Child).map_err(|error| Failure::Child { child, subtool, error })
+    }
+}
+
+impl Drop for Conversation {
+    fn drop(&mut self) {
+        // First the questions, then the call, whose own drop cancels it.
+        if let Some(once) = self.caller.as_once() {
+            once.walk_away();
+        }
+    }
+}
+
+impl std::fmt::Debug for Conversation {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Conversation({})", self.child)
+    }
+}
