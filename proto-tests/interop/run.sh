@@ -32,4 +32,4 @@ if [ "$status" -eq 77 ]; then
     esac
 fi
 [ "$status" -eq 0 ] || exit "$status"
-exec node "$here/run.mjs" "$1"
+exec "$here/.cache/node" "$here/run.mjs" "$1"
