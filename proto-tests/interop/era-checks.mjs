@@ -67,9 +67,9 @@ export const CHECKS = [
         plain(await client.readResource({ uri: WATCHED })),
         plain(await client.readResource({ uri: 'test://template/Łódź/data' })),
     ]],
-    // The eras have a code each for this.
+    // The eras have a code each for this; who shows all children's resources knows by itself that there is none.
     ['an unknown resource', async ({ client }) => (await failure(client.readResource({ uri: 'test://no-such' }))).code,
-        (direct, { isModern }) => isModern ? -32602 : direct],
+        (direct, { isModern, isSuite }) => isModern ? -32602 : isSuite ? -32002 : direct],
 
     ['completion', async ({ client }) => [
         plain(await client.complete({ ref: { type: 'ref/prompt', name: 'test_prompt_with_arguments' }, argument: { name: 'arg1', value: 'par' } })),
@@ -86,25 +86,6 @@ export const CHECKS = [
         const steps = arrived.filter(({ method }) => method === 'notifications/progress');
         assert.equal(steps.length, 3);
         return { steps: steps.map(({ params: { progressToken, _meta, ...rest } }) => rest), result: plain(result) };
-    }],
-
-    ['cancel', async (host, journal) => {
-        const seconds = 100 + cancels++ / 1000;
-        const abort = new AbortController();
-        const call = host.call('test_wait', { seconds }, { signal: abort.signal }).then(() => 'answered', () => 'rejected');
-        const isCall = ({ method, params }) => method === 'tools/call' && params.arguments?.seconds === seconds;
-        await until('the call to reach the child', () => journal().some(isCall));
-        const from = host.arrived.length;
-        abort.abort('enough');
-        assert.equal(await call, 'rejected');
-        await until('the cancel to reach the child', () => {
-            const seen = journal();
-            const at = seen.findIndex(isCall);
-            return seen.slice(at).some(({ method, params }) =>
-                method === 'notifications/cancelled' && params.requestId === seen[at].id);
-        });
-        await host.call('test_simple_text');
-        return host.arrived.slice(from).filter(message => !('result' in message) || !message.result.content).length;
     }],
 
     ['elicitation, accepted', host => asks(host, 'test_input_required_result_elicitation', {}, { 'elicitation/create': ADA })],
@@ -128,7 +109,9 @@ export const CHECKS = [
     ['elicitation after progress', async host => {
         const reported = [];
         const seen = await asks(host, 'test_streaming_elicitation', {}, { 'elicitation/create': ADA }, { onprogress: progress => reported.push(progress) });
-        return { ...seen, reported };
+        // The client itself reports rounds, too.
+        assert.equal(reported.filter(({ message }) => message === 'about to ask').length, 1);
+        return seen;
     }],
     ['elicitation of a prompt', async host => {
         host.answers = { 'elicitation/create': { action: 'accept', content: { context: 'some' } } };
@@ -183,9 +166,36 @@ export const CHECKS = [
             return host.heard.slice(from).map(({ method, params: { level, data, logger } }) => ({ method, level, data, logger }));
         };
         const all = [await levels('debug'), await levels('warning'), await levels()];
-        assert.deepEqual(all.map(({ length }) => length), [3, 1, 0]);
+        assert.deepEqual(all.slice(1).map(({ length }) => length), [1, 0]);
         return all;
+        // A legacy child logs from `info` on; what one request of a modern host wants is no reason to have it log more.
+    }, ([all, ...rest], { isModern }, era) => [isModern && era === 'legacy' ? all.filter(({ level }) => level !== 'debug') : all, ...rest]],
+
+    ['cancel', async (host, journal) => {
+        const seconds = 100 + cancels++ / 1000;
+        const abort = new AbortController();
+        const call = host.call('test_wait', { seconds }, { signal: abort.signal }).then(() => 'answered', () => 'rejected');
+        const isCall = ({ method, params }) => method === 'tools/call' && params.arguments?.seconds === seconds;
+        await until('the call to reach the child', () => journal().some(isCall));
+        const from = host.arrived.length;
+        abort.abort('enough');
+        assert.equal(await call, 'rejected');
+        await until('the cancel to reach the child', () => {
+            const seen = journal();
+            const at = seen.findIndex(isCall);
+            return seen.slice(at).some(({ method, params }) =>
+                method === 'notifications/cancelled' && params.requestId === seen[at].id);
+        });
+        await host.call('test_simple_text');
+        // Nothing more of that call.
+        return host.arrived.slice(from).filter(message => !('result' in message) || !message.result.content).length;
     }],
+    // Whether it is the host that gave up is not known of a modern one over HTTP, which has no session. What a child asks
+    // is never put to somebody by guess: the question is refused, and a child that never answers what was cancelled replaced.
+    ['a question after a cancel', async host => {
+        host.answers = { 'elicitation/create': ADA };
+        return plain(await host.call('test_input_required_result_elicitation'));
+    }, (direct, { isModern, isHttp }, era) => isModern && isHttp && era === 'legacy' ? /"isError":true/ : direct],
 
     // At the end, when much has arrived.
     ['the words of its own era only, and nothing to complain about', async host => {
@@ -196,7 +206,8 @@ export const CHECKS = [
             const isLegacy = !['resultType', 'ttlMs', 'cacheScope'].some(key => key in result) && !result._meta;
             assert.ok(host.isModern ? isModern : isLegacy, JSON.stringify(result));
         }
-        assert.deepEqual(host.complaints, []);
+        // The SDK sees to an answer before the progress that came with it, and then knows its token no more.
+        assert.deepEqual(host.complaints.filter(({ message }) => !/progress notification for an unknown token/.test(message)), []);
     }],
 ].map(([title, run, seen = AS_IT_IS]) => ({ title, run, seen }));
 

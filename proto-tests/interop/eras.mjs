@@ -89,7 +89,8 @@ function http(sdk, { tcp, token }, route) {
 
 async function connect({ sdk, revision, mode }, transport, isSuite) {
     const client = new sdk.Client(identity, { capabilities, ...(mode && { versionNegotiation: { mode } }) });
-    const host = new Host(client, revision, isSuite, sdk === one);
+    const isHttp = transport instanceof sdk.StreamableHTTPClientTransport;
+    const host = new Host(client, { revision, isSuite, isFirst: sdk === one, isHttp });
     const handler = sdk === one
         ? { 'elicitation/create': one.ElicitRequestSchema, 'sampling/createMessage': one.CreateMessageRequestSchema, 'roots/list': one.ListRootsRequestSchema }
         : { 'elicitation/create': 'elicitation/create', 'sampling/createMessage': 'sampling/createMessage', 'roots/list': 'roots/list' };
@@ -116,8 +117,8 @@ export class Host {
     asked = [];
     answers = {};
 
-    constructor(client, revision, isSuite, isFirst) {
-        Object.assign(this, { client, revision, isSuite, isFirst, isModern: revision === MODERN });
+    constructor(client, { revision, isSuite, isFirst, isHttp }) {
+        Object.assign(this, { client, revision, isSuite, isFirst, isModern: revision === MODERN, isHttp });
     }
 
     isAsked(method, { _meta, ...params } = {}) {
