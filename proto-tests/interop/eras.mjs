@@ -40,7 +40,7 @@ export const WAYS = {
 export const bin = () => dirname(surroundings().shim);
 
 /** A daemon in a home of its own below that of the run, with one child that speaks this era. */
-export async function daemonWith(era, name) {
+export async function daemonWith(era, name, pool = {}) {
     const home = join(surroundings().home, slug(name));
     const config = join(home, '.config', 'switchboard');
     mkdirSync(join(config, 'mcps', 'era'), { recursive: true, mode: 0o700 });
@@ -48,8 +48,7 @@ export async function daemonWith(era, name) {
     const journal = join(home, 'journal');
     const entry = { command: join(bin(), 'era-child'), args: ['--era', era], env: { ERA_JOURNAL: journal } };
     write('mcps/era/.mcp.json', { mcpServers: { era: entry } });
-    // One host's roots reach no child that others share.
-    write('switchboard.config.json', { suites: { era: { pool: { scope: 'session' } } } });
+    write('switchboard.config.json', { suites: { era: { pool } } });
     return { home, journal, ...(await startDaemon(bin(), home)) };
 }
 
@@ -136,7 +135,8 @@ export class Host {
         return this.isFirst ? this.client.callTool(params, undefined, options) : this.client.callTool(params, options);
     }
 
-    close() {
-        return this.client.close();
+    async close() {
+        if (this.isHttp && !this.isModern) await this.client.transport.terminateSession();
+        await this.client.close();
     }
 }
