@@ -81,11 +81,13 @@ export const CHECKS = [
         const reported = [];
         const result = await host.call('test_tool_with_progress', {}, { onprogress: progress => reported.push(progress) });
         const arrived = host.arrived.slice(from);
-        assert.equal(reported[0]?.progress, 0, 'the client was told');
         assert.ok('result' in arrived.at(-1), 'the result comes last');
-        const steps = arrived.filter(({ method }) => method === 'notifications/progress');
+        const steps = arrived.filter(({ method }) => method === 'notifications/progress')
+            .map(({ params: { progressToken, _meta, ...step } }) => step);
         assert.equal(steps.length, 3);
-        return { steps: steps.map(({ params: { progressToken, _meta, ...rest } }) => rest), result: plain(result) };
+        // The SDK sees to an answer before what came with it: it may tell less, and tells nothing else.
+        assert.deepEqual(reported, steps.slice(0, reported.length));
+        return { steps, result: plain(result) };
     }],
 
     ['elicitation, accepted', host => asks(host, 'test_input_required_result_elicitation', {}, { 'elicitation/create': ADA })],

@@ -4,6 +4,7 @@
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
+import { setTimeout as pause } from 'node:timers/promises';
 import { startDaemon } from './daemon.mjs';
 import { surroundings } from './hosts.mjs';
 
@@ -60,6 +61,16 @@ export function journal(file) {
 
 export const throughDaemon = (client, way, daemon) =>
     connect(CLIENTS[client], WAYS[way].transport(CLIENTS[client].sdk, daemon), WAYS[way].isSuite);
+
+/** No list waits for a child that never ran: what it offers is seen once it has. */
+export async function hasRun(host) {
+    await host.call('test_simple_text');
+    for (const end = Date.now() + 10_000; Date.now() < end; await pause(10)) {
+        const { resourceTemplates } = await host.client.listResourceTemplates();
+        if (resourceTemplates.length) return;
+    }
+    throw new Error('what the child offers is not seen within 10 s');
+}
 
 /** The same client on the child itself; a legacy one where the child is. */
 export async function withoutDaemon(client, era, name) {

@@ -4,9 +4,8 @@
 
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
-import { setTimeout as pause } from 'node:timers/promises';
 import { CHECKS } from './era-checks.mjs';
-import { CLIENTS, daemonWith, journal, MODERN, throughDaemon, WAYS, withoutDaemon } from './eras.mjs';
+import { CLIENTS, daemonWith, hasRun, journal, MODERN, throughDaemon, WAYS, withoutDaemon } from './eras.mjs';
 
 const SPEAKS_MODERN = 'SDK 2.x, auto';
 
@@ -55,16 +54,6 @@ function matrix(client, era) {
             }
         });
     }
-}
-
-/** No list waits for a child that never ran: what it offers is seen once it has. */
-async function hasRun(host) {
-    await host.call('test_simple_text');
-    for (const end = Date.now() + 10_000; Date.now() < end; await pause(10)) {
-        const { resourceTemplates } = await host.client.listResourceTemplates();
-        if (resourceTemplates.length) return;
-    }
-    assert.fail('what the child offers is not seen');
 }
 
 /** How often something changed depends on who else was there. */

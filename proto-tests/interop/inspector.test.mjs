@@ -8,7 +8,7 @@ import { after, before, describe, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { plain, withObjectOutput } from './era-checks.mjs';
-import { bin, daemonWith } from './eras.mjs';
+import { bin, daemonWith, hasRun, throughDaemon } from './eras.mjs';
 import { surroundings } from './hosts.mjs';
 
 const INSPECTOR = fileURLToPath(new URL('.cache/npm/node_modules/@modelcontextprotocol/inspector/clients/launcher/build/index.js', import.meta.url));
@@ -47,8 +47,9 @@ function matrix(child) {
         await Promise.all(Object.entries(QUESTIONS).map(async ([title, question]) => {
             direct[title] = await inspect(daemon, child, [join(bin(), 'era-child'), '--era', child], question);
         }));
-        // Who shows what all children offer does not start them for it.
-        await inspect(daemon, child, WAYS['shim --child'](daemon), QUESTIONS['tools/call']);
+        const host = await throughDaemon('SDK 1.x', 'shim', daemon);
+        await hasRun(host);
+        await host.close();
     });
     after(() => daemon?.stop());
 

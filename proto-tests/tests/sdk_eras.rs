@@ -2,6 +2,7 @@
 //! Streamable HTTP: it lists, calls, hears progress, answers what the child asks, follows a resource and cancels.
 #![allow(clippy::disallowed_methods, reason = "a host starts its shim")]
 #![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
+#![allow(deprecated, reason = "sampling, logging and subscribing are the legacy era's, and in use")]
 
 use std::time::Duration;
 
@@ -120,7 +121,9 @@ impl Host {
         let (sender, heard) = mpsc::channel(64);
         let person = Person { heard: sender };
         let sdk = match way {
-            Way::Shim => person.serve_with_lifecycle(shim(home, &["--child", "era"]), lifecycle).await.unwrap(),
+            Way::Shim => {
+                person.serve_with_lifecycle(shim(home, &["--child", "era"]), lifecycle).await.unwrap()
+            }
             Way::Http => {
                 let socket = home.socket();
                 let transport = StreamableHttpClientTransport::from_unix_socket(
@@ -189,7 +192,6 @@ impl Host {
         assert!(said.contains("LLM response: forty-two"), "{said}");
     }
 
-    #[allow(deprecated, reason = "the legacy era subscribes")]
     async fn follows(&mut self) {
         if self.is_modern {
             let filter = SubscriptionFilter::builder().resource_subscriptions([WATCHED]).build();
