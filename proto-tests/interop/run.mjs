@@ -5,15 +5,14 @@
 
 import { execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdirSync, mkdtempSync, readdirSync, readFileSync, realpathSync, rmSync } from 'node:fs';
+import { mkdtempSync, readdirSync, readFileSync, realpathSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
+import { atHome, startDaemon } from './daemon.mjs';
 import { makeHome } from './make-home.mjs';
 
-const READY_MS = 10_000;
-const STOP_MS = 15_000;
 /** From the daemon's end to the last of its children's. */
 const GONE_MS = 3_000;
 const TESTS_MS = 300_000;
@@ -28,7 +27,7 @@ const home = realpathSync(mkdtempSync(join(tmpdir(), 'switchboard-interop-')));
 let daemon;
 for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) {
     process.once(signal, () => {
-        daemon?.kill('SIGKILL');
+        daemon?.kill();
         process.exit(1);
     });
 }
@@ -36,7 +35,7 @@ for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) {
 let failure;
 try {
     makeHome(home);
-    if (where === '--direct') await tests(['direct.test.mjs'], {});
+    if (where === '--direct') await tests(['direct.test.mjs'], {}, 1);
     else await throughSwitchboard(resolve(where));
 } catch (error) {
     failure = error;
@@ -52,71 +51,41 @@ rmSync(home, { recursive: true });
 console.log('interop: all passed, no process left');
 
 async function throughSwitchboard(bin) {
-    // Its own folder, 0700: the daemon refuses a socket where others could reach it.
-    const run = join(home, 'run');
-    mkdirSync(run, { mode: 0o700 });
-    const socket = join(run, 's');
-    const env = { ...clean(), INTEROP_DAEMON_SECRET: 'of the daemon', LOG_LEVEL: process.env.LOG_LEVEL ?? 'warn' };
-    daemon = spawn(join(bin, 'switchboardd'), ['--socket', socket, '--listen', '127.0.0.1:0'], {
-        env,
-        cwd: home,
-        stdio: ['ignore', 'inherit', 'inherit'],
-    });
-    const ended = once(daemon, 'exit');
+    daemon = await startDaemon(bin, home);
+    const env = {
+        SWITCHBOARD_BIN: join(bin, 'switchboard'),
+        SWITCHBOARD_SOCKET: daemon.socket,
+        SWITCHBOARD_TCP: daemon.tcp,
+        SWITCHBOARD_TOKEN: daemon.token,
+    };
     try {
-        const { tcp, token } = await ready(socket);
-        await tests(['stdio.test.mjs', 'http.test.mjs', 'registry.test.mjs'], {
-            SWITCHBOARD_BIN: join(bin, 'switchboard'),
-            SWITCHBOARD_SOCKET: socket,
-            SWITCHBOARD_TCP: tcp,
-            SWITCHBOARD_TOKEN: token,
-        });
-        if (daemon.exitCode !== null || daemon.signalCode !== null) throw new Error('switchboardd ended by itself');
+        const outcomes = await Promise.allSettled([
+            // A question of a shared child is refused while two hosts wait for it.
+            tests(['stdio.test.mjs', 'http.test.mjs', 'registry.test.mjs'], env, 1),
+            // These have children, and daemons, of their own.
+            tests(['eras.test.mjs', 'inspector.test.mjs'], env, 2),
+        ]);
+        const failed = outcomes.find(({ status }) => status === 'rejected');
+        if (failed) throw failed.reason;
     } finally {
-        daemon.kill('SIGTERM');
-        const stopped = await Promise.race([ended, pause(STOP_MS, undefined, { ref: false })]);
-        if (!stopped) {
-            daemon.kill('SIGKILL');
-            failure = new Error(`switchboardd did not end within ${STOP_MS} ms of SIGTERM`);
-        } else if (stopped[0] !== 0) {
-            failure = new Error(`switchboardd ended with ${stopped[0] ?? stopped[1]} after SIGTERM`);
-        }
-    }
-    if (failure) throw failure;
-}
-
-/** Waits until the daemon says where it listens and answers there. */
-async function ready(socket) {
-    for (const end = Date.now() + READY_MS; ; await pause(20)) {
-        try {
-            const { tcp, tokenFile } = JSON.parse(readFileSync(`${socket}.json`, 'utf8'));
-            const base = tcp.includes('://') ? tcp : `http://${tcp}`;
-            const { ok } = await fetch(new URL('/health', base));
-            if (ok) return { tcp: base, token: readFileSync(tokenFile, 'utf8').trim() };
-        } catch (error) {
-            if (daemon.exitCode !== null) throw new Error(`switchboardd ended at once with ${daemon.exitCode}`);
-            if (Date.now() > end) throw new Error(`switchboardd is not ready: ${error.message}`);
-        }
+        await daemon.stop();
     }
 }
 
-/** One file after the other: a question of a shared child is refused while two hosts wait for it. */
-async function tests(files, env) {
-    const args = ['--test', '--test-concurrency=1', '--test-reporter=spec'];
+/** So many files at a time. Whoever runs beside another keeps what it has to say until its end. */
+async function tests(files, env, concurrency) {
+    const args = ['--test', `--test-concurrency=${concurrency}`, '--test-reporter=spec'];
     const runner = spawn(process.execPath, [...args, ...files], {
         cwd: fileURLToPath(new URL('.', import.meta.url)),
-        env: { ...clean(), ...env, SWITCHBOARD_INTEROP_HOME: home },
-        stdio: ['ignore', 'inherit', 'inherit'],
+        env: { ...atHome(home), ...env, SWITCHBOARD_INTEROP_HOME: home },
+        stdio: ['ignore', 'pipe', 'pipe'],
         timeout: TESTS_MS,
     });
-    const [code, signal] = await once(runner, 'exit');
+    const said = [];
+    for (const stream of [runner.stdout, runner.stderr]) stream.on('data', chunk => said.push(chunk));
+    const [code, signal] = await once(runner, 'close');
+    process.stdout.write(Buffer.concat(said));
     if (code !== 0) throw new Error(signal ? `the tests were stopped after ${TESTS_MS} ms` : 'tests failed');
-}
-
-/** This process's environment, at home in the temporary home. */
-function clean() {
-    const { XDG_CONFIG_HOME, XDG_STATE_HOME, XDG_RUNTIME_DIR, SWITCHBOARD_SOCKET, ...rest } = process.env;
-    return { ...rest, HOME: home };
 }
 
 /** Processes that still have the temporary home in their command line or environment. */

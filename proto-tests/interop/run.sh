@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # usage: run.sh BIN_DIR | --direct
 #
-# The interop tests against the `switchboardd` and `switchboard` in BIN_DIR. Without npm or Python it says so and
-# ends well, except where CI is set: there nothing may be skipped.
+# The interop tests against the `switchboardd` and `switchboard` in BIN_DIR, with the `era-child` beside them as a
+# child. Without npm or Python it says so and ends well, except where CI is set: there nothing may be skipped.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -12,7 +12,7 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
     exit 2
 }
 if [ "$1" != --direct ]; then
-    for binary in switchboardd switchboard; do
+    for binary in switchboardd switchboard era-child; do
         [ -x "$1/$binary" ] || {
             echo "interop: there is no \`$binary\` in $1: build it first" >&2
             exit 2
@@ -32,4 +32,4 @@ if [ "$status" -eq 77 ]; then
     esac
 fi
 [ "$status" -eq 0 ] || exit "$status"
-exec node "$here/run.mjs" "$1"
+exec "$here/.cache/node" "$here/run.mjs" "$1"

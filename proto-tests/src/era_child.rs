@@ -47,6 +47,10 @@ mod tools;
 mod watchers;
 mod wire;
 
+/// What holds for the calls after it is done before the next line is read.
+const ORDERING: [&str; 4] =
+    ["logging/setLevel", "resources/subscribe", "resources/unsubscribe", "subscriptions/listen"];
+
 /// How long calls in flight may go on after the end of input.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
@@ -141,8 +145,9 @@ impl Child {
         let Some(turn) = self.calls.begin(&request.id) else {
             return self.outbox.fault(&request.id, &Fault::new(-32600, "this id is in use"));
         };
+        let orders = ORDERING.contains(&request.method.as_str());
         let child = Arc::clone(self);
-        thread::spawn(move || {
+        let play = move || {
             let answer = if modern {
                 modern::answer(&child, &request, &turn)
             } else {
@@ -154,7 +159,12 @@ impl Child {
                     child.outbox.answer(&request.id, answer);
                 }
             });
-        });
+        };
+        if orders {
+            play();
+        } else {
+            thread::spawn(play);
+        }
     }
 
     fn notification(&self, method: &str, params: &Value) {

@@ -1,27 +1,51 @@
-//! The official Rust SDK as host of the real shim, in each of its lifecycles, with a child of either era: it
-//! lists, calls, and answers what the child asks.
+//! The official Rust SDK as host, in each of its lifecycles, with a child of either era, through the shim and over
+//! Streamable HTTP: it lists, calls, hears progress, answers what the child asks, follows a resource and cancels.
 #![allow(clippy::disallowed_methods, reason = "a host starts its shim")]
 #![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
+#![allow(deprecated, reason = "sampling, logging and subscribing are the legacy era's, and in use")]
+
+use std::time::Duration;
 
 use proto_tests::{Home, PATIENCE, bins};
 use rmcp::model::{
-    CallToolRequestParams, ClientCapabilities, ClientConfig, ElicitRequestParams, ElicitResult,
-    ElicitationAction, ElicitationCapability, Implementation, ProtocolVersion,
+    CallToolRequest, CallToolRequestParams, ClientCapabilities, ClientConfig, ClientRequest,
+    CreateMessageRequestParams, CreateMessageResult, ElicitRequestParams, ElicitResult, ElicitationAction,
+    ElicitationCapability, GetPromptRequestParams, Implementation, LoggingLevel,
+    LoggingMessageNotificationParam, ProgressNotificationParam, ProtocolVersion, ReadResourceRequestParams,
+    ResourceUpdatedNotificationParam, SamplingCapability, SamplingMessage, ServerNotification,
+    SetLevelRequestParams, SubscribeRequestParams, SubscriptionFilter, UnsubscribeRequestParams,
 };
-use rmcp::service::{ClientLifecycleMode, ClientServiceExt, RequestContext};
-use rmcp::transport::TokioChildProcess;
+use rmcp::service::{
+    ClientLifecycleMode, ClientServiceExt, NotificationContext, PeerRequestOptions, RequestContext,
+    RunningService,
+};
+use rmcp::transport::{StreamableHttpClientTransport, TokioChildProcess};
 use rmcp::{ClientHandler, ErrorData, RoleClient};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::process::Command;
-use tokio::time::timeout;
+use tokio::sync::mpsc;
+use tokio::time::{sleep, timeout};
 
-/// The person in front of the host: has a name and a colour.
-struct Person;
+const WATCHED: &str = "test://watched-resource";
+
+/// What the host hears without having asked.
+#[derive(Debug, PartialEq)]
+enum Heard {
+    Progress(u32),
+    Updated(String),
+    Log(Value),
+}
+
+/// The person in front of the host: has a name, a colour and a model, and refuses what is called a refusal.
+struct Person {
+    heard: mpsc::Sender<Heard>,
+}
 
 impl ClientHandler for Person {
     fn get_info(&self) -> ClientConfig {
         let mut capabilities = ClientCapabilities::default();
         capabilities.elicitation = Some(ElicitationCapability::default());
+        capabilities.sampling = Some(SamplingCapability::default());
         ClientConfig::new(capabilities, Implementation::new("rust-sdk-host", "1.0.0"))
     }
 
@@ -30,9 +54,14 @@ impl ClientHandler for Person {
         question: ElicitRequestParams,
         _: RequestContext<RoleClient>,
     ) -> Result<ElicitResult, ErrorData> {
-        let ElicitRequestParams::FormElicitationParams { requested_schema, .. } = question else {
+        let ElicitRequestParams::FormElicitationParams { message, requested_schema, .. } = question else {
             panic!("the child asks with a form, not {question:?}");
         };
+        match message.as_str() {
+            "decline" => return Ok(ElicitResult::new(ElicitationAction::Decline)),
+            "cancel" => return Ok(ElicitResult::new(ElicitationAction::Cancel)),
+            _ => {}
+        }
         let answer = match requested_schema.properties.keys().next().map(String::as_str) {
             Some("name") => json!({"name": "Ada"}),
             Some("color") => json!({"color": "blue"}),
@@ -40,33 +69,249 @@ impl ClientHandler for Person {
         };
         Ok(ElicitResult::new(ElicitationAction::Accept).with_content(answer))
     }
+
+    async fn create_message(
+        &self,
+        question: CreateMessageRequestParams,
+        _: RequestContext<RoleClient>,
+    ) -> Result<CreateMessageResult, ErrorData> {
+        let asked = serde_json::to_string(&question.messages).unwrap();
+        assert!(asked.contains("why?"), "{asked}");
+        Ok(CreateMessageResult::new(SamplingMessage::assistant_text("forty-two"), "a-model".to_owned()))
+    }
+
+    async fn on_progress(&self, progress: ProgressNotificationParam, _: NotificationContext<RoleClient>) {
+        self.heard.send(Heard::Progress(progress.progress as u32)).await.unwrap();
+    }
+
+    async fn on_resource_updated(
+        &self,
+        update: ResourceUpdatedNotificationParam,
+        _: NotificationContext<RoleClient>,
+    ) {
+        self.heard.send(Heard::Updated(update.uri)).await.unwrap();
+    }
+
+    async fn on_logging_message(
+        &self,
+        log: LoggingMessageNotificationParam,
+        _: NotificationContext<RoleClient>,
+    ) {
+        self.heard.send(Heard::Log(log.data)).await.unwrap();
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Way {
+    /// `switchboard --child era`.
+    Shim,
+    /// `/mcp/era`.
+    Http,
+}
+
+struct Host {
+    sdk: RunningService<RoleClient, Person>,
+    heard: mpsc::Receiver<Heard>,
+    is_modern: bool,
+}
+
+impl Host {
+    async fn start(home: &Home, way: Way, lifecycle: ClientLifecycleMode) -> Self {
+        let is_modern = !matches!(lifecycle, ClientLifecycleMode::Initialize);
+        let (sender, heard) = mpsc::channel(64);
+        let person = Person { heard: sender };
+        let sdk = match way {
+            Way::Shim => {
+                person.serve_with_lifecycle(shim(home, &["--child", "era"]), lifecycle).await.unwrap()
+            }
+            Way::Http => {
+                let socket = home.socket();
+                let transport = StreamableHttpClientTransport::from_unix_socket(
+                    socket.to_str().unwrap(),
+                    "http://localhost/mcp/era",
+                );
+                person.serve_with_lifecycle(transport, lifecycle).await.unwrap()
+            }
+        };
+        Self { sdk, heard, is_modern }
+    }
+
+    /// Calls a tool, and gives the whole result as text.
+    async fn call(&self, tool: &'static str, args: &Value) -> String {
+        let result = self.sdk.call_tool(request(tool, args)).await.unwrap();
+        serde_json::to_string(&result).unwrap()
+    }
+
+    async fn next(&mut self) -> Heard {
+        timeout(PATIENCE, self.heard.recv()).await.expect("something to hear").unwrap()
+    }
+
+    async fn lists(&self) {
+        let tools = self.sdk.list_all_tools().await.unwrap();
+        assert_eq!(tools.len(), 41);
+        assert!(tools.iter().any(|tool| tool.name == "test_structured_list" && tool.output_schema.is_some()));
+        let prompts = self.sdk.list_all_prompts().await.unwrap();
+        assert_eq!(prompts.len(), 5);
+        assert_eq!(prompts[1].arguments.as_ref().map(Vec::len), Some(2));
+        assert_eq!(self.sdk.list_all_resources().await.unwrap().len(), 3);
+        assert_eq!(self.sdk.list_all_resource_templates().await.unwrap().len(), 1);
+    }
+
+    async fn calls(&self) {
+        let said = self.call("test_multiple_content_types", &json!({})).await;
+        assert!(said.contains("image/png") && said.contains("test://mixed-content-resource"), "{said}");
+        assert!(self.call("test_error_handling", &json!({})).await.contains(r#""isError":true"#));
+        let args = json!({"arg1": "one", "arg2": "two"});
+        let prompt = GetPromptRequestParams::new("test_prompt_with_arguments")
+            .with_arguments(args.as_object().unwrap().clone());
+        let said = serde_json::to_string(&self.sdk.get_prompt(prompt).await.unwrap()).unwrap();
+        assert!(said.contains("arg1='one', arg2='two'"), "{said}");
+        let read = ReadResourceRequestParams::new("test://template/12/data");
+        let said = serde_json::to_string(&self.sdk.read_resource(read).await.unwrap()).unwrap();
+        assert!(said.contains("Data for ID: 12"), "{said}");
+        let prompt = "test_prompt_with_arguments";
+        let completed = self.sdk.complete_prompt_argument(prompt, "arg1", "par", None).await.unwrap();
+        assert_eq!(completed.values, ["paris", "park", "party"]);
+    }
+
+    async fn hears_progress(&mut self) {
+        assert!(self.call("test_tool_with_progress", &json!({})).await.contains("Reported progress"));
+        for step in [0, 50, 100] {
+            assert_eq!(self.next().await, Heard::Progress(step));
+        }
+    }
+
+    async fn answers(&self) {
+        let said = self.call("test_input_required_result_multi_round", &json!({})).await;
+        assert!(said.contains("Ada") && said.contains("blue"), "{said}");
+        for refusal in ["decline", "cancel"] {
+            let said = self.call("test_elicitation", &json!({"message": refusal})).await;
+            assert!(said.contains(&format!(r#"action=\"{refusal}\", content=null"#)), "{said}");
+        }
+        let said = self.call("test_sampling", &json!({"prompt": "why?"})).await;
+        assert!(said.contains("LLM response: forty-two"), "{said}");
+    }
+
+    async fn follows(&mut self) {
+        if self.is_modern {
+            let filter = SubscriptionFilter::builder().resource_subscriptions([WATCHED]).build();
+            let mut listening = self.sdk.listen(filter.clone()).await.unwrap();
+            assert_eq!(listening.acknowledged(), &filter);
+            self.call("test_update_watched_resource", &json!({})).await;
+            let told = timeout(PATIENCE, listening.next()).await.expect("an update").unwrap().unwrap();
+            let ServerNotification::ResourceUpdatedNotification(update) = told else { panic!("{told:?}") };
+            assert_eq!(update.params.uri, WATCHED);
+            return listening.cancel().await.unwrap();
+        }
+        self.sdk.subscribe(SubscribeRequestParams::new(WATCHED)).await.unwrap();
+        self.call("test_update_watched_resource", &json!({})).await;
+        assert_eq!(self.next().await, Heard::Updated(WATCHED.to_owned()));
+        self.sdk.unsubscribe(UnsubscribeRequestParams::new(WATCHED)).await.unwrap();
+        // The next thing that it hears is something else.
+        self.call("test_update_watched_resource", &json!({})).await;
+        self.sdk.set_level(SetLevelRequestParams::new(LoggingLevel::Warning)).await.unwrap();
+        self.call("test_logging_tool", &json!({})).await;
+        assert_eq!(self.next().await, Heard::Log(json!("as a warning")));
+    }
+
+    async fn cancels(&self, home: &Home) {
+        let wait = request("test_wait", &json!({"seconds": 600}));
+        let call = ClientRequest::CallToolRequest(CallToolRequest::new(wait));
+        let options = PeerRequestOptions::no_options();
+        let handle = self.sdk.send_cancellable_request(call, options).await.unwrap();
+        let call = told(home, |line| line["params"]["name"] == "test_wait").await;
+        handle.cancel(Some("enough".into())).await.unwrap();
+        told(home, |line| {
+            line["method"] == "notifications/cancelled" && line["params"]["requestId"] == call["id"]
+        })
+        .await;
+    }
+}
+
+fn shim(home: &Home, args: &[&str]) -> TokioChildProcess {
+    let mut shim = Command::new(&bins().switchboard);
+    shim.arg("--socket").arg(home.socket()).arg("--no-start").args(args);
+    shim.env_clear().envs(home.environment()).current_dir(home.workspace());
+    TokioChildProcess::new(shim).expect("a shim that starts")
+}
+
+fn request(tool: &'static str, args: &Value) -> CallToolRequestParams {
+    CallToolRequestParams::new(tool).with_arguments(args.as_object().unwrap().clone())
+}
+
+/// Waits until the child was told such a line, and gives that.
+async fn told(home: &Home, such: impl Fn(&Value) -> bool) -> Value {
+    let look = async {
+        loop {
+            let text = std::fs::read_to_string(home.path().join("journal")).unwrap_or_default();
+            let lines = text.lines().filter_map(|line| serde_json::from_str(line).ok());
+            if let Some(found) = lines.into_iter().find(&such) {
+                return found;
+            }
+            sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(PATIENCE, look).await.expect("it reaches the child")
+}
+
+/// Its lists come in pages.
+fn home(era: &str) -> Home {
+    let home = Home::new();
+    let journal = home.path().join("journal");
+    let env = [("ERA_JOURNAL", journal.to_str().unwrap())];
+    let entry = home.entry(&bins().era_child, &["--era", era, "--page", "4"], &env);
+    home.definition("era", &json!({"mcpServers": {"era": entry}}).to_string());
+    home
 }
 
 async fn check(lifecycle: impl Fn() -> ClientLifecycleMode) {
     for era in ["legacy", "modern", "both"] {
-        let home = Home::new();
-        let entry = home.entry(&bins().era_child, &["--era", era], &[]);
-        home.definition("era", &json!({"mcpServers": {"era": entry}}).to_string());
+        for way in [Way::Shim, Way::Http] {
+            let home = home(era);
+            let _daemon = home.daemon();
+            let talk = async {
+                let mut host = Host::start(&home, way, lifecycle()).await;
+                host.lists().await;
+                host.calls().await;
+                host.hears_progress().await;
+                host.answers().await;
+                host.follows().await;
+                host.cancels(&home).await;
+                host.sdk.cancel().await.unwrap();
+            };
+            timeout(PATIENCE, talk).await.unwrap_or_else(|_| panic!("no end in time: {era}, {way:?}"));
+        }
+    }
+}
+
+/// The same child behind its suite.
+async fn check_suite(lifecycle: impl Fn() -> ClientLifecycleMode) {
+    for era in ["legacy", "modern", "both"] {
+        let home = home(era);
         let _daemon = home.daemon();
         let talk = async {
-            let mut shim = Command::new(&bins().switchboard);
-            shim.arg("--socket").arg(home.socket()).arg("--no-start");
-            shim.env_clear().envs(home.environment()).current_dir(home.workspace());
-            let transport = TokioChildProcess::new(shim).expect("a shim that starts");
-            let sdk = Person.serve_with_lifecycle(transport, lifecycle()).await.expect(era);
-            let tools = sdk.list_all_tools().await.expect(era);
+            let (heard, _ears) = mpsc::channel(64);
+            let host = Person { heard }.serve_with_lifecycle(shim(&home, &[]), lifecycle()).await.unwrap();
+            let tools = host.list_all_tools().await.unwrap();
             assert!(tools.iter().any(|tool| tool.name == "era_suite"), "{era}");
             let call =
                 json!({"action": "call", "subtool": "test_input_required_result_multi_round", "args": {}});
-            let asks =
-                CallToolRequestParams::new("era_suite").with_arguments(call.as_object().unwrap().clone());
-            let result = sdk.call_tool(asks).await.expect(era);
+            let result = host.call_tool(request("era_suite", &call)).await.unwrap();
             let said = serde_json::to_string(&result).unwrap();
             assert!(said.contains("Ada") && said.contains("blue"), "{era}: {said}");
-            sdk.cancel().await.expect(era);
+            host.cancel().await.unwrap();
         };
-        timeout(PATIENCE, talk).await.expect("an end in time");
+        timeout(PATIENCE, talk).await.unwrap_or_else(|_| panic!("no end in time: {era}"));
     }
+}
+
+fn discover() -> ClientLifecycleMode {
+    ClientLifecycleMode::Discover { preferred_versions: vec![ProtocolVersion::V_2026_07_28] }
+}
+
+fn auto() -> ClientLifecycleMode {
+    let preferred_versions = vec![ProtocolVersion::V_2026_07_28];
+    ClientLifecycleMode::Auto { preferred_versions, legacy_version: None }
 }
 
 #[tokio::test]
@@ -76,11 +321,17 @@ async fn the_sdk_initializes() {
 
 #[tokio::test]
 async fn the_sdk_discovers() {
-    check(|| ClientLifecycleMode::Discover { preferred_versions: vec![ProtocolVersion::V_2026_07_28] }).await;
+    check(discover).await;
 }
 
 #[tokio::test]
 async fn the_sdk_finds_out_by_itself() {
-    let preferred = || vec![ProtocolVersion::V_2026_07_28];
-    check(|| ClientLifecycleMode::Auto { preferred_versions: preferred(), legacy_version: None }).await;
+    check(auto).await;
+}
+
+#[tokio::test]
+async fn in_each_lifecycle_it_calls_through_a_suite() {
+    check_suite(|| ClientLifecycleMode::Initialize).await;
+    check_suite(discover).await;
+    check_suite(auto).await;
 }

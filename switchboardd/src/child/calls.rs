@@ -83,7 +83,7 @@ impl Waiting {
 pub(super) struct Calls {
     issued: u64,
     waiting: HashMap<u64, Waiting>,
-    tombstones: HashMap<u64, Option<Arc<Caller>>>,
+    tombstones: HashMap<u64, Tombstone>,
     /// More calls were given up on than we keep track of.
     lost_track: bool,
     /// Whom the child has asked something, once for each open question.
@@ -93,6 +93,13 @@ pub(super) struct Calls {
     /// When [`Calls::give_up_overdue`] will be asked next.
     alarm: Option<Instant>,
     closed: bool,
+}
+
+/// A call that was given up on.
+struct Tombstone {
+    caller: Option<Arc<Caller>>,
+    /// The last call that was opened before the child was told.
+    after: u64,
 }
 
 /// Whom a message of the child that names no call may be for.
@@ -176,11 +183,19 @@ impl Calls {
     pub(super) fn abandon(&mut self, id: ChildId) -> bool {
         let Some(waiting) = self.waiting.remove(&id.0) else { return false };
         if self.tombstones.len() < MAX_TOMBSTONES {
-            self.tombstones.insert(id.0, waiting.caller);
+            self.tombstones.insert(id.0, Tombstone { caller: waiting.caller, after: self.issued });
         } else {
             self.lost_track = true;
         }
         true
+    }
+
+    /// A modern child that answered this call has read every cancel that went before it, and says nothing more of
+    /// what was cancelled: it may not.
+    pub(super) fn has_read_up_to(&mut self, id: ChildId) {
+        if !self.tombstones.is_empty() {
+            self.tombstones.retain(|_, tombstone| tombstone.after >= id.0);
+        }
     }
 
     /// A call that is never answered in good times.
@@ -224,7 +239,7 @@ impl Calls {
             collect_into(&mut found, callers());
         }
         let in_person = found.len();
-        collect_into(&mut found, self.tombstones.values().filter_map(Option::as_ref));
+        collect_into(&mut found, self.tombstones.values().filter_map(|tombstone| tombstone.caller.as_ref()));
         match found.as_slice() {
             [] => Candidates::Nobody,
             [caller] => Candidates::One((*caller).clone()),
@@ -319,6 +334,23 @@ mod tests {
         assert!(matches!(calls.candidates(), Candidates::Several { ghosts: false }));
         calls.abandon(gone);
         assert!(matches!(calls.candidates(), Candidates::Several { ghosts: true }));
+    }
+
+    #[test]
+    fn one_who_gave_up_counts_until_a_modern_child_has_read_so() {
+        let mut calls = Calls::default();
+        let now = Instant::now();
+        let (gone, _a) = calls.open(Some(Caller::deaf()), None, now).unwrap();
+        let (before, _b) = calls.open(Some(Caller::deaf()), None, now).unwrap();
+        calls.abandon(gone);
+        let (_stays, _c) = calls.open(Some(Caller::deaf()), None, now).unwrap();
+        let (after, _d) = calls.open(None, None, now).unwrap();
+        calls.deliver(before, answer());
+        calls.has_read_up_to(before);
+        assert!(matches!(calls.candidates(), Candidates::Several { ghosts: true }));
+        calls.deliver(after, answer());
+        calls.has_read_up_to(after);
+        assert!(matches!(calls.candidates(), Candidates::One(_)));
     }
 
     #[test]

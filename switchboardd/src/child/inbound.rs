@@ -57,7 +57,11 @@ impl Child {
             return;
         };
         let answer = Answer { body: body.clone(), id: place_of(body, id.get()), era: self.era() };
+        let is_modern = answer.era == Era::Modern;
         let delivered = self.calls().deliver(ours, Reply::Answer(answer));
+        if is_modern && delivered != Delivered::Unknown {
+            self.calls().has_read_up_to(ours);
+        }
         if delivered == Delivered::Unknown {
             self.count_noise(&Malformed::NotMessage("an answer to nothing we asked, or a second one"));
         }

@@ -113,14 +113,43 @@ pub fn offers<'a>(list: List, items: impl Iterator<Item = &'a RawValue>) -> Vec<
 #[derive(Debug, Default)]
 pub(super) struct Stall {
     // A leaf lock: held to copy or replace the handle.
-    known: Mutex<Option<Arc<Offers>>>,
+    shelf: Mutex<Shelf>,
     changed: Notify,
 }
 
+#[derive(Debug, Default)]
+struct Shelf {
+    offers: Option<Arc<Offers>>,
+    /// How often they changed.
+    generation: u64,
+}
+
 impl Stall {
+    /// What is known, or the generation that is to be asked for.
+    fn look(&self) -> Result<Arc<Offers>, u64> {
+        let shelf = self.shelf();
+        shelf.offers.clone().ok_or(shelf.generation)
+    }
+
+    /// What changed while it was asked for is asked for again.
+    fn put(&self, generation: u64, offers: &Arc<Offers>) {
+        let mut shelf = self.shelf();
+        if shelf.generation == generation {
+            shelf.offers = Some(offers.clone());
+        }
+    }
+
     pub(super) fn outdate(&self) {
-        *self.known.lock().expect("BUG: a copy panicked") = None;
+        {
+            let mut shelf = self.shelf();
+            shelf.offers = None;
+            shelf.generation += 1;
+        }
         self.changed.notify_one();
+    }
+
+    fn shelf(&self) -> std::sync::MutexGuard<'_, Shelf> {
+        self.shelf.lock().expect("BUG: a copy panicked")
     }
 
     pub(super) async fn changed(&self) {
@@ -131,15 +160,16 @@ impl Stall {
 impl Child {
     /// What it offers besides tools, asked for once and again when it says that it changed.
     pub async fn offers(self: &Arc<Self>, limits: Limits) -> Result<Arc<Offers>, ChildError> {
-        if let Some(known) = self.stall.known.lock().expect("BUG: a copy panicked").clone() {
-            return Ok(known);
-        }
+        let generation = match self.stall.look() {
+            Ok(known) => return Ok(known),
+            Err(generation) => generation,
+        };
         let offers = Arc::new(Offers {
             prompts: self.offered(List::Prompts, limits).await?,
             resources: self.offered(List::Resources, limits).await?,
             templates: self.offered(List::Templates, limits).await?,
         });
-        *self.stall.known.lock().expect("BUG: a copy panicked") = Some(offers.clone());
+        self.stall.put(generation, &offers);
         Ok(offers)
     }
 
@@ -283,5 +313,16 @@ mod tests {
         let offers = offers(List::Resources, items.iter().map(|item| &**item));
         assert_eq!(offers.len(), 1);
         assert_eq!(offers[0].raw.get(), r#"{"uri":"a:1","x":1.0}"#);
+    }
+
+    #[test]
+    fn what_changed_while_it_was_asked_for_is_not_known() {
+        let stall = Stall::default();
+        let generation = stall.look().unwrap_err();
+        stall.outdate();
+        stall.put(generation, &Arc::default());
+        let generation = stall.look().expect_err("it is asked for again");
+        stall.put(generation, &Arc::default());
+        assert!(stall.look().is_ok());
     }
 }
