@@ -324,6 +324,7 @@ impl Board {
         self.sessions.remove(&session.id);
         session.caller.close();
         self.parking.session_ended(&session.id);
+        self.lower_level();
         session.workspace().touch();
         self.pools.all().iter().for_each(|pool| pool.session_ended(&session.caller));
     }

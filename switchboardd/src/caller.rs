@@ -246,6 +246,27 @@ impl Caller {
         Arc::ptr_eq(self, other) || (Arc::ptr_eq(one, another) && matches!(one.sort, Sort::Host(_)))
     }
 
+    /// Whether what is said to the one may as well be said to the other: a question is the answer to one modern
+    /// request, and to no other, also of the same host.
+    pub fn hears_for(self: &Arc<Self>, other: &Arc<Self>) -> bool {
+        let is_request = |caller: &Self| caller.as_once().is_some();
+        Arc::ptr_eq(self, other) || (!is_request(self) && !is_request(other) && self.is_same_host(other))
+    }
+
+    /// Whether nobody knows whose it is: there is no session.
+    pub fn is_stranger(self: &Arc<Self>) -> bool {
+        matches!(self.owner().sort, Sort::Deaf)
+    }
+
+    /// Who a child of its own belongs to: the session, or the one request of somebody who has none.
+    pub fn keeper(self: &Arc<Self>) -> Arc<Self> {
+        match &self.sort {
+            _ if !self.is_stranger() => self.owner().clone(),
+            Sort::Deaf => Self::deaf(),
+            _ => self.clone(),
+        }
+    }
+
     /// The process that a retry has to come back to.
     pub fn pinned(&self) -> Option<u32> {
         self.as_once().and_then(|once| once.pinned)
@@ -262,12 +283,12 @@ impl Caller {
     }
 
     /// Where messages to it wait. What comes when its call was answered is its host's.
-    pub fn mailbox(&self) -> Option<&Arc<Mailbox>> {
+    pub fn mailbox(&self) -> Option<Arc<Mailbox>> {
         match &self.sort {
-            Sort::Host(listening) => Some(&listening.mailbox),
-            Sort::Streamed(call) if !call.mailbox.is_closed() => Some(&call.mailbox),
+            Sort::Host(listening) => Some(listening.mailbox.clone()),
+            Sort::Streamed(call) if !call.mailbox.is_closed() => Some(call.mailbox.clone()),
             Sort::Streamed(call) => call.host.mailbox(),
-            Sort::Once(once) => once.hears.mailbox(),
+            Sort::Once(once) => once.hears()?.mailbox(),
             Sort::Deaf => None,
         }
     }

@@ -123,6 +123,8 @@ pub struct Child {
     questions: inbound::Questions,
     noise: AtomicU64,
     leases: AtomicI64,
+    /// Calls that wait until their hosts come back with answers.
+    parked: AtomicI64,
     /// The last lease was given back.
     free: Notify,
     // Leaf locks: held for a look or a change of one value.
@@ -258,6 +260,20 @@ impl Child {
         }
     }
 
+    /// A call here began to wait until its host comes back, or no longer does.
+    pub fn parked(&self, change: i64) {
+        self.parked.fetch_add(change, Ordering::Relaxed);
+    }
+
+    pub fn is_parked(&self) -> bool {
+        self.parked.load(Ordering::Relaxed) > 0
+    }
+
+    /// The host goes on with a call by another request, with this token for progress.
+    pub fn retoken(&self, id: ChildId, token: Option<&str>) {
+        self.calls().retoken(id, token.map(Into::into));
+    }
+
     pub fn leases(&self) -> i64 {
         self.leases.load(Ordering::Relaxed)
     }
@@ -292,7 +308,7 @@ impl Child {
     pub fn serves(&self, caller: &Arc<Caller>) -> bool {
         match self.tie() {
             Tie::Nobody => true,
-            Tie::Session(owner) => Arc::ptr_eq(&owner, caller.owner()),
+            Tie::Session(owner) => Arc::ptr_eq(&owner, caller.owner()) || Arc::ptr_eq(&owner, caller),
             Tie::Spare => false,
         }
     }

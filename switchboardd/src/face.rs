@@ -47,6 +47,16 @@ pub struct Request<'a> {
     pub params: Option<Raw<'a>>,
 }
 
+impl Request<'_> {
+    /// Which era it is of, right or wrong.
+    pub fn era(&self) -> Era {
+        match terms::claimed(self.method, self.params) {
+            Ok(None) => Era::Legacy,
+            Ok(Some(_)) | Err(_) => Era::Modern,
+        }
+    }
+}
+
 /// Answers a request: the whole message for the host. `caller` is the session's, or that of this one call. By its
 /// first `.await` that waits, a call has taken its place in its child's queue; the session's order rests on that.
 pub async fn answer(
@@ -92,6 +102,23 @@ pub async fn answer(
             failure.answer(request.id.get())
         }
     }
+}
+
+/// Notes what a host said of itself to an earlier daemon. False for what a child has to hear of.
+pub fn recall(board: &Board, session: &Session, request: Request<'_>) -> bool {
+    match request.method {
+        methods::INITIALIZE => {
+            opening::welcome(&session.caller, request.params);
+            session.sees_first();
+        }
+        methods::SET_LEVEL => {
+            if set_level(&session.caller, request.params).is_ok() {
+                board.spread_level(&session.caller);
+            }
+        }
+        _ => return false,
+    }
+    true
 }
 
 /// Takes in a notification; most mean nothing to a face that keeps no state for them.

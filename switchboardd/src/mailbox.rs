@@ -52,6 +52,8 @@ pub struct Mailbox {
 struct State {
     letters: VecDeque<Letter>,
     bytes: usize,
+    /// Messages that came and were no answers.
+    others: u64,
     last: u64,
     dropped: u64,
     /// The number of the newest message that went out on an event stream.
@@ -114,6 +116,15 @@ impl Mailbox {
         self.lock().seen
     }
 
+    /// Whether nothing but answers ever came.
+    pub fn has_only_answers(&self) -> bool {
+        self.lock().others == 0
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.lock().bytes
+    }
+
     /// All there is, if all of it is answers.
     pub fn only_answers(&self) -> Option<Vec<Bytes>> {
         let state = self.lock();
@@ -164,6 +175,7 @@ impl State {
             self.dropped += 1;
             return false;
         }
+        self.others += u64::from(kind != Kind::Answer);
         self.last += 1;
         self.bytes += body.len();
         self.letters.push_back(Letter { number: self.last, kind, body });

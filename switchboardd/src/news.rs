@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::board::Board;
-use crate::caller::Caller;
+use crate::caller::{Caller, LogLevel};
 use crate::catalog::Catalog;
 use crate::child::List;
 use crate::digest;
@@ -108,11 +108,24 @@ impl Board {
     /// A host set its log level: children log as much as the most curious host wants, and each host hears what
     /// it asked for.
     pub fn spread_level(&self, caller: &Arc<Caller>) {
+        self.level_for(Some(caller.profile().log_level));
+    }
+
+    /// A host has left: children need not log for it any more.
+    pub fn lower_level(&self) {
+        if self.nursery.level.lock().expect("BUG: a copy panicked").is_some() {
+            self.level_for(None);
+        }
+    }
+
+    fn level_for(&self, wanted: Option<LogLevel>) {
         let sessions = self.sessions.all();
         let levels = sessions.iter().map(|session| session.caller.profile().log_level);
-        let level = levels.chain([caller.profile().log_level]).min().unwrap_or_default();
-        *self.nursery.level.lock().expect("BUG: a copy panicked") = Some(level);
-        self.nursery.roster.all().iter().for_each(|child| child.set_level(level));
+        let level = levels.chain(wanted).min().unwrap_or_default();
+        let before = self.nursery.level.lock().expect("BUG: a copy panicked").replace(level);
+        if before != Some(level) {
+            self.nursery.roster.all().iter().for_each(|child| child.set_level(level));
+        }
     }
 }
 

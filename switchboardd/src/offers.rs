@@ -27,6 +27,11 @@ pub struct Merged {
     refused: Vec<Refused>,
     /// Changes with everything that is seen.
     generation: String,
+    /// Where the prompts and resources are, by the names that hosts know.
+    by_name: HashMap<Box<str>, usize>,
+    by_uri: HashMap<Box<str>, usize>,
+    /// By child.
+    renamed: HashMap<Box<str>, Renamed>,
 }
 
 /// A name that is not shown, and the children that have it.
@@ -65,7 +70,11 @@ impl Merged {
         let mut list = |list| entries(&parts, list, conflicts.strategy, &mut refused);
         let (prompts, resources, templates) =
             (list(List::Prompts), list(List::Resources), list(List::Templates));
-        let mut merged = Self { prompts, resources, templates, refused, generation: String::new() };
+        let (by_name, by_uri) = (index(&prompts), index(&resources));
+        let renamed = renamed_of(&resources, &templates);
+        let generation = String::new();
+        let mut merged =
+            Self { prompts, resources, templates, refused, generation, by_name, by_uri, renamed };
         let seen = [List::Prompts, List::Resources, List::Templates].map(|list| merged.fingerprint(list));
         merged.generation = crate::digest::hex(seen.concat().as_bytes())[..12].to_owned();
         merged
@@ -112,13 +121,13 @@ impl Merged {
     }
 
     pub fn prompt(&self, shown: &str) -> Option<&Entry> {
-        self.prompts.iter().find(|entry| &*entry.shown == shown)
+        self.by_name.get(shown).map(|at| &self.prompts[*at])
     }
 
     /// Whose a resource is, and what that child knows it by: one that is listed, else one that a template
     /// stands for, else that template itself.
     pub fn resource(&self, shown: &str) -> Option<(&str, Box<str>)> {
-        if let Some(listed) = self.resources.iter().find(|entry| &*entry.shown == shown) {
+        if let Some(listed) = self.by_uri.get(shown).map(|at| &self.resources[*at]) {
             return Some((&listed.child, listed.own.clone()));
         }
         let template = self.templates.iter().find(|entry| &*entry.shown == shown);
@@ -129,16 +138,45 @@ impl Merged {
         None
     }
 
+    /// Whether any resource of `child` has another name than its own.
+    pub fn renames(&self, child: &str) -> bool {
+        self.renamed.contains_key(child)
+    }
+
     /// What hosts know a resource of `child` by, if that is another name than the child's own.
     pub fn shown(&self, child: &str, own: &str) -> Option<String> {
-        let renamed = |entry: &&Entry| *entry.child == *child && entry.shown != entry.own;
-        if let Some(listed) = self.resources.iter().find(|entry| *entry.child == *child && &*entry.own == own)
-        {
-            return Some(listed.shown.to_string()).filter(|shown| shown != own);
+        let renamed = self.renamed.get(child)?;
+        if let Some(shown) = renamed.resources.get(own) {
+            return Some(shown.to_string());
         }
-        let template = self.templates.iter().filter(renamed).find(|entry| covers(&entry.own, own));
-        template.map(|template| template.added() + own)
+        let template = renamed.templates.iter().map(|at| &self.templates[*at]);
+        let template = template.into_iter().find(|entry| covers(&entry.own, own))?;
+        let is_listed = self.by_uri.get(own).is_some_and(|at| *self.resources[*at].child == *child);
+        (!is_listed).then(|| template.added() + own)
     }
+}
+
+/// Resources of one child that hosts know by other names.
+#[derive(Debug, Default)]
+struct Renamed {
+    resources: HashMap<Box<str>, Box<str>>,
+    templates: Vec<usize>,
+}
+
+fn renamed_of(resources: &[Entry], templates: &[Entry]) -> HashMap<Box<str>, Renamed> {
+    let mut all: HashMap<Box<str>, Renamed> = HashMap::new();
+    for entry in resources.iter().filter(|entry| entry.shown != entry.own) {
+        let of = all.entry(entry.child.clone()).or_default();
+        of.resources.insert(entry.own.clone(), entry.shown.clone());
+    }
+    for (at, entry) in templates.iter().enumerate().filter(|(_, entry)| entry.shown != entry.own) {
+        all.entry(entry.child.clone()).or_default().templates.push(at);
+    }
+    all
+}
+
+fn index(entries: &[Entry]) -> HashMap<Box<str>, usize> {
+    entries.iter().enumerate().map(|(at, entry)| (entry.shown.clone(), at)).collect()
 }
 
 impl Entry {

@@ -3,7 +3,9 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant};
+
+use tokio::task::AbortHandle;
 
 use crate::era::seal::{Bound, Broken, Leads, Seal};
 use crate::suite::Conversation;
@@ -13,10 +15,14 @@ const PATIENCE: Duration = Duration::from_secs(600);
 
 /// Each holds a place in a child. More than this and somebody only asks and never answers.
 const MAX_PARKED: usize = 256;
+/// Of one session, so that no host takes the places of all others.
+const MAX_OF_ONE: usize = 64;
 
 #[derive(Debug)]
 pub struct Parking {
     seal: Seal,
+    /// States are good for some time from here, whatever the clock on the wall does.
+    begun: Instant,
     // A leaf lock: held for an insert or a removal. What is taken out is dropped after it.
     calls: Mutex<HashMap<String, Parked>>,
 }
@@ -25,11 +31,12 @@ pub struct Parking {
 struct Parked {
     conversation: Conversation,
     session: Box<str>,
+    alarm: AbortHandle,
 }
 
 impl Parking {
     pub fn new(boot: &str) -> Arc<Self> {
-        Arc::new(Self { seal: Seal::new(boot), calls: Mutex::default() })
+        Arc::new(Self { seal: Seal::new(boot), begun: Instant::now(), calls: Mutex::default() })
     }
 
     /// Keeps a call until somebody comes with the state that this gives; `None` if there is no room.
@@ -38,35 +45,44 @@ impl Parking {
         let name = crate::random::hex(16);
         {
             let mut calls = self.lock();
-            if calls.len() >= MAX_PARKED {
+            let own = calls.values().filter(|parked| *parked.session == *bound.session).count();
+            if calls.len() >= MAX_PARKED || own >= MAX_OF_ONE {
                 return None;
             }
-            calls.insert(name.clone(), Parked { conversation, session: bound.session.into() });
+            let alarm = self.alarm(name.clone(), patience);
+            calls.insert(name.clone(), Parked { conversation, session: bound.session.into(), alarm });
         }
         let state =
-            self.seal.close(&Leads::ToParked(name.clone()), bound, seconds() + patience.as_secs() + 1);
+            self.seal.close(&Leads::ToParked(name.clone()), bound, self.seconds() + patience.as_secs() + 1);
+        Some(state)
+    }
+
+    /// Lets a call go when nobody came back for it.
+    fn alarm(self: &Arc<Self>, name: String, patience: Duration) -> AbortHandle {
         let parking = Arc::downgrade(self);
-        tokio::spawn(async move {
+        let alarm = tokio::spawn(async move {
             tokio::time::sleep(patience).await;
-            let abandoned = parking.upgrade().and_then(|parking| parking.take(&name));
-            if let Some(conversation) = abandoned {
-                tracing::debug!(target: "parking", ?conversation, "nobody came back");
+            let abandoned = parking.upgrade().and_then(|parking| parking.lock().remove(&name));
+            if let Some(parked) = abandoned {
+                tracing::debug!(target: "parking", conversation = ?parked.conversation, "nobody came back");
             }
         });
-        Some(state)
+        alarm.abort_handle()
     }
 
     /// The state of a modern child, so that its host comes back to the process that gave it.
     pub fn wrap(&self, pid: u32, state: Option<String>, bound: Bound<'_>) -> String {
-        self.seal.close(&Leads::ToChild { pid, state }, bound, seconds() + PATIENCE.as_secs())
+        self.seal.close(&Leads::ToChild { pid, state }, bound, self.seconds() + PATIENCE.as_secs())
     }
 
     pub fn open(&self, state: &str, bound: Bound<'_>) -> Result<Leads, Broken> {
-        self.seal.open(state, bound, seconds())
+        self.seal.open(state, bound, self.seconds())
     }
 
     pub fn take(&self, name: &str) -> Option<Conversation> {
-        self.lock().remove(name).map(|parked| parked.conversation)
+        let parked = self.lock().remove(name)?;
+        parked.alarm.abort();
+        Some(parked.conversation)
     }
 
     /// A session has ended: nobody comes back for what is its own.
@@ -75,14 +91,14 @@ impl Parking {
             let mut calls = self.lock();
             calls.extract_if(|_, parked| &*parked.session == session).map(|(_, parked)| parked).collect()
         };
-        drop(gone);
+        gone.iter().for_each(|parked| parked.alarm.abort());
+    }
+
+    fn seconds(&self) -> u64 {
+        self.begun.elapsed().as_secs()
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<String, Parked>> {
         self.calls.lock().expect("BUG: bookkeeping panicked")
     }
-}
-
-fn seconds() -> u64 {
-    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }

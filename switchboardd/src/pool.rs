@@ -97,6 +97,8 @@ pub enum Doing {
 pub struct Lease {
     child: Arc<Child>,
     pool: Arc<Pool>,
+    /// The child is this one request's own, and ends with it.
+    only: bool,
 }
 
 impl std::ops::Deref for Lease {
@@ -110,6 +112,9 @@ impl std::ops::Deref for Lease {
 impl Drop for Lease {
     fn drop(&mut self) {
         self.child.leased(-1);
+        if self.only {
+            self.child.stop();
+        }
         self.pool.changed.notify_waiters();
     }
 }
@@ -161,13 +166,16 @@ impl Pool {
     /// A child to use, started if need be. A start goes on even if this caller gives up.
     pub async fn lease(self: &Arc<Self>, caller: &Arc<Caller>, limits: Limits) -> Result<Lease, PoolError> {
         if let Some(pid) = caller.pinned()
+            && self.settings().scope != Scope::Call
             && let Some(child) = self.running().into_iter().find(|child| child.pid() == pid)
         {
             // It comes back with answers to what this one asked.
             child.leased(1);
-            return Ok(Lease { child, pool: self.clone() });
+            return Ok(Lease { child, pool: self.clone(), only: false });
         }
-        let caller = caller.owner();
+        // Nobody can tell one stranger from another, so none is given what another one has left behind.
+        let only = self.settings().scope == Scope::Session && caller.is_stranger();
+        let caller = &if only { caller.keeper() } else { caller.owner().clone() };
         let failed_before = self.lock().failed_starts;
         let mut room_until = None;
         let mut waiting = None;
@@ -185,7 +193,7 @@ impl Pool {
             match step {
                 Step::Use(child) => {
                     self.keep_warm(limits);
-                    return Ok(Lease { child, pool: self.clone() });
+                    return Ok(Lease { child, pool: self.clone(), only });
                 }
                 Step::Start(owner) => drop(tokio::spawn(self.clone().start(owner, limits, true))),
                 Step::Refuse(refusal) => return Err(refusal),

@@ -59,6 +59,11 @@ async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> 
     tokio::time::timeout(READ, tokio::task::spawn_blocking(work)).await.ok()?.ok()
 }
 
+fn push_changed(session: &Session, method: &'static str) {
+    let body = format!(r#"{{"jsonrpc":"2.0","method":"{method}"}}"#);
+    session.caller.push(Kind::Changed(method), body.into_bytes());
+}
+
 impl Board {
     /// Reads everything again. A broken personal config leaves the person's own servers as they are.
     pub async fn reload(self: &Arc<Self>, why: Why) -> Result<Arc<Catalog>, Vec<Problem>> {
@@ -128,8 +133,16 @@ impl Board {
         if host.is_modern && host.revision.is_none() {
             return;
         }
-        let body = format!(r#"{{"jsonrpc":"2.0","method":"{}"}}"#, methods::TOOLS_CHANGED);
-        session.caller.push(Kind::Changed(methods::TOOLS_CHANGED), body.into_bytes());
+        push_changed(session, methods::TOOLS_CHANGED);
+    }
+
+    /// A session is to look at all its lists again.
+    pub fn tell_all_anew(&self, session: &Session) {
+        self.tell_anew(session);
+        if session.caller.profile().revision.is_some() {
+            push_changed(session, methods::PROMPTS_CHANGED);
+            push_changed(session, methods::RESOURCES_CHANGED);
+        }
     }
 
     async fn take_in(self: Arc<Self>, named: PathBuf) -> Arc<Workspace> {

@@ -16,7 +16,8 @@ use crate::methods;
 #[derive(Debug)]
 pub struct Once {
     pub(super) session: Arc<Caller>,
-    pub(super) hears: Arc<Caller>,
+    // A leaf lock: held to copy or replace the handle.
+    hears: Mutex<Arc<Caller>>,
     pub terms: Terms,
     pub(super) pinned: Option<u32>,
     // A leaf lock: held for a look or a change.
@@ -60,7 +61,7 @@ impl Once {
     pub(super) fn new(session: &Arc<Caller>, hears: &Arc<Caller>, terms: Terms, pinned: Option<u32>) -> Self {
         Self {
             session: session.clone(),
-            hears: hears.clone(),
+            hears: Mutex::new(hears.clone()),
             terms,
             pinned,
             basket: Mutex::default(),
@@ -132,19 +133,21 @@ impl Once {
         }
     }
 
-    /// The questions that are open; if there are none, what the host would have to declare to be asked. A child
-    /// that asks several things knows already which of them it has to do without.
-    pub fn inputs(&self) -> Result<Vec<Input>, &'static str> {
-        let mut basket = self.lock();
-        let lacking = basket.lacking.take();
-        if let Some(lacking) = lacking.filter(|_| basket.open.is_empty()) {
-            return Err(lacking);
-        }
-        Ok(basket
-            .open
-            .iter()
-            .map(|asked| Input { key: asked.key.clone(), entry: asked.entry.clone() })
-            .collect())
+    /// The questions that are open.
+    pub fn inputs(&self) -> Vec<Input> {
+        let basket = self.lock();
+        let input = |asked: &Asked| Input { key: asked.key.clone(), entry: asked.entry.clone() };
+        basket.open.iter().map(input).collect()
+    }
+
+    /// What the host would have to declare for a question that it was not asked, once.
+    pub fn take_lacking(&self) -> Option<&'static str> {
+        self.lock().lacking.take()
+    }
+
+    /// Who hears what a child says meanwhile; nobody while the host has questions and has not come back.
+    pub(super) fn hears(&self) -> Option<Arc<Caller>> {
+        (!self.is_parked()).then(|| self.hears.lock().expect("BUG: a copy panicked").clone())
     }
 
     /// The host's answer to a question; one that nobody asked is nobody's.
@@ -175,8 +178,14 @@ impl Once {
         self.parked.load(Ordering::Relaxed)
     }
 
-    pub fn park(&self, parked: bool) {
-        self.parked.store(parked, Ordering::Relaxed);
+    pub fn park(&self) {
+        self.parked.store(true, Ordering::Relaxed);
+    }
+
+    /// The host came back by another request, which hears from now on.
+    pub fn unpark(&self, hears: &Arc<Caller>) {
+        *self.hears.lock().expect("BUG: a copy panicked") = hears.clone();
+        self.parked.store(false, Ordering::Relaxed);
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Basket> {
@@ -221,7 +230,7 @@ mod tests {
             assert!(caller.ask(b"", raw(id), methods::ELICITATION, None, answer).is_some());
         }
         let once = caller.as_once().unwrap();
-        let keys: Vec<_> = once.inputs().unwrap().into_iter().map(|input| input.key).collect();
+        let keys: Vec<_> = once.inputs().into_iter().map(|input| input.key).collect();
         assert_eq!(keys, ["name".into(), "7".into(), Box::<str>::from("7'")]);
         once.answer("name", raw(r#"{"action": "accept"}"#));
         once.answer("name", raw("{}"));
@@ -237,10 +246,10 @@ mod tests {
     fn what_the_host_cannot_be_asked_is_named() {
         let caller = once();
         assert!(caller.ask(b"", raw("1"), methods::SAMPLING, None, |_, _| {}).is_none());
-        assert_eq!(caller.as_once().unwrap().inputs(), Err(r#"{"sampling":{}}"#));
-        assert!(caller.ask(b"", raw("2"), methods::SAMPLING, None, |_, _| {}).is_none());
-        assert!(caller.ask(b"", raw("3"), methods::ELICITATION, None, |_, _| {}).is_some());
-        assert_eq!(caller.as_once().unwrap().inputs().unwrap().len(), 1);
+        let once = caller.as_once().unwrap();
+        assert_eq!(once.take_lacking(), Some(r#"{"sampling":{}}"#));
+        assert_eq!(once.take_lacking(), None);
+        assert!(once.inputs().is_empty());
         assert!(caller.hears(LogLevel::Alert) && !caller.hears(LogLevel::Info));
     }
 }

@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::{ChildError, Limits, millis};
-use crate::caller::{Caller, Once};
+use crate::caller::Caller;
 use crate::era::Era;
 
 /// Tombstones kept per child. A child that leaves more calls than this unanswered is not worth more memory.
@@ -221,7 +221,8 @@ impl Calls {
     }
 
     /// The callers a message of the child that names no call may be for. One that gave up counts as
-    /// long as the child has not answered its call: it may still be working on it.
+    /// long as the child has not answered its call: it may still be working on it. So does one whose host has
+    /// questions and has not come back with the answers.
     pub(super) fn candidates(&self) -> Candidates {
         if self.lost_track {
             return Candidates::Several { ghosts: true };
@@ -231,13 +232,7 @@ impl Calls {
         let mut waiting: Vec<_> =
             self.waiting.iter().filter_map(|(id, waiting)| Some((*id, waiting.caller.as_ref()?))).collect();
         waiting.sort_unstable_by_key(|(id, _)| std::cmp::Reverse(*id));
-        let is_parked = |caller: &Arc<Caller>| caller.as_once().is_some_and(Once::is_parked);
-        let callers = || waiting.iter().map(|(_, caller)| *caller);
-        collect_into(&mut found, callers().filter(|caller| !is_parked(caller)));
-        if found.is_empty() && self.tombstones.is_empty() {
-            // A call whose host has questions already may ask more: they go to it when it comes back.
-            collect_into(&mut found, callers());
-        }
+        collect_into(&mut found, waiting.into_iter().map(|(_, caller)| caller));
         let in_person = found.len();
         collect_into(&mut found, self.tombstones.values().filter_map(|tombstone| tombstone.caller.as_ref()));
         match found.as_slice() {
@@ -264,6 +259,18 @@ impl Calls {
         }
     }
 
+    /// The host goes on with this call by another request: its progress goes by another token.
+    pub(super) fn retoken(&mut self, id: ChildId, token: Option<Box<str>>) {
+        if let Some(waiting) = self.waiting.get_mut(&id.0) {
+            waiting.token = token;
+        }
+    }
+
+    /// A child may end a call that stands, too: it is over.
+    pub(super) fn is_standing(&self, id: ChildId) -> bool {
+        self.standing == Some(id.0) && self.waiting.contains_key(&id.0)
+    }
+
     /// There are calls, and each of them waits for its host.
     pub(super) fn all_asking(&self) -> bool {
         let mut calls = self.waiting.iter().filter(|(id, _)| Some(**id) != self.standing);
@@ -288,7 +295,7 @@ impl Calls {
 /// Adds those that are not there yet.
 fn collect_into<'a>(found: &mut Vec<&'a Arc<Caller>>, callers: impl Iterator<Item = &'a Arc<Caller>>) {
     for caller in callers {
-        if !found.iter().any(|known| known.is_same_host(caller)) {
+        if !found.iter().any(|known| known.hears_for(caller)) {
             found.push(caller);
         }
     }

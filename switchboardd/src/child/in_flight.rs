@@ -19,6 +19,10 @@ pub struct InFlight {
 }
 
 impl InFlight {
+    pub fn id(&self) -> ChildId {
+        self.id
+    }
+
     /// Waits for the answer, no longer than `limits` allow (`child/clock.rs`).
     pub async fn answer(mut self, limits: Limits) -> Result<Answer, ChildError> {
         self.child.limit(self.id, limits);

@@ -20,6 +20,9 @@ use crate::mailbox::Kind;
 use crate::methods;
 use crate::subscriptions::Heard;
 
+/// Stands for the answer to a request that its child has ended without one.
+const ENDED: &[u8] = br#"{"id":0,"jsonrpc":"2.0","result":{}}"#;
+
 /// Questions of one child that may be open at once; a host could not answer more either.
 const MAX_QUESTIONS: usize = 64;
 
@@ -130,6 +133,12 @@ impl Child {
     /// The child withdraws a question of its own.
     fn take_cancel(&self, params: Raw<'_>) {
         let Some(id) = Members::of(params).and_then(|params| params.get("requestId")) else { return };
+        if let Some(ours) = our_id(id.get()).filter(|ours| self.calls().is_standing(*ours)) {
+            // Or a request of ours that it would never have answered.
+            let answer = Answer { body: Bytes::from_static(ENDED), id: 6..7, era: self.era() };
+            self.calls().deliver(ours, Reply::Answer(answer));
+            return;
+        }
         let open = self.questions().remove(id.get());
         if let Some((caller, ours)) = open {
             self.calls().question_closed(&caller, Instant::now());

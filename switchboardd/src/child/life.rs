@@ -61,6 +61,7 @@ pub(super) async fn bring_up(
         questions: Questions::new(HashMap::new()),
         noise: AtomicU64::new(0),
         leases: AtomicI64::new(0),
+        parked: AtomicI64::new(0),
         free: Notify::new(),
         tie: Mutex::new(tie),
         used: Mutex::new(Instant::now()),

@@ -53,7 +53,14 @@ async fn listen(child: Arc<Child>) {
             }
         };
         let call = child.call(None, methods::LISTEN, None, |_, out| out.extend_from_slice(filter.as_bytes()));
-        let Ok(call) = call else { return };
+        let call = match call {
+            Ok(call) => call,
+            Err(ChildError::Busy) => {
+                tokio::time::sleep(PAUSE).await;
+                continue;
+            }
+            Err(_) => return,
+        };
         child.calls().stand(call.id);
         let mut open: Open = Box::pin(call.answer(Limits { spawn: NEVER, rpc: NEVER, max: NEVER }));
         drop(before.take());

@@ -19,6 +19,7 @@ use crate::methods;
 /// Ends for lists that have none.
 const MAX_PAGES: usize = 200;
 const MAX_ITEMS: usize = 10_000;
+const MAX_BYTES: usize = 16 * 1024 * 1024;
 
 /// How long an answer is awaited that nobody reads.
 const MINUTE: Duration = Duration::from_secs(60);
@@ -235,6 +236,7 @@ pub(super) async fn fetch(
     let mut items: Vec<Box<RawValue>> = Vec::new();
     let mut cursors = HashSet::new();
     let mut cursor: Option<String> = None;
+    let mut bytes = 0;
     for _ in 0..MAX_PAGES {
         let call = child.call(None, list.method(), None, |_, out| {
             if let Some(cursor) = &cursor {
@@ -243,6 +245,11 @@ pub(super) async fn fetch(
         })?;
         let answer = call.answer(limits).await?;
         let Some(page) = page(&answer.body, list)? else { break };
+        bytes += answer.body.len();
+        if bytes > MAX_BYTES {
+            let why = format!("its `{}` is longer than {} MiB", list.method(), MAX_BYTES >> 20);
+            return Err(ChildError::Unusable { why });
+        }
         items.extend(page.items.into_iter().map(ToOwned::to_owned));
         match page.next {
             Some(next) if items.len() < MAX_ITEMS && cursors.insert(next.clone()) => cursor = Some(next),

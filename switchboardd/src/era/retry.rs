@@ -1,5 +1,6 @@
 //! A modern request that comes back with answers: what it brings, and what it was.
 
+use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 use switchboard_wire::envelope::{place_of, quoted, string};
 use switchboard_wire::members::{Members, with, without};
@@ -77,8 +78,45 @@ pub fn fingerprint(params: Option<Raw<'_>>) -> String {
         || "{}".to_owned(),
         |params| without(params, |key| matches!(key, "_meta" | "inputResponses" | "requestState")),
     );
-    let sorted = serde_json::from_str::<serde_json::Value>(&asked).unwrap_or_default().to_string();
-    Sha256::digest(sorted.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
+    let mut plain = String::with_capacity(asked.len());
+    if let Some(asked) = Raw::parse(asked.as_bytes()) {
+        push_plain(asked, 0, &mut plain);
+    }
+    Sha256::digest(plain.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// From here on a value is taken as it is written.
+const DEEP: usize = 32;
+
+/// A value with its keys in order and nothing between its tokens; numbers and strings as they are written.
+fn push_plain(value: Raw<'_>, depth: usize, out: &mut String) {
+    let text = value.get();
+    if let Some(mut members) = Members::of(value).filter(|_| depth < DEEP) {
+        members.0.sort_by(|(one, _), (other, _)| one.cmp(other));
+        out.push('{');
+        for (key, value) in members.0 {
+            out.push_str(&quoted(&key));
+            out.push(':');
+            push_plain(value, depth + 1, out);
+            out.push(',');
+        }
+        out.push('}');
+        return;
+    }
+    let items: Option<Vec<&RawValue>> = Some(text)
+        .filter(|text| text.starts_with('[') && depth < DEEP)
+        .and_then(|text| serde_json::from_str(text).ok());
+    match items {
+        Some(items) => {
+            out.push('[');
+            for item in items {
+                push_plain(item.into(), depth + 1, out);
+                out.push(',');
+            }
+            out.push(']');
+        }
+        None => out.push_str(text),
+    }
 }
 
 #[cfg(test)]
@@ -122,5 +160,12 @@ mod tests {
         let retry = r#"{"arguments":{"b":2,"a":1},"name":"t","inputResponses":{},"requestState":"x"}"#;
         assert_eq!(fingerprint(Some(raw(retry))), first);
         assert_ne!(fingerprint(Some(raw(r#"{"name":"t","arguments":{"a":1,"b":3}}"#))), first);
+        let deep = |inner: &str| {
+            let nested = format!("{}{inner}{}", "[".repeat(140), "]".repeat(140));
+            fingerprint(Some(raw(&format!(r#"{{"arguments":{nested}}}"#))))
+        };
+        assert_ne!(deep("1"), deep("2"));
+        let number = |number: &str| fingerprint(Some(raw(&format!(r#"{{"n":[{number}]}}"#))));
+        assert_ne!(number("123456789012345678901234567890"), number("123456789012345678901234567891"));
     }
 }

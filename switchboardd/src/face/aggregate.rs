@@ -62,12 +62,13 @@ async fn call(
     if suite.waiting().is_some() && consent::may_ask(board, session, caller, suite) {
         if caller.as_once().is_some() {
             let asked = ask_first(board.clone(), session.clone(), caller.clone(), request);
-            return Conversation::new(caller, suite, asked).go_on().await;
+            return Conversation::new(caller, suite, None, asked).go_on().await;
         }
         if consent::ask(board, session, caller, suite).await {
             let catalog = session.workspace().catalog();
             let suite = catalog.suite(&name).unwrap_or(suite);
-            return suite.run(caller, &params).await;
+            let said = suite.run(caller, &params).await?;
+            return Ok(links::renamed(&catalog, suite.child_name(), said));
         }
     }
     let said = suite.run(caller, &params).await?;
@@ -89,7 +90,9 @@ fn ask_first(
         let before = session.workspace().catalog();
         consent::ask(&board, &session, &caller, before.suite(&name).ok_or_else(unknown)?).await;
         let catalog = session.workspace().catalog();
-        catalog.suite(&name).ok_or_else(unknown)?.run(&caller, &params).await
+        let suite = catalog.suite(&name).ok_or_else(unknown)?;
+        let said = suite.run(&caller, &params).await?;
+        Ok(links::renamed(&catalog, suite.child_name(), said))
     }
 }
 

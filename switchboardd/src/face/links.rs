@@ -24,6 +24,9 @@ pub(super) fn renamed(catalog: &Catalog, child: &str, said: Said) -> Said {
         return said;
     }
     let merged = catalog.offers();
+    if !merged.renames(child) {
+        return said;
+    }
     let name = |own: &str| merged.shown(child, own);
     match &said {
         Said::Child(answer) => match Message::parse(&answer.body) {

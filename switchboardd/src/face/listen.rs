@@ -12,6 +12,7 @@ use crate::board::Board;
 use crate::caller::Caller;
 use crate::catalog::Catalog;
 use crate::child::Hello;
+use crate::config::Scope;
 use crate::error::Failure;
 use crate::listens::{Listen, notification};
 use crate::mailbox::Kind;
@@ -46,7 +47,13 @@ pub(super) async fn answer(
     let wishes = Wishes::read(request.params)?;
     let catalog = session.workspace().catalog();
     let child = face.child();
-    let suite = child.and_then(|name| catalog.child(name));
+    let suite = match child {
+        None => None,
+        Some(name) => {
+            let suite = catalog.child(name);
+            Some(suite.ok_or_else(|| Failure::NoSuchChild { child: name.to_owned() })?)
+        }
+    };
     let kept: Vec<_> = match suite {
         None => wishes.kinds,
         Some(suite) => {
@@ -124,6 +131,10 @@ async fn follow(
         let Some((suite, own)) = found else { continue };
         let says = hello(suite, hears).await.is_ok_and(|hello| hello.says("resources", "subscribe"));
         let Some(pool) = suite.pool.as_ref().filter(|_| says) else { continue };
+        // A child that is somebody's own is nobody's who has no session.
+        if pool.settings().scope == Scope::Session && hears.is_stranger() {
+            continue;
+        }
         let follower = Follower::listening(hears, id);
         let is_new = !kept.iter().any(|known| *known.shown == **shown);
         if is_new && pool.subscriptions().add(&own, shown, &follower) {

@@ -6,9 +6,9 @@ use switchboard_wire::envelope::{Message, Outcome, quoted, splice, string};
 use switchboard_wire::members::{Members, with};
 use switchboard_wire::raw::Raw;
 
-use super::{Face, Request, aggregate, listen, single};
+use super::{Face, Request, aggregate, links, listen, single};
 use crate::board::Board;
-use crate::caller::{Caller, Input};
+use crate::caller::{Caller, Input, Takes};
 use crate::child::Answer;
 use crate::era::errors::{self, Mapped};
 use crate::era::retry::{self, Retry};
@@ -18,16 +18,19 @@ use crate::era::{Era, envelope, results};
 use crate::error::Failure;
 use crate::methods;
 use crate::session::Session;
-use crate::suite::{Asks, Said};
+use crate::suite::{Asks, Said, outgoing};
 
 /// One request with all that its answer needs.
 struct Visit<'a> {
     board: &'a Arc<Board>,
     face: &'a Face,
     session: &'a Arc<Session>,
+    /// The session's name; of those who have none, their workspace's.
+    whose: String,
     request: Request<'a>,
     /// Made when a state is opened or closed.
     fingerprint: OnceLock<String>,
+    takes: Takes,
 }
 
 pub(super) async fn answer(
@@ -38,7 +41,9 @@ pub(super) async fn answer(
     request: Request<'_>,
     terms: Terms,
 ) -> Vec<u8> {
-    let visit = Visit { board, face, session, request, fingerprint: OnceLock::new() };
+    let whose = whose(session);
+    let visit =
+        Visit { board, face, session, whose, request, fingerprint: OnceLock::new(), takes: terms.takes };
     let said = visit.act(hears, terms).await;
     let outcome = said.and_then(|said| visit.finish(said));
     outcome.unwrap_or_else(|failure| {
@@ -67,9 +72,15 @@ impl Visit<'_> {
         if let Some(Retry { responses, state: Some(state) }) = Retry::of(request.params)? {
             match board.parking.open(&state, self.bound())? {
                 Leads::ToParked(name) => {
-                    let conversation = board.parking.take(&name).ok_or(Broken::Expired)?;
+                    let mut conversation = board.parking.take(&name).ok_or(Broken::Expired)?;
+                    let token = request.params.and_then(Members::of);
+                    let token = token.and_then(|params| outgoing::progress_token(&params));
+                    conversation.resume(hears, token.map(Raw::get));
                     conversation.hear(&responses);
-                    return conversation.go_on().await;
+                    let child = conversation.child.clone();
+                    let said = conversation.go_on().await?;
+                    let is_all = **face == Face::Aggregate;
+                    return Ok(if is_all { links::renamed(&catalog, &child, said) } else { said });
                 }
                 Leads::ToChild { pid, state } => {
                     pinned = Some(pid);
@@ -101,7 +112,7 @@ impl Visit<'_> {
     /// What a `requestState` is good for.
     fn bound(&self) -> Bound<'_> {
         let face = self.face.child().unwrap_or_default();
-        let (session, method) = (&*self.session.id, self.request.method);
+        let (session, method) = (&*self.whose, self.request.method);
         let fingerprint = self.fingerprint.get_or_init(|| retry::fingerprint(self.request.params));
         Bound { session, face, method, fingerprint }
     }
@@ -117,7 +128,12 @@ impl Visit<'_> {
                     match errors::for_modern(error) {
                         Mapped::AsItIs => return Ok(answer.for_host(id)),
                         Mapped::Error(error) => return Ok(fault(id, &error)),
-                        Mapped::Asks(result) => self.ours(&result),
+                        Mapped::Asks(result) if self.takes.elicitation_url => self.ours(&result),
+                        Mapped::Asks(_) => {
+                            return Err(Failure::LacksCapability {
+                                required: r#"{"elicitation":{"url":{}}}"#,
+                            });
+                        }
                     }
                 }
                 _ => return Ok(answer.for_host(id)),
@@ -170,6 +186,14 @@ impl Visit<'_> {
             None => with(result.get(), &format!(r#""requestState":{state}"#)),
         };
         format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#).into_bytes()
+    }
+}
+
+fn whose(session: &Session) -> String {
+    let workspace = session.workspace();
+    match (&*session.id, &workspace.root) {
+        ("", Some(root)) => format!("in {}", root.display()),
+        (id, _) => id.to_owned(),
     }
 }
 

@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use switchboard_wire::envelope::{INVALID_REQUEST, Message, string};
 
 use super::proxy::fly;
-use super::rescue::Refusal;
+use super::rescue::{Complaint, Refusal};
 use crate::board::Board;
 use crate::era::terms;
 use crate::error::fault;
@@ -18,6 +18,9 @@ use crate::methods;
 use crate::session::Session;
 
 const REVISION: &str = "2025-03-26";
+/// Messages of one batch.
+const MOST: usize = 320;
+
 const VERSION_HEADER: &str = "mcp-protocol-version";
 
 /// The messages of a batch that may be one.
@@ -42,6 +45,10 @@ pub(super) async fn answer(
 ) -> Result<Result<Vec<u8>, StatusCode>, Refusal> {
     if let Some(draining) = board.phase().borrow().draining() {
         return Err(Refusal::Draining(draining));
+    }
+    if messages.len() > MOST {
+        let why = format!("a batch has at most {MOST} messages");
+        return Err(Complaint::new(StatusCode::BAD_REQUEST, INVALID_REQUEST, why).into());
     }
     let mut answers: Vec<Vec<u8>> = Vec::new();
     for message in messages {

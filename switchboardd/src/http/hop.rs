@@ -46,13 +46,13 @@ pub(super) async fn open(
     if let Some(later) = later {
         tokio::spawn(board.clone().settle(session.clone(), later));
     }
-    if !open.handshake.is_empty() {
-        // It comes from another daemon, which may have shown it other suites.
-        board.tell_anew(&session);
-    }
     tracing::debug!(target: "session", session = &session.id[..8], workspace = ?workspace.root, shim = open.version, "opened");
-    for message in open.handshake {
-        replay(&board, &session, message).await;
+    for message in &open.handshake {
+        replay(&board, &session, message);
+    }
+    if !open.handshake.is_empty() {
+        // It comes from another daemon, which may have shown it something else.
+        board.tell_all_anew(&session);
     }
     board.sessions.insert(&session);
     door.belongs_to(&session);
@@ -60,14 +60,25 @@ pub(super) async fn open(
     Ok(json_response(StatusCode::OK, json!(opened).to_string()))
 }
 
-/// What the host said to an earlier daemon: taken in again, answered long ago.
-async fn replay(board: &Arc<Board>, session: &Arc<Session>, message: &RawValue) {
+/// What the host said to an earlier daemon: taken in again, answered long ago. Nobody waits for a child here: one that
+/// does not answer would keep the host from all the others.
+fn replay(board: &Arc<Board>, session: &Arc<Session>, message: &RawValue) {
     let body = message.get().as_bytes();
     match Message::parse(body) {
         Ok(Message::Request { id, method, params }) => {
             let method = method.name();
             let request = face::Request { id, method: &method, params };
-            face::answer(board, &session.face, session, &session.caller, request).await;
+            if face::recall(board, session, request) {
+                return;
+            }
+            let (board, session, body) = (board.clone(), session.clone(), body.to_vec());
+            tokio::spawn(async move {
+                if let Ok(Message::Request { id, method, params }) = Message::parse(&body) {
+                    let method = method.name();
+                    let request = face::Request { id, method: &method, params };
+                    face::answer(&board, &session.face, &session, &session.caller, request).await;
+                }
+            });
         }
         Ok(Message::Notification { method, params }) => face::notice(board, session, &method.name(), params),
         Ok(Message::Response { .. }) | Err(_) => {}

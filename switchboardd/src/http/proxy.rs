@@ -218,9 +218,9 @@ pub(super) async fn fly(
     };
     tokio::select! {
         biased;
-        answer = answer => Ok(answer.unwrap_or_else(|| Failure::Panicked.answer(host_id))),
+        answer = answer => Ok(answer.unwrap_or_else(|| Failure::Panicked.answer_in(request.era(), host_id))),
         reason = grounded => match reason {
-            Ok(Grounded::ShuttingDown) => Ok(Failure::ShuttingDown.answer(host_id)),
+            Ok(Grounded::ShuttingDown) => Ok(Failure::ShuttingDown.answer_in(request.era(), host_id)),
             _ => Err(StatusCode::NO_CONTENT),
         },
     }

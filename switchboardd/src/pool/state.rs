@@ -90,8 +90,12 @@ impl State {
 
     /// The least busy one; another is only started when nobody is free.
     pub(super) fn step_shared(&mut self, now: Instant) -> Step {
-        let least = self.alive().map(|member| member.child.clone()).min_by_key(|child| child.leases());
-        match least {
+        let least = |parked: bool| {
+            let children = self.alive().map(|member| &member.child);
+            children.filter(|child| child.is_parked() == parked).min_by_key(|child| child.leases()).cloned()
+        };
+        let (free, parked) = (least(false), least(true));
+        match free {
             Some(child) if child.leases() == 0 || self.is_full() || !self.starting.is_empty() => {
                 Step::Use(child)
             }
@@ -99,8 +103,13 @@ impl State {
                 Step::Start(owner) => Step::Start(owner),
                 _ => Step::Use(child),
             },
-            None if self.starting.is_empty() => self.start(None, now),
-            None => Step::Wait,
+            None if !self.starting.is_empty() => Step::Wait,
+            // One that waits for a host's word is not asked for others, if it can be helped.
+            None => match (self.start(None, now), parked) {
+                (Step::Start(owner), _) => Step::Start(owner),
+                (_, Some(parked)) => Step::Use(parked),
+                (refused, None) => refused,
+            },
         }
     }
 
@@ -139,7 +148,8 @@ impl State {
     }
 
     pub(super) fn is_full(&self) -> bool {
-        self.alive().count() + self.starting.len() >= self.settings.max
+        let serving = self.alive().filter(|member| !member.child.is_parked()).count();
+        serving + self.starting.len() >= self.settings.max
     }
 
     pub(super) fn start(&mut self, owner: Option<Arc<Caller>>, now: Instant) -> Step {

@@ -201,6 +201,21 @@ impl Pool {
         self.bury(&child);
         self.nursery.news.notify_one();
         self.keep_warm(limits);
+        self.keep_followed(&child, limits);
+    }
+
+    /// Somebody follows resources of a child that ended: the next one has to tell of them.
+    fn keep_followed(self: &Arc<Self>, ended: &Child, limits: Limits) {
+        let who = match ended.tie() {
+            Tie::Nobody => Caller::deaf(),
+            Tie::Session(owner) if !owner.is_closed() && !owner.is_stranger() => owner,
+            Tie::Session(_) | Tie::Spare => return,
+        };
+        if self.lock().retired || ended.followed().is_empty() || self.settings().scope == Scope::Call {
+            return;
+        }
+        let pool = self.clone();
+        tokio::spawn(async move { pool.lease(&who, limits).await.map(drop) });
     }
 
     /// Stops a child that nobody needs; gives the moment to look again.

@@ -14,6 +14,7 @@ use crate::mailbox::Mailbox;
 
 /// Streams of answered calls that are kept for hosts which lost their connection.
 const KEPT: usize = 32;
+const KEPT_BYTES: usize = 8 * 1024 * 1024;
 /// Calls of one session at a time; further ones wait.
 const CALLS: usize = 64;
 
@@ -95,10 +96,15 @@ impl Streams {
             Stream { number: state.opened, mailbox: Arc::default(), reader: watch::Sender::default() };
         let stream = Arc::new(stream);
         let ended = |stream: &Arc<Stream>| stream.mailbox.is_closed() && !stream.is_read();
-        if state.calls.iter().filter(|stream| ended(stream)).count() >= KEPT
-            && let Some(oldest) = state.calls.iter().position(ended)
-        {
-            state.calls.remove(oldest);
+        loop {
+            let kept = state.calls.iter().filter(|stream| ended(stream));
+            let (count, bytes) =
+                kept.fold((0, 0), |(count, bytes), stream| (count + 1, bytes + stream.mailbox.bytes()));
+            let oldest = state.calls.iter().position(ended);
+            match oldest.filter(|_| count >= KEPT || bytes > KEPT_BYTES) {
+                Some(oldest) => drop(state.calls.remove(oldest)),
+                None => break,
+            }
         }
         state.calls.push_back(stream.clone());
         stream
@@ -119,6 +125,7 @@ impl Streams {
 
     /// The session has ended: whoever reads hears no more.
     pub fn close(&self) {
+        self.calls.close();
         self.own.mailbox.close();
         for stream in std::mem::take(&mut self.lock().calls) {
             stream.mailbox.close();

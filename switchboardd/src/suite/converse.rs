@@ -18,7 +18,7 @@ use switchboard_wire::members::Members;
 use super::call::Sent;
 use super::{Said, Suite};
 use crate::caller::{Caller, Input, Once};
-use crate::child::{Answer, ChildId};
+use crate::child::{Answer, Child, ChildId};
 use crate::era::Era;
 use crate::era::results::Kind;
 use crate::error::Failure;
@@ -58,11 +58,12 @@ impl Suite {
             (Era::Modern, Era::Legacy) => {
                 let (limits, child) = (self.limits, Box::from(self.child_name()));
                 let subtool = asked.subtool.map(Into::into);
+                let place = (Arc::clone(&sent.lease), sent.call.id());
                 let answer = async move {
                     let answer = sent.answer(limits).await;
                     answer.map(Said::Child).map_err(|error| Failure::Child { child, subtool, error })
                 };
-                Conversation::new(caller, self, answer).go_on().await
+                Conversation::new(caller, self, Some(place), answer).go_on().await
             }
             (Era::Modern, Era::Modern) => {
                 let pid = sent.lease.pid();
@@ -86,7 +87,12 @@ type Waiting = Pin<Box<dyn Future<Output = Result<Said, Failure>> + Send>>;
 pub struct Conversation {
     waiting: Waiting,
     caller: Arc<Caller>,
-    child: Box<str>,
+    pub child: Box<str>,
+    /// The child that works on it, and the call there.
+    place: Option<(Arc<Child>, ChildId)>,
+    parked: bool,
+    /// What its host would have to declare for what it was not asked.
+    lacking: Option<&'static str>,
     /// No call takes longer than this.
     pub longest: Duration,
 }
@@ -96,17 +102,24 @@ impl Conversation {
     pub fn new(
         caller: &Arc<Caller>,
         suite: &Suite,
+        place: Option<(Arc<Child>, ChildId)>,
         answer: impl Future<Output = Result<Said, Failure>> + Send + 'static,
     ) -> Self {
-        let (caller, child) = (caller.clone(), suite.child_name().into());
-        Self { waiting: Box::pin(answer), caller, child, longest: suite.limits.max }
+        Self {
+            waiting: Box::pin(answer),
+            caller: caller.clone(),
+            child: suite.child_name().into(),
+            place,
+            parked: false,
+            lacking: None,
+            longest: suite.limits.max,
+        }
     }
 
     /// Waits until there is an answer, or a question.
     pub async fn go_on(mut self) -> Result<Said, Failure> {
         let caller = self.caller.clone();
         let once = caller.as_once().expect("BUG: only modern requests are conversed with");
-        once.park(false);
         loop {
             tokio::select! {
                 biased;
@@ -118,12 +131,42 @@ impl Conversation {
                 answer = &mut self.waiting => return self.end(answer),
                 () = tokio::time::sleep(ROUND) => {}
             }
-            let inputs = once.inputs().map_err(|required| Failure::LacksCapability { required })?;
+            let lacking = once.take_lacking();
+            let inputs = once.inputs();
             if !inputs.is_empty() {
-                once.park(true);
+                // The child knows already what it has to do without.
+                self.lacking = None;
+                self.park();
                 return Ok(Said::Asks(Box::new(Asks::Parked { conversation: self, inputs })));
             }
+            self.lacking = lacking.or(self.lacking);
         }
+    }
+
+    /// Other hosts are served by another child as long as this one waits for a word, if there can be one: what it
+    /// says meanwhile may be about this call.
+    fn park(&mut self) {
+        self.parked = true;
+        self.caller.as_once().into_iter().for_each(Once::park);
+        if let Some((child, _)) = &self.place {
+            child.parked(1);
+        }
+    }
+
+    /// The host came back by a request that hears what is said from now on, progress under this token.
+    pub fn resume(&mut self, hears: &Arc<Caller>, token: Option<&str>) {
+        if let Some((child, id)) = &self.place {
+            child.retoken(*id, token);
+        }
+        self.unpark(hears);
+    }
+
+    fn unpark(&mut self, hears: &Arc<Caller>) {
+        self.caller.as_once().into_iter().for_each(|once| once.unpark(hears));
+        if let Some((child, _)) = self.place.as_ref().filter(|_| self.parked) {
+            child.parked(-1);
+        }
+        self.parked = false;
     }
 
     /// The host came back with these.
@@ -136,11 +179,24 @@ impl Conversation {
     }
 
     fn end(&self, answer: Result<Said, Failure>) -> Result<Said, Failure> {
-        // However the child takes a refusal, and however fast: the host is told what it lacks.
-        if let Some(Err(required)) = self.caller.as_once().map(Once::inputs) {
-            return Err(Failure::LacksCapability { required });
+        let lacking = self.caller.as_once().and_then(Once::take_lacking).or(self.lacking);
+        match lacking {
+            // However the child takes a refusal, and however fast: the host is told what it lacks. Work that was
+            // done without is done.
+            Some(required) if !is_done(&answer) => Err(Failure::LacksCapability { required }),
+            _ => answer,
         }
-        answer
+    }
+}
+
+fn is_done(answer: &Result<Said, Failure>) -> bool {
+    let Ok(Said::Child(answer)) = answer else { return false };
+    match Message::parse(&answer.body) {
+        Ok(Message::Response { outcome: Outcome::Result(result), .. }) => {
+            let failed = Members::of(result).and_then(|result| result.get("isError"));
+            failed.is_none_or(|failed| failed.get() != "true")
+        }
+        _ => false,
     }
 }
 
@@ -149,6 +205,9 @@ impl Drop for Conversation {
         // First the questions, then the call, whose own drop cancels it.
         if let Some(once) = self.caller.as_once() {
             once.walk_away();
+        }
+        if let Some((child, _)) = self.place.as_ref().filter(|_| self.parked) {
+            child.parked(-1);
         }
     }
 }

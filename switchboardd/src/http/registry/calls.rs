@@ -67,7 +67,7 @@ pub(super) async fn answer(
 pub(super) async fn settled(mailbox: &Mailbox) {
     loop {
         let arrival = mailbox.arrival();
-        if mailbox.is_closed() || mailbox.only_answers().is_none() {
+        if mailbox.is_closed() || !mailbox.has_only_answers() {
             return;
         }
         arrival.await;
@@ -99,7 +99,18 @@ struct Flight {
 impl Flight {
     async fn run(self, body: Bytes) {
         let Ok(Message::Request { id, method, params }) = Message::parse(&body) else { return };
-        let Ok(_place) = self.streams.calls.acquire().await else { return };
+        // It can be called off also while it waits for its turn.
+        let _place = {
+            let (_airborne, grounded) = self.session.take_off(id.get());
+            tokio::select! {
+                biased;
+                _ = grounded => return,
+                place = self.streams.calls.acquire() => match place {
+                    Ok(place) => place,
+                    Err(_) => return,
+                },
+            }
+        };
         let method = method.name();
         let request = face::Request { id, method: &method, params };
         let answer = fly(&self.board, &self.face, &self.session, &self.caller, request, None).await;

@@ -8,16 +8,14 @@ use switchboard_wire::members::Members;
 use switchboard_wire::raw::Raw;
 
 use super::headers;
+use crate::era::{CAPABILITIES_KEY as CAPABILITIES, VERSION_KEY as CLAIM};
+use crate::error::UNSUPPORTED_VERSION;
 use crate::http::rescue::Complaint;
 use crate::methods::{self, MODERN_REVISIONS};
 
 pub(super) const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 
-const CLAIM: &str = "io.modelcontextprotocol/protocolVersion";
-const CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
-
 pub(super) const HEADER_MISMATCH: i64 = -32020;
-const UNSUPPORTED_VERSION: i64 = -32022;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Era {

@@ -30,6 +30,9 @@ const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
 /// Sessions over HTTP at a time.
 const SESSIONS: usize = 512;
 
+/// Calls of one session that are under way or wait for their turn.
+const IN_FLIGHT: usize = 320;
+
 /// The one revision with batches, and the first one whose hosts take up streams again.
 const BATCHES: &str = "2025-03-26";
 const RESUMES: &str = "2025-11-25";
@@ -65,6 +68,7 @@ pub(super) async fn post(
             if let Some(draining) = board.phase().borrow().draining() {
                 return Err(Refusal::Draining(draining));
             }
+            has_room(&session, 1)?;
             Ok(calls::answer(board, face, &session, &streams, vec![body.clone()], false).await)
         }
         message => {
@@ -104,6 +108,7 @@ pub(super) async fn batch(
     if messages.is_empty() {
         return Err(bad("there is nothing in it").into());
     }
+    has_room(&session, messages.len())?;
     if let Some(draining) = board.phase().borrow().draining() {
         return Err(Refusal::Draining(draining));
     }
@@ -163,13 +168,7 @@ async fn open(
     if let Some(draining) = board.phase().borrow().draining() {
         return Err(Refusal::Draining(draining));
     }
-    let over_http = |session: &&Arc<Session>| session.streams.is_some();
-    if board.sessions.all().iter().filter(over_http).count() >= SESSIONS {
-        let why = format!("there are {SESSIONS} sessions over HTTP already; end one with DELETE");
-        return Err(Complaint::new(StatusCode::SERVICE_UNAVAILABLE, -32000, why)
-            .about(Some(id.get()))
-            .into());
-    }
+    has_place(board, id)?;
     let session = Session::over_http(&board.boot, workspace, face.clone());
     let request = face::Request { id, method: methods::INITIALIZE, params };
     let Ok(answer) = fly(board, face, &session, &session.caller, request, None).await else {
@@ -179,6 +178,8 @@ async fn open(
         matches!(Message::parse(&answer), Ok(Message::Response { outcome: Outcome::Result(_), .. }));
     let mut response = json_response(StatusCode::OK, answer);
     if welcome {
+        // Others may have come while its child started.
+        has_place(board, id)?;
         tracing::debug!(target: "session", session = &session.id[..8], "opened over HTTP");
         board.sessions.insert(&session);
         tokio::spawn(board.clone().end_when_silent(session.clone()));
@@ -186,6 +187,16 @@ async fn open(
         response.headers_mut().insert(SESSION, id);
     }
     Ok(response)
+}
+
+/// Whether one session more may be opened.
+fn has_place(board: &Board, id: Raw<'_>) -> Result<(), Complaint> {
+    let over_http = |session: &&Arc<Session>| session.streams.is_some();
+    if board.sessions.all().iter().filter(over_http).count() < SESSIONS {
+        return Ok(());
+    }
+    let why = format!("there are {SESSIONS} sessions over HTTP already; end one with DELETE");
+    Err(Complaint::new(StatusCode::SERVICE_UNAVAILABLE, -32000, why).about(Some(id.get())))
 }
 
 /// The session that a request names, if it is one of this face.
@@ -216,6 +227,15 @@ fn find(
             Err(Complaint::new(StatusCode::NOT_FOUND, INVALID_REQUEST, why).about(id))
         }
     }
+}
+
+/// Whether it may have so many calls more.
+fn has_room(session: &Session, calls: usize) -> Result<(), Complaint> {
+    if session.in_flight() + calls <= IN_FLIGHT {
+        return Ok(());
+    }
+    let why = format!("this session has {IN_FLIGHT} calls under way; wait for some of them");
+    Err(Complaint::new(StatusCode::TOO_MANY_REQUESTS, -32000, why))
 }
 
 /// Takes in what needs no answer.
