@@ -535,3 +535,28 @@ fn structures_that_a_legacy_host_does_not_take_are_put_into_one() {
     let call = modern(json!({"name": "test_structured_list", "arguments": {}}));
     assert_eq!(post(&daemon, "tools/call", &call)["result"]["structuredContent"], json!([1, 2, 3]));
 }
+
+#[test]
+fn what_one_host_cancelled_does_not_keep_a_modern_childs_logs_from_another() {
+    let home = home(&["--era", "modern"]);
+    let _daemon = home.daemon();
+    let (mut leaves, mut stays) = (home.raw_shim(), home.raw_shim());
+    let id = leaves.start_request("tools/call", &modern(suite("test_wait", &json!({"seconds": 600}))));
+    let call = until("the call", PATIENCE, || {
+        journal(&home).into_iter().find(|line| line["params"]["name"] == "test_wait")
+    });
+    let cancel = json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id}});
+    leaves.send(&cancel.to_string());
+    until_true("the cancel", PATIENCE, || {
+        journal(&home).iter().any(|line| {
+            line["method"] == "notifications/cancelled" && line["params"]["requestId"] == call["id"]
+        })
+    });
+    // An answer later, the child has read it.
+    ask(&mut stays, "tools/call", &modern(suite("test_simple_text", &json!({}))));
+    let mut logs = suite("test_logging_tool", &json!({}));
+    logs["_meta"] = json!({"io.modelcontextprotocol/logLevel": "warning"});
+    let id = stays.start_request("tools/call", &modern(logs));
+    assert_eq!(stays.notification("notifications/message")["params"]["data"], "as a warning");
+    stays.answer_to(&id.to_string());
+}
