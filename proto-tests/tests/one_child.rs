@@ -99,6 +99,7 @@ fn its_resources_are_followed_after_a_crash() {
             let pid = rustix::process::Pid::from_raw(pid).unwrap();
             rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
         }
+        until_true("the next child, which nobody calls", PATIENCE, || daemon.starts("era") == 2);
         until_true("the next child to be asked for it", PATIENCE, || {
             call(&mut shim, "test_report")["result"]["structuredContent"]["watched"] == 1
         });

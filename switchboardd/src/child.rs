@@ -120,6 +120,8 @@ pub struct Child {
     subscriptions: Arc<Subscriptions>,
     /// Other resources are followed than before.
     refollow: Notify,
+    /// A modern child said what it will tell of.
+    acknowledged: Notify,
     questions: inbound::Questions,
     noise: AtomicU64,
     leases: AtomicI64,

@@ -204,6 +204,7 @@ impl Failure {
                 let required: serde_json::Value = serde_json::from_str(required).unwrap_or_default();
                 error["data"] = json!({ "requiredCapabilities": required });
             }
+            Self::NoSuchResource { uri } => error["data"] = json!({ "uri": uri }),
             _ => {}
         }
         fault(host_id, &error)

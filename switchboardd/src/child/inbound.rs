@@ -76,6 +76,7 @@ impl Child {
             (methods::LOG_MESSAGE, Some(params)) => self.take_log(body, params),
             (methods::CANCELLED, Some(params)) => self.take_cancel(params),
             (methods::RESOURCE_UPDATED, Some(params)) => self.take_update(body, params),
+            (methods::ACKNOWLEDGED, _) => self.acknowledged.notify_waiters(),
             (methods::TOOLS_CHANGED, _) => {
                 self.subscriptions.says_changed(method);
                 self.tools.outdate();

@@ -57,6 +57,7 @@ pub(super) async fn bring_up(
         tools: tools::Shelf::default(),
         stall: lists::Stall::default(),
         refollow: Notify::new(),
+        acknowledged: Notify::new(),
         subscriptions: ground.subscriptions.clone(),
         questions: Questions::new(HashMap::new()),
         noise: AtomicU64::new(0),

@@ -21,6 +21,9 @@ const MAX_PAGES: usize = 200;
 const MAX_ITEMS: usize = 10_000;
 const MAX_BYTES: usize = 16 * 1024 * 1024;
 
+/// How long a modern child may take to say that it tells of a resource.
+const ACKNOWLEDGED_WITHIN: Duration = Duration::from_secs(2);
+
 /// How long an answer is awaited that nobody reads.
 const MINUTE: Duration = Duration::from_secs(60);
 const PATIENT: Limits = Limits { spawn: MINUTE, rpc: MINUTE, max: MINUTE };
@@ -208,6 +211,13 @@ impl Child {
             };
             self.tell(method, params);
         }
+    }
+
+    /// The same of a modern child, up to its word that it does, which it has to give soon.
+    pub async fn follow_surely(self: &Arc<Self>, uri: &str) {
+        let acknowledged = self.acknowledged.notified();
+        self.follow(&[uri.into()], true);
+        let _ = tokio::time::timeout(ACKNOWLEDGED_WITHIN, acknowledged).await;
     }
 
     /// Has it log from this level on, if it logs at all.

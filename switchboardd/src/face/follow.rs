@@ -43,7 +43,11 @@ pub(super) async fn answer(
     // A modern child knows no such request: it is listened to for another resource, or for one less.
     let lease = suite.lease(caller, None, None).await?;
     if lease.era() == Era::Modern {
-        lease.follow(&[own.into()], follows);
+        if follows {
+            lease.follow_surely(own).await;
+        } else {
+            lease.follow(&[own.into()], false);
+        }
         return Ok(Said::Ours("{}".to_owned()));
     }
     drop(lease);

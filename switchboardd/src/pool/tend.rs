@@ -246,6 +246,10 @@ impl Pool {
                 (self.manifest().map(|before| before.offers.clone()).unwrap_or_default(), Some(error))
             }
         };
+        if !child.is_alive() {
+            // The next one knows better.
+            return;
+        }
         let hello = child.hello().clone();
         let (manifests, launch) = (self.nursery.manifests.clone(), self.launch.clone());
         let manifest = Arc::new(Manifest { hello, tools, offers });
