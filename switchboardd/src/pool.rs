@@ -25,6 +25,7 @@ use crate::caller::{Caller, LogLevel};
 use crate::child::{Child, ChildError, Ledger, Limits, Roster};
 use crate::config::Scope;
 use crate::definition::Launch;
+use crate::era::Era;
 use crate::manifest::{Manifest, Manifests};
 use crate::sources::{Sources, Unready};
 use crate::subscriptions::Subscriptions;
@@ -173,9 +174,13 @@ impl Pool {
             child.leased(1);
             return Ok(Lease { child, pool: self.clone(), only: false });
         }
-        // Nobody can tell one stranger from another, so none is given what another one has left behind.
-        let only = self.settings().scope == Scope::Session && caller.is_stranger();
-        let caller = &if only { caller.keeper() } else { caller.owner().clone() };
+        // Nobody can tell one stranger from another, so none is given what another one has left behind. A modern
+        // child takes every request for itself.
+        let only = self.settings().scope == Scope::Session
+            && caller.is_stranger()
+            && self.known_era() != Some(Era::Modern);
+        let owner = caller.owner();
+        let caller = &if only { caller.keeper() } else { owner.clone() };
         let failed_before = self.lock().failed_starts;
         let mut room_until = None;
         let mut waiting = None;
@@ -193,6 +198,7 @@ impl Pool {
             match step {
                 Step::Use(child) => {
                     self.keep_warm(limits);
+                    let only = only && !self.is_for_all(&child, owner);
                     return Ok(Lease { child, pool: self.clone(), only });
                 }
                 Step::Start(owner) => drop(tokio::spawn(self.clone().start(owner, limits, true))),
@@ -214,6 +220,19 @@ impl Pool {
                 }
             }
         }
+    }
+
+    /// A child that was started for one stranger turns out to be a modern one: it is for all of them.
+    fn is_for_all(&self, child: &Arc<Child>, strangers: &Arc<Caller>) -> bool {
+        if child.era() != Era::Modern {
+            return false;
+        }
+        let mut state = self.lock();
+        if let Some(member) = state.members.iter_mut().find(|member| Arc::ptr_eq(&member.child, child)) {
+            member.owner = Some(strangers.clone());
+        }
+        child.belongs_to(strangers);
+        true
     }
 
     /// Starts a child in the background, unless one runs or the last ones died.

@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::{ChildError, Limits, millis};
-use crate::caller::Caller;
+use crate::caller::{Caller, Once};
 use crate::era::Era;
 
 /// Tombstones kept per child. A child that leaves more calls than this unanswered is not worth more memory.
@@ -222,23 +222,31 @@ impl Calls {
 
     /// The callers a message of the child that names no call may be for. One that gave up counts as
     /// long as the child has not answered its call: it may still be working on it. So does one whose host has
-    /// questions and has not come back with the answers.
+    /// questions and has not come back with the answers. Of several calls of one host it is the one that goes on,
+    /// if only one does.
     pub(super) fn candidates(&self) -> Candidates {
         if self.lost_track {
             return Candidates::Several { ghosts: true };
         }
-        let mut found: Vec<&Arc<Caller>> = Vec::new();
-        // Of several calls of one host the latest: what names no call is most likely about that one.
         let mut waiting: Vec<_> =
             self.waiting.iter().filter_map(|(id, waiting)| Some((*id, waiting.caller.as_ref()?))).collect();
+        // Of a host's legacy calls the latest: what names no call is most likely about that one.
         waiting.sort_unstable_by_key(|(id, _)| std::cmp::Reverse(*id));
-        collect_into(&mut found, waiting.into_iter().map(|(_, caller)| caller));
-        let in_person = found.len();
-        collect_into(&mut found, self.tombstones.values().filter_map(|tombstone| tombstone.caller.as_ref()));
-        match found.as_slice() {
-            [] => Candidates::Nobody,
-            [caller] => Candidates::One((*caller).clone()),
-            _ => Candidates::Several { ghosts: in_person <= 1 },
+        let given_up = self.tombstones.values().filter_map(|tombstone| tombstone.caller.as_ref());
+        let mut all = waiting.iter().map(|(_, caller)| *caller).chain(given_up);
+        let Some(first) = all.next() else { return Candidates::Nobody };
+        let is_one_host = all.all(|other| other.is_same_host(first));
+        let is_parked = |caller: &Arc<Caller>| caller.as_once().is_some_and(Once::is_parked);
+        let mut live: Vec<&Arc<Caller>> = Vec::new();
+        for (_, caller) in waiting.iter().filter(|(_, caller)| !is_one_host || !is_parked(caller)) {
+            if !live.iter().any(|known| known.hears_for(caller)) {
+                live.push(caller);
+            }
+        }
+        match live.as_slice() {
+            [] if is_one_host => Candidates::One(first.clone()),
+            [caller] if is_one_host => Candidates::One((*caller).clone()),
+            live => Candidates::Several { ghosts: live.len() <= 1 },
         }
     }
 
@@ -289,15 +297,6 @@ impl Calls {
     /// The child has ended: dropping the table tells every caller.
     pub(super) fn close(&mut self) {
         *self = Self { closed: true, issued: self.issued, ..Self::default() };
-    }
-}
-
-/// Adds those that are not there yet.
-fn collect_into<'a>(found: &mut Vec<&'a Arc<Caller>>, callers: impl Iterator<Item = &'a Arc<Caller>>) {
-    for caller in callers {
-        if !found.iter().any(|known| known.hears_for(caller)) {
-            found.push(caller);
-        }
     }
 }
 

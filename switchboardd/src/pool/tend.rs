@@ -80,7 +80,7 @@ impl Pool {
         };
         let ring = Arc::new(StderrRing::default());
         self.lock().last_words = ring.clone();
-        let remembered = self.era();
+        let remembered = self.known_era();
         let start =
             |tie, place, era| Child::start(&self.name, &filled, &ground, limits, tie, place, &ring, era);
         match start(tie.clone(), place, remembered).await {
@@ -97,7 +97,7 @@ impl Pool {
     }
 
     /// Which era its children were last seen to speak, in this run or an earlier one.
-    fn era(&self) -> Option<Era> {
+    pub(super) fn known_era(&self) -> Option<Era> {
         let seen = self.lock().era;
         seen.or_else(|| self.manifest().map(|manifest| manifest.hello.era()))
     }
