@@ -17,6 +17,7 @@ mod life;
 mod listening;
 mod lists;
 mod outbox;
+pub mod remote;
 mod roster;
 mod spawn;
 mod stderr;

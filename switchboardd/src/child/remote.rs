@@ -1,0 +1,3 @@
+//! A child that runs elsewhere, reached by HTTP.
+
+pub mod auth;
