@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::child::program;
 use crate::definition::{Filled, Launch};
 use crate::environment::{Captured, LoginShell};
-use crate::expand::{Missing, Values};
+use crate::expand::{Missing, Template, Values};
 use crate::secrets::Secrets;
 
 /// Why a launch cannot be carried out as it is. The texts continue the words "child `name` …".
@@ -59,6 +59,15 @@ impl Sources {
             self.compare(&filled, allowed).await?;
         }
         Ok(filled)
+    }
+
+    /// One text with every gap filled; or what is missing.
+    pub async fn text(&self, template: &Template) -> Result<String, String> {
+        let names = template.gaps().map(|(name, _)| name.to_owned()).collect();
+        let values = self.values(&names).await?;
+        let mut missing = BTreeSet::new();
+        let text = template.fill(&values, &mut missing);
+        if missing.is_empty() { Ok(text) } else { Err(told(&missing)) }
     }
 
     /// Whether the program that would run is the one that was allowed.

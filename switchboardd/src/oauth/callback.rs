@@ -75,7 +75,11 @@ impl Callback {
     /// Waits for the answer; whoever waits decides for how long.
     pub async fn answer(self, expected: Expected) -> Brought {
         let (tell, mut told) = oneshot::channel();
-        let desk = Arc::new(Desk { expected, host: format!("127.0.0.1:{}", self.port), tell: Mutex::new(Some(tell)) });
+        let desk = Arc::new(Desk {
+            expected,
+            host: format!("127.0.0.1:{}", self.port),
+            tell: Mutex::new(Some(tell)),
+        });
         let mut visitors = JoinSet::new();
         loop {
             tokio::select! {
@@ -134,7 +138,9 @@ impl Desk {
             return page(StatusCode::GONE, "This login is over.");
         };
         let answer = match &brought {
-            Brought::Code(_) => page(StatusCode::OK, "Switchboard has what it needs. You can close this window."),
+            Brought::Code(_) => {
+                page(StatusCode::OK, "Switchboard has what it needs. You can close this window.")
+            }
             Brought::Denied(_) | Brought::WrongIssuer(_) => page(
                 StatusCode::BAD_REQUEST,
                 "The login did not work. You can close this window; Switchboard says why where you started it.",
@@ -172,7 +178,8 @@ fn judge(query: &str, expected: &Expected) -> Option<Brought> {
 
 /// Compared without telling by the time it takes how much was right.
 fn same(one: &str, other: &str) -> bool {
-    one.len() == other.len() && one.bytes().zip(other.bytes()).fold(0, |differs, (a, b)| differs | (a ^ b)) == 0
+    one.len() == other.len()
+        && one.bytes().zip(other.bytes()).fold(0, |differs, (a, b)| differs | (a ^ b)) == 0
 }
 
 /// A page without anything in it that could be fetched, run or framed.
@@ -186,7 +193,9 @@ fn page(status: StatusCode, says: &'static str) -> Response<Full<Bytes>> {
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
     headers.insert(
         CONTENT_SECURITY_POLICY,
-        HeaderValue::from_static("default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"),
+        HeaderValue::from_static(
+            "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+        ),
     );
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     headers.insert("referrer-policy", HeaderValue::from_static("no-referrer"));
@@ -213,7 +222,15 @@ mod tests {
         let code = || Some(Brought::Code("c".to_owned()));
         check("code=c&state=s1", false, code());
         check("code=c&state=s1&iss=https%3A%2F%2Fas", true, code());
-        for query in ["", "code=c", "code=c&state=s2", "code=c&state=s11", "code=c&state=s1&state=s1", "state=s1", "state=s1&code="] {
+        for query in [
+            "",
+            "code=c",
+            "code=c&state=s2",
+            "code=c&state=s11",
+            "code=c&state=s1&state=s1",
+            "state=s1",
+            "state=s1&code=",
+        ] {
             check(query, false, None);
         }
     }
@@ -252,7 +269,9 @@ mod tests {
         let ours = format!("127.0.0.1:{port}");
         let waiting = tokio::spawn(callback.answer(expected(false)));
         assert!(knock("/", ours.clone()).await.starts_with("HTTP/1.1 404"));
-        assert!(knock("/callback?code=c&state=s1", "evil.example".to_owned()).await.starts_with("HTTP/1.1 404"));
+        assert!(
+            knock("/callback?code=c&state=s1", "evil.example".to_owned()).await.starts_with("HTTP/1.1 404")
+        );
         assert!(knock("/callback?code=c&state=wrong", ours.clone()).await.starts_with("HTTP/1.1 400"));
         let page = knock("/callback?code=c&state=s1", ours).await;
         assert!(page.starts_with("HTTP/1.1 200") && page.contains("default-src 'none'"), "{page}");

@@ -237,7 +237,8 @@ mod tests {
 
     #[test]
     fn what_the_person_set_comes_first_and_stays_with_its_issuer() {
-        let preset = Preset { id: "mine".to_owned(), secret: Some(Hidden::new("s".to_owned())), issuer: None };
+        let preset =
+            Preset { id: "mine".to_owned(), secret: Some(Hidden::new("s".to_owned())), issuer: None };
         let mut server = authority(None);
         server.client_id_metadata_document_supported = true;
         let choice = Choice { preset: Some(&preset), document: Some("https://me/c.json"), before: None };
@@ -300,7 +301,9 @@ mod tests {
     #[test]
     fn only_some_urls_are_documents() {
         assert!(is_document("https://me.example/client.json"));
-        for text in ["https://me.example/", "http://me.example/c", "https://u@me.example/c", "me", "https://m/c#f"] {
+        for text in
+            ["https://me.example/", "http://me.example/c", "https://u@me.example/c", "me", "https://m/c#f"]
+        {
             assert!(!is_document(text), "{text}");
         }
     }

@@ -114,12 +114,7 @@ mod tests {
             Some("a b"),
             Some("insufficient_scope"),
         );
-        check(
-            "bearer RESOURCE_METADATA = https://x/y ,scope=a",
-            Some("https://x/y"),
-            Some("a"),
-            None,
-        );
+        check("bearer RESOURCE_METADATA = https://x/y ,scope=a", Some("https://x/y"), Some("a"), None);
         check(r#"Bearer scope="a\"b,c", error=x"#, None, Some("a\"b,c"), Some("x"));
     }
 

@@ -61,8 +61,8 @@ pub async fn resource(
 ) -> Result<Option<Resource>, Lost> {
     if let Some(place) = demand.and_then(|demand| demand.resource_metadata.as_deref()) {
         let place = metadata::endpoint("place of metadata", place)?;
-        let found: Resource =
-            read(&fetch.document(&place).await?).ok_or_else(|| Lost::NoResource(super::fetch::shown(&place)))?;
+        let found: Resource = read(&fetch.document(&place).await?)
+            .ok_or_else(|| Lost::NoResource(super::fetch::shown(&place)))?;
         return Ok(Some(found.checked(server)?));
     }
     for place in places::of_resource(server) {

@@ -4,10 +4,11 @@
 //! A [`Fetch`] is made for one errand and dropped after it: a daemon that logs in nowhere carries none of this.
 
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use oauth2::{HttpRequest, HttpResponse};
+use oauth2::{AsyncHttpClient, HttpRequest, HttpResponse};
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::header::{ACCEPT, LOCATION};
 use reqwest::{Client, Method, RequestBuilder, Response, StatusCode};
@@ -27,12 +28,12 @@ const MAX_HOPS: usize = 3;
 pub enum FetchError {
     #[error("{0}")]
     Unfit(#[from] Unfit),
-    #[error("`{0}` gave no answer: {1}")]
-    Unreached(String, String),
-    #[error("`{0}` gave no whole answer within {} s", PATIENCE.as_secs())]
-    Late(String),
-    #[error("the answer of `{0}` is longer than {} KiB", MAX_BODY / 1024)]
-    TooLong(String),
+    #[error("`{url}` gave no answer: {why}")]
+    Unreached { url: String, why: String },
+    #[error("`{url}` gave no whole answer within {} s", PATIENCE.as_secs())]
+    Late { url: String },
+    #[error("the answer of `{url}` is longer than {} KiB", MAX_BODY / 1024)]
+    TooLong { url: String },
     #[error("`{0}` leads elsewhere, which is not followed")]
     Elsewhere(String),
     #[error("`{url}` is {}, and a server that is not must not lead there", .ground.word())]
@@ -91,7 +92,12 @@ impl Fetch {
     }
 
     /// One request with a body, which goes to that place or nowhere.
-    pub async fn post(&self, url: &Url, headers: &[(&str, &str)], body: String) -> Result<Fetched, FetchError> {
+    pub async fn post(
+        &self,
+        url: &Url,
+        headers: &[(&str, &str)],
+        body: String,
+    ) -> Result<Fetched, FetchError> {
         let mut request = self.request(Method::POST, url)?;
         for (name, value) in headers {
             request = request.header(*name, *value);
@@ -123,7 +129,7 @@ impl Fetch {
     }
 
     /// What the `oauth2` crate wants to have sent.
-    pub async fn carry(&self, request: HttpRequest) -> Result<HttpResponse, FetchError> {
+    async fn carry(&self, request: HttpRequest) -> Result<HttpResponse, FetchError> {
         let (parts, body) = request.into_parts();
         let url = metadata::endpoint("token endpoint", &parts.uri.to_string())?;
         let request = self.request(parts.method, &url)?.headers(parts.headers).body(body);
@@ -146,6 +152,15 @@ impl Fetch {
     }
 }
 
+impl<'c> AsyncHttpClient<'c> for Fetch {
+    type Error = FetchError;
+    type Future = Pin<Box<dyn Future<Output = Result<HttpResponse, FetchError>> + Send + 'c>>;
+
+    fn call(&'c self, request: HttpRequest) -> Self::Future {
+        Box::pin(self.carry(request))
+    }
+}
+
 async fn finish(mut response: Response, url: &Url) -> Result<Fetched, FetchError> {
     let status = response.status();
     let said = response.headers().get_all("www-authenticate").iter().filter_map(|value| value.to_str().ok());
@@ -154,7 +169,7 @@ async fn finish(mut response: Response, url: &Url) -> Result<Fetched, FetchError
     let mut body = Vec::new();
     while let Some(chunk) = response.chunk().await.map_err(|error| failed(&error, url))? {
         if body.len() + chunk.len() > MAX_BODY {
-            return Err(FetchError::TooLong(shown(url)));
+            return Err(FetchError::TooLong { url: shown(url) });
         }
         body.extend_from_slice(&chunk);
     }
@@ -164,13 +179,13 @@ async fn finish(mut response: Response, url: &Url) -> Result<Fetched, FetchError
 /// The innermost reason, without the URL: its query may hold what is nobody's business.
 fn failed(error: &reqwest::Error, url: &Url) -> FetchError {
     if error.is_timeout() {
-        return FetchError::Late(shown(url));
+        return FetchError::Late { url: shown(url) };
     }
     let mut reason: &dyn std::error::Error = error;
     while let Some(inner) = reason.source() {
         reason = inner;
     }
-    FetchError::Unreached(shown(url), reason.to_string())
+    FetchError::Unreached { url: shown(url), why: reason.to_string() }
 }
 
 /// A URL as people see it: without its query.
@@ -220,7 +235,8 @@ mod tests {
     #[tokio::test]
     async fn a_server_in_the_world_leads_to_nothing_near() {
         let fetch = Fetch::new(&Url::parse("https://1.1.1.1/mcp").unwrap()).await.unwrap();
-        for near in ["http://127.0.0.1:9/x", "http://localhost:9/x", "https://10.0.0.1/x", "https://[::1]/x"] {
+        for near in ["http://127.0.0.1:9/x", "http://localhost:9/x", "https://10.0.0.1/x", "https://[::1]/x"]
+        {
             let refused = fetch.document(&Url::parse(near).unwrap()).await.unwrap_err();
             assert!(matches!(refused, FetchError::TooNear { .. }), "{near}: {refused}");
         }

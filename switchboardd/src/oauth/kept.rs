@@ -113,7 +113,9 @@ mod tests {
         assert!(hour.has_ended(4600));
         let short = tokens(Some(10), Some("r"));
         assert!(!short.wants_renewal(1007) && short.wants_renewal(1008));
-        assert!(!tokens(Some(10), None).wants_renewal(2000) && !tokens(None, Some("r")).wants_renewal(u64::MAX));
+        assert!(
+            !tokens(Some(10), None).wants_renewal(2000) && !tokens(None, Some("r")).wants_renewal(u64::MAX)
+        );
     }
 
     #[test]

@@ -139,7 +139,8 @@ mod tests {
     fn an_authority_must_be_the_one_that_was_asked() {
         assert!(authority(&json!({})).checked(ISSUER).is_ok());
         assert!(authority(&json!({})).checked("https://as.example/t/").is_ok());
-        for issuer in ["https://as.example", "https://AS.example/t", "http://as.example/t", "https://evil/t"] {
+        for issuer in ["https://as.example", "https://AS.example/t", "http://as.example/t", "https://evil/t"]
+        {
             let checked = authority(&json!({})).checked(issuer);
             assert!(matches!(checked, Err(Unfit::Issuer { .. })), "{issuer}");
         }
@@ -159,12 +160,23 @@ mod tests {
             assert!(endpoint("e", good).is_ok(), "{good}");
         }
         for bad in [
-            "http://x/a", "file:///etc/passwd", "javascript:alert(1)", "ftp://x/", "x", "", "https://x/#f",
-            "https://u:p@x/", "http://10.0.0.1/", "http://localhost.evil/", "data:text/html,x",
+            "http://x/a",
+            "file:///etc/passwd",
+            "javascript:alert(1)",
+            "ftp://x/",
+            "x",
+            "",
+            "https://x/#f",
+            "https://u:p@x/",
+            "http://10.0.0.1/",
+            "http://localhost.evil/",
+            "data:text/html,x",
         ] {
             assert!(endpoint("e", bad).is_err(), "{bad}");
         }
-        for key in ["authorization_endpoint", "token_endpoint", "registration_endpoint", "revocation_endpoint"] {
+        for key in
+            ["authorization_endpoint", "token_endpoint", "registration_endpoint", "revocation_endpoint"]
+        {
             assert!(authority(&json!({ key: "http://x/a" })).checked(ISSUER).is_err(), "{key}");
         }
     }

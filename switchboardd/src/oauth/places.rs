@@ -102,10 +102,13 @@ mod tests {
     #[test]
     fn a_resource_covers_what_is_below_it() {
         let server = url("https://x/a/mcp");
-        for resource in ["https://x/a/mcp", "https://x/a/mcp/", "https://x/a", "https://x", "https://X:443/"] {
+        for resource in ["https://x/a/mcp", "https://x/a/mcp/", "https://x/a", "https://x", "https://X:443/"]
+        {
             assert!(covers(resource, &server), "{resource}");
         }
-        for resource in ["https://x/a/m", "https://y/a/mcp", "http://x/a/mcp", "https://x/a/mcp/b", "x", "https://x#f"] {
+        for resource in
+            ["https://x/a/m", "https://y/a/mcp", "http://x/a/mcp", "https://x/a/mcp/b", "x", "https://x#f"]
+        {
             assert!(!covers(resource, &server), "{resource}");
         }
     }

@@ -94,9 +94,8 @@ mod tests {
 
     #[track_caller]
     fn check(set: Option<&str>, demanded: Option<&str>, listed: Option<&str>, before: &str, expect: &str) {
-        let words = |text: Option<&str>| {
-            text.map(|text| text.split(' ').map(str::to_owned).collect::<Vec<_>>())
-        };
+        let words =
+            |text: Option<&str>| text.map(|text| text.split(' ').map(str::to_owned).collect::<Vec<_>>());
         let (set, listed) = (words(set), words(listed));
         let wishes = Wishes { set: set.as_deref(), demanded, listed: listed.as_deref(), known: None };
         assert_eq!(choose(wishes, &Scopes::of_text(before)).to_string(), expect);

@@ -11,6 +11,7 @@ use rustix::fs::{FlockOperation, OFlags, flock};
 use switchboard_wire::place::private_folder;
 
 use super::kept::Kept;
+use crate::expand::Template;
 use crate::secrets::{Secrets, SecretsError, Stored};
 use crate::sources::Sources;
 
@@ -66,6 +67,11 @@ impl Store {
             Err(SecretsError::Absent(_)) => Ok(()),
             removed => Ok(removed?),
         }
+    }
+
+    /// A text of the config with its `${…}` filled in.
+    pub async fn fill(&self, template: &Template) -> Result<String, String> {
+        self.sources.text(template).await
     }
 
     /// Waits until no other process works on this login. Its drop lets the next one in.
