@@ -120,6 +120,7 @@ impl Board {
             ledger: Arc::new(ledger),
             news: Arc::default(),
             level: Arc::default(),
+            dialer: Arc::default(),
         };
         nursery.budget.set(config.budget);
         let listen = config.http.listen.clone();

@@ -22,9 +22,10 @@ pub use settings::Settings;
 
 use crate::budget::{Budget, NoRoom};
 use crate::caller::{Caller, LogLevel};
+use crate::child::remote::Dialer;
 use crate::child::{Child, ChildError, Ledger, Limits, Roster};
 use crate::config::Scope;
-use crate::definition::Launch;
+use crate::definition::Reach;
 use crate::manifest::{Manifest, Manifests};
 use crate::sources::{Sources, Unready};
 use crate::subscriptions::Subscriptions;
@@ -47,6 +48,8 @@ pub struct Nursery {
     /// The level that hosts want logs from, once one has said so.
     // A leaf lock: held to copy or replace it.
     pub level: Arc<Mutex<Option<LogLevel>>>,
+    /// The way to children that run elsewhere.
+    pub dialer: Arc<Dialer>,
 }
 
 /// Why there is no child to use. The texts continue the words "child `name` …".
@@ -67,7 +70,7 @@ pub enum PoolError {
 #[derive(Debug)]
 pub struct Pool {
     name: Box<str>,
-    launch: Launch,
+    reach: Reach,
     nursery: Nursery,
     // A leaf lock: held to look at or change the state, never across a start.
     state: Mutex<State>,
@@ -115,7 +118,7 @@ impl Drop for Lease {
 }
 
 impl Pool {
-    pub fn new(name: &str, launch: Launch, settings: Settings, nursery: Nursery) -> Arc<Self> {
+    pub fn new(name: &str, reach: Reach, settings: Settings, nursery: Nursery) -> Arc<Self> {
         let state = State {
             settings,
             members: Vec::new(),
@@ -124,10 +127,10 @@ impl Pool {
             breaker: Breaker::default(),
             failed_starts: 0,
             last_failure: None,
-            ran_before: nursery.manifests.exists(&launch),
+            ran_before: nursery.manifests.exists(&reach),
             retired: false,
             manifest: Known::NotLooked,
-            era: None,
+            manner: None,
             lists_failed: None,
             last_words: Arc::default(),
             woken_later: false,
@@ -136,7 +139,7 @@ impl Pool {
         };
         Arc::new(Self {
             name: name.into(),
-            launch,
+            reach,
             nursery,
             state: Mutex::new(state),
             changed: Notify::new(),
@@ -144,8 +147,8 @@ impl Pool {
         })
     }
 
-    pub fn launch(&self) -> &Launch {
-        &self.launch
+    pub fn reach(&self) -> &Reach {
+        &self.reach
     }
 
     pub fn settings(&self) -> Settings {
@@ -279,7 +282,7 @@ impl Pool {
         if let Known::Looked(known) = &self.lock().manifest {
             return known.clone();
         }
-        let read = self.nursery.manifests.read(&self.launch).map(Arc::new);
+        let read = self.nursery.manifests.read(&self.reach).map(Arc::new);
         self.lock().manifest = Known::Looked(read.clone());
         read
     }

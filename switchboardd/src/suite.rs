@@ -186,10 +186,7 @@ impl Suite {
                 file: visible(&file).into_owned(),
             },
             Ok(Reach::Process(_)) => Failure::Misconfigured { child, why: "no command".to_owned(), file },
-            Ok(Reach::Remote(_)) => {
-                let why = "servers behind a URL are not reached by this version".to_owned();
-                Failure::Misconfigured { child, why, file }
-            }
+            Ok(Reach::Remote(_)) => Failure::Misconfigured { child, why: "no url".to_owned(), file },
             Err(why) => Failure::Misconfigured { child, why: why.clone(), file },
         }
     }

@@ -46,6 +46,8 @@ pub(super) enum Reply {
     Answer(Answer),
     /// The child answered with more than anybody takes.
     TooLong(u64),
+    /// No answer will come; those to other calls may.
+    Failed(ChildError),
     /// It took too long. The call stays open until its caller gives up on it.
     Overdue(ChildError),
 }
@@ -179,6 +181,17 @@ impl Calls {
     /// A call that is never answered in good times.
     pub(super) fn stand(&mut self, id: ChildId) {
         self.standing = Some(id.0);
+    }
+
+    /// Whether the child has not answered it; also if nobody waits any more.
+    pub(super) fn owes(&self, id: ChildId) -> bool {
+        self.waiting.contains_key(&id.0) || self.tombstones.contains_key(&id.0)
+    }
+
+    /// Whose call it is, if the child has not answered it.
+    pub(super) fn caller_of(&self, id: ChildId) -> Option<Arc<Caller>> {
+        let gone = || self.tombstones.get(&id.0).and_then(Clone::clone);
+        self.waiting.get(&id.0).and_then(|waiting| waiting.caller.clone()).or_else(gone)
     }
 
     /// The call was never written: forget it altogether.

@@ -11,7 +11,7 @@ use switchboard_wire::members::Members;
 use switchboard_wire::raw::Raw;
 use tokio::sync::Notify;
 
-use super::{Child, ChildError, ChildId, Limits, clip};
+use super::{Child, ChildError, ChildId, Limits, Tie, clip};
 use crate::caller::LogLevel;
 use crate::methods;
 
@@ -152,6 +152,19 @@ impl Child {
 }
 
 impl Child {
+    /// Its server has begun with it anew, and knows nothing of what it was told before.
+    pub(super) fn is_new_again(self: &Arc<Self>) {
+        let owner = match self.tie() {
+            Tie::Session(owner) => Some(owner),
+            Tie::Nobody | Tie::Spare => None,
+        };
+        self.follow(&self.subscriptions.followed(owner.as_ref()), true);
+        let level = *self.level.lock().expect("BUG: a copy panicked");
+        level.into_iter().for_each(|level| self.set_level(level));
+        self.tools.outdate();
+        self.stall.outdate();
+    }
+
     /// Has it tell of changes of these resources, or no longer. Nobody waits for its answers.
     pub fn follow(self: &Arc<Self>, uris: &[Box<str>], follow: bool) {
         let method = if follow { methods::SUBSCRIBE } else { methods::UNSUBSCRIBE };
@@ -165,6 +178,7 @@ impl Child {
 
     /// Has it log from this level on, if it logs at all.
     pub fn set_level(self: &Arc<Self>, level: LogLevel) {
+        *self.level.lock().expect("BUG: a copy panicked") = Some(level);
         if self.hello.get().is_some_and(|hello| hello.declares("logging")) {
             let params = format!(r#"{{"level":"{}"}}"#, level.word());
             self.tell(methods::SET_LEVEL, |_, out| out.extend_from_slice(params.as_bytes()));

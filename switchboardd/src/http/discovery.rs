@@ -14,7 +14,6 @@ use super::rescue::{Refusal, json_response};
 use crate::board::{Board, Phase};
 use crate::catalog::Catalog;
 use crate::child::{Child, Tie};
-use crate::definition::Reach;
 use crate::layer::Layer;
 use crate::pool::{Doing, PoolError};
 use crate::session::Session;
@@ -181,8 +180,7 @@ fn described(suite: &Suite, pass: Pass) -> Value {
     let pool = suite.pool.as_ref();
     body["lastError"] = match &suite.definition.reach {
         Err(why) => json!(why),
-        Ok(Reach::Remote(_)) => json!("servers behind a URL are not reached by this version"),
-        Ok(Reach::Process(_)) => {
+        Ok(_) => {
             json!(pool.and_then(|pool| pool.last_failure()).map(|error| match error {
                 PoolError::Unready(Unready::Misconfigured(why)) => why,
                 error => error.to_string(),
@@ -205,7 +203,8 @@ fn described(suite: &Suite, pass: Pass) -> Value {
 
 fn child_state(child: &Child) -> Value {
     json!({
-        "pid": child.pid(),
+        // A child that runs elsewhere has none here.
+        "pid": child.process(),
         "ageMs": millis(child.born()),
         "idleMs": if child.is_idle() { millis(child.last_used()) } else { 0 },
         "inFlight": child.in_flight(),
