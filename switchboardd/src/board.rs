@@ -18,6 +18,7 @@ use crate::config::Config;
 use crate::document::Problem;
 use crate::layer::Ground;
 use crate::manifest::Manifests;
+use crate::oauth::Logins;
 use crate::parking::Parking;
 use crate::pool::{Nursery, Pools};
 use crate::reload::{self, Checks};
@@ -112,8 +113,10 @@ impl Board {
         ledger: Ledger,
     ) -> Arc<Self> {
         let roster = Arc::new(Roster::default());
+        let sources = Arc::new(Sources::new(&config.folder, &ground.state));
         let nursery = Nursery {
-            sources: Arc::new(Sources::new(&config.folder, &ground.state)),
+            logins: Arc::new(Logins::new(&ground.state, &sources)),
+            sources,
             budget: Arc::new(Budget::new(roster.clone())),
             roster,
             manifests: Manifests::new(&ground.state),
@@ -123,6 +126,7 @@ impl Board {
             dialer: Arc::default(),
         };
         nursery.budget.set(config.budget);
+        nursery.logins.set(config.oauth.clone());
         let listen = config.http.listen.clone();
         let pools = Pools::default();
         let (layer, memory) = reload::first_look(config, &ground);

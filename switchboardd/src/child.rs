@@ -56,6 +56,7 @@ use calls::Calls;
 use failure::clip;
 use outbox::Unsent;
 use remote::Dialer;
+use remote::auth::Authorizers;
 use way::Way;
 
 /// A child that was silent on a call and does not answer a `ping` within this is not coming back.
@@ -84,6 +85,8 @@ pub struct Ground<'a> {
     pub roster: &'a Arc<Roster>,
     pub ledger: &'a Ledger,
     pub dialer: &'a Arc<Dialer>,
+    /// Who knows the credentials of children that run elsewhere.
+    pub logins: &'a dyn Authorizers,
 }
 
 /// How a child is spoken with.

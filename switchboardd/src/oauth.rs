@@ -22,7 +22,7 @@ pub mod places;
 pub mod scopes;
 pub mod store;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
@@ -31,30 +31,12 @@ use url::Url;
 pub use login::Login;
 use store::Store;
 
-use crate::expand::Template;
+use crate::child::remote::auth::{Authorizer, Authorizers};
+use crate::config::OauthConfig;
 use crate::sources::Sources;
 
 /// More than anybody has; a definition whose URL keeps changing could make many.
 const MAX_KNOWN: usize = 64;
-
-/// What the person's config says of logins.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct OauthConfig {
-    /// The URL of a document that describes us, for authorization servers that read such.
-    pub client_id_url: Option<String>,
-    /// Clients that the person registered, by the name of the child.
-    pub clients: BTreeMap<String, ClientConfig>,
-}
-
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct ClientConfig {
-    pub client_id: Option<String>,
-    pub client_secret: Option<Template>,
-    pub issuer: Option<String>,
-    pub scopes: Option<Vec<String>>,
-    /// The port that browsers come back to.
-    pub callback_port: Option<u16>,
-}
 
 /// All logins of one person, each there once for all who use it.
 #[derive(Debug)]
@@ -63,6 +45,12 @@ pub struct Logins {
     // Leaf locks: held for a look or an insert.
     config: Arc<Mutex<OauthConfig>>,
     known: Mutex<HashMap<(Box<str>, Url), Arc<Login>>>,
+}
+
+impl Authorizers for Logins {
+    fn of(&self, child: &str, url: &Url) -> Arc<dyn Authorizer> {
+        self.login(child, url)
+    }
 }
 
 impl Logins {
@@ -75,7 +63,7 @@ impl Logins {
     }
 
     /// The login to what is reached under this name at this place.
-    pub fn of(&self, child: &str, url: &Url) -> Arc<Login> {
+    pub fn login(&self, child: &str, url: &Url) -> Arc<Login> {
         let mut known = self.known.lock().expect("BUG: bookkeeping panicked");
         // Those whom nobody uses are read again when somebody does.
         if known.len() >= MAX_KNOWN {

@@ -22,11 +22,12 @@ pub use settings::Settings;
 
 use crate::budget::{Budget, NoRoom};
 use crate::caller::{Caller, LogLevel};
-use crate::child::remote::Dialer;
+use crate::child::remote::{Dialer, address};
 use crate::child::{Child, ChildError, Ledger, Limits, Roster};
 use crate::config::Scope;
-use crate::definition::Reach;
+use crate::definition::{Reach, Target};
 use crate::manifest::{Manifest, Manifests};
+use crate::oauth::{Login, Logins};
 use crate::sources::{Sources, Unready};
 use crate::subscriptions::Subscriptions;
 use breaker::Breaker;
@@ -50,6 +51,7 @@ pub struct Nursery {
     pub level: Arc<Mutex<Option<LogLevel>>>,
     /// The way to children that run elsewhere.
     pub dialer: Arc<Dialer>,
+    pub logins: Arc<Logins>,
 }
 
 /// Why there is no child to use. The texts continue the words "child `name` …".
@@ -145,6 +147,16 @@ impl Pool {
             changed: Notify::new(),
             subscriptions: Arc::default(),
         })
+    }
+
+    /// The login to where its children are; `None` if they run here, or have credentials in their file.
+    pub async fn login(&self) -> Result<Option<Arc<Login>>, Unready> {
+        let Target::Remote(to) = self.nursery.sources.fill(&self.reach).await? else { return Ok(None) };
+        if to.headers.keys().any(|name| name.eq_ignore_ascii_case("authorization")) {
+            return Ok(None);
+        }
+        let url = address(&to).map_err(Unready::Misconfigured)?;
+        Ok(Some(self.nursery.logins.login(&self.name, &url)))
     }
 
     pub fn reach(&self) -> &Reach {

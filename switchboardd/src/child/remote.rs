@@ -41,7 +41,6 @@ use super::way::{Way, cancelled};
 use super::{Child, ChildError, ChildId, Ground, Hello, Manner, Place, StartError, StderrRing, Tie};
 use crate::caller::Caller;
 use crate::definition::{Destination, Transport};
-use auth::{Anonymous, Authorizer};
 use client::{Client, Outgoing};
 
 /// Orders that may wait for the task that carries them out. It never waits itself, so they are those of one moment:
@@ -116,7 +115,8 @@ pub(super) async fn bring_up(
 ) -> Result<Arc<Child>, ChildError> {
     let url = address(to).map_err(|why| ChildError::Unusable { why: format!("is misconfigured: {why}") })?;
     let http = ground.dialer.client(&url, ground.variables).await?;
-    let client = Client::new(http, url, to, authorizer(name))?;
+    let authorizer = ground.logins.of(name, &url);
+    let client = Client::new(http, url, to, authorizer)?;
     let link = Arc::new(Link {
         client,
         transport: to.transport,
@@ -131,11 +131,6 @@ pub(super) async fn bring_up(
     let mourner = Mourner { child: child.clone(), roster: ground.roster.clone() };
     tokio::spawn(live(child.clone(), link, waiting, mourner));
     Ok(child)
-}
-
-/// Who knows this child's credentials.
-fn authorizer(name: &str) -> Arc<dyn Authorizer> {
-    Arc::new(Anonymous::new(name))
 }
 
 /// Carries out orders until the child is to stop.

@@ -3,7 +3,6 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use url::Url;
 
 use super::fetch::{Fetch, FetchError, shown};
 use super::metadata::{self, Authority};
@@ -206,15 +205,10 @@ fn accept(given: Registered, authority: &Authority, port: u16) -> Client {
     }
 }
 
-/// Whether a URL can be the id of a client that is a document.
-pub fn is_document(text: &str) -> bool {
-    Url::parse(text).is_ok_and(|url| {
-        url.scheme() == "https" && url.path() != "/" && url.fragment().is_none() && url.username().is_empty()
-    })
-}
-
 #[cfg(test)]
 mod tests {
+    use url::Url;
+
     use super::*;
 
     fn authority(methods: Option<&[&str]>) -> Authority {
@@ -296,15 +290,5 @@ mod tests {
         assert_eq!(method(None, Some("s"), Some("client_secret_post")), Method::Post);
         assert_eq!(method(None, Some("s"), Some("none")), Method::Public);
         assert_eq!(method(Some(&["client_secret_post"]), Some("s"), Some("odd")), Method::Post);
-    }
-
-    #[test]
-    fn only_some_urls_are_documents() {
-        assert!(is_document("https://me.example/client.json"));
-        for text in
-            ["https://me.example/", "http://me.example/c", "https://u@me.example/c", "me", "https://m/c#f"]
-        {
-            assert!(!is_document(text), "{text}");
-        }
     }
 }

@@ -17,7 +17,6 @@ use url::Url;
 
 pub use attempt::Attempt;
 
-use super::OauthConfig;
 use super::client::Preset;
 use super::demand::Demand;
 use super::fetch::Fetch;
@@ -25,9 +24,9 @@ use super::grant;
 use super::kept::{Kept, Tokens};
 use super::scopes::Scopes;
 use super::store::{self, Store, StoreError};
-use crate::caller::Caller;
 use crate::child::remote::auth::{AuthError, Authorizer, BoxFuture, Challenge, Verdict};
-use crate::secrets::Hidden;
+use crate::config::OauthConfig;
+use crate::secrets::{Hidden, Where};
 
 /// A server that asks for more scopes more often than this is not given in to.
 const MAX_STEPS: usize = 3;
@@ -115,6 +114,16 @@ impl Login {
         Ok(attempt)
     }
 
+    /// The attempt that was begun last, whatever became of it.
+    pub async fn latest(&self) -> Option<Arc<Attempt>> {
+        self.attempt.lock().await.clone()
+    }
+
+    /// Where the login is kept, in a word.
+    pub fn place(&self) -> Option<Where> {
+        self.store.place(&self.name).ok().flatten()
+    }
+
     /// The page of an attempt that a person is in the middle of.
     async fn open_page(&self) -> Option<Box<str>> {
         let slot = self.attempt.lock().await;
@@ -178,7 +187,7 @@ impl Login {
         let demand = challenge.www_authenticate.and_then(Demand::parse);
         if challenge.status == 403 {
             return match demand.filter(Demand::lacks_scope) {
-                Some(demand) => self.step_up(demand, challenge.used, challenge.caller).await,
+                Some(demand) => self.step_up(demand, challenge.used).await,
                 None => Ok(Verdict::Stands),
             };
         }
@@ -186,16 +195,11 @@ impl Login {
         if self.renew(challenge.used.cloned(), Some(demand.unwrap_or_default())).await? {
             return Ok(Verdict::Again);
         }
-        self.ask(challenge.caller).await
+        Err(self.wanted().await)
     }
 
     /// The server wants scopes that the token does not have.
-    async fn step_up(
-        &self,
-        demand: Demand,
-        used: Option<&HeaderValue>,
-        caller: Option<&Arc<Caller>>,
-    ) -> Result<Verdict, AuthError> {
+    async fn step_up(&self, demand: Demand, used: Option<&HeaderValue>) -> Result<Verdict, AuthError> {
         let wanted = Scopes::of_text(demand.scope.as_deref().unwrap_or_default());
         {
             let mut memory = self.memory();
@@ -219,17 +223,12 @@ impl Login {
             memory.steps.push(now);
             memory.demand = Some(demand);
         }
-        self.ask(caller).await
+        Err(self.wanted().await)
     }
 
-    /// Has a person log in, where there is a way to ask them.
-    async fn ask(&self, caller: Option<&Arc<Caller>>) -> Result<Verdict, AuthError> {
-        let Some(caller) = caller.filter(|caller| asking::can_be_asked(caller)) else {
-            return Err(AuthError::Login { child: self.child.clone(), open: self.open_page().await });
-        };
-        let attempt = self.begin(false).await?;
-        asking::ask(caller, &self.child, &attempt).await.map_err(|why| AuthError::Failed { why })?;
-        Ok(Verdict::Again)
+    /// Only a person can help: whoever called knows whether theirs can be asked.
+    async fn wanted(&self) -> AuthError {
+        AuthError::Login { child: self.child.clone(), open: self.open_page().await }
     }
 
     fn glance(&self) -> Glance {

@@ -12,7 +12,7 @@ use switchboard_wire::place::private_folder;
 
 use super::kept::Kept;
 use crate::expand::Template;
-use crate::secrets::{Secrets, SecretsError, Stored};
+use crate::secrets::{Secrets, SecretsError, Stored, Where};
 use crate::sources::Sources;
 
 #[derive(Debug, thiserror::Error)]
@@ -50,6 +50,11 @@ impl Store {
         // Not the parser's own words: they may quote a token.
         let read = |text: String| serde_json::from_str(&text).map_err(|_| StoreError::Damaged);
         values.remove(name).map(read).transpose()
+    }
+
+    /// Where it is kept.
+    pub fn place(&self, name: &str) -> Result<Option<Where>, StoreError> {
+        Ok(self.secrets.list()?.remove(name))
     }
 
     pub async fn save(&self, name: &str, kept: &Kept) -> Result<(), StoreError> {

@@ -78,6 +78,7 @@ impl Pool {
             roster: &self.nursery.roster,
             ledger: &self.nursery.ledger,
             dialer: &self.nursery.dialer,
+            logins: &*self.nursery.logins,
         };
         let ring = Arc::new(StderrRing::default());
         self.lock().last_words = ring.clone();

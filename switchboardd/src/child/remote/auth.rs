@@ -9,6 +9,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use hyper::header::HeaderValue;
+use reqwest::Url;
 
 use crate::caller::Caller;
 
@@ -22,6 +23,11 @@ pub trait Authorizer: Send + Sync + std::fmt::Debug {
     /// The server answered 401, or 403 with a challenge, to a request that carried `used`. `Again`: there is another
     /// token now, try once more; an error says what the person has to do.
     fn challenged<'a>(&'a self, challenge: Challenge<'a>) -> BoxFuture<'a, Result<Verdict, AuthError>>;
+}
+
+/// Who has an authorizer for each remote child.
+pub trait Authorizers: Send + Sync + std::fmt::Debug {
+    fn of(&self, child: &str, url: &Url) -> Arc<dyn Authorizer>;
 }
 
 /// A server that was not content with what a request carried.
@@ -55,30 +61,4 @@ pub enum AuthError {
 
 fn opening(url: Option<&str>) -> String {
     url.map_or(String::new(), |url| format!(", or open {url}"))
-}
-
-/// Knows no token: all it can do is to say what a person has to do.
-#[derive(Debug)]
-pub struct Anonymous {
-    child: Box<str>,
-}
-
-impl Anonymous {
-    pub fn new(child: &str) -> Self {
-        Self { child: child.into() }
-    }
-}
-
-impl Authorizer for Anonymous {
-    fn bearer(&self) -> BoxFuture<'_, Result<Option<HeaderValue>, AuthError>> {
-        Box::pin(async { Ok(None) })
-    }
-
-    fn challenged<'a>(&'a self, challenge: Challenge<'a>) -> BoxFuture<'a, Result<Verdict, AuthError>> {
-        let verdict = match challenge.status {
-            401 => Err(AuthError::Login { child: self.child.clone(), open: None }),
-            _ => Ok(Verdict::Stands),
-        };
-        Box::pin(async { verdict })
-    }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use serde_json::json;
+use serde_json::{Value, json};
 use switchboard_wire::envelope::Message;
 use switchboard_wire::members::Members;
 use switchboard_wire::raw::Raw;
@@ -10,52 +10,49 @@ use tokio::sync::oneshot;
 
 use super::Attempt;
 use crate::caller::Caller;
-use crate::era::Era;
 use crate::mailbox::Kind;
 use crate::methods;
 
-pub(super) fn can_be_asked(caller: &Caller) -> bool {
-    caller.profile().takes.elicitation_url
+impl Attempt {
+    /// What a host is told to show.
+    pub fn invitation(&self, child: &str) -> Value {
+        let issuer = &self.issuer;
+        let message =
+            format!("Switchboard: `{child}` asks you to log in at {issuer}. The call goes on when you have.");
+        json!({ "mode": "url", "url": self.url.as_str(), "message": message })
+    }
+
+    /// Puts it to a host that keeps a conversation. Returns when the login is done, whichever way the person got to
+    /// it; or says why it will not be.
+    pub async fn ask(&self, caller: &Arc<Caller>, child: &str) -> Result<(), String> {
+        let id = crate::random::hex(8);
+        let mut params = self.invitation(child);
+        params["elicitationId"] = id.clone().into();
+        let request = json!({ "jsonrpc": "2.0", "id": 0, "method": methods::ELICITATION, "params": params });
+        let (tell, told) = oneshot::channel();
+        let asked = put(caller, &request.to_string(), tell).ok_or("its host could not be asked")?;
+        let open = Open { caller, id: asked };
+        tokio::select! {
+            done = self.done() => done?,
+            refused = refusal(told) => return Err(refused),
+        }
+        drop(open);
+        let complete = json!({
+            "jsonrpc": "2.0",
+            "method": methods::ELICITATION_COMPLETE,
+            "params": { "elicitationId": id },
+        });
+        caller.push(Kind::Question, complete.to_string().into_bytes());
+        Ok(())
+    }
 }
 
-/// Returns when the login is done, whichever way the person got to it; or says why it will not be.
-pub(super) async fn ask(caller: &Arc<Caller>, child: &str, attempt: &Attempt) -> Result<(), String> {
-    let id = crate::random::hex(8);
-    let request = json!({
-        "jsonrpc": "2.0",
-        "id": "login",
-        "method": methods::ELICITATION,
-        "params": {
-            "mode": "url",
-            "elicitationId": id,
-            "url": attempt.url.as_str(),
-            "message": format!(
-                "Switchboard: `{child}` asks you to log in at {}. The call goes on when you have.", attempt.issuer
-            ),
-        },
-    })
-    .to_string();
-    let (tell, told) = oneshot::channel();
+fn put(caller: &Caller, request: &str, tell: oneshot::Sender<Option<String>>) -> Option<Box<str>> {
+    let Ok(Message::Request { id, params, .. }) = Message::parse(request.as_bytes()) else { return None };
     let heard = move |response: &[u8], _: Raw<'_>| {
         let _ = tell.send(action(response));
     };
-    let Ok(Message::Request { id: raw, params, .. }) = Message::parse(request.as_bytes()) else {
-        return Err("it could not be asked for".to_owned());
-    };
-    let asked = caller.ask(request.as_bytes(), raw, methods::ELICITATION, params, heard);
-    let Some(asked) = asked else { return Err("its host could not be asked".to_owned()) };
-    let open = Open { caller, id: asked };
-    let outcome = tokio::select! {
-        done = attempt.done() => done,
-        refused = refusal(told) => Err(refused),
-    };
-    drop(open);
-    if outcome.is_ok() && caller.era() == Era::Legacy {
-        let params = json!({ "elicitationId": id });
-        let complete = json!({ "jsonrpc": "2.0", "method": methods::ELICITATION_COMPLETE, "params": params });
-        caller.push(Kind::Question, complete.to_string().into_bytes());
-    }
-    outcome
+    caller.ask(request.as_bytes(), id, methods::ELICITATION, params, heard)
 }
 
 /// A question that is taken back when nobody waits for its answer any more.

@@ -19,7 +19,7 @@ use crate::oauth::scopes::{self, Scopes, Wishes};
 use crate::oauth::store::StoreError;
 
 /// Long enough to find a password and a second factor.
-pub const PATIENCE: Duration = Duration::from_secs(5 * 60);
+const PATIENCE: Duration = Duration::from_secs(5 * 60);
 
 type Outcome = Result<(), String>;
 
