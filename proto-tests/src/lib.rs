@@ -16,6 +16,7 @@ pub use terminal::Terminal;
 pub use wait::PATIENCE;
 
 pub mod adapter;
+pub mod authority;
 pub mod bench;
 pub mod bins;
 pub mod conformance;
