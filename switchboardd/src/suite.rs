@@ -140,6 +140,11 @@ impl Suite {
         tools.map(|tool| tool.raw.get()).collect::<Vec<_>>().join(",")
     }
 
+    /// Whether its child runs elsewhere.
+    pub fn is_remote(&self) -> bool {
+        matches!(self.definition.reach, Ok(Reach::Remote(_)))
+    }
+
     pub fn child_name(&self) -> &str {
         &self.definition.name
     }

@@ -194,6 +194,10 @@ impl Calls {
         self.waiting.get(&id.0).and_then(|waiting| waiting.caller.clone()).or_else(gone)
     }
 
+    pub(super) fn is_standing(&self, id: ChildId) -> bool {
+        self.standing == Some(id.0)
+    }
+
     /// The call was never written: forget it altogether.
     pub(super) fn retract(&mut self, id: ChildId) {
         self.waiting.remove(&id.0);

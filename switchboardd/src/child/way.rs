@@ -3,7 +3,7 @@
 
 use super::outbox::{Outbox, Unsent};
 use super::remote::Line;
-use super::{Child, ChildId};
+use super::{Child, ChildId, Manner};
 use crate::methods;
 
 pub(super) enum Way {
@@ -32,6 +32,14 @@ impl Way {
         match self {
             Self::Pipe(outbox) => outbox.is_open(),
             Self::Remote(remote) => remote.is_open(),
+        }
+    }
+
+    /// Whether arguments of tools are headers too.
+    pub(super) fn repeats_arguments(&self) -> bool {
+        match self {
+            Self::Pipe(_) => false,
+            Self::Remote(remote) => remote.manner() == Manner::Modern,
         }
     }
 

@@ -122,7 +122,8 @@ async fn list_tools(suite: &Suite, caller: &Arc<Caller>, request: Request<'_>) -
     if !runs && let Some(manifest) = suite.manifest() {
         return Ok(known_tools(suite, caller, &manifest.tools));
     }
-    if suite.settings.expose.is_open() {
+    // Of a child behind HTTP not every tool can be used.
+    if suite.settings.expose.is_open() && !suite.is_remote() {
         return forward(suite, caller, request, None, None).await;
     }
     let lease = suite.lease(caller, None, None).await?;

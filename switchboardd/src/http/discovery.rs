@@ -14,13 +14,14 @@ use super::rescue::{Refusal, json_response};
 use crate::board::{Board, Phase};
 use crate::catalog::Catalog;
 use crate::child::{Child, Tie};
+use crate::definition::Reach;
 use crate::layer::Layer;
 use crate::pool::{Doing, PoolError};
 use crate::session::Session;
 use crate::sources::Unready;
 use crate::suite::Suite;
 use crate::suite::summary::summary;
-use crate::trust::view::in_short;
+use crate::trust::view::{in_short, shown_url};
 use crate::workspace::Workspace;
 
 /// As much of a command line as fits a status.
@@ -177,6 +178,9 @@ fn described(suite: &Suite, pass: Pass) -> Value {
         return body;
     }
     body["description"] = json!(suite.definition.description);
+    if let Ok(Reach::Remote(remote)) = &suite.definition.reach {
+        body["url"] = shown_url(&remote.url).into();
+    }
     let pool = suite.pool.as_ref();
     body["lastError"] = match &suite.definition.reach {
         Err(why) => json!(why),

@@ -42,12 +42,14 @@ enum Answered {
 
 /// Sends a request and takes in its answer. However this ends, the call is not left waiting.
 pub(super) async fn ask(child: &Arc<Child>, link: &Arc<Link>, id: ChildId, body: Bytes) {
+    // Not to listen is no sign of anything.
+    let stands = child.calls().is_standing(id);
     let mut owed = Owed { child, id, error: None, later: false };
     match put(child, link, id, &body).await {
         Ok(Answered::Here) => {}
         Ok(Answered::Later) => owed.later = true,
         Err(error) => {
-            if is_a_reason_to_begin_anew(&error) && child.hello.get().is_some() {
+            if is_a_reason_to_begin_anew(&error) && !stands && child.hello.get().is_some() {
                 // The next callers shake hands anew, and find out what it speaks now.
                 child.replace();
             }

@@ -3,22 +3,27 @@
 //! credentials, failures and time-outs end the attempt.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use switchboard_wire::envelope::{Message, Outcome};
 use switchboard_wire::members::Members;
 use switchboard_wire::raw::Raw;
+use tokio::time::timeout;
 
 use super::{Link, RemoteError, Talk, old_sse, post, stream};
 use crate::child::calls::Answer;
 use crate::child::failure::clip;
 use crate::child::handshake::{PATIENT, names_modern, params, read};
-use crate::child::{Child, ChildError, Hello, Limits, Manner, Tie};
+use crate::child::{Child, ChildError, Hello, Limits, Manner, Tie, millis};
 use crate::definition::Transport;
 use crate::era::envelope::{Envelope, dressed};
 use crate::methods;
 
 /// Bounded by whoever starts the child.
 const LIMITS: Limits = Limits { spawn: PATIENT, rpc: PATIENT, max: PATIENT };
+
+/// How long a new session may take to begin.
+const RENEWAL: Duration = Duration::from_secs(15);
 
 /// What became of one way.
 enum Tried {
@@ -67,7 +72,8 @@ pub(super) async fn renew(child: &Arc<Child>, link: &Arc<Link>, lost: &Talk) -> 
     }
     tracing::info!(target: "child", child = child.name(), "its server forgot the session; a new one is begun");
     link.change(|talk| *talk = Talk { manner: talk.manner, ..Talk::default() });
-    let hello = match initialize(child, link).await? {
+    let begun = timeout(RENEWAL, initialize(child, link)).await;
+    let hello = match begun.map_err(|_| ChildError::Silent { ms: millis(RENEWAL) })?? {
         Tried::Hello(hello) => hello,
         Tried::NotThisWay(why) => return Err(why),
     };
