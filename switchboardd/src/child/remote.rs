@@ -9,7 +9,7 @@
 mod address;
 pub mod auth;
 mod client;
-mod dialer;
+pub(crate) mod dialer;
 mod failure;
 mod headers;
 mod inbound;

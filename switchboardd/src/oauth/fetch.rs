@@ -16,6 +16,8 @@ use url::Url;
 
 use super::ground::Ground;
 use super::metadata::{self, Unfit};
+use crate::child::remote::dialer::far;
+use crate::environment::Variables;
 
 /// For one request, with everything that belongs to it.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -59,18 +61,13 @@ pub struct Fetch {
 
 impl Fetch {
     /// For a login to this server.
-    pub async fn new(server: &Url) -> Result<Self, FetchError> {
+    pub async fn new(server: &Url, variables: &Variables) -> Result<Self, FetchError> {
         let nearest = ground_of(server).await;
-        // Another one may have been first, with the same.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let client = Client::builder()
-            .redirect(reqwest::redirect::Policy::none())
-            .dns_resolver(Arc::new(Resolver { nearest }))
-            .timeout(PATIENCE)
-            .pool_max_idle_per_host(0)
-            .user_agent(concat!("switchboard/", env!("CARGO_PKG_VERSION")))
-            .build()
-            .map_err(|error| FetchError::NoClient(error.to_string()))?;
+        // Behind a proxy, it is the proxy that looks names up.
+        let client = far(variables, |client| {
+            client.dns_resolver(Arc::new(Resolver { nearest })).timeout(PATIENCE).pool_max_idle_per_host(0)
+        });
+        let client = client.await.map_err(|error| FetchError::NoClient(error.to_string()))?;
         Ok(Self { client, nearest })
     }
 
@@ -234,7 +231,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_server_in_the_world_leads_to_nothing_near() {
-        let fetch = Fetch::new(&Url::parse("https://1.1.1.1/mcp").unwrap()).await.unwrap();
+        let fetch =
+            Fetch::new(&Url::parse("https://1.1.1.1/mcp").unwrap(), &Variables::default()).await.unwrap();
         for near in ["http://127.0.0.1:9/x", "http://localhost:9/x", "https://10.0.0.1/x", "https://[::1]/x"]
         {
             let refused = fetch.document(&Url::parse(near).unwrap()).await.unwrap_err();

@@ -19,7 +19,7 @@ pub use attempt::Attempt;
 
 use super::client::Preset;
 use super::demand::Demand;
-use super::fetch::Fetch;
+use super::fetch::{Fetch, FetchError};
 use super::grant;
 use super::kept::{Kept, Tokens};
 use super::scopes::Scopes;
@@ -155,7 +155,7 @@ impl Login {
         let (Some(place), Some(client)) = (&grant.revocation_endpoint, client) else {
             return Ok(Gone::Deleted("its authorization server has no way to revoke tokens".to_owned()));
         };
-        let revoked = match Fetch::new(&self.url).await {
+        let revoked = match self.fetch().await {
             Ok(fetch) => grant::revoke(&fetch, grant, client, place).await,
             Err(error) => Err(error.into()),
         };
@@ -254,6 +254,10 @@ impl Login {
         memory.header = kept.grant.as_ref().and_then(|grant| Tokens::header(&grant.tokens));
         memory.kept = kept;
         memory.is_loaded = true;
+    }
+
+    async fn fetch(&self) -> Result<Fetch, FetchError> {
+        Fetch::new(&self.url, &self.store.captured().await.variables).await
     }
 
     /// The scopes that the server last asked for.

@@ -11,6 +11,7 @@ use rustix::fs::{FlockOperation, OFlags, flock};
 use switchboard_wire::place::private_folder;
 
 use super::kept::Kept;
+use crate::environment::Captured;
 use crate::expand::Template;
 use crate::secrets::{Secrets, SecretsError, Stored, Where};
 use crate::sources::Sources;
@@ -45,7 +46,7 @@ impl Store {
         if !self.secrets.list()?.contains_key(name) {
             return Ok(None);
         }
-        let variables = &self.sources.captured().await.variables;
+        let variables = &self.captured().await.variables;
         let mut values = self.secrets.values(&[name.to_owned()], variables).await?;
         // Not the parser's own words: they may quote a token.
         let read = |text: String| serde_json::from_str(&text).map_err(|_| StoreError::Damaged);
@@ -59,7 +60,7 @@ impl Store {
 
     pub async fn save(&self, name: &str, kept: &Kept) -> Result<(), StoreError> {
         let text = serde_json::to_string(kept).expect("BUG: text and names are JSON");
-        let variables = &self.sources.captured().await.variables;
+        let variables = &self.captured().await.variables;
         if let Stored::InFile { stale: true, why } = self.secrets.set(name, &text, variables).await? {
             tracing::warn!(target: "oauth", login = name, "the keyring still holds an older login: {why}");
         }
@@ -67,11 +68,16 @@ impl Store {
     }
 
     pub async fn remove(&self, name: &str) -> Result<(), StoreError> {
-        let variables = &self.sources.captured().await.variables;
+        let variables = &self.captured().await.variables;
         match self.secrets.remove(name, variables).await {
             Err(SecretsError::Absent(_)) => Ok(()),
             removed => Ok(removed?),
         }
+    }
+
+    /// What leads out of here, and to a keyring.
+    pub async fn captured(&self) -> Arc<Captured> {
+        self.sources.captured().await
     }
 
     /// A text of the config with its `${…}` filled in.

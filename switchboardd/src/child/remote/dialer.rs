@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use reqwest::redirect::Policy;
-use reqwest::{Certificate, Client, NoProxy, Proxy, Url};
+use reqwest::{Certificate, Client, ClientBuilder, NoProxy, Proxy, Url};
 use tokio::sync::OnceCell;
 
 use super::RemoteError;
@@ -44,22 +44,28 @@ impl Dialer {
             });
             return client.await.cloned().map_err(unusable);
         }
-        let client = self.far.get_or_try_init(|| async {
-            provide();
-            let mut client = plain().no_proxy();
-            if let Some(proxy) = proxy(variables) {
-                client = client.proxy(proxy);
-            }
-            let file = variables.get("SSL_CERT_FILE").map(ToOwned::to_owned);
-            // Reads all certificates of the system.
-            let build = move || client.tls_certs_merge(own_certificates(file.as_deref())).build();
-            tokio::task::spawn_blocking(build).await.expect("BUG: a build panicked")
-        });
-        client.await.cloned().map_err(unusable)
+        self.far.get_or_try_init(|| far(variables, |client| client)).await.cloned().map_err(unusable)
     }
 }
 
-fn plain() -> reqwest::ClientBuilder {
+/// A client for other machines, by the proxy and with the certificates of the person's login shell.
+pub(crate) async fn far(
+    variables: &Variables,
+    adjust: impl FnOnce(ClientBuilder) -> ClientBuilder,
+) -> reqwest::Result<Client> {
+    provide();
+    let mut client = plain().no_proxy();
+    if let Some(proxy) = proxy(variables) {
+        client = client.proxy(proxy);
+    }
+    let client = adjust(client);
+    let file = variables.get("SSL_CERT_FILE").map(ToOwned::to_owned);
+    // Reads all certificates of the system.
+    let build = move || client.tls_certs_merge(own_certificates(file.as_deref())).build();
+    tokio::task::spawn_blocking(build).await.expect("BUG: a build panicked")
+}
+
+fn plain() -> ClientBuilder {
     Client::builder()
         .redirect(Policy::none())
         .connect_timeout(CONNECT)

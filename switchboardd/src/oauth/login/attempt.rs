@@ -93,7 +93,7 @@ struct Prepared {
 impl Prepared {
     async fn new(login: &Arc<Login>) -> Result<Self, String> {
         let kept = login.kept().await?;
-        let fetch = Fetch::new(&login.url).await.map_err(|error| error.to_string())?;
+        let fetch = login.fetch().await.map_err(|error| error.to_string())?;
         let found = login.find(&fetch, kept.issuer()).await?;
         let scopes = login.choose(&found, &kept);
         let preset = login.preset(&kept).await?;

@@ -53,7 +53,7 @@ impl Login {
         if refused && self.memory().renewed.is_some_and(|at| at.elapsed() < IN_VAIN) {
             return Ok(false);
         }
-        let fetch = Fetch::new(&self.url).await.map_err(|error| failed(&error))?;
+        let fetch = self.fetch().await.map_err(|error| failed(&error))?;
         if let Some(demand) = demand
             && self.has_moved(&fetch, &demand, grant).await?
         {
