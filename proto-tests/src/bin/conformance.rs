@@ -7,6 +7,7 @@
 use std::path::Path;
 use std::process::ExitCode;
 
+use proto_tests::bins;
 use proto_tests::conformance::{Outcome, REVISIONS, Suite, Through, adapter};
 
 /// Which child is asked about which revision.
@@ -23,8 +24,9 @@ fn main() -> ExitCode {
         (Ok(None), _) => return ExitCode::SUCCESS,
         (Ok(Some(suite)), ["direct"]) => direct(&suite),
         (Ok(Some(suite)), ["through"]) => through(&suite),
+        (Ok(Some(suite)), ["client"]) => client(&suite),
         (Ok(Some(suite)), [url, revision]) => suite.run(url, revision).map(|outcome| vec![(*url, outcome)]),
-        (Ok(Some(_)), _) => Err("usage: conformance direct | through | URL REVISION".into()),
+        (Ok(Some(_)), _) => Err("usage: conformance direct | through | client | URL REVISION".into()),
         (Err(error), _) => Err(error),
     };
     match outcomes {
@@ -40,6 +42,12 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// The other side: Switchboard as the client of the suite's servers.
+fn client(suite: &Suite) -> Result<Vec<(&'static str, Outcome)>, String> {
+    let client = &bins().conformance_client;
+    REVISIONS.iter().map(|revision| Ok(("client", suite.run_client(client, revision)?))).collect()
 }
 
 fn direct(suite: &Suite) -> Result<Vec<(&'static str, Outcome)>, String> {
