@@ -226,6 +226,11 @@ pub fn modern(asked: &Asked, back: &mut Back) {
         result["resultType"] = "complete".into();
         result
     };
+    if asked.verb == "POST" && asked.header("mcp-protocol-version") != Some("2026-07-28") {
+        let mut refusal = asked.error(-32022, "Unsupported protocol version");
+        refusal["error"]["data"] = json!({"supported": ["2026-07-28"], "requested": "2025-11-25"});
+        return back.json(400, &refusal);
+    }
     match asked.what().as_str() {
         "server/discover" => {
             let hello = json!({"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}},
@@ -238,11 +243,6 @@ pub fn modern(asked: &Asked, back: &mut Back) {
             back.json(200, &asked.result(&complete(list)));
         }
         "tools/call" => back.json(200, &asked.result(&complete(echoed(asked)))),
-        "initialize" => {
-            let mut refusal = asked.error(-32022, "Unsupported protocol version");
-            refusal["error"]["data"] = json!({"supported": ["2026-07-28"], "requested": "2025-11-25"});
-            back.json(400, &refusal);
-        }
         "GET" | "DELETE" => back.empty(405),
         _ => back.json(404, &asked.error(-32601, "Method not found")),
     }

@@ -32,7 +32,7 @@ impl Stage {
         let mut entry = json!({"type": "http", "url": far.url()});
         more.as_object().into_iter().flatten().for_each(|(key, value)| entry[key] = value.clone());
         home.definition("far", &json!({"mcpServers": {"far": entry}}).to_string());
-        home.child("near", &[]);
+        home.child("near", &["echo"]);
         let ms = |duration: Duration| u64::try_from(duration.as_millis()).unwrap();
         home.config(&json!({"timeouts":
             {"childSpawnMs": ms(SPAWN), "rpcMs": ms(RPC), "maxMs": 4 * ms(RPC)}}));

@@ -49,8 +49,8 @@ pub(super) async fn ask(child: &Arc<Child>, link: &Arc<Link>, id: ChildId, body:
         Ok(Answered::Here) => {}
         Ok(Answered::Later) => owed.later = true,
         Err(error) => {
+            // The next callers shake hands anew, and find out what it speaks now.
             if is_a_reason_to_begin_anew(&error) && !stands && child.hello.get().is_some() {
-                // The next callers shake hands anew, and find out what it speaks now.
                 child.replace();
             }
             owed.error = Some(error);
@@ -142,8 +142,21 @@ async fn put(
             child.renew_tools(LIST_LIMITS).await?;
             continue;
         }
+        if !opens && is_of_the_other_era(talk.manner, code(error)) {
+            child.replace();
+        }
         child.take_body(Some(id), &answer(id, error));
         return Ok(Answered::Here);
+    }
+}
+
+/// Whether a refused request says that the server is not of the era that it was.
+fn is_of_the_other_era(manner: Manner, code: Option<i64>) -> bool {
+    match (manner, code) {
+        // What servers refuse requests with that are of no session of theirs.
+        (Manner::Modern, Some(code)) => (-32019..=-32000).contains(&code),
+        (Manner::Legacy | Manner::OldSse, Some(code)) => (-32022..=-32020).contains(&code),
+        (_, None) => false,
     }
 }
 
