@@ -55,6 +55,11 @@ impl Grants {
         self.issued
     }
 
+    fn named(&mut self, what: &str) -> String {
+        let number = self.next();
+        format!("{what}-{}-{number}", self.mark)
+    }
+
     pub(super) fn scopes_of(&self, token: &str) -> Option<String> {
         let (family, scopes) = self.access.get(token)?;
         (!self.void.contains(family)).then(|| scopes.clone())
@@ -69,7 +74,7 @@ impl Grants {
         if redirects.is_empty() || wanted["application_type"] != "native" {
             return refusal(400, "invalid_client_metadata");
         }
-        let id = format!("client-{}-{}", self.mark, self.next());
+        let id = self.named("client");
         let method = wanted["token_endpoint_auth_method"].as_str().unwrap_or("client_secret_basic");
         let secret = (method != "none").then(|| format!("secret/of {id}"));
         let mut given = json!({
@@ -172,7 +177,7 @@ impl Grants {
         resource: Option<String>,
         rules: &Rules,
     ) -> Answer {
-        let access = format!("access-{}-{}", self.mark, self.next());
+        let access = self.named("access");
         self.access.insert(access.clone(), (family, scope.to_owned()));
         let mut given =
             json!({ "access_token": access, "token_type": "Bearer", "expires_in": rules.lifetime });
@@ -180,7 +185,7 @@ impl Grants {
             given["scope"] = scope.into();
         }
         if rules.gives_refresh {
-            let refresh = format!("refresh-{}-{}", self.mark, self.next());
+            let refresh = self.named("refresh");
             given["refresh_token"] = refresh.clone().into();
             let (client, scope) = (client.to_owned(), scope.to_owned());
             self.refresh.insert(refresh, Refresh { client, family, scope, resource, is_used: false });

@@ -106,7 +106,7 @@ fn scopes_are_those_that_the_server_names() {
     works(&world);
     assert_eq!(world.authority.seen("/authorize")[0].fields["scope"], "list read offline_access");
     let world = World::new(Rules::default());
-    world.guarded.change(|wants| (wants.scope, wants.listed) = (Some("only"), Some(&["list"])));
+    world.guarded.change(|wants| (wants.scope, wants.listed) = (Some("only"), Some(&["list"][..])));
     works(&world);
     assert_eq!(world.authority.seen("/authorize")[0].fields["scope"], "only");
 }

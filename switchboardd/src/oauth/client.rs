@@ -238,7 +238,7 @@ mod tests {
         let choice = Choice { preset: Some(&preset), document: Some("https://me/c.json"), before: None };
         let Plan::Use(client) = choice.plan(&server, 0).unwrap() else { panic!() };
         assert_eq!((client.id.as_str(), client.method, client.way), ("mine", Method::Basic, Way::Set));
-        let bound = Preset { issuer: Some("https://other".to_owned()), ..preset };
+        let bound = Preset { issuer: Some("https://other".to_owned()), ..preset.clone() };
         let refused = Choice { preset: Some(&bound), ..choice }.plan(&server, 0);
         assert!(matches!(refused, Err(NoClient::Foreign { .. })));
     }
