@@ -45,18 +45,24 @@ impl HttpHost {
         capabilities: &Value,
         token: Option<String>,
     ) -> Self {
-        let mut host = Self { door, path: path.to_owned(), session: String::new(), token };
         let params = json!({
             "protocolVersion": revision,
             "capabilities": capabilities,
             "clientInfo": {"name": "test-host", "version": "1"},
         });
+        Self::greet(door, path, &params, token).0
+    }
+
+    /// Opens a session with these words; gives what they are answered with, too.
+    #[track_caller]
+    pub fn greet(door: Door, path: &str, params: &Value, token: Option<String>) -> (Self, Value) {
+        let mut host = Self { door, path: path.to_owned(), session: String::new(), token };
         let answer = host.call(&json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params}));
         assert_eq!(answer.status, 200, "{}", answer.text());
         host.session = answer.header("mcp-session-id").expect("a session").to_owned();
         let opened = host.call(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
         assert_eq!(opened.status, 202, "{}", opened.text());
-        host
+        (host, answer.json())
     }
 
     /// A request of this session, with all that belongs to one.
@@ -81,7 +87,7 @@ impl HttpHost {
 
     /// Posts a request and gives its response, whichever way it comes.
     #[track_caller]
-    pub fn ask(&self, method: &str, params: Value) -> Value {
+    pub fn ask(&self, method: &str, params: &Value) -> Value {
         let request = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
         let mut stream = self.post(&request);
         if stream.is_events() { stream.last() } else { stream.json() }
@@ -113,14 +119,79 @@ impl HttpHost {
 
     #[track_caller]
     fn stream(&self, request: &Request) -> Stream {
-        let mut connection = self.door.connect().expect("a connection to the daemon");
-        connection.write(&request.bytes(&self.door.host()));
-        let head = connection.head().expect("a response");
-        Stream { head, connection, buffer: String::new(), ended: false }
+        Stream::open(&self.door, request)
     }
 }
 
+/// A host of the modern era: each request stands for itself, and says so in its headers.
+#[derive(Debug, Clone)]
+pub struct ModernHost {
+    door: Door,
+    path: String,
+}
+
+/// The modern revision.
+pub const MODERN: &str = "2026-07-28";
+
+impl ModernHost {
+    pub fn new(door: Door, path: &str) -> Self {
+        Self { door, path: path.to_owned() }
+    }
+
+    /// A request whose headers say what its body says. `params` lack nothing.
+    pub fn message(&self, id: &Value, method: &str, params: &Value) -> Request {
+        let body = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
+        let request = Request::new("POST", &self.path)
+            .header("Accept", "application/json, text/event-stream")
+            .header("Content-Type", "application/json")
+            .header("MCP-Protocol-Version", MODERN)
+            .header("Mcp-Method", method)
+            .body(body.to_string());
+        match params["name"].as_str().or(params["uri"].as_str()) {
+            Some(name) => request.header("Mcp-Name", name),
+            None => request,
+        }
+    }
+
+    /// Posts a request and leaves the answer to be read.
+    #[track_caller]
+    pub fn post(&self, id: &Value, method: &str, params: &Value) -> Stream {
+        Stream::open(&self.door, &self.message(id, method, &dressed(params)))
+    }
+
+    /// Posts a request and gives its response, whichever way it comes.
+    #[track_caller]
+    pub fn ask(&self, method: &str, params: &Value) -> Value {
+        let mut stream = self.post(&json!(1), method, params);
+        if stream.is_events() { stream.last() } else { stream.json() }
+    }
+}
+
+/// `params` with what every modern request says of its host: one that can be asked everything.
+pub fn dressed(params: &Value) -> Value {
+    let mut params = params.clone();
+    let meta = json!({
+        "io.modelcontextprotocol/protocolVersion": MODERN,
+        "io.modelcontextprotocol/clientCapabilities": {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}},
+        "io.modelcontextprotocol/clientInfo": {"name": "test-host", "version": "1"},
+    });
+    let own = params["_meta"].take();
+    params["_meta"] = meta;
+    if let (Some(own), Some(all)) = (own.as_object(), params["_meta"].as_object_mut()) {
+        all.extend(own.clone());
+    }
+    params
+}
+
 impl Stream {
+    #[track_caller]
+    fn open(door: &Door, request: &Request) -> Self {
+        let mut connection = door.connect().expect("a connection to the daemon");
+        connection.write(&request.bytes(&door.host()));
+        let head = connection.head().expect("a response");
+        Self { head, connection, buffer: String::new(), ended: false }
+    }
+
     pub fn is_events(&self) -> bool {
         self.head.header("content-type") == Some("text/event-stream")
     }
@@ -155,7 +226,7 @@ impl Stream {
 
     /// The next message.
     #[track_caller]
-    pub fn next(&mut self) -> Value {
+    pub fn message(&mut self) -> Value {
         loop {
             let event = self.event().expect("a message before the stream ends");
             if !event.message.is_null() {

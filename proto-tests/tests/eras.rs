@@ -407,7 +407,7 @@ fn a_legacy_childs_questions_are_a_modern_hosts_answer() {
         answers.insert(key.clone(), answer);
     }
     // What is missing is asked for again, and what nobody asked for is ignored.
-    let (last, rest) = (answers.keys().last().unwrap().clone(), answers.clone());
+    let (last, rest) = (answers.keys().next_back().unwrap().clone(), answers.clone());
     let mut some = rest;
     some.remove(&last);
     some.insert("nobody's".into(), json!({}));

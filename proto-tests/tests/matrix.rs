@@ -4,6 +4,7 @@
 
 use proto_tests::conformance::{Served, adapter};
 use proto_tests::shim::call_params;
+use proto_tests::streamable::{HttpHost, ModernHost};
 use proto_tests::{Home, Shim, bins};
 use serde_json::{Value, json};
 
@@ -117,6 +118,43 @@ impl Host for OverProxy {
     }
 }
 
+struct OverRegistry {
+    door: proto_tests::Door,
+    session: Option<HttpHost>,
+}
+
+impl Host for OverRegistry {
+    fn ask(&mut self, method: &str, params: &str) -> Value {
+        let params: Value = serde_json::from_str(params).unwrap();
+        if method == "initialize" {
+            let (host, answer) = HttpHost::greet(self.door.clone(), "/mcp/era", &params, None);
+            self.session = Some(host);
+            return answer;
+        }
+        match &self.session {
+            Some(host) => host.ask(method, &params),
+            None => ModernHost::new(self.door.clone(), "/mcp/era").ask(method, &params),
+        }
+    }
+
+    fn asked(&mut self, host: &str) -> Value {
+        let call = self.call(ASKS);
+        let Some(session) = self.session.clone().filter(|_| host != MODERN) else {
+            return comes_back(self, call);
+        };
+        let mut stream =
+            session.post(&json!({"jsonrpc": "2.0", "id": "q", "method": "tools/call", "params": call}));
+        let question = stream.message();
+        assert_eq!(question["method"], "elicitation/create", "{question}");
+        session.call(&json!({"jsonrpc": "2.0", "id": question["id"], "result": accepted()}));
+        stream.last()
+    }
+
+    fn call(&self, tool: &str) -> Value {
+        json!({"name": tool, "arguments": {}})
+    }
+}
+
 fn accepted() -> Value {
     json!({"action": "accept", "content": {"name": "Ada"}})
 }
@@ -201,6 +239,16 @@ fn through_the_proxy(host: &str, child: &str, home: &Home) {
     assert!(text.contains(if host == MODERN { "Hello, Ada!" } else { "decline" }), "{answer}");
 }
 
+fn over_the_registry(host: &str, child: &str) {
+    let home = home(child);
+    let daemon = home.daemon();
+    let mut over = OverRegistry { door: daemon.door(), session: None };
+    let answer = check(host, &mut over, "test_simple_text");
+    fits(host, "tools/call", &answer);
+    let text = answer["result"]["content"][0]["text"].as_str().unwrap();
+    assert_eq!(text, "Hello, Ada!", "{answer}");
+}
+
 macro_rules! cells {
     ($check:ident $host:literal) => {
         #[test]
@@ -243,6 +291,12 @@ macro_rules! matrix {
             $(mod $host {
                 use super::super::over_the_proxy_to_a_child_behind_http;
                 cells! { over_the_proxy_to_a_child_behind_http $revision }
+            })*
+        }
+        mod registry {
+            $(mod $host {
+                use super::super::over_the_registry;
+                cells! { over_the_registry $revision }
             })*
         }
         mod proxy {

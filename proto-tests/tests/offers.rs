@@ -26,7 +26,7 @@ fn host(daemon: &Daemon) -> HttpHost {
 /// Has a child run once, so that what it offers is known.
 fn wake(daemon: &Daemon, host: &HttpHost, child: &str) {
     let arguments = json!({"action": "call", "subtool": "test_simple_text"});
-    let answer = host.ask("tools/call", json!({"name": format!("{child}_suite"), "arguments": arguments}));
+    let answer = host.ask("tools/call", &json!({"name": format!("{child}_suite"), "arguments": arguments}));
     assert!(answer.get("result").is_some(), "{answer}");
     // Once its lists are kept, a session that is opened now sees them.
     until_true("the lists of the child", PATIENCE, || {
@@ -41,11 +41,11 @@ fn keys(answer: &Value, list: &str, key: &str) -> Vec<String> {
 }
 
 fn prompts(host: &HttpHost) -> Vec<String> {
-    keys(&host.ask("prompts/list", json!({})), "prompts", "name")
+    keys(&host.ask("prompts/list", &json!({})), "prompts", "name")
 }
 
 fn resources(host: &HttpHost) -> Vec<String> {
-    keys(&host.ask("resources/list", json!({})), "resources", "uri")
+    keys(&host.ask("resources/list", &json!({})), "resources", "uri")
 }
 
 #[test]
@@ -53,20 +53,20 @@ fn everything_of_a_child_is_there_under_its_own_name() {
     let home = home(&["era"], &json!({}));
     let daemon = home.daemon();
     let host = host(&daemon);
-    let none = host.ask("prompts/list", json!({}));
+    let none = host.ask("prompts/list", &json!({}));
     assert_eq!(none["result"], json!({"prompts": []}));
     assert_eq!(daemon.starts("era"), 0);
     wake(&daemon, &host, "era");
 
     assert!(prompts(&host).contains(&"test_simple_prompt".to_owned()));
     assert!(resources(&host).contains(&"test://static-text".to_owned()));
-    let templates = host.ask("resources/templates/list", json!({}));
+    let templates = host.ask("resources/templates/list", &json!({}));
     assert_eq!(keys(&templates, "resourceTemplates", "uriTemplate"), ["test://template/{id}/data"]);
 
     let same = |method: &str, params: Value| {
         let request = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
         let own = daemon.door().post("/proxy/era", &request.to_string());
-        assert_eq!(host.ask(method, params), own.json(), "{method}");
+        assert_eq!(host.ask(method, &params), own.json(), "{method}");
         own.json()
     };
     let arguments = json!({"arg1": "x", "arg2": "y"});
@@ -78,10 +78,10 @@ fn everything_of_a_child_is_there_under_its_own_name() {
         same("completion/complete", json!({"ref": about, "argument": {"name": "arg1", "value": "p"}}));
     assert!(completed["result"]["completion"].is_object(), "{completed}");
 
-    assert_eq!(host.ask("resources/read", json!({"uri": "test://nothing"}))["error"]["code"], -32002);
-    assert_eq!(host.ask("prompts/get", json!({"name": "nothing"}))["error"]["code"], -32602);
+    assert_eq!(host.ask("resources/read", &json!({"uri": "test://nothing"}))["error"]["code"], -32002);
+    assert_eq!(host.ask("prompts/get", &json!({"name": "nothing"}))["error"]["code"], -32602);
     for cursor in [json!("garbage"), json!("000000000000.2"), json!(7)] {
-        assert_eq!(host.ask("prompts/list", json!({"cursor": cursor}))["error"]["code"], -32602);
+        assert_eq!(host.ask("prompts/list", &json!({"cursor": cursor}))["error"]["code"], -32602);
     }
     let welcome = HttpHost::open(daemon.door(), "/mcp", LATEST, &json!({}));
     assert!(welcome.session != host.session);
@@ -96,10 +96,10 @@ fn lists_start_nobody() {
     let daemon = home.daemon();
     let host = host(&daemon);
     assert!(!prompts(&host).is_empty() && !resources(&host).is_empty());
-    host.ask("resources/templates/list", json!({}));
+    host.ask("resources/templates/list", &json!({}));
     assert_eq!(daemon.starts("era"), 0);
     // What is asked for is had from the child.
-    assert!(host.ask("resources/read", json!({"uri": "test://static-text"})).get("result").is_some());
+    assert!(host.ask("resources/read", &json!({"uri": "test://static-text"})).get("result").is_some());
     assert_eq!(daemon.starts("era"), 1);
 }
 
@@ -119,12 +119,12 @@ fn what_clashes_is_prefixed_by_default() {
         "/proxy/b",
         r#"{"jsonrpc":"2.0","id":1,"method":"prompts/get","params":{"name":"test_simple_prompt"}}"#,
     );
-    assert_eq!(host.ask("prompts/get", json!({"name": "b_test_simple_prompt"})), own.json());
+    assert_eq!(host.ask("prompts/get", &json!({"name": "b_test_simple_prompt"})), own.json());
     let uri = "switchboard://b/test://static-text";
     assert!(resources(&host).contains(&uri.to_owned()));
-    let read = host.ask("resources/read", json!({"uri": uri}));
+    let read = host.ask("resources/read", &json!({"uri": uri}));
     assert_eq!(read["result"]["contents"][0]["uri"], uri);
-    let templated = host.ask("resources/read", json!({"uri": "switchboard://a/test://template/7/data"}));
+    let templated = host.ask("resources/read", &json!({"uri": "switchboard://a/test://template/7/data"}));
     assert!(
         templated["result"]["contents"][0]["text"].as_str().unwrap().contains("Data for ID: 7"),
         "{templated}"
@@ -133,13 +133,13 @@ fn what_clashes_is_prefixed_by_default() {
     // Followed under the name that it is known by.
     let mut own = host.listen();
     let watched = json!({"uri": "switchboard://b/test://watched-resource"});
-    assert_eq!(host.ask("resources/subscribe", watched.clone())["result"], json!({}));
+    assert_eq!(host.ask("resources/subscribe", &watched)["result"], json!({}));
     for child in ["a", "b"] {
         let arguments = json!({"action": "call", "subtool": "test_update_watched_resource"});
-        host.ask("tools/call", json!({"name": format!("{child}_suite"), "arguments": arguments}));
+        host.ask("tools/call", &json!({"name": format!("{child}_suite"), "arguments": arguments}));
     }
     let update = loop {
-        let message = own.next();
+        let message = own.message();
         if message["method"] == "notifications/resources/updated" {
             break message;
         }
@@ -157,8 +157,8 @@ fn the_first_may_win() {
     let simple = || prompts(&host).iter().filter(|name| *name == "test_simple_prompt").count();
     assert_eq!(simple(), 1);
     let before = daemon.starts("a");
-    host.ask("prompts/get", json!({"name": "test_simple_prompt"}));
-    host.ask("resources/read", json!({"uri": "test://static-text"}));
+    host.ask("prompts/get", &json!({"name": "test_simple_prompt"}));
+    host.ask("resources/read", &json!({"uri": "test://static-text"}));
     assert_eq!(daemon.starts("a"), before);
     assert_eq!(simple(), 1);
 }
@@ -170,14 +170,14 @@ fn clashes_may_be_refused_and_are_named() {
     let host = host(&daemon);
     wake(&daemon, &host, "a");
     let arguments = json!({"action": "call", "subtool": "test_simple_text"});
-    host.ask("tools/call", json!({"name": "b_suite", "arguments": arguments}));
+    host.ask("tools/call", &json!({"name": "b_suite", "arguments": arguments}));
     let refused = until("the clash", PATIENCE, || {
-        let listed = host.ask("prompts/list", json!({}));
+        let listed = host.ask("prompts/list", &json!({}));
         listed["result"]["prompts"].as_array().unwrap().is_empty().then_some(listed)
     });
     let named = refused["result"]["_meta"]["switchboard/incomplete"].to_string();
     assert!(named.contains("test_simple_prompt") && named.contains("a, b"), "{refused}");
-    assert_eq!(host.ask("prompts/get", json!({"name": "test_simple_prompt"}))["error"]["code"], -32602);
+    assert_eq!(host.ask("prompts/get", &json!({"name": "test_simple_prompt"}))["error"]["code"], -32602);
 }
 
 #[test]
@@ -191,7 +191,7 @@ fn a_child_that_failed_is_named_and_the_rest_is_answered() {
     let host = host(&daemon);
     wake(&daemon, &host, "era");
     let arguments = json!({"action": "call", "subtool": "x"});
-    host.ask("tools/call", json!({"name": "gone_suite", "arguments": arguments}));
+    host.ask("tools/call", &json!({"name": "gone_suite", "arguments": arguments}));
     let request = json!({"jsonrpc": "2.0", "id": 1, "method": "resources/list"});
     let messages = host.post(&request).all();
     let (response, logged) = messages.split_last().unwrap();
@@ -212,18 +212,19 @@ fn hosts_hear_of_changes_that_they_see() {
     let mut own = host.listen();
     assert!(prompts(&host).is_empty());
     wake(&daemon, &host, "era");
-    let mut changed = [own.next(), own.next()].map(|message| message["method"].as_str().unwrap().to_owned());
+    let mut changed =
+        [own.message(), own.message()].map(|message| message["method"].as_str().unwrap().to_owned());
     changed.sort_unstable();
     assert_eq!(changed, ["notifications/prompts/list_changed", "notifications/resources/list_changed"]);
     let arguments = json!({"action": "call", "subtool": "test_trigger_resource_change"});
-    host.ask("tools/call", json!({"name": "era_suite", "arguments": arguments}));
-    assert_eq!(own.next()["method"], "notifications/resources/list_changed");
+    host.ask("tools/call", &json!({"name": "era_suite", "arguments": arguments}));
+    assert_eq!(own.message()["method"], "notifications/resources/list_changed");
     // Subtools are no part of what the aggregate lists.
     let arguments = json!({"action": "call", "subtool": "test_trigger_tool_change"});
-    host.ask("tools/call", json!({"name": "era_suite", "arguments": arguments}));
+    host.ask("tools/call", &json!({"name": "era_suite", "arguments": arguments}));
     let arguments = json!({"action": "call", "subtool": "test_trigger_prompt_change"});
-    host.ask("tools/call", json!({"name": "era_suite", "arguments": arguments}));
-    assert_eq!(own.next()["method"], "notifications/prompts/list_changed");
+    host.ask("tools/call", &json!({"name": "era_suite", "arguments": arguments}));
+    assert_eq!(own.message()["method"], "notifications/prompts/list_changed");
 }
 
 #[test]
@@ -240,8 +241,8 @@ fn children_log_as_much_as_the_most_curious_host_wants() {
         if stream.is_events() { stream.all().len() - 1 } else { 0 }
     };
     assert_eq!(heard(&curious), 2);
-    assert_eq!(quiet.ask("logging/setLevel", json!({"level": "error"}))["result"], json!({}));
-    assert_eq!(curious.ask("logging/setLevel", json!({"level": "debug"}))["result"], json!({}));
+    assert_eq!(quiet.ask("logging/setLevel", &json!({"level": "error"}))["result"], json!({}));
+    assert_eq!(curious.ask("logging/setLevel", &json!({"level": "debug"}))["result"], json!({}));
     assert_eq!((heard(&curious), heard(&quiet)), (3, 0));
     // The next process is told too.
     home.order(&["restart", "era"]);

@@ -138,8 +138,8 @@ fn what_belongs_to_a_call_comes_on_its_stream_and_nowhere_else() {
     assert_eq!(plain.json()["id"], 7);
 
     // A changed list belongs to no call.
-    assert!(host.ask("tools/call", json!({"name": "test_trigger_prompt_change"})).get("result").is_some());
-    assert_eq!(own.next()["method"], "notifications/prompts/list_changed");
+    assert!(host.ask("tools/call", &json!({"name": "test_trigger_prompt_change"})).get("result").is_some());
+    assert_eq!(own.message()["method"], "notifications/prompts/list_changed");
 }
 
 #[test]
@@ -147,7 +147,7 @@ fn questions_come_on_the_stream_of_the_call_and_answers_are_posted() {
     let stage = stage(&json!({}));
     let host = stage.host(LATEST, &json!({"elicitation": {}, "sampling": {}}));
     let mut stream = host.post(&call(1, "test_elicitation", &json!({"message": "Who?"})));
-    let question = stream.next();
+    let question = stream.message();
     assert_eq!(question["method"], "elicitation/create");
     let content = json!({"username": "a", "email": "a@example.com"});
     let answer =
@@ -158,7 +158,8 @@ fn questions_come_on_the_stream_of_the_call_and_answers_are_posted() {
 
     // Who cannot be asked is not.
     let deaf = stage.host(LATEST, &json!({}));
-    let declined = deaf.ask("tools/call", json!({"name": "test_elicitation", "arguments": {"message": "?"}}));
+    let declined =
+        deaf.ask("tools/call", &json!({"name": "test_elicitation", "arguments": {"message": "?"}}));
     assert!(declined["result"]["content"][0]["text"].as_str().unwrap().contains("decline"), "{declined}");
 }
 
@@ -167,7 +168,7 @@ fn roots_are_asked_for_on_the_stream_of_the_call() {
     let stage = stage(&json!({"suites": {"era": {"pool": {"scope": "session"}}}}));
     let host = stage.host(LATEST, &json!({"roots": {}}));
     let mut stream = host.post(&call(1, "test_input_required_result_list_roots", &json!({})));
-    let question = stream.next();
+    let question = stream.message();
     assert_eq!(question["method"], "roots/list");
     let roots = json!({"roots": [{"uri": "file:///r"}]});
     host.call(&json!({"jsonrpc": "2.0", "id": question["id"], "result": roots}));
@@ -186,7 +187,7 @@ fn a_lost_connection_cancels_nothing_and_the_stream_goes_on() {
     // And once more: it is kept for a while.
     assert_eq!(host.resume(&mark).last()["id"], 1);
     assert_eq!(
-        host.ask("tools/call", json!({"name": "test_report"}))["result"]["structuredContent"]["cancelled"],
+        host.ask("tools/call", &json!({"name": "test_report"}))["result"]["structuredContent"]["cancelled"],
         0
     );
     let unknown = host.resume("99.0");
@@ -203,7 +204,7 @@ fn a_call_is_cancelled_by_saying_so() {
     assert_eq!(host.call(&cancel).status, 202);
     assert!(stream.all().is_empty());
     assert_eq!(
-        host.ask("tools/call", json!({"name": "test_report"}))["result"]["structuredContent"]["cancelled"],
+        host.ask("tools/call", &json!({"name": "test_report"}))["result"]["structuredContent"]["cancelled"],
         1
     );
 }
@@ -221,14 +222,14 @@ fn one_connection_at_a_time_reads_the_sessions_own_stream() {
     assert!(first.all().is_empty());
     // What comes while nobody reads waits.
     drop(second);
-    host.ask("tools/call", json!({"name": "test_trigger_tool_change"}));
+    host.ask("tools/call", &json!({"name": "test_trigger_tool_change"}));
     let mut third = loop {
         let stream = host.listen();
         if stream.head.status == 200 {
             break stream;
         }
     };
-    assert_eq!(third.next()["method"], "notifications/tools/list_changed");
+    assert_eq!(third.message()["method"], "notifications/tools/list_changed");
 }
 
 #[test]
@@ -281,21 +282,21 @@ fn followers_of_a_resource_hear_of_it_and_nobody_else() {
     let watched = json!({"uri": "test://watched-resource"});
     let (follower, other) = (stage.host(LATEST, &json!({})), stage.host(LATEST, &json!({})));
     let (mut followers, mut others) = (follower.listen(), other.listen());
-    assert_eq!(follower.ask("resources/subscribe", watched.clone())["result"], json!({}));
-    assert_eq!(other.ask("resources/subscribe", watched.clone())["result"], json!({}));
-    assert_eq!(other.ask("resources/unsubscribe", watched.clone())["result"], json!({}));
-    follower.ask("tools/call", json!({"name": "test_update_watched_resource"}));
-    let update = followers.next();
+    assert_eq!(follower.ask("resources/subscribe", &watched)["result"], json!({}));
+    assert_eq!(other.ask("resources/subscribe", &watched)["result"], json!({}));
+    assert_eq!(other.ask("resources/unsubscribe", &watched)["result"], json!({}));
+    follower.ask("tools/call", &json!({"name": "test_update_watched_resource"}));
+    let update = followers.message();
     assert_eq!(
         (update["method"].as_str(), &update["params"]),
         (Some("notifications/resources/updated"), &watched)
     );
     // The last one leaves, and the child is told.
-    assert_eq!(follower.ask("resources/unsubscribe", watched)["result"], json!({}));
-    follower.ask("tools/call", json!({"name": "test_update_watched_resource"}));
-    follower.ask("tools/call", json!({"name": "test_trigger_prompt_change"}));
-    assert_eq!(followers.next()["method"], "notifications/prompts/list_changed");
-    assert_eq!(others.next()["method"], "notifications/prompts/list_changed");
+    assert_eq!(follower.ask("resources/unsubscribe", &watched)["result"], json!({}));
+    follower.ask("tools/call", &json!({"name": "test_update_watched_resource"}));
+    follower.ask("tools/call", &json!({"name": "test_trigger_prompt_change"}));
+    assert_eq!(followers.message()["method"], "notifications/prompts/list_changed");
+    assert_eq!(others.message()["method"], "notifications/prompts/list_changed");
 }
 
 /// The differences between the two kinds of routes are streams, sessions and DELETE, and nothing else.

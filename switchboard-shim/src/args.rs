@@ -5,8 +5,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-pub(crate) const USAGE: &str =
-    "usage: switchboard [--socket PATH] [--workspace DIR] [--config FILE] [--no-start] | COMMAND …";
+pub(crate) const USAGE: &str = "usage: switchboard [--socket PATH] [--workspace DIR] [--child NAME] [--config FILE] [--no-start] | COMMAND …";
 
 /// The hidden first argument of the process that turns into the daemon.
 pub(crate) const LAUNCH: &str = "--launch";
@@ -24,6 +23,7 @@ pub(crate) enum Invocation {
 pub(crate) struct Flags {
     pub(crate) socket: Option<PathBuf>,
     pub(crate) workspace: Option<PathBuf>,
+    pub(crate) child: Option<String>,
     pub(crate) config: Option<PathBuf>,
     pub(crate) no_start: bool,
 }
@@ -61,6 +61,10 @@ pub(crate) fn parse(args: &[OsString], person: bool) -> Result<Invocation, Misus
         match name {
             b"--socket" => flags.socket = Some(value("--socket")?),
             b"--workspace" => flags.workspace = Some(value("--workspace")?),
+            b"--child" => {
+                let name = value("--child")?.into_os_string();
+                flags.child = Some(name.into_string().map_err(|_| Misuse::NoValue("--child"))?);
+            }
             b"--config" => flags.config = Some(value("--config")?),
             b"--no-start" if inline.is_some() => return Err(Misuse::UnexpectedValue("--no-start")),
             b"--no-start" => flags.no_start = true,
@@ -115,11 +119,12 @@ mod tests {
         let flags = Flags {
             socket: Some("/s".into()),
             workspace: Some("w=1".into()),
+            child: Some("files".into()),
             config: Some("c".into()),
             no_start: true,
         };
         assert_eq!(
-            parsed("--socket /s --workspace=w=1 --config c --no-start", false),
+            parsed("--socket /s --workspace=w=1 --child files --config c --no-start", false),
             Ok(Invocation::Shim(flags))
         );
         assert_eq!(parsed("", false), Ok(Invocation::Shim(Flags::default())));

@@ -61,18 +61,27 @@ impl fmt::Display for OpenError {
     }
 }
 
+/// What a session shows its host.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct About {
+    /// The directory whose servers it sees too.
+    pub(crate) workspace: Option<String>,
+    /// The one server that it shows as it is.
+    pub(crate) child: Option<String>,
+}
+
 /// One attempt at a session. `handshake` is what the host said at its start.
 pub(crate) async fn open(
     meeting: Arc<Meeting>,
     may_start: bool,
-    workspace: Option<String>,
+    about: About,
     handshake: Vec<Bytes>,
 ) -> Result<Opened, OpenError> {
     let request = Request {
         path: hop::OPEN_SESSION,
         session: None,
         seq: None,
-        body: hello(workspace, &handshake),
+        body: hello(about, &handshake),
         limit: 64 * 1024,
     };
     timeout(FIRST_ANSWER, attempt(&meeting, may_start, &request)).await.unwrap_or(Err(OpenError::Silent))
@@ -145,13 +154,14 @@ fn accepted(answer: &Answer) -> Result<SessionOpened, OpenError> {
     }
 }
 
-fn hello(workspace: Option<String>, handshake: &[Bytes]) -> Bytes {
+fn hello(about: About, handshake: &[Bytes]) -> Bytes {
     let handshake: Vec<&RawValue> = handshake
         .iter()
         .map(|body| serde_json::from_slice(body).expect("BUG: only parsed messages are replayed"))
         .collect();
-    let open =
-        OpenSession { workspace, version: env!("CARGO_PKG_VERSION").to_owned(), hop: hop::HOP, handshake };
+    let About { workspace, child } = about;
+    let version = env!("CARGO_PKG_VERSION").to_owned();
+    let open = OpenSession { workspace, child, version, hop: hop::HOP, handshake };
     serde_json::to_vec(&open).expect("BUG: strings and numbers always serialise").into()
 }
 
@@ -162,10 +172,13 @@ mod tests {
     #[test]
     fn the_handshake_travels_as_it_was_written() {
         let body = Bytes::from_static(br#"{"jsonrpc":"2.0", "id":1.0,"method":"initialize"}"#);
-        let hello = hello(Some("/w".to_owned()), std::slice::from_ref(&body));
+        let hello =
+            hello(About { workspace: Some("/w".to_owned()), child: None }, std::slice::from_ref(&body));
         let text = std::str::from_utf8(&hello).unwrap();
         assert!(text.contains(std::str::from_utf8(&body).unwrap()), "{text}");
-        assert!(!String::from_utf8(super::hello(None, &[]).to_vec()).unwrap().contains("handshake"));
+        assert!(
+            !String::from_utf8(super::hello(About::default(), &[]).to_vec()).unwrap().contains("handshake")
+        );
     }
 
     #[test]

@@ -33,6 +33,7 @@ use std::time::SystemTime;
 use switchboard_wire::place::Place;
 
 use crate::args::{Flags, Invocation};
+use crate::link::About;
 use crate::notes::Notes;
 use crate::relay::Relay;
 use crate::start::Meeting;
@@ -62,11 +63,11 @@ fn failed(why: &str, code: u8) -> ExitCode {
 fn serve(flags: Flags) -> io::Result<()> {
     limits::raise();
     let may_start = !flags.no_start;
-    let workspace = workspace(flags.workspace.as_deref());
+    let about = About { workspace: workspace(flags.workspace.as_deref()), child: flags.child.clone() };
     let meeting = meeting(flags)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let served = runtime.block_on(async {
-        let relay = Relay::new(meeting, may_start, workspace, Notes::default());
+        let relay = Relay::new(meeting, may_start, about, Notes::default());
         relay.run(host::Input::open()?).await
     });
     // What is still under way has no host any more; the process ends and takes it along.

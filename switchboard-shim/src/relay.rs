@@ -26,6 +26,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 use crate::fault::{self, Fault};
 use crate::host::{Input, Output};
 use crate::limits;
+use crate::link::About;
 use crate::mailbox;
 use crate::methods::{self, Kind, Method, Outgoing, Spoken};
 use crate::notes::Notes;
@@ -50,7 +51,7 @@ const MAIL_QUEUE: usize = 1;
 
 pub(crate) struct Relay {
     meeting: Arc<Meeting>,
-    workspace: Option<String>,
+    about: About,
     may_start: bool,
     output: Output,
     notes: Notes,
@@ -102,11 +103,11 @@ struct Posted {
 }
 
 impl Relay {
-    pub(crate) fn new(meeting: Meeting, may_start: bool, workspace: Option<String>, notes: Notes) -> Self {
+    pub(crate) fn new(meeting: Meeting, may_start: bool, about: About, notes: Notes) -> Self {
         let (mail_sender, mail) = mpsc::channel(MAIL_QUEUE);
         Self {
             meeting: Arc::new(meeting),
-            workspace,
+            about,
             may_start,
             output: Output::default(),
             notes,

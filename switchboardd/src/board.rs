@@ -17,6 +17,7 @@ use crate::child::{Ledger, Roster, Tie};
 use crate::config::Config;
 use crate::document::Problem;
 use crate::layer::Ground;
+use crate::listens::Listens;
 use crate::manifest::Manifests;
 use crate::oauth::Logins;
 use crate::parking::Parking;
@@ -63,6 +64,8 @@ pub struct Board {
     pub nursery: Nursery,
     /// Calls that wait for their hosts to come back with answers.
     pub parking: Arc<Parking>,
+    /// Requests that stay open to hear of changes.
+    pub listens: Listens,
     pub pools: Pools,
     /// What those see who belong to no workspace.
     pub personal: Arc<Workspace>,
@@ -137,6 +140,7 @@ impl Board {
         let boot = Boot::new();
         Arc::new(Self {
             parking: Parking::new(boot.name()),
+            listens: Listens::default(),
             boot,
             sessions: Sessions::default(),
             strangers: Mutex::default(),
@@ -372,6 +376,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
+    use crate::face::Face;
 
     /// A board with nothing on it.
     fn board() -> Arc<Board> {
@@ -397,7 +402,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_session_lingers_from_its_last_connection_on() {
         let board = board();
-        let session = Session::open(&board.boot, &board.personal, None);
+        let session = Session::open(&board.boot, &board.personal, None, Face::Aggregate);
         board.sessions.insert(&session);
         let come_and_go = || {
             session.connected();
@@ -416,7 +421,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_session_over_http_ends_when_its_host_is_silent() {
         let board = board();
-        let session = Session::over_http(&board.boot, &board.personal, None);
+        let session = Session::over_http(&board.boot, &board.personal, Face::Aggregate);
         board.sessions.insert(&session);
         tokio::spawn(board.clone().end_when_silent(session.clone()));
         let there = || board.sessions.get(&session.id).is_some();
@@ -436,8 +441,8 @@ mod tests {
     async fn a_going_daemon_waits_for_sessions_to_hear_of_it() {
         let board = board();
         let (one, other) = (
-            Session::open(&board.boot, &board.personal, None),
-            Session::open(&board.boot, &board.personal, None),
+            Session::open(&board.boot, &board.personal, None, Face::Aggregate),
+            Session::open(&board.boot, &board.personal, None, Face::Aggregate),
         );
         for session in [&one, &other] {
             board.sessions.insert(session);

@@ -145,6 +145,8 @@ pub struct Child {
     tools: tools::Shelf,
     stall: lists::Stall,
     subscriptions: Arc<Subscriptions>,
+    /// Other resources are followed than before.
+    refollow: Notify,
     questions: inbound::Questions,
     noise: AtomicU64,
     leases: AtomicI64,
@@ -325,9 +327,19 @@ impl Child {
     }
 
     /// A spare becomes a session's own, and learns that there may be roots now.
-    pub fn belongs_to(&self, caller: &Arc<Caller>) {
+    pub fn belongs_to(self: &Arc<Self>, caller: &Arc<Caller>) {
         *self.tie.lock().expect("BUG: a copy panicked") = Tie::Session(caller.clone());
         self.roots_changed();
+        self.follow(&self.followed(), true);
+    }
+
+    /// Whether calls of this caller may come to it.
+    pub fn serves(&self, caller: &Arc<Caller>) -> bool {
+        match self.tie() {
+            Tie::Nobody => true,
+            Tie::Session(owner) => Arc::ptr_eq(&owner, caller.owner()),
+            Tie::Spare => false,
+        }
     }
 
     pub fn roots_changed(&self) {

@@ -28,6 +28,16 @@ pub enum Face {
     Child(String),
 }
 
+impl Face {
+    /// The child's name, if it is one child's.
+    pub fn child(&self) -> Option<&str> {
+        match self {
+            Self::Aggregate => None,
+            Self::Child(name) => Some(name),
+        }
+    }
+}
+
 /// A request on its way in.
 #[derive(Debug, Clone, Copy)]
 pub struct Request<'a> {

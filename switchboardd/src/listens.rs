@@ -1,11 +1,18 @@
-//! Who listens in a session, the modern way, and for what: each is a request of the host's that stays open, and
+//! Who listens for changes, the modern way, and for what: each is a request of a host's that stays open, and
 //! everything that it hears carries that request's id.
 
 use std::sync::{Arc, Mutex};
 
+use switchboard_wire::envelope::quoted;
+use switchboard_wire::members::{Members, with, without};
+use switchboard_wire::raw::Raw;
+
 use crate::caller::Caller;
 use crate::era::SUBSCRIPTION_KEY;
 use crate::mailbox::Kind;
+use crate::methods;
+use crate::news::Seen;
+use crate::session::Session;
 
 #[derive(Debug, Default)]
 pub struct Listens {
@@ -20,6 +27,41 @@ pub struct Listen {
     pub id: Box<str>,
     /// The notifications that it wants.
     pub wanted: Vec<&'static str>,
+    session: Arc<Session>,
+    /// The child whose face it listens at; `None` for the aggregate.
+    child: Option<Box<str>>,
+    // A leaf lock: held to replace it.
+    seen: Mutex<Seen>,
+}
+
+impl Listen {
+    pub fn new(
+        session: &Arc<Session>,
+        hears: &Arc<Caller>,
+        child: Option<&str>,
+        id: &str,
+        wanted: Vec<&'static str>,
+    ) -> Self {
+        Self {
+            hears: hears.clone(),
+            id: id.into(),
+            wanted,
+            session: session.clone(),
+            child: child.map(Into::into),
+            seen: Mutex::new(Seen::at(&session.workspace().catalog(), child)),
+        }
+    }
+
+    /// Says what changed since it last heard of it.
+    fn look(&self) {
+        let now = Seen::at(&self.session.workspace().catalog(), self.child.as_deref());
+        let before = std::mem::replace(&mut *self.seen.lock().expect("BUG: a copy panicked"), now.clone());
+        for method in now.since(&before) {
+            if self.wanted.contains(&method) {
+                self.hears.push(Kind::Changed(method), notification(method, "", &self.id));
+            }
+        }
+    }
 }
 
 /// Listens for as long as it is kept.
@@ -36,12 +78,10 @@ impl Listens {
         Ear { listens: self, listen }
     }
 
-    /// Tells those who listen for it.
-    pub fn tell(&self, method: &'static str) {
+    /// Lists may have changed: tells those who see other ones than before.
+    pub fn look(&self) {
         let open = self.lock().clone();
-        for listen in open.iter().filter(|listen| listen.wanted.contains(&method)) {
-            listen.hears.push(Kind::Changed(method), notification(method, "", &listen.id));
-        }
+        open.iter().for_each(|listen| listen.look());
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Arc<Listen>>> {
@@ -61,26 +101,62 @@ pub fn notification(method: &str, members: &str, id: &str) -> Vec<u8> {
     format!(r#"{{"jsonrpc":"2.0","method":"{method}","params":{{{members}{meta}}}}}"#).into_bytes()
 }
 
+/// The end of the subscription `id`, as the answer to its request.
+pub fn ended(id: &str) -> Vec<u8> {
+    let meta = format!(r#""_meta":{{"{SUBSCRIPTION_KEY}":{id}}}"#);
+    format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"resultType":"complete",{meta}}}}}"#).into_bytes()
+}
+
+/// A child's word that a resource changed, for somebody who knows it as `shown` and hears of it by the request
+/// `listen`, or without one. What else the child says stays as it is.
+pub fn updated(params: Raw<'_>, shown: &str, listen: Option<&str>) -> Vec<u8> {
+    let members = Members::of(params).unwrap_or_default();
+    let rest = without(params, |key| matches!(key, "uri" | "_meta"));
+    let given = members.get("_meta").map(|meta| without(meta, |key| key == SUBSCRIPTION_KEY));
+    let meta = match (given, listen) {
+        (given, Some(id)) => with(given.as_deref().unwrap_or("{}"), &format!(r#""{SUBSCRIPTION_KEY}":{id}"#)),
+        (given, None) => given.unwrap_or_else(|| "{}".to_owned()),
+    };
+    let is_empty = Raw::parse(meta.as_bytes()).and_then(Members::of).is_none_or(|meta| meta.0.is_empty());
+    let meta = if is_empty { String::new() } else { format!(r#","_meta":{meta}"#) };
+    let params = with(&rest, &format!(r#""uri":{}{meta}"#, quoted(shown)));
+    format!(r#"{{"jsonrpc":"2.0","method":"{}","params":{params}}}"#, methods::RESOURCE_UPDATED).into_bytes()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::caller::Boot;
-    use crate::methods;
+
+    #[track_caller]
+    fn check(params: &str, listen: Option<&str>, expect: &str) {
+        let told = updated(Raw::parse(params.as_bytes()).unwrap(), "s:1", listen);
+        let told = String::from_utf8(told).unwrap();
+        let prefix = r#"{"jsonrpc":"2.0","method":"notifications/resources/updated","params":"#;
+        assert_eq!(told.strip_prefix(prefix), Some(&*format!("{expect}}}")));
+    }
 
     #[test]
-    fn a_subscription_is_named_by_the_id_as_it_was_written() {
-        let hears = Caller::listening(Boot::new());
-        let listens = Listens::default();
-        let listen =
-            Listen { hears: hears.clone(), id: "\"1\"".into(), wanted: vec![methods::TOOLS_CHANGED] };
-        let ear = listens.open(listen);
-        listens.tell(methods::PROMPTS_CHANGED);
-        listens.tell(methods::TOOLS_CHANGED);
-        drop(ear);
-        listens.tell(methods::TOOLS_CHANGED);
-        let heard = hears.mailbox().unwrap().take(0).unwrap().messages;
-        assert_eq!(heard.len(), 1);
-        let said: serde_json::Value = serde_json::from_slice(&heard[0]).unwrap();
-        assert_eq!(said["params"]["_meta"][SUBSCRIPTION_KEY], "1");
+    fn an_update_carries_the_id_of_who_listens_and_of_nobody_else() {
+        let modern = r#"{"uri":"a:1","x": 1.0,"_meta":{"io.modelcontextprotocol/subscriptionId":7,"k":[ ]}}"#;
+        check(modern, None, r#"{"x": 1.0,"uri":"s:1","_meta":{"k":[ ]}}"#);
+        check(
+            modern,
+            Some("\"1\""),
+            r#"{"x": 1.0,"uri":"s:1","_meta":{"k":[ ],"io.modelcontextprotocol/subscriptionId":"1"}}"#,
+        );
+        let alone = r#"{"_meta":{"io.modelcontextprotocol/subscriptionId":7},"uri":"a:1"}"#;
+        check(alone, None, r#"{"uri":"s:1"}"#);
+        check(
+            r#"{"uri":"a:1"}"#,
+            Some("4"),
+            r#"{"uri":"s:1","_meta":{"io.modelcontextprotocol/subscriptionId":4}}"#,
+        );
+    }
+
+    #[test]
+    fn the_end_names_the_subscription_too() {
+        let ended: serde_json::Value = serde_json::from_slice(&ended("\"1\"")).unwrap();
+        assert_eq!(ended["result"]["_meta"][SUBSCRIPTION_KEY], "1");
+        assert_eq!(ended["id"], "1");
     }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::board::Board;
 use crate::caller::Caller;
+use crate::catalog::Catalog;
 use crate::child::List;
 use crate::digest;
 use crate::mailbox::Kind;
@@ -20,21 +21,27 @@ const SETTLE: Duration = Duration::from_millis(50);
 pub struct Seen {
     /// Nothing was known yet: whatever comes is no change.
     is_known: bool,
-    /// Of one child; the suites are told of when the catalog changes.
     tools: String,
     prompts: String,
     resources: String,
 }
 
 impl Seen {
-    /// What a session sees now.
+    /// What a session sees now. Its suites are told of when the catalog changes.
     pub fn by(session: &Session) -> Self {
-        let catalog = session.workspace().catalog();
-        let Some(child) = session.streams.as_ref().and_then(|streams| streams.child.as_deref()) else {
+        let child = session.face.child();
+        let seen = Self::at(&session.workspace().catalog(), child);
+        if child.is_some() { seen } else { Self { tools: String::new(), ..seen } }
+    }
+
+    /// What is to be seen at the face of `child`, or at the aggregate.
+    pub fn at(catalog: &Catalog, child: Option<&str>) -> Self {
+        let Some(child) = child else {
             let offers = catalog.offers();
             let resources = offers.fingerprint(List::Resources) + &offers.fingerprint(List::Templates);
             let prompts = offers.fingerprint(List::Prompts);
-            return Self { is_known: true, tools: String::new(), prompts, resources };
+            let tools = digest::hex(catalog.tools_list.as_bytes());
+            return Self { is_known: true, tools, prompts, resources };
         };
         let suite = catalog.child(child);
         let manifest = suite.and_then(|suite| Some((suite, suite.manifest()?)));
@@ -55,7 +62,7 @@ impl Seen {
     }
 
     /// What a host is told that saw `before`.
-    fn since(&self, before: &Self) -> Vec<&'static str> {
+    pub fn since(&self, before: &Self) -> Vec<&'static str> {
         let changed = [
             (self.tools != before.tools, methods::TOOLS_CHANGED),
             (self.prompts != before.prompts, methods::PROMPTS_CHANGED),
@@ -73,6 +80,7 @@ impl Board {
         loop {
             self.nursery.news.notified().await;
             tokio::time::sleep(SETTLE).await;
+            self.listens.look();
             for session in self.sessions.all() {
                 let Some((before, now)) = session.sees() else { continue };
                 for method in now.since(&before) {

@@ -112,9 +112,17 @@ impl Board {
         }
     }
 
-    /// A session is to look at its list again.
+    /// The catalog that a session sees has changed.
     pub fn tell_changed(&self, session: &Session) {
-        session.listens.tell(methods::TOOLS_CHANGED);
+        self.nursery.news.notify_one();
+        // What one child offers is compared before it is told.
+        if session.face.child().is_none() {
+            self.tell_anew(session);
+        }
+    }
+
+    /// A session is to look at its list again.
+    pub fn tell_anew(&self, session: &Session) {
         let host = session.caller.profile();
         // A host of the modern era hears nothing that it does not listen for.
         if host.is_modern && host.revision.is_none() {
@@ -422,6 +430,7 @@ pub(crate) fn report(catalog: &Catalog, before: Option<&Catalog>) {
 mod tests {
     use super::*;
     use crate::child::Ledger;
+    use crate::face::Face;
 
     #[tokio::test(start_paused = true)]
     async fn a_workspace_that_everybody_left_is_let_go() {
@@ -438,7 +447,7 @@ mod tests {
         let workspace = board.workspace(Some(&work)).await;
         assert_eq!(workspace.catalog().suites.len(), 1);
         assert_eq!(board.pools.all().len(), 1);
-        let session = Session::open(&board.boot, &workspace, None);
+        let session = Session::open(&board.boot, &workspace, None, Face::Aggregate);
         board.sessions.insert(&session);
         board.reload(Why::Changed).await.unwrap();
         let watched = board.watcher.lock().unwrap().folders();

@@ -16,7 +16,7 @@ pub use streams::{Mark, Reading, Stream, Streams};
 pub use turnstile::{Entry, Turn};
 
 use crate::caller::{Boot, Caller};
-use crate::listens::Listens;
+use crate::face::Face;
 use crate::news::Seen;
 use crate::workspace::Workspace;
 use turnstile::Turnstile;
@@ -31,9 +31,9 @@ pub struct Session {
     pub folder: Option<PathBuf>,
     /// Whether a shim opened it: behind one there is a host with a person.
     pub is_shims: bool,
+    /// What its host is shown.
+    pub face: Face,
     pub caller: Arc<Caller>,
-    /// What its host listens for, in the modern way.
-    pub listens: Listens,
     /// The event streams of a host that speaks HTTP.
     pub streams: Option<Arc<Streams>>,
     // A leaf lock: held to replace it.
@@ -71,39 +71,44 @@ pub enum Grounded {
 
 impl Session {
     /// One that a shim opens.
-    pub fn open(boot: &Arc<Boot>, workspace: &Arc<Workspace>, folder: Option<PathBuf>) -> Arc<Self> {
-        let caller = Caller::listening(boot.clone());
-        Self::new(crate::random::hex(16).into(), workspace, folder, true, caller, None)
+    pub fn open(
+        boot: &Arc<Boot>,
+        workspace: &Arc<Workspace>,
+        folder: Option<PathBuf>,
+        face: Face,
+    ) -> Arc<Self> {
+        let id = crate::random::hex(16).into();
+        Self::new(id, workspace, folder, face, Caller::listening(boot.clone()), None)
     }
 
-    /// One of a host that speaks HTTP, with the face of `child` or the aggregate.
-    pub fn over_http(boot: &Arc<Boot>, workspace: &Arc<Workspace>, child: Option<&str>) -> Arc<Self> {
+    /// One of a host that speaks HTTP.
+    pub fn over_http(boot: &Arc<Boot>, workspace: &Arc<Workspace>, face: Face) -> Arc<Self> {
         let caller = Caller::listening(boot.clone());
-        let streams = caller.mailbox().map(|own| Streams::new(child, own.clone()));
-        let folder = workspace.root.clone();
-        Self::new(crate::random::hex(16).into(), workspace, folder, false, caller, streams)
+        let streams = caller.mailbox().map(|own| Streams::new(own.clone()));
+        let (id, folder) = (crate::random::hex(16).into(), workspace.root.clone());
+        Self::new(id, workspace, folder, face, caller, streams)
     }
 
     /// Stands for all who call without a session of their own: they hear answers and nothing else.
     pub fn of_strangers(workspace: &Arc<Workspace>) -> Arc<Self> {
-        Self::new("".into(), workspace, None, false, Caller::deaf(), None)
+        Self::new("".into(), workspace, None, Face::Aggregate, Caller::deaf(), None)
     }
 
     fn new(
         id: Box<str>,
         workspace: &Arc<Workspace>,
         folder: Option<PathBuf>,
-        is_shims: bool,
+        face: Face,
         caller: Arc<Caller>,
         streams: Option<Arc<Streams>>,
     ) -> Arc<Self> {
         Arc::new(Self {
+            is_shims: !id.is_empty() && streams.is_none(),
             id,
             workspace: RwLock::new(workspace.clone()),
             folder,
-            is_shims,
+            face,
             caller,
-            listens: Listens::default(),
             streams,
             seen: Mutex::default(),
             asked: Mutex::default(),

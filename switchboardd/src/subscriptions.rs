@@ -15,38 +15,71 @@ pub struct Subscriptions {
     by_uri: Mutex<HashMap<Box<str>, Vec<Subscriber>>>,
 }
 
+/// Somebody who follows resources: a host, or one request of a host that listens.
+#[derive(Debug, Clone)]
+pub struct Follower {
+    hears: Weak<Caller>,
+    /// The id of the request.
+    listen: Option<Box<str>>,
+}
+
+impl Follower {
+    pub fn host(caller: &Arc<Caller>) -> Self {
+        Self { hears: Arc::downgrade(caller.owner()), listen: None }
+    }
+
+    pub fn listening(hears: &Arc<Caller>, id: &str) -> Self {
+        Self { hears: Arc::downgrade(hears), listen: Some(id.into()) }
+    }
+
+    fn is(&self, other: &Self) -> bool {
+        self.hears.ptr_eq(&other.hears) && self.listen == other.listen
+    }
+
+    fn is_there(&self) -> bool {
+        self.hears.strong_count() > 0
+    }
+
+    fn is_of(&self, host: &Arc<Caller>) -> bool {
+        self.hears.upgrade().is_some_and(|hears| Arc::ptr_eq(hears.owner(), host.owner()))
+    }
+}
+
 #[derive(Debug)]
 struct Subscriber {
-    host: Weak<Caller>,
+    follower: Follower,
     /// The resource as this host knows it.
     shown: Box<str>,
 }
 
-impl Subscriber {
-    fn is(&self, host: &Arc<Caller>) -> bool {
-        self.host.as_ptr() == Arc::as_ptr(host)
-    }
+/// Who is to hear that a resource changed.
+#[derive(Debug)]
+pub struct Heard {
+    pub by: Arc<Caller>,
+    /// What they know it by.
+    pub shown: Box<str>,
+    /// The id of the request that they listen by, if they do.
+    pub listen: Option<Box<str>>,
 }
 
 impl Subscriptions {
     /// False if there are too many.
-    pub fn add(&self, uri: &str, shown: &str, caller: &Arc<Caller>) -> bool {
+    pub fn add(&self, uri: &str, shown: &str, follower: &Follower) -> bool {
         let mut all = self.lock();
         if all.len() >= MAX && !all.contains_key(uri) {
             return false;
         }
-        let host = caller.owner();
         let subscribers = all.entry(uri.into()).or_default();
-        subscribers.retain(|known| known.host.strong_count() > 0 && !known.is(host));
-        subscribers.push(Subscriber { host: Arc::downgrade(host), shown: shown.into() });
+        subscribers.retain(|known| known.follower.is_there() && !known.follower.is(follower));
+        subscribers.push(Subscriber { follower: follower.clone(), shown: shown.into() });
         true
     }
 
     /// True if nobody follows it any more.
-    pub fn remove(&self, uri: &str, caller: &Arc<Caller>) -> bool {
+    pub fn remove(&self, uri: &str, follower: &Follower) -> bool {
         let mut all = self.lock();
         let Some(subscribers) = all.get_mut(uri) else { return true };
-        subscribers.retain(|known| known.host.strong_count() > 0 && !known.is(caller.owner()));
+        subscribers.retain(|known| known.follower.is_there() && !known.follower.is(follower));
         if subscribers.is_empty() {
             all.remove(uri);
             return true;
@@ -59,24 +92,27 @@ impl Subscriptions {
         let mut all = self.lock();
         let left = all.extract_if(|_, subscribers| {
             let before = subscribers.len();
-            subscribers.retain(|known| known.host.strong_count() > 0 && !known.is(caller.owner()));
+            subscribers.retain(|known| known.follower.is_there() && !known.follower.is_of(caller));
             subscribers.is_empty() && before > 0
         });
         left.map(|(uri, _)| uri).collect()
     }
 
     /// Who is to hear that it changed, and what they know it by.
-    pub fn followers(&self, uri: &str) -> Vec<(Arc<Caller>, Box<str>)> {
+    pub fn followers(&self, uri: &str) -> Vec<Heard> {
+        let heard = |known: &Subscriber| {
+            let by = known.follower.hears.upgrade()?;
+            Some(Heard { by, shown: known.shown.clone(), listen: known.follower.listen.clone() })
+        };
         let all = self.lock();
-        let subscribers = all.get(uri).map(Vec::as_slice).unwrap_or_default();
-        subscribers.iter().filter_map(|known| Some((known.host.upgrade()?, known.shown.clone()))).collect()
+        all.get(uri).map(Vec::as_slice).unwrap_or_default().iter().filter_map(heard).collect()
     }
 
     /// What is followed, by this host or by anybody.
     pub fn followed(&self, by: Option<&Arc<Caller>>) -> Vec<Box<str>> {
         let follows = |subscribers: &[Subscriber]| match by {
-            Some(host) => subscribers.iter().any(|known| known.is(host.owner())),
-            None => subscribers.iter().any(|known| known.host.strong_count() > 0),
+            Some(host) => subscribers.iter().any(|known| known.follower.is_of(host)),
+            None => subscribers.iter().any(|known| known.follower.is_there()),
         };
         let all = self.lock();
         let mut uris: Vec<_> =
@@ -97,23 +133,35 @@ mod tests {
     #[test]
     fn a_resource_is_followed_as_long_as_somebody_does() {
         let (subscriptions, one, other) = (Subscriptions::default(), Caller::deaf(), Caller::deaf());
-        subscriptions.add("a:1", "a:1", &one);
-        subscriptions.add("a:1", "a:1", &one);
-        subscriptions.add("a:1", "x:a:1", &other);
+        let (first, second) = (Follower::host(&one), Follower::host(&other));
+        subscriptions.add("a:1", "a:1", &first);
+        subscriptions.add("a:1", "a:1", &first);
+        subscriptions.add("a:1", "x:a:1", &second);
         assert_eq!(subscriptions.followers("a:1").len(), 2);
-        assert!(!subscriptions.remove("a:1", &one));
-        assert_eq!(&*subscriptions.followers("a:1")[0].1, "x:a:1");
-        assert!(subscriptions.remove("a:1", &other));
+        assert!(!subscriptions.remove("a:1", &first));
+        assert_eq!(&*subscriptions.followers("a:1")[0].shown, "x:a:1");
+        assert!(subscriptions.remove("a:1", &second));
         assert!(subscriptions.followed(None).is_empty());
+    }
+
+    #[test]
+    fn each_request_of_a_host_follows_for_itself() {
+        let (subscriptions, host) = (Subscriptions::default(), Caller::deaf());
+        let (first, second) = (Follower::listening(&host, "1"), Follower::listening(&host, "\"1\""));
+        subscriptions.add("a:1", "a:1", &first);
+        subscriptions.add("a:1", "a:1", &second);
+        assert!(!subscriptions.remove("a:1", &first));
+        assert_eq!(subscriptions.followers("a:1")[0].listen.as_deref(), Some("\"1\""));
+        assert_eq!(subscriptions.leave(&host).len(), 1);
     }
 
     #[test]
     fn who_leaves_follows_nothing() {
         let (subscriptions, one, other) = (Subscriptions::default(), Caller::deaf(), Caller::deaf());
         for uri in ["a:1", "a:2"] {
-            subscriptions.add(uri, uri, &one);
+            subscriptions.add(uri, uri, &Follower::host(&one));
         }
-        subscriptions.add("a:2", "a:2", &other);
+        subscriptions.add("a:2", "a:2", &Follower::host(&other));
         let uri = |text: &str| vec![Box::<str>::from(text)];
         assert_eq!(subscriptions.followed(Some(&other)), uri("a:2"));
         assert_eq!(subscriptions.leave(&one), uri("a:1"));

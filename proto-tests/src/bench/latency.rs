@@ -2,11 +2,17 @@
 
 use std::net::TcpStream;
 
+use serde_json::{Value, json};
+
 use super::Effort;
-use super::drive::{Http, Wire};
+use super::drive::{Call, Http, Wire};
 use super::report::{Bound, Report, Row};
 use super::samples::Samples;
 use super::stage::{self, Cores, ECHO, Floor, Ours, direct_call, suite_call};
+use crate::streamable::{MODERN, dressed};
+
+/// The suite of the child of every stage.
+const SUITE: &str = "bench_suite";
 
 /// Calls of one round; short enough that a disturbance hits few lanes of it.
 const CALLS: usize = 300;
@@ -21,13 +27,14 @@ pub fn measure(effort: Effort, report: &mut Report) {
     let mut floor_shim = floor.shim();
     let ours = Ours::new(1);
     let mut our_shim = ours.warm_shim();
-    let body = |call: &super::drive::Call| {
+    let body = |call: &Call| {
         let mut body = Vec::new();
         call.push(1, &mut body);
         body
     };
     let mut floor_proxy = Http::new(floor.connect(), "/proxy", "", &body(&direct_call("echo", ECHO)));
     let mut our_proxy = Http::new(ours.connect(), "/proxy", "", &body(&suite_call("echo", ECHO)));
+    let mut our_mcp = Http::new(ours.connect(), "/mcp", &modern_headers(), &body(&modern_call()));
     let mut unix_hop = Http::new(floor.connect(), "/hop", "", BODY);
     let tcp = TcpStream::connect(("127.0.0.1", floor.port)).unwrap();
     tcp.set_nodelay(true).unwrap();
@@ -42,8 +49,8 @@ pub fn measure(effort: Effort, report: &mut Report) {
     let cores = Cores::new();
     for pinned in [true, false] {
         cores.place(pinned, &processes);
-        let mut lanes: [Samples; 8] = Default::default();
-        let [direct, ping, floor, ours, floor_http, our_http, unix, tcp] = &mut lanes;
+        let mut lanes: [Samples; 9] = Default::default();
+        let [direct, ping, floor, ours, floor_http, our_http, mcp, unix, tcp] = &mut lanes;
         let straight = direct_call("echo", ECHO);
         let suite = suite_call("echo", ECHO);
         // The first round is for caches and clocks, and does not count.
@@ -57,6 +64,7 @@ pub fn measure(effort: Effort, report: &mut Report) {
             lane(ours, &mut |out| our_shim.wire.sequential(&suite, CALLS, out));
             lane(floor_http, &mut |out| floor_proxy.sequential(CALLS, out));
             lane(our_http, &mut |out| our_proxy.sequential(CALLS, out));
+            lane(mcp, &mut |out| our_mcp.sequential(CALLS, out));
             lane(ping, &mut |out| pong.wire.sequential(&straight_with_result(), CALLS, out));
             lane(unix, &mut |out| unix_hop.sequential(CALLS, out));
             lane(tcp, &mut |out| tcp_hop.sequential(CALLS, out));
@@ -65,11 +73,11 @@ pub fn measure(effort: Effort, report: &mut Report) {
         rows(report, place, &lanes);
     }
     cores.place(false, &[]);
-    drop((floor_proxy, our_proxy, our_shim));
+    drop((floor_proxy, our_proxy, our_mcp, our_shim));
 }
 
-fn rows(report: &mut Report, place: &str, lanes: &[Samples; 8]) {
-    let [direct, ping, floor, ours, floor_http, our_http, unix, tcp] = lanes;
+fn rows(report: &mut Report, place: &str, lanes: &[Samples; 9]) {
+    let [direct, ping, floor, ours, floor_http, our_http, mcp, unix, tcp] = lanes;
     let pinned = place == "pinned";
     let row = |what: &str, of: fn(&Samples) -> f64, ours: &Samples, floor: &Samples, bound| {
         Row::new(format!("{what}, {place}"), "us", of(ours), bound).beside(Some(of(direct)), Some(of(floor)))
@@ -85,7 +93,10 @@ fn rows(report: &mut Report, place: &str, lanes: &[Samples; 8]) {
         row("`/proxy` without the shim, p50", Samples::p50, our_http, floor_http, proxy)
             .to_floor(our_http.over(floor_http)),
     );
-    // `/mcp` belongs here as soon as there is one.
+    report.add(
+        row("`/mcp`, a request of its own, p50", Samples::p50, mcp, floor_http, Bound::None)
+            .to_floor(mcp.over(floor_http)),
+    );
     for (what, samples) in
         [("pipe ping-pong", ping), ("one HTTP hop, unix socket", unix), ("one HTTP hop, TCP", tcp)]
     {
@@ -94,9 +105,24 @@ fn rows(report: &mut Report, place: &str, lanes: &[Samples; 8]) {
     }
 }
 
+/// A modern host's call, which says who asks.
+fn modern_call() -> Call {
+    let params = json!({
+        "name": SUITE,
+        "arguments": {"action": "call", "subtool": "echo", "args": serde_json::from_str::<Value>(ECHO).unwrap()},
+    });
+    Call::method("tools/call", &dressed(&params).to_string())
+}
+
+fn modern_headers() -> String {
+    format!(
+        "accept: application/json, text/event-stream\r\nmcp-protocol-version: {MODERN}\r\nmcp-method: tools/call\r\nmcp-name: {SUITE}\r\n"
+    )
+}
+
 /// What comes back from a process that gives back what it gets has to look like an answer.
-fn straight_with_result() -> super::drive::Call {
-    super::drive::Call::method("tools/call", r#"{"result":"The quick brown fox jumps over the lazy dog"}"#)
+fn straight_with_result() -> Call {
+    Call::method("tools/call", r#"{"result":"The quick brown fox jumps over the lazy dog"}"#)
 }
 
 /// Results of a size that does not fit a pipe.

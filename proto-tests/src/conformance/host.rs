@@ -52,7 +52,12 @@ pub fn play(scenario: &Scenario) {
             tools.iter().map(|tool| (text(&tool["name"]), example(&tool["inputSchema"]))).collect::<Vec<_>>()
         }
     };
-    for (name, arguments) in calls {
+    for (name, mut arguments) in calls {
+        // What was listed comes back as it came.
+        if name == "json_schema_echo" {
+            let listed = tools.iter().find(|tool| tool["name"] == "json_schema_2020_12_tool");
+            arguments["schema"] = listed.map_or(Value::Null, |tool| tool["inputSchema"].clone());
+        }
         host.call(&name, &arguments);
         // A server that changed its mind after the first call is called a second time.
         if scenario.name.starts_with("auth/authorization-server") {

@@ -1,46 +1,71 @@
-//! The suite against a real daemon with the era child behind it: what an HTTP host of Switchboard gets.
+//! The suite against a real daemon with the era child behind it: what a host of Switchboard gets.
 
 use std::path::Path;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::server::{Served, forwarder};
+use super::server::{Served, adapter, forwarder};
 use crate::bins::bins;
 use crate::wait::{PATIENCE, until_true};
 use crate::{Daemon, Home, Request};
 
-/// A daemon with one child, and the forwarder in front of it; ends when dropped.
+/// The name of the child.
+const CHILD: &str = "era";
+
+/// A daemon with one child, and what stands in front of it for the suite; ends when dropped.
 pub struct Through {
     served: Served,
+    path: String,
     _daemon: Daemon,
     _home: Home,
 }
 
-/// The name of the child.
-const CHILD: &str = "era";
-
 impl Through {
-    /// `args` are the era child's.
-    pub fn start(args: &[&str]) -> Result<Self, String> {
-        let home = Home::new();
-        let servers = json!({ "mcpServers": { CHILD: home.entry(&bins().era_child, args, &[]) } });
-        home.definition(CHILD, &servers.to_string());
+    /// By HTTP; `args` are the era child's.
+    pub fn registry(args: &[&str]) -> Result<Self, String> {
+        let home = home(args);
         let daemon = home.daemon_on_tcp();
         let token_file = daemon.told()["tokenFile"].as_str().unwrap_or_default().to_owned();
         let target = daemon.tcp_address().port();
         let served = forwarder(&bins().stdio_adapter, target, Path::new(&token_file))?;
         // The suite comes from the forwarder's address, which is known only now.
         let origin = format!("http://localhost:{}", served.port());
-        home.config(&json!({ "http": { "allowedOrigins": [origin] } }));
+        home.config(&config(Some(&origin)));
         until_true("the origin to be allowed", PATIENCE, || {
             let request = Request::new("GET", "/health").header("Origin", &origin);
             daemon.tcp().send(&request).status == 200
         });
-        Ok(Self { served, _daemon: daemon, _home: home })
+        Ok(Self { served, path: format!("/mcp/{CHILD}"), _daemon: daemon, _home: home })
+    }
+
+    /// By stdio: the adapter drives a shim as a host would.
+    pub fn shim(args: &[&str]) -> Result<Self, String> {
+        let home = home(args);
+        let daemon = home.daemon();
+        let (shim, socket) = (&bins().switchboard, home.socket());
+        let command = [shim.as_os_str(), "--child".as_ref(), CHILD.as_ref(), "--socket".as_ref()];
+        let command: Vec<_> = command.into_iter().chain([socket.as_os_str()]).collect();
+        let command: Vec<&str> = command.iter().filter_map(|part| part.to_str()).collect();
+        let served = adapter(&bins().stdio_adapter, &command)?;
+        Ok(Self { served, path: "/mcp".to_owned(), _daemon: daemon, _home: home })
     }
 
     /// Where the suite finds the child.
     pub fn url(&self) -> String {
-        self.served.url(&format!("/mcp/{CHILD}"))
+        self.served.url(&self.path)
     }
+}
+
+fn home(args: &[&str]) -> Home {
+    let home = Home::new();
+    home.config(&config(None));
+    let servers = json!({ "mcpServers": { CHILD: home.entry(&bins().era_child, args, &[]) } });
+    home.definition(CHILD, &servers.to_string());
+    home
+}
+
+/// The child asks for roots, which only a child of one session is told.
+fn config(origin: Option<&str>) -> Value {
+    let origins: Vec<&str> = origin.into_iter().collect();
+    json!({ "http": { "allowedOrigins": origins }, "suites": { CHILD: { "pool": { "scope": "session" } } } })
 }

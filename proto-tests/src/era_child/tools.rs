@@ -107,6 +107,7 @@ fn report(round: &Round<'_>) -> Value {
         "revision": round.revision.as_str(),
         "clientCapabilities": round.client,
         "cancelled": round.child.calls.cancelled(),
+        "watched": round.child.watchers.followed(),
     })
 }
 

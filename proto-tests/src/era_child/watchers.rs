@@ -81,6 +81,15 @@ impl Watchers {
         Ok(())
     }
 
+    /// Resources that somebody follows.
+    pub(super) fn followed(&self) -> usize {
+        let listeners = self.listeners.lock().unwrap();
+        let uris =
+            listeners.iter().filter_map(|listener| listener.wants.get("resourceSubscriptions")?.as_array());
+        let all: BTreeSet<_> = uris.flatten().map(Value::to_string).collect();
+        all.len() + self.subscribed.lock().unwrap().len()
+    }
+
     pub(super) fn close(&self, id: &Value) {
         self.listeners.lock().unwrap().retain(|listener| listener.id != *id);
     }

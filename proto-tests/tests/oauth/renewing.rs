@@ -1,11 +1,6 @@
 //! Tokens that end: renewed once for all who need them, and never by two.
 
-use std::process::{Child, Command, Stdio};
-
 use proto_tests::authority::{Authority, Rules};
-use proto_tests::shim::call_params;
-use proto_tests::wait::until_true;
-use proto_tests::{Door, PATIENCE, bins};
 
 use crate::person::{CHILD, World};
 
@@ -40,68 +35,6 @@ fn thirty_two_callers_renew_once() {
     for seen in world.authority.seen("/token") {
         assert_eq!(seen.fields["resource"], world.guarded.url());
     }
-}
-
-/// Another daemon of the same person; ends when dropped.
-struct Second {
-    process: Child,
-    door: Door,
-}
-
-impl Second {
-    fn start(world: &World) -> Self {
-        let socket = world.home.workspace().join("other");
-        let process = Command::new(&bins().switchboardd)
-            .arg("--socket")
-            .arg(&socket)
-            .args(["--listen", "off"])
-            .env_clear()
-            .envs(world.home.environment())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let door = Door::unix(&socket);
-        until_true("the other daemon", PATIENCE, || door.connect().is_ok());
-        Self { process, door }
-    }
-}
-
-impl Drop for Second {
-    fn drop(&mut self) {
-        let _ = rustix::process::kill_process(
-            rustix::process::Pid::from_child(&self.process),
-            rustix::process::Signal::TERM,
-        );
-        let _ = self.process.wait();
-    }
-}
-
-#[test]
-fn two_daemons_renew_once() {
-    let world = World::new(Rules::default());
-    let first = world.home.daemon();
-    world.log_in();
-    let second = Second::start(&world);
-    let call = format!(
-        r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{}}}"#,
-        call_params(CHILD, "greet", "{}")
-    );
-    let greet = |door: &Door| {
-        let answer = door.post("/proxy", &call).text();
-        assert!(answer.contains("hello"), "{answer}");
-    };
-    for round in 1..=3 {
-        greet(&first.door());
-        greet(&second.door);
-        world.authority.expire_access();
-        std::thread::scope(|scope| {
-            for door in [first.door(), second.door.clone()] {
-                scope.spawn(move || greet(&door));
-            }
-        });
-        assert_eq!(asked(&world.authority, "refresh_token"), round);
-    }
-    assert!(!world.authority.was_robbed());
 }
 
 #[test]

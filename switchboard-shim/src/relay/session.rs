@@ -170,7 +170,7 @@ impl Relay {
         let open = link::open(
             Arc::clone(&self.meeting),
             self.may_start && !self.link.stopped,
-            self.workspace.clone(),
+            self.about.clone(),
             self.replay.messages(),
         );
         self.link.state = State::Opening(tokio::spawn(open));

@@ -132,10 +132,12 @@ impl Once {
         }
     }
 
-    /// The questions that are open, or what the host would have to declare to be asked.
+    /// The questions that are open; if there are none, what the host would have to declare to be asked. A child
+    /// that asks several things knows already which of them it has to do without.
     pub fn inputs(&self) -> Result<Vec<Input>, &'static str> {
-        let basket = self.lock();
-        if let Some(lacking) = basket.lacking {
+        let mut basket = self.lock();
+        let lacking = basket.lacking.take();
+        if let Some(lacking) = lacking.filter(|_| basket.open.is_empty()) {
             return Err(lacking);
         }
         Ok(basket
@@ -236,6 +238,9 @@ mod tests {
         let caller = once();
         assert!(caller.ask(b"", raw("1"), methods::SAMPLING, None, |_, _| {}).is_none());
         assert_eq!(caller.as_once().unwrap().inputs(), Err(r#"{"sampling":{}}"#));
+        assert!(caller.ask(b"", raw("2"), methods::SAMPLING, None, |_, _| {}).is_none());
+        assert!(caller.ask(b"", raw("3"), methods::ELICITATION, None, |_, _| {}).is_some());
+        assert_eq!(caller.as_once().unwrap().inputs().unwrap().len(), 1);
         assert!(caller.hears(LogLevel::Alert) && !caller.hears(LogLevel::Info));
     }
 }

@@ -38,6 +38,13 @@ impl Answer {
     pub fn for_host(&self, host_id: &str) -> Vec<u8> {
         splice(&self.body, self.id.clone(), host_id.as_bytes())
     }
+
+    /// The same child's answer with another result.
+    pub fn with_result(&self, result: &str) -> Self {
+        let (before, id) = (r#"{"jsonrpc":"2.0","id":"#, "0");
+        let body = format!(r#"{before}{id},"result":{result}}}"#);
+        Self { body: body.into(), id: before.len()..before.len() + id.len(), era: self.era }
+    }
 }
 
 /// What a waiting caller is handed.

@@ -245,6 +245,13 @@ impl Hello {
         text.map_or(String::new(), |text| format!(r#","instructions":{}"#, text.get()))
     }
 
+    /// Whether a capability of it says so of this.
+    pub fn says(&self, capability: &str, of: &str) -> bool {
+        let member =
+            Members::of(&*self.capabilities).and_then(|all| all.get(capability)).and_then(Members::of);
+        member.and_then(|member| member.get(of)).is_some_and(|says| says.get() == "true")
+    }
+
     /// Whether this is among its capabilities.
     pub fn declares(&self, capability: &str) -> bool {
         Members::of(&*self.capabilities).is_some_and(|all| all.get(capability).is_some())

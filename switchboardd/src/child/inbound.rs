@@ -15,8 +15,10 @@ use super::calls::{Answer, Candidates, ChildId, Delivered, Reply};
 use super::{Child, Tie};
 use crate::caller::{Caller, LogLevel};
 use crate::era::Era;
+use crate::listens;
 use crate::mailbox::Kind;
 use crate::methods;
+use crate::subscriptions::Heard;
 
 /// Questions of one child that may be open at once; a host could not answer more either.
 const MAX_QUESTIONS: usize = 64;
@@ -101,17 +103,22 @@ impl Child {
     }
 
     /// A resource changed: those hear it who follow it, under the name that they know it by.
-    fn take_update(&self, body: &Bytes, params: Raw<'_>) {
-        let Some(params) = Members::of(params) else { return };
+    fn take_update(&self, body: &Bytes, whole: Raw<'_>) {
+        let Some(params) = Members::of(whole) else { return };
         let (Some(uri), Some(raw)) = (params.text("uri"), params.get("uri")) else { return };
-        let tie = self.tie();
-        for (host, shown) in self.subscriptions.followers(&uri) {
-            if matches!(&tie, Tie::Session(owner) if !owner.is_same_host(&host)) {
+        for Heard { by, shown, listen } in self.subscriptions.followers(&uri) {
+            if !self.serves(&by) {
                 continue;
             }
-            let place = place_of(body, raw.get());
-            let told = if *shown == *uri { raw.get().to_owned() } else { quoted(&shown) };
-            host.push(Kind::Updated(shown), splice(body, place, told.as_bytes()));
+            let told = match &listen {
+                None if self.era() == Era::Legacy => {
+                    let shown = if *shown == *uri { raw.get().to_owned() } else { quoted(&shown) };
+                    splice(body, place_of(body, raw.get()), shown.as_bytes())
+                }
+                listen => listens::updated(whole, &shown, listen.as_deref()),
+            };
+            let kind = Kind::Updated(format!("{} {shown}", listen.unwrap_or_default()).into());
+            by.push(kind, told);
         }
     }
 
@@ -195,7 +202,7 @@ impl Child {
             Tie::Session(owner) => {
                 // By the call that it is about, if there is one; a modern host cannot be asked otherwise.
                 let asked = match self.candidates(about) {
-                    Candidates::One(caller) if caller.is_same_host(&owner) => caller,
+                    Candidates::One(caller) if self.serves(&caller) => caller,
                     _ => owner,
                 };
                 if !asked.profile().takes.roots {

@@ -194,6 +194,7 @@ impl Child {
             hello: OnceLock::new(),
             tools: tools::Shelf::default(),
             stall: lists::Stall::default(),
+            refollow: Notify::new(),
             subscriptions: ground.subscriptions.clone(),
             questions: Questions::new(HashMap::new()),
             noise: AtomicU64::new(0),

@@ -1,58 +1,95 @@
-//! A modern child says that its lists changed only to those who listen: one request that stays open for as long
-//! as the child lives.
+//! A modern child says what changed only to those who listen: one request that stays open for as long as the child
+//! lives, and is made anew when another resource is followed.
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde_json::json;
 use switchboard_wire::envelope::{Message, Outcome};
-use switchboard_wire::members::Members;
 
-use super::{Child, Hello, Limits};
+use super::calls::Answer;
+use super::{Child, ChildError, Hello, Limits};
 use crate::era::Era;
 use crate::methods;
 
 /// Between the end of one and the next.
 const PAUSE: Duration = Duration::from_secs(1);
 
+/// The pause grows to this while connections break.
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+
 const NEVER: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
 
 pub(super) fn begin(child: &Arc<Child>) {
-    if let Some(filter) = filter(child.hello()) {
-        tokio::spawn(listen(child.clone(), filter));
+    if child.era() == Era::Modern {
+        tokio::spawn(listen(child.clone()));
     }
 }
 
-/// The lists that it says the changes of; `None` if there are none.
-fn filter(hello: &Hello) -> Option<String> {
-    if hello.era() != Era::Modern {
-        return None;
-    }
-    let capabilities = Members::of(&*hello.capabilities)?;
-    let says = |name: &str| {
-        let of = capabilities.get(name).and_then(Members::of);
-        of.and_then(|of| of.get("listChanged")).is_some_and(|says| says.get() == "true")
-    };
-    let kinds = [
-        ("tools", r#""toolsListChanged":true"#),
-        ("prompts", r#""promptsListChanged":true"#),
-        ("resources", r#""resourcesListChanged":true"#),
+/// What it is asked to tell; `None` if there is nothing to hear.
+fn filter(hello: &Hello, followed: &[Box<str>]) -> Option<String> {
+    let lists = [
+        ("tools", "toolsListChanged"),
+        ("prompts", "promptsListChanged"),
+        ("resources", "resourcesListChanged"),
     ];
-    let wanted: Vec<&str> = kinds.into_iter().filter(|(name, _)| says(name)).map(|(_, wish)| wish).collect();
-    (!wanted.is_empty()).then(|| format!(r#"{{"notifications":{{{}}}}}"#, wanted.join(",")))
+    let says = lists.into_iter().filter(|(name, _)| hello.says(name, "listChanged"));
+    let mut wanted: serde_json::Map<_, _> = says.map(|(_, wish)| (wish.to_owned(), true.into())).collect();
+    if !followed.is_empty() && hello.says("resources", "subscribe") {
+        wanted.insert("resourceSubscriptions".to_owned(), json!(followed));
+    }
+    (!wanted.is_empty()).then(|| json!({ "notifications": wanted }).to_string())
 }
 
-async fn listen(child: Arc<Child>, filter: String) {
+type Open = Pin<Box<dyn Future<Output = Result<Answer, ChildError>> + Send>>;
+
+async fn listen(child: Arc<Child>) {
+    // Kept until the next one is open, so that nothing is missed between them.
+    let mut before: Option<Open> = None;
+    let mut pause = PAUSE;
     while child.is_alive() {
+        let Some(filter) = filter(child.hello(), &child.followed()) else {
+            before = None;
+            tokio::select! {
+                () = child.refollow.notified() => continue,
+                () = child.ended() => return,
+            }
+        };
         let call = child.call(None, methods::LISTEN, None, |_, out| out.extend_from_slice(filter.as_bytes()));
         let Ok(call) = call else { return };
         child.calls().stand(call.id);
-        let Ok(answer) = call.answer(Limits { spawn: NEVER, rpc: NEVER, max: NEVER }).await else { return };
-        if !matches!(Message::parse(&answer.body), Ok(Message::Response { outcome: Outcome::Result(_), .. }))
-        {
-            tracing::debug!(target: "child", child = child.name(), "it says that its lists change, but not when");
-            return;
+        let mut open: Open = Box::pin(call.answer(Limits { spawn: NEVER, rpc: NEVER, max: NEVER }));
+        drop(before.take());
+        tokio::select! {
+            answer = &mut open => match answer {
+                Ok(answer) => {
+                    pause = PAUSE;
+                    wait_for_more(&child, &answer).await;
+                }
+                // A connection broke; the child behind it is still there.
+                Err(ChildError::Remote(_)) => {
+                    tokio::time::sleep(pause).await;
+                    pause = (pause * 2).min(LONGEST_PAUSE);
+                }
+                Err(_) => return,
+            },
+            () = child.refollow.notified() => before = Some(open),
         }
-        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+/// It ended the request: by and by it is asked again, unless it does not know it at all.
+async fn wait_for_more(child: &Arc<Child>, answer: &Answer) {
+    let ended =
+        matches!(Message::parse(&answer.body), Ok(Message::Response { outcome: Outcome::Result(_), .. }));
+    if ended {
+        return tokio::time::sleep(PAUSE).await;
+    }
+    tracing::debug!(target: "child", child = child.name(), "it says that something changes, but not when");
+    tokio::select! {
+        () = child.refollow.notified() => {}
+        () = child.ended() => {}
     }
 }
 
@@ -64,16 +101,18 @@ mod tests {
 
     #[test]
     fn only_what_it_says_is_listened_for() {
-        let filter = |version: &str, capabilities: &str| {
-            let said = format!(r#"{{"protocolVersion":"{version}","capabilities":{capabilities}}}"#);
-            filter(&Hello::read(Raw::parse(said.as_bytes()).unwrap()).unwrap())
+        let filter = |capabilities: &str, followed: &[&str]| {
+            let said = format!(r#"{{"protocolVersion":"2026-07-28","capabilities":{capabilities}}}"#);
+            let followed: Vec<Box<str>> = followed.iter().map(|uri| (*uri).into()).collect();
+            filter(&Hello::read(Raw::parse(said.as_bytes()).unwrap()).unwrap(), &followed)
         };
         let some = r#"{"tools":{"listChanged":true},"prompts":{"listChanged":false},"resources":{}}"#;
+        let tools = r#"{"notifications":{"toolsListChanged":true}}"#;
+        assert_eq!(filter(some, &["a:1"]).as_deref(), Some(tools));
+        assert_eq!(filter("{}", &["a:1"]), None);
         assert_eq!(
-            filter("2026-07-28", some).as_deref(),
-            Some(r#"{"notifications":{"toolsListChanged":true}}"#)
+            filter(r#"{"resources":{"subscribe":true}}"#, &["a:1"]).as_deref(),
+            Some(r#"{"notifications":{"resourceSubscriptions":["a:1"]}}"#)
         );
-        assert_eq!(filter("2026-07-28", "{}"), None);
-        assert_eq!(filter("2025-11-25", some), None);
     }
 }

@@ -13,6 +13,7 @@ use tokio::sync::Notify;
 
 use super::{Child, ChildError, ChildId, Limits, Tie, clip};
 use crate::caller::LogLevel;
+use crate::era::Era;
 use crate::methods;
 
 /// Ends for lists that have none.
@@ -154,19 +155,30 @@ impl Child {
 impl Child {
     /// Its server has begun with it anew, and knows nothing of what it was told before.
     pub(super) fn is_new_again(self: &Arc<Self>) {
-        let owner = match self.tie() {
-            Tie::Session(owner) => Some(owner),
-            Tie::Nobody | Tie::Spare => None,
-        };
-        self.follow(&self.subscriptions.followed(owner.as_ref()), true);
+        self.follow(&self.followed(), true);
         let level = *self.level.lock().expect("BUG: a copy panicked");
         level.into_iter().for_each(|level| self.set_level(level));
         self.tools.outdate();
         self.stall.outdate();
     }
 
+    /// The resources that are followed by those whom it serves.
+    pub fn followed(&self) -> Vec<Box<str>> {
+        match self.tie() {
+            Tie::Nobody => self.subscriptions.followed(None),
+            Tie::Session(owner) => self.subscriptions.followed(Some(&owner)),
+            Tie::Spare => Vec::new(),
+        }
+    }
+
     /// Has it tell of changes of these resources, or no longer. Nobody waits for its answers.
     pub fn follow(self: &Arc<Self>, uris: &[Box<str>], follow: bool) {
+        if self.era() == Era::Modern {
+            if !uris.is_empty() {
+                self.refollow.notify_one();
+            }
+            return;
+        }
         let method = if follow { methods::SUBSCRIBE } else { methods::UNSUBSCRIBE };
         for uri in uris {
             let params = |_, out: &mut Vec<u8>| {
@@ -179,7 +191,8 @@ impl Child {
     /// Has it log from this level on, if it logs at all.
     pub fn set_level(self: &Arc<Self>, level: LogLevel) {
         *self.level.lock().expect("BUG: a copy panicked") = Some(level);
-        if self.hello.get().is_some_and(|hello| hello.declares("logging")) {
+        // A modern one is told with every request.
+        if self.era() == Era::Legacy && self.hello.get().is_some_and(|hello| hello.declares("logging")) {
             let params = format!(r#"{{"level":"{}"}}"#, level.word());
             self.tell(methods::SET_LEVEL, |_, out| out.extend_from_slice(params.as_bytes()));
         }

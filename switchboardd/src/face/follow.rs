@@ -9,8 +9,10 @@ use super::Request;
 use super::offers::Named;
 use super::single::forward;
 use crate::caller::Caller;
+use crate::era::Era;
 use crate::error::Failure;
 use crate::methods;
+use crate::subscriptions::Follower;
 use crate::suite::{Said, Suite};
 
 /// `own`: the resource as its child knows it.
@@ -25,22 +27,30 @@ pub(super) async fn answer(
     // Who hears nothing but answers cannot follow anything; the child may say so.
     let known = suite.pool.as_ref().filter(|_| caller.owner().mailbox().is_some());
     let subscriptions = known.map(|pool| pool.subscriptions());
+    let follower = Follower::host(caller);
     if let Some(subscriptions) = subscriptions
         && !follows
-        && !subscriptions.remove(own, caller)
+        && !subscriptions.remove(own, &follower)
     {
         return Ok(Said::Ours("{}".to_owned()));
     }
     if let Some(subscriptions) = subscriptions
         && follows
-        && !subscriptions.add(own, &named.text, caller)
+        && !subscriptions.add(own, &named.text, &follower)
     {
         return Err(Failure::InvalidParams("too many resources are followed".to_owned()));
     }
+    // A modern child knows no such request: it is listened to for another resource, or for one less.
+    let lease = suite.lease(caller, None, None).await?;
+    if lease.era() == Era::Modern {
+        lease.follow(&[own.into()], follows);
+        return Ok(Said::Ours("{}".to_owned()));
+    }
+    drop(lease);
     // Noted before it is asked for: news may come before the answer.
     let said = forward(suite, caller, request, None, named.swapped(own)).await;
     if let Some(subscriptions) = subscriptions.filter(|_| follows && !is_done(&said)) {
-        subscriptions.remove(own, caller);
+        subscriptions.remove(own, &follower);
     }
     said
 }

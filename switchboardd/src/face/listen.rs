@@ -8,23 +8,32 @@ use switchboard_wire::members::Members;
 use switchboard_wire::raw::Raw;
 
 use super::{Face, Request};
+use crate::board::Board;
 use crate::caller::Caller;
+use crate::catalog::Catalog;
+use crate::child::Hello;
 use crate::error::Failure;
 use crate::listens::{Listen, notification};
 use crate::mailbox::Kind;
 use crate::methods;
+use crate::pool::Pool;
 use crate::session::Session;
-use crate::suite::Said;
+use crate::subscriptions::Follower;
+use crate::suite::{Said, Suite};
 
-/// What can be listened for, by the word for it and by the notification.
-const KINDS: [(&str, &str); 3] = [
-    ("toolsListChanged", methods::TOOLS_CHANGED),
-    ("promptsListChanged", methods::PROMPTS_CHANGED),
-    ("resourcesListChanged", methods::RESOURCES_CHANGED),
+/// What can be listened for, by the word for it, by the notification, and by the capability that it takes.
+const KINDS: [(&str, &str, &str); 3] = [
+    ("toolsListChanged", methods::TOOLS_CHANGED, "tools"),
+    ("promptsListChanged", methods::PROMPTS_CHANGED, "prompts"),
+    ("resourcesListChanged", methods::RESOURCES_CHANGED, "resources"),
 ];
+
+/// Resources that one request may follow.
+const MAX_FOLLOWED: usize = 1024;
 
 /// Never answers: the request ends when its host cancels it or leaves.
 pub(super) async fn answer(
+    board: &Arc<Board>,
     face: &Face,
     session: &Arc<Session>,
     hears: &Arc<Caller>,
@@ -34,33 +43,126 @@ pub(super) async fn answer(
         // An answer that is JSON and finite cannot carry what comes later.
         return Err(Failure::UnknownMethod { method: request.method.to_owned() });
     }
-    let wanted = wanted(face, request.params)?;
-    let listen = Listen { hears: hears.clone(), id: request.id.get().into(), wanted };
-    let honoured: serde_json::Map<_, _> = KINDS
-        .iter()
-        .filter(|(_, method)| listen.wanted.contains(method))
-        .map(|(word, _)| ((*word).to_owned(), true.into()))
-        .collect();
+    let wishes = Wishes::read(request.params)?;
+    let catalog = session.workspace().catalog();
+    let child = face.child();
+    let suite = child.and_then(|name| catalog.child(name));
+    let kept: Vec<_> = match suite {
+        None => wishes.kinds,
+        Some(suite) => {
+            let hello = hello(suite, hears).await?;
+            wishes.kinds.into_iter().filter(|(_, _, of)| hello.says(of, "listChanged")).collect()
+        }
+    };
+    let id = request.id.get();
+    let following = follow(&catalog, suite, hears, id, &wishes.uris).await;
+    let mut honoured: serde_json::Map<_, _> =
+        kept.iter().map(|(word, _, _)| ((*word).to_owned(), true.into())).collect();
+    if !following.is_empty() {
+        let uris: Vec<_> = following.iter().map(|following| &*following.shown).collect();
+        honoured.insert("resourceSubscriptions".to_owned(), json!(uris));
+    }
+    let wanted = kept.iter().map(|(_, method, _)| *method).collect();
+    let _ear = board.listens.open(Listen::new(session, hears, child, id, wanted));
     let honoured = format!(r#""notifications":{},"#, json!(honoured));
-    hears.push(Kind::Question, notification(methods::ACKNOWLEDGED, &honoured, &listen.id));
-    let _ear = session.listens.open(listen);
+    hears.push(Kind::Question, notification(methods::ACKNOWLEDGED, &honoured, id));
+    for following in &following {
+        following.begin(&catalog, hears);
+    }
     std::future::pending().await
 }
 
-/// What of its wishes can be kept.
-fn wanted(face: &Face, params: Option<Raw<'_>>) -> Result<Vec<&'static str>, Failure> {
-    let filter = params.and_then(Members::of).and_then(|params| params.get("notifications"));
-    let filter = filter
-        .and_then(Members::of)
-        .ok_or_else(|| Failure::InvalidParams("`params.notifications` must be an object".to_owned()))?;
-    let is_wanted = |word: &str| filter.get(word).is_some_and(|wish| wish.get() == "true");
-    // The aggregate has nothing but its suites that could change.
-    let kept = |method: &str| *face == Face::Aggregate && method == methods::TOOLS_CHANGED;
-    Ok(KINDS
-        .iter()
-        .filter(|(word, method)| is_wanted(word) && kept(method))
-        .map(|(_, method)| *method)
-        .collect())
+struct Wishes {
+    kinds: Vec<(&'static str, &'static str, &'static str)>,
+    uris: Vec<String>,
+}
+
+impl Wishes {
+    fn read(params: Option<Raw<'_>>) -> Result<Self, Failure> {
+        let filter = params.and_then(Members::of).and_then(|params| params.get("notifications"));
+        let filter = filter
+            .and_then(Members::of)
+            .ok_or_else(|| Failure::InvalidParams("`params.notifications` must be an object".to_owned()))?;
+        let is_wanted = |word: &str| filter.get(word).is_some_and(|wish| wish.get() == "true");
+        let uris = match filter.get("resourceSubscriptions") {
+            None => Vec::new(),
+            Some(uris) => serde_json::from_str::<Vec<String>>(uris.get()).map_err(|_| {
+                Failure::InvalidParams("`resourceSubscriptions` must be an array of URIs".to_owned())
+            })?,
+        };
+        if uris.len() > MAX_FOLLOWED {
+            let why = format!("`resourceSubscriptions` has more than {MAX_FOLLOWED} URIs");
+            return Err(Failure::InvalidParams(why));
+        }
+        Ok(Self { kinds: KINDS.into_iter().filter(|(word, _, _)| is_wanted(word)).collect(), uris })
+    }
+}
+
+/// Who the child is; one that nobody knows yet is started and asked.
+async fn hello(suite: &Suite, caller: &Arc<Caller>) -> Result<Hello, Failure> {
+    if let Some(hello) = suite.hello() {
+        return Ok(hello);
+    }
+    let lease = suite.lease(caller, None, None).await?;
+    Ok(lease.hello().clone())
+}
+
+/// The resources that can be followed, noted as followed.
+async fn follow(
+    catalog: &Catalog,
+    single: Option<&Suite>,
+    hears: &Arc<Caller>,
+    id: &str,
+    uris: &[String],
+) -> Vec<Following> {
+    let mut kept: Vec<Following> = Vec::new();
+    for shown in uris {
+        let found = match single {
+            Some(suite) => Some((suite, shown.as_str().into())),
+            None => super::offers::owner(catalog, shown).ok(),
+        };
+        let Some((suite, own)) = found else { continue };
+        let says = hello(suite, hears).await.is_ok_and(|hello| hello.says("resources", "subscribe"));
+        let Some(pool) = suite.pool.as_ref().filter(|_| says) else { continue };
+        let follower = Follower::listening(hears, id);
+        let is_new = !kept.iter().any(|known| *known.shown == **shown);
+        if is_new && pool.subscriptions().add(&own, shown, &follower) {
+            let child = suite.child_name().into();
+            kept.push(Following { pool: pool.clone(), child, own, shown: shown.as_str().into(), follower });
+        }
+    }
+    kept
+}
+
+/// A resource that is followed for as long as this is kept.
+struct Following {
+    pool: Arc<Pool>,
+    child: Box<str>,
+    own: Box<str>,
+    shown: Box<str>,
+    follower: Follower,
+}
+
+impl Following {
+    /// Has a child tell of its changes: those that run, or one that is started for it, which then knows.
+    fn begin(&self, catalog: &Catalog, hears: &Arc<Caller>) {
+        let running = self.pool.running();
+        let uri = [self.own.clone()];
+        running.iter().filter(|child| child.serves(hears)).for_each(|child| child.follow(&uri, true));
+        if let Some(suite) = catalog.child(&self.child).filter(|_| running.is_empty()) {
+            let (pool, hears, limits) = (self.pool.clone(), hears.clone(), suite.limits);
+            tokio::spawn(async move { pool.lease(&hears, limits).await.map(drop) });
+        }
+    }
+}
+
+impl Drop for Following {
+    fn drop(&mut self) {
+        if self.pool.subscriptions().remove(&self.own, &self.follower) {
+            let uri = [self.own.clone()];
+            self.pool.running().iter().for_each(|child| child.follow(&uri, false));
+        }
+    }
 }
 
 #[cfg(test)]
@@ -68,11 +170,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_was_asked_for_and_can_be_kept_is_honoured() {
-        let all = Raw::parse(br#"{"notifications":{"toolsListChanged":true,"promptsListChanged":true}}"#);
-        assert_eq!(wanted(&Face::Aggregate, all).unwrap(), [methods::TOOLS_CHANGED]);
-        let none = Raw::parse(br#"{"notifications":{"toolsListChanged":false}}"#);
-        assert!(wanted(&Face::Aggregate, none).unwrap().is_empty());
-        assert!(wanted(&Face::Aggregate, Raw::parse(b"{}")).is_err());
+    fn only_what_was_asked_for_is_wished() {
+        let read = |text: &str| Wishes::read(Raw::parse(text.as_bytes()));
+        let wishes = read(
+            r#"{"notifications":{"toolsListChanged":true,"promptsListChanged":false,"resourceSubscriptions":["a:1"]}}"#,
+        )
+        .unwrap();
+        assert_eq!(wishes.kinds.len(), 1);
+        assert_eq!(wishes.uris, ["a:1"]);
+        assert!(read("{}").is_err());
+        assert!(read(r#"{"notifications":{"resourceSubscriptions":"a:1"}}"#).is_err());
     }
 }

@@ -1,6 +1,6 @@
 //! A request of a modern host: it stands for itself, and so does its answer.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use switchboard_wire::envelope::{Message, Outcome, quoted, splice, string};
 use switchboard_wire::members::{Members, with};
@@ -26,7 +26,8 @@ struct Visit<'a> {
     face: &'a Face,
     session: &'a Arc<Session>,
     request: Request<'a>,
-    fingerprint: String,
+    /// Made when a state is opened or closed.
+    fingerprint: OnceLock<String>,
 }
 
 pub(super) async fn answer(
@@ -37,7 +38,7 @@ pub(super) async fn answer(
     request: Request<'_>,
     terms: Terms,
 ) -> Vec<u8> {
-    let visit = Visit { board, face, session, request, fingerprint: retry::fingerprint(request.params) };
+    let visit = Visit { board, face, session, request, fingerprint: OnceLock::new() };
     let said = visit.act(hears, terms).await;
     let outcome = said.and_then(|said| visit.finish(said));
     outcome.unwrap_or_else(|failure| {
@@ -58,7 +59,7 @@ impl Visit<'_> {
             | methods::UNSUBSCRIBE => {
                 return Err(Failure::UnknownMethod { method: request.method.to_owned() });
             }
-            methods::LISTEN => return listen::answer(face, session, hears, *request).await,
+            methods::LISTEN => return listen::answer(board, face, session, hears, *request).await,
             _ => {}
         }
         let mut pinned = None;
@@ -99,12 +100,10 @@ impl Visit<'_> {
 
     /// What a `requestState` is good for.
     fn bound(&self) -> Bound<'_> {
-        let face = match self.face {
-            Face::Aggregate => "",
-            Face::Child(name) => name,
-        };
+        let face = self.face.child().unwrap_or_default();
         let (session, method) = (&*self.session.id, self.request.method);
-        Bound { session, face, method, fingerprint: &self.fingerprint }
+        let fingerprint = self.fingerprint.get_or_init(|| retry::fingerprint(self.request.params));
+        Bound { session, face, method, fingerprint }
     }
 
     /// The whole answer.
@@ -147,12 +146,8 @@ impl Visit<'_> {
 
     /// Who answers.
     fn server(&self) -> String {
-        let suite = match self.face {
-            Face::Aggregate => None,
-            Face::Child(name) => Some(name),
-        };
         let catalog = self.session.workspace().catalog();
-        let hello = suite.and_then(|name| catalog.child(name)).and_then(|suite| suite.hello());
+        let hello = self.face.child().and_then(|name| catalog.child(name)).and_then(|suite| suite.hello());
         hello.map_or_else(|| aggregate::server().to_string(), |hello| hello.server.get().to_owned())
     }
 

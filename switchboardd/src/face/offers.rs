@@ -81,7 +81,7 @@ fn troubles(catalog: &Catalog) -> Vec<(String, String)> {
 
 /// A log message, once for each session and reason.
 fn tell(session: &Session, caller: &Caller, child: &str, why: &str) {
-    if LogLevel::Warning < caller.profile().log_level || !session.may_ask(&format!("lists {child} {why}")) {
+    if !caller.hears(LogLevel::Warning) || !session.may_ask(&format!("lists {child} {why}")) {
         return;
     }
     let body = json!({
@@ -116,18 +116,29 @@ pub(super) async fn read(
     let named = member(request.params, "uri")?;
     let (suite, own) = owner(catalog, &named.text)?;
     let said = forward(suite, caller, request, None, named.swapped(&own)).await?;
-    match said {
-        Said::Child(answer) if *own != *named.text => {
+    if *own == *named.text {
+        return Ok(said);
+    }
+    Ok(match said {
+        Said::Child(answer) => {
             let renamed = match Message::parse(&answer.body) {
                 Ok(Message::Response { outcome: Outcome::Result(result), .. }) => {
                     rename_contents(result, &own, &named.text)
                 }
                 _ => None,
             };
-            Ok(renamed.map_or(Said::Child(answer), Said::Ours))
+            // It stays what it was, of its child and era.
+            Said::Child(match renamed {
+                Some(result) => answer.with_result(&result),
+                None => answer,
+            })
         }
-        said => Ok(said),
-    }
+        Said::Ours(result) => {
+            let raw = Raw::parse(result.as_bytes());
+            Said::Ours(raw.and_then(|raw| rename_contents(raw, &own, &named.text)).unwrap_or(result))
+        }
+        said => said,
+    })
 }
 
 /// `resources/subscribe` and its opposite.
@@ -193,7 +204,7 @@ pub(super) fn member<'a>(object: Option<Raw<'a>>, name: &str) -> Result<Named<'a
     raw.ok_or_else(|| Failure::InvalidParams(format!("`{name}` must be there once, and a string")))
 }
 
-fn owner<'c>(catalog: &'c Catalog, shown: &str) -> Result<(&'c Suite, Box<str>), Failure> {
+pub(super) fn owner<'c>(catalog: &'c Catalog, shown: &str) -> Result<(&'c Suite, Box<str>), Failure> {
     let merged = catalog.offers();
     let (child, own) =
         merged.resource(shown).ok_or_else(|| Failure::NoSuchResource { uri: shown.to_owned() })?;

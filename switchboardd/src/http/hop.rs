@@ -41,13 +41,14 @@ pub(super) async fn open(
     };
     let folder: Option<PathBuf> = open.workspace.as_deref().map(Into::into);
     let (workspace, later) = board.arrive(folder.as_deref()).await;
-    let session = Session::open(&board.boot, &workspace, folder);
+    let face = open.child.map_or(Face::Aggregate, Face::Child);
+    let session = Session::open(&board.boot, &workspace, folder, face);
     if let Some(later) = later {
         tokio::spawn(board.clone().settle(session.clone(), later));
     }
     if !open.handshake.is_empty() {
         // It comes from another daemon, which may have shown it other suites.
-        board.tell_changed(&session);
+        board.tell_anew(&session);
     }
     tracing::debug!(target: "session", session = &session.id[..8], workspace = ?workspace.root, shim = open.version, "opened");
     for message in open.handshake {
@@ -66,7 +67,7 @@ async fn replay(board: &Arc<Board>, session: &Arc<Session>, message: &RawValue) 
         Ok(Message::Request { id, method, params }) => {
             let method = method.name();
             let request = face::Request { id, method: &method, params };
-            face::answer(board, &Face::Aggregate, session, &session.caller, request).await;
+            face::answer(board, &session.face, session, &session.caller, request).await;
         }
         Ok(Message::Notification { method, params }) => face::notice(board, session, &method.name(), params),
         Ok(Message::Response { .. }) | Err(_) => {}

@@ -115,6 +115,8 @@ where
     {
         return Err(Refusal::NotFound(Failure::NoSuchChild { child: name.clone() }.to_string()));
     }
+    // A shim says once what its host is shown.
+    let face = if *face == Face::Aggregate { &session.face } else { face };
     // The place in the session's order is taken before the body is read, and given up however this ends.
     let entry = match head.headers.get(SEQ) {
         None => None,

@@ -85,7 +85,7 @@ async fn post(board: &Arc<Board>, face: Face, pass: Pass, request: Request) -> R
     let message = Message::parse(&body)?;
     log(&message, body.len());
     match classify::classify(&head.headers, &message)? {
-        Era::Modern => modern::post(&face, &workspace, &head.headers, &message),
+        Era::Modern => modern::post(board, face, &workspace, &head.headers, &body, &message).await,
         Era::Legacy => legacy::post(board, face, &workspace, &head.headers, &body, message).await,
     }
 }

@@ -54,8 +54,8 @@ struct Memory {
     is_loaded: bool,
     kept: Kept,
     header: Option<HeaderValue>,
-    /// When the tokens were last renewed without a person.
-    renewed: Option<Instant>,
+    /// When tokens were refused that should have been good.
+    refused: Vec<Instant>,
     /// What the server last asked for and did not get.
     demand: Option<Demand>,
     /// A client that may be unknown where it was registered.

@@ -118,6 +118,20 @@ pub fn name(child: &str, url: &str) -> String {
 mod tests {
     use super::*;
 
+    #[tokio::test]
+    async fn two_processes_take_turns() {
+        let state = tempfile::tempdir().unwrap();
+        let sources = Arc::new(Sources::new(state.path(), state.path()));
+        let (one, other) = (Store::new(state.path(), sources.clone()), Store::new(state.path(), sources));
+        let held = one.lock("login.x").await.unwrap();
+        let mut waiting = std::pin::pin!(other.lock("login.x"));
+        let early = tokio::time::timeout(std::time::Duration::from_millis(50), &mut waiting).await;
+        assert!(early.is_err());
+        other.lock("login.y").await.unwrap();
+        drop(held);
+        waiting.await.unwrap();
+    }
+
     #[test]
     fn a_login_is_one_childs_at_one_place() {
         let one = name("github", "https://x/mcp");

@@ -39,7 +39,7 @@ impl Pool {
                 drop(state);
                 let level = *self.nursery.level.lock().expect("BUG: a copy panicked");
                 level.into_iter().for_each(|level| child.set_level(level));
-                child.follow(&self.subscriptions.followed(owner.as_ref()), true);
+                child.follow(&child.followed(), true);
                 if owner.as_ref().is_some_and(|owner| owner.is_closed()) {
                     // Its session has ended while it started.
                     child.stop();

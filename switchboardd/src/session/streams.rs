@@ -22,8 +22,6 @@ const OWN: u64 = 0;
 
 #[derive(Debug)]
 pub struct Streams {
-    /// The child whose face this session is with; `None` for the aggregate.
-    pub child: Option<Box<str>>,
     pub calls: Arc<Semaphore>,
     own: Arc<Stream>,
     // A leaf lock: held to look at or change the list.
@@ -75,9 +73,8 @@ impl std::fmt::Display for Mark {
 }
 
 impl Streams {
-    pub fn new(child: Option<&str>, own: Arc<Mailbox>) -> Arc<Self> {
+    pub fn new(own: Arc<Mailbox>) -> Arc<Self> {
         Arc::new(Self {
-            child: child.map(Into::into),
             calls: Arc::new(Semaphore::new(CALLS)),
             own: Arc::new(Stream { number: OWN, mailbox: own, reader: watch::Sender::default() }),
             state: Mutex::default(),
@@ -204,7 +201,7 @@ mod tests {
 
     #[tokio::test]
     async fn one_connection_reads_and_the_latest_wins() {
-        let streams = Streams::new(None, Arc::default());
+        let streams = Streams::new(Arc::default());
         let stream = streams.own().clone();
         assert!(!stream.is_read());
         let first = streams.read(&stream);
@@ -218,7 +215,7 @@ mod tests {
 
     #[tokio::test]
     async fn few_streams_of_answered_calls_are_kept() {
-        let streams = Streams::new(None, Arc::default());
+        let streams = Streams::new(Arc::default());
         let open = streams.open();
         for _ in 0..KEPT * 2 {
             streams.open().mailbox.close();

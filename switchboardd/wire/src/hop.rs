@@ -43,6 +43,9 @@ impl Span {
 pub struct OpenSession<'a> {
     /// The directory the host works in, absolute.
     pub workspace: Option<String>,
+    /// The one child that it shows as it is; without a name, all of them as suites.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub child: Option<String>,
     pub version: String,
     pub hop: Span,
     /// What the host said at its own start, for a session that lives on in a new daemon: whole

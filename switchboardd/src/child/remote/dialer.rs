@@ -84,7 +84,9 @@ fn provide() {
 fn proxy(variables: &Variables) -> Option<Proxy> {
     let first = |names: [&str; 2]| names.into_iter().find_map(|name| variables.get(name));
     let address = first(["https_proxy", "HTTPS_PROXY"]).or_else(|| first(["all_proxy", "ALL_PROXY"]))?;
-    let direct = first(["no_proxy", "NO_PROXY"]).and_then(NoProxy::from_string);
+    // This machine is never reached through another one.
+    let direct = format!("localhost,127.0.0.0/8,::1,{}", first(["no_proxy", "NO_PROXY"]).unwrap_or_default());
+    let direct = NoProxy::from_string(&direct);
     match Proxy::all(address) {
         Ok(proxy) => Some(proxy.no_proxy(direct)),
         Err(_) => {

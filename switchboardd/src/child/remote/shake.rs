@@ -88,7 +88,15 @@ pub(super) async fn renew(child: &Arc<Child>, link: &Arc<Link>, lost: &Talk) -> 
 async fn discover(child: &Arc<Child>) -> Result<Tried, ChildError> {
     let mut params = Vec::new();
     dressed(None, &Envelope::ours(), &mut params);
-    let answer = match ask(child, methods::DISCOVER, &params).await? {
+    let mut asked = ask(child, methods::DISCOVER, &params).await?;
+    // It refused the revision and then names it among those that it has: it may as well be asked once more.
+    if let Ok(answer) = &asked
+        && let Some(Outcome::Error(error)) = outcome(answer)
+        && names_modern(error)
+    {
+        asked = ask(child, methods::DISCOVER, &params).await?;
+    }
+    let answer = match asked {
         Ok(answer) => answer,
         Err(refused) => return Ok(Tried::NotThisWay(refused)),
     };

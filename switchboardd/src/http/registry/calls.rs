@@ -21,7 +21,7 @@ use crate::mailbox::{Kind, Mailbox};
 use crate::session::{Session, Streams};
 
 /// An answer that comes within this, alone, needs no stream.
-const AT_ONCE: Duration = Duration::from_millis(250);
+pub(super) const AT_ONCE: Duration = Duration::from_millis(250);
 
 /// Has the face answer, in JSON if that is all and comes soon, else as a stream.
 pub(super) async fn answer(
@@ -64,7 +64,7 @@ pub(super) async fn answer(
 }
 
 /// Resolves when all is answered, or something comes that is no answer.
-async fn settled(mailbox: &Mailbox) {
+pub(super) async fn settled(mailbox: &Mailbox) {
     loop {
         let arrival = mailbox.arrival();
         if mailbox.is_closed() || mailbox.only_answers().is_none() {
@@ -112,7 +112,7 @@ impl Flight {
 }
 
 /// Closes a stream however its call ends.
-struct Closing(Arc<Mailbox>);
+pub(super) struct Closing(pub(super) Arc<Mailbox>);
 
 impl Drop for Closing {
     fn drop(&mut self) {

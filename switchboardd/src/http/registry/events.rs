@@ -11,10 +11,12 @@ use axum::http::{HeaderValue, StatusCode};
 use axum::response::Response;
 use hyper::body::Frame;
 use tokio::sync::mpsc;
+use tokio::task::JoinSet;
 
 use super::sse;
 use crate::board::{Board, Phase};
-use crate::session::Reading;
+use crate::mailbox::Mailbox;
+use crate::session::{Mark, Reading};
 
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 /// Pieces on their way to a connection; what does not fit waits in the mailbox, which is bounded itself.
@@ -29,10 +31,27 @@ pub(super) struct Manner {
     pub(super) resumes: bool,
 }
 
-/// The answer that is a stream.
+/// The answer that is a stream which a host can come back to.
 pub(super) fn response(board: &Arc<Board>, reading: Reading, manner: Manner) -> Response {
     let (out, pieces) = mpsc::channel(PIECES);
     tokio::spawn(pump(board.clone(), reading, manner, out));
+    streaming(pieces)
+}
+
+/// The answer that is the stream of one call, which ends with its connection.
+pub(super) fn of_call(mailbox: Arc<Mailbox>, call: JoinSet<()>) -> Response {
+    let (out, pieces) = mpsc::channel(PIECES);
+    tokio::spawn(async move {
+        let _call = call;
+        tokio::select! {
+            _ = write(&mailbox, 0, |_| None, false, &out) => {}
+            () = out.closed() => {}
+        }
+    });
+    streaming(pieces)
+}
+
+fn streaming(pieces: mpsc::Receiver<Bytes>) -> Response {
     let mut response = Response::new(Body::new(Pieces(pieces)));
     *response.status_mut() = StatusCode::OK;
     let headers = response.headers_mut();
@@ -44,31 +63,12 @@ pub(super) fn response(board: &Arc<Board>, reading: Reading, manner: Manner) -> 
 
 /// Ends with the connection, with the stream, or when another connection comes for it.
 async fn pump(board: Arc<Board>, reading: Reading, manner: Manner, out: mpsc::Sender<Bytes>) {
+    let stream = &reading.stream;
     let write = async {
-        let (stream, mut at) = (&reading.stream, manner.after);
         if manner.resumes {
-            out.send(sse::priming(stream.mark(at)).into()).await.ok()?;
+            out.send(sse::priming(stream.mark(manner.after)).into()).await.ok()?;
         }
-        loop {
-            let arrival = stream.mailbox.arrival();
-            let letters = stream.mailbox.after(at);
-            if letters.is_empty() {
-                if stream.mailbox.is_closed() {
-                    return None;
-                }
-                if tokio::time::timeout(KEEP_ALIVE, arrival).await.is_err() {
-                    out.send(Bytes::from_static(sse::KEEP_ALIVE)).await.ok()?;
-                }
-                continue;
-            }
-            let mut piece = Vec::new();
-            for (number, body) in letters {
-                sse::push_message(stream.mark(number), &body, &mut piece);
-                at = number;
-            }
-            out.send(piece.into()).await.ok()?;
-            stream.mailbox.sent(at, manner.resumes);
-        }
+        write(&stream.mailbox, manner.after, |number| Some(stream.mark(number)), manner.resumes, &out).await
     };
     let mut phase = board.phase();
     let _: Option<()> = tokio::select! {
@@ -77,6 +77,36 @@ async fn pump(board: Arc<Board>, reading: Reading, manner: Manner, out: mpsc::Se
         () = reading.overtaken() => None,
         _ = phase.wait_for(|phase| matches!(phase, Phase::Leaving(_))) => None,
     };
+}
+
+/// Writes what comes after the message `at`, until the mailbox is closed and empty.
+async fn write(
+    mailbox: &Mailbox,
+    mut at: u64,
+    mark: impl Fn(u64) -> Option<Mark>,
+    keep: bool,
+    out: &mpsc::Sender<Bytes>,
+) -> Option<()> {
+    loop {
+        let arrival = mailbox.arrival();
+        let letters = mailbox.after(at);
+        if letters.is_empty() {
+            if mailbox.is_closed() {
+                return None;
+            }
+            if tokio::time::timeout(KEEP_ALIVE, arrival).await.is_err() {
+                out.send(Bytes::from_static(sse::KEEP_ALIVE)).await.ok()?;
+            }
+            continue;
+        }
+        let mut piece = Vec::new();
+        for (number, body) in letters {
+            sse::push_message(mark(number), &body, &mut piece);
+            at = number;
+        }
+        out.send(piece.into()).await.ok()?;
+        mailbox.sent(at, keep);
+    }
 }
 
 struct Pieces(mpsc::Receiver<Bytes>);

@@ -166,11 +166,7 @@ async fn open(
             .about(Some(id.get()))
             .into());
     }
-    let child = match face {
-        Face::Aggregate => None,
-        Face::Child(name) => Some(name.as_str()),
-    };
-    let session = Session::over_http(&board.boot, workspace, child);
+    let session = Session::over_http(&board.boot, workspace, face.clone());
     let request = face::Request { id, method: methods::INITIALIZE, params };
     let Ok(answer) = fly(board, face, &session, &session.caller, request, None).await else {
         return Ok(StatusCode::NO_CONTENT.into_response());
@@ -204,14 +200,10 @@ fn find(
     let Some(name) = headers.get(SESSION) else {
         return Err(bad("`Mcp-Session-Id` is missing; `initialize` gives one").about(id));
     };
-    let child = match face {
-        Face::Aggregate => None,
-        Face::Child(name) => Some(name.as_str()),
-    };
     let session = name.to_str().ok().and_then(|name| board.sessions.get(name));
     let streams = session.as_ref().and_then(|session| session.streams.clone());
     match (session, streams) {
-        (Some(session), Some(streams)) if streams.child.as_deref() == child => {
+        (Some(session), Some(streams)) if session.face == *face => {
             streams.touch();
             Ok((session, streams))
         }

@@ -1,42 +1,111 @@
 //! Modern hosts over HTTP: no session, no stream that outlives its request, and what a request says of itself
-//! said in its headers too.
+//! said in its headers too. A host that closes its connection no longer wants the answer.
 
 use std::sync::Arc;
 
+use axum::body::{Body, Bytes};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
-use serde_json::json;
-use switchboard_wire::envelope::Message;
+use switchboard_wire::envelope::{METHOD_NOT_FOUND, Message, Outcome};
 use switchboard_wire::members::Members;
 use switchboard_wire::raw::Raw;
+use tokio::task::JoinSet;
 
+use super::calls::{AT_ONCE, Closing, settled};
 use super::classify::HEADER_MISMATCH;
-use super::headers;
-use crate::face::Face;
-use crate::http::rescue::{Complaint, Refusal};
-use crate::methods::{self, LEGACY_REVISIONS};
+use super::{events, headers};
+use crate::board::Board;
+use crate::caller::Caller;
+use crate::error::LACKS_CAPABILITY;
+use crate::face::{self, Face};
+use crate::http::proxy::fly;
+use crate::http::rescue::{Complaint, Refusal, json_response};
+use crate::listens;
+use crate::mailbox::{Kind, Mailbox};
+use crate::methods;
+use crate::session::Session;
 use crate::workspace::Workspace;
 
-const UNSUPPORTED_VERSION: i64 = -32022;
-
-/// The seam: a request that comes as far as its end passed the ladder and all checks of its headers. A
-/// notification has nothing to say: a modern host cancels by closing its connection.
-pub(super) fn post(
-    face: &Face,
+/// A notification has nothing to say here: a modern host cancels by closing its connection.
+pub(super) async fn post(
+    board: &Arc<Board>,
+    face: Face,
     workspace: &Arc<Workspace>,
     given: &HeaderMap,
+    body: &Bytes,
     message: &Message<'_>,
 ) -> Result<Response, Refusal> {
     let Message::Request { id, method, params } = message else {
         return Ok(StatusCode::ACCEPTED.into_response());
     };
-    let bad = |code, why: String| Complaint::new(StatusCode::BAD_REQUEST, code, why).about(Some(id.get()));
     if method.name() == methods::TOOLS_CALL {
-        check_arguments(face, workspace, given, *params).map_err(|why| bad(HEADER_MISMATCH, why))?;
+        check_arguments(&face, workspace, given, *params).map_err(|why| {
+            Complaint::new(StatusCode::BAD_REQUEST, HEADER_MISMATCH, why).about(Some(id.get()))
+        })?;
     }
-    let why = "revisions without `initialize` are not spoken here yet".to_owned();
-    let data = json!({ "supported": LEGACY_REVISIONS });
-    Err(Complaint { data: Some(data), ..bad(UNSUPPORTED_VERSION, why) }.into())
+    if let Some(draining) = board.draining() {
+        return Err(Refusal::Draining(draining));
+    }
+    let mailbox = Arc::<Mailbox>::default();
+    let session = board.strangers_of(workspace);
+    let caller = session.caller.on_stream(mailbox.clone());
+    let call = Call { board: board.clone(), face, session, caller };
+    let (closing, body) = (Closing(mailbox.clone()), body.clone());
+    // Ends with what holds it: this handler, then the stream.
+    let mut running = JoinSet::new();
+    running.spawn(async move {
+        let _closing = closing;
+        call.run(&body).await;
+    });
+    let _ = tokio::time::timeout(AT_ONCE, settled(&mailbox)).await;
+    let answers = mailbox.only_answers().filter(|_| mailbox.is_closed());
+    Ok(match answers.as_deref() {
+        Some([answer]) => json_response(status_of(answer), Body::from(answer.clone())),
+        _ => events::of_call(mailbox, running),
+    })
+}
+
+struct Call {
+    board: Arc<Board>,
+    face: Face,
+    session: Arc<Session>,
+    caller: Arc<Caller>,
+}
+
+impl Call {
+    async fn run(self, body: &[u8]) {
+        let Ok(Message::Request { id, method, params }) = Message::parse(body) else { return };
+        let method = method.name();
+        let request = face::Request { id, method: &method, params };
+        let answer = fly(&self.board, &self.face, &self.session, &self.caller, request, None);
+        let answer = if method == methods::LISTEN {
+            tokio::select! {
+                answer = answer => answer,
+                // It would never be finished.
+                _ = self.board.begins_to_drain() => Ok(listens::ended(id.get())),
+            }
+        } else {
+            answer.await
+        };
+        if let Ok(answer) = answer {
+            self.caller.push(Kind::Answer, answer);
+        }
+    }
+}
+
+/// What a child or a face says of a request is no failure of HTTP, with two exceptions of the specification.
+fn status_of(answer: &[u8]) -> StatusCode {
+    let code = match Message::parse(answer) {
+        Ok(Message::Response { outcome: Outcome::Error(error), .. }) => {
+            Members::of(error).and_then(|error| error.get("code")?.get().parse::<i64>().ok())
+        }
+        _ => None,
+    };
+    match code {
+        Some(METHOD_NOT_FOUND) => StatusCode::NOT_FOUND,
+        Some(LACKS_CAPABILITY) => StatusCode::BAD_REQUEST,
+        _ => StatusCode::OK,
+    }
 }
 
 /// The headers that the called tool's schema asks for, as far as the tool is known. Suites ask for none.
@@ -59,5 +128,20 @@ fn check_arguments(
             headers::check_arguments(given, &headers::annotations(schema.into()), params.get("arguments"))
         }
         None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_errors_have_a_status_of_their_own() {
+        let status =
+            |outcome: &str| status_of(format!(r#"{{"jsonrpc":"2.0","id":1,{outcome}}}"#).as_bytes()).as_u16();
+        assert_eq!(status(r#""result":{}"#), 200);
+        assert_eq!(status(r#""error":{"code":-32602,"message":""}"#), 200);
+        assert_eq!(status(r#""error":{"code":-32601,"message":""}"#), 404);
+        assert_eq!(status(r#""error":{"code":-32021,"message":""}"#), 400);
     }
 }

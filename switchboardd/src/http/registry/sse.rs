@@ -15,9 +15,12 @@ pub(super) fn priming(mark: Mark) -> Vec<u8> {
     format!("id: {mark}\nretry: {RETRY_MS}\ndata: \n\n").into_bytes()
 }
 
-/// One message. It stands on one line, whatever line breaks are between its tokens.
-pub(super) fn push_message(mark: Mark, body: &[u8], out: &mut Vec<u8>) {
-    out.extend_from_slice(format!("id: {mark}\nevent: message\ndata: ").as_bytes());
+/// One message, with a mark if the host can come back to it. It stands on one line, whatever line breaks are between its tokens.
+pub(super) fn push_message(mark: Option<Mark>, body: &[u8], out: &mut Vec<u8>) {
+    if let Some(mark) = mark {
+        out.extend_from_slice(format!("id: {mark}\n").as_bytes());
+    }
+    out.extend_from_slice(b"event: message\ndata: ");
     push_single_line(body, out);
     out.extend_from_slice(b"\n\n");
 }
@@ -31,7 +34,7 @@ mod tests {
     #[test]
     fn a_message_is_one_event() {
         let mut out = Vec::new();
-        push_message(MARK, b"{\"a\":\r\n 1.0}", &mut out);
+        push_message(Some(MARK), b"{\"a\":\r\n 1.0}", &mut out);
         assert_eq!(String::from_utf8(out).unwrap(), "id: 2.7\nevent: message\ndata: {\"a\": 1.0}\n\n");
     }
 

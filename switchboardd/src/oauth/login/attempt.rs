@@ -251,7 +251,8 @@ impl Login {
                 kept.grant = Some(grant);
                 self.keep(kept).await;
                 let mut memory = self.memory();
-                (memory.demand, memory.renewed) = (None, None);
+                memory.demand = None;
+                memory.refused.clear();
                 Ok(())
             }
             Err(error) => {

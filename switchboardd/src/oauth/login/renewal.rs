@@ -15,8 +15,9 @@ use crate::oauth::kept::{Grant, Kept};
 use crate::oauth::places;
 use crate::oauth::store::StoreError;
 
-/// A token that is refused so soon after it was renewed will not get better by it.
-const IN_VAIN: Duration = Duration::from_secs(30);
+/// Tokens that are refused one after the other, however often they are renewed, will not get better by it.
+const MAX_IN_VAIN: usize = 5;
+const IN_VAIN_WITHIN: Duration = Duration::from_secs(60);
 
 impl Login {
     /// True if there is another token than `used`; false if only a person can get one. `demand`: what the server said
@@ -49,8 +50,7 @@ impl Login {
         }
         let kept = self.memory().kept.clone();
         let Some(grant) = kept.grant.as_ref().filter(|grant| grant.is_renewable()) else { return Ok(false) };
-        let refused = demand.is_some();
-        if refused && self.memory().renewed.is_some_and(|at| at.elapsed() < IN_VAIN) {
+        if demand.is_some() && self.renews_in_vain() {
             return Ok(false);
         }
         let fetch = self.fetch().await.map_err(|error| failed(&error))?;
@@ -71,7 +71,6 @@ impl Login {
                     grant.tokens = tokens;
                 }
                 tracing::debug!(target: "oauth", child = &*self.child, "token renewed");
-                self.memory().renewed = Some(Instant::now());
                 self.keep(kept).await;
                 Ok(true)
             }
@@ -86,6 +85,14 @@ impl Login {
             }
             Err(error) => Err(failed(&error)),
         }
+    }
+
+    /// Counts a token that was refused; true if there were too many of them.
+    fn renews_in_vain(&self) -> bool {
+        let (mut memory, now) = (self.memory(), Instant::now());
+        memory.refused.retain(|at| now.duration_since(*at) < IN_VAIN_WITHIN);
+        memory.refused.push(now);
+        memory.refused.len() > MAX_IN_VAIN
     }
 
     /// Whether the server wants tokens of somebody else by now. Those that we have are nobody else's business.

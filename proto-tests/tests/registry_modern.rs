@@ -1,0 +1,259 @@
+//! The registry endpoints for modern hosts: every request stands for itself, and ends with its connection.
+#![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
+
+use proto_tests::streamable::{MODERN, ModernHost, dressed};
+use proto_tests::wait::until_true;
+use proto_tests::{Daemon, Home, PATIENCE, Request, bins};
+use serde_json::{Value, json};
+
+const SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
+const CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
+
+struct Stage {
+    daemon: Daemon,
+    home: Home,
+}
+
+/// A daemon with the era child behind `/mcp/era`.
+fn stage(era: &str) -> Stage {
+    let home = Home::new();
+    let entry = home.entry(&bins().era_child, &["--era", era], &[]);
+    home.definition("era", &json!({"mcpServers": {"era": entry}}).to_string());
+    Stage { daemon: home.daemon(), home }
+}
+
+impl Stage {
+    fn host(&self) -> ModernHost {
+        self.at("/mcp/era")
+    }
+
+    fn at(&self, path: &str) -> ModernHost {
+        ModernHost::new(self.daemon.door(), path)
+    }
+}
+
+fn call(tool: &str) -> Value {
+    json!({"name": tool, "arguments": {}})
+}
+
+#[track_caller]
+fn refused(stage: &Stage, request: &Request, status: u16, code: i64) {
+    let answer = stage.daemon.door().send(request);
+    assert_eq!(
+        (answer.status, answer.json()["error"]["code"].as_i64()),
+        (status, Some(code)),
+        "{}",
+        answer.text()
+    );
+}
+
+#[test]
+fn what_is_wrong_with_a_request_is_its_status_and_its_code() {
+    let stage = stage("both");
+    let host = stage.host();
+    let id = json!("a");
+    let list = dressed(&json!({}));
+    refused(&stage, &host.message(&id, "no/such/method", &list), 404, -32601);
+    refused(&stage, &host.message(&id, "ping", &list), 404, -32601);
+    refused(&stage, &host.message(&id, "tools/list", &json!({})), 400, -32602);
+    let mut lacking = list.clone();
+    lacking["_meta"].as_object_mut().unwrap().remove(CAPABILITIES);
+    refused(&stage, &host.message(&id, "tools/list", &lacking), 400, -32602);
+    let mut unknown = list.clone();
+    unknown["_meta"]["io.modelcontextprotocol/protocolVersion"] = json!("2099-01-01");
+    refused(&stage, &host.message(&id, "tools/list", &unknown), 400, -32020);
+    let named = host.message(&id, "tools/call", &dressed(&call("test_simple_text")));
+    assert_eq!(stage.daemon.door().send(&named).status, 200);
+    let body = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": list}).to_string();
+    let bare = || {
+        Request::new("POST", "/mcp/era")
+            .header("Accept", "application/json, text/event-stream")
+            .header("Content-Type", "application/json")
+    };
+    refused(&stage, &bare().body(body.clone()), 400, -32020);
+    let other = bare().header("MCP-Protocol-Version", MODERN).header("Mcp-Method", "tools/call");
+    refused(&stage, &other.body(body), 400, -32020);
+    // What a host has to declare first.
+    let mut undeclared = dressed(&call("test_missing_capability"));
+    undeclared["_meta"][CAPABILITIES] = json!({});
+    refused(&stage, &host.message(&id, "tools/call", &undeclared), 400, -32021);
+    // What a child says of a request is no failure of HTTP.
+    let wrong = dressed(&json!({"uri": "test://nothing"}));
+    refused(&stage, &host.message(&id, "resources/read", &wrong), 200, -32602);
+    for method in ["GET", "DELETE"] {
+        let answer = stage.daemon.door().send(&Request::new(method, "/mcp/era").header("Accept", "*/*"));
+        assert_eq!(answer.status, 405, "{method}");
+    }
+    let note = bare().header("MCP-Protocol-Version", MODERN);
+    let answer = stage.daemon.door().send(&note.body(r#"{"jsonrpc":"2.0","method":"notifications/x"}"#));
+    assert_eq!((answer.status, answer.text().as_str()), (202, ""));
+}
+
+#[test]
+fn no_session_is_given_and_none_is_looked_at() {
+    let stage = stage("both");
+    let request = stage.host().message(&json!(1), "server/discover", &dressed(&json!({})));
+    let answer = stage.daemon.door().send(&request.header("Mcp-Session-Id", "nobody's"));
+    assert_eq!(answer.status, 200);
+    assert!(answer.header("mcp-session-id").is_none());
+    assert_eq!(answer.json()["result"]["supportedVersions"], json!([MODERN]));
+}
+
+#[test]
+fn progress_comes_before_the_answer_on_a_stream_without_marks() {
+    for era in ["legacy", "modern"] {
+        let stage = stage(era);
+        let mut params = call("test_tool_with_progress");
+        params["_meta"] = json!({"progressToken": "p"});
+        let mut stream = stage.host().post(&json!("a"), "tools/call", &params);
+        assert!(stream.is_events());
+        let mut heard = Vec::new();
+        while let Some(event) = stream.event() {
+            assert_eq!(event.id, None, "{event:?}");
+            heard.push(event.message);
+        }
+        let (answer, progress) = heard.split_last().unwrap();
+        assert_eq!((&answer["id"], &answer["result"]["resultType"]), (&json!("a"), &json!("complete")));
+        assert!(!progress.is_empty());
+        for message in progress {
+            assert_eq!(message["params"]["progressToken"], "p", "{message}");
+        }
+    }
+}
+
+#[test]
+fn a_closed_connection_cancels_its_call() {
+    for era in ["legacy", "modern"] {
+        let stage = stage(era);
+        let host = stage.host();
+        let params = json!({"name": "test_wait", "arguments": {"seconds": 60}});
+        let stream = host.post(&json!(7), "tools/call", &params);
+        assert!(stream.is_events());
+        drop(stream);
+        until_true("the call to be cancelled", PATIENCE, || {
+            let report = host.ask("tools/call", &call("test_report"));
+            report["result"]["structuredContent"]["cancelled"] == 1
+        });
+    }
+}
+
+/// What is listened for is heard, whatever era the child is of.
+fn hears(era: &str) {
+    let stage = stage(era);
+    let host = stage.host();
+    let filter = json!({"notifications": {
+        "toolsListChanged": true,
+        "resourceSubscriptions": ["test://watched-resource"],
+    }});
+    let mut heard = host.post(&json!("l"), "subscriptions/listen", &filter);
+    assert!(heard.is_events());
+    let first = heard.message();
+    assert_eq!(first["method"], "notifications/subscriptions/acknowledged");
+    assert_eq!(first["params"]["notifications"], filter["notifications"]);
+    assert_eq!(first["params"]["_meta"][SUBSCRIPTION], "l");
+    host.ask("tools/call", &call("test_simple_text"));
+    until_true("the child to be asked for the resource", PATIENCE, || {
+        host.ask("tools/call", &call("test_update_watched_resource"));
+        let report = host.ask("tools/call", &call("test_report"));
+        report["result"]["structuredContent"]["watched"] == 1
+    });
+    let update = heard.message();
+    assert_eq!(update["method"], "notifications/resources/updated", "{update}");
+    assert_eq!(update["params"]["uri"], "test://watched-resource");
+    assert_eq!(update["params"]["_meta"], json!({SUBSCRIPTION: "l"}));
+    host.ask("tools/call", &call("test_trigger_tool_change"));
+    loop {
+        let message = heard.message();
+        if message["method"] == "notifications/tools/list_changed" {
+            assert_eq!(message["params"]["_meta"], json!({SUBSCRIPTION: "l"}));
+            break;
+        }
+        assert_eq!(message["method"], "notifications/resources/updated", "{message}");
+    }
+    // Nobody listens any more: the child is told.
+    drop(heard);
+    until_true("the child to be told that nobody follows", PATIENCE, || {
+        let report = host.ask("tools/call", &call("test_report"));
+        report["result"]["structuredContent"]["watched"] == 0
+    });
+}
+
+#[test]
+fn a_listener_hears_of_a_legacy_child() {
+    hears("legacy");
+}
+
+#[test]
+fn a_listener_hears_of_a_modern_child() {
+    hears("modern");
+}
+
+#[test]
+fn listeners_at_the_aggregate_hear_of_every_child() {
+    let stage = stage("modern");
+    let host = stage.at("/mcp");
+    // From here on the child's resources are known.
+    let arguments = json!({"action": "call", "subtool": "test_simple_text", "args": {}});
+    host.ask("tools/call", &json!({"name": "era_suite", "arguments": arguments}));
+    until_true("its resources", PATIENCE, || {
+        !host.ask("resources/list", &json!({}))["result"]["resources"].as_array().unwrap().is_empty()
+    });
+    let watched = "test://watched-resource";
+    let filter = json!({"notifications": {
+        "toolsListChanged": true,
+        "promptsListChanged": true,
+        "resourceSubscriptions": [watched, "nobodys://resource"],
+    }});
+    let mut heard = host.post(&json!(3), "subscriptions/listen", &filter);
+    let honoured = heard.message()["params"]["notifications"].clone();
+    assert_eq!(honoured["resourceSubscriptions"], json!([watched]));
+    assert_eq!(honoured["promptsListChanged"], true);
+    stage.home.child("another", &[]);
+    let changed = heard.message();
+    assert_eq!(changed["method"], "notifications/tools/list_changed");
+    assert_eq!(changed["params"]["_meta"][SUBSCRIPTION], 3);
+}
+
+#[test]
+fn a_daemon_that_goes_ends_what_listens_with_a_result() {
+    let mut stage = stage("legacy");
+    let filter = json!({"notifications": {"toolsListChanged": true}});
+    let mut heard = stage.host().post(&json!("l"), "subscriptions/listen", &filter);
+    heard.message();
+    stage.daemon.signal(rustix::process::Signal::TERM);
+    let last = heard.last();
+    assert_eq!(last["result"], json!({"resultType": "complete", "_meta": {SUBSCRIPTION: "l"}}), "{last}");
+    assert!(stage.daemon.ended(PATIENCE).success());
+}
+
+/// The differences between the two kinds of routes are streams and what needs one.
+#[test]
+fn proxy_and_registry_answer_alike() {
+    for era in ["legacy", "modern"] {
+        let stage = stage(era);
+        let host = stage.host();
+        let requests = [
+            ("server/discover", json!({})),
+            ("tools/list", json!({})),
+            ("prompts/list", json!({})),
+            ("resources/list", json!({})),
+            ("resources/templates/list", json!({})),
+            ("resources/read", json!({"uri": "test://static-text"})),
+            ("prompts/get", json!({"name": "test_simple_prompt"})),
+            ("tools/call", call("test_multiple_content_types")),
+            ("tools/call", call("nothing")),
+            ("no/such/method", json!({})),
+        ];
+        for (method, params) in requests {
+            let params = dressed(&params);
+            let body = json!({"jsonrpc": "2.0", "id": "a", "method": method, "params": params}).to_string();
+            let proxied = stage.daemon.door().post("/proxy/era", &body);
+            let registered = stage.daemon.door().send(&host.message(&json!("a"), method, &params));
+            assert_eq!(proxied.text(), registered.text(), "{era} {method}");
+        }
+        let listen = dressed(&json!({"notifications": {}}));
+        let body = json!({"jsonrpc": "2.0", "id": 1, "method": "subscriptions/listen", "params": listen});
+        let answer = stage.daemon.door().post("/proxy/era", &body.to_string());
+        assert_eq!(answer.json()["error"]["code"], -32601);
+    }
+}
