@@ -44,7 +44,8 @@ pub struct Logins {
     store: Store,
     // Leaf locks: held for a look or an insert.
     config: Arc<Mutex<OauthConfig>>,
-    known: Mutex<HashMap<(Box<str>, Url), Arc<Login>>>,
+    /// By what they are kept under.
+    known: Mutex<HashMap<String, Arc<Login>>>,
 }
 
 impl Authorizers for Logins {
@@ -69,7 +70,7 @@ impl Logins {
         if known.len() >= MAX_KNOWN {
             known.retain(|_, login| Arc::strong_count(login) > 1);
         }
-        let key = (child.into(), url.clone());
-        known.entry(key).or_insert_with(|| Login::new(child, url, &self.store, &self.config)).clone()
+        let name = store::name(child, url.as_str());
+        known.entry(name).or_insert_with(|| Login::new(child, url, &self.store, &self.config)).clone()
     }
 }

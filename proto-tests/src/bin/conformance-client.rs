@@ -14,7 +14,7 @@ fn main() -> ExitCode {
     play(&Scenario {
         name: told("MCP_CONFORMANCE_SCENARIO"),
         url,
-        is_modern: told("MCP_CONFORMANCE_PROTOCOL_VERSION") >= "2026-07-28".to_owned(),
+        is_modern: told("MCP_CONFORMANCE_PROTOCOL_VERSION").as_str() >= "2026-07-28",
         context: serde_json::from_str(&told("MCP_CONFORMANCE_CONTEXT")).unwrap_or_default(),
     });
     ExitCode::SUCCESS

@@ -106,7 +106,7 @@ struct Host {
 
 impl Host {
     fn introspect(&mut self) -> Vec<Value> {
-        let answer = self.suite(json!({ "action": "introspect" }));
+        let answer = self.suite(&json!({ "action": "introspect" }));
         let text = answer["result"]["content"][0]["text"].as_str().unwrap_or_default();
         let listed: Value = serde_json::from_str(text).unwrap_or_default();
         if listed["tools"].is_null() {
@@ -116,11 +116,11 @@ impl Host {
     }
 
     fn call(&mut self, name: &str, arguments: &Value) {
-        let answer = self.suite(json!({ "action": "call", "subtool": name, "args": arguments }));
+        let answer = self.suite(&json!({ "action": "call", "subtool": name, "args": arguments }));
         eprintln!("conformance-client: {name}: {answer}");
     }
 
-    fn suite(&mut self, arguments: Value) -> Value {
+    fn suite(&mut self, arguments: &Value) -> Value {
         self.request("tools/call", json!({ "name": format!("{CHILD}_suite"), "arguments": arguments }))
     }
 

@@ -9,17 +9,17 @@ use proto_tests::{Home, bins};
 use serde_json::json;
 
 /// The child that wants a login.
-pub const CHILD: &str = "far";
+pub(crate) const CHILD: &str = "far";
 
-pub struct World {
-    pub authority: Arc<Authority>,
-    pub guarded: Arc<Guarded>,
+pub(crate) struct World {
+    pub(crate) authority: Arc<Authority>,
+    pub(crate) guarded: Arc<Guarded>,
     // Last, so that it sees everybody else gone.
-    pub home: Home,
+    pub(crate) home: Home,
 }
 
 impl World {
-    pub fn new(rules: Rules) -> Self {
+    pub(crate) fn new(rules: Rules) -> Self {
         let home = Home::new();
         // A test must not find a person's keyring.
         let profile = format!(
@@ -35,7 +35,7 @@ impl World {
 
     /// `switchboard login`, up to the page that it wants opened.
     #[track_caller]
-    pub fn begin(&self) -> Typed {
+    pub(crate) fn begin(&self) -> Typed {
         let mut process = Command::new(&bins().switchboard)
             .args(["login", CHILD, "--no-browser"])
             .env_clear()
@@ -54,7 +54,7 @@ impl World {
 
     /// Logs in, all the way.
     #[track_caller]
-    pub fn log_in(&self) -> Visit {
+    pub(crate) fn log_in(&self) -> Visit {
         let typed = self.begin();
         let visit = browse(typed.page());
         assert_eq!(visit.status, 200, "{visit:?}");
@@ -65,7 +65,7 @@ impl World {
 
     /// Tries to, and gives what the person is told.
     #[track_caller]
-    pub fn fail_to_log_in(&self) -> String {
+    pub(crate) fn fail_to_log_in(&self) -> String {
         let typed = self.begin();
         if let Some(page) = &typed.page {
             browse(page);
@@ -77,20 +77,20 @@ impl World {
 }
 
 /// A command that waits for its person.
-pub struct Typed {
+pub(crate) struct Typed {
     process: Child,
     stdout: BufReader<ChildStdout>,
-    pub page: Option<String>,
+    pub(crate) page: Option<String>,
 }
 
 impl Typed {
     #[track_caller]
-    pub fn page(&self) -> &str {
+    pub(crate) fn page(&self) -> &str {
         self.page.as_deref().expect("a page to open")
     }
 
     /// Its exit code, and everything it said after the page.
-    pub fn end(mut self) -> (Option<i32>, String) {
+    pub(crate) fn end(mut self) -> (Option<i32>, String) {
         let mut said = String::new();
         self.stdout.read_to_string(&mut said).unwrap();
         self.process.stderr.take().unwrap().read_to_string(&mut said).unwrap();

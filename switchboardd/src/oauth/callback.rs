@@ -213,15 +213,15 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(query: &str, names_issuer: bool, expect: Option<Brought>) {
-        assert_eq!(judge(query, &expected(names_issuer)), expect, "{query}");
+    fn check(query: &str, names_issuer: bool, expect: Option<&Brought>) {
+        assert_eq!(judge(query, &expected(names_issuer)).as_ref(), expect, "{query}");
     }
 
     #[test]
     fn only_our_own_state_is_heard() {
-        let code = || Some(Brought::Code("c".to_owned()));
-        check("code=c&state=s1", false, code());
-        check("code=c&state=s1&iss=https%3A%2F%2Fas", true, code());
+        let code = Brought::Code("c".to_owned());
+        check("code=c&state=s1", false, Some(&code));
+        check("code=c&state=s1&iss=https%3A%2F%2Fas", true, Some(&code));
         for query in [
             "",
             "code=c",
@@ -237,11 +237,11 @@ mod tests {
 
     #[test]
     fn another_issuer_ends_it() {
-        let wrong = |issuer: &str| Some(Brought::WrongIssuer(Some(issuer.to_owned())));
-        check("code=c&state=s1&iss=https%3A%2F%2Fevil", false, wrong("https://evil"));
-        check("code=c&state=s1&iss=https%3A%2F%2Fas%2F", true, wrong("https://as/"));
-        check("error=x&state=s1&iss=https%3A%2F%2Fevil", false, wrong("https://evil"));
-        check("code=c&state=s1", true, Some(Brought::WrongIssuer(None)));
+        let wrong = |issuer: &str| Brought::WrongIssuer(Some(issuer.to_owned()));
+        check("code=c&state=s1&iss=https%3A%2F%2Fevil", false, Some(&wrong("https://evil")));
+        check("code=c&state=s1&iss=https%3A%2F%2Fas%2F", true, Some(&wrong("https://as/")));
+        check("error=x&state=s1&iss=https%3A%2F%2Fevil", false, Some(&wrong("https://evil")));
+        check("code=c&state=s1", true, Some(&Brought::WrongIssuer(None)));
     }
 
     #[test]
@@ -249,7 +249,7 @@ mod tests {
         check(
             "error=access_denied&error_description=no+%1b%5b31m&state=s1",
             false,
-            Some(Brought::Denied(r"access_denied: no \u{1b}[31m".to_owned())),
+            Some(&Brought::Denied(r"access_denied: no \u{1b}[31m".to_owned())),
         );
     }
 
