@@ -1,6 +1,6 @@
 //! Who gives out the tokens, and who we are to them.
 
-use proto_tests::authority::{Description, Document, Rules};
+use proto_tests::authority::{Description, Document, Iss, Rules};
 use serde_json::json;
 
 use crate::person::{CHILD, World};
@@ -31,6 +31,19 @@ fn an_authorization_server_is_found_wherever_it_may_be() {
         assert_eq!(asked.fields["resource"], world.guarded.url(), "{path} {document:?}");
         assert_eq!(world.authority.seen("/token")[0].fields["resource"], world.guarded.url());
         assert!(!asked.fields.contains_key("scope"));
+    }
+}
+
+#[test]
+fn an_old_server_gives_out_its_tokens_itself() {
+    for document in [Document::OAuth, Document::None] {
+        let world = World::new(Rules { document, iss: Iss::Never, ..Rules::default() });
+        world.guarded.change(|wants| wants.description = Description::None);
+        let own = world.guarded.origin();
+        world.authority.change(|rules| rules.claims = Some(own.clone()));
+        works(&world);
+        let page = &world.authority.seen("/authorize")[0];
+        assert_eq!(page.fields["resource"], world.guarded.url());
     }
 }
 

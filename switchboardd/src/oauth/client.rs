@@ -175,8 +175,7 @@ pub async fn register(
         wanted["scope"] = scopes.to_string().into();
     }
     let url = metadata::endpoint("registration endpoint", place)?;
-    let headers = [("content-type", "application/json"), ("accept", "application/json")];
-    let fetched = fetch.post(&url, &headers, wanted.to_string()).await?;
+    let fetched = fetch.post(&url, wanted.to_string()).await?;
     let refused = |why| NoClient::Refused { place: shown(&url), status: fetched.status.as_u16(), why };
     if !fetched.status.is_success() {
         return Err(refused(super::grant::said(&fetched.body)));

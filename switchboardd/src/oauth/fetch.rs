@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use oauth2::{AsyncHttpClient, HttpRequest, HttpResponse};
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
-use reqwest::header::{ACCEPT, LOCATION};
+use reqwest::header::{ACCEPT, CONTENT_TYPE, LOCATION};
 use reqwest::{Client, Method, RequestBuilder, Response, StatusCode};
 use url::Url;
 
@@ -73,10 +73,29 @@ impl Fetch {
 
     /// A document; redirects within its host are followed.
     pub async fn document(&self, url: &Url) -> Result<Fetched, FetchError> {
+        self.follow(url, |at| Ok(self.request(Method::GET, at)?.header(ACCEPT, "application/json"))).await
+    }
+
+    /// What a server says to somebody without a token; redirects within its host are followed.
+    pub async fn knock(&self, url: &Url) -> Result<Fetched, FetchError> {
+        let ask = |at: &Url| {
+            Ok(self
+                .request(Method::POST, at)?
+                .header(CONTENT_TYPE, "application/json")
+                .header(ACCEPT, "application/json, text/event-stream")
+                .body(r#"{"jsonrpc":"2.0","id":0,"method":"ping"}"#))
+        };
+        self.follow(url, ask).await
+    }
+
+    async fn follow(
+        &self,
+        url: &Url,
+        ask: impl Fn(&Url) -> Result<RequestBuilder, FetchError>,
+    ) -> Result<Fetched, FetchError> {
         let mut at = url.clone();
         for _ in 0..=MAX_HOPS {
-            let request = self.request(Method::GET, &at)?.header(ACCEPT, "application/json");
-            let response = self.send(request, &at).await?;
+            let response = self.send(ask(&at)?, &at).await?;
             if !response.status().is_redirection() {
                 return finish(response, &at).await;
             }
@@ -88,17 +107,10 @@ impl Fetch {
         Err(FetchError::Elsewhere(shown(url)))
     }
 
-    /// One request with a body, which goes to that place or nowhere.
-    pub async fn post(
-        &self,
-        url: &Url,
-        headers: &[(&str, &str)],
-        body: String,
-    ) -> Result<Fetched, FetchError> {
-        let mut request = self.request(Method::POST, url)?;
-        for (name, value) in headers {
-            request = request.header(*name, *value);
-        }
+    /// JSON, which goes to that place or nowhere.
+    pub async fn post(&self, url: &Url, body: String) -> Result<Fetched, FetchError> {
+        let request = self.request(Method::POST, url)?;
+        let request = request.header(CONTENT_TYPE, "application/json").header(ACCEPT, "application/json");
         let response = self.send(request.body(body), url).await?;
         if response.status().is_redirection() {
             return Err(FetchError::Elsewhere(shown(url)));
@@ -117,7 +129,7 @@ impl Fetch {
         let body = url::form_urlencoded::Serializer::new(String::new()).extend_pairs(fields).finish();
         let mut request = self
             .request(Method::POST, url)?
-            .header("content-type", "application/x-www-form-urlencoded")
+            .header(CONTENT_TYPE, "application/x-www-form-urlencoded")
             .body(body);
         if let Some((id, secret)) = basic {
             request = request.basic_auth(encode(id), Some(encode(secret)));

@@ -206,8 +206,10 @@ impl Login {
             if memory.header.is_some() && memory.header.as_ref() != used {
                 return Ok(Verdict::Again);
             }
-            let Some(granted) = &memory.kept.grant else { return Ok(Verdict::Stands) };
-            if wanted.is_empty() || granted.asked.holds(&wanted) {
+            let Some(granted) = memory.kept.grant.as_ref().filter(|_| !wanted.is_empty()) else {
+                return Ok(Verdict::Stands);
+            };
+            if granted.asked.holds(&wanted) {
                 let why = format!(
                     "it wants scope `{wanted}`, which was asked for and is not enough; `switchboard login {}` tries again",
                     self.child

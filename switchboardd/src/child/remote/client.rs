@@ -85,7 +85,7 @@ impl Client {
             if !is_challenge(&response) {
                 return whole(response);
             }
-            let header = response.headers().get(WWW_AUTHENTICATE).cloned();
+            let header = challenges(&response);
             let Some(authorizer) = &self.authorizer else {
                 return Err(RemoteError::Forbidden {
                     status: status.as_u16(),
@@ -96,7 +96,7 @@ impl Client {
                 challenged = true;
                 let challenge = Challenge {
                     status: status.as_u16(),
-                    www_authenticate: header.as_ref().and_then(|header| header.to_str().ok()),
+                    www_authenticate: header.as_deref(),
                     used: used.as_ref(),
                     caller: outgoing.caller.as_ref(),
                 };
@@ -154,6 +154,13 @@ fn is_challenge(response: &Response) -> bool {
         StatusCode::FORBIDDEN => response.headers().contains_key(WWW_AUTHENTICATE),
         _ => false,
     }
+}
+
+/// What the server wants to see: all that it says of it, as one header.
+fn challenges(response: &Response) -> Option<String> {
+    let all = response.headers().get_all(WWW_AUTHENTICATE).iter().filter_map(|header| header.to_str().ok());
+    let all: Vec<&str> = all.collect();
+    (!all.is_empty()).then(|| all.join(", "))
 }
 
 /// Where a redirect leads, if it is one that repeats the request.

@@ -212,11 +212,7 @@ impl Login {
 
     /// Asks the server something without a token, to hear what it wants.
     async fn provoke(&self, fetch: &Fetch) -> Result<Option<Demand>, String> {
-        let headers =
-            [("content-type", "application/json"), ("accept", "application/json, text/event-stream")];
-        let ping = r#"{"jsonrpc":"2.0","id":0,"method":"ping"}"#;
-        let fetched =
-            fetch.post(&self.url, &headers, ping.to_owned()).await.map_err(|error| error.to_string())?;
+        let fetched = fetch.knock(&self.url).await.map_err(|error| error.to_string())?;
         let refused = matches!(fetched.status.as_u16(), 401 | 403);
         Ok(refused.then(|| fetched.challenge.as_deref().and_then(Demand::parse).unwrap_or_default()))
     }
