@@ -87,6 +87,11 @@ impl Back {
         self.raw(format!("data: {message}\n\n"))
     }
 
+    /// Another handle to the same connection.
+    pub fn again(&self) -> Self {
+        Self(self.0.try_clone().unwrap())
+    }
+
     /// Waits until the other side has gone; false if it stays.
     pub fn is_left(&mut self) -> bool {
         self.0.set_read_timeout(Some(PATIENCE)).unwrap();

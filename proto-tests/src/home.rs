@@ -149,6 +149,13 @@ impl Home {
         Shim::start(self, ShimOptions::default())
     }
 
+    /// Starts a shim that shows one child as it is, and says nothing.
+    #[track_caller]
+    pub fn shim_of(&self, child: &str) -> Shim {
+        let args = vec!["--child".to_owned(), child.to_owned()];
+        Shim::start(self, ShimOptions { args, ..ShimOptions::default() })
+    }
+
     /// A command that a person types, run to its end.
     #[allow(clippy::disallowed_methods, reason = "tests start processes")]
     pub fn command(&self, args: &[&str]) -> Output {

@@ -147,7 +147,8 @@ impl ModernHost {
             .header("MCP-Protocol-Version", MODERN)
             .header("Mcp-Method", method)
             .body(body.to_string());
-        match params["name"].as_str().or(params["uri"].as_str()) {
+        let name = ["name", "uri", "taskId"].into_iter().find_map(|key| params[key].as_str());
+        match name {
             Some(name) => request.header("Mcp-Name", name),
             None => request,
         }

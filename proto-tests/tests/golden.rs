@@ -2,7 +2,8 @@
 #![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
 
 use proto_tests::Home;
-use serde_json::json;
+use proto_tests::streamable::{HttpHost, ModernHost};
+use serde_json::{Value, json};
 
 const ODD: &str =
     r#""z": 1.0,"big":123456789012345678901234567890,"a":{"y":-0.0,"x":[ 1.50e+3 ]},"é\/\u00e9":null"#;
@@ -10,6 +11,11 @@ const META: &str = r#""io.modelcontextprotocol/protocolVersion":"2026-07-28","io
 
 /// A child of the era that says exactly this to `tools/call`; `ID` is the id of the call.
 fn home(modern: bool, said: &[&str]) -> Home {
+    home_with(modern, "tools/call", said)
+}
+
+/// The same to another method.
+fn home_with(modern: bool, method: &str, said: &[&str]) -> Home {
     let home = Home::new();
     let discovered = if modern {
         r#""result":{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{},"ttlMs":0,"cacheScope":"private"}"#
@@ -22,11 +28,12 @@ fn home(modern: bool, said: &[&str]) -> Home {
     let lines: Vec<String> =
         said.iter().map(|line| format!(r#"printf '%s\n' '{line}' | sed "s/ID/$id/""#)).collect();
     let script = format!(
-        r#"while read -r line; do id=$(printf '%s' "$line" | sed -n 's/.*"id":\("[^"]*"\|[0-9]*\).*/\1/p'); case "$line" in *server/discover*) {};; *'"initialize"'*) {};; *tools/list*) {};; *tools/call*) {};; esac; done"#,
+        r#"while read -r line; do id=$(printf '%s' "$line" | sed -n 's/.*"id":\("[^"]*"\|[0-9]*\).*/\1/p'); case "$line" in *'"{method}"'*) {};; *server/discover*) {};; *'"initialize"'*) {};; *tools/list*) {};; *'"id"'*) {};; esac; done"#,
+        lines.join("; "),
         says(discovered),
         says(hello),
         says(list),
-        lines.join("; ")
+        says(r#""result":{}"#),
     );
     let entry = home.entry("/bin/sh".as_ref(), &["-c", &script], &[]);
     home.definition("era", &json!({"mcpServers": {"era": entry}}).to_string());
@@ -130,4 +137,67 @@ fn progress_passes_on_every_way_but_for_its_token() {
         shim.answer_to("\"h\"");
         assert_eq!(shim.take_notifications(), [progress("\"own\"")], "{modern_host} {modern_child}");
     }
+}
+
+/// A request to the one child, by every way there is: what it says is what each host hears.
+#[track_caller]
+fn passes(modern: bool, method: &str, params: &str, said: impl Fn(&str) -> String) {
+    let meta = if modern { format!(r#""_meta":{{{META}}}"#) } else { String::new() };
+    let all: Vec<&str> = [params, &meta].into_iter().filter(|part| !part.is_empty()).collect();
+    let params = format!("{{{}}}", all.join(","));
+    let body = format!(r#"{{"jsonrpc":"2.0","id":"h","method":"{method}","params":{params}}}"#);
+    let parsed: Value = serde_json::from_str(&params).unwrap();
+
+    let home = home_with(modern, method, &[&said("ID")]);
+    let daemon = home.daemon();
+    assert_eq!(daemon.door().post("/proxy/era", &body).text(), said("\"h\""), "/proxy {method}");
+    let request = if modern {
+        ModernHost::new(daemon.door(), "/mcp/era").message(&json!("h"), method, &parsed)
+    } else {
+        HttpHost::open(daemon.door(), "/mcp/era", "2025-11-25", &json!({})).message("POST").body(body.clone())
+    };
+    assert_eq!(daemon.door().send(&request).text(), said("\"h\""), "/mcp {method}");
+    let mut shim = home.shim_of("era");
+    shim.send(&body);
+    assert_eq!(shim.answer_to("\"h\""), said("\"h\""), "shim {method}");
+}
+
+#[test]
+fn lists_resources_and_prompts_of_one_child_pass_as_they_are() {
+    for modern in [false, true] {
+        let kind = if modern { r#""resultType":"complete","ttlMs":5,"cacheScope":"public","# } else { "" };
+        let result = |member: &'static str| {
+            move |id: &str| {
+                format!(
+                    r#"{{"jsonrpc":"2.0", {ODD},"id":{id},"result":{{{kind}"{member}":[{{"name":"n","uri":"u:1",{ODD}}}],{ODD},"_meta":{{"x/y":1.0}}}}}}"#
+                )
+            }
+        };
+        passes(modern, "tools/list", "", result("tools"));
+        passes(modern, "resources/list", "", result("resources"));
+        passes(modern, "resources/templates/list", "", result("resourceTemplates"));
+        passes(modern, "prompts/list", "", result("prompts"));
+        passes(modern, "resources/read", r#""uri":"u:1""#, result("contents"));
+        passes(modern, "prompts/get", r#""name":"n""#, result("messages"));
+        // Methods that nobody here knows.
+        passes(modern, "x/unknown", r#""z": 1.0"#, result("x"));
+        passes(modern, "tasks/get", r#""taskId":"t""#, result("x"));
+    }
+}
+
+#[test]
+fn log_messages_and_updates_pass_as_they_are() {
+    let log = format!(
+        r#"{{"jsonrpc":"2.0", {ODD},"method":"notifications/message","params":{{"level":"error","data":{{{ODD}}},{ODD}}}}}"#
+    );
+    let update = format!(
+        r#"{{"jsonrpc":"2.0", {ODD},"method":"notifications/resources/updated","params":{{{ODD},"uri":"u:1"}}}}"#
+    );
+    let home = home_with(false, "x/speak", &[&log, &update, r#"{"jsonrpc":"2.0","id":ID,"result":{}}"#]);
+    let _daemon = home.daemon();
+    let mut shim = home.shim_of("era");
+    shim.initialize();
+    shim.request("resources/subscribe", r#"{"uri":"u:1"}"#);
+    shim.request("x/speak", "{}");
+    assert_eq!(shim.take_notifications(), [log, update]);
 }

@@ -130,6 +130,12 @@ fn what_clashes_is_prefixed_by_default() {
         "{templated}"
     );
 
+    // Under that name wherever a child speaks of it.
+    let arguments = json!({"resourceUri": "test://static-text"});
+    let prompt = host
+        .ask("prompts/get", &json!({"name": "b_test_prompt_with_embedded_resource", "arguments": arguments}));
+    assert!(prompt["result"]["messages"].to_string().contains(&format!("\"{uri}\"")), "{prompt}");
+
     // Followed under the name that it is known by.
     let mut own = host.listen();
     let watched = json!({"uri": "switchboard://b/test://watched-resource"});

@@ -2,12 +2,12 @@
 //! streams, headers and questions work as those of any child do.
 #![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use proto_tests::conformance::{Served, adapter};
-use proto_tests::far::{Asked, Far, legacy, modern, tools};
+use proto_tests::far::{Asked, Back, Far, echoed, legacy, modern, tools};
 use proto_tests::shim::{kind_of, text_of};
 use proto_tests::wait::until_true;
 use proto_tests::{Home, PATIENCE, Request, bins};
@@ -53,9 +53,7 @@ fn the_era_is_found_out_once_and_remembered_over_runs() {
 
     let _daemon = home.daemon();
     let mut shim = home.shim();
-    let before = far.asked().len();
     assert_eq!(shim.introspect("far")["tools"][0]["name"], "echo", "a list needs no server");
-    let _ = before;
     shim.call("far", "echo", "{}");
     assert_eq!(openings(&far), ["server/discover", "initialize", "initialize"]);
 }
@@ -353,35 +351,118 @@ fn every_way_to_say_it_is_read() {
     }
 }
 
+/// A server of 2024-11-05: what it says comes on its stream.
+fn old() -> Far {
+    let stream: Mutex<Option<Back>> = Mutex::default();
+    Far::start(move |asked, back| match (asked.verb.as_str(), asked.target.as_str()) {
+        ("GET", "/mcp") => {
+            back.events();
+            back.raw("event: endpoint\ndata: /messages?s=1\n\n");
+            *stream.lock().unwrap() = Some(back.again());
+            back.is_left();
+        }
+        ("POST", "/messages?s=1") => {
+            let result = match asked.what().as_str() {
+                "initialize" => json!({"protocolVersion": "2024-11-05", "capabilities": {"tools": {}},
+                    "serverInfo": {"name": "old", "version": "1"}}),
+                "tools/list" => tools(),
+                _ => echoed(asked),
+            };
+            back.empty(202);
+            if asked.message().get("id").is_some() {
+                stream.lock().unwrap().as_mut().unwrap().event(&asked.result(&result));
+            }
+        }
+        _ => back.empty(405),
+    })
+}
+
 #[test]
 fn the_old_transport_is_remembered_too() {
-    let gets = Arc::new(AtomicUsize::new(0));
-    let served = era_child(&["--era", "legacy", "--revision", "2024-11-05"]);
-    let port = served.port();
-    let count = Arc::clone(&gets);
-    // Between the two, so that what is asked can be counted.
-    let far = Far::start(move |asked, back| {
-        count.fetch_add(usize::from(asked.verb == "GET"), Ordering::Relaxed);
-        back.head(307, &[("Location", &format!("http://127.0.0.1:{port}/sse")), ("Content-Length", "0")]);
-    });
-    drop(far);
-    let home = home_of(&json!({"type": "http", "url": served.url("/sse")}));
-    {
-        let _daemon = home.daemon();
-        home.shim().call("far", "test_simple_text", "{}");
-        until_true("a manifest", PATIENCE, || {
-            let folder = std::fs::read_dir(home.state_folder().join("manifests"));
-            folder.is_ok_and(|mut files| {
-                files.any(|file| {
-                    std::fs::read_to_string(file.unwrap().path())
-                        .unwrap_or_default()
-                        .contains(r#""old_sse":true"#)
-                })
-            })
-        });
+    let far = old();
+    let home = home(&far);
+    for run in 1..=2 {
+        let daemon = home.daemon();
+        assert_eq!(text_of(&home.shim().call("far", "echo", r#"{"a":1}"#)), r#"{"a":1}"#);
+        assert_eq!(daemon.suite("far")["children"][0]["revision"], "2024-11-05");
+        until_true("a manifest", PATIENCE, || home.state_folder().join("manifests").exists());
+        let ways: Vec<_> = far
+            .asked()
+            .iter()
+            .filter(|asked| matches!(asked.what().as_str(), "server/discover" | "initialize" | "GET"))
+            .map(|asked| format!("{} {}", asked.what(), asked.target))
+            .collect();
+        let first = ["server/discover /mcp", "initialize /mcp", "GET /mcp", "initialize /messages?s=1"];
+        let again = ["GET /mcp", "initialize /messages?s=1"];
+        let expected: Vec<_> = if run == 1 { first.to_vec() } else { [&first[..], &again].concat() };
+        assert_eq!(ways, expected);
     }
+}
+
+#[test]
+fn changes_of_a_modern_server_are_listened_for_again_when_the_stream_breaks() {
+    let listens = AtomicUsize::new(0);
+    let grown = AtomicBool::new(false);
+    let far = Far::start(move |asked, back| match asked.what().as_str() {
+        "server/discover" => back.json(
+            200,
+            &asked.result(&json!({"resultType": "complete",
+            "supportedVersions": ["2026-07-28"], "capabilities": {"tools": {"listChanged": true}},
+            "ttlMs": 0, "cacheScope": "private"})),
+        ),
+        "subscriptions/listen" => {
+            let count = listens.fetch_add(1, Ordering::Relaxed);
+            let meta = json!({"io.modelcontextprotocol/subscriptionId": asked.message()["id"]});
+            back.events();
+            back.event(&json!({"jsonrpc": "2.0", "method": "notifications/subscriptions/acknowledged",
+                "params": {"notifications": {"toolsListChanged": true}, "_meta": meta}}));
+            if count == 1 {
+                grown.store(true, Ordering::Relaxed);
+                back.event(&json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed", "params": {"_meta": meta}}));
+                back.is_left();
+            }
+        }
+        "tools/list" if grown.load(Ordering::Relaxed) => {
+            let mut list = tools();
+            list["tools"][0]["name"] = "shout".into();
+            (list["resultType"], list["ttlMs"], list["cacheScope"]) =
+                ("complete".into(), 0.into(), "private".into());
+            back.json(200, &asked.result(&list));
+        }
+        _ => modern(asked, back),
+    });
+    let home = home(&far);
     let _daemon = home.daemon();
-    assert!(text_of(&home.shim().call("far", "test_simple_text", "{}")).contains("simple text"));
+    let mut shim = home.shim();
+    shim.call("far", "echo", "{}");
+    until_true("the new tool", PATIENCE, || shim.introspect("far")["tools"][0]["name"] == "shout");
+    assert!(far.count("subscriptions/listen") >= 2);
+    assert_eq!(far.count("server/discover"), 1, "a stream that breaks is not the end of a child");
+}
+
+#[test]
+fn a_definition_that_nobody_allowed_reaches_nobody() {
+    let far = Far::start(legacy);
+    let home = Home::new();
+    let folder = home.workspace().join("mcps/far");
+    std::fs::create_dir_all(&folder).unwrap();
+    let entry = json!({"type": "http", "url": far.url(), "headers": {"X": "${HOME}"}});
+    std::fs::write(folder.join(".mcp.json"), json!({"mcpServers": {"far": entry}}).to_string()).unwrap();
+    let _daemon = home.daemon();
+    let mut shim = home.shim();
+    let answer = shim.call("far", "echo", "{}");
+    assert!(answer.contains("held") && answer.contains(&far.url()), "{answer}");
+    assert!(far.asked().is_empty());
+}
+
+#[test]
+fn what_does_not_speak_tls_is_told() {
+    let far = Far::start(legacy);
+    let home = home_of(&json!({"type": "http", "url": far.url().replace("http:", "https:")}));
+    let _daemon = home.daemon();
+    let answer = home.shim().call("far", "echo", "{}");
+    assert_eq!(kind_of(&answer).as_deref(), Some("child_unreachable"), "{answer}");
+    assert!(far.asked().iter().all(|asked| !asked.headers.iter().any(|(name, _)| name == "accept")));
 }
 
 #[test]
@@ -415,9 +496,7 @@ fn a_server_that_cannot_be_reached_is_left_alone_for_a_while() {
 
 #[test]
 fn a_host_that_gives_up_is_told_on() {
-    let started = Arc::new(AtomicBool::new(false));
     for is_modern in [false, true] {
-        started.store(false, Ordering::Relaxed);
         let left = Arc::new(AtomicBool::new(false));
         let gone = Arc::clone(&left);
         let far = Far::start(move |asked, back| match asked.what().as_str() {

@@ -99,7 +99,9 @@ fn first_call(answer: impl Fn(&Asked, &mut Back) + Send + Sync + 'static) -> Far
 
 #[test]
 fn one_that_never_answers_anything() {
-    let far = Far::start(|_, back| drop(back.is_left()));
+    let far = Far::start(|_, back| {
+        back.is_left();
+    });
     let mut stage = Stage::with(&far, &json!({}));
     stage.fails("child_spawn_timeout", &["1500 ms"]);
     assert_eq!(far.count("initialize"), 0, "silence says nothing about the era");
@@ -107,7 +109,9 @@ fn one_that_never_answers_anything() {
 
 #[test]
 fn one_that_never_answers_a_call() {
-    let far = first_call(|_, back| drop(back.is_left()));
+    let far = first_call(|_, back| {
+        back.is_left();
+    });
     let mut stage = Stage::with(&far, &json!({}));
     stage.fails("rpc_timeout", &["1500 ms", "`echo`"]);
     let cancelled = far.hears("notifications/cancelled");
@@ -294,7 +298,9 @@ fn a_redirect_within_the_origin_is_followed_but_not_for_ever() {
     let mut stage = Stage::with(&far, &json!({"headers": {"X-Key": "k"}}));
     stage.works();
     assert!(far.asked().iter().all(|asked| asked.header("x-key") == Some("k")));
-    let round = Far::start(|_, back| drop(back.head(307, &[("Location", "/mcp"), ("Content-Length", "0")])));
+    let round = Far::start(|_, back| {
+        back.head(307, &[("Location", "/mcp"), ("Content-Length", "0")]);
+    });
     Stage::with(&round, &json!({})).fails("redirected", &["without an end"]);
 }
 
@@ -360,8 +366,12 @@ fn a_connection_that_is_cut() {
     type Cut = fn(&Asked, &mut Back);
     let points: [(&str, Cut); 8] = [
         ("before a byte", |_, _| {}),
-        ("in the status", |_, back| drop(back.raw("HTTP/1.1 20"))),
-        ("in the headers", |_, back| drop(back.raw("HTTP/1.1 200 OK\r\nContent-Type: appli"))),
+        ("in the status", |_, back| {
+            back.raw("HTTP/1.1 20");
+        }),
+        ("in the headers", |_, back| {
+            back.raw("HTTP/1.1 200 OK\r\nContent-Type: appli");
+        }),
         ("before the body", |_, back| {
             back.head(200, &[("Content-Type", "application/json"), ("Content-Length", "100")]);
         }),
@@ -369,7 +379,9 @@ fn a_connection_that_is_cut() {
             back.head(200, &[("Content-Type", "application/json"), ("Content-Length", "100")]);
             back.raw(r#"{"jsonrpc":"2.0","#);
         }),
-        ("before an event", |_, back| drop(back.events())),
+        ("before an event", |_, back| {
+            back.events();
+        }),
         ("in an event", |asked, back| {
             back.events();
             back.raw(format!("data: {}", asked.result(&json!({}))));

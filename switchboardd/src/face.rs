@@ -3,6 +3,7 @@
 mod aggregate;
 mod consent;
 mod follow;
+mod links;
 mod listen;
 mod modern;
 mod offers;

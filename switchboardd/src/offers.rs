@@ -128,6 +128,17 @@ impl Merged {
         }
         None
     }
+
+    /// What hosts know a resource of `child` by, if that is another name than the child's own.
+    pub fn shown(&self, child: &str, own: &str) -> Option<String> {
+        let renamed = |entry: &&Entry| *entry.child == *child && entry.shown != entry.own;
+        if let Some(listed) = self.resources.iter().find(|entry| *entry.child == *child && &*entry.own == own)
+        {
+            return Some(listed.shown.to_string()).filter(|shown| shown != own);
+        }
+        let template = self.templates.iter().filter(renamed).find(|entry| covers(&entry.own, own));
+        template.map(|template| template.added() + own)
+    }
 }
 
 impl Entry {

@@ -29,8 +29,8 @@ pub struct Annotation {
 impl Annotation {
     /// What the arguments of a call say here; `null` says nothing.
     pub fn value<'a>(&self, arguments: Option<Raw<'a>>) -> Option<Raw<'a>> {
-        let step = |value: Raw<'a>, key: &Box<str>| Members::of(value)?.get(key);
-        self.path.iter().try_fold(arguments?, step).filter(|value| !value.is_null())
+        let found = self.path.iter().try_fold(arguments?, |value, key| Members::of(value)?.get(key));
+        found.filter(|value| !value.is_null())
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use switchboard_wire::envelope::string;
 use switchboard_wire::members::Members;
 
-use super::{Request, consent, offers, opening, set_level};
+use super::{Request, consent, links, offers, opening, set_level};
 use crate::board::Board;
 use crate::caller::Caller;
 use crate::catalog::Catalog;
@@ -63,7 +63,8 @@ async fn call(
         let suite = catalog.suite(&name).unwrap_or(suite);
         return suite.run(caller, &params).await;
     }
-    suite.run(caller, &params).await
+    let said = suite.run(caller, &params).await?;
+    Ok(links::renamed(catalog, suite.child_name(), said))
 }
 
 /// Everything fits one page, so there is no cursor that could be meant.

@@ -4,13 +4,12 @@
 use std::sync::Arc;
 
 use serde_json::json;
-use serde_json::value::RawValue;
-use switchboard_wire::envelope::{Message, Outcome, place_of, quoted, string};
+use switchboard_wire::envelope::{quoted, string};
 use switchboard_wire::members::Members;
 use switchboard_wire::raw::Raw;
 
-use super::Request;
 use super::single::{Swap, forward};
+use super::{Request, links};
 use crate::caller::{Caller, LogLevel};
 use crate::catalog::Catalog;
 use crate::child::List;
@@ -104,7 +103,8 @@ pub(super) async fn prompt(
         .prompt(&named.text)
         .ok_or_else(|| Failure::InvalidParams(format!("unknown prompt `{}`", named.text)))?;
     let suite = suite(catalog, &entry.child)?;
-    forward(suite, caller, request, None, named.swapped(&entry.own)).await
+    let said = forward(suite, caller, request, None, named.swapped(&entry.own)).await?;
+    Ok(links::renamed(catalog, suite.child_name(), said))
 }
 
 /// `resources/read`: to the child whose resource it is. What it answers with has the name that was asked for.
@@ -116,29 +116,7 @@ pub(super) async fn read(
     let named = member(request.params, "uri")?;
     let (suite, own) = owner(catalog, &named.text)?;
     let said = forward(suite, caller, request, None, named.swapped(&own)).await?;
-    if *own == *named.text {
-        return Ok(said);
-    }
-    Ok(match said {
-        Said::Child(answer) => {
-            let renamed = match Message::parse(&answer.body) {
-                Ok(Message::Response { outcome: Outcome::Result(result), .. }) => {
-                    rename_contents(result, &own, &named.text)
-                }
-                _ => None,
-            };
-            // It stays what it was, of its child and era.
-            Said::Child(match renamed {
-                Some(result) => answer.with_result(&result),
-                None => answer,
-            })
-        }
-        Said::Ours(result) => {
-            let raw = Raw::parse(result.as_bytes());
-            Said::Ours(raw.and_then(|raw| rename_contents(raw, &own, &named.text)).unwrap_or(result))
-        }
-        said => said,
-    })
+    Ok(links::renamed(catalog, suite.child_name(), said))
 }
 
 /// `resources/subscribe` and its opposite.
@@ -213,40 +191,4 @@ pub(super) fn owner<'c>(catalog: &'c Catalog, shown: &str) -> Result<(&'c Suite,
 
 fn suite<'c>(catalog: &'c Catalog, child: &str) -> Result<&'c Suite, Failure> {
     catalog.child(child).ok_or_else(|| Failure::NoSuchChild { child: child.to_owned() })
-}
-
-/// The result with its `contents` under the name that hosts know; every other byte is the child's.
-fn rename_contents(result: Raw<'_>, own: &str, shown: &str) -> Option<String> {
-    let contents = Members::of(result)?.get("contents")?;
-    let items: Vec<&RawValue> = serde_json::from_str(contents.get()).ok()?;
-    let whole = result.get();
-    let (mut out, mut done) = (String::with_capacity(whole.len() + 64), 0);
-    for item in items {
-        let Some(uri) = Members::of(item).and_then(|item| item.get("uri")) else { continue };
-        if string(uri).as_deref() == Some(own) {
-            let place = place_of(whole.as_bytes(), uri.get());
-            out.push_str(&whole[done..place.start]);
-            out.push_str(&quoted(shown));
-            done = place.end;
-        }
-    }
-    out.push_str(&whole[done..]);
-    Some(out)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn contents_are_renamed_and_nothing_else() {
-        let result =
-            r#"{"z": 1.0,"contents":[{"uri":"a:1","text":"a:1"},{"x":1,"uri":"b:2"},{"uri":"a:1"}]}"#;
-        let renamed = rename_contents(Raw::parse(result.as_bytes()).unwrap(), "a:1", "s://c/a:1").unwrap();
-        assert_eq!(
-            renamed,
-            r#"{"z": 1.0,"contents":[{"uri":"s://c/a:1","text":"a:1"},{"x":1,"uri":"b:2"},{"uri":"s://c/a:1"}]}"#
-        );
-        assert_eq!(rename_contents(Raw::parse(b"{}").unwrap(), "a", "b"), None);
-    }
 }

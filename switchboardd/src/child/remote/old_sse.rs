@@ -63,7 +63,7 @@ impl Reader {
     /// Where messages go; `None` if the stream ends before it says so.
     async fn endpoint(&mut self, from: &Url) -> Result<Option<Url>, RemoteError> {
         loop {
-            while let Some(event) = self.waiting.next() {
+            for event in self.waiting.by_ref() {
                 if let Event::Message { name, data } = event
                     && &*name == "endpoint"
                 {

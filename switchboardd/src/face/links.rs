@@ -1,0 +1,127 @@
+//! Resources that a result speaks of, under the names that hosts know them by: a URI that several children use has
+//! another one on the aggregate face, wherever it is said.
+
+use std::ops::Range;
+
+use memchr::memmem;
+use serde_json::value::RawValue;
+use switchboard_wire::envelope::{Message, Outcome, place_of, quoted, string};
+use switchboard_wire::members::Members;
+use switchboard_wire::raw::Raw;
+
+use crate::catalog::Catalog;
+use crate::suite::Said;
+
+/// What `child` said, with its renamed resources under their other names; every other byte is the child's.
+pub(super) fn renamed(catalog: &Catalog, child: &str, said: Said) -> Said {
+    let body = match &said {
+        Said::Child(answer) => &answer.body[..],
+        Said::Ours(result) => result.as_bytes(),
+        Said::Fault(_) | Said::Asks(_) => return said,
+    };
+    // Nearly no result speaks of any.
+    if memmem::find(body, b"\"uri\"").is_none() {
+        return said;
+    }
+    let merged = catalog.offers();
+    let name = |own: &str| merged.shown(child, own);
+    match &said {
+        Said::Child(answer) => match Message::parse(&answer.body) {
+            Ok(Message::Response { outcome: Outcome::Result(result), .. }) => match rename(result, name) {
+                Some(result) => Said::Child(answer.with_result(&result)),
+                None => said,
+            },
+            _ => said,
+        },
+        Said::Ours(result) => {
+            let other = Raw::parse(result.as_bytes()).and_then(|result| rename(result, name));
+            other.map_or(said, Said::Ours)
+        }
+        Said::Fault(_) | Said::Asks(_) => said,
+    }
+}
+
+/// `None` if nothing has another name.
+fn rename(result: Raw<'_>, name: impl Fn(&str) -> Option<String>) -> Option<String> {
+    let whole = result.get();
+    let mut changes: Vec<(Range<usize>, String)> = Vec::new();
+    for uri in uris(result) {
+        if let Some(shown) = string(uri).and_then(|own| name(&own)) {
+            changes.push((place_of(whole.as_bytes(), uri.get()), quoted(&shown).to_string()));
+        }
+    }
+    if changes.is_empty() {
+        return None;
+    }
+    changes.sort_by_key(|(place, _)| place.start);
+    let (mut out, mut done) = (String::with_capacity(whole.len() + 64 * changes.len()), 0);
+    for (place, shown) in changes {
+        out.push_str(&whole[done..place.start]);
+        out.push_str(&shown);
+        done = place.end;
+    }
+    out.push_str(&whole[done..]);
+    Some(out)
+}
+
+/// Where URIs stand: in the contents of a resource, in the content of a result, in the messages of a prompt.
+fn uris(result: Raw<'_>) -> Vec<Raw<'_>> {
+    let Some(members) = Members::of(result) else { return Vec::new() };
+    let mut blocks: Vec<Raw<'_>> = Vec::new();
+    blocks.extend(members.get("contents").map(items).unwrap_or_default());
+    blocks.extend(members.get("content").map(items).unwrap_or_default());
+    for message in members.get("messages").map(items).unwrap_or_default() {
+        let content = Members::of(message).and_then(|message| message.get("content"));
+        blocks.extend(content.map(items).unwrap_or_default());
+    }
+    blocks.into_iter().filter_map(uri).collect()
+}
+
+fn uri(block: Raw<'_>) -> Option<Raw<'_>> {
+    let block = Members::of(block)?;
+    block.get("uri").or_else(|| Members::of(block.get("resource")?)?.get("uri"))
+}
+
+/// The items of an array, or the one thing that stands in its place.
+fn items(raw: Raw<'_>) -> Vec<Raw<'_>> {
+    if !raw.get().starts_with('[') {
+        return vec![raw];
+    }
+    let items: Vec<&RawValue> = serde_json::from_str(raw.get()).unwrap_or_default();
+    items.into_iter().map(Into::into).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(result: &str, expect: Option<&str>) {
+        let name = |own: &str| own.strip_prefix("a:").map(|rest| format!("s://c/a:{rest}"));
+        assert_eq!(rename(Raw::parse(result.as_bytes()).unwrap(), name).as_deref(), expect, "{result}");
+    }
+
+    #[test]
+    fn uris_are_renamed_wherever_they_stand_and_nothing_else_is() {
+        check(
+            r#"{"z": 1.0,"contents":[{"uri":"a:1","text":"a:1"},{"x":1,"uri":"b:2"},{"uri":"a:1"}]}"#,
+            Some(
+                r#"{"z": 1.0,"contents":[{"uri":"s://c/a:1","text":"a:1"},{"x":1,"uri":"b:2"},{"uri":"s://c/a:1"}]}"#,
+            ),
+        );
+        check(
+            r#"{"content":[{"type":"resource_link","uri":"a:1"},{"type":"resource","resource":{"uri":"a:2"}},{"type":"text","text":"a:1"}]}"#,
+            Some(
+                r#"{"content":[{"type":"resource_link","uri":"s://c/a:1"},{"type":"resource","resource":{"uri":"s://c/a:2"}},{"type":"text","text":"a:1"}]}"#,
+            ),
+        );
+        check(
+            r#"{"messages":[{"role":"user","content":{"type":"resource","resource":{"uri":"a:1"}}}]}"#,
+            Some(
+                r#"{"messages":[{"role":"user","content":{"type":"resource","resource":{"uri":"s://c/a:1"}}}]}"#,
+            ),
+        );
+        check(r#"{"content":[{"uri":"b:1"}],"structuredContent":{"uri":"a:1"}}"#, None);
+        check("[]", None);
+    }
+}
