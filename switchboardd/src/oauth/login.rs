@@ -27,6 +27,7 @@ use super::store::{self, Store, StoreError};
 use crate::child::remote::auth::{AuthError, Authorizer, BoxFuture, Challenge, Verdict};
 use crate::config::OauthConfig;
 use crate::secrets::{Hidden, Where};
+use crate::visible::visible;
 
 /// A server that asks for more scopes more often than this is not given in to.
 const MAX_STEPS: usize = 3;
@@ -109,7 +110,7 @@ impl Login {
         if let Some(before) = slot.take() {
             before.give_up().await;
         }
-        let attempt = Attempt::open(self.me()).await.map_err(|why| AuthError::Failed { why })?;
+        let attempt = Attempt::open(self.me()).await.map_err(|why| failed(&why))?;
         *slot = Some(attempt.clone());
         Ok(attempt)
     }
@@ -294,8 +295,9 @@ impl Login {
     }
 }
 
+/// Others' words may be in it, and must not do anything to whoever reads them.
 fn failed(error: &dyn std::fmt::Display) -> AuthError {
-    AuthError::Failed { why: error.to_string() }
+    AuthError::Failed { why: visible(&error.to_string()).into_owned() }
 }
 
 impl Authorizer for Login {

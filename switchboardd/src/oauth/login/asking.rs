@@ -12,11 +12,12 @@ use super::Attempt;
 use crate::caller::Caller;
 use crate::mailbox::Kind;
 use crate::methods;
+use crate::visible::visible;
 
 impl Attempt {
     /// What a host is told to show.
     pub fn invitation(&self, child: &str) -> Value {
-        let issuer = &self.issuer;
+        let issuer = visible(&self.issuer);
         let message =
             format!("Switchboard: `{child}` asks you to log in at {issuer}. The call goes on when you have.");
         json!({ "mode": "url", "url": self.url.as_str(), "message": message })

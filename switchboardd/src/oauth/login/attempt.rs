@@ -17,6 +17,7 @@ use crate::oauth::grant::{self, GrantError, Page, Terms};
 use crate::oauth::kept::Kept;
 use crate::oauth::scopes::{self, Scopes, Wishes};
 use crate::oauth::store::StoreError;
+use crate::visible::visible;
 
 /// Long enough to find a password and a second factor.
 const PATIENCE: Duration = Duration::from_secs(5 * 60);
@@ -50,6 +51,7 @@ impl Attempt {
         });
         tokio::spawn(async move {
             let outcome = prepared.carry_out(&login, page, stopped).await;
+            let outcome = outcome.map_err(|why| visible(&why).into_owned());
             match &outcome {
                 Ok(()) => tracing::info!(target: "oauth", child = &*login.child, "logged in"),
                 Err(why) => tracing::info!(target: "oauth", child = &*login.child, "login failed: {why}"),
