@@ -205,14 +205,15 @@ pub fn shown(url: &Url) -> String {
     url.to_string()
 }
 
-/// How near a server is. One that cannot be found now is taken to be far away: it will not be reached either.
+/// How near a server is: as far away as the farthest of its addresses, so that nobody gets nearer by adding one. One
+/// that cannot be found now is taken to be far away: it will not be reached either.
 async fn ground_of(server: &Url) -> Ground {
     if let Some(ground) = Ground::written(server) {
         return ground;
     }
     let Some(host) = server.host_str() else { return Ground::World };
     match tokio::net::lookup_host((host, 0)).await {
-        Ok(addresses) => addresses.map(|address| Ground::of(address.ip())).min().unwrap_or(Ground::World),
+        Ok(addresses) => addresses.map(|address| Ground::of(address.ip())).max().unwrap_or(Ground::World),
         Err(_) => Ground::World,
     }
 }
