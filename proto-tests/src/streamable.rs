@@ -1,8 +1,11 @@
 //! A host that speaks Streamable HTTP, as the tests need one: it sees every event, and can lose a stream.
 
+use std::time::Instant;
+
 use serde_json::{Value, json};
 
 use crate::http::{Connection, Door, Request, Response};
+use crate::wait::PATIENCE;
 
 /// A session over HTTP.
 #[derive(Debug, Clone)]
@@ -207,7 +210,10 @@ impl Stream {
     /// The next event, priming events included; `None` at the end.
     #[track_caller]
     pub fn event(&mut self) -> Option<Event> {
+        // Comments keep a stream alive that has nothing to say.
+        let end = Instant::now() + PATIENCE;
         loop {
+            assert!(Instant::now() < end, "no event in {PATIENCE:?}");
             if let Some((event, rest)) = self.buffer.split_once("\n\n") {
                 let event = parse(event);
                 self.buffer = rest.to_owned();

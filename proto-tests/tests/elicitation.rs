@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use proto_tests::shim::{call_params, structured, text_of};
+use proto_tests::streamable::dressed;
 use proto_tests::wait::until_true;
 use proto_tests::{Home, PATIENCE, Request, Shim, bins};
 use serde_json::{Value, json};
@@ -72,6 +73,46 @@ fn the_first_call_asks_and_goes_on_when_it_is_allowed() {
     home.order(&["deny", "k"]);
     shim.notification(CHANGED);
     assert!(shim.tools().is_empty());
+}
+
+/// A modern host gets the question as an answer, and comes back with the person's word.
+#[test]
+fn a_modern_host_comes_back_with_the_word() {
+    let home = Home::new();
+    let project = home.project("work");
+    project.child("k", &[]);
+    let _daemon = home.daemon();
+    let mut shim = project.mute_shim();
+    let call = |more: &Value| {
+        let mut params: Value = serde_json::from_str(&call_params("k", "where", "{}")).unwrap();
+        params.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        dressed(&params).to_string()
+    };
+    let word = |result: &Value, choice: &str| {
+        json!({
+            "requestState": result["requestState"],
+            "inputResponses": {"consent": {"action": "accept", "content": {"decision": choice}}},
+        })
+    };
+    let ask = |shim: &mut Shim, more: &Value| -> Value {
+        let answer: Value = serde_json::from_str(&shim.request("tools/call", &call(more))).unwrap();
+        answer["result"].clone()
+    };
+    let asked = ask(&mut shim, &json!({}));
+    assert_eq!(asked["resultType"], "input_required", "{asked}");
+    let question = &asked["inputRequests"]["consent"];
+    assert_eq!(question["method"], ASKED);
+    assert!(question["params"]["message"].as_str().unwrap().contains("waits for your word"), "{question}");
+    assert!(home.children().is_empty());
+    // A word that is not the person's, or for something else, is none.
+    let mut forged = word(&asked, CHOICES[0]);
+    forged["requestState"] = json!("no state of ours");
+    assert!(ask(&mut shim, &forged).is_null());
+    let called = ask(&mut shim, &word(&asked, CHOICES[0]));
+    assert_eq!(called["resultType"], "complete", "{called}");
+    assert!(called["structuredContent"]["args"].is_array(), "{called}");
+    let log = std::fs::read_to_string(home.state_folder().join("trust/audit.log")).unwrap();
+    assert!(log.contains("a person in \"test-host\", asked there"), "{log}");
 }
 
 #[test]

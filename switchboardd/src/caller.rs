@@ -97,6 +97,14 @@ pub struct Profile {
     pub set_level: bool,
 }
 
+impl Profile {
+    /// What the host calls itself.
+    pub fn client_name(&self) -> Option<String> {
+        let info = || Raw::parse(self.client_info.as_deref()?.as_bytes()).and_then(Members::of);
+        self.client.as_deref().map(str::to_owned).or_else(|| info()?.text("name").map(Into::into))
+    }
+}
+
 /// Which questions the host can be asked.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Takes {

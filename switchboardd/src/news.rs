@@ -10,8 +10,8 @@ use crate::catalog::Catalog;
 use crate::child::List;
 use crate::digest;
 use crate::mailbox::Kind;
-use crate::methods;
 use crate::session::Session;
+use crate::subscriptions::{LISTS, SaidChanged};
 
 /// Changes come in swarms; hosts hear of them once.
 const SETTLE: Duration = Duration::from_millis(50);
@@ -19,8 +19,9 @@ const SETTLE: Duration = Duration::from_millis(50);
 /// Fingerprints of what a session was last shown or told of.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Seen {
-    /// Nothing was known yet: whatever comes is no change.
+    /// If nothing was known yet, only what the child says itself is a change.
     is_known: bool,
+    said: SaidChanged,
     tools: String,
     prompts: String,
     resources: String,
@@ -41,13 +42,15 @@ impl Seen {
             let resources = offers.fingerprint(List::Resources) + &offers.fingerprint(List::Templates);
             let prompts = offers.fingerprint(List::Prompts);
             let tools = digest::hex(catalog.tools_list.as_bytes());
-            return Self { is_known: true, tools, prompts, resources };
+            return Self { is_known: true, said: [0; 3], tools, prompts, resources };
         };
         let suite = catalog.child(child);
+        let pool = suite.and_then(|suite| suite.pool.as_ref());
+        let said = pool.map_or([0; 3], |pool| pool.subscriptions().said_changed());
         let manifest = suite.and_then(|suite| Some((suite, suite.manifest()?)));
         let Some((suite, manifest)) = manifest else {
             let none = String::new;
-            return Self { is_known: false, tools: none(), prompts: none(), resources: none() };
+            return Self { is_known: false, said, tools: none(), prompts: none(), resources: none() };
         };
         let print = |list: List| {
             let raw: Vec<&str> = manifest.offers.of(list).iter().map(|offer| offer.raw.get()).collect();
@@ -55,6 +58,7 @@ impl Seen {
         };
         Self {
             is_known: true,
+            said,
             tools: digest::hex(suite.exposed(&manifest.tools).as_bytes()),
             prompts: print(List::Prompts),
             resources: print(List::Resources) + &print(List::Templates),
@@ -63,12 +67,14 @@ impl Seen {
 
     /// What a host is told that saw `before`.
     pub fn since(&self, before: &Self) -> Vec<&'static str> {
-        let changed = [
-            (self.tools != before.tools, methods::TOOLS_CHANGED),
-            (self.prompts != before.prompts, methods::PROMPTS_CHANGED),
-            (self.resources != before.resources, methods::RESOURCES_CHANGED),
-        ];
-        let told = changed.into_iter().filter(|(is_other, _)| before.is_known && *is_other);
+        let other =
+            [self.tools != before.tools, self.prompts != before.prompts, self.resources != before.resources];
+        let lists = LISTS.into_iter().enumerate();
+        let told = lists.filter(
+            |(at, _)| {
+                if before.is_known { other[*at] } else { self.said[*at] > before.said[*at] }
+            },
+        );
         told.map(|(_, method)| method).collect()
     }
 }
@@ -113,11 +119,13 @@ impl Board {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::methods;
 
     #[test]
     fn only_what_is_seen_to_change_is_told() {
         let seen = |is_known, tools: &str, prompts: &str| Seen {
             is_known,
+            said: [0; 3],
             tools: tools.to_owned(),
             prompts: prompts.to_owned(),
             resources: "r".to_owned(),
@@ -127,5 +135,9 @@ mod tests {
         assert_eq!(seen(true, "t", "q").since(&before), [methods::PROMPTS_CHANGED]);
         assert_eq!(seen(true, "u", "p").since(&before), [methods::TOOLS_CHANGED]);
         assert!(seen(true, "t", "p").since(&seen(false, "", "")).is_empty());
+        // What the child itself calls a change is one, though nobody knows what was before.
+        let said = Seen { said: [0, 0, 1], ..seen(true, "t", "p") };
+        assert_eq!(said.since(&seen(false, "", "")), [methods::RESOURCES_CHANGED]);
+        assert!(said.since(&before).is_empty());
     }
 }

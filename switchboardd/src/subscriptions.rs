@@ -1,19 +1,28 @@
-//! Who wants to hear of changes of which resources of one server. Outlives its children: a new one is told
-//! what the one before it was.
+//! Who wants to hear of changes of which resources of one server, and how often it said that its lists changed.
+//! Outlives its children: a new one is told what the one before it was.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
 use crate::caller::Caller;
+use crate::methods;
 
 /// Resources of one server that are followed at a time.
 const MAX: usize = 4096;
+
+/// What a server says when a list changed.
+pub const LISTS: [&str; 3] = [methods::TOOLS_CHANGED, methods::PROMPTS_CHANGED, methods::RESOURCES_CHANGED];
 
 #[derive(Debug, Default)]
 pub struct Subscriptions {
     // A leaf lock: held for a look or a change.
     by_uri: Mutex<HashMap<Box<str>, Vec<Subscriber>>>,
+    said: [AtomicU64; 3],
 }
+
+/// How often a server said that its tools, its prompts and its resources changed.
+pub type SaidChanged = [u64; 3];
 
 /// Somebody who follows resources: a host, or one request of a host that listens.
 #[derive(Debug, Clone)]
@@ -63,6 +72,18 @@ pub struct Heard {
 }
 
 impl Subscriptions {
+    /// A child said so with this notification.
+    pub fn says_changed(&self, method: &str) {
+        let at = LISTS.iter().position(|list| *list == method);
+        if let Some(said) = at.and_then(|at| self.said.get(at)) {
+            said.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    pub fn said_changed(&self) -> SaidChanged {
+        [0, 1, 2].map(|at| self.said[at].load(Ordering::Relaxed))
+    }
+
     /// False if there are too many.
     pub fn add(&self, uri: &str, shown: &str, follower: &Follower) -> bool {
         let mut all = self.lock();

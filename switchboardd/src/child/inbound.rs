@@ -74,8 +74,14 @@ impl Child {
             (methods::LOG_MESSAGE, Some(params)) => self.take_log(body, params, about),
             (methods::CANCELLED, Some(params)) => self.take_cancel(params),
             (methods::RESOURCE_UPDATED, Some(params)) => self.take_update(body, params),
-            (methods::TOOLS_CHANGED, _) => self.tools.outdate(),
-            (methods::PROMPTS_CHANGED | methods::RESOURCES_CHANGED, _) => self.stall.outdate(),
+            (methods::TOOLS_CHANGED, _) => {
+                self.subscriptions.says_changed(method);
+                self.tools.outdate();
+            }
+            (methods::PROMPTS_CHANGED | methods::RESOURCES_CHANGED, _) => {
+                self.subscriptions.says_changed(method);
+                self.stall.outdate();
+            }
             _ => tracing::debug!(target: "child", child = &*self.name, method, "notification not forwarded"),
         }
     }

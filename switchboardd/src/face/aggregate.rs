@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use switchboard_wire::envelope::string;
 use switchboard_wire::members::Members;
+use switchboard_wire::raw::Raw;
 
 use super::{Request, consent, links, offers, opening, set_level};
 use crate::board::Board;
@@ -13,8 +14,8 @@ use crate::child::List;
 use crate::error::Failure;
 use crate::methods;
 use crate::session::Session;
-use crate::suite::Said;
 use crate::suite::summary::summary;
+use crate::suite::{Conversation, Said};
 
 /// Hosts show this much of the instructions; names beyond it would be cut anyway.
 const INSTRUCTIONS: usize = 1800;
@@ -58,13 +59,38 @@ async fn call(
         .ok_or_else(|| Failure::InvalidParams("`params.name` must be a string".to_owned()))?;
     let suite =
         catalog.suite(&name).ok_or_else(|| Failure::InvalidParams(format!("Unknown tool: {name}")))?;
-    if suite.waiting().is_some() && consent::ask(board, session, suite).await {
-        let catalog = session.workspace().catalog();
-        let suite = catalog.suite(&name).unwrap_or(suite);
-        return suite.run(caller, &params).await;
+    if suite.waiting().is_some() && consent::may_ask(board, session, caller, suite) {
+        if caller.as_once().is_some() {
+            let asked = ask_first(board.clone(), session.clone(), caller.clone(), request);
+            return Conversation::new(caller, suite, asked).go_on().await;
+        }
+        if consent::ask(board, session, caller, suite).await {
+            let catalog = session.workspace().catalog();
+            let suite = catalog.suite(&name).unwrap_or(suite);
+            return suite.run(caller, &params).await;
+        }
     }
     let said = suite.run(caller, &params).await?;
     Ok(links::renamed(catalog, suite.child_name(), said))
+}
+
+/// For a modern host: it gets the question as an answer, and comes back with the person's word.
+fn ask_first(
+    board: Arc<Board>,
+    session: Arc<Session>,
+    caller: Arc<Caller>,
+    request: Request<'_>,
+) -> impl Future<Output = Result<Said, Failure>> + use<> {
+    let params = request.params.map_or_else(|| "{}".to_owned(), |params| params.get().to_owned());
+    async move {
+        let params = Raw::parse(params.as_bytes()).and_then(Members::of).unwrap_or_default();
+        let name = params.text("name").unwrap_or_default();
+        let unknown = || Failure::InvalidParams(format!("Unknown tool: {name}"));
+        let before = session.workspace().catalog();
+        consent::ask(&board, &session, &caller, before.suite(&name).ok_or_else(unknown)?).await;
+        let catalog = session.workspace().catalog();
+        catalog.suite(&name).ok_or_else(unknown)?.run(&caller, &params).await
+    }
 }
 
 /// Everything fits one page, so there is no cursor that could be meant.

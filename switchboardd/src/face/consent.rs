@@ -11,6 +11,7 @@ use switchboard_wire::raw::Raw;
 use tokio::sync::oneshot;
 
 use crate::board::Board;
+use crate::caller::Caller;
 use crate::definition::{Definition, Launch, Reach};
 use crate::methods;
 use crate::reload::Why;
@@ -34,21 +35,31 @@ struct Asked {
     host: String,
 }
 
+/// Whether this caller can be asked about it.
+pub(super) fn may_ask(board: &Board, session: &Session, caller: &Caller, suite: &Suite) -> bool {
+    suite.waiting().is_some()
+        && session.is_shims
+        && board.catalog().config().trust.elicit
+        && caller.profile().takes.elicitation_form
+}
+
 /// True if the person has allowed it, and it may be tried again. Where an allowed version serves on, nobody
 /// waits for the answer.
-pub(super) async fn ask(board: &Arc<Board>, session: &Arc<Session>, suite: &Suite) -> bool {
-    let Some(waiting) = suite.waiting() else { return false };
-    if !session.is_shims
-        || !board.catalog().config().trust.elicit
-        || !session.caller.profile().takes.elicitation_form
-    {
+pub(super) async fn ask(
+    board: &Arc<Board>,
+    session: &Arc<Session>,
+    caller: &Arc<Caller>,
+    suite: &Suite,
+) -> bool {
+    let Some(waiting) = suite.waiting().filter(|_| may_ask(board, session, caller, suite)) else {
         return false;
-    }
+    };
     let serves_on = matches!(suite.standing, Standing::Outdated { .. });
     let before = suite.definition.reach.as_ref().ok().filter(|_| serves_on);
     let question = Question {
         board: board.clone(),
         session: session.clone(),
+        caller: caller.clone(),
         definition: suite.definition.clone(),
         waiting: waiting.clone(),
         before: before.cloned(),
@@ -64,6 +75,7 @@ pub(super) async fn ask(board: &Arc<Board>, session: &Arc<Session>, suite: &Suit
 struct Question {
     board: Arc<Board>,
     session: Arc<Session>,
+    caller: Arc<Caller>,
     definition: Definition,
     waiting: Reach,
     before: Option<Reach>,
@@ -96,17 +108,17 @@ impl Question {
             "Switchboard: a server of this workspace waits for your word. This version of it does not run until you allow it.\n\n{}",
             view.lines().join("\n")
         );
-        let host = self.session.caller.profile().client.as_deref().unwrap_or("a host").to_owned();
+        let host = self.caller.profile().client_name().unwrap_or_else(|| "a host".to_owned());
         let asked = Asked { definition: self.definition, reach, host };
         let (told, answered) = oneshot::channel();
-        put(&self.board, &self.session, &message, asked, told).then_some(answered)
+        put(&self.board, &self.caller, &message, asked, told).then_some(answered)
     }
 }
 
 /// Sends the question on its way. Whoever answers, whenever they do, is heard.
 fn put(
     board: &Arc<Board>,
-    session: &Arc<Session>,
+    caller: &Caller,
     message: &str,
     asked: Asked,
     told: oneshot::Sender<bool>,
@@ -124,7 +136,8 @@ fn put(
         },
     });
     let request =
-        json!({ "jsonrpc": "2.0", "id": 0, "method": methods::ELICITATION, "params": params }).to_string();
+        json!({ "jsonrpc": "2.0", "id": "consent", "method": methods::ELICITATION, "params": params })
+            .to_string();
     let Ok(Message::Request { id, params, .. }) = Message::parse(request.as_bytes()) else { return false };
     let board = board.clone();
     let heard = move |response: &[u8], _: Raw<'_>| {
@@ -133,7 +146,7 @@ fn put(
             let _ = told.send(note(&board, asked, decision.as_deref()).await);
         });
     };
-    session.caller.ask(request.as_bytes(), id, methods::ELICITATION, params, heard).is_some()
+    caller.ask(request.as_bytes(), id, methods::ELICITATION, params, heard).is_some()
 }
 
 /// What the person chose; `None` if they chose nothing.

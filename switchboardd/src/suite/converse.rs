@@ -18,7 +18,7 @@ use switchboard_wire::members::Members;
 use super::call::Sent;
 use super::{Said, Suite};
 use crate::caller::{Caller, Input, Once};
-use crate::child::{Answer, ChildError, ChildId};
+use crate::child::{Answer, ChildId};
 use crate::era::Era;
 use crate::era::results::Kind;
 use crate::error::Failure;
@@ -56,14 +56,13 @@ impl Suite {
             (Era::Legacy, Era::Legacy) => sent.answer(self.limits).await.map(Said::Child).map_err(failed),
             (Era::Legacy, Era::Modern) => self.interpret(sent, caller, asked).await,
             (Era::Modern, Era::Legacy) => {
-                let conversation = Conversation {
-                    waiting: Box::pin(sent.answer(self.limits)),
-                    caller: caller.clone(),
-                    child: self.child_name().into(),
-                    subtool: asked.subtool.map(Into::into),
-                    longest: self.limits.max,
+                let (limits, child) = (self.limits, Box::from(self.child_name()));
+                let subtool = asked.subtool.map(Into::into);
+                let answer = async move {
+                    let answer = sent.answer(limits).await;
+                    answer.map(Said::Child).map_err(|error| Failure::Child { child, subtool, error })
                 };
-                conversation.go_on().await
+                Conversation::new(caller, self, answer).go_on().await
             }
             (Era::Modern, Era::Modern) => {
                 let pid = sent.lease.pid();
@@ -80,20 +79,30 @@ impl Suite {
     }
 }
 
-type Waiting = Pin<Box<dyn Future<Output = Result<Answer, ChildError>> + Send>>;
+type Waiting = Pin<Box<dyn Future<Output = Result<Said, Failure>> + Send>>;
 
-/// A call of a modern host that a legacy child works on. Dropping it tells the child that nobody comes back.
+/// A call of a modern host in which it may be asked something. Dropping it tells those who ask that nobody comes
+/// back.
 pub struct Conversation {
     waiting: Waiting,
     caller: Arc<Caller>,
     child: Box<str>,
-    subtool: Option<Box<str>>,
     /// No call takes longer than this.
     pub longest: Duration,
 }
 
 impl Conversation {
-    /// Waits until the child answers, or asks.
+    /// `answer` asks `caller`, and only that one.
+    pub fn new(
+        caller: &Arc<Caller>,
+        suite: &Suite,
+        answer: impl Future<Output = Result<Said, Failure>> + Send + 'static,
+    ) -> Self {
+        let (caller, child) = (caller.clone(), suite.child_name().into());
+        Self { waiting: Box::pin(answer), caller, child, longest: suite.limits.max }
+    }
+
+    /// Waits until there is an answer, or a question.
     pub async fn go_on(mut self) -> Result<Said, Failure> {
         let caller = self.caller.clone();
         let once = caller.as_once().expect("BUG: only modern requests are conversed with");
@@ -126,13 +135,12 @@ impl Conversation {
         }
     }
 
-    fn end(&self, answer: Result<Answer, ChildError>) -> Result<Said, Failure> {
+    fn end(&self, answer: Result<Said, Failure>) -> Result<Said, Failure> {
         // However the child takes a refusal, and however fast: the host is told what it lacks.
         if let Some(Err(required)) = self.caller.as_once().map(Once::inputs) {
             return Err(Failure::LacksCapability { required });
         }
-        let (child, subtool) = (self.child.clone(), self.subtool.clone());
-        answer.map(Said::Child).map_err(|error| Failure::Child { child, subtool, error })
+        answer
     }
 }
 

@@ -15,6 +15,7 @@ use super::calls;
 use super::classify::VERSION;
 use super::events::{self, Manner};
 use crate::board::Board;
+use crate::era::terms;
 use crate::face::{self, Face};
 use crate::http::accept;
 use crate::http::proxy::fly;
@@ -92,8 +93,11 @@ pub(super) async fn batch(
     let mut messages = Vec::with_capacity(parts.len());
     for part in &parts {
         let message = Message::parse(part.get().as_bytes())?;
-        if matches!(&message, Message::Request { method, .. } if method.name() == methods::INITIALIZE) {
-            return Err(bad("`initialize` stands alone").into());
+        if let Message::Request { method, params, .. } = &message {
+            let method = method.name();
+            if method == methods::INITIALIZE || !matches!(terms::claimed(&method, *params), Ok(None)) {
+                return Err(bad(format!("`{method}` must not be in a batch")).into());
+            }
         }
         messages.push((body.slice_ref(part.get().as_bytes()), message));
     }
