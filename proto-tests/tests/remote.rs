@@ -449,7 +449,11 @@ fn a_definition_that_nobody_allowed_reaches_nobody() {
     let entry = json!({"type": "http", "url": far.url(), "headers": {"X": "${HOME}"}});
     std::fs::write(folder.join(".mcp.json"), json!({"mcpServers": {"far": entry}}).to_string()).unwrap();
     let _daemon = home.daemon();
-    let mut shim = home.shim();
+    let mut shim = home.raw_shim();
+    // A host whose person cannot be asked.
+    shim.initialize_as(
+        r#"{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}"#,
+    );
     let answer = shim.call("far", "echo", "{}");
     assert!(answer.contains("held") && answer.contains(&far.url()), "{answer}");
     assert!(far.asked().is_empty());

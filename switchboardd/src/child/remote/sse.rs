@@ -111,8 +111,15 @@ impl Parser {
 
     fn keep(&mut self, bytes: &[u8]) {
         self.seen += bytes.len() as u64;
+        if self.over {
+            // An empty line would end the event.
+            if self.line.is_empty() && !bytes.is_empty() {
+                self.line.push(b':');
+            }
+            return;
+        }
         let is_comment = self.line.first().or(bytes.first()) == Some(&b':');
-        if self.over || (is_comment && !self.line.is_empty()) {
+        if is_comment && !self.line.is_empty() {
             return;
         }
         let kept = self.line.len() + self.data.as_ref().map_or(0, Vec::len);
@@ -120,9 +127,7 @@ impl Parser {
             self.line.extend_from_slice(&bytes[..bytes.len().min(1)]);
         } else if kept + bytes.len() > self.limit {
             self.over = true;
-            (self.line, self.data) = (Vec::new(), None);
-            // An empty line would end the event.
-            self.line.push(b':');
+            (self.line, self.data) = (vec![b':'], None);
         } else {
             self.line.extend_from_slice(bytes);
         }
