@@ -1,7 +1,7 @@
 //! The adapter: a stdio MCP server behind Streamable HTTP, for tests that speak HTTP only.
 //!
 //! Modern requests share one process of the server ([`modern`]); each legacy session has one of its own
-//! ([`legacy`]). What HTTP asks of a server is done here: Host and Origin, headers, status codes, streams.
+//! ([`legacy`]), and so does each stream of the transport before that ([`old_sse`]). What HTTP asks of a server is done here: Host and Origin, headers, status codes, streams.
 //! What MCP asks is left to the server: the adapter never answers in its place where it can ask it.
 //!
 //! Not a product: one message is at most a few MiB, no stream can be resumed, and numbers that do not fit
@@ -29,6 +29,7 @@ mod gate;
 mod headers;
 mod legacy;
 mod modern;
+mod old_sse;
 mod pipe;
 
 /// The path of the endpoint.
@@ -39,6 +40,7 @@ struct Adapter {
     port: u16,
     modern: Arc<modern::Shared>,
     legacy: legacy::Sessions,
+    old_sse: old_sse::Streams,
 }
 
 /// Serves `command` until the process ends.
@@ -48,7 +50,8 @@ pub async fn serve(listener: TcpListener, command: Vec<String>) {
     let adapter = Arc::new(Adapter {
         port,
         modern: Arc::new(modern::Shared::new(Arc::clone(&command))),
-        legacy: legacy::Sessions::new(command),
+        legacy: legacy::Sessions::new(Arc::clone(&command)),
+        old_sse: old_sse::Streams::new(command),
     });
     loop {
         let Ok((stream, _)) = listener.accept().await else { continue };
@@ -75,14 +78,27 @@ impl Adapter {
         {
             return refuse(StatusCode::FORBIDDEN, &Value::Null, -32600, "`Host` or `Origin` is not ours");
         }
-        if request.uri().path() != PATH {
-            return empty(StatusCode::NOT_FOUND);
+        match (request.method(), request.uri().path()) {
+            (&Method::GET, old_sse::STREAM) => return self.old_sse.open(),
+            (&Method::POST, old_sse::MESSAGES) => return self.old_message(request).await,
+            (_, PATH) => {}
+            (_, old_sse::STREAM) => return empty(StatusCode::METHOD_NOT_ALLOWED),
+            _ => return empty(StatusCode::NOT_FOUND),
         }
         match *request.method() {
             Method::POST => self.post(request).await,
             Method::GET => self.legacy.listen(headers),
             Method::DELETE => self.legacy.delete(headers),
             _ => empty(StatusCode::METHOD_NOT_ALLOWED),
+        }
+    }
+
+    async fn old_message(&self, request: Request<Incoming>) -> Response<Body> {
+        let (head, body) = request.into_parts();
+        let Ok(body) = read(body).await else { return empty(StatusCode::PAYLOAD_TOO_LARGE) };
+        match serde_json::from_slice::<Value>(&body) {
+            Ok(message) => self.old_sse.take(head.uri.query(), &message),
+            Err(_) => empty(StatusCode::BAD_REQUEST),
         }
     }
 

@@ -16,7 +16,11 @@ pub struct Bins {
     pub stdio_adapter: PathBuf,
     pub knock: PathBuf,
     pub bench_part: PathBuf,
+    pub conformance_client: PathBuf,
 }
+
+/// In the environment of our own programs that a test has others start, many at once: everything is built.
+pub const BUILT: &str = "PROTO_TESTS_BUILT";
 
 const PACKAGES: [&str; 4] = ["switchboardd", "switchboard-shim", "mock-child", "proto-tests"];
 
@@ -24,7 +28,9 @@ pub fn bins() -> &'static Bins {
     static BINS: OnceLock<Bins> = OnceLock::new();
     BINS.get_or_init(|| {
         let folder = profile_folder();
-        build(&folder);
+        if std::env::var_os(BUILT).is_none() {
+            build(&folder);
+        }
         Bins {
             switchboardd: folder.join("switchboardd"),
             switchboard: folder.join("switchboard"),
@@ -34,6 +40,7 @@ pub fn bins() -> &'static Bins {
             stdio_adapter: folder.join("stdio-adapter"),
             knock: folder.join("knock"),
             bench_part: folder.join("bench-part"),
+            conformance_client: folder.join("conformance-client"),
         }
     })
 }

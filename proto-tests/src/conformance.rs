@@ -8,10 +8,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-pub use outcome::{Check, Outcome, Scenario, Verdict};
+use crate::bins::BUILT;
+pub use outcome::{Check, Leg, Outcome, Scenario, Verdict};
 pub use server::{Served, adapter, forwarder};
 pub use through::Through;
 
+pub mod host;
 mod outcome;
 mod server;
 mod through;
@@ -21,6 +23,9 @@ pub const REVISIONS: [&str; 2] = ["2025-11-25", "2026-07-28"];
 
 /// Exit code of `install.sh` where a program is missing that it needs.
 const SKIPPED: i32 = 77;
+
+/// In milliseconds, for a scenario that starts a daemon while others do the same.
+const CLIENT_PATIENCE: &str = "120000";
 
 #[derive(Debug, Clone)]
 pub struct Suite {
@@ -45,19 +50,33 @@ impl Suite {
 
     /// Runs every scenario that `revision` requires of a server, scored or not.
     pub fn run(&self, url: &str, revision: &str) -> Result<Outcome, String> {
+        self.carry_out(Leg::Server, &["--url", url], revision)
+    }
+
+    /// Runs every scenario that `revision` requires of a client. `command` is started for each, with the address of
+    /// the scenario's server behind it.
+    pub fn run_client(&self, command: &Path, revision: &str) -> Result<Outcome, String> {
+        let command = command.to_str().ok_or("the path to the client is not text")?;
+        self.carry_out(Leg::Client, &["--command", command, "--timeout", CLIENT_PATIENCE], revision)
+    }
+
+    fn carry_out(&self, leg: Leg, args: &[&str], revision: &str) -> Result<Outcome, String> {
         let results = tempfile::tempdir().map_err(|error| format!("no room for results: {error}"))?;
         let package = self.cache.join("node_modules/@modelcontextprotocol/conformance");
         let output = Command::new(self.cache.join("node"))
             .arg(package.join("dist/index.js"))
-            .args(["server", "--url", url, "--requirements", revision, "--output-dir"])
+            .arg(leg.word())
+            .args(args)
+            .args(["--requirements", revision, "--output-dir"])
             .arg(results.path())
+            .env(BUILT, "yes")
             .stdin(Stdio::null())
             .output()
             .map_err(|error| format!("the suite could not be run: {error}"))?;
         let requirements = package.join(format!("requirements/{revision}.yaml"));
         let requirements = fs::read_to_string(&requirements)
             .map_err(|error| format!("{}: {error}", requirements.display()))?;
-        let outcome = Outcome::read(revision, output.status.success(), &requirements, results.path())?;
+        let outcome = Outcome::read(leg, revision, output.status.success(), &requirements, results.path())?;
         if outcome.scenarios.iter().all(|scenario| scenario.checks.is_empty()) {
             return Err(format!("the suite did not run: {}", String::from_utf8_lossy(&output.stderr).trim()));
         }

@@ -16,12 +16,14 @@ pub use terminal::Terminal;
 pub use wait::PATIENCE;
 
 pub mod adapter;
+pub mod authority;
 pub mod bench;
 pub mod bins;
 pub mod conformance;
 pub mod daemon;
 pub mod era_child;
 pub mod evil;
+pub mod far;
 pub mod forwarder;
 pub mod home;
 pub mod http;

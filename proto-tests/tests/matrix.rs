@@ -1,7 +1,8 @@
-//! Every revision of a host with every revision of a child, over the shim and over `/proxy/{child}`: each cell
-//! opens, lists, calls, and has the child ask its host something.
+//! Every revision of a host with every revision of a child, over the shim and over `/proxy/{child}`, the child
+//! behind a pipe and behind HTTP: each cell opens, lists, calls, and has the child ask its host something.
 #![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
 
+use proto_tests::conformance::{Served, adapter};
 use proto_tests::shim::call_params;
 use proto_tests::streamable::{HttpHost, ModernHost};
 use proto_tests::{Home, Shim, bins};
@@ -10,13 +11,27 @@ use serde_json::{Value, json};
 const MODERN: &str = "2026-07-28";
 const ASKS: &str = "test_input_required_result_elicitation";
 
+/// What has the era child speak one revision.
+fn args(child: &str) -> Vec<&str> {
+    if child == MODERN { vec!["--era", "modern"] } else { vec!["--era", "legacy", "--revision", child] }
+}
+
 fn home(child: &str) -> Home {
     let home = Home::new();
-    let args: &[&str] =
-        if child == MODERN { &["--era", "modern"] } else { &["--era", "legacy", "--revision", child] };
-    let entry = home.entry(&bins().era_child, args, &[]);
+    let entry = home.entry(&bins().era_child, &args(child), &[]);
     home.definition("era", &json!({"mcpServers": {"era": entry}}).to_string());
     home
+}
+
+/// The same child behind HTTP, by the transport of its time.
+fn home_far_away(child: &str) -> (Home, Served) {
+    let home = Home::new();
+    let era_child = bins().era_child.to_str().unwrap();
+    let command: Vec<&str> = [era_child].into_iter().chain(args(child)).collect();
+    let served = adapter(&bins().stdio_adapter, &command).unwrap();
+    let url = served.url(if child == "2024-11-05" { "/sse" } else { "/mcp" });
+    home.definition("era", &json!({"mcpServers": {"era": {"type": "http", "url": url}}}).to_string());
+    (home, served)
 }
 
 /// What a modern request says of its host.
@@ -185,7 +200,15 @@ fn check(host: &str, over: &mut dyn Host, tool: &str) -> Value {
 }
 
 fn over_the_shim(host: &str, child: &str) {
-    let home = home(child);
+    through_the_shim(host, &home(child));
+}
+
+fn over_the_shim_to_a_child_behind_http(host: &str, child: &str) {
+    let (home, _served) = home_far_away(child);
+    through_the_shim(host, &home);
+}
+
+fn through_the_shim(host: &str, home: &Home) {
     let _daemon = home.daemon();
     let mut shim = OverShim(home.raw_shim());
     let answer = check(host, &mut shim, "era_suite");
@@ -195,7 +218,15 @@ fn over_the_shim(host: &str, child: &str) {
 }
 
 fn over_the_proxy(host: &str, child: &str) {
-    let home = home(child);
+    through_the_proxy(host, child, &home(child));
+}
+
+fn over_the_proxy_to_a_child_behind_http(host: &str, child: &str) {
+    let (home, _served) = home_far_away(child);
+    through_the_proxy(host, child, &home);
+}
+
+fn through_the_proxy(host: &str, child: &str, home: &Home) {
     let daemon = home.daemon();
     let answer = check(host, &mut OverProxy(daemon.door()), "test_simple_text");
     if host != MODERN && child == MODERN {
@@ -248,6 +279,18 @@ macro_rules! matrix {
             $(mod $host {
                 use super::super::over_the_shim;
                 cells! { over_the_shim $revision }
+            })*
+        }
+        mod shim_http {
+            $(mod $host {
+                use super::super::over_the_shim_to_a_child_behind_http;
+                cells! { over_the_shim_to_a_child_behind_http $revision }
+            })*
+        }
+        mod proxy_http {
+            $(mod $host {
+                use super::super::over_the_proxy_to_a_child_behind_http;
+                cells! { over_the_proxy_to_a_child_behind_http $revision }
             })*
         }
         mod registry {

@@ -142,6 +142,21 @@ pub enum Command {
     /// Keep the values of `${NAME}` in definitions, in the keyring or a private file
     #[command(subcommand)]
     Secret(Secret),
+    /// Log in to a remote server that asks for it, in your browser
+    #[command(after_help = "Example: `switchboard login github`")]
+    Login {
+        /// The server or suite
+        child: String,
+        /// Print the page to open, and wait
+        #[arg(long)]
+        no_browser: bool,
+    },
+    /// Forget the login to a remote server, and have its tokens revoked where that can be
+    #[command(after_help = "Example: `switchboard logout github`")]
+    Logout {
+        /// The server or suite
+        child: String,
+    },
     /// Print the path of the daemon's socket, for `curl --unix-socket`
     Socket,
     /// Show help and the state of things

@@ -19,6 +19,7 @@ use crate::document::Problem;
 use crate::layer::Ground;
 use crate::listens::Listens;
 use crate::manifest::Manifests;
+use crate::oauth::Logins;
 use crate::parking::Parking;
 use crate::pool::{Nursery, Pools};
 use crate::reload::{self, Checks};
@@ -115,16 +116,20 @@ impl Board {
         ledger: Ledger,
     ) -> Arc<Self> {
         let roster = Arc::new(Roster::default());
+        let sources = Arc::new(Sources::new(&config.folder, &ground.state));
         let nursery = Nursery {
-            sources: Arc::new(Sources::new(&config.folder, &ground.state)),
+            logins: Arc::new(Logins::new(&ground.state, &sources)),
+            sources,
             budget: Arc::new(Budget::new(roster.clone())),
             roster,
             manifests: Manifests::new(&ground.state),
             ledger: Arc::new(ledger),
             news: Arc::default(),
             level: Arc::default(),
+            dialer: Arc::default(),
         };
         nursery.budget.set(config.budget);
+        nursery.logins.set(config.oauth.clone());
         let listen = config.http.listen.clone();
         let pools = Pools::default();
         let (layer, memory) = reload::first_look(config, &ground);

@@ -59,7 +59,7 @@ impl Budget {
                 Err(full) if !patient => return Err(full),
                 Err(full) => full,
             };
-            if let Some(idle) = self.least_recently_used() {
+            if let Some(idle) = self.least_recently_used(|_| true) {
                 tracing::info!(target: "budget", child = idle.name(), pid = idle.pid(), "stopped to make room");
                 idle.stop();
                 idle.cleared().await;
@@ -96,12 +96,12 @@ impl Budget {
 
     /// What all children and everything they started take now.
     pub fn used_mb(&self) -> u64 {
-        self.roster.all().iter().map(|child| memory_of(child.guard_pid())).sum::<u64>() >> 20
+        self.roster.all().iter().filter_map(|child| child.guard_pid()).map(memory_of).sum::<u64>() >> 20
     }
 
-    fn least_recently_used(&self) -> Option<Arc<Child>> {
+    fn least_recently_used(&self, helps: impl Fn(&Child) -> bool) -> Option<Arc<Child>> {
         let idle = self.roster.all().into_iter().filter(|child| child.is_alive() && child.is_idle());
-        idle.min_by_key(|child| child.last_used())
+        idle.filter(|child| helps(child)).min_by_key(|child| child.last_used())
     }
 
     /// Keeps memory below its ceiling while children grow. Never resolves.
@@ -110,7 +110,7 @@ impl Budget {
             tokio::time::sleep(LOOK).await;
             let Some(most_mb) = self.ceiling().memory_mb else { continue };
             while self.used_mb() > most_mb {
-                let Some(idle) = self.least_recently_used() else { break };
+                let Some(idle) = self.least_recently_used(|child| child.process().is_some()) else { break };
                 tracing::info!(target: "budget", child = idle.name(), pid = idle.pid(), most_mb, "stopped to save memory");
                 idle.stop();
                 idle.cleared().await;

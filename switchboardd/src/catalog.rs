@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex};
 
 use crate::config::{Config, Conflicts};
-use crate::definition::Reach;
 use crate::document::{Problem, nearest};
 use crate::layer::{Entry, Layer};
 use crate::manifest::Manifest;
@@ -174,10 +173,10 @@ fn pool(
     if entry.standing == Standing::Held {
         return None;
     }
-    let Ok(Reach::Process(launch)) = &definition.reach else { return None };
-    let settings = Settings::of(launch, layer.config.suite(&definition.name).pool);
+    let Ok(reach) = &definition.reach else { return None };
+    let settings = Settings::of(reach, layer.config.suite(&definition.name).pool);
     let owner = (!is_personal).then_some(layer.config.folder.as_path());
-    Some(pools.get(&definition.name, launch, settings, owner, nursery))
+    Some(pools.get(&definition.name, reach, settings, owner, nursery))
 }
 
 /// Settings for servers that do not exist: a mistyped name would leave its server without them.

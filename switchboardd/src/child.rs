@@ -17,11 +17,13 @@ mod life;
 mod listening;
 mod lists;
 mod outbox;
+pub mod remote;
 mod roster;
 mod spawn;
 mod stderr;
 mod strays;
 mod tools;
+mod way;
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -44,15 +46,18 @@ pub use stderr::StderrRing;
 pub(crate) use strays::adopt as adopt_orphans;
 pub use tools::{Names, Tool, ToolList};
 
-use crate::caller::Caller;
-use crate::definition::Filled;
+use crate::caller::{Caller, LogLevel};
+use crate::definition::Target;
 use crate::environment::Variables;
 use crate::era::{self, Era, envelope};
 use crate::methods;
 use crate::subscriptions::Subscriptions;
 use calls::Calls;
 use failure::clip;
-use outbox::{Outbox, Unsent};
+use outbox::Unsent;
+use remote::Dialer;
+use remote::auth::Authorizers;
+use way::Way;
 
 /// A child that was silent on a call and does not answer a `ping` within this is not coming back.
 const PING_PATIENCE: Duration = Duration::from_secs(5);
@@ -79,6 +84,34 @@ pub struct Ground<'a> {
     pub variables: &'a Variables,
     pub roster: &'a Arc<Roster>,
     pub ledger: &'a Ledger,
+    pub dialer: &'a Arc<Dialer>,
+    /// Who knows the credentials of children that run elsewhere.
+    pub logins: &'a dyn Authorizers,
+}
+
+/// How a child is spoken with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Manner {
+    Modern,
+    Legacy,
+    /// By the transport of 2024-11-05: a stream for what it says, and another address for what it hears.
+    OldSse,
+}
+
+impl Manner {
+    pub fn of(era: Era) -> Self {
+        match era {
+            Era::Modern => Self::Modern,
+            Era::Legacy => Self::Legacy,
+        }
+    }
+
+    pub fn era(self) -> Era {
+        match self {
+            Self::Modern => Era::Modern,
+            Self::Legacy | Self::OldSse => Era::Legacy,
+        }
+    }
 }
 
 /// Whether a child is one session's own; only then may it know that host's roots.
@@ -102,9 +135,10 @@ enum Stage {
 
 pub struct Child {
     name: Box<str>,
+    /// Its process; of a child that runs elsewhere a number that no process has.
     pid: u32,
     born: Instant,
-    outbox: Outbox,
+    way: Way,
     // A leaf lock: held to look up or change entries, never across an await or a write.
     calls: Mutex<Calls>,
     /// A call may be due sooner than was thought.
@@ -132,36 +166,54 @@ pub struct Child {
     // Leaf locks: held for a look or a change of one value.
     tie: Mutex<Tie>,
     used: Mutex<Instant>,
-    guard_pid: u32,
+    /// The level that it was last told to log from.
+    level: Mutex<Option<LogLevel>>,
+    /// `None` for a child that runs elsewhere.
+    guard_pid: Option<u32>,
     probing: AtomicBool,
     served: AtomicBool,
 }
 
 impl Child {
-    /// Starts a child and finds out which era it speaks, unless that is `remembered`.
+    /// Starts a child and finds out how it is spoken with, unless that is `remembered`.
     #[allow(clippy::too_many_arguments, reason = "all that a child is made of")]
     pub async fn start(
         name: &str,
-        filled: &Filled,
+        target: &Target,
         ground: &Ground<'_>,
         limits: Limits,
         tie: Tie,
         place: Place,
         ring: &Arc<StderrRing>,
-        remembered: Option<Era>,
+        remembered: Option<Manner>,
     ) -> Result<Arc<Self>, StartError> {
         let late = |stderr| ChildError::SpawnTimeout { ms: millis(limits.spawn), stderr };
         let deadline = Instant::now() + limits.spawn;
-        let child = timeout_at(deadline, life::bring_up(name, filled, ground, tie, place, ring.clone()))
-            .await
-            .map_err(|_| late(String::new()))??;
-        // A child that does not answer the probe has all its time for the handshake that follows.
-        let probing = if remembered == Some(Era::Legacy) { Duration::ZERO } else { handshake::PROBE };
-        let shaken = timeout_at(deadline + probing, handshake::shake(&child, remembered)).await;
+        let child = async {
+            match target {
+                Target::Process(filled) => {
+                    life::bring_up(name, filled, ground, tie, place, ring.clone()).await
+                }
+                Target::Remote(to) => remote::bring_up(name, to, ground, tie, place, ring.clone()).await,
+            }
+        };
+        let child = timeout_at(deadline, child).await.map_err(|_| late(String::new()))??;
+        let shaken = match &child.way {
+            Way::Pipe(_) => {
+                // A child that does not answer the probe has all its time for the handshake that follows.
+                let legacy = remembered == Some(Manner::Legacy);
+                let probing = if legacy { Duration::ZERO } else { handshake::PROBE };
+                timeout_at(deadline + probing, handshake::shake(&child, legacy)).await
+            }
+            Way::Remote(line) => timeout_at(deadline, line.shake(&child, remembered)).await,
+        };
         let error = match shaken {
             Ok(Ok(hello)) => {
                 let _ = child.hello.set(hello);
                 listening::begin(&child);
+                if let Way::Remote(line) = &child.way {
+                    line.listen(&child);
+                }
                 return Ok(child);
             }
             Ok(Err(error)) => error,
@@ -208,7 +260,7 @@ impl Child {
         line.extend_from_slice(b"}\n");
         // What must not be cancelled, or not before the handshake.
         let cancellable = method != methods::INITIALIZE && !probes;
-        match self.outbox.send(&line, many) {
+        match self.way.send(Some(id), line, many) {
             Ok(()) => Ok(InFlight { child: self.clone(), id, reply, open: true, cancellable }),
             Err(unsent) => {
                 self.calls().retract(id);
@@ -225,7 +277,7 @@ impl Child {
         let mut line = Vec::with_capacity(body.len() + 1);
         line.extend_from_slice(body);
         line.push(b'\n');
-        let _ = self.outbox.send(&line, false);
+        let _ = self.way.send(None, line, false);
     }
 
     /// Its tools, asked for once and again when it says that they changed.
@@ -389,7 +441,7 @@ impl Child {
     }
 
     pub fn is_alive(&self) -> bool {
-        *self.stage.borrow() == Stage::Alive && !*self.stop.borrow() && self.outbox.is_open()
+        *self.stage.borrow() == Stage::Alive && !*self.stop.borrow() && self.way.is_open()
     }
 
     pub fn name(&self) -> &str {
@@ -400,7 +452,12 @@ impl Child {
         self.pid
     }
 
-    pub fn guard_pid(&self) -> u32 {
+    /// Its process, if it is one of this machine.
+    pub fn process(&self) -> Option<u32> {
+        self.guard_pid.map(|_| self.pid)
+    }
+
+    pub fn guard_pid(&self) -> Option<u32> {
         self.guard_pid
     }
 
@@ -428,6 +485,14 @@ impl Child {
     /// Which era it speaks; legacy until it is known.
     pub fn era(&self) -> Era {
         self.hello.get().map_or(Era::Legacy, Hello::era)
+    }
+
+    /// How it is spoken with.
+    pub fn manner(&self) -> Manner {
+        match &self.way {
+            Way::Pipe(_) => Manner::of(self.era()),
+            Way::Remote(line) => line.manner(),
+        }
     }
 
     /// Resolves when it answers no more.

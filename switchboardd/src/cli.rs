@@ -5,6 +5,7 @@ mod allow;
 mod ask;
 mod check;
 mod dry_run;
+mod login;
 mod overview;
 mod prompt;
 mod secret;
@@ -76,6 +77,8 @@ async fn run(args: Args) -> ExitCode {
         Command::Check { files, json } => check::run(&args, files, *json),
         Command::Restart { suite } => ask::restart(&args, suite).await,
         Command::Secret(what) => secret::run(&args, what).await,
+        Command::Login { child, no_browser } => login::run(&args, child, *no_browser).await,
+        Command::Logout { child } => login::leave(&args, child).await,
         Command::Logs { suite } => status::logs(&args, suite).await,
     };
     exit.into()

@@ -16,6 +16,7 @@ use globset::{Glob, GlobSet, GlobSetBuilder};
 
 use crate::child::Limits;
 use crate::document::{Document, Problem};
+use crate::expand::Template;
 
 pub const FILE_NAME: &str = "switchboard.config.json";
 
@@ -46,7 +47,29 @@ pub struct Config {
     pub http: Http,
     pub budget: BudgetConfig,
     pub trust: TrustConfig,
+    pub oauth: OauthConfig,
     pub watch: Watch,
+}
+
+/// How remote servers are logged in to.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct OauthConfig {
+    /// The URL of a document that describes Switchboard, for authorization servers that read such.
+    pub client_id_url: Option<String>,
+    /// What a person set for some servers, by the name of the child.
+    pub clients: BTreeMap<String, ClientConfig>,
+}
+
+/// A client that a person registered by themselves, and what else they want of a login.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ClientConfig {
+    pub client_id: Option<String>,
+    pub client_secret: Option<Template>,
+    /// The only authorization server that it is shown to.
+    pub issuer: Option<String>,
+    pub scopes: Option<Vec<String>>,
+    /// The port that browsers come back to.
+    pub callback_port: Option<u16>,
 }
 
 /// Who else may be started.
@@ -253,6 +276,7 @@ impl Config {
             },
             budget: BudgetConfig::default(),
             trust: TrustConfig::default(),
+            oauth: OauthConfig::default(),
             watch: Watch::default(),
         }
     }

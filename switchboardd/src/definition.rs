@@ -22,7 +22,7 @@ pub struct Definition {
 }
 
 /// How to get to a child.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Reach {
     Process(Launch),
@@ -79,6 +79,21 @@ pub struct Filled {
     pub written: Written,
 }
 
+/// A child that runs elsewhere, with every gap filled: where its messages go.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Destination {
+    pub transport: Transport,
+    pub url: String,
+    pub headers: BTreeMap<String, String>,
+}
+
+/// All that a start needs to know, whichever way the child is reached.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Target {
+    Process(Filled),
+    Remote(Destination),
+}
+
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Written {
     pub cmd: String,
@@ -93,7 +108,37 @@ impl std::fmt::Debug for Filled {
     }
 }
 
+/// Names only: values may be secrets, and so may parts of the URL.
+impl std::fmt::Debug for Destination {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let names: Vec<_> = self.headers.keys().collect();
+        f.debug_struct("Destination").field("headers", &names).finish_non_exhaustive()
+    }
+}
+
+impl Target {
+    /// A fingerprint: nothing of it can be read back.
+    pub fn digest(&self) -> String {
+        match self {
+            Self::Process(filled) => filled.digest(),
+            Self::Remote(to) => {
+                crate::digest::hex(serde_json::json!([to.url, to.headers]).to_string().as_bytes())
+            }
+        }
+    }
+}
+
 impl Remote {
+    /// Where it is once every value is known; else what is missing.
+    pub fn fill(&self, values: &Values) -> Result<Destination, BTreeSet<Missing>> {
+        let mut missing = BTreeSet::new();
+        let mut fill = |template: &Template| template.fill(values, &mut missing);
+        let url = fill(&self.url);
+        let headers = self.headers.iter().map(|(name, value)| (name.clone(), fill(value))).collect();
+        let filled = Destination { transport: self.transport, url, headers };
+        if missing.is_empty() { Ok(filled) } else { Err(missing) }
+    }
+
     /// Every value that has to come from its person, by name.
     pub fn gaps(&self) -> BTreeSet<String> {
         let all = std::iter::once(&self.url).chain(self.headers.values());
@@ -162,6 +207,22 @@ impl Launch {
 }
 
 impl Reach {
+    /// Every value that has to come from its person, by name.
+    pub fn gaps(&self) -> BTreeSet<String> {
+        match self {
+            Self::Process(launch) => launch.gaps(),
+            Self::Remote(remote) => remote.gaps(),
+        }
+    }
+
+    /// The program that a person has allowed.
+    pub fn allowed_program(&self) -> Option<&Path> {
+        match self {
+            Self::Process(launch) => launch.program.as_deref(),
+            Self::Remote(_) => None,
+        }
+    }
+
     /// The fingerprint of everything that decides what is executed, or reached; nothing of it can be read back.
     pub fn digest(&self) -> String {
         let plain = match self {

@@ -81,6 +81,10 @@ impl Variables {
         self.0.iter()
     }
 
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.0.get(name).map(String::as_str)
+    }
+
     pub fn path(&self) -> &str {
         self.0.get("PATH").map_or(USUAL_PATH, String::as_str)
     }

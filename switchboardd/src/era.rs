@@ -8,6 +8,7 @@
 
 pub mod envelope;
 pub mod errors;
+pub mod headers;
 pub mod question;
 pub mod results;
 pub mod retry;
@@ -29,6 +30,9 @@ pub const LEVEL_KEY: &str = "io.modelcontextprotocol/logLevel";
 /// And what the answers say.
 pub const SERVER_KEY: &str = "io.modelcontextprotocol/serverInfo";
 pub const SUBSCRIPTION_KEY: &str = "io.modelcontextprotocol/subscriptionId";
+
+/// What a modern server says to headers that do not fit their body.
+pub const HEADER_MISMATCH: i64 = -32020;
 
 /// The four that belong to one hop and are never passed on to the other era.
 pub fn is_hop_key(key: &str) -> bool {

@@ -92,6 +92,7 @@ impl Failure {
     pub fn is_mendable(&self) -> bool {
         match self {
             Self::StillStarting { .. } | Self::Held { .. } => true,
+            Self::Child { error, .. } => error.wants_a_person(),
             Self::Unavailable { error: PoolError::Unready(unready), .. } => {
                 matches!(unready, Unready::Held { .. })
             }
@@ -103,7 +104,12 @@ impl Failure {
     pub fn retryable(&self) -> bool {
         match self {
             Self::Child { error, .. } => {
-                matches!(error, ChildError::Busy | ChildError::SpawnTimeout { .. } | ChildError::Unsent)
+                let unsent = matches!(error, ChildError::Remote(error) if error.is_unsent());
+                unsent
+                    || matches!(
+                        error,
+                        ChildError::Busy | ChildError::SpawnTimeout { .. } | ChildError::Unsent
+                    )
             }
             Self::Unavailable { error: PoolError::Unready(_), .. } => false,
             Self::Unavailable { .. } | Self::StillStarting { .. } => true,
@@ -148,6 +154,7 @@ impl Failure {
                 ChildError::Unresponsive { .. } => "child_unresponsive",
                 ChildError::Busy => "child_busy",
                 ChildError::TooLong { .. } => "answer_too_long",
+                ChildError::Remote(error) => error.kind(),
             },
         }
     }

@@ -23,6 +23,7 @@ pub mod mailbox;
 pub mod manifest;
 pub mod methods;
 pub mod news;
+pub mod oauth;
 pub mod offers;
 pub mod parking;
 pub mod pool;

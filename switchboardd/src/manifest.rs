@@ -8,8 +8,8 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use switchboard_wire::place::private_folder;
 
-use crate::child::{Hello, List, Offers, ToolList, offers};
-use crate::definition::{Launch, Reach};
+use crate::child::{Hello, List, Manner, Offers, ToolList, offers};
+use crate::definition::Reach;
 use crate::files::replace;
 
 /// Anything longer is not one of ours.
@@ -17,6 +17,7 @@ const MAX_BYTES: u64 = 64 * 1024 * 1024;
 
 #[derive(Debug)]
 pub struct Manifest {
+    pub manner: Manner,
     pub hello: Hello,
     pub tools: Arc<ToolList>,
     pub offers: Arc<Offers>,
@@ -25,6 +26,9 @@ pub struct Manifest {
 #[derive(Deserialize)]
 struct Written<'a> {
     version: u32,
+    /// Whether it was spoken with by the transport of 2024-11-05, which its revision does not say.
+    #[serde(default)]
+    old_sse: bool,
     #[serde(borrow)]
     hello: &'a RawValue,
     #[serde(borrow)]
@@ -50,8 +54,8 @@ impl Manifests {
         Self { folder: state.join("manifests") }
     }
 
-    pub fn read(&self, launch: &Launch) -> Option<Manifest> {
-        let file = self.file(launch);
+    pub fn read(&self, reach: &Reach) -> Option<Manifest> {
+        let file = self.file(reach);
         let length = std::fs::metadata(&file).ok()?.len();
         let text = (length <= MAX_BYTES).then(|| std::fs::read_to_string(&file).ok()).flatten();
         let manifest = text.as_deref().and_then(parse);
@@ -62,13 +66,13 @@ impl Manifests {
         manifest
     }
 
-    pub fn exists(&self, launch: &Launch) -> bool {
-        self.file(launch).exists()
+    pub fn exists(&self, reach: &Reach) -> bool {
+        self.file(reach).exists()
     }
 
-    pub fn write(&self, launch: &Launch, manifest: &Manifest) {
+    pub fn write(&self, reach: &Reach, manifest: &Manifest) {
         let body = manifest.written();
-        let file = self.file(launch);
+        let file = self.file(reach);
         if std::fs::read(&file).is_ok_and(|before| before == body.as_bytes()) {
             return;
         }
@@ -79,19 +83,20 @@ impl Manifests {
     }
 
     /// By a digest of everything that decides what is started: nothing of it can be read back.
-    fn file(&self, launch: &Launch) -> PathBuf {
-        self.folder.join(format!("{}.json", Reach::Process(launch.clone()).digest()))
+    fn file(&self, reach: &Reach) -> PathBuf {
+        self.folder.join(format!("{}.json", reach.digest()))
     }
 }
 
 impl Manifest {
     fn written(&self) -> String {
-        let Self { hello, tools, offers } = self;
+        let Self { manner, hello, tools, offers } = self;
         let tools: Vec<&str> = tools.tools.iter().map(|tool| tool.raw.get()).collect();
         let [prompts, resources, templates] = [&offers.prompts, &offers.resources, &offers.templates]
             .map(|list| list.iter().map(|offer| offer.raw.get()).collect::<Vec<_>>().join(","));
+        let old_sse = if *manner == Manner::OldSse { r#""old_sse":true,"# } else { "" };
         format!(
-            r#"{{"version":{VERSION},"hello":{},"tools":[{}],"prompts":[{prompts}],"resources":[{resources}],"templates":[{templates}]}}"#,
+            r#"{{"version":{VERSION},{old_sse}"hello":{},"tools":[{}],"prompts":[{prompts}],"resources":[{resources}],"templates":[{templates}]}}"#,
             hello.written(),
             tools.join(",")
         )
@@ -107,20 +112,23 @@ fn parse(text: &str) -> Option<Manifest> {
         resources: offers(List::Resources, written.resources.into_iter()),
         templates: offers(List::Templates, written.templates.into_iter()),
     };
-    Some(Manifest { hello, tools: Arc::new(ToolList::from_raw(&written.tools)), offers: Arc::new(offers) })
+    let manner = if written.old_sse { Manner::OldSse } else { Manner::of(hello.era()) };
+    let tools = Arc::new(ToolList::from_raw(&written.tools));
+    Some(Manifest { manner, hello, tools, offers: Arc::new(offers) })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::definition::Launch;
     use crate::expand::Template;
 
-    fn launch(env: &str) -> Launch {
-        Launch {
+    fn launch(env: &str) -> Reach {
+        Reach::Process(Launch {
             cmd: Template::text("x"),
             env: [("K".to_owned(), Some(Template::text(env)))].into(),
             ..Launch::default()
-        }
+        })
     }
 
     fn raw(text: &str) -> Box<RawValue> {
@@ -139,8 +147,12 @@ mod tests {
         let prompt = raw(r#"{"x":1.0, "name":"p"}"#);
         let offers = Offers { prompts: offers(List::Prompts, [&*prompt].into_iter()), ..Offers::default() };
         let tools = Arc::new(ToolList::from_raw(&[&tool]));
-        manifests.write(&launch("secret"), &Manifest { hello, tools, offers: Arc::new(offers) });
+        manifests.write(
+            &launch("secret"),
+            &Manifest { manner: Manner::OldSse, hello, tools, offers: Arc::new(offers) },
+        );
         let back = manifests.read(&launch("secret")).unwrap();
+        assert_eq!(back.manner, Manner::OldSse);
         assert_eq!(back.tools.tools[0].raw.get(), tool.get());
         assert_eq!(back.offers.prompts[0].raw.get(), prompt.get());
         assert_eq!(back.hello.capabilities.get(), r#"{"z":1.0}"#);

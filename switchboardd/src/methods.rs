@@ -27,6 +27,7 @@ pub const ROOTS_LIST: &str = "roots/list";
 pub const ROOTS_CHANGED: &str = "notifications/roots/list_changed";
 pub const SAMPLING: &str = "sampling/createMessage";
 pub const ELICITATION: &str = "elicitation/create";
+pub const ELICITATION_COMPLETE: &str = "notifications/elicitation/complete";
 
 /// Revisions that open with `initialize`, newest first. The last one is a pre-release that old
 /// servers still answer with; it reads like its successor.

@@ -22,11 +22,13 @@ pub use settings::Settings;
 
 use crate::budget::{Budget, NoRoom};
 use crate::caller::{Caller, LogLevel};
+use crate::child::remote::{Dialer, address};
 use crate::child::{Child, ChildError, Ledger, Limits, Roster};
 use crate::config::Scope;
-use crate::definition::Launch;
+use crate::definition::{Reach, Target};
 use crate::era::Era;
 use crate::manifest::{Manifest, Manifests};
+use crate::oauth::{Login, Logins};
 use crate::sources::{Sources, Unready};
 use crate::subscriptions::Subscriptions;
 use breaker::Breaker;
@@ -48,6 +50,9 @@ pub struct Nursery {
     /// The level that hosts want logs from, once one has said so.
     // A leaf lock: held to copy or replace it.
     pub level: Arc<Mutex<Option<LogLevel>>>,
+    /// The way to children that run elsewhere.
+    pub dialer: Arc<Dialer>,
+    pub logins: Arc<Logins>,
 }
 
 /// Why there is no child to use. The texts continue the words "child `name` …".
@@ -68,7 +73,7 @@ pub enum PoolError {
 #[derive(Debug)]
 pub struct Pool {
     name: Box<str>,
-    launch: Launch,
+    reach: Reach,
     nursery: Nursery,
     // A leaf lock: held to look at or change the state, never across a start.
     state: Mutex<State>,
@@ -121,7 +126,7 @@ impl Drop for Lease {
 }
 
 impl Pool {
-    pub fn new(name: &str, launch: Launch, settings: Settings, nursery: Nursery) -> Arc<Self> {
+    pub fn new(name: &str, reach: Reach, settings: Settings, nursery: Nursery) -> Arc<Self> {
         let state = State {
             settings,
             members: Vec::new(),
@@ -130,10 +135,10 @@ impl Pool {
             breaker: Breaker::default(),
             failed_starts: 0,
             last_failure: None,
-            ran_before: nursery.manifests.exists(&launch),
+            ran_before: nursery.manifests.exists(&reach),
             retired: false,
             manifest: Known::NotLooked,
-            era: None,
+            manner: None,
             lists_failed: None,
             last_words: Arc::default(),
             woken_later: false,
@@ -142,7 +147,7 @@ impl Pool {
         };
         Arc::new(Self {
             name: name.into(),
-            launch,
+            reach,
             nursery,
             state: Mutex::new(state),
             changed: Notify::new(),
@@ -150,8 +155,18 @@ impl Pool {
         })
     }
 
-    pub fn launch(&self) -> &Launch {
-        &self.launch
+    /// The login to where its children are; `None` if they run here, or have credentials in their file.
+    pub async fn login(&self) -> Result<Option<Arc<Login>>, Unready> {
+        let Target::Remote(to) = self.nursery.sources.fill(&self.reach).await? else { return Ok(None) };
+        if to.headers.keys().any(|name| name.eq_ignore_ascii_case("authorization")) {
+            return Ok(None);
+        }
+        let url = address(&to).map_err(Unready::Misconfigured)?;
+        Ok(Some(self.nursery.logins.login(&self.name, &url)))
+    }
+
+    pub fn reach(&self) -> &Reach {
+        &self.reach
     }
 
     pub fn settings(&self) -> Settings {
@@ -306,7 +321,7 @@ impl Pool {
         if let Known::Looked(known) = &self.lock().manifest {
             return known.clone();
         }
-        let read = self.nursery.manifests.read(&self.launch).map(Arc::new);
+        let read = self.nursery.manifests.read(&self.reach).map(Arc::new);
         self.lock().manifest = Known::Looked(read.clone());
         read
     }

@@ -283,6 +283,7 @@ impl Board {
         broken.clear();
         if why == Why::Told || !layer.is_same(&self.personal.catalog().personal) {
             self.nursery.budget.set(layer.config.budget);
+            self.nursery.logins.set(layer.config.oauth.clone());
             self.show(&self.personal, &Arc::new(layer), None, why);
         }
         Ok(())

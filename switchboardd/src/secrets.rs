@@ -82,6 +82,17 @@ pub enum Stored {
 #[serde(transparent)]
 pub struct Hidden(String);
 
+impl Hidden {
+    pub fn new(value: String) -> Self {
+        Self(value)
+    }
+
+    /// For whoever sends it where it belongs.
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
 impl fmt::Debug for Hidden {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("(hidden)")
@@ -97,7 +108,12 @@ pub struct Secrets {
 impl Secrets {
     /// Those kept below a state folder.
     pub fn new(state: &Path) -> Self {
-        Self { folder: state.join("secrets") }
+        Self::within(state.join("secrets"))
+    }
+
+    /// Those kept in a folder of their own.
+    pub fn within(folder: PathBuf) -> Self {
+        Self { folder }
     }
 
     /// The values of those of `names` that are set.

@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::child::program;
-use crate::definition::{Filled, Launch};
+use crate::child::remote::address;
+use crate::definition::{Filled, Launch, Reach, Remote, Target};
 use crate::environment::{Captured, LoginShell};
-use crate::expand::{Missing, Values};
+use crate::expand::{Missing, Template, Values};
 use crate::secrets::Secrets;
 
 /// Why a launch cannot be carried out as it is. The texts continue the words "child `name` …".
@@ -50,8 +51,21 @@ impl Sources {
         self.shell.forget();
     }
 
-    /// What is executed; or what keeps it from being.
-    pub async fn fill(&self, launch: &Launch) -> Result<Filled, Unready> {
+    /// What is executed, or reached; or what keeps it from being.
+    pub async fn fill(&self, reach: &Reach) -> Result<Target, Unready> {
+        match reach {
+            Reach::Process(launch) => self.fill_launch(launch).await.map(Target::Process),
+            Reach::Remote(remote) => {
+                let values = self.values(&remote.gaps()).await.map_err(Unready::Misconfigured)?;
+                let filled =
+                    remote.fill(&values).map_err(|missing| Unready::Misconfigured(told(&missing)))?;
+                address(&filled).map_err(Unready::Misconfigured)?;
+                Ok(Target::Remote(filled))
+            }
+        }
+    }
+
+    async fn fill_launch(&self, launch: &Launch) -> Result<Filled, Unready> {
         let misconfigured = Unready::Misconfigured;
         let values = self.values(&launch.gaps()).await.map_err(misconfigured)?;
         let filled = launch.fill(&values).map_err(|missing| misconfigured(told(&missing)))?;
@@ -59,6 +73,15 @@ impl Sources {
             self.compare(&filled, allowed).await?;
         }
         Ok(filled)
+    }
+
+    /// One text with every gap filled; or what is missing.
+    pub async fn text(&self, template: &Template) -> Result<String, String> {
+        let names = template.gaps().map(|(name, _)| name.to_owned()).collect();
+        let values = self.values(&names).await?;
+        let mut missing = BTreeSet::new();
+        let text = template.fill(&values, &mut missing);
+        if missing.is_empty() { Ok(text) } else { Err(told(&missing)) }
     }
 
     /// Whether the program that would run is the one that was allowed.
@@ -74,15 +97,27 @@ impl Sources {
         Ok(self.secrets.list().map_err(|error| error.to_string())?.into_keys().collect())
     }
 
-    /// Whether everything is set that a launch needs, as far as that is known without asking a keyring.
-    pub async fn is_set(&self, launch: &Launch) -> Result<(), Unready> {
-        let mut names = launch.gaps();
+    /// Whether everything is set that a child needs, as far as that is known without asking a keyring.
+    pub async fn is_set(&self, reach: &Reach) -> Result<(), Unready> {
+        let values = self.known_values(reach.gaps()).await?;
+        match reach {
+            Reach::Process(launch) => self.is_set_for(launch, &values).await,
+            Reach::Remote(remote) => is_set_for_remote(remote, &values),
+        }
+    }
+
+    /// The values of those names, the secret ones left empty.
+    async fn known_values(&self, mut names: BTreeSet<String>) -> Result<Values, Unready> {
         let in_secrets = self.listed().map_err(Unready::Misconfigured)?;
         let known: Vec<String> = names.iter().filter(|name| in_secrets.contains(*name)).cloned().collect();
         names.retain(|name| !in_secrets.contains(name));
         let mut values = self.values(&names).await.map_err(Unready::Misconfigured)?;
         values.extend(known.into_iter().map(|name| (name, String::new())));
-        let filled = launch.fill(&values).map_err(|missing| Unready::Misconfigured(told(&missing)))?;
+        Ok(values)
+    }
+
+    async fn is_set_for(&self, launch: &Launch, values: &Values) -> Result<(), Unready> {
+        let filled = launch.fill(values).map_err(|missing| Unready::Misconfigured(told(&missing)))?;
         // Where a secret decides which program it is, that is found out when it starts.
         let decides = [&launch.cmd, &launch.cwd].into_iter().any(|template| template.gaps().next().is_some());
         match &launch.program {
@@ -151,6 +186,15 @@ impl Sources {
         }
         Ok(values)
     }
+}
+
+fn is_set_for_remote(remote: &Remote, values: &Values) -> Result<(), Unready> {
+    let filled = remote.fill(values).map_err(|missing| Unready::Misconfigured(told(&missing)))?;
+    // Where a secret decides where it is, that is found out when it starts.
+    if remote.url.gaps().next().is_some() {
+        return Ok(());
+    }
+    address(&filled).map(drop).map_err(Unready::Misconfigured)
 }
 
 /// `missing X`, and what to do about it.

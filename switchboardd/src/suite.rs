@@ -8,6 +8,7 @@ mod call;
 pub mod converse;
 mod interpret;
 pub mod introspect;
+pub mod login;
 pub mod outgoing;
 pub mod summary;
 
@@ -35,6 +36,7 @@ use crate::trust::{Standing, view};
 use crate::visible::visible;
 
 pub use converse::{Asked, Asks, Conversation};
+use login::Entered;
 
 /// How often somebody who waits for a start hears of it.
 const STARTING_NEWS: Duration = Duration::from_secs(5);
@@ -138,6 +140,11 @@ impl Suite {
         tools.map(|tool| tool.raw.get()).collect::<Vec<_>>().join(",")
     }
 
+    /// Whether its child runs elsewhere.
+    pub fn is_remote(&self) -> bool {
+        matches!(self.definition.reach, Ok(Reach::Remote(_)))
+    }
+
     pub fn child_name(&self) -> &str {
         &self.definition.name
     }
@@ -186,10 +193,7 @@ impl Suite {
                 file: visible(&file).into_owned(),
             },
             Ok(Reach::Process(_)) => Failure::Misconfigured { child, why: "no command".to_owned(), file },
-            Ok(Reach::Remote(_)) => {
-                let why = "servers behind a URL are not reached by this version".to_owned();
-                Failure::Misconfigured { child, why, file }
-            }
+            Ok(Reach::Remote(_)) => Failure::Misconfigured { child, why: "no url".to_owned(), file },
             Err(why) => Failure::Misconfigured { child, why: why.clone(), file },
         }
     }
@@ -236,7 +240,23 @@ impl Suite {
             Ok(subtool) => subtool,
             Err(sentence) => return Ok(mistake(&sentence)),
         };
-        let said = self.act(caller, params, &arguments, subtool.as_deref()).await;
+        let told = login::is_about_login(params).then(|| login::without_login(params));
+        if told.is_some()
+            && let Some(again) = self.came_back(params).await?
+        {
+            return Ok(again);
+        }
+        let params = told.as_ref().unwrap_or(params);
+        let mut said = self.act(caller, params, &arguments, subtool.as_deref()).await;
+        for _ in 0..login::LOGINS {
+            let Err(failure) = &said else { break };
+            said = match self.log_in(caller, failure).await {
+                Ok(Entered::Yes) => self.act(caller, params, &arguments, subtool.as_deref()).await,
+                Ok(Entered::Asks(asks)) => Ok(asks),
+                Ok(Entered::No) => break,
+                Err(failure) => Err(failure),
+            };
+        }
         match said {
             // A model can mend these: by waiting, or by telling its person.
             Err(mendable) if mendable.is_mendable() => Ok(mistake(&mendable.to_string())),

@@ -21,6 +21,10 @@ pub(super) struct Events {
     first: Option<Value>,
     messages: Receiver<Value>,
     ended: bool,
+    /// Whether the stream goes on behind a response.
+    endless: bool,
+    /// Written before the first message.
+    preface: Option<Bytes>,
     /// Dropped with the stream, which is how its owner learns that the client is gone.
     _guard: Box<dyn Send + Sync>,
 }
@@ -50,7 +54,21 @@ pub(super) fn events(
     messages: Receiver<Value>,
     guard: impl Send + Sync + 'static,
 ) -> Response<Body> {
-    let events = Events { first, messages, ended: false, _guard: Box::new(guard) };
+    let endless = false;
+    stream(Events { first, messages, ended: false, endless, preface: None, _guard: Box::new(guard) })
+}
+
+/// A stream that carries everything there is to say, behind `preface`.
+pub(super) fn endless(
+    preface: String,
+    messages: Receiver<Value>,
+    guard: impl Send + Sync + 'static,
+) -> Response<Body> {
+    let (preface, endless) = (Some(preface.into()), true);
+    stream(Events { first: None, messages, ended: false, endless, preface, _guard: Box::new(guard) })
+}
+
+fn stream(events: Events) -> Response<Body> {
     let mut response = Response::new(Body::Events(events));
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
@@ -83,6 +101,9 @@ impl Events {
         if self.ended {
             return Poll::Ready(None);
         }
+        if let Some(preface) = self.preface.take() {
+            return Poll::Ready(Some(preface));
+        }
         let message = match self.first.take() {
             Some(first) => Some(first),
             None => match self.messages.poll_recv(cx) {
@@ -91,7 +112,7 @@ impl Events {
             },
         };
         let Some(message) = message else { return Poll::Ready(None) };
-        self.ended = is_response(&message);
+        self.ended = !self.endless && is_response(&message);
         Poll::Ready(Some(format!("event: message\ndata: {message}\n\n").into()))
     }
 }

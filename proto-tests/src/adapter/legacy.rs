@@ -42,6 +42,7 @@ struct Streams {
 struct Call {
     id: Value,
     token: Option<Value>,
+    is_of_a_tool: bool,
     messages: mpsc::Sender<Value>,
 }
 
@@ -189,7 +190,9 @@ impl Session {
         let token = message["params"]["_meta"].get("progressToken").cloned();
         let mut streams = self.streams.lock().unwrap();
         if !streams.ended {
-            streams.calls.push(Call { id: message["id"].clone(), token, messages: sender });
+            let is_of_a_tool = message["method"] == "tools/call";
+            let id = message["id"].clone();
+            streams.calls.push(Call { id, token, is_of_a_tool, messages: sender });
         }
         drop(streams);
         self.send(message);
@@ -224,8 +227,8 @@ impl Streams {
             method if method.ends_with("/list_changed") || method == "notifications/resources/updated" => {
                 None
             }
-            // Nothing on stdio says which call asks or logs: the latest.
-            _ => self.calls.last(),
+            // Nothing on stdio says which call asks or logs: the latest that is likely to.
+            _ => self.calls.iter().rev().find(|call| call.is_of_a_tool).or(self.calls.last()),
         };
         match call {
             Some(call) => drop(call.messages.try_send(message)),

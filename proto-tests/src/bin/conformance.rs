@@ -1,6 +1,6 @@
 //! `conformance` runs the official suite against the era child itself, which nobody in the middle can be better
 //! than, and then through a daemon, by HTTP and by stdio, with children of either era. `conformance URL REVISION`
-//! runs it against an address.
+//! runs it against an address, `conformance client` its client scenarios, with Switchboard as the client.
 
 #![expect(clippy::print_stdout, reason = "this program tells a person what came of it")]
 
@@ -24,11 +24,12 @@ fn main() -> ExitCode {
     let good = match (Suite::install(), args.as_slice()) {
         (Ok(None), _) => return ExitCode::SUCCESS,
         (Ok(Some(suite)), []) => all(&suite),
+        (Ok(Some(suite)), ["client"]) => client(&suite),
         (Ok(Some(suite)), [url, revision]) => suite.run(url, revision).map(|outcome| {
             println!("{outcome}");
             outcome.conforms()
         }),
-        (Ok(Some(_)), _) => Err("usage: conformance [URL REVISION]".into()),
+        (Ok(Some(_)), _) => Err("usage: conformance [client | URL REVISION]".into()),
         (Err(error), _) => Err(error),
     };
     match good {
@@ -39,6 +40,17 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// The other side: whether Switchboard is a good client of the suite's servers.
+fn client(suite: &Suite) -> Result<bool, String> {
+    let mut good = true;
+    for revision in REVISIONS {
+        let outcome = suite.run_client(&bins().conformance_client, revision)?;
+        println!("client, {outcome}");
+        good &= outcome.conforms();
+    }
+    Ok(good)
 }
 
 /// True if nothing fails in the middle that does not fail without it.

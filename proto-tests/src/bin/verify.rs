@@ -19,7 +19,8 @@ fn main() -> ExitCode {
     let interop = keyring && step("real clients and children", script(root, "run.sh").arg(&bin));
     // It says how many scenarios and checks passed.
     let suite = interop && step("the official conformance suite", &mut program(&bin, "conformance"));
-    if suite { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    let client = suite && step("the same, the other way round", program(&bin, "conformance").arg("client"));
+    if client { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 fn step(what: &str, command: &mut Command) -> bool {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
@@ -54,19 +54,16 @@ impl Scenario {
 
 impl Outcome {
     pub(super) fn read(
+        leg: Leg,
         revision: &str,
         success: bool,
         requirements: &str,
         results: &Path,
     ) -> Result<Self, String> {
-        let folders = fs::read_dir(results)
-            .and_then(Iterator::collect::<Result<Vec<_>, _>>)
-            .map_err(|error| format!("{}: {error}", results.display()))?;
         let mut scenarios = Vec::new();
-        for (name, scored) in server_scenarios(requirements) {
-            let folder = folders.iter().find(|folder| is_of(&folder.file_name().to_string_lossy(), &name));
-            let checks = match folder {
-                Some(folder) => checks(&folder.path().join("checks.json"))?,
+        for (name, scored) in required(leg, requirements) {
+            let checks = match leg.folder(results, &name) {
+                Some(folder) => checks(&folder.join("checks.json"))?,
                 None => Vec::new(),
             };
             scenarios.push(Scenario { name, scored, checks });
@@ -153,19 +150,47 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// The server's scenarios of a requirements file, and whether each is scored.
-fn server_scenarios(requirements: &str) -> Vec<(String, bool)> {
+/// Which side is looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Leg {
+    Server,
+    Client,
+}
+
+impl Leg {
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Self::Server => "server",
+            Self::Client => "client",
+        }
+    }
+
+    /// Where the results of a scenario are: in `server-SCENARIO-TIME`, or in `SCENARIO-TIME` for a client's, whose
+    /// names may have folders in them.
+    fn folder(self, results: &Path, scenario: &str) -> Option<PathBuf> {
+        let (folder, name) = match (self, scenario.rsplit_once('/')) {
+            (Self::Server, _) => (results.to_owned(), format!("server-{scenario}")),
+            (Self::Client, Some((folder, name))) => (results.join(folder), name.to_owned()),
+            (Self::Client, None) => (results.to_owned(), scenario.to_owned()),
+        };
+        let mut found = fs::read_dir(folder).ok()?.flatten();
+        found.find(|entry| is_of(&entry.file_name().to_string_lossy(), &name)).map(|entry| entry.path())
+    }
+}
+
+/// The scenarios of a requirements file for one side, and whether each is scored.
+fn required(leg: Leg, requirements: &str) -> Vec<(String, bool)> {
     let mut found = Vec::new();
     let (mut section, mut unscored) = ("", "");
     for line in requirements.lines() {
         if !line.starts_with([' ', '#']) {
             section = line.trim_end().trim_end_matches(':');
-        } else if section == "server" {
+        } else if section == leg.word() {
             found.extend(line.trim().strip_prefix("- ").map(|name| (name.to_owned(), true)));
         } else if section == "not_scored" {
             if let Some(name) = line.trim().strip_prefix("- scenario: ") {
                 unscored = name;
-            } else if line.trim() == "leg: server" {
+            } else if line.trim() == format!("leg: {}", leg.word()) {
                 found.push((unscored.to_owned(), false));
             }
         }
@@ -173,9 +198,9 @@ fn server_scenarios(requirements: &str) -> Vec<(String, bool)> {
     found
 }
 
-/// Results are in `server-SCENARIO-TIME`; a name may be the beginning of another.
-fn is_of(folder: &str, scenario: &str) -> bool {
-    let time = folder.strip_prefix("server-").and_then(|rest| rest.strip_prefix(scenario)?.strip_prefix('-'));
+/// A name may be the beginning of another.
+fn is_of(folder: &str, name: &str) -> bool {
+    let time = folder.strip_prefix(name).and_then(|rest| rest.strip_prefix('-'));
     time.is_some_and(|time| time.len() == "2026-07-28T00-00-00-000Z".len() && time.ends_with('Z'))
 }
 
@@ -207,16 +232,25 @@ mod tests {
         leg: server\n    reason: extension\n    note: >-\n      words\n";
 
     #[test]
-    fn scenarios_are_those_of_the_server() {
-        let wanted = [("ping", true), ("tools-list", true), ("tasks", false)];
-        assert_eq!(server_scenarios(REQUIREMENTS), wanted.map(|(name, scored)| (name.to_owned(), scored)));
+    fn scenarios_are_those_of_one_side() {
+        let check = |leg, wanted: &[(&str, bool)]| {
+            let found = required(leg, REQUIREMENTS);
+            let found: Vec<_> = found.iter().map(|(name, scored)| (name.as_str(), *scored)).collect();
+            assert_eq!(found, wanted);
+        };
+        check(Leg::Server, &[("ping", true), ("tools-list", true), ("tasks", false)]);
+        check(Leg::Client, &[("initialize", true), ("auth/dpop", false)]);
     }
 
     #[test]
     fn a_folder_belongs_to_one_scenario() {
-        assert!(is_of("server-tools-list-2026-11-16T10-38-29-995Z", "tools-list"));
-        assert!(!is_of("server-tools-list-2026-11-16T10-38-29-995Z", "tools"));
-        assert!(!is_of("client-tools-list-2026-11-16T10-38-29-995Z", "tools-list"));
+        assert!(is_of("server-tools-list-2026-11-16T10-38-29-995Z", "server-tools-list"));
+        assert!(!is_of("server-tools-list-2026-11-16T10-38-29-995Z", "server-tools"));
+        let folder = tempfile::tempdir().unwrap();
+        let inner = folder.path().join("auth/dpop-2026-11-16T10-38-29-995Z");
+        fs::create_dir_all(&inner).unwrap();
+        assert_eq!(Leg::Client.folder(folder.path(), "auth/dpop"), Some(inner));
+        assert_eq!(Leg::Client.folder(folder.path(), "auth/dpop-nonce"), None);
     }
 
     fn outcome(results: &[(&str, &str)]) -> Outcome {
@@ -227,7 +261,7 @@ mod tests {
             let checks = format!(r#"[{{"id":"a","name":"A","description":"d","status":"{status}"}}]"#);
             fs::write(folder.join("checks.json"), checks).unwrap();
         }
-        Outcome::read("2026-07-28", true, REQUIREMENTS, folder.path()).unwrap()
+        Outcome::read(Leg::Server, "2026-07-28", true, REQUIREMENTS, folder.path()).unwrap()
     }
 
     #[test]

@@ -53,6 +53,8 @@ pub(super) enum Reply {
     Answer(Answer),
     /// The child answered with more than anybody takes.
     TooLong(u64),
+    /// No answer will come; those to other calls may.
+    Failed(ChildError),
     /// It took too long. The call stays open until its caller gives up on it.
     Overdue(ChildError),
 }
@@ -203,6 +205,21 @@ impl Calls {
         self.standing = Some(id.0);
     }
 
+    /// Whether the child has not answered it; also if nobody waits any more.
+    pub(super) fn owes(&self, id: ChildId) -> bool {
+        self.waiting.contains_key(&id.0) || self.tombstones.contains_key(&id.0)
+    }
+
+    /// Whose call it is, if the child has not answered it.
+    pub(super) fn caller_of(&self, id: ChildId) -> Option<Arc<Caller>> {
+        let gone = || self.tombstones.get(&id.0).and_then(|tombstone| tombstone.caller.clone());
+        self.waiting.get(&id.0).and_then(|waiting| waiting.caller.clone()).or_else(gone)
+    }
+
+    pub(super) fn is_standing(&self, id: ChildId) -> bool {
+        self.standing == Some(id.0)
+    }
+
     /// The call was never written: forget it altogether.
     pub(super) fn retract(&mut self, id: ChildId) {
         self.waiting.remove(&id.0);
@@ -272,11 +289,6 @@ impl Calls {
         if let Some(waiting) = self.waiting.get_mut(&id.0) {
             waiting.token = token;
         }
-    }
-
-    /// A child may end a call that stands, too: it is over.
-    pub(super) fn is_standing(&self, id: ChildId) -> bool {
-        self.standing == Some(id.0) && self.waiting.contains_key(&id.0)
     }
 
     /// There are calls, and each of them waits for its host.

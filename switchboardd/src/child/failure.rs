@@ -1,6 +1,7 @@
 //! Why a child gave no answer, in words that a person and a model can use.
 
 use super::Exit;
+use super::remote::RemoteError;
 
 /// Why a child gave no answer. The texts continue the words "child `name` …".
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -35,12 +36,19 @@ pub enum ChildError {
     #[error("answered with {bytes} bytes, more than the {} MiB one message may have",
         switchboard_wire::framing::MAX_MESSAGE >> 20)]
     TooLong { bytes: u64 },
+    #[error("{0}")]
+    Remote(#[from] RemoteError),
 }
 
 impl ChildError {
     /// Whether somebody else ended the child, rather than it itself.
     pub fn is_a_kill(&self) -> bool {
         matches!(self, Self::Exited { exit: Exit::Signal(9 | 15) | Exit::Unknown, .. })
+    }
+
+    /// Whether nothing but a person can mend it, so that trying less often helps nobody.
+    pub fn wants_a_person(&self) -> bool {
+        matches!(self, Self::Remote(RemoteError::Auth(_)))
     }
 }
 

@@ -19,7 +19,7 @@ use crate::methods;
 
 /// What a child is told of us, whoever calls: it may be shared or wait for its first session, so it
 /// cannot depend on one host. Roots only where one session owns the child.
-fn params(owned: bool) -> String {
+pub(super) fn params(owned: bool) -> String {
     let roots = if owned { r#","roots":{"listChanged":true}"# } else { "" };
     format!(
         concat!(
@@ -72,8 +72,8 @@ impl From<ChildError> for StartError {
 }
 
 /// Bounded by the caller, who knows how long a start may take.
-pub(super) async fn shake(child: &Arc<Child>, remembered: Option<Era>) -> Result<Hello, StartError> {
-    if remembered != Some(Era::Legacy) {
+pub(super) async fn shake(child: &Arc<Child>, is_legacy: bool) -> Result<Hello, StartError> {
+    if !is_legacy {
         let probed = probe(child, PROBE).await;
         if let Some(hello) = probed.map_err(|error| StartError { error, of_probe: true })? {
             return Ok(hello);
@@ -87,7 +87,7 @@ pub(super) async fn shake(child: &Arc<Child>, remembered: Option<Era>) -> Result
 }
 
 /// Longer than any start may take.
-const PATIENT: Duration = Duration::from_secs(24 * 60 * 60);
+pub(super) const PATIENT: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// `None` if it does not speak a modern revision that we know.
 async fn probe(child: &Arc<Child>, within: Duration) -> Result<Option<Hello>, ChildError> {
@@ -119,7 +119,7 @@ async fn probe(child: &Arc<Child>, within: Duration) -> Result<Option<Hello>, Ch
 }
 
 /// Whether an error says that a modern revision of ours would do.
-fn names_modern(error: Raw<'_>) -> bool {
+pub(super) fn names_modern(error: Raw<'_>) -> bool {
     let Some(error) = Members::of(error) else { return false };
     let supported = error.get("data").and_then(Members::of).and_then(|data| data.get("supported"));
     let supported: Vec<String> =
@@ -168,7 +168,7 @@ fn stillborn(error: ChildError) -> ChildError {
     }
 }
 
-fn read(answer: &Answer) -> Result<Hello, ChildError> {
+pub(super) fn read(answer: &Answer) -> Result<Hello, ChildError> {
     let unusable = |why: String| ChildError::Unusable { why };
     let result = match Message::parse(&answer.body) {
         Ok(Message::Response { outcome: Outcome::Result(result), .. }) => result,

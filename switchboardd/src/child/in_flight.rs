@@ -6,7 +6,6 @@ use tokio::sync::oneshot;
 
 use super::calls::{Answer, ChildId, Reply};
 use super::{Child, ChildError, Limits};
-use crate::methods;
 
 /// A call on its way. Dropping it tells the child that nobody waits any more.
 pub struct InFlight {
@@ -36,6 +35,10 @@ impl InFlight {
                 self.open = false;
                 Err(ChildError::TooLong { bytes })
             }
+            Ok(Reply::Failed(error)) => {
+                self.open = false;
+                Err(error)
+            }
             // Still open: the child is told, and its answer may yet come.
             Ok(Reply::Overdue(error)) => Err(error),
             Err(_) => {
@@ -49,12 +52,8 @@ impl InFlight {
 impl Drop for InFlight {
     fn drop(&mut self) {
         // Take the lock for the bookkeeping only; the write comes after it.
-        if self.open && self.child.calls().abandon(self.id) && self.cancellable {
-            let (id, cancelled) = (self.id.0, methods::CANCELLED);
-            let body = format!(
-                r#"{{"jsonrpc":"2.0","method":"{cancelled}","params":{{"requestId":{id},"reason":"the caller no longer waits"}}}}"#
-            );
-            self.child.notify(body.as_bytes());
+        if self.open && self.child.calls().abandon(self.id) {
+            self.child.cancel(self.id, self.cancellable);
         }
     }
 }

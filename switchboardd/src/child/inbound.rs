@@ -12,7 +12,7 @@ use switchboard_wire::raw::Raw;
 use tokio::time::Instant;
 
 use super::calls::{Answer, Candidates, ChildId, Delivered, Reply};
-use super::{Child, Tie};
+use super::{Child, Tie, Way};
 use crate::caller::{Caller, LogLevel};
 use crate::era::Era;
 use crate::listens;
@@ -32,14 +32,19 @@ type Open = HashMap<Box<str>, (Arc<Caller>, Box<str>)>;
 
 impl Child {
     pub(super) fn take_in(self: &Arc<Self>, frame: Frame) {
+        self.take_in_about(frame, None);
+    }
+
+    /// The same, of a message that came in answer to a call: what it asks or logs is about that one.
+    pub(super) fn take_in_about(self: &Arc<Self>, frame: Frame, about: Option<ChildId>) {
         match frame {
             Frame::Message { body, .. } => match Message::parse(&body) {
                 Ok(Message::Response { id, .. }) => self.take_answer(&body, id),
                 Ok(Message::Request { id, method, params }) => {
-                    self.take_question(&body, id, &method.name(), params);
+                    self.take_question(&body, id, &method.name(), params, about);
                 }
                 Ok(Message::Notification { method, params }) => {
-                    self.take_notification(&body, &method.name(), params);
+                    self.take_notification(&body, &method.name(), params, about);
                 }
                 Err(malformed) => self.count_noise(&malformed),
             },
@@ -60,7 +65,8 @@ impl Child {
             return;
         };
         let answer = Answer { body: body.clone(), id: place_of(body, id.get()), era: self.era() };
-        let is_modern = answer.era == Era::Modern;
+        // In a pipe everything comes in order; requests over HTTP overtake each other.
+        let is_modern = answer.era == Era::Modern && matches!(self.way, Way::Pipe(_));
         let delivered = self.calls().deliver(ours, Reply::Answer(answer));
         if is_modern && delivered != Delivered::Unknown {
             self.calls().has_read_up_to(ours);
@@ -70,10 +76,10 @@ impl Child {
         }
     }
 
-    fn take_notification(&self, body: &Bytes, method: &str, params: Option<Raw<'_>>) {
+    fn take_notification(&self, body: &Bytes, method: &str, params: Option<Raw<'_>>, about: Option<ChildId>) {
         match (method, params) {
             (methods::PROGRESS, Some(params)) => self.take_progress(body, params),
-            (methods::LOG_MESSAGE, Some(params)) => self.take_log(body, params),
+            (methods::LOG_MESSAGE, Some(params)) => self.take_log(body, params, about),
             (methods::CANCELLED, Some(params)) => self.take_cancel(params),
             (methods::RESOURCE_UPDATED, Some(params)) => self.take_update(body, params),
             (methods::ACKNOWLEDGED, _) => self.acknowledged.notify_waiters(),
@@ -100,8 +106,8 @@ impl Child {
     }
 
     /// A log message names no call: it goes to the one caller it can be for, or to nobody.
-    fn take_log(&self, body: &Bytes, params: Raw<'_>) {
-        let Candidates::One(caller) = self.calls().candidates() else { return };
+    fn take_log(&self, body: &Bytes, params: Raw<'_>, about: Option<ChildId>) {
+        let Candidates::One(caller) = self.candidates(about) else { return };
         let level = Members::of(params)
             .and_then(|params| serde_json::from_str::<LogLevel>(params.get("level")?.get()).ok());
         if level.is_some_and(|level| caller.hears(level)) {
@@ -148,17 +154,34 @@ impl Child {
         }
     }
 
-    fn take_question(self: &Arc<Self>, body: &Bytes, id: Raw<'_>, method: &str, params: Option<Raw<'_>>) {
+    /// Whom a message of the child may be for: whose call it came in answer to, if that is known.
+    fn candidates(&self, about: Option<ChildId>) -> Candidates {
+        let calls = self.calls();
+        match about.and_then(|id| calls.caller_of(id)) {
+            Some(caller) => Candidates::One(caller),
+            None => calls.candidates(),
+        }
+    }
+
+    fn take_question(
+        self: &Arc<Self>,
+        body: &Bytes,
+        id: Raw<'_>,
+        method: &str,
+        params: Option<Raw<'_>>,
+        about: Option<ChildId>,
+    ) {
         if self.era() == Era::Modern {
             // Nothing may be asked this way in that era, and no answer may be written.
             return self.count_noise(&Malformed::NotMessage("a request of a modern server"));
         }
         let refusal = match method {
             methods::PING => Some("\"result\":{}".to_owned()),
-            methods::SAMPLING | methods::ELICITATION => {
-                self.asked().and_then(|caller| self.put_question(&caller, body, id, method, params)).err()
-            }
-            methods::ROOTS_LIST => self.put_roots(body, id, params),
+            methods::SAMPLING | methods::ELICITATION => self
+                .asked(about)
+                .and_then(|caller| self.put_question(&caller, body, id, method, params))
+                .err(),
+            methods::ROOTS_LIST => self.put_roots(body, id, params, about),
             _ => Some(error(envelope::METHOD_NOT_FOUND, &format!("Method not found: {method}"))),
         };
         if let Some(refusal) = refusal {
@@ -167,9 +190,9 @@ impl Child {
     }
 
     /// The one host whose call is unanswered here. Never broadcast, never a guess.
-    fn asked(&self) -> Result<Arc<Caller>, String> {
+    fn asked(&self, about: Option<ChildId>) -> Result<Arc<Caller>, String> {
         let several = "several hosts have calls open here, so it is not known whom to ask; `scope: session` gives each host a child of its own";
-        match self.calls().candidates() {
+        match self.candidates(about) {
             Candidates::One(caller) => Ok(caller),
             Candidates::Nobody => Err(error(envelope::METHOD_NOT_FOUND, "no host has a call open to ask")),
             Candidates::Several { ghosts } => {
@@ -184,7 +207,13 @@ impl Child {
     }
 
     /// Roots are one host's: only a child that belongs to one session is told them, a spare has none.
-    fn put_roots(self: &Arc<Self>, body: &Bytes, id: Raw<'_>, params: Option<Raw<'_>>) -> Option<String> {
+    fn put_roots(
+        self: &Arc<Self>,
+        body: &Bytes,
+        id: Raw<'_>,
+        params: Option<Raw<'_>>,
+        about: Option<ChildId>,
+    ) -> Option<String> {
         let none = || Some(r#""result":{"roots":[]}"#.to_owned());
         match self.tie() {
             Tie::Nobody => {
@@ -193,7 +222,7 @@ impl Child {
             }
             Tie::Session(owner) => {
                 // By the call that it is about, if there is one; a modern host cannot be asked otherwise.
-                let asked = match self.calls().candidates() {
+                let asked = match self.candidates(about) {
                     Candidates::One(caller) if self.serves(&caller) => caller,
                     _ => owner,
                 };

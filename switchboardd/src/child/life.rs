@@ -16,6 +16,7 @@ use super::inbound::Questions;
 use super::outbox::Outbox;
 use super::roster::{Place, Roster};
 use super::spawn::{Exit, Guard, Spawned, spawn};
+use super::way::Way;
 use super::{Child, ChildError, Ground, Stage, StderrRing, Tie, lists, strays, tools};
 use crate::definition::Filled;
 
@@ -41,35 +42,8 @@ pub(super) async fn bring_up(
     let roster = ground.roster;
     let outbox = Outbox::new(stdin)
         .map_err(|error| ChildError::Spawn { why: format!("cannot watch its input: {error}") })?;
-    let child = Arc::new(Child {
-        name: name.into(),
-        pid,
-        born: Instant::now(),
-        outbox,
-        calls: Mutex::new(Calls::default()),
-        clock: Notify::new(),
-        ending: OnceLock::new(),
-        stage: watch::Sender::new(Stage::Alive),
-        stop: watch::Sender::new(false),
-        outgoing: watch::Sender::new(false),
-        stderr: ring,
-        hello: OnceLock::new(),
-        tools: tools::Shelf::default(),
-        stall: lists::Stall::default(),
-        refollow: Notify::new(),
-        acknowledged: Notify::new(),
-        subscriptions: ground.subscriptions.clone(),
-        questions: Questions::new(HashMap::new()),
-        noise: AtomicU64::new(0),
-        leases: AtomicI64::new(0),
-        parked: AtomicI64::new(0),
-        free: Notify::new(),
-        tie: Mutex::new(tie),
-        used: Mutex::new(Instant::now()),
-        guard_pid: guard.pid(),
-        probing: AtomicBool::new(false),
-        served: AtomicBool::new(false),
-    });
+    let way = Way::Pipe(outbox);
+    let child = Arc::new(Child::new(name, pid, Some(guard.pid()), way, ground, tie, ring));
     roster.enter(&child, place);
     tracing::info!(target: "child", child = name, pid, "started");
     tokio::spawn(live(child.clone(), stdout, stderr, guard, roster.clone()));
@@ -83,7 +57,6 @@ async fn live(
     mut guard: Guard,
     roster: Arc<Roster>,
 ) {
-    // However this task ends, by a panic too, its callers are answered and the roster is told.
     let mourner = Mourner { child: child.clone(), roster };
     let ring = child.stderr.clone();
     let drain = tokio::spawn({
@@ -92,7 +65,11 @@ async fn live(
     });
     let writer = tokio::spawn({
         let child = child.clone();
-        async move { child.outbox.write_backlog().await }
+        async move {
+            if let Way::Pipe(outbox) = &child.way {
+                outbox.write_backlog().await;
+            }
+        }
     });
 
     tokio::spawn({
@@ -126,8 +103,6 @@ async fn live(
 /// Runs until the child exits, closes its output, or is to stop and has.
 async fn until_end(child: &Arc<Child>, stdout: pipe::Receiver, guard: &mut Guard) -> ChildError {
     let exited = |exit| ChildError::Exited { exit, stderr: String::new() };
-    let mut stop = child.stop.subscribe();
-    let stopped = async move { drop(stop.wait_for(|stop| *stop).await) };
     let reader = read(child, stdout);
     tokio::pin!(reader);
     tokio::select! {
@@ -135,7 +110,7 @@ async fn until_end(child: &Arc<Child>, stdout: pipe::Receiver, guard: &mut Guard
             Ok(exit) => exited(exit),
             Err(_) => ChildError::ClosedOutput { stderr: String::new() },
         },
-        () = child.outbox.broken() => {
+        () = child.way.broken() => {
             let exit = timeout(CLOSED_GRACE, async {
                 tokio::select! {
                     exit = guard.exit() => exit,
@@ -153,8 +128,8 @@ async fn until_end(child: &Arc<Child>, stdout: pipe::Receiver, guard: &mut Guard
             let _ = timeout(DRAIN_GRACE, &mut reader).await;
             exited(exit)
         }
-        () = stopped => {
-            child.outbox.close();
+        () = child.stopped() => {
+            child.way.close();
             let _ = timeout(STOP_GRACE, async {
                 tokio::join!(&mut reader, guard.exit());
             }).await;
@@ -194,8 +169,56 @@ fn with_last_words(ending: ChildError, tail: &str) -> ChildError {
 }
 
 impl Child {
+    /// One that has not said anything yet.
+    pub(super) fn new(
+        name: &str,
+        pid: u32,
+        guard_pid: Option<u32>,
+        way: Way,
+        ground: &Ground<'_>,
+        tie: Tie,
+        ring: Arc<StderrRing>,
+    ) -> Self {
+        Self {
+            name: name.into(),
+            pid,
+            born: Instant::now(),
+            way,
+            calls: Mutex::new(Calls::default()),
+            clock: Notify::new(),
+            ending: OnceLock::new(),
+            stage: watch::Sender::new(Stage::Alive),
+            stop: watch::Sender::new(false),
+            outgoing: watch::Sender::new(false),
+            stderr: ring,
+            hello: OnceLock::new(),
+            tools: tools::Shelf::default(),
+            stall: lists::Stall::default(),
+            refollow: Notify::new(),
+            acknowledged: Notify::new(),
+            subscriptions: ground.subscriptions.clone(),
+            questions: Questions::new(HashMap::new()),
+            noise: AtomicU64::new(0),
+            leases: AtomicI64::new(0),
+            parked: AtomicI64::new(0),
+            free: Notify::new(),
+            tie: Mutex::new(tie),
+            used: Mutex::new(Instant::now()),
+            level: Mutex::default(),
+            guard_pid,
+            probing: AtomicBool::new(false),
+            served: AtomicBool::new(false),
+        }
+    }
+
+    /// Resolves when it is to stop.
+    pub(super) async fn stopped(&self) {
+        let mut stop = self.stop.subscribe();
+        let _ = stop.wait_for(|stop| *stop).await;
+    }
+
     /// No more answers will come: everybody who waits is told.
-    fn end(&self) {
+    pub(super) fn end(&self) {
         self.stage.send_if_modified(|stage| {
             let changed = *stage == Stage::Alive;
             if changed {
@@ -203,16 +226,17 @@ impl Child {
             }
             changed
         });
-        self.outbox.close();
+        self.way.close();
         self.calls().close();
         self.wind_clock();
         self.withdraw_questions();
     }
 }
 
-struct Mourner {
-    child: Arc<Child>,
-    roster: Arc<Roster>,
+/// However a life ends, by a panic too, its callers are answered and the roster is told.
+pub(super) struct Mourner {
+    pub(super) child: Arc<Child>,
+    pub(super) roster: Arc<Roster>,
 }
 
 impl Drop for Mourner {

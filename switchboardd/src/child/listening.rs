@@ -16,6 +16,9 @@ use crate::methods;
 /// Between the end of one and the next.
 const PAUSE: Duration = Duration::from_secs(1);
 
+/// The pause grows to this while connections break.
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+
 const NEVER: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
 
 pub(super) fn begin(child: &Arc<Child>) {
@@ -44,6 +47,7 @@ type Open = Pin<Box<dyn Future<Output = Result<Answer, ChildError>> + Send>>;
 async fn listen(child: Arc<Child>) {
     // Kept until the next one is open, so that nothing is missed between them.
     let mut before: Option<Open> = None;
+    let mut pause = PAUSE;
     while child.is_alive() {
         let Some(filter) = filter(child.hello(), &child.followed()) else {
             before = None;
@@ -65,10 +69,18 @@ async fn listen(child: Arc<Child>) {
         let mut open: Open = Box::pin(call.answer(Limits { spawn: NEVER, rpc: NEVER, max: NEVER }));
         drop(before.take());
         tokio::select! {
-            answer = &mut open => {
-                let Ok(answer) = answer else { return };
-                wait_for_more(&child, &answer).await;
-            }
+            answer = &mut open => match answer {
+                Ok(answer) => {
+                    pause = PAUSE;
+                    wait_for_more(&child, &answer).await;
+                }
+                // A connection broke; the child behind it is still there.
+                Err(ChildError::Remote(_)) => {
+                    tokio::time::sleep(pause).await;
+                    pause = (pause * 2).min(LONGEST_PAUSE);
+                }
+                Err(_) => return,
+            },
             () = child.refollow.notified() => before = Some(open),
         }
     }

@@ -187,6 +187,15 @@ impl Child {
 }
 
 impl Child {
+    /// Its server has begun with it anew, and knows nothing of what it was told before.
+    pub(super) fn is_new_again(self: &Arc<Self>) {
+        self.follow(&self.followed(), true);
+        let level = *self.level.lock().expect("BUG: a copy panicked");
+        level.into_iter().for_each(|level| self.set_level(level));
+        self.tools.outdate();
+        self.stall.outdate();
+    }
+
     /// The resources that are followed by those whom it serves.
     pub fn followed(&self) -> Vec<Box<str>> {
         match self.tie() {
@@ -222,6 +231,7 @@ impl Child {
 
     /// Has it log from this level on, if it logs at all.
     pub fn set_level(self: &Arc<Self>, level: LogLevel) {
+        *self.level.lock().expect("BUG: a copy panicked") = Some(level);
         // A modern one is told with every request.
         if self.era() == Era::Legacy && self.hello.get().is_some_and(|hello| hello.declares("logging")) {
             let params = format!(r#"{{"level":"{}"}}"#, level.word());

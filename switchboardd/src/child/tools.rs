@@ -11,6 +11,8 @@ use tokio::time::Instant;
 
 use super::lists::{self, List};
 use super::{Child, ChildError, Limits};
+use crate::era::headers::flaw;
+use crate::visible::visible;
 
 #[derive(Debug)]
 pub struct Tool {
@@ -157,8 +159,22 @@ async fn ask(child: Arc<Child>, limits: Limits, generation: u64, tell: watch::Se
 
 async fn fetch(child: &Arc<Child>, limits: Limits) -> Result<ToolList, ChildError> {
     let items = lists::fetch(child, List::Tools, limits).await?;
-    let items: Vec<&RawValue> = items.iter().map(|item| &**item).collect();
+    let items: Vec<&RawValue> = items.iter().map(|item| &**item).filter(|tool| child.may_use(tool)).collect();
     Ok(ToolList::from_raw(&items))
+}
+
+impl Child {
+    /// Whether a tool can be used the way that this child is reached.
+    fn may_use(&self, tool: &RawValue) -> bool {
+        if !self.way.repeats_arguments() {
+            return true;
+        }
+        let Some(tool) = Members::of(tool) else { return true };
+        let Some(flaw) = tool.get("inputSchema").and_then(flaw) else { return true };
+        let name = tool.text("name").unwrap_or_default();
+        tracing::warn!(target: "child", child = &*self.name, "tool `{}` is left out: {flaw}", visible(&name));
+        false
+    }
 }
 
 fn tool(raw: &RawValue) -> Option<Tool> {

@@ -65,16 +65,15 @@ pub(super) async fn run(args: &Args, add: &Add) -> Exit {
 async fn note(args: &Args, name: &str) -> Option<String> {
     let own = Own::open(args).ok()?;
     let (definitions, _) = own.definitions();
-    match definitions.into_iter().find(|known| known.name == name)?.reach.ok()? {
-        Reach::Process(launch) => {
-            let state = own.data.parent().unwrap_or(&own.data);
-            let sources = Sources::new(&own.config.folder, state);
-            match sources.fill(&launch).await {
-                Err(unready) => Some(format!("it {unready}")),
-                Ok(_) => sources.find_program(&launch).await.err(),
-            }
-        }
-        Reach::Remote(_) => Some("servers behind a URL are not reached by this version".to_owned()),
+    let reach = definitions.into_iter().find(|known| known.name == name)?.reach.ok()?;
+    let state = own.data.parent().unwrap_or(&own.data);
+    let sources = Sources::new(&own.config.folder, state);
+    if let Err(unready) = sources.fill(&reach).await {
+        return Some(format!("it {unready}"));
+    }
+    match &reach {
+        Reach::Process(launch) => sources.find_program(launch).await.err(),
+        Reach::Remote(_) => None,
     }
 }
 

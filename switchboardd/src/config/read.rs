@@ -1,17 +1,20 @@
 //! From the members of the file to a [`Config`]. The key lists are what the schema is held against.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::net::SocketAddr;
 use std::path::Path;
 
+use url::Url;
+
 use super::{
-    BudgetConfig, Config, Conflicts, Expose, Extent, Http, Introspection, Mode, PoolConfig, Scope, Strategy,
-    SuiteConfig, Timeouts, TimeoutsOverride, TrustConfig, Watch, glob_set,
+    BudgetConfig, ClientConfig, Config, Conflicts, Expose, Extent, Http, Introspection, Mode, OauthConfig,
+    PoolConfig, Scope, Strategy, SuiteConfig, Timeouts, TimeoutsOverride, TrustConfig, Watch, glob_set,
 };
 use crate::document::{Fields, Node};
+use crate::expand::{Places, Template};
 use crate::suite_name;
 
-pub(super) const ROOT: [&str; 10] = [
+pub(super) const ROOT: [&str; 11] = [
     "$schema",
     "discoverGlobs",
     "suites",
@@ -21,11 +24,14 @@ pub(super) const ROOT: [&str; 10] = [
     "http",
     "budget",
     "trust",
+    "oauth",
     "watch",
 ];
 /// What a workspace has no say in.
-const PERSONAL: [&str; 4] = ["http", "budget", "trust", "watch"];
+const PERSONAL: [&str; 5] = ["http", "budget", "trust", "oauth", "watch"];
 pub(super) const TRUST: [&str; 2] = ["elicit", "roots"];
+pub(super) const OAUTH: [&str; 2] = ["clientIdUrl", "clients"];
+pub(super) const CLIENT: [&str; 5] = ["clientId", "clientSecret", "issuer", "scopes", "callbackPort"];
 pub(super) const SUITE: [&str; 8] =
     ["suiteName", "description", "expose", "summaryMaxChars", "timeouts", "pool", "redact", "validate"];
 pub(super) const POOL: [&str; 4] = ["scope", "warm", "max", "idleMs"];
@@ -92,6 +98,9 @@ pub(super) fn config(fields: &Fields<'_>, folder: &Path, extent: Extent) -> Conf
     if let Some(fields) = fields.get("trust").and_then(|node| node.object()) {
         config.trust = trust(&fields, folder);
     }
+    if let Some(fields) = fields.get("oauth").and_then(|node| node.object()) {
+        config.oauth = oauth(&fields, folder);
+    }
     if let Some(node) = fields.get("watch") {
         let ways = [Watch::Events, Watch::Poll].map(|way| (way.word(), way));
         config.watch = node.word(&ways).unwrap_or_default();
@@ -121,6 +130,53 @@ fn trust(fields: &Fields<'_>, folder: &Path) -> TrustConfig {
         elicit: fields.get("elicit").and_then(|node| node.flag()).unwrap_or(true),
         roots: roots.unwrap_or_default(),
     }
+}
+
+fn oauth(fields: &Fields<'_>, folder: &Path) -> OauthConfig {
+    fields.only(&OAUTH);
+    let client_id_url = fields.get("clientIdUrl").and_then(|node| {
+        let url = node.text()?;
+        if !is_document(&url) {
+            node.complain(format!("`{url}` is no `https://` URL of a document"));
+        }
+        Some(url)
+    });
+    let mut clients = BTreeMap::new();
+    for (child, node) in fields.get("clients").and_then(|node| node.object()).iter().flat_map(Fields::entries)
+    {
+        clients.extend(client(&node, folder).map(|client| (child.to_owned(), client)));
+    }
+    OauthConfig { client_id_url, clients }
+}
+
+/// Whether a URL can be the id of a client: that of a document, which anybody can fetch safely.
+fn is_document(text: &str) -> bool {
+    Url::parse(text).is_ok_and(|url| {
+        url.scheme() == "https" && url.path() != "/" && url.fragment().is_none() && url.username().is_empty()
+    })
+}
+
+fn client(node: &Node<'_>, folder: &Path) -> Option<ClientConfig> {
+    let fields = node.object()?;
+    fields.only(&CLIENT);
+    let text = |name| fields.get(name).and_then(|node| node.text());
+    let client_secret = fields.get("clientSecret").and_then(|node| {
+        let places = Places { folder: folder.to_owned(), root: folder.to_owned(), ..Places::default() };
+        Template::parse(&node.text()?, &places).map_err(|why| node.complain(why)).ok()
+    });
+    if client_secret.is_some() && text("clientId").is_none() {
+        node.complain("a `clientSecret` needs its `clientId`".to_owned());
+    }
+    Some(ClientConfig {
+        client_id: text("clientId"),
+        client_secret,
+        issuer: text("issuer"),
+        scopes: fields.get("scopes").and_then(|node| node.texts()),
+        callback_port: fields
+            .get("callbackPort")
+            .and_then(|node| node.number(1024, 65_535))
+            .and_then(|port| u16::try_from(port).ok()),
+    })
 }
 
 fn suite(node: &Node<'_>) -> Option<SuiteConfig> {
@@ -270,4 +326,19 @@ fn globs(node: &Node<'_>) -> Option<Vec<String>> {
         }
     }
     Some(globs)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_some_urls_are_documents() {
+        assert!(is_document("https://me.example/client.json"));
+        for text in
+            ["https://me.example/", "http://me.example/c", "https://u@me.example/c", "me", "https://m/c#f"]
+        {
+            assert!(!is_document(text), "{text}");
+        }
+    }
 }

@@ -4,7 +4,9 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::read::{BUDGET, CONFLICTS, EXPOSE, HTTP, INTROSPECTION, POOL, ROOT, SUITE, TIMEOUTS, TRUST};
+use super::read::{
+    BUDGET, CLIENT, CONFLICTS, EXPOSE, HTTP, INTROSPECTION, OAUTH, POOL, ROOT, SUITE, TIMEOUTS, TRUST,
+};
 use super::{Config, Extent, Mode, Strategy};
 use crate::document::Document;
 
@@ -25,7 +27,7 @@ fn at<'s>(schema: &'s Value, path: &[&str]) -> &'s Value {
 #[test]
 fn the_schema_has_exactly_the_keys_that_are_read() {
     let schema = schema();
-    let groups: [(&[&str], &[&str]); 11] = [
+    let groups: [(&[&str], &[&str]); 13] = [
         (&[], &ROOT),
         (&["suites", "*"], &SUITE),
         (&["suites", "*", "expose"], &EXPOSE),
@@ -37,6 +39,8 @@ fn the_schema_has_exactly_the_keys_that_are_read() {
         (&["conflicts"], &CONFLICTS),
         (&["http"], &HTTP),
         (&["trust"], &TRUST),
+        (&["oauth"], &OAUTH),
+        (&["oauth", "clients", "*"], &CLIENT),
     ];
     for (path, keys) in groups {
         let object = at(&schema, path);
@@ -87,7 +91,8 @@ fn the_schemas_defaults_are_the_defaults() {
 #[test]
 fn the_schemas_bounds_are_the_readers() {
     let schema = schema();
-    let numbers: [&[&str]; 13] = [
+    let numbers: [&[&str]; 14] = [
+        &["oauth", "clients", "*", "callbackPort"],
         &["budget", "children"],
         &["budget", "memoryMb"],
         &["suites", "*", "pool", "warm"],
@@ -121,9 +126,21 @@ fn the_schemas_bounds_are_the_readers() {
 
 #[test]
 fn the_readme_explains_every_key() {
-    for key in
-        [&ROOT[..], &SUITE, &EXPOSE, &TIMEOUTS, &POOL, &BUDGET, &INTROSPECTION, &CONFLICTS, &HTTP, &TRUST]
-            .concat()
+    for key in [
+        &ROOT[..],
+        &SUITE,
+        &EXPOSE,
+        &TIMEOUTS,
+        &POOL,
+        &BUDGET,
+        &INTROSPECTION,
+        &CONFLICTS,
+        &HTTP,
+        &TRUST,
+        &OAUTH,
+        &CLIENT,
+    ]
+    .concat()
     {
         assert!(README.contains(&format!("`{key}`")), "`{key}` is missing in the README");
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use switchboard_wire::envelope::{place_of, string};
 use switchboard_wire::framing::push_single_line;
-use switchboard_wire::members::Members;
+use switchboard_wire::members::{Members, without};
 use switchboard_wire::raw::Raw;
 use tokio::time::Instant;
 
@@ -17,6 +17,7 @@ use crate::child::{ChildId, ToolList};
 use crate::era::{Era, schema};
 use crate::error::Failure;
 use crate::methods;
+use crate::suite::login::{self, Entered};
 use crate::suite::{Asked, Said, Suite, outgoing};
 
 pub(super) async fn answer(
@@ -26,6 +27,34 @@ pub(super) async fn answer(
     request: Request<'_>,
 ) -> Result<Said, Failure> {
     let suite = catalog.child(name).ok_or_else(|| Failure::NoSuchChild { child: name.to_owned() })?;
+    let told = request.params.and_then(Members::of).filter(login::is_about_login);
+    let bare = request
+        .params
+        .filter(|_| told.is_some())
+        .map(|params| without(params, |key| key == "inputResponses"));
+    if let Some(told) = &told
+        && let Some(again) = suite.came_back(told).await?
+    {
+        return Ok(again);
+    }
+    let request = Request {
+        params: bare.as_deref().and_then(|bare| Raw::parse(bare.as_bytes())).or(request.params),
+        ..request
+    };
+    let mut said = act(suite, caller, request).await;
+    for _ in 0..login::LOGINS {
+        let Err(failure) = &said else { break };
+        said = match suite.log_in(caller, failure).await {
+            Ok(Entered::Yes) => act(suite, caller, request).await,
+            Ok(Entered::Asks(asks)) => Ok(asks),
+            Ok(Entered::No) => break,
+            Err(failure) => Err(failure),
+        };
+    }
+    said
+}
+
+async fn act(suite: &Suite, caller: &Arc<Caller>, request: Request<'_>) -> Result<Said, Failure> {
     match request.method {
         methods::INITIALIZE => initialize(suite, caller, request).await,
         methods::PING => Ok(Said::Ours("{}".to_owned())),
@@ -93,7 +122,8 @@ async fn list_tools(suite: &Suite, caller: &Arc<Caller>, request: Request<'_>) -
     if !runs && let Some(manifest) = suite.manifest() {
         return Ok(known_tools(suite, caller, &manifest.tools));
     }
-    if suite.settings.expose.is_open() {
+    // Of a child behind HTTP not every tool can be used.
+    if suite.settings.expose.is_open() && !suite.is_remote() {
         return forward(suite, caller, request, None, None).await;
     }
     let lease = suite.lease(caller, None, None).await?;

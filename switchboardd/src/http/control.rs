@@ -1,5 +1,7 @@
 //! Orders from the person's own command line: unix socket only, and none adds a server or gives consent.
 
+mod login;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -39,6 +41,9 @@ pub(super) async fn order(
         "reload" => reload(&board).await,
         "restart" => restart(&board, &wanted).await,
         "logs" => logs(&board, &wanted).await,
+        "login" => login::begin(&found(&board, &wanted).await?).await,
+        "login-done" => login::done(&found(&board, &wanted).await?).await,
+        "logout" => login::end(&found(&board, &wanted).await?).await,
         "stop" => {
             tracing::info!(target: "control", "stopping on request");
             board.drain(Draining::Stop);

@@ -21,7 +21,7 @@ use crate::session::Session;
 use crate::sources::Unready;
 use crate::suite::Suite;
 use crate::suite::summary::summary;
-use crate::trust::view::in_short;
+use crate::trust::view::{in_short, shown_url};
 use crate::workspace::Workspace;
 
 /// As much of a command line as fits a status.
@@ -178,11 +178,13 @@ fn described(suite: &Suite, pass: Pass) -> Value {
         return body;
     }
     body["description"] = json!(suite.definition.description);
+    if let Ok(Reach::Remote(remote)) = &suite.definition.reach {
+        body["url"] = shown_url(&remote.url).into();
+    }
     let pool = suite.pool.as_ref();
     body["lastError"] = match &suite.definition.reach {
         Err(why) => json!(why),
-        Ok(Reach::Remote(_)) => json!("servers behind a URL are not reached by this version"),
-        Ok(Reach::Process(_)) => {
+        Ok(_) => {
             json!(pool.and_then(|pool| pool.last_failure()).map(|error| match error {
                 PoolError::Unready(Unready::Misconfigured(why)) => why,
                 error => error.to_string(),
@@ -205,7 +207,8 @@ fn described(suite: &Suite, pass: Pass) -> Value {
 
 fn child_state(child: &Child) -> Value {
     json!({
-        "pid": child.pid(),
+        // A child that runs elsewhere has none here.
+        "pid": child.process(),
         "ageMs": millis(child.born()),
         "idleMs": if child.is_idle() { millis(child.last_used()) } else { 0 },
         "inFlight": child.in_flight(),

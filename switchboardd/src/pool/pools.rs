@@ -6,12 +6,12 @@ use std::sync::{Arc, Mutex};
 
 use super::{Nursery, Pool, Settings};
 use crate::config::Scope;
-use crate::definition::Launch;
+use crate::definition::Reach;
 
 #[derive(Debug, Default)]
 pub struct Pools {
     // A leaf lock: held for an insert, a look or a sweep.
-    known: Mutex<HashMap<(Launch, Scope), Known>>,
+    known: Mutex<HashMap<(Reach, Scope), Known>>,
 }
 
 #[derive(Debug)]
@@ -26,14 +26,14 @@ impl Pools {
     pub fn get(
         &self,
         name: &str,
-        launch: &Launch,
+        reach: &Reach,
         settings: Settings,
         owner: Option<&Path>,
         nursery: &Nursery,
     ) -> Arc<Pool> {
         let mut known = self.lock();
-        let entry = known.entry((launch.clone(), settings.scope)).or_insert_with(|| Known {
-            pool: Pool::new(name, launch.clone(), settings, nursery.clone()),
+        let entry = known.entry((reach.clone(), settings.scope)).or_insert_with(|| Known {
+            pool: Pool::new(name, reach.clone(), settings, nursery.clone()),
             owner: owner.map(ToOwned::to_owned),
         });
         if owner.is_none() || entry.owner.as_deref() == owner {
@@ -62,7 +62,7 @@ impl Pools {
         gone
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<(Launch, Scope), Known>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<(Reach, Scope), Known>> {
         self.known.lock().expect("BUG: pool bookkeeping panicked")
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::stateful::is_stateful;
 use crate::config::{PoolConfig, Scope};
-use crate::definition::Launch;
+use crate::definition::Reach;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Settings {
@@ -17,8 +17,8 @@ pub struct Settings {
 }
 
 impl Settings {
-    pub fn of(launch: &Launch, config: PoolConfig) -> Self {
-        let usual = if is_stateful(launch) { Scope::Session } else { Scope::Shared };
+    pub fn of(reach: &Reach, config: PoolConfig) -> Self {
+        let usual = if is_stateful(reach) { Scope::Session } else { Scope::Shared };
         let scope = config.scope.unwrap_or(usual);
         let max = config.max.unwrap_or(if scope == Scope::Shared { 1 } else { 8 });
         Self {

@@ -9,9 +9,8 @@ use tokio::time::Instant;
 use super::breaker::Breaker;
 use super::{PoolError, Settings};
 use crate::caller::Caller;
-use crate::child::{Child, ChildError, StderrRing};
+use crate::child::{Child, ChildError, Manner, StderrRing};
 use crate::config::Scope;
-use crate::era::Era;
 use crate::manifest::Manifest;
 
 /// A pause before a start that callers sit out; a longer one is told to them.
@@ -30,8 +29,8 @@ pub(super) struct State {
     /// Its definition is gone: children serve those who have them or wait for them, and go.
     pub(super) retired: bool,
     pub(super) manifest: Known,
-    /// The era that its children spoke when they were last started.
-    pub(super) era: Option<Era>,
+    /// How its children were spoken with when they were last started.
+    pub(super) manner: Option<Manner>,
     /// Why a child that runs could not be asked for its lists.
     pub(super) lists_failed: Option<ChildError>,
     /// What the child that was started last wrote to its standard error.

@@ -1,6 +1,6 @@
 //! Servers that are known to keep state for one user at a time: each session gets its own.
 
-use crate::definition::Launch;
+use crate::definition::{Launch, Reach};
 
 /// Parts of a command line that give such a server away. A config's `pool.scope` overrides this.
 const KNOWN: [&str; 7] = [
@@ -13,7 +13,15 @@ const KNOWN: [&str; 7] = [
     "browser-use",
 ];
 
-pub(super) fn is_stateful(launch: &Launch) -> bool {
+pub(super) fn is_stateful(reach: &Reach) -> bool {
+    match reach {
+        Reach::Process(launch) => is_known(launch),
+        // Who serves many at once keeps them apart.
+        Reach::Remote(_) => false,
+    }
+}
+
+fn is_known(launch: &Launch) -> bool {
     std::iter::once(&launch.cmd)
         .chain(&launch.args)
         .any(|word| KNOWN.iter().any(|known| word.to_string().contains(known)))
@@ -31,8 +39,8 @@ mod tests {
             args: args.iter().map(|arg| Template::text(*arg)).collect(),
             ..Launch::default()
         };
-        assert!(is_stateful(&launch("npx", &["-y", "@playwright/mcp@0.0.1"])));
-        assert!(is_stateful(&launch("/usr/bin/chrome-devtools-mcp", &[])));
-        assert!(!is_stateful(&launch("npx", &["-y", "@modelcontextprotocol/server-memory"])));
+        assert!(is_known(&launch("npx", &["-y", "@playwright/mcp@0.0.1"])));
+        assert!(is_known(&launch("/usr/bin/chrome-devtools-mcp", &[])));
+        assert!(!is_known(&launch("npx", &["-y", "@modelcontextprotocol/server-memory"])));
     }
 }

@@ -8,9 +8,10 @@ use tokio::time::Instant;
 use super::state::{Known, Member};
 use super::{Pool, PoolError};
 use crate::caller::Caller;
-use crate::child::{Child, ChildError, Ground, Limits, StartError, StderrRing, Tie};
+use crate::child::{Child, ChildError, Ground, Limits, Manner, StartError, StderrRing, Tie};
 use crate::config::Scope;
 use crate::era::Era;
+use crate::definition::Reach;
 use crate::manifest::Manifest;
 
 /// The first start through one of these may download the server.
@@ -35,7 +36,7 @@ impl Pool {
                 let mut state = self.lock();
                 state.members.push(Member { child: child.clone(), owner: owner.clone() });
                 state.ran_before = true;
-                state.era = Some(child.era());
+                state.manner = Some(child.manner());
                 drop(state);
                 let level = *self.nursery.level.lock().expect("BUG: a copy panicked");
                 level.into_iter().for_each(|level| child.set_level(level));
@@ -59,8 +60,8 @@ impl Pool {
         patient: bool,
     ) -> Result<Arc<Child>, PoolError> {
         let place = self.nursery.budget.admit(patient).await?;
-        let filled = self.nursery.sources.fill(&self.launch).await?;
-        self.lock().values = Some(filled.digest());
+        let target = self.nursery.sources.fill(&self.reach).await?;
+        self.lock().values = Some(target.digest());
         let captured = self.nursery.sources.captured().await;
         let (scope, ran_before) = {
             let state = self.lock();
@@ -77,35 +78,43 @@ impl Pool {
             variables: &captured.variables,
             roster: &self.nursery.roster,
             ledger: &self.nursery.ledger,
+            dialer: &self.nursery.dialer,
+            logins: &*self.nursery.logins,
         };
         let ring = Arc::new(StderrRing::default());
         self.lock().last_words = ring.clone();
-        let remembered = self.known_era();
-        let start =
-            |tie, place, era| Child::start(&self.name, &filled, &ground, limits, tie, place, &ring, era);
+        let remembered = self.manner();
+        let start = |tie, place, manner| {
+            Child::start(&self.name, &target, &ground, limits, tie, place, &ring, manner)
+        };
         match start(tie.clone(), place, remembered).await {
             Err(StartError { of_probe: true, error }) => {
                 // Some servers end when they hear something before `initialize`.
                 tracing::debug!(target: "pool", child = &*self.name, "{error}; it is started again and not asked");
                 let place = self.nursery.budget.admit(patient).await?;
-                self.lock().era = Some(Era::Legacy);
-                let started = start(tie, place, Some(Era::Legacy)).await;
+                self.lock().manner = Some(Manner::Legacy);
+                let started = start(tie, place, Some(Manner::Legacy)).await;
                 Ok(started.map_err(|failed| failed.error)?)
             }
             started => Ok(started.map_err(|failed| failed.error)?),
         }
     }
 
-    /// Which era its children were last seen to speak, in this run or an earlier one.
+    /// How its children were last spoken with, in this run or an earlier one.
+    fn manner(&self) -> Option<Manner> {
+        let seen = self.lock().manner;
+        seen.or_else(|| self.manifest().map(|manifest| manifest.manner))
+    }
+
+    /// Which era they speak, as far as it is known.
     pub(super) fn known_era(&self) -> Option<Era> {
-        let seen = self.lock().era;
-        seen.or_else(|| self.manifest().map(|manifest| manifest.hello.era()))
+        self.manner().map(Manner::era)
     }
 
     fn note_failure(&self, failure: PoolError, patient: bool) {
         tracing::warn!(target: "pool", child = &*self.name, "{failure}");
         let mut state = self.lock();
-        if let PoolError::Child(_) = &failure {
+        if matches!(&failure, PoolError::Child(error) if !error.wants_a_person()) {
             state.breaker.crashed(false, Instant::now());
         }
         // A spare that found no room is nobody's failure.
@@ -116,10 +125,14 @@ impl Pool {
     }
 
     fn patience(&self, limits: Limits, ran_before: bool) -> Limits {
-        if ran_before || !PACKAGE_RUNNERS.contains(&self.launch.program_name().as_str()) {
-            return limits;
+        match &self.reach {
+            Reach::Process(launch)
+                if !ran_before && PACKAGE_RUNNERS.contains(&launch.program_name().as_str()) =>
+            {
+                Limits { spawn: limits.spawn.max(PACKAGE_RUNNER_SPAWN), ..limits }
+            }
+            _ => limits,
         }
-        Limits { spawn: limits.spawn.max(PACKAGE_RUNNER_SPAWN), ..limits }
     }
 
     /// Looks whether what this launch needs is set, and has children go that were started with other values.
@@ -127,9 +140,9 @@ impl Pool {
         // A child that does not run gets its values when it starts: until then it is enough that they are set.
         let sources = &self.nursery.sources;
         let filled = if self.running().is_empty() {
-            sources.is_set(&self.launch).await.map(|()| None)
+            sources.is_set(&self.reach).await.map(|()| None)
         } else {
-            sources.fill(&self.launch).await.map(Some)
+            sources.fill(&self.reach).await.map(Some)
         };
         let is_stale = {
             let mut state = self.lock();
@@ -251,11 +264,11 @@ impl Pool {
             return;
         }
         let hello = child.hello().clone();
-        let (manifests, launch) = (self.nursery.manifests.clone(), self.launch.clone());
-        let manifest = Arc::new(Manifest { hello, tools, offers });
+        let (manifests, reach) = (self.nursery.manifests.clone(), self.reach.clone());
+        let manifest = Arc::new(Manifest { manner: child.manner(), hello, tools, offers });
         self.lock().manifest = Known::Looked(Some(manifest.clone()));
         self.note_lists(child, failed);
-        let written = tokio::task::spawn_blocking(move || manifests.write(&launch, &manifest));
+        let written = tokio::task::spawn_blocking(move || manifests.write(&reach, &manifest));
         let _ = written.await;
     }
 

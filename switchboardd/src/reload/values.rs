@@ -50,7 +50,8 @@ impl Board {
         let Some(stamps) = aside(move || files.iter().map(stamp).collect::<Vec<Stamp>>()).await else {
             return;
         };
-        let needs = |pool: &Arc<Pool>| !pool.launch().gaps().is_empty() || pool.launch().program.is_some();
+        let needs =
+            |pool: &Arc<Pool>| !pool.reach().gaps().is_empty() || pool.reach().allowed_program().is_some();
         let pools: Vec<Arc<Pool>> = self.pools.all().into_iter().filter(needs).collect();
         let due: Vec<Arc<Pool>> = {
             let mut last = self.checks.last.lock().expect("BUG: a note panicked");

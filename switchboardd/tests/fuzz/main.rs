@@ -16,6 +16,7 @@ use switchboardd::discover::entry::Spot;
 use switchboardd::discover::{hosts, shapes, walk};
 use switchboardd::document::Document;
 use switchboardd::expand::{Dialect, Places, Template};
+use switchboardd::oauth::demand::Demand;
 use switchboardd::trust::view::in_short;
 use switchboardd::{env_file, expand};
 
@@ -55,6 +56,34 @@ fn framing() {
         let whole = frames(&input, usize::MAX, random);
         let most = 1 + random.below(40);
         assert_eq!(frames(&input, most, random), whole);
+    });
+}
+
+#[test]
+fn challenges() {
+    const PARTS: [&str; 14] = [
+        "Bearer",
+        "Basic ",
+        " ",
+        ",",
+        "=",
+        "\"",
+        "\\",
+        "scope",
+        "error=",
+        "resource_metadata",
+        "a b",
+        "ü",
+        "\t",
+        "==",
+    ];
+    run("challenges", |random| {
+        let header = random.text(&PARTS, 40);
+        if let Some(demand) = Demand::parse(&header) {
+            assert!(header.to_ascii_lowercase().contains("bearer"));
+            let all = [demand.scope, demand.error, demand.resource_metadata];
+            assert!(all.iter().flatten().all(|value| value.len() <= header.len()));
+        }
     });
 }
 

@@ -8,27 +8,13 @@ use switchboard_wire::envelope::string;
 use switchboard_wire::members::Members;
 use switchboard_wire::raw::Raw;
 
-/// An argument of a tool that is a header too.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Annotation {
-    header: Box<str>,
-    /// Where it stands in `arguments`.
-    path: Vec<Box<str>>,
-}
-
-/// How deep a schema is looked into.
-const DEPTH: usize = 16;
+pub(super) use crate::era::headers::annotations;
+use crate::era::headers::{Annotation, decoded, name_member};
 
 /// The headers that every request has.
 pub(super) fn check(headers: &HeaderMap, method: &str, params: Option<Raw<'_>>) -> Result<(), String> {
     agree(headers, "mcp-method", Some(method))?;
-    let key = match method {
-        "tools/call" | "prompts/get" => "name",
-        "resources/read" => "uri",
-        "tasks/get" | "tasks/update" | "tasks/cancel" => "taskId",
-        _ => return Ok(()),
-    };
-    let name = params.and_then(Members::of).and_then(|params| params.text(key));
+    let name = name_member(method).and_then(|key| params.and_then(Members::of)?.text(key));
     // A body without a name is wrong for another reason, and told so by whoever reads it.
     name.map_or(Ok(()), |name| agree(headers, "mcp-name", Some(&name)))
 }
@@ -57,33 +43,7 @@ fn value(headers: &HeaderMap, name: &str) -> Result<Option<String>, String> {
         return Err(format!("the header `{name}` is there more than once"));
     }
     let text = value.to_str().map_err(|_| format!("the header `{name}` is not ASCII"))?.trim();
-    match text.strip_prefix("=?base64?").and_then(|rest| rest.strip_suffix("?=")) {
-        None => Ok(Some(text.to_owned())),
-        Some(encoded) => base64(encoded)
-            .and_then(|bytes| String::from_utf8(bytes).ok())
-            .map(Some)
-            .ok_or_else(|| format!("the header `{name}` is not base64 of text")),
-    }
-}
-
-/// The annotations of a tool's input schema.
-pub(super) fn annotations(schema: Raw<'_>) -> Vec<Annotation> {
-    let mut found = Vec::new();
-    collect(schema, &mut Vec::new(), &mut found);
-    found
-}
-
-fn collect(schema: Raw<'_>, path: &mut Vec<Box<str>>, found: &mut Vec<Annotation>) {
-    let properties = Members::of(schema).and_then(|schema| schema.get("properties")).and_then(Members::of);
-    let Some(properties) = properties.filter(|_| path.len() < DEPTH) else { return };
-    for (name, property) in &properties.0 {
-        path.push((&**name).into());
-        if let Some(header) = Members::of(*property).and_then(|property| property.text("x-mcp-header")) {
-            found.push(Annotation { header: header.to_ascii_lowercase().into(), path: path.clone() });
-        }
-        collect(*property, path, found);
-        path.pop();
-    }
+    decoded(text).map(Some).ok_or_else(|| format!("the header `{name}` is not base64 of text"))
 }
 
 /// The headers that the arguments of a tool ask for.
@@ -92,12 +52,10 @@ pub(super) fn check_arguments(
     annotations: &[Annotation],
     arguments: Option<Raw<'_>>,
 ) -> Result<(), String> {
-    for Annotation { header, path } in annotations {
-        let header = format!("mcp-param-{header}");
+    for annotation in annotations {
+        let header = format!("mcp-param-{}", annotation.header);
         let given = value(headers, &header)?;
-        let body =
-            arguments.and_then(|all| path.iter().try_fold(all, |value, key| Members::of(value)?.get(key)));
-        let body = body.filter(|body| !body.is_null());
+        let body = annotation.value(arguments);
         if !is_said(given.as_deref(), body) {
             return Err(differs(&header, given.as_deref(), body.map(Raw::get)));
         }
@@ -116,34 +74,6 @@ fn is_said(given: Option<&str>, body: Option<Raw<'_>>) -> bool {
     *text == *given || (string(body).is_none() && number(&text).is_some() && number(&text) == number(given))
 }
 
-/// Standard base64, with its padding.
-fn base64(text: &str) -> Option<Vec<u8>> {
-    let digit = |byte: u8| match byte {
-        b'A'..=b'Z' => Some(byte - b'A'),
-        b'a'..=b'z' => Some(byte - b'a' + 26),
-        b'0'..=b'9' => Some(byte - b'0' + 52),
-        b'+' => Some(62),
-        b'/' => Some(63),
-        _ => None,
-    };
-    let digits = text.trim_end_matches('=');
-    if !text.len().is_multiple_of(4) || text.len() - digits.len() > 2 {
-        return None;
-    }
-    let mut bytes = Vec::with_capacity(text.len() / 4 * 3);
-    let (mut held, mut bits) = (0_u32, 0_u32);
-    for byte in digits.bytes() {
-        held = (held << 6) | u32::from(digit(byte)?);
-        bits += 6;
-        if bits >= 8 {
-            bits -= 8;
-            bytes.push(u8::try_from((held >> bits) & 0xff).ok()?);
-            held &= (1 << bits) - 1;
-        }
-    }
-    (held == 0).then_some(bytes)
-}
-
 #[cfg(test)]
 mod tests {
     use axum::http::HeaderName;
@@ -159,15 +89,6 @@ mod tests {
 
     fn raw(text: &str) -> Raw<'_> {
         Raw::parse(text.as_bytes()).unwrap()
-    }
-
-    #[test]
-    fn base64_is_read_whole_or_not_at_all() {
-        assert_eq!(base64("SGVsbG8=").as_deref(), Some(&b"Hello"[..]));
-        assert_eq!(base64("").as_deref(), Some(&b""[..]));
-        for wrong in ["SGVsbG8", "SGVs!!!bG8=", "====", "S===", "SGVsbG9="] {
-            assert_eq!(base64(wrong), None, "{wrong}");
-        }
     }
 
     #[test]

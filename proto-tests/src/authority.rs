@@ -1,0 +1,222 @@
+//! An authorization server and an MCP server that wants its tokens, for tests: real sockets, every request written
+//! down, and as wrong as a test wants them to be.
+//!
+//! The authorization server checks what a good one checks (PKCE, redirect URIs, resources, clients) and takes a refresh
+//! token that comes a second time for a theft: the whole family is void then.
+
+mod browser;
+mod grants;
+mod guarded;
+mod wire;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use serde_json::{Value, json};
+
+pub use browser::{Visit, browse};
+use grants::Grants;
+pub use guarded::{Description, Guarded, Wants};
+use wire::{Answer, Asked};
+
+/// How it describes itself, and where.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Document {
+    OAuth,
+    OpenId,
+    /// Behind its own path, as OpenID has it.
+    OpenIdBehind,
+    None,
+}
+
+/// Whether it says who it is when it sends a browser back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Iss {
+    Right,
+    Wrong,
+    /// It promises to, and does not.
+    Forgotten,
+    /// It neither promises nor does.
+    Never,
+    /// It does not promise, and somebody else's is there.
+    WrongUnasked,
+}
+
+/// What it does. Tests change it as they go.
+#[derive(Debug, Clone)]
+pub struct Rules {
+    /// Behind the origin: `""` or `/tenant`.
+    pub path: &'static str,
+    pub document: Document,
+    /// What its document says instead of its issuer.
+    pub claims: Option<String>,
+    pub pkce: Option<&'static [&'static str]>,
+    pub iss: Iss,
+    pub registers: bool,
+    pub reads_documents: bool,
+    pub methods: &'static [&'static str],
+    pub scopes: Option<&'static [&'static str]>,
+    /// Clients that were registered by hand: id and secret.
+    pub known: &'static [(&'static str, &'static str)],
+    pub gives_refresh: bool,
+    pub lifetime: u64,
+    pub revokes: bool,
+    /// The person says no.
+    pub denies: bool,
+    /// Its answer to a token request is longer than anybody wants.
+    pub is_endless: bool,
+    /// Where its token endpoint redirects to.
+    pub redirects_tokens: Option<String>,
+}
+
+impl Default for Rules {
+    fn default() -> Self {
+        Self {
+            path: "",
+            document: Document::OAuth,
+            claims: None,
+            pkce: Some(&["S256"]),
+            iss: Iss::Right,
+            registers: true,
+            reads_documents: false,
+            methods: &["none"],
+            scopes: None,
+            known: &[],
+            gives_refresh: true,
+            lifetime: 3600,
+            revokes: true,
+            denies: false,
+            is_endless: false,
+            redirects_tokens: None,
+        }
+    }
+}
+
+/// One request that it got.
+#[derive(Debug, Clone)]
+pub struct Seen {
+    pub path: String,
+    pub fields: BTreeMap<String, String>,
+    pub authorization: Option<String>,
+    /// Of a registration.
+    pub body: Value,
+}
+
+pub struct Authority {
+    port: u16,
+    rules: Mutex<Rules>,
+    seen: Mutex<Vec<Seen>>,
+    grants: Mutex<Grants>,
+}
+
+impl Authority {
+    /// Serves until the test ends.
+    pub fn start(rules: Rules) -> Arc<Self> {
+        let (listener, port) = wire::listener();
+        let authority = Arc::new(Self {
+            port,
+            rules: Mutex::new(rules),
+            seen: Mutex::default(),
+            grants: Mutex::new(Grants::new(port)),
+        });
+        let serving = authority.clone();
+        wire::serve(listener, move |asked| serving.answer(&asked));
+        authority
+    }
+
+    pub fn origin(&self) -> String {
+        format!("http://127.0.0.1:{}", self.port)
+    }
+
+    pub fn issuer(&self) -> String {
+        format!("{}{}", self.origin(), self.rules().path)
+    }
+
+    pub fn rules(&self) -> Rules {
+        self.rules.lock().unwrap().clone()
+    }
+
+    pub fn change(&self, change: impl FnOnce(&mut Rules)) {
+        change(&mut self.rules.lock().unwrap());
+    }
+
+    /// Requests to an endpoint, by the end of its path.
+    pub fn seen(&self, end: &str) -> Vec<Seen> {
+        self.seen.lock().unwrap().iter().filter(|seen| seen.path.ends_with(end)).cloned().collect()
+    }
+
+    /// The scopes of an access token that is valid.
+    pub fn scopes_of(&self, token: &str) -> Option<String> {
+        self.grants.lock().unwrap().scopes_of(token)
+    }
+
+    /// Access tokens are no longer valid; refresh tokens are.
+    pub fn expire_access(&self) {
+        self.grants.lock().unwrap().access.clear();
+    }
+
+    /// Whether a refresh token came twice.
+    pub fn was_robbed(&self) -> bool {
+        self.grants.lock().unwrap().robbed
+    }
+
+    fn answer(&self, asked: &Asked) -> Answer {
+        let rules = self.rules();
+        self.seen.lock().unwrap().push(Seen {
+            path: asked.path.clone(),
+            fields: asked.fields(),
+            authorization: asked.header("authorization"),
+            body: serde_json::from_slice(&asked.body).unwrap_or(Value::Null),
+        });
+        let endpoint = asked.path.strip_prefix(rules.path).unwrap_or(&asked.path);
+        match endpoint {
+            "/authorize" => self.grants.lock().unwrap().authorize(asked, &rules, &self.issuer()),
+            "/token" => match &rules.redirects_tokens {
+                Some(elsewhere) => Answer::redirect(elsewhere),
+                None if rules.is_endless => Answer::text(200, &"x".repeat(1024 * 1024)),
+                None => self.grants.lock().unwrap().token(asked, &rules),
+            },
+            "/register" if rules.registers => self.grants.lock().unwrap().register(asked),
+            "/revoke" if rules.revokes => self.grants.lock().unwrap().revoke(asked),
+            _ if asked.path == self.place(&rules) => Answer::json(200, &self.metadata(&rules)),
+            _ => Answer::text(404, "nothing here"),
+        }
+    }
+
+    fn place(&self, rules: &Rules) -> String {
+        match rules.document {
+            Document::OAuth => format!("/.well-known/oauth-authorization-server{}", rules.path),
+            Document::OpenId => format!("/.well-known/openid-configuration{}", rules.path),
+            Document::OpenIdBehind => format!("{}/.well-known/openid-configuration", rules.path),
+            Document::None => String::new(),
+        }
+    }
+
+    fn metadata(&self, rules: &Rules) -> Value {
+        let at = |path: &str| format!("{}{path}", self.issuer());
+        let mut document = json!({
+            "issuer": rules.claims.clone().unwrap_or_else(|| self.issuer()),
+            "authorization_endpoint": at("/authorize"),
+            "token_endpoint": at("/token"),
+            "response_types_supported": ["code"],
+            "token_endpoint_auth_methods_supported": rules.methods,
+            "client_id_metadata_document_supported": rules.reads_documents,
+        });
+        if let Some(methods) = rules.pkce {
+            document["code_challenge_methods_supported"] = json!(methods);
+        }
+        if let Some(scopes) = rules.scopes {
+            document["scopes_supported"] = json!(scopes);
+        }
+        if !matches!(rules.iss, Iss::Never | Iss::WrongUnasked) {
+            document["authorization_response_iss_parameter_supported"] = true.into();
+        }
+        if rules.registers {
+            document["registration_endpoint"] = at("/register").into();
+        }
+        if rules.revokes {
+            document["revocation_endpoint"] = at("/revoke").into();
+        }
+        document
+    }
+}

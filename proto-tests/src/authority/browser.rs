@@ -1,0 +1,46 @@
+//! A person with a browser who agrees to everything: opens a page and goes where it is sent.
+
+use std::net::ToSocketAddrs;
+
+use url::Url;
+
+use crate::{Door, Request};
+
+/// Where somebody ended up.
+#[derive(Debug)]
+pub struct Visit {
+    pub status: u16,
+    pub url: Url,
+    pub headers: Vec<(String, String)>,
+    pub body: String,
+}
+
+/// Opens a page of this machine, and follows every redirect.
+pub fn browse(page: &str) -> Visit {
+    let mut url = Url::parse(page).unwrap_or_else(|error| panic!("{error}: {page}"));
+    for _ in 0..10 {
+        let answer = get(&url);
+        let place = answer.headers.iter().find(|(name, _)| name.eq_ignore_ascii_case("location"));
+        match place {
+            Some((_, place)) if (300..400).contains(&answer.status) => url = url.join(place).unwrap(),
+            _ => {
+                let body = String::from_utf8_lossy(&answer.body).into_owned();
+                return Visit { status: answer.status, url, headers: answer.headers, body };
+            }
+        }
+    }
+    panic!("redirects without an end: {url}");
+}
+
+fn get(url: &Url) -> crate::Response {
+    let (host, port) = (url.host_str().unwrap(), url.port_or_known_default().unwrap());
+    let mut addresses: Vec<_> = (host, port).to_socket_addrs().unwrap().collect();
+    addresses.sort_by_key(|address| !address.is_ipv4());
+    let door = addresses.into_iter().map(Door::Tcp).find(|door| door.connect().is_ok());
+    let door = door.unwrap_or_else(|| panic!("nobody at {url}"));
+    let target = match url.query() {
+        Some(query) => format!("{}?{query}", url.path()),
+        None => url.path().to_owned(),
+    };
+    door.send(&Request::new("GET", &target).header("Host", &format!("{host}:{port}")))
+}

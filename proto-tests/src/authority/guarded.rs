@@ -1,0 +1,160 @@
+//! An MCP server of revision 2025-11-25 that answers only those who have a token.
+
+use std::sync::{Arc, Mutex};
+
+use serde_json::{Value, json};
+
+use super::Authority;
+use super::wire::{self, Answer, Asked};
+
+/// Where it says who gives out its tokens.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Description {
+    /// At a place that its challenge names.
+    Named(&'static str),
+    /// Behind its own path, which everybody has to guess.
+    ByPath,
+    AtRoot,
+    /// Nowhere: it is older than that.
+    None,
+}
+
+/// What it wants. Tests change it as they go.
+#[derive(Clone)]
+pub struct Wants {
+    pub description: Description,
+    /// Who gives out its tokens.
+    pub authority: Arc<Authority>,
+    /// What its document says that it is, instead of what it is.
+    pub claims: Option<String>,
+    /// What its challenge asks for.
+    pub scope: Option<&'static str>,
+    /// What its document lists.
+    pub listed: Option<&'static [&'static str]>,
+    /// What a token has to hold for `tools/call`.
+    pub to_call: Option<&'static str>,
+    /// It lets everybody in.
+    pub is_open: bool,
+}
+
+pub struct Guarded {
+    port: u16,
+    wants: Mutex<Wants>,
+    /// `Authorization` of each request, and its method.
+    seen: Mutex<Vec<(Option<String>, String)>>,
+}
+
+impl Guarded {
+    pub fn start(authority: &Arc<Authority>) -> Arc<Self> {
+        let (listener, port) = wire::listener();
+        let wants = Wants {
+            description: Description::ByPath,
+            authority: authority.clone(),
+            claims: None,
+            scope: None,
+            listed: None,
+            to_call: None,
+            is_open: false,
+        };
+        let guarded = Arc::new(Self { port, wants: Mutex::new(wants), seen: Mutex::default() });
+        let serving = guarded.clone();
+        wire::serve(listener, move |asked| serving.answer(&asked));
+        guarded
+    }
+
+    pub fn url(&self) -> String {
+        format!("{}/mcp", self.origin())
+    }
+
+    pub fn origin(&self) -> String {
+        format!("http://127.0.0.1:{}", self.port)
+    }
+
+    pub fn change(&self, change: impl FnOnce(&mut Wants)) {
+        change(&mut self.wants.lock().unwrap());
+    }
+
+    /// The tokens that calls of this method carried.
+    pub fn seen(&self, method: &str) -> Vec<Option<String>> {
+        let seen = self.seen.lock().unwrap();
+        seen.iter().filter(|(_, called)| called == method).map(|(token, _)| token.clone()).collect()
+    }
+
+    fn answer(&self, asked: &Asked) -> Answer {
+        let wants = self.wants.lock().unwrap().clone();
+        let place = match &wants.description {
+            Description::Named(place) => *place,
+            Description::ByPath => "/.well-known/oauth-protected-resource/mcp",
+            Description::AtRoot => "/.well-known/oauth-protected-resource",
+            Description::None => "",
+        };
+        match asked.path.as_str() {
+            "/mcp" if asked.method == "POST" => self.called(asked, &wants),
+            "/mcp" => Answer::text(405, ""),
+            path if path == place => Answer::json(200, &self.document(&wants)),
+            // A server that is older than all that gives out its tokens itself.
+            _ if wants.description == Description::None => wants.authority.answer(asked),
+            _ => Answer::text(404, "nothing here"),
+        }
+    }
+
+    fn document(&self, wants: &Wants) -> Value {
+        let mut document = json!({
+            "resource": wants.claims.clone().unwrap_or_else(|| self.url()),
+            "authorization_servers": [wants.authority.issuer()],
+        });
+        if let Some(listed) = wants.listed {
+            document["scopes_supported"] = json!(listed);
+        }
+        document
+    }
+
+    fn called(&self, asked: &Asked, wants: &Wants) -> Answer {
+        let message: Value = serde_json::from_slice(&asked.body).unwrap_or(Value::Null);
+        let method = message["method"].as_str().unwrap_or_default();
+        let token =
+            asked.header("authorization").and_then(|header| Some(header.strip_prefix("Bearer ")?.to_owned()));
+        self.seen.lock().unwrap().push((token.clone(), method.to_owned()));
+        if !wants.is_open {
+            let Some(held) = token.and_then(|token| wants.authority.scopes_of(&token)) else {
+                return Answer::text(401, "")
+                    .with("www-authenticate", self.challenge(wants, wants.scope, None));
+            };
+            let needed = wants.to_call.filter(|_| method == "tools/call");
+            if let Some(needed) = needed.filter(|needed| !held.split(' ').any(|scope| scope == *needed)) {
+                let challenge = self.challenge(wants, Some(needed), Some("insufficient_scope"));
+                return Answer::text(403, "").with("www-authenticate", challenge);
+            }
+        }
+        serve(&message, method)
+    }
+
+    fn challenge(&self, wants: &Wants, scope: Option<&str>, error: Option<&str>) -> String {
+        let mut parts = Vec::new();
+        if let Description::Named(place) = &wants.description {
+            parts.push(format!(r#"resource_metadata="{}{place}""#, self.origin()));
+        }
+        parts.extend(scope.map(|scope| format!(r#"scope="{scope}""#)));
+        parts.extend(error.map(|error| format!(r#"error="{error}""#)));
+        format!("Bearer {}", parts.join(", "))
+    }
+}
+
+fn serve(message: &Value, method: &str) -> Answer {
+    let result = match method {
+        "initialize" => json!({
+            "protocolVersion": "2025-11-25",
+            "capabilities": { "tools": {} },
+            "serverInfo": { "name": "guarded", "version": "1" },
+        }),
+        "ping" => json!({}),
+        "tools/list" => json!({ "tools": [{ "name": "greet", "inputSchema": { "type": "object" } }] }),
+        "tools/call" => json!({ "content": [{ "type": "text", "text": "hello" }] }),
+        _ if message.get("id").is_none() => return Answer::text(202, ""),
+        _ => {
+            let error = json!({ "code": -32601, "message": "Method not found" });
+            return Answer::json(200, &json!({ "jsonrpc": "2.0", "id": message["id"], "error": error }));
+        }
+    };
+    Answer::json(200, &json!({ "jsonrpc": "2.0", "id": message["id"], "result": result }))
+}

@@ -1,0 +1,99 @@
+//! A person with a home, a remote server in it, and a browser.
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::Arc;
+
+use proto_tests::authority::{Authority, Guarded, Rules, Visit, browse};
+use proto_tests::{Home, bins};
+use serde_json::json;
+
+/// The child that wants a login.
+pub(crate) const CHILD: &str = "far";
+
+pub(crate) struct World {
+    pub(crate) authority: Arc<Authority>,
+    pub(crate) guarded: Arc<Guarded>,
+    // Last, so that it sees everybody else gone.
+    pub(crate) home: Home,
+}
+
+impl World {
+    pub(crate) fn new(rules: Rules) -> Self {
+        let home = Home::new();
+        // A test must not find a person's keyring.
+        let profile = format!(
+            "export PATH=/usr/local/bin:/usr/bin:/bin\nexport DBUS_SESSION_BUS_ADDRESS=unix:path={}/no-bus\n",
+            home.mark()
+        );
+        home.write(".profile", &profile);
+        let authority = Authority::start(rules);
+        let guarded = Guarded::start(&authority);
+        home.definition(CHILD, &json!({"mcpServers": {CHILD: {"url": guarded.url()}}}).to_string());
+        Self { authority, guarded, home }
+    }
+
+    /// `switchboard login`, up to the page that it wants opened.
+    #[track_caller]
+    pub(crate) fn begin(&self) -> Typed {
+        let mut process = Command::new(&bins().switchboard)
+            .args(["login", CHILD, "--no-browser"])
+            .env_clear()
+            .envs(self.home.environment())
+            .env("SWITCHBOARD_SOCKET", self.home.socket())
+            .current_dir(self.home.workspace())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut stdout = BufReader::new(process.stdout.take().unwrap());
+        let page = (&mut stdout).lines().map_while(Result::ok).find(|line| line.starts_with("http"));
+        Typed { process, stdout, page }
+    }
+
+    /// Logs in, all the way.
+    #[track_caller]
+    pub(crate) fn log_in(&self) -> Visit {
+        let typed = self.begin();
+        let visit = browse(typed.page());
+        assert_eq!(visit.status, 200, "{visit:?}");
+        let (code, said) = typed.end();
+        assert_eq!(code, Some(0), "{said}");
+        visit
+    }
+
+    /// Tries to, and gives what the person is told.
+    #[track_caller]
+    pub(crate) fn fail_to_log_in(&self) -> String {
+        let typed = self.begin();
+        if let Some(page) = &typed.page {
+            browse(page);
+        }
+        let (code, said) = typed.end();
+        assert_eq!(code, Some(1), "{said}");
+        said
+    }
+}
+
+/// A command that waits for its person.
+pub(crate) struct Typed {
+    process: Child,
+    stdout: BufReader<ChildStdout>,
+    pub(crate) page: Option<String>,
+}
+
+impl Typed {
+    #[track_caller]
+    pub(crate) fn page(&self) -> &str {
+        self.page.as_deref().expect("a page to open")
+    }
+
+    /// Its exit code, and everything it said after the page.
+    pub(crate) fn end(mut self) -> (Option<i32>, String) {
+        let mut said = String::new();
+        self.stdout.read_to_string(&mut said).unwrap();
+        self.process.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        (self.process.wait().unwrap().code(), said)
+    }
+}

@@ -1,0 +1,110 @@
+//! What does not lead to a login, and tells the person why.
+
+use proto_tests::authority::{Iss, Rules, browse};
+use serde_json::json;
+
+use crate::person::{CHILD, World};
+
+#[track_caller]
+fn refused(world: &World, why: &str) {
+    let _daemon = world.home.daemon();
+    let said = world.fail_to_log_in();
+    assert!(said.contains(why), "{said}");
+    assert!(world.authority.seen("/token").is_empty(), "{said}");
+}
+
+#[test]
+fn answers_of_another_issuer_are_not_exchanged() {
+    for (iss, why) in [
+        (Iss::Wrong, "the answer came from `https://evil.example`"),
+        (Iss::WrongUnasked, "the answer came from `https://evil.example`"),
+        (Iss::Forgotten, "does not say that it is from"),
+    ] {
+        refused(&World::new(Rules { iss, ..Rules::default() }), why);
+    }
+    let world = World::new(Rules { iss: Iss::Never, ..Rules::default() });
+    let _daemon = world.home.daemon();
+    world.log_in();
+}
+
+#[test]
+fn without_pkce_nobody_logs_in() {
+    for pkce in [None, Some(&["plain"][..])] {
+        let world = World::new(Rules { pkce, ..Rules::default() });
+        refused(&world, "does not support PKCE");
+        assert!(
+            world.authority.seen("/register").is_empty() && world.authority.seen("/authorize").is_empty()
+        );
+    }
+}
+
+#[test]
+fn metadata_of_somebody_else_are_not_believed() {
+    let world = World::new(Rules { claims: Some("https://evil.example".into()), ..Rules::default() });
+    refused(&world, "is that of `https://evil.example`");
+    let world = World::new(Rules::default());
+    world.guarded.change(|wants| wants.claims = Some("https://evil.example/mcp".into()));
+    refused(&world, "its metadata is about `https://evil.example/mcp`");
+}
+
+#[test]
+fn a_person_may_say_no() {
+    refused(&World::new(Rules { denies: true, ..Rules::default() }), "access_denied");
+}
+
+#[test]
+fn a_wrong_state_changes_nothing() {
+    let world = World::new(Rules::default());
+    let _daemon = world.home.daemon();
+    let typed = world.begin();
+    let page = url::Url::parse(typed.page()).unwrap();
+    let redirect = page.query_pairs().find(|(name, _)| name == "redirect_uri").unwrap().1.into_owned();
+    for query in ["", "?code=x", "?code=x&state=guessed", "?error=access_denied&state="] {
+        assert_eq!(browse(&format!("{redirect}{query}")).status, 400, "{query}");
+    }
+    assert!(world.authority.seen("/token").is_empty());
+    let visit = browse(typed.page());
+    let header =
+        |name: &str| visit.headers.iter().find(|(given, _)| given == name).map(|(_, value)| value.clone());
+    assert_eq!(visit.status, 200);
+    assert!(header("content-security-policy").unwrap().starts_with("default-src 'none'"));
+    assert_eq!(header("cache-control").as_deref(), Some("no-store"));
+    assert!(!visit.body.contains("src=") && !visit.body.contains("href="), "{}", visit.body);
+    assert_eq!(typed.end().0, Some(0));
+}
+
+#[test]
+fn a_token_endpoint_that_leads_elsewhere_is_not_followed() {
+    let elsewhere = World::new(Rules::default());
+    let rules = Rules {
+        redirects_tokens: Some(format!("{}/token", elsewhere.authority.origin())),
+        ..Rules::default()
+    };
+    let world = World::new(rules);
+    let _daemon = world.home.daemon();
+    world.fail_to_log_in();
+    assert!(elsewhere.authority.seen("/token").is_empty());
+}
+
+#[test]
+fn an_endless_answer_comes_to_an_end() {
+    let world = World::new(Rules { is_endless: true, ..Rules::default() });
+    let _daemon = world.home.daemon();
+    let said = world.fail_to_log_in();
+    assert!(said.contains("longer than 256 KiB"), "{said}");
+}
+
+#[test]
+fn a_server_without_a_way_in_says_what_to_do() {
+    let world = World::new(Rules { registers: false, ..Rules::default() });
+    refused(&world, "set it in the config under `oauth.clients`");
+}
+
+#[test]
+fn a_client_is_shown_to_its_own_issuer_only() {
+    let world = World::new(Rules { known: &[("mine", "")], ..Rules::default() });
+    let client = json!({"clientId": "mine", "issuer": "https://as.example"});
+    world.home.config(&json!({"oauth": {"clients": {CHILD: client}}}));
+    refused(&world, "the client in the config is for `https://as.example`");
+    assert!(world.authority.seen("/authorize").is_empty());
+}

@@ -1,0 +1,96 @@
+//! Where a remote child is, and what may be sent there. Pure.
+
+use reqwest::Url;
+
+use crate::definition::Destination;
+
+/// The URL of a child, if messages may go there; or what is wrong with it.
+pub fn address(to: &Destination) -> Result<Url, String> {
+    // The text may hold a secret, so it is not repeated.
+    let url = Url::parse(&to.url).map_err(|error| format!("`url` is not valid: {error}"))?;
+    match url.scheme() {
+        "https" => {}
+        "http" if is_loopback(&url) => {}
+        "http" => {
+            return Err("`url` is not encrypted: `http://` is for this machine (`localhost`, `127.0.0.1`, `[::1]`) only"
+                .to_owned());
+        }
+        other => return Err(format!("`url` cannot be reached by `{other}`; `https` or `http` can")),
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err("`url` holds a name or a password; `headers` is the place for credentials".to_owned());
+    }
+    Ok(url)
+}
+
+pub(super) fn is_loopback(url: &Url) -> bool {
+    match url.host_str() {
+        Some("localhost") => true,
+        Some(host) => {
+            let host = host.trim_start_matches('[').trim_end_matches(']');
+            host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
+        }
+        None => false,
+    }
+}
+
+/// Where `location` leads from `from`, if that is the same origin; else the origin that it is, for people.
+pub(super) fn follow(from: &Url, location: &str) -> Result<Url, Option<String>> {
+    let to = from.join(location).map_err(|_| None)?;
+    if to.origin() == from.origin() && matches!(to.scheme(), "http" | "https") {
+        return Ok(to);
+    }
+    // Only where it leads: the rest may hold what is nobody's business.
+    let place =
+        to.host_str().map_or_else(|| format!("{}:", to.scheme()), |_| to.origin().ascii_serialization());
+    Err(Some(if place == "null" { format!("{}:", to.scheme()) } else { place }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::definition::Transport;
+
+    fn check(url: &str) -> Result<Url, String> {
+        address(&Destination { transport: Transport::Http, url: url.to_owned(), headers: [].into() })
+    }
+
+    #[test]
+    fn only_this_machine_is_spoken_to_in_the_clear() {
+        for fine in ["https://x.example/mcp", "http://localhost:1/", "http://127.0.0.9/x", "http://[::1]:8/"]
+        {
+            assert!(check(fine).is_ok(), "{fine}");
+        }
+        for refused in [
+            "http://x.example/mcp",
+            "http://localhost.example/",
+            "http://127.0.0.1.example/",
+            "http://0.0.0.0/",
+            "file:///etc/passwd",
+            "ftp://x/",
+            "https://me:secret@x.example/",
+            "nothing",
+            "",
+        ] {
+            let why = check(refused).unwrap_err();
+            assert!(why.starts_with("`url`") && !why.contains("secret"), "{refused}: {why}");
+        }
+    }
+
+    #[test]
+    fn a_redirect_stays_where_it_is() {
+        let from = Url::parse("https://x.example/a/mcp?k=1").unwrap();
+        assert_eq!(follow(&from, "/b/").unwrap().as_str(), "https://x.example/b/");
+        assert_eq!(follow(&from, "https://x.example:443/c").unwrap().path(), "/c");
+        for (elsewhere, shown) in [
+            ("https://y.example/mcp?token=t", "https://y.example"),
+            ("http://x.example/mcp", "http://x.example"),
+            ("https://x.example:444/", "https://x.example:444"),
+            ("//evil.example/x", "https://evil.example"),
+            ("file:///etc/passwd", "file:"),
+            ("data:text/plain,x", "data:"),
+        ] {
+            assert_eq!(follow(&from, elsewhere), Err(Some(shown.to_owned())), "{elsewhere}");
+        }
+    }
+}

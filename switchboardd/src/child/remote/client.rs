@@ -1,0 +1,254 @@
+//! One HTTP request to a remote child and the head of its answer: credentials, challenges and redirects are dealt
+//! with here, so that whoever sends a message sees what the server made of it and nothing else.
+//!
+//! Our own headers and the person's go to the origin that the definition names and nowhere else; nothing of a
+//! host's request is ever among them.
+
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use hyper::header::{
+    ACCEPT_ENCODING, AUTHORIZATION, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HOST,
+    HeaderMap, HeaderName, HeaderValue, LOCATION, TE, TRANSFER_ENCODING, UPGRADE, WWW_AUTHENTICATE,
+};
+use reqwest::{Method, Response, StatusCode, Url};
+use switchboard_wire::framing::MAX_MESSAGE;
+
+use super::RemoteError;
+use super::address::follow;
+use super::auth::{Authorizer, Challenge, Verdict};
+use super::dialer::root_cause;
+use crate::caller::Caller;
+use crate::child::failure::clip;
+use crate::definition::Destination;
+
+/// Redirects of one request that are followed.
+const MAX_HOPS: usize = 4;
+/// As much of an error's text as is read.
+const MAX_REFUSAL: usize = 256 * 1024;
+
+/// Headers that belong to a connection or are ours to say.
+const NOT_THEIRS: [HeaderName; 8] =
+    [ACCEPT_ENCODING, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST, TE, TRANSFER_ENCODING, UPGRADE];
+
+#[derive(Debug)]
+pub(super) struct Client {
+    http: reqwest::Client,
+    pub(super) url: Url,
+    /// What the definition sets.
+    headers: HeaderMap,
+    /// `None` where the definition sets `Authorization` itself.
+    authorizer: Option<Arc<dyn Authorizer>>,
+}
+
+/// A request, but for what every request has.
+#[derive(Debug, Clone)]
+pub(super) struct Outgoing {
+    pub(super) method: Method,
+    pub(super) url: Url,
+    pub(super) headers: HeaderMap,
+    pub(super) body: Bytes,
+    /// Whose call it is.
+    pub(super) caller: Option<Arc<Caller>>,
+}
+
+impl Client {
+    pub(super) fn new(
+        http: reqwest::Client,
+        url: Url,
+        to: &Destination,
+        authorizer: Arc<dyn Authorizer>,
+    ) -> Result<Self, RemoteError> {
+        let headers = headers(to)?;
+        let authorizer = (!headers.contains_key(AUTHORIZATION)).then_some(authorizer);
+        Ok(Self { http, url, headers, authorizer })
+    }
+
+    /// Sends a request as often as challenges and redirects want it, which is never after it was taken.
+    pub(super) async fn send(&self, mut outgoing: Outgoing) -> Result<Response, RemoteError> {
+        let (mut hops, mut challenged) = (0, false);
+        loop {
+            let used = match &self.authorizer {
+                Some(authorizer) => authorizer.bearer().await?,
+                None => None,
+            };
+            let response = self.send_once(&outgoing, used.as_ref()).await?;
+            let status = response.status();
+            if let Some(url) = redirected(&outgoing.url, &response)? {
+                hops += 1;
+                if hops > MAX_HOPS {
+                    return Err(RemoteError::Lost);
+                }
+                outgoing.url = url;
+                continue;
+            }
+            if !is_challenge(&response) {
+                return whole(response);
+            }
+            let header = challenges(&response);
+            let Some(authorizer) = &self.authorizer else {
+                return Err(RemoteError::Forbidden {
+                    status: status.as_u16(),
+                    said: refusal(response).await,
+                });
+            };
+            if !challenged {
+                challenged = true;
+                let challenge = Challenge {
+                    status: status.as_u16(),
+                    www_authenticate: header.as_deref(),
+                    used: used.as_ref(),
+                    caller: outgoing.caller.as_ref(),
+                };
+                if authorizer.challenged(challenge).await? == Verdict::Again {
+                    continue;
+                }
+            }
+            return Err(RemoteError::Status { status: status.as_u16(), said: refusal(response).await });
+        }
+    }
+
+    async fn send_once(
+        &self,
+        outgoing: &Outgoing,
+        bearer: Option<&HeaderValue>,
+    ) -> Result<Response, RemoteError> {
+        let mut headers = self.headers.clone();
+        headers.extend(outgoing.headers.clone());
+        if let Some(bearer) = bearer {
+            headers.insert(AUTHORIZATION, bearer.clone());
+        }
+        let request = self
+            .http
+            .request(outgoing.method.clone(), outgoing.url.clone())
+            .headers(headers)
+            .body(outgoing.body.clone());
+        request.send().await.map_err(|error| match error.is_connect() {
+            true => RemoteError::Unreachable { why: root_cause(&error) },
+            false => RemoteError::Cut { why: lost(&error) },
+        })
+    }
+}
+
+/// What the definition sets, as far as it is a person's to set.
+fn headers(to: &Destination) -> Result<HeaderMap, RemoteError> {
+    let mut headers = HeaderMap::new();
+    for (name, value) in &to.headers {
+        let name: HeaderName = name
+            .parse()
+            .map_err(|_| RemoteError::Unreachable { why: format!("`{name}` cannot name a header") })?;
+        let mut value = HeaderValue::from_str(value.trim()).map_err(|_| RemoteError::Unreachable {
+            why: format!("the value of the header `{name}` has characters that no header can have"),
+        })?;
+        value.set_sensitive(true);
+        if !NOT_THEIRS.contains(&name) {
+            headers.insert(name, value);
+        }
+    }
+    Ok(headers)
+}
+
+fn is_challenge(response: &Response) -> bool {
+    match response.status() {
+        StatusCode::UNAUTHORIZED => true,
+        StatusCode::FORBIDDEN => response.headers().contains_key(WWW_AUTHENTICATE),
+        _ => false,
+    }
+}
+
+/// What the server wants to see: all that it says of it, as one header.
+fn challenges(response: &Response) -> Option<String> {
+    let all = response.headers().get_all(WWW_AUTHENTICATE).iter().filter_map(|header| header.to_str().ok());
+    let all: Vec<&str> = all.collect();
+    (!all.is_empty()).then(|| all.join(", "))
+}
+
+/// Where a redirect leads, if it is one that repeats the request.
+fn redirected(from: &Url, response: &Response) -> Result<Option<Url>, RemoteError> {
+    if !matches!(response.status().as_u16(), 301 | 302 | 307 | 308) {
+        return Ok(None);
+    }
+    let location = response.headers().get(LOCATION).and_then(|location| location.to_str().ok());
+    match follow(from, location.ok_or(RemoteError::Lost)?) {
+        Ok(url) => Ok(Some(url)),
+        Err(Some(to)) => Err(RemoteError::Elsewhere { to }),
+        Err(None) => Err(RemoteError::Lost),
+    }
+}
+
+/// Nothing is unpacked, so nothing can unpack to more than it was.
+fn whole(response: Response) -> Result<Response, RemoteError> {
+    match response.headers().get(CONTENT_ENCODING) {
+        Some(encoding) if encoding != "identity" => {
+            let encoding = String::from_utf8_lossy(encoding.as_bytes());
+            Err(RemoteError::Encoded { encoding: clip(&encoding).to_owned() })
+        }
+        _ => Ok(response),
+    }
+}
+
+/// The type of an answer, without its parameters.
+pub(super) fn content_type(response: &Response) -> String {
+    let header = response.headers().get(CONTENT_TYPE).and_then(|header| header.to_str().ok());
+    header.unwrap_or_default().split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
+}
+
+/// A body as a whole.
+#[derive(Debug)]
+pub(super) enum Body {
+    Whole(Bytes),
+    /// More than anybody takes; at least so much.
+    TooLong(u64),
+}
+
+pub(super) async fn body(mut response: Response) -> Result<Body, RemoteError> {
+    let told = response.content_length().unwrap_or(0);
+    if told > MAX_MESSAGE as u64 {
+        return Ok(Body::TooLong(told));
+    }
+    let mut whole = BytesMut::new();
+    while let Some(chunk) = next_chunk(&mut response).await? {
+        if whole.is_empty() && chunk.len() as u64 == told {
+            return Ok(Body::Whole(chunk));
+        }
+        whole.extend_from_slice(&chunk);
+        if whole.len() > MAX_MESSAGE {
+            return Ok(Body::TooLong(whole.len() as u64));
+        }
+    }
+    Ok(Body::Whole(whole.freeze()))
+}
+
+/// The beginning of a body that says why a request was refused.
+pub(super) async fn refusal_bytes(mut response: Response) -> Bytes {
+    let mut whole = BytesMut::new();
+    while let Ok(Some(chunk)) = next_chunk(&mut response).await {
+        whole.extend_from_slice(&chunk);
+        if whole.len() > MAX_REFUSAL {
+            whole.truncate(MAX_REFUSAL);
+            break;
+        }
+    }
+    whole.freeze()
+}
+
+async fn refusal(response: Response) -> String {
+    let is_text = matches!(content_type(&response).as_str(), "text/plain" | "application/json");
+    if is_text { shown(&refusal_bytes(response).await) } else { String::new() }
+}
+
+/// A server's words in a message of ours: on one line and not too many.
+pub(super) fn shown(body: &[u8]) -> String {
+    const MOST: usize = 300;
+    let text = String::from_utf8_lossy(body);
+    let line: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    line.chars().filter(|char| !char.is_control()).take(MOST).collect()
+}
+
+pub(super) async fn next_chunk(response: &mut Response) -> Result<Option<Bytes>, RemoteError> {
+    response.chunk().await.map_err(|error| RemoteError::Cut { why: lost(&error) })
+}
+
+fn lost(error: &reqwest::Error) -> String {
+    format!("lost the connection ({})", root_cause(error))
+}

@@ -1,0 +1,89 @@
+//! What goes wrong between us and a child that runs elsewhere.
+
+use super::auth::AuthError;
+
+/// Why a remote child gave no answer. The texts continue the words "child `name` …".
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RemoteError {
+    /// Not one byte of the request reached it.
+    #[error("could not be reached: {why}")]
+    Unreachable { why: String },
+    #[error("{why} before it answered; the call may or may not have run")]
+    Cut { why: String },
+    #[error("answered with HTTP status {status}{}", quoted(.said))]
+    Status { status: u16, said: String },
+    #[error("refused the credentials that its file sets (HTTP status {status}{})", quoted(.said))]
+    Forbidden { status: u16, said: String },
+    #[error("{0}")]
+    Auth(#[from] AuthError),
+    #[error(
+        "redirects to `{to}`, which is another origin; nothing was sent there. If that is right, its file has to name that URL"
+    )]
+    Elsewhere { to: String },
+    #[error("redirects without an end, or to nowhere")]
+    Lost,
+    #[error("answered with `{content_type}`, which is neither JSON nor an event stream; is the URL right?")]
+    Foreign { content_type: String },
+    #[error("answered in the encoding `{encoding}`, which nobody asked for")]
+    Encoded { encoding: String },
+    #[error("took the request and gave no answer to it")]
+    Unanswered,
+    #[error("is not the server that it was: it now speaks revision `{now}`; the call was not made")]
+    Changed { now: String },
+}
+
+impl RemoteError {
+    /// Whether the request surely did not run.
+    pub fn is_unsent(&self) -> bool {
+        matches!(self, Self::Unreachable { .. } | Self::Changed { .. })
+    }
+
+    /// Whether it says that the server does not speak the way that was tried. Refused credentials, failures of the
+    /// server and of the way to it say nothing about that.
+    pub(super) fn is_about_manner(&self) -> bool {
+        match self {
+            Self::Status { status, .. } => {
+                matches!(status, 400..=499) && !matches!(status, 401 | 403 | 407 | 408 | 425 | 429)
+            }
+            Self::Foreign { .. } | Self::Unanswered => true,
+            _ => false,
+        }
+    }
+
+    /// A word that programs can rely on.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Unreachable { .. } => "child_unreachable",
+            Self::Cut { .. } => "connection_lost",
+            Self::Auth(_) => "needs_login",
+            Self::Forbidden { .. } => "credentials_refused",
+            Self::Elsewhere { .. } | Self::Lost => "redirected",
+            Self::Status { .. } | Self::Foreign { .. } | Self::Encoded { .. } | Self::Unanswered => {
+                "bad_answer"
+            }
+            Self::Changed { .. } => "child_changed",
+        }
+    }
+}
+
+fn quoted(said: &str) -> String {
+    if said.is_empty() { String::new() } else { format!(": `{said}`") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn neither_credentials_nor_failures_are_evidence_of_an_era() {
+        let status = |status| RemoteError::Status { status, said: String::new() }.is_about_manner();
+        for evidence in [400, 404, 405, 406, 415, 422] {
+            assert!(status(evidence), "{evidence}");
+        }
+        for none in [401, 403, 407, 408, 429, 500, 502, 503, 504, 302] {
+            assert!(!status(none), "{none}");
+        }
+        assert!(!RemoteError::Unreachable { why: String::new() }.is_about_manner());
+        assert!(!RemoteError::Cut { why: String::new() }.is_about_manner());
+    }
+}

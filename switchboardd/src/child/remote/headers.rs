@@ -1,0 +1,149 @@
+//! The headers of a message to a remote child, made from the message itself. Pure.
+
+use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use switchboard_wire::envelope::Message;
+use switchboard_wire::members::Members;
+use switchboard_wire::raw::Raw;
+
+use super::Talk;
+use crate::child::{Manner, ToolList};
+use crate::era::VERSION_KEY;
+use crate::era::headers::{annotations, encoded, name_member, written};
+use crate::methods;
+
+pub(super) const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
+pub(super) const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
+const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
+const METHOD: HeaderName = HeaderName::from_static("mcp-method");
+const NAME: HeaderName = HeaderName::from_static("mcp-name");
+
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+const BOTH: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
+const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
+
+/// Of a message that is posted. `tools`: what the child's tools are, where they say more headers.
+pub(super) fn of_message(talk: &Talk, message: &Message<'_>, tools: Option<&ToolList>) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    headers.insert(ACCEPT, BOTH);
+    headers.insert(CONTENT_TYPE, JSON);
+    match talk.manner {
+        Manner::Modern => of_modern(message, tools, &mut headers),
+        Manner::Legacy | Manner::OldSse => of_session(talk, &mut headers),
+    }
+    headers
+}
+
+/// Of the request for a legacy server's own stream.
+pub(super) fn of_stream(talk: &Talk, last_id: Option<&str>) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    headers.insert(ACCEPT, EVENTS);
+    of_session(talk, &mut headers);
+    if let Some(id) = last_id.and_then(|id| HeaderValue::from_bytes(id.as_bytes()).ok()) {
+        headers.insert(LAST_EVENT_ID, id);
+    }
+    headers
+}
+
+/// What tells a legacy server which conversation it is.
+pub(super) fn of_session(talk: &Talk, headers: &mut HeaderMap) {
+    if let Some(revision) = talk.revision {
+        headers.insert(VERSION, HeaderValue::from_static(revision));
+    }
+    if let Some(session) = &talk.session {
+        headers.insert(SESSION, session.clone());
+    }
+}
+
+fn of_modern(message: &Message<'_>, tools: Option<&ToolList>, headers: &mut HeaderMap) {
+    let (method, params) = match message {
+        Message::Request { method, params, .. } | Message::Notification { method, params } => {
+            (method.name(), params.and_then(Members::of).unwrap_or_default())
+        }
+        Message::Response { .. } => return,
+    };
+    let meta = params.get("_meta").and_then(Members::of).unwrap_or_default();
+    let version = meta.text(VERSION_KEY).unwrap_or(methods::LATEST_MODERN.into());
+    put(headers, VERSION, &version);
+    put(headers, METHOD, &method);
+    let name = name_member(&method).and_then(|member| params.text(member));
+    if let Some(name) = &name {
+        put(headers, NAME, name);
+    }
+    let tool = name.filter(|_| method == methods::TOOLS_CALL);
+    if let Some(tool) = tool.and_then(|name| tools?.find(&name)) {
+        let schema = tool.input_schema.as_deref().map(Raw::from);
+        for annotation in schema.map(annotations).unwrap_or_default() {
+            let value = annotation.value(params.get("arguments"));
+            let header = HeaderName::from_bytes(format!("mcp-param-{}", annotation.header).as_bytes());
+            if let (Some(value), Ok(header)) = (value.and_then(written), header) {
+                put(headers, header, &value);
+            }
+        }
+    }
+}
+
+fn put(headers: &mut HeaderMap, name: HeaderName, text: &str) {
+    let value = HeaderValue::from_str(&encoded(text)).expect("BUG: what is encoded can be a header");
+    headers.insert(name, value);
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::value::RawValue;
+
+    use super::*;
+
+    fn headers(talk: &Talk, body: &str, tools: Option<&ToolList>) -> Vec<(String, String)> {
+        let message = Message::parse(body.as_bytes()).unwrap();
+        let headers = of_message(talk, &message, tools);
+        let mut pairs: Vec<_> = headers
+            .iter()
+            .filter(|(name, _)| **name != ACCEPT && **name != CONTENT_TYPE)
+            .map(|(name, value)| (name.to_string(), value.to_str().unwrap().to_owned()))
+            .collect();
+        pairs.sort();
+        pairs
+    }
+
+    fn pairs(expected: &[(&str, &str)]) -> Vec<(String, String)> {
+        expected.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+    }
+
+    #[test]
+    fn a_modern_request_says_in_its_headers_what_its_body_says() {
+        let tool = r#"{"name":"ü","inputSchema":{"properties":{"r":{"type":"string","x-mcp-header":"Region"},"n":{"type":"integer","x-mcp-header":"N"}}}}"#;
+        let tool = RawValue::from_string(tool.to_owned()).unwrap();
+        let tools = ToolList::from_raw(&[&tool]);
+        let talk = Talk { manner: Manner::Modern, ..Talk::default() };
+        let call = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"ü","arguments":{"r":" x","n":5.0},"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}"#;
+        assert_eq!(
+            headers(&talk, call, Some(&tools)),
+            pairs(&[
+                ("mcp-method", "tools/call"),
+                ("mcp-name", "=?base64?w7w=?="),
+                ("mcp-param-n", "5"),
+                ("mcp-param-region", "=?base64?IHg=?="),
+                ("mcp-protocol-version", "2026-07-28"),
+            ])
+        );
+        let read = r#"{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"uri":"a:b"}}"#;
+        assert_eq!(
+            headers(&talk, read, None),
+            pairs(&[
+                ("mcp-method", "resources/read"),
+                ("mcp-name", "a:b"),
+                ("mcp-protocol-version", methods::LATEST_MODERN)
+            ])
+        );
+    }
+
+    #[test]
+    fn a_legacy_message_says_which_conversation_it_is_of() {
+        let session = Some(HeaderValue::from_static("s1"));
+        let talk = Talk { revision: Some("2025-06-18"), session, ..Talk::default() };
+        let call = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t"}}"#;
+        let expected = pairs(&[("mcp-protocol-version", "2025-06-18"), ("mcp-session-id", "s1")]);
+        assert_eq!(headers(&talk, call, None), expected);
+        assert!(headers(&Talk::default(), call, None).is_empty());
+    }
+}

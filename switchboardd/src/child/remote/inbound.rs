@@ -1,0 +1,122 @@
+//! What a remote child says, up to where all children are alike: bodies become messages, streams become events,
+//! and each message goes the way that a line of a local child goes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use reqwest::Response;
+use serde_json::value::RawValue;
+use switchboard_wire::framing::{Frame, Framing, MAX_MESSAGE, push_single_line};
+
+use super::RemoteError;
+use super::client::next_chunk;
+use super::sse::{Event, Parser};
+use crate::child::calls::Reply;
+use crate::child::{Child, ChildError, ChildId};
+
+/// How long the end of a stream is waited for once its answer is there: a connection that ended well can be used
+/// again.
+const LAST_BYTES: Duration = Duration::from_millis(100);
+
+/// Where a stream that broke may go on.
+#[derive(Debug, Default)]
+pub(super) struct Mark {
+    pub(super) last_id: Option<Box<str>>,
+    pub(super) retry: Option<Duration>,
+    /// Whether the stream said anything at all.
+    pub(super) heard: bool,
+}
+
+/// How a stream ended.
+#[derive(Debug)]
+pub(super) enum End {
+    /// The answer that was waited for came.
+    Answered,
+    /// It just ended, or broke; the reason.
+    Open(String),
+}
+
+impl Child {
+    /// Takes in a body, or an event's data: one message, or several as one revision had it. `about`: the call that
+    /// it came in answer to.
+    pub(super) fn take_body(self: &Arc<Self>, about: Option<ChildId>, body: &Bytes) {
+        let is_list = body.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[');
+        let list: Option<Vec<&RawValue>> = is_list.then(|| serde_json::from_slice(body).ok()).flatten();
+        match list {
+            Some(list) => {
+                list.iter()
+                    .for_each(|item| self.take_message(about, Bytes::copy_from_slice(item.get().as_bytes())));
+            }
+            None => self.take_message(about, body.clone()),
+        }
+    }
+
+    fn take_message(self: &Arc<Self>, about: Option<ChildId>, body: Bytes) {
+        // Every message is one line further on.
+        let body = if body.contains(&b'\n') || body.contains(&b'\r') {
+            let mut line = Vec::with_capacity(body.len());
+            push_single_line(&body, &mut line);
+            line.into()
+        } else {
+            body
+        };
+        self.take_in_about(Frame::Message { body, framing: Framing::Line }, about);
+    }
+
+    /// No answer will come to this call.
+    pub(super) fn fail(&self, id: ChildId, error: ChildError) {
+        self.calls().deliver(id, Reply::Failed(error));
+    }
+
+    pub(super) fn owes(&self, id: ChildId) -> bool {
+        self.calls().owes(id)
+    }
+}
+
+/// Reads the events of a stream, which came in answer to `about` if that is a call.
+pub(super) async fn read_events(
+    child: &Arc<Child>,
+    about: Option<ChildId>,
+    mut response: Response,
+    mark: &mut Mark,
+) -> End {
+    let mut parser = Parser::new(MAX_MESSAGE);
+    loop {
+        let chunk = match next_chunk(&mut response).await {
+            Ok(Some(chunk)) => chunk,
+            Ok(None) => return End::Open("ended its stream".to_owned()),
+            Err(RemoteError::Cut { why }) => return End::Open(why),
+            Err(error) => return End::Open(error.to_string()),
+        };
+        for event in parser.feed(&chunk) {
+            mark.heard = true;
+            take_event(child, about, event);
+        }
+        mark.retry = parser.retry().or(mark.retry);
+        if let Some(id) = parser.last_id() {
+            mark.last_id = Some(id.into());
+        }
+        if about.is_some_and(|id| !child.owes(id)) {
+            let _ = tokio::time::timeout(LAST_BYTES, next_chunk(&mut response)).await;
+            return End::Answered;
+        }
+    }
+}
+
+pub(super) fn take_event(child: &Arc<Child>, about: Option<ChildId>, event: Event) {
+    match event {
+        Event::Message { name, data } if name.is_empty() || &*name == "message" => {
+            child.take_body(about, &data)
+        }
+        Event::Message { name, .. } => {
+            tracing::debug!(target: "child", child = child.name(), event = &*name, "event not known");
+        }
+        Event::TooLong { bytes } => {
+            tracing::warn!(target: "child", child = child.name(), bytes, "skipped an event over the limit");
+            if let Some(id) = about {
+                child.calls().deliver(id, Reply::TooLong(bytes));
+            }
+        }
+    }
+}

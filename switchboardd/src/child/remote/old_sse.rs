@@ -1,0 +1,96 @@
+//! The transport of 2024-11-05: a stream that carries everything the server says, whose first event tells where
+//! messages are posted to. Nothing of it can be resumed: when the stream ends, so does the child.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use reqwest::{Response, Url};
+use switchboard_wire::framing::MAX_MESSAGE;
+use tokio::time::timeout;
+
+use super::address::follow;
+use super::client::{content_type, next_chunk, refusal_bytes, shown};
+use super::inbound::take_event;
+use super::sse::{Event, Parser};
+use super::{Link, RemoteError, headers};
+use crate::child::Child;
+
+/// How long a stream may take to say where messages go. A server of another kind may keep one open and say nothing.
+const ENDPOINT: Duration = Duration::from_secs(4);
+
+/// Opens the stream; what the server said if it has none of this kind.
+pub(super) async fn open(child: &Arc<Child>, link: &Arc<Link>) -> Result<Option<RemoteError>, RemoteError> {
+    let stream = link.get(headers::of_stream(&link.talk(), None)).await;
+    let stream = match stream {
+        Ok(stream) => stream,
+        Err(error) if error.is_about_manner() => return Ok(Some(error)),
+        Err(error) => return Err(error),
+    };
+    let status = stream.status();
+    if !status.is_success() {
+        let said = shown(&refusal_bytes(stream).await);
+        let error = RemoteError::Status { status: status.as_u16(), said };
+        return if error.is_about_manner() { Ok(Some(error)) } else { Err(error) };
+    }
+    let kind = content_type(&stream);
+    if kind != "text/event-stream" {
+        return Ok(Some(RemoteError::Foreign { content_type: shown(kind.as_bytes()) }));
+    }
+    let mut reader = Reader { stream, parser: Parser::new(MAX_MESSAGE), waiting: Vec::new().into_iter() };
+    let endpoint = match timeout(ENDPOINT, reader.endpoint(&link.client.url)).await {
+        Ok(endpoint) => endpoint?,
+        Err(_) => None,
+    };
+    let Some(endpoint) = endpoint else { return Ok(Some(RemoteError::Unanswered)) };
+    link.change(|talk| talk.endpoint = Some(endpoint));
+    let child = child.clone();
+    tokio::spawn(async move {
+        tokio::select! {
+            () = child.stopped() => {}
+            why = reader.read(&child) => child.give_up(RemoteError::Cut { why }.into()),
+        }
+    });
+    Ok(None)
+}
+
+struct Reader {
+    stream: Response,
+    parser: Parser,
+    waiting: std::vec::IntoIter<Event>,
+}
+
+impl Reader {
+    /// Where messages go; `None` if the stream ends before it says so.
+    async fn endpoint(&mut self, from: &Url) -> Result<Option<Url>, RemoteError> {
+        loop {
+            for event in self.waiting.by_ref() {
+                if let Event::Message { name, data } = event
+                    && &*name == "endpoint"
+                {
+                    let place = String::from_utf8_lossy(&data);
+                    return follow(from, place.trim()).map(Some).map_err(|to| match to {
+                        Some(to) => RemoteError::Elsewhere { to },
+                        None => RemoteError::Lost,
+                    });
+                }
+            }
+            match next_chunk(&mut self.stream).await? {
+                Some(chunk) => self.waiting = self.parser.feed(&chunk).into_iter(),
+                None => return Ok(None),
+            }
+        }
+    }
+
+    /// Takes in what the server says until it ends; why it did.
+    async fn read(mut self, child: &Arc<Child>) -> String {
+        loop {
+            self.waiting.by_ref().for_each(|event| take_event(child, None, event));
+            match next_chunk(&mut self.stream).await {
+                Ok(Some(chunk)) => self.waiting = self.parser.feed(&chunk).into_iter(),
+                Ok(None) => return "ended its stream".to_owned(),
+                Err(RemoteError::Cut { why }) => return why,
+                Err(error) => return error.to_string(),
+            }
+        }
+    }
+}

@@ -1,0 +1,311 @@
+//! The headers in which a modern request by HTTP repeats what its body says. Pure, and the same for whoever reads
+//! them (`http/registry/headers.rs`) and whoever writes them (`child/remote/headers.rs`).
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+
+use switchboard_wire::envelope::string;
+use switchboard_wire::members::Members;
+use switchboard_wire::raw::Raw;
+
+/// How deep a schema is looked into.
+const DEPTH: usize = 16;
+
+/// The word in a tool's schema that makes an argument a header too.
+const KEYWORD: &str = "x-mcp-header";
+
+const PREFIX: &str = "=?base64?";
+const SUFFIX: &str = "?=";
+
+/// An argument of a tool that is a header too.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Annotation {
+    /// What stands behind `mcp-param-`, in lower case.
+    pub header: Box<str>,
+    /// Where it stands in `arguments`.
+    pub path: Vec<Box<str>>,
+}
+
+impl Annotation {
+    /// What the arguments of a call say here; `null` says nothing.
+    pub fn value<'a>(&self, arguments: Option<Raw<'a>>) -> Option<Raw<'a>> {
+        let found = self.path.iter().try_fold(arguments?, |value, key| Members::of(value)?.get(key));
+        found.filter(|value| !value.is_null())
+    }
+}
+
+/// The member of `params` that the header `Mcp-Name` repeats.
+pub fn name_member(method: &str) -> Option<&'static str> {
+    match method {
+        "tools/call" | "prompts/get" => Some("name"),
+        "resources/read" => Some("uri"),
+        "tasks/get" | "tasks/update" | "tasks/cancel" => Some("taskId"),
+        _ => None,
+    }
+}
+
+/// The annotations of a tool's input schema.
+pub fn annotations(schema: Raw<'_>) -> Vec<Annotation> {
+    let mut found = Vec::new();
+    collect(schema, &mut Vec::new(), &mut found);
+    found
+}
+
+fn collect(schema: Raw<'_>, path: &mut Vec<Box<str>>, found: &mut Vec<Annotation>) {
+    let properties = Members::of(schema).and_then(|schema| schema.get("properties")).and_then(Members::of);
+    let Some(properties) = properties.filter(|_| path.len() < DEPTH) else { return };
+    for (name, property) in &properties.0 {
+        path.push((&**name).into());
+        if let Some(header) = Members::of(*property).and_then(|property| property.text(KEYWORD)) {
+            found.push(Annotation { header: header.to_ascii_lowercase().into(), path: path.clone() });
+        }
+        collect(*property, path, found);
+        path.pop();
+    }
+}
+
+/// Why a tool with this input schema may not be used over HTTP; `None` if it may.
+pub fn flaw(schema: Raw<'_>) -> Option<String> {
+    // Most schemas have nothing of the kind.
+    if !schema.get().contains(KEYWORD) {
+        return None;
+    }
+    let mut names = HashSet::new();
+    find_flaw(schema, Place::Root, 0, &mut names)
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Root,
+    /// Below `properties` and nothing else.
+    Property,
+    Elsewhere,
+}
+
+fn find_flaw(schema: Raw<'_>, place: Place, depth: usize, names: &mut HashSet<String>) -> Option<String> {
+    let members = Members::of(schema).filter(|_| depth < 2 * DEPTH)?;
+    if let Some(header) = members.get(KEYWORD)
+        && let Some(flaw) = annotation_flaw(header, &members, place, names)
+    {
+        return Some(flaw);
+    }
+    members.0.iter().find_map(|(key, value)| match &**key {
+        "properties" => {
+            let below = if place == Place::Elsewhere { place } else { Place::Property };
+            let below = |(_, property): &(_, Raw<'_>)| find_flaw(*property, below, depth + 1, names);
+            Members::of(*value)?.0.iter().find_map(below)
+        }
+        // These hold values, not schemas.
+        "default" | "const" | "enum" | "examples" | KEYWORD => None,
+        _ => {
+            let list: Vec<&serde_json::value::RawValue> =
+                serde_json::from_str(value.get()).unwrap_or_default();
+            let inside = find_flaw(*value, Place::Elsewhere, depth + 1, names);
+            inside.or_else(|| {
+                list.into_iter().find_map(|item| find_flaw(item.into(), Place::Elsewhere, depth + 1, names))
+            })
+        }
+    })
+}
+
+fn annotation_flaw(
+    header: Raw<'_>,
+    property: &Members<'_>,
+    place: Place,
+    names: &mut HashSet<String>,
+) -> Option<String> {
+    if place != Place::Property {
+        return Some(format!("`{KEYWORD}` stands where no argument is"));
+    }
+    let Some(header) = string(header) else { return Some(format!("`{KEYWORD}` is no text")) };
+    let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    if header.is_empty() || !header.bytes().all(is_token) {
+        return Some(format!("`{KEYWORD}` cannot be part of a header's name"));
+    }
+    // Not numbers: no two programs write all of them alike.
+    let is_plain =
+        property.text("type").is_some_and(|kind| matches!(&*kind, "string" | "integer" | "boolean"));
+    if !is_plain {
+        return Some(format!("`{KEYWORD}: {header}` is on an argument that is no plain value"));
+    }
+    (!names.insert(header.to_ascii_lowercase())).then(|| format!("`{KEYWORD}: {header}` is there twice"))
+}
+
+/// A plain value as a header says it; `None` for what is no plain value.
+pub fn written(value: Raw<'_>) -> Option<Cow<'_, str>> {
+    if let Some(text) = string(value) {
+        return Some(text);
+    }
+    let text = value.get().trim();
+    match text.as_bytes().first()? {
+        b't' | b'f' => Some(text.into()),
+        b'-' | b'0'..=b'9' => {
+            let whole =
+                text.parse::<f64>().ok().filter(|number| number.fract() == 0.0 && number.abs() < 9e15);
+            let is_decimal = text.bytes().all(|byte| byte == b'-' || byte.is_ascii_digit());
+            Some(match whole {
+                #[expect(clippy::cast_possible_truncation, reason = "it is whole and small enough")]
+                Some(number) if !is_decimal => (number as i64).to_string().into(),
+                _ => text.into(),
+            })
+        }
+        _ => None,
+    }
+}
+
+/// A text as the value of a header: as it is, or in base64 where that would not come across.
+pub fn encoded(text: &str) -> Cow<'_, str> {
+    let is_plain = text.bytes().all(|byte| matches!(byte, b'\t' | b' '..=b'~'))
+        && text.trim_matches([' ', '\t']).len() == text.len()
+        && !(text.starts_with(PREFIX) && text.ends_with(SUFFIX));
+    if is_plain { text.into() } else { format!("{PREFIX}{}{SUFFIX}", to_base64(text.as_bytes())).into() }
+}
+
+/// The text that a header's value stands for; `None` if it says that it is base64 and is not.
+pub fn decoded(value: &str) -> Option<String> {
+    match value.strip_prefix(PREFIX).and_then(|rest| rest.strip_suffix(SUFFIX)) {
+        None => Some(value.to_owned()),
+        Some(encoded) => from_base64(encoded).and_then(|bytes| String::from_utf8(bytes).ok()),
+    }
+}
+
+const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+fn to_base64(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
+    for chunk in bytes.chunks(3) {
+        let at = |index: usize| u32::from(chunk.get(index).copied().unwrap_or(0));
+        let bits = at(0) << 16 | at(1) << 8 | at(2);
+        for place in 0..4 {
+            let digit = DIGITS[(bits >> (18 - 6 * place) & 63) as usize];
+            text.push(if place <= chunk.len() { char::from(digit) } else { '=' });
+        }
+    }
+    text
+}
+
+/// Standard base64, with its padding.
+fn from_base64(text: &str) -> Option<Vec<u8>> {
+    let digit =
+        |byte: u8| DIGITS.iter().position(|digit| *digit == byte).and_then(|at| u32::try_from(at).ok());
+    let digits = text.trim_end_matches('=');
+    if !text.len().is_multiple_of(4) || text.len() - digits.len() > 2 {
+        return None;
+    }
+    let mut bytes = Vec::with_capacity(text.len() / 4 * 3);
+    let (mut held, mut bits) = (0_u32, 0_u32);
+    for byte in digits.bytes() {
+        held = (held << 6) | digit(byte)?;
+        bits += 6;
+        if bits >= 8 {
+            bits -= 8;
+            bytes.push(u8::try_from((held >> bits) & 0xff).ok()?);
+            held &= (1 << bits) - 1;
+        }
+    }
+    (held == 0).then_some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn raw(text: &str) -> Raw<'_> {
+        Raw::parse(text.as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn base64_is_read_whole_or_not_at_all() {
+        for (text, bytes) in
+            [("SGVsbG8=", "Hello"), ("", ""), ("SGVs", "Hel"), ("w6k=", "é"), ("SGVsbA==", "Hell")]
+        {
+            assert_eq!(from_base64(text).as_deref(), Some(bytes.as_bytes()), "{text}");
+            assert_eq!(to_base64(bytes.as_bytes()), text);
+        }
+        for wrong in ["SGVsbG8", "SGVs!!!bG8=", "====", "S===", "SGVsbG9="] {
+            assert_eq!(from_base64(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn what_would_not_come_across_is_encoded() {
+        for plain in ["us-west1", "a b", "", "=?base64?x"] {
+            assert_eq!(encoded(plain), plain);
+        }
+        for (text, value) in [
+            ("Hello, 世界", "=?base64?SGVsbG8sIOS4lueVjA==?="),
+            (" padded ", "=?base64?IHBhZGRlZCA=?="),
+            ("line1\nline2", "=?base64?bGluZTEKbGluZTI=?="),
+            ("=?base64?literal?=", "=?base64?PT9iYXNlNjQ/bGl0ZXJhbD89?="),
+        ] {
+            assert_eq!(encoded(text), value);
+            assert_eq!(decoded(value).as_deref(), Some(text));
+        }
+        assert_eq!(decoded("=?base64?!?="), None);
+    }
+
+    #[test]
+    fn plain_values_have_one_spelling() {
+        let said = |value: &str| written(raw(value)).map(Cow::into_owned);
+        for (value, text) in [
+            ("42", "42"),
+            ("-7", "-7"),
+            ("42.0", "42"),
+            ("1e3", "1000"),
+            ("1.5", "1.5"),
+            ("true", "true"),
+            ("\"é\"", "é"),
+        ] {
+            assert_eq!(said(value).as_deref(), Some(text), "{value}");
+        }
+        assert_eq!(said("{}"), None);
+        assert_eq!(said("[1]"), None);
+    }
+
+    #[test]
+    fn tools_that_break_the_rules_are_found() {
+        let fine = [
+            r#"{"properties":{"a":{"type":"string"}}}"#,
+            r#"{"properties":{"a":{"type":"string","x-mcp-header":"A"},"b":{"type":"object","properties":{"c":{"type":"integer","x-mcp-header":"C"}}}}}"#,
+            r#"{"properties":{"x-mcp-header":{"type":"object"}}}"#,
+            r#"{"properties":{"a":{"type":"object","default":{"x-mcp-header":"A"}}}}"#,
+        ];
+        for schema in fine {
+            assert_eq!(flaw(raw(schema)), None, "{schema}");
+        }
+        let property = |property: &str| format!(r#"{{"properties":{{"a":{property}}}}}"#);
+        let wrong = [
+            property(r#"{"type":"string","x-mcp-header":""}"#),
+            property(r#"{"type":"string","x-mcp-header":"a b"}"#),
+            property(r#"{"type":"string","x-mcp-header":"a:b"}"#),
+            property(r#"{"type":"string","x-mcp-header":"a\r\nb"}"#),
+            property(r#"{"type":"string","x-mcp-header":"é"}"#),
+            property(r#"{"type":"string","x-mcp-header":7}"#),
+            property(r#"{"type":"object","x-mcp-header":"A"}"#),
+            property(r#"{"type":"array","x-mcp-header":"A"}"#),
+            property(r#"{"x-mcp-header":"A"}"#),
+            property(r#"{"type":"array","items":{"type":"string","x-mcp-header":"A"}}"#),
+            property(r#"{"anyOf":[{"type":"string","x-mcp-header":"A"}]}"#),
+            r#"{"x-mcp-header":"A","type":"object"}"#.to_owned(),
+            r#"{"$defs":{"d":{"type":"string","x-mcp-header":"A"}}}"#.to_owned(),
+            r#"{"allOf":[{"properties":{"a":{"type":"string","x-mcp-header":"A"}}}]}"#.to_owned(),
+            r#"{"properties":{"a":{"type":"string","x-mcp-header":"A"},"b":{"type":"string","x-mcp-header":"a"}}}"#.to_owned(),
+        ];
+        for schema in wrong {
+            assert!(flaw(raw(&schema)).is_some(), "{schema}");
+        }
+    }
+
+    #[test]
+    fn annotations_know_where_their_value_stands() {
+        let schema =
+            r#"{"properties":{"in":{"properties":{"n":{"type":"integer","x-mcp-header":"Count"}}}}}"#;
+        let [annotation] = &annotations(raw(schema))[..] else { panic!() };
+        assert_eq!(&*annotation.header, "count");
+        let value = |arguments: &'static str| annotation.value(Some(raw(arguments))).map(Raw::get);
+        assert_eq!(value(r#"{"in":{"n":5}}"#), Some("5"));
+        assert_eq!(value(r#"{"in":{"n":null}}"#), None);
+        assert_eq!(value(r#"{"in":7}"#), None);
+        assert!(annotation.value(None).is_none());
+    }
+}

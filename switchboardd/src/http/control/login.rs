@@ -1,0 +1,62 @@
+//! Logging in to a remote child and out of it. The page is opened by whoever gave the order: a daemon has no screen.
+
+use std::sync::Arc;
+
+use axum::http::StatusCode;
+use axum::response::Response;
+use serde_json::json;
+
+use crate::catalog::Catalog;
+use crate::http::rescue::{Refusal, json_response};
+use crate::oauth::Login;
+use crate::oauth::login::Gone;
+
+type Place = (Arc<Catalog>, usize);
+
+/// Says which page a person is to open.
+pub(super) async fn begin(place: &Place) -> Result<Response, Refusal> {
+    let (login, child) = login_of(place).await?;
+    let attempt = login.begin(true).await.map_err(|error| refused(&child, &error))?;
+    let answer = json!({ "child": child, "open": attempt.url.as_str(), "issuer": attempt.issuer });
+    Ok(json_response(StatusCode::OK, answer.to_string()))
+}
+
+/// Waits until they came back from it.
+pub(super) async fn done(place: &Place) -> Result<Response, Refusal> {
+    let (login, child) = login_of(place).await?;
+    let attempt = login.latest().await.ok_or_else(|| Refusal::BadRequest("no login was begun".to_owned()))?;
+    attempt.done().await.map_err(|why| refused(&child, &format!("could not be logged in to: {why}")))?;
+    Ok(json_response(StatusCode::OK, json!({ "child": child, "kept": login.place() }).to_string()))
+}
+
+pub(super) async fn end(place: &Place) -> Result<Response, Refusal> {
+    let (login, child) = login_of(place).await?;
+    let gone = login.log_out().await.map_err(|why| refused(&child, &why))?;
+    let (word, why) = match gone {
+        Gone::Nothing => ("nothing", None),
+        Gone::Revoked => ("revoked", None),
+        Gone::Deleted(why) => ("deleted", Some(why)),
+    };
+    Ok(json_response(StatusCode::OK, json!({ "child": child, "gone": word, "why": why }).to_string()))
+}
+
+async fn login_of((catalog, at): &Place) -> Result<(Arc<Login>, String), Refusal> {
+    let suite = &catalog.suites[*at];
+    let child = suite.child_name().to_owned();
+    let pool = suite.pool.as_ref().ok_or_else(|| {
+        let why = if suite.is_held() { "is held; `switchboard allow` it first" } else { "cannot be reached" };
+        refused(&child, &why)
+    })?;
+    match pool.login().await {
+        Ok(Some(login)) => Ok((login, child)),
+        Ok(None) => {
+            let why = "has no login: it runs on this machine, or its file sets `Authorization`";
+            Err(refused(&child, &why))
+        }
+        Err(unready) => Err(refused(&child, &unready)),
+    }
+}
+
+fn refused(child: &str, why: &dyn std::fmt::Display) -> Refusal {
+    Refusal::BadRequest(format!("child `{child}` {why}"))
+}

@@ -1,0 +1,76 @@
+//! Logins to remote children that ask for one: OAuth 2.1 as MCP has it.
+//!
+//! A server that wants a token says so ([`demand`]); from there it is known who gives it out ([`discovery`], which reads
+//! the documents of [`metadata`] at the [`places`] for them) and who we are to them ([`client`]). A person then opens a
+//! page, and comes back to a port of this machine ([`callback`]) with a code, which is exchanged for tokens ([`grant`]).
+//! They are [`kept`] in the keyring or a private file ([`store`]) and renewed by one at a time ([`login`]).
+//!
+//! Deliberately absent: tokens of hosts, which never reach a child; a browser, which only the command line opens; and
+//! anything of this in a daemon that has no remote child.
+
+pub mod callback;
+pub mod client;
+pub mod demand;
+pub mod discovery;
+pub mod fetch;
+pub mod grant;
+pub mod ground;
+pub mod kept;
+pub mod login;
+pub mod metadata;
+pub mod places;
+pub mod scopes;
+pub mod store;
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use url::Url;
+
+pub use login::Login;
+use store::Store;
+
+use crate::child::remote::auth::{Authorizer, Authorizers};
+use crate::config::OauthConfig;
+use crate::sources::Sources;
+
+/// More than anybody has; a definition whose URL keeps changing could make many.
+const MAX_KNOWN: usize = 64;
+
+/// All logins of one person, each there once for all who use it.
+#[derive(Debug)]
+pub struct Logins {
+    store: Store,
+    // Leaf locks: held for a look or an insert.
+    config: Arc<Mutex<OauthConfig>>,
+    /// By what they are kept under.
+    known: Mutex<HashMap<String, Arc<Login>>>,
+}
+
+impl Authorizers for Logins {
+    fn of(&self, child: &str, url: &Url) -> Arc<dyn Authorizer> {
+        self.login(child, url)
+    }
+}
+
+impl Logins {
+    pub fn new(state: &Path, sources: &Arc<Sources>) -> Self {
+        Self { store: Store::new(state, sources.clone()), config: Arc::default(), known: Mutex::default() }
+    }
+
+    pub fn set(&self, config: OauthConfig) {
+        *self.config.lock().expect("BUG: a note panicked") = config;
+    }
+
+    /// The login to what is reached under this name at this place.
+    pub fn login(&self, child: &str, url: &Url) -> Arc<Login> {
+        let mut known = self.known.lock().expect("BUG: bookkeeping panicked");
+        // Those whom nobody uses are read again when somebody does.
+        if known.len() >= MAX_KNOWN {
+            known.retain(|_, login| Arc::strong_count(login) > 1);
+        }
+        let name = store::name(child, url.as_str());
+        known.entry(name).or_insert_with(|| Login::new(child, url, &self.store, &self.config)).clone()
+    }
+}

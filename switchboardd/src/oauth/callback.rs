@@ -1,0 +1,282 @@
+//! Where a browser comes back to after a login: a port of this machine, for one answer and a few minutes.
+//!
+//! Anybody on the machine, and any page in a browser, can knock there. Only the request that carries our own `state`
+//! ends the waiting; what else comes is turned away and changes nothing.
+
+use std::convert::Infallible;
+use std::io;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::header::{CACHE_CONTROL, CONNECTION, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HOST, HeaderValue};
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::oneshot;
+use tokio::task::JoinSet;
+
+const PATH: &str = "/callback";
+/// For one request of a browser on this machine.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// A browser opens a few, some of them in vain.
+const MAX_CONNECTIONS: usize = 16;
+
+/// What an answer has to look like to be the one.
+#[derive(Debug, Clone)]
+pub struct Expected {
+    pub state: String,
+    pub issuer: String,
+    /// The authorization server has said that it always names itself.
+    pub names_issuer: bool,
+}
+
+/// What a browser brought.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Brought {
+    Code(String),
+    /// The authorization server said no, in these words.
+    Denied(String),
+    /// The answer is of somebody else.
+    WrongIssuer(Option<String>),
+}
+
+/// A port that nothing has come to yet.
+#[derive(Debug)]
+pub struct Callback {
+    listener: TcpListener,
+    port: u16,
+}
+
+impl Callback {
+    /// `before`: a port that would be good to have again.
+    pub async fn open(before: Option<u16>) -> io::Result<Self> {
+        let listener = match before {
+            Some(port) => match TcpListener::bind(("127.0.0.1", port)).await {
+                Ok(listener) => listener,
+                Err(_) => TcpListener::bind(("127.0.0.1", 0)).await?,
+            },
+            None => TcpListener::bind(("127.0.0.1", 0)).await?,
+        };
+        let port = listener.local_addr()?.port();
+        Ok(Self { listener, port })
+    }
+
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    pub fn redirect(&self) -> String {
+        format!("http://127.0.0.1:{}{PATH}", self.port)
+    }
+
+    /// Waits for the answer; whoever waits decides for how long.
+    pub async fn answer(self, expected: Expected) -> Brought {
+        let (tell, mut told) = oneshot::channel();
+        let desk = Arc::new(Desk {
+            expected,
+            host: format!("127.0.0.1:{}", self.port),
+            tell: Mutex::new(Some(tell)),
+        });
+        let mut visitors = JoinSet::new();
+        loop {
+            tokio::select! {
+                biased;
+                brought = &mut told => {
+                    // Whoever brought it is still reading the page.
+                    let left = tokio::time::timeout(Duration::from_secs(1), async { while visitors.join_next().await.is_some() {} });
+                    let _ = left.await;
+                    return brought.expect("BUG: the desk outlives the waiting");
+                }
+                Some(_) = visitors.join_next(), if !visitors.is_empty() => {}
+                accepted = self.listener.accept(), if visitors.len() < MAX_CONNECTIONS => match accepted {
+                    Ok((stream, _)) => drop(visitors.spawn(serve(stream, desk.clone()))),
+                    Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
+                },
+            }
+        }
+    }
+}
+
+/// Who takes answers, once.
+struct Desk {
+    expected: Expected,
+    host: String,
+    // A leaf lock: held to take it.
+    tell: Mutex<Option<oneshot::Sender<Brought>>>,
+}
+
+async fn serve(stream: TcpStream, desk: Arc<Desk>) {
+    let service = service_fn(move |request: Request<hyper::body::Incoming>| {
+        let answer = desk.receive(&request);
+        async move { Ok::<_, Infallible>(answer) }
+    });
+    let connection = hyper::server::conn::http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(PATIENCE)
+        .max_buf_size(32 * 1024)
+        .keep_alive(false)
+        .serve_connection(TokioIo::new(stream), service);
+    let _ = tokio::time::timeout(PATIENCE, connection).await;
+}
+
+impl Desk {
+    fn receive<B>(&self, request: &Request<B>) -> Response<Full<Bytes>> {
+        let host = request.headers().get(HOST).and_then(|host| host.to_str().ok());
+        if request.uri().path() != PATH || host != Some(self.host.as_str()) {
+            return page(StatusCode::NOT_FOUND, "There is nothing here.");
+        }
+        if request.method() != Method::GET {
+            return page(StatusCode::METHOD_NOT_ALLOWED, "There is nothing to send here.");
+        }
+        let Some(brought) = judge(request.uri().query().unwrap_or_default(), &self.expected) else {
+            return page(StatusCode::BAD_REQUEST, "This is not the login that Switchboard waits for.");
+        };
+        let Some(tell) = self.tell.lock().expect("BUG: a desk panicked").take() else {
+            return page(StatusCode::GONE, "This login is over.");
+        };
+        let answer = match &brought {
+            Brought::Code(_) => {
+                page(StatusCode::OK, "Switchboard has what it needs. You can close this window.")
+            }
+            Brought::Denied(_) | Brought::WrongIssuer(_) => page(
+                StatusCode::BAD_REQUEST,
+                "The login did not work. You can close this window; Switchboard says why where you started it.",
+            ),
+        };
+        let _ = tell.send(brought);
+        answer
+    }
+}
+
+/// What an answer says; `None` if it is not to the question that was asked. Pure.
+fn judge(query: &str, expected: &Expected) -> Option<Brought> {
+    let mut fields = std::collections::BTreeMap::new();
+    for (name, value) in url::form_urlencoded::parse(query.as_bytes()) {
+        // Said twice is said by two.
+        if fields.insert(name.into_owned(), value.into_owned()).is_some() {
+            return None;
+        }
+    }
+    if !same(fields.get("state")?, &expected.state) {
+        return None;
+    }
+    // Word for word: what only looks alike is another one.
+    match fields.remove("iss") {
+        Some(issuer) if issuer == expected.issuer => {}
+        None if !expected.names_issuer => {}
+        other => return Some(Brought::WrongIssuer(other)),
+    }
+    if let Some(error) = fields.get("error") {
+        let why = fields.get("error_description").map_or(String::new(), |why| format!(": {why}"));
+        return Some(Brought::Denied(super::grant::shortened(&format!("{error}{why}"))));
+    }
+    fields.remove("code").filter(|code| !code.is_empty()).map(Brought::Code)
+}
+
+/// Compared without telling by the time it takes how much was right.
+fn same(one: &str, other: &str) -> bool {
+    one.len() == other.len()
+        && one.bytes().zip(other.bytes()).fold(0, |differs, (a, b)| differs | (a ^ b)) == 0
+}
+
+/// A page without anything in it that could be fetched, run or framed.
+fn page(status: StatusCode, says: &'static str) -> Response<Full<Bytes>> {
+    let body = format!(
+        "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>Switchboard</title><p>{says}</p></html>\n"
+    );
+    let mut response = Response::new(Full::new(Bytes::from(body)));
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
+    headers.insert(
+        CONTENT_SECURITY_POLICY,
+        HeaderValue::from_static(
+            "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+        ),
+    );
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert("referrer-policy", HeaderValue::from_static("no-referrer"));
+    headers.insert("x-content-type-options", HeaderValue::from_static("nosniff"));
+    headers.insert(CONNECTION, HeaderValue::from_static("close"));
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn expected(names_issuer: bool) -> Expected {
+        Expected { state: "s1".to_owned(), issuer: "https://as".to_owned(), names_issuer }
+    }
+
+    #[track_caller]
+    fn check(query: &str, names_issuer: bool, expect: Option<&Brought>) {
+        assert_eq!(judge(query, &expected(names_issuer)).as_ref(), expect, "{query}");
+    }
+
+    #[test]
+    fn only_our_own_state_is_heard() {
+        let code = Brought::Code("c".to_owned());
+        check("code=c&state=s1", false, Some(&code));
+        check("code=c&state=s1&iss=https%3A%2F%2Fas", true, Some(&code));
+        for query in [
+            "",
+            "code=c",
+            "code=c&state=s2",
+            "code=c&state=s11",
+            "code=c&state=s1&state=s1",
+            "state=s1",
+            "state=s1&code=",
+        ] {
+            check(query, false, None);
+        }
+    }
+
+    #[test]
+    fn another_issuer_ends_it() {
+        let wrong = |issuer: &str| Brought::WrongIssuer(Some(issuer.to_owned()));
+        check("code=c&state=s1&iss=https%3A%2F%2Fevil", false, Some(&wrong("https://evil")));
+        check("code=c&state=s1&iss=https%3A%2F%2Fas%2F", true, Some(&wrong("https://as/")));
+        check("error=x&state=s1&iss=https%3A%2F%2Fevil", false, Some(&wrong("https://evil")));
+        check("code=c&state=s1", true, Some(&Brought::WrongIssuer(None)));
+    }
+
+    #[test]
+    fn a_refusal_is_passed_on_in_its_words() {
+        check(
+            "error=access_denied&error_description=no+%1b%5b31m&state=s1",
+            false,
+            Some(&Brought::Denied(r"access_denied: no \u{1b}[31m".to_owned())),
+        );
+    }
+
+    #[tokio::test]
+    async fn the_port_takes_one_answer() {
+        let callback = Callback::open(None).await.unwrap();
+        let (port, redirect) = (callback.port(), callback.redirect());
+        let knock = move |target: &'static str, host: String| async move {
+            use tokio::io::{AsyncReadExt, AsyncWriteExt};
+            let mut stream = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
+            let request = format!("GET {target} HTTP/1.1\r\nHost: {host}\r\n\r\n");
+            stream.write_all(request.as_bytes()).await.unwrap();
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).await.unwrap();
+            answer
+        };
+        let ours = format!("127.0.0.1:{port}");
+        let waiting = tokio::spawn(callback.answer(expected(false)));
+        assert!(knock("/", ours.clone()).await.starts_with("HTTP/1.1 404"));
+        assert!(
+            knock("/callback?code=c&state=s1", "evil.example".to_owned()).await.starts_with("HTTP/1.1 404")
+        );
+        assert!(knock("/callback?code=c&state=wrong", ours.clone()).await.starts_with("HTTP/1.1 400"));
+        let page = knock("/callback?code=c&state=s1", ours).await;
+        assert!(page.starts_with("HTTP/1.1 200") && page.contains("default-src 'none'"), "{page}");
+        assert_eq!(waiting.await.unwrap(), Brought::Code("c".to_owned()));
+        assert!(TcpStream::connect(("127.0.0.1", port)).await.is_err());
+        assert_eq!(redirect, format!("http://127.0.0.1:{port}/callback"));
+    }
+}

@@ -1,0 +1,113 @@
+//! From a server that wants a token to the authorization server that gives it out.
+
+use url::Url;
+
+use super::demand::Demand;
+use super::fetch::{Fetch, FetchError, Fetched};
+use super::metadata::{self, Authority, Resource, Unfit};
+use super::places;
+
+/// What a login needs to know of both.
+#[derive(Debug, Clone)]
+pub struct Found {
+    /// What tokens are asked for, word for word as the server writes it.
+    pub resource: String,
+    /// What the server lists of itself.
+    pub scopes: Option<Vec<String>>,
+    pub authority: Authority,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum Lost {
+    #[error("{0}")]
+    Fetch(#[from] FetchError),
+    #[error("{0}")]
+    Unfit(#[from] Unfit),
+    #[error("`{0}` holds no metadata of a server")]
+    NoResource(String),
+    #[error("authorization server `{0}` has no metadata at any of the places for it")]
+    NoAuthority(String),
+}
+
+/// `before`: who gave out the last token.
+pub async fn find(
+    fetch: &Fetch,
+    server: &Url,
+    demand: Option<&Demand>,
+    before: Option<&str>,
+) -> Result<Found, Lost> {
+    match resource(fetch, server, demand).await? {
+        Some(resource) => {
+            let own = places::origin(server);
+            let issuer = resource.issuer(before).unwrap_or(&own).to_owned();
+            let authority =
+                authority(fetch, &issuer).await?.ok_or_else(|| Lost::NoAuthority(issuer.clone()))?;
+            Ok(Found { resource: resource.resource, scopes: resource.scopes_supported, authority })
+        }
+        // It says nothing of itself: a server of 2025-03-26 is its own authorization server.
+        None => {
+            let found = authority(fetch, &places::origin(server)).await?;
+            let authority = found.unwrap_or_else(|| Authority::by_default(server));
+            Ok(Found { resource: canonical(server), scopes: None, authority })
+        }
+    }
+}
+
+/// The server's own document; `None` if there is none.
+pub async fn resource(
+    fetch: &Fetch,
+    server: &Url,
+    demand: Option<&Demand>,
+) -> Result<Option<Resource>, Lost> {
+    if let Some(place) = demand.and_then(|demand| demand.resource_metadata.as_deref()) {
+        let place = metadata::endpoint("place of metadata", place)?;
+        let found: Resource = read(&fetch.document(&place).await?)
+            .ok_or_else(|| Lost::NoResource(super::fetch::shown(&place)))?;
+        return Ok(Some(found.checked(server)?));
+    }
+    for place in places::of_resource(server) {
+        if let Some(found) = read::<Resource>(&fetch.document(&place).await?) {
+            return Ok(Some(found.checked(server)?));
+        }
+    }
+    Ok(None)
+}
+
+async fn authority(fetch: &Fetch, issuer: &str) -> Result<Option<Authority>, Lost> {
+    let base = metadata::endpoint("issuer", issuer)?;
+    for place in places::of_authority(&base) {
+        if let Some(found) = read::<Authority>(&fetch.document(&place).await?) {
+            return Ok(Some(found.checked(issuer)?));
+        }
+    }
+    Ok(None)
+}
+
+/// A page that is no such document is none: many hosts answer every path with something.
+fn read<T: serde::de::DeserializeOwned>(fetched: &Fetched) -> Option<T> {
+    fetched.status.is_success().then(|| serde_json::from_slice(&fetched.body).ok())?
+}
+
+/// A server's URL as the name of a resource: no fragment, and no slash where there is no path.
+fn canonical(server: &Url) -> String {
+    let mut url = server.clone();
+    url.set_fragment(None);
+    let text = url.to_string();
+    match text.strip_suffix('/') {
+        Some(bare) if url.path() == "/" && url.query().is_none() => bare.to_owned(),
+        _ => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_without_metadata_is_named_by_its_url() {
+        let named = |text| canonical(&Url::parse(text).unwrap());
+        assert_eq!(named("https://x/"), "https://x");
+        assert_eq!(named("https://x/mcp/#f"), "https://x/mcp/");
+        assert_eq!(named("https://x/?a=/"), "https://x/?a=/");
+    }
+}

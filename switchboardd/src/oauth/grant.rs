@@ -1,0 +1,297 @@
+//! From a code to tokens, from a refresh token to the next ones, and back to none.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use oauth2::basic::{
+    BasicClient, BasicErrorResponse, BasicErrorResponseType, BasicTokenResponse, BasicTokenType,
+};
+use oauth2::{
+    AuthType, AuthUrl, AuthorizationCode, ClientId, ClientSecret, CsrfToken, EndpointNotSet, EndpointSet,
+    PkceCodeChallenge, PkceCodeVerifier, RedirectUrl, RefreshToken, RequestTokenError, Scope, TokenResponse,
+    TokenUrl,
+};
+use serde::Deserialize;
+use url::Url;
+
+use super::client::{Client, Method};
+use super::fetch::{Fetch, FetchError};
+use super::kept::{Grant, Tokens};
+use super::metadata::{self, Authority};
+use super::scopes::Scopes;
+use crate::visible::visible;
+
+/// What others say of their errors is shown up to here.
+const MAX_WORDS: usize = 200;
+
+#[derive(Debug, thiserror::Error)]
+pub enum GrantError {
+    #[error("{0}")]
+    Fetch(#[from] FetchError),
+    /// What was presented is not valid, or not any more.
+    #[error("the authorization server refused: {0}")]
+    Spent(String),
+    /// It does not know us.
+    #[error("the authorization server does not know this client: {0}")]
+    Stranger(String),
+    #[error("the authorization server refused: {0}")]
+    Refused(String),
+    #[error("the answer of the token endpoint is not one: {0}")]
+    Nonsense(&'static str),
+}
+
+/// A page that a person is to open, and what belongs to it.
+#[derive(Debug)]
+pub struct Page {
+    pub url: Url,
+    pub state: String,
+    pub verifier: PkceCodeVerifier,
+}
+
+/// Everything that decides what is asked for.
+#[derive(Debug, Clone)]
+pub struct Terms {
+    pub authority: Authority,
+    pub client: Client,
+    pub redirect: String,
+    pub resource: String,
+    pub scopes: Scopes,
+}
+
+type Ready = BasicClient<EndpointSet, EndpointNotSet, EndpointNotSet, EndpointNotSet, EndpointSet>;
+
+impl Terms {
+    pub fn page(&self) -> Result<Page, GrantError> {
+        let client = self.ready()?;
+        let (challenge, verifier) = PkceCodeChallenge::new_random_sha256();
+        let mut request = client
+            .authorize_url(CsrfToken::new_random)
+            .set_pkce_challenge(challenge)
+            .add_extra_param("resource", &self.resource);
+        for scope in self.scopes.iter() {
+            request = request.add_scope(Scope::new(scope.to_owned()));
+        }
+        let (url, state) = request.url();
+        Ok(Page { url, state: state.secret().clone(), verifier })
+    }
+
+    pub async fn exchange(
+        &self,
+        fetch: &Fetch,
+        code: String,
+        verifier: PkceCodeVerifier,
+    ) -> Result<Grant, GrantError> {
+        let client = self.ready()?;
+        let answer = client
+            .exchange_code(AuthorizationCode::new(code))
+            .set_pkce_verifier(verifier)
+            .add_extra_param("resource", &self.resource)
+            .request_async(fetch)
+            .await
+            .map_err(refused)?;
+        Ok(Grant {
+            issuer: self.authority.issuer.clone(),
+            resource: self.resource.clone(),
+            token_endpoint: self.authority.token_endpoint.clone(),
+            revocation_endpoint: self.authority.revocation_endpoint.clone(),
+            asked: self.scopes.clone(),
+            tokens: tokens(&answer, &self.scopes, None)?,
+        })
+    }
+
+    fn ready(&self) -> Result<Ready, GrantError> {
+        let nonsense = |_| GrantError::Nonsense("an endpoint is no URL");
+        Ok(known_as(&self.client)
+            .set_auth_uri(AuthUrl::new(self.authority.authorization_endpoint.clone()).map_err(nonsense)?)
+            .set_token_uri(TokenUrl::new(self.authority.token_endpoint.clone()).map_err(nonsense)?)
+            .set_redirect_uri(RedirectUrl::new(self.redirect.clone()).map_err(nonsense)?))
+    }
+}
+
+/// The next tokens. What is not said again stays as it was.
+pub async fn refresh(fetch: &Fetch, grant: &Grant, client: &Client) -> Result<Tokens, GrantError> {
+    let before = grant.tokens.refresh.as_ref().ok_or(GrantError::Nonsense("there is no refresh token"))?;
+    let place = TokenUrl::new(grant.token_endpoint.clone())
+        .map_err(|_| GrantError::Nonsense("an endpoint is no URL"))?;
+    let token = RefreshToken::new(before.reveal().to_owned());
+    let client = known_as(client).set_token_uri(place);
+    let answer = client
+        .exchange_refresh_token(&token)
+        .add_extra_param("resource", &grant.resource)
+        .request_async(fetch)
+        .await
+        .map_err(refused)?;
+    tokens(&answer, &grant.tokens.scopes, Some(before.reveal()))
+}
+
+/// Has the authorization server forget them, the one that makes others first.
+pub async fn revoke(fetch: &Fetch, grant: &Grant, client: &Client, place: &str) -> Result<(), GrantError> {
+    let place = metadata::endpoint("revocation endpoint", place).map_err(FetchError::from)?;
+    let secret = client.secret.as_ref().map(|secret| secret.reveal());
+    let held =
+        [("refresh_token", grant.tokens.refresh.as_ref()), ("access_token", Some(&grant.tokens.access))];
+    for (hint, token) in held {
+        let Some(token) = token else { continue };
+        let mut fields = vec![("token", token.reveal()), ("token_type_hint", hint)];
+        let mut basic = None;
+        match (client.method, secret) {
+            (Method::Basic, Some(secret)) => basic = Some((client.id.as_str(), secret)),
+            (Method::Post, Some(secret)) => {
+                fields.extend([("client_id", client.id.as_str()), ("client_secret", secret)]);
+            }
+            _ => fields.push(("client_id", client.id.as_str())),
+        }
+        let fetched = fetch.form(&place, &fields, basic).await?;
+        if !fetched.status.is_success() {
+            return Err(GrantError::Refused(format!("status {}{}", fetched.status, said(&fetched.body))));
+        }
+    }
+    Ok(())
+}
+
+fn known_as(client: &Client) -> BasicClient {
+    let ready = BasicClient::new(ClientId::new(client.id.clone()));
+    let with = |ready: BasicClient, auth| match &client.secret {
+        Some(secret) => {
+            ready.set_client_secret(ClientSecret::new(secret.reveal().to_owned())).set_auth_type(auth)
+        }
+        None => ready,
+    };
+    match client.method {
+        Method::Public => ready.set_auth_type(AuthType::RequestBody),
+        Method::Basic => with(ready, AuthType::BasicAuth),
+        Method::Post => with(ready, AuthType::RequestBody),
+    }
+}
+
+fn tokens(answer: &BasicTokenResponse, asked: &Scopes, before: Option<&str>) -> Result<Tokens, GrantError> {
+    if *answer.token_type() != BasicTokenType::Bearer {
+        return Err(GrantError::Nonsense("its tokens are of a kind that Switchboard does not have"));
+    }
+    let refresh = answer.refresh_token().map(|token| token.secret().clone());
+    let scopes = match answer.scopes() {
+        Some(granted) => {
+            Scopes::of_text(&granted.iter().map(|scope| scope.as_str()).collect::<Vec<_>>().join(" "))
+        }
+        None => asked.clone(),
+    };
+    let made = Tokens::new(
+        answer.access_token().secret().clone(),
+        refresh.or_else(|| before.map(str::to_owned)),
+        answer.expires_in().map(|life| life.as_secs()),
+        scopes,
+        now(),
+    );
+    if made.header().is_none() {
+        return Err(GrantError::Nonsense("its token does not fit into a header"));
+    }
+    Ok(made)
+}
+
+/// Never the body of an answer: there may be a token in it.
+fn refused(error: RequestTokenError<FetchError, BasicErrorResponse>) -> GrantError {
+    match error {
+        RequestTokenError::Request(error) => GrantError::Fetch(error),
+        RequestTokenError::ServerResponse(said) => {
+            let why = said.error_description().map_or(String::new(), |why| format!(": {why}"));
+            let words = shortened(&format!("{}{why}", said.error()));
+            match said.error() {
+                BasicErrorResponseType::InvalidGrant => GrantError::Spent(words),
+                BasicErrorResponseType::InvalidClient | BasicErrorResponseType::UnauthorizedClient => {
+                    GrantError::Stranger(words)
+                }
+                _ => GrantError::Refused(words),
+            }
+        }
+        RequestTokenError::Parse(..) => GrantError::Nonsense("it is not the JSON that it should be"),
+        RequestTokenError::Other(_) => GrantError::Nonsense("it is empty or of another kind"),
+    }
+}
+
+/// What an error answer says of itself, as the end of a sentence.
+pub fn said(body: &[u8]) -> String {
+    #[derive(Deserialize)]
+    struct Said {
+        error: String,
+        error_description: Option<String>,
+    }
+    match serde_json::from_slice::<Said>(body) {
+        Ok(Said { error, error_description: Some(why) }) => {
+            format!(": {}", shortened(&format!("{error}: {why}")))
+        }
+        Ok(Said { error, .. }) => format!(": {}", shortened(&error)),
+        Err(_) => String::new(),
+    }
+}
+
+/// Others' words, so that nothing hides in them and they come to an end.
+pub fn shortened(words: &str) -> String {
+    let mut short: String = words.chars().take(MAX_WORDS).collect();
+    if short.len() < words.len() {
+        short.push('…');
+    }
+    visible(&short).into_owned()
+}
+
+/// Seconds since 1970.
+pub fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::super::client::Way;
+    use super::*;
+
+    fn terms(scopes: &str) -> Terms {
+        let client = Client {
+            id: "me".into(),
+            secret: None,
+            method: Method::Public,
+            way: Way::Set,
+            port: None,
+            expires: None,
+        };
+        Terms {
+            authority: Authority::by_default(&Url::parse("https://as.example").unwrap()),
+            client,
+            redirect: "http://127.0.0.1:1/callback".into(),
+            resource: "https://x".into(),
+            scopes: Scopes::of_text(scopes),
+        }
+    }
+
+    #[test]
+    fn a_page_asks_for_everything_that_keeps_it_safe() {
+        let page = terms("a b").page().unwrap();
+        let fields: BTreeMap<_, _> = page.url.query_pairs().into_owned().collect();
+        assert_eq!(fields["resource"], "https://x");
+        assert_eq!(fields["scope"], "a b");
+        assert_eq!(fields["code_challenge_method"], "S256");
+        assert_eq!(fields["response_type"], "code");
+        assert_eq!(fields["redirect_uri"], "http://127.0.0.1:1/callback");
+        assert_eq!(fields["state"], page.state);
+        assert!(page.state.len() >= 22 && fields["code_challenge"].len() == 43);
+        assert!(!terms("").page().unwrap().url.as_str().contains("scope"));
+        assert_ne!(page.state, terms("").page().unwrap().state);
+    }
+
+    #[test]
+    fn others_words_come_to_an_end() {
+        assert_eq!(shortened("a\nb"), r"a\u{a}b");
+        assert_eq!(shortened(&"x".repeat(300)).chars().count(), MAX_WORDS + 1);
+        assert_eq!(said(br#"{"error":"x","error_description":"y"}"#), ": x: y");
+        assert_eq!(said(b"<html>"), "");
+    }
+
+    #[test]
+    fn tokens_of_another_kind_are_not_taken() {
+        let read = |text: &str| serde_json::from_str::<BasicTokenResponse>(text).unwrap();
+        let asked = Scopes::of_text("a");
+        assert!(tokens(&read(r#"{"access_token":"t","token_type":"DPoP"}"#), &asked, None).is_err());
+        let kept = tokens(&read(r#"{"access_token":"t","token_type":"bearer"}"#), &asked, Some("r")).unwrap();
+        assert_eq!((kept.refresh.unwrap().reveal(), kept.scopes.to_string().as_str()), ("r", "a"));
+        assert!(tokens(&read(r#"{"access_token":"a\nb","token_type":"Bearer"}"#), &asked, None).is_err());
+    }
+}

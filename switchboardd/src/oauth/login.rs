@@ -1,0 +1,311 @@
+//! The login to one remote child: what a request is sent with, and what is done when that is not enough.
+//!
+//! One value for all sessions and children of the same login. Whoever changes what is kept holds its turn, and the lock
+//! on the disk against other processes; what was renewed is on the disk before anybody uses it. None of that is given
+//! up half-way when a host cancels its call: it runs in a task of its own.
+
+mod asking;
+mod attempt;
+mod renewal;
+
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::time::Duration;
+
+use hyper::header::HeaderValue;
+use tokio::time::Instant;
+use url::Url;
+
+pub use attempt::Attempt;
+
+use super::client::Preset;
+use super::demand::Demand;
+use super::fetch::{Fetch, FetchError};
+use super::grant;
+use super::kept::{Kept, Tokens};
+use super::scopes::Scopes;
+use super::store::{self, Store, StoreError};
+use crate::child::remote::auth::{AuthError, Authorizer, BoxFuture, Challenge, Verdict};
+use crate::config::OauthConfig;
+use crate::secrets::{Hidden, Where};
+use crate::visible::visible;
+
+/// A server that asks for more scopes more often than this is not given in to.
+const MAX_STEPS: usize = 3;
+const STEPS_WITHIN: Duration = Duration::from_secs(10 * 60);
+
+#[derive(Debug)]
+pub struct Login {
+    child: Box<str>,
+    url: Url,
+    /// What it is kept under.
+    name: String,
+    store: Store,
+    config: Arc<Mutex<OauthConfig>>,
+    me: Weak<Self>,
+    // A leaf lock: held for a look or a change.
+    memory: Mutex<Memory>,
+    /// Whoever changes what is kept holds it, across everything that takes.
+    turn: tokio::sync::Mutex<()>,
+    /// The attempt that a person is in the middle of. Held while one begins, so that two begin one.
+    attempt: tokio::sync::Mutex<Option<Arc<Attempt>>>,
+}
+
+#[derive(Debug, Default)]
+struct Memory {
+    is_loaded: bool,
+    kept: Kept,
+    header: Option<HeaderValue>,
+    /// When tokens were refused that should have been good.
+    refused: Vec<Instant>,
+    /// What the server last asked for and did not get.
+    demand: Option<Demand>,
+    /// A client that may be unknown where it was registered.
+    doubted: Option<String>,
+    /// When it asked for more scopes.
+    steps: Vec<Instant>,
+}
+
+/// What there is to send at once.
+enum Glance {
+    Unknown,
+    Ready(Option<HeaderValue>),
+    /// It is time for another one; this one may do until then.
+    Due(Option<HeaderValue>),
+}
+
+/// What became of tokens on the way out.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Gone {
+    /// There were none.
+    Nothing,
+    /// They are no longer valid anywhere.
+    Revoked,
+    /// They are deleted here; why the authorization server does not know of it.
+    Deleted(String),
+}
+
+impl Login {
+    pub(super) fn new(child: &str, url: &Url, store: &Store, config: &Arc<Mutex<OauthConfig>>) -> Arc<Self> {
+        Arc::new_cyclic(|me| Self {
+            child: child.into(),
+            url: url.clone(),
+            name: store::name(child, url.as_str()),
+            store: store.clone(),
+            config: config.clone(),
+            me: me.clone(),
+            memory: Mutex::default(),
+            turn: tokio::sync::Mutex::default(),
+            attempt: tokio::sync::Mutex::default(),
+        })
+    }
+
+    /// Begins an attempt that a person is to finish, or joins the one they are in the middle of.
+    pub async fn begin(&self, afresh: bool) -> Result<Arc<Attempt>, AuthError> {
+        let mut slot = self.attempt.lock().await;
+        let demanded = self.demanded();
+        if let Some(open) = slot.as_ref().filter(|open| !afresh && open.is_open() && open.covers(&demanded)) {
+            return Ok(open.clone());
+        }
+        // The one before gives up its port and, perhaps, a registration that did not work.
+        if let Some(before) = slot.take() {
+            before.give_up().await;
+        }
+        let attempt = Attempt::open(self.me()).await.map_err(|why| failed(&why))?;
+        *slot = Some(attempt.clone());
+        Ok(attempt)
+    }
+
+    /// The attempt that was begun last, whatever became of it.
+    pub async fn latest(&self) -> Option<Arc<Attempt>> {
+        self.attempt.lock().await.clone()
+    }
+
+    /// Where the login is kept, in a word.
+    pub fn place(&self) -> Option<Where> {
+        self.store.place(&self.name).ok().flatten()
+    }
+
+    /// The page of an attempt that a person is in the middle of.
+    async fn open_page(&self) -> Option<Box<str>> {
+        let slot = self.attempt.lock().await;
+        slot.as_ref().filter(|open| open.is_open()).map(|open| open.url.as_str().into())
+    }
+
+    /// Forgets everything, here and there.
+    pub async fn log_out(&self) -> Result<Gone, String> {
+        let me = self.me();
+        let task = tokio::spawn(async move { me.leave().await });
+        task.await.unwrap_or_else(|panic| Err(panic.to_string()))
+    }
+
+    async fn leave(&self) -> Result<Gone, String> {
+        if let Some(open) = self.attempt.lock().await.take() {
+            open.give_up().await;
+        }
+        let _turn = self.turn.lock().await;
+        let _lock = self.store.lock(&self.name).await.map_err(|error| error.to_string())?;
+        let kept = match self.store.load(&self.name).await {
+            Ok(kept) => kept.unwrap_or_default(),
+            Err(StoreError::Damaged) => Kept::default(),
+            Err(error) => return Err(error.to_string()),
+        };
+        // Here first: whatever the other side does, nobody uses them any more.
+        self.store.remove(&self.name).await.map_err(|error| error.to_string())?;
+        self.remember(Kept::default());
+        let (Some(grant), client) = (&kept.grant, kept.client()) else { return Ok(Gone::Nothing) };
+        let (Some(place), Some(client)) = (&grant.revocation_endpoint, client) else {
+            return Ok(Gone::Deleted("its authorization server has no way to revoke tokens".to_owned()));
+        };
+        let revoked = match self.fetch().await {
+            Ok(fetch) => grant::revoke(&fetch, grant, client, place).await,
+            Err(error) => Err(error.into()),
+        };
+        Ok(revoked.map_or_else(|error| Gone::Deleted(error.to_string()), |()| Gone::Revoked))
+    }
+
+    /// The header that goes out with the next request.
+    async fn current(&self) -> Result<Option<HeaderValue>, AuthError> {
+        if let Glance::Unknown = self.glance() {
+            let _turn = self.turn.lock().await;
+            if let Glance::Unknown = self.glance() {
+                let kept = self.store.load(&self.name).await.map_err(|error| failed(&error))?;
+                self.remember(kept.unwrap_or_default());
+            }
+        }
+        match self.glance() {
+            Glance::Unknown => Ok(None),
+            Glance::Ready(header) => Ok(header),
+            Glance::Due(before) => match self.renew(before.clone(), None).await {
+                Ok(_) => Ok(self.header()),
+                // It may be refused by then; and it may not.
+                Err(_) if before.is_some() => Ok(before),
+                Err(error) => Err(error),
+            },
+        }
+    }
+
+    async fn answer(&self, challenge: Challenge<'_>) -> Result<Verdict, AuthError> {
+        let demand = challenge.www_authenticate.and_then(Demand::parse);
+        if challenge.status == 403 {
+            return match demand.filter(Demand::lacks_scope) {
+                Some(demand) => self.step_up(demand, challenge.used).await,
+                None => Ok(Verdict::Stands),
+            };
+        }
+        self.memory().demand = Some(demand.clone().unwrap_or_default());
+        if self.renew(challenge.used.cloned(), Some(demand.unwrap_or_default())).await? {
+            return Ok(Verdict::Again);
+        }
+        Err(self.wanted().await)
+    }
+
+    /// The server wants scopes that the token does not have.
+    async fn step_up(&self, demand: Demand, used: Option<&HeaderValue>) -> Result<Verdict, AuthError> {
+        let wanted = Scopes::of_text(demand.scope.as_deref().unwrap_or_default());
+        {
+            let mut memory = self.memory();
+            if memory.header.is_some() && memory.header.as_ref() != used {
+                return Ok(Verdict::Again);
+            }
+            let Some(granted) = memory.kept.grant.as_ref().filter(|_| !wanted.is_empty()) else {
+                return Ok(Verdict::Stands);
+            };
+            if granted.asked.holds(&wanted) {
+                let why = format!(
+                    "it wants scope `{wanted}`, which was asked for and is not enough; `switchboard login {}` tries again",
+                    self.child
+                );
+                return Err(AuthError::Failed { why });
+            }
+            let now = Instant::now();
+            memory.steps.retain(|at| now.duration_since(*at) < STEPS_WITHIN);
+            if memory.steps.len() >= MAX_STEPS {
+                let why = format!("it asked for more scopes {MAX_STEPS} times, the last time for `{wanted}`");
+                return Err(AuthError::Failed { why });
+            }
+            memory.steps.push(now);
+            memory.demand = Some(demand);
+        }
+        Err(self.wanted().await)
+    }
+
+    /// Only a person can help: whoever called knows whether theirs can be asked.
+    async fn wanted(&self) -> AuthError {
+        AuthError::Login { child: self.child.clone(), open: self.open_page().await }
+    }
+
+    fn glance(&self) -> Glance {
+        let memory = self.memory();
+        let Some(grant) = memory.kept.grant.as_ref().filter(|_| memory.is_loaded) else {
+            return if memory.is_loaded { Glance::Ready(None) } else { Glance::Unknown };
+        };
+        let now = grant::now();
+        let header = memory.header.clone().filter(|_| !grant.tokens.has_ended(now));
+        if grant.tokens.wants_renewal(now) { Glance::Due(header) } else { Glance::Ready(header) }
+    }
+
+    fn header(&self) -> Option<HeaderValue> {
+        match self.glance() {
+            Glance::Ready(header) | Glance::Due(header) => header,
+            Glance::Unknown => None,
+        }
+    }
+
+    /// From now on this is what is kept.
+    fn remember(&self, kept: Kept) {
+        let mut memory = self.memory();
+        memory.header = kept.grant.as_ref().and_then(|grant| Tokens::header(&grant.tokens));
+        memory.kept = kept;
+        memory.is_loaded = true;
+    }
+
+    async fn fetch(&self) -> Result<Fetch, FetchError> {
+        Fetch::new(&self.url, &self.store.captured().await.variables).await
+    }
+
+    /// The scopes that the server last asked for.
+    fn demanded(&self) -> Scopes {
+        let memory = self.memory();
+        let scope = memory.demand.as_ref().and_then(|demand| demand.scope.as_deref());
+        Scopes::of_text(scope.unwrap_or_default())
+    }
+
+    /// The client that the person set for this child. One without an issuer is bound to the first that saw it.
+    async fn preset(&self, kept: &Kept) -> Result<Option<Preset>, String> {
+        let config = self.config().clients.get(&*self.child).cloned().unwrap_or_default();
+        let Some(id) = config.client_id else { return Ok(None) };
+        let secret = match &config.client_secret {
+            Some(template) => Some(Hidden::new(self.store.fill(template).await?)),
+            None => None,
+        };
+        let seen = kept.clients.iter().find(|(_, client)| client.id == id).map(|(issuer, _)| issuer.clone());
+        Ok(Some(Preset { id, secret, issuer: config.issuer.or(seen) }))
+    }
+
+    fn config(&self) -> MutexGuard<'_, OauthConfig> {
+        self.config.lock().expect("BUG: a note panicked")
+    }
+
+    fn memory(&self) -> MutexGuard<'_, Memory> {
+        self.memory.lock().expect("BUG: a note panicked")
+    }
+
+    fn me(&self) -> Arc<Self> {
+        self.me.upgrade().expect("BUG: whoever calls holds it")
+    }
+}
+
+/// Others' words may be in it, and must not do anything to whoever reads them.
+fn failed(error: &dyn std::fmt::Display) -> AuthError {
+    AuthError::Failed { why: visible(&error.to_string()).into_owned() }
+}
+
+impl Authorizer for Login {
+    fn bearer(&self) -> BoxFuture<'_, Result<Option<HeaderValue>, AuthError>> {
+        Box::pin(self.current())
+    }
+
+    fn challenged<'a>(&'a self, challenge: Challenge<'a>) -> BoxFuture<'a, Result<Verdict, AuthError>> {
+        Box::pin(self.answer(challenge))
+    }
+}

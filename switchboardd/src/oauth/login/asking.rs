@@ -1,0 +1,84 @@
+//! Sends a host's person to the page of a login, where the host can do that.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use switchboard_wire::envelope::Message;
+use switchboard_wire::members::Members;
+use switchboard_wire::raw::Raw;
+use tokio::sync::oneshot;
+
+use super::Attempt;
+use crate::caller::Caller;
+use crate::mailbox::Kind;
+use crate::methods;
+use crate::visible::visible;
+
+impl Attempt {
+    /// What a host is told to show.
+    pub fn invitation(&self, child: &str) -> Value {
+        let issuer = visible(&self.issuer);
+        let message =
+            format!("Switchboard: `{child}` asks you to log in at {issuer}. The call goes on when you have.");
+        json!({ "mode": "url", "url": self.url.as_str(), "message": message })
+    }
+
+    /// Puts it to a host that keeps a conversation. Returns when the login is done, whichever way the person got to
+    /// it; or says why it will not be.
+    pub async fn ask(&self, caller: &Arc<Caller>, child: &str) -> Result<(), String> {
+        let id = crate::random::hex(8);
+        let mut params = self.invitation(child);
+        params["elicitationId"] = id.clone().into();
+        let request = json!({ "jsonrpc": "2.0", "id": 0, "method": methods::ELICITATION, "params": params });
+        let (tell, told) = oneshot::channel();
+        let asked = put(caller, &request.to_string(), tell).ok_or("its host could not be asked")?;
+        let open = Open { caller, id: asked };
+        tokio::select! {
+            done = self.done() => done?,
+            refused = refusal(told) => return Err(refused),
+        }
+        drop(open);
+        let complete = json!({
+            "jsonrpc": "2.0",
+            "method": methods::ELICITATION_COMPLETE,
+            "params": { "elicitationId": id },
+        });
+        caller.push(Kind::Question, complete.to_string().into_bytes());
+        Ok(())
+    }
+}
+
+fn put(caller: &Caller, request: &str, tell: oneshot::Sender<Option<String>>) -> Option<Box<str>> {
+    let Ok(Message::Request { id, params, .. }) = Message::parse(request.as_bytes()) else { return None };
+    let heard = move |response: &[u8], _: Raw<'_>| {
+        let _ = tell.send(action(response));
+    };
+    caller.ask(request.as_bytes(), id, methods::ELICITATION, params, heard)
+}
+
+/// A question that is taken back when nobody waits for its answer any more.
+struct Open<'c> {
+    caller: &'c Arc<Caller>,
+    id: Box<str>,
+}
+
+impl Drop for Open<'_> {
+    fn drop(&mut self) {
+        self.caller.withdraw(&self.id, "the login is over");
+    }
+}
+
+/// Resolves only if the person does not want to: who agrees has yet to log in.
+async fn refusal(told: oneshot::Receiver<Option<String>>) -> String {
+    match told.await.ok().flatten().as_deref() {
+        Some("accept") => std::future::pending().await,
+        Some("decline") => "the login was declined".to_owned(),
+        _ => "the login was not begun".to_owned(),
+    }
+}
+
+fn action(response: &[u8]) -> Option<String> {
+    let response: Members<'_> = Raw::parse(response).and_then(Members::of)?;
+    let result = response.get("result").and_then(Members::of)?;
+    Some(result.text("action")?.into_owned())
+}

@@ -1,0 +1,271 @@
+//! One attempt of a person to log in: from a page that they are to open, until they came back from it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use oauth2::PkceCodeVerifier;
+use tokio::sync::{mpsc, watch};
+use url::Url;
+
+use super::Login;
+use crate::oauth::callback::{Brought, Callback, Expected};
+use crate::oauth::client::{self, Choice, Client, Plan, Way};
+use crate::oauth::demand::Demand;
+use crate::oauth::discovery::{self, Found};
+use crate::oauth::fetch::Fetch;
+use crate::oauth::grant::{self, GrantError, Page, Terms};
+use crate::oauth::kept::Kept;
+use crate::oauth::scopes::{self, Scopes, Wishes};
+use crate::oauth::store::StoreError;
+use crate::visible::visible;
+
+/// Long enough to find a password and a second factor.
+const PATIENCE: Duration = Duration::from_secs(5 * 60);
+
+type Outcome = Result<(), String>;
+
+#[derive(Debug)]
+pub struct Attempt {
+    /// The page that a person is to open.
+    pub url: Url,
+    /// Whose page that is.
+    pub issuer: String,
+    scopes: Scopes,
+    outcome: watch::Receiver<Option<Outcome>>,
+    /// One word of it is enough.
+    stop: mpsc::Sender<()>,
+}
+
+impl Attempt {
+    pub(super) async fn open(login: Arc<Login>) -> Result<Arc<Self>, String> {
+        let prepared = Prepared::new(&login).await?;
+        let page = prepared.terms.page().map_err(|error| error.to_string())?;
+        let (tell, outcome) = watch::channel(None);
+        let (stop, stopped) = mpsc::channel(1);
+        let attempt = Arc::new(Self {
+            url: page.url.clone(),
+            issuer: prepared.terms.authority.issuer.clone(),
+            scopes: prepared.terms.scopes.clone(),
+            outcome,
+            stop,
+        });
+        tokio::spawn(async move {
+            let outcome = prepared.carry_out(&login, page, stopped).await;
+            let outcome = outcome.map_err(|why| visible(&why).into_owned());
+            match &outcome {
+                Ok(()) => tracing::info!(target: "oauth", child = &*login.child, "logged in"),
+                Err(why) => tracing::info!(target: "oauth", child = &*login.child, "login failed: {why}"),
+            }
+            let _ = tell.send(Some(outcome));
+        });
+        Ok(attempt)
+    }
+
+    /// What came of it, once something has.
+    pub async fn done(&self) -> Result<(), String> {
+        let mut outcome = self.outcome.clone();
+        let ended = outcome.wait_for(Option::is_some).await;
+        ended.ok().and_then(|outcome| outcome.clone()).unwrap_or_else(|| Err("it was given up".to_owned()))
+    }
+
+    pub fn is_open(&self) -> bool {
+        self.outcome.borrow().is_none()
+    }
+
+    pub(super) fn covers(&self, demanded: &Scopes) -> bool {
+        self.scopes.holds(demanded)
+    }
+
+    /// Ends it, unless somebody came back in this moment.
+    pub(super) async fn give_up(&self) {
+        let _ = self.stop.try_send(());
+        let _ = self.done().await;
+    }
+}
+
+/// Everything that is known before the page is opened.
+struct Prepared {
+    fetch: Fetch,
+    callback: Callback,
+    terms: Terms,
+    /// Whether the client was registered for this attempt or is an older one.
+    is_old: bool,
+}
+
+impl Prepared {
+    async fn new(login: &Arc<Login>) -> Result<Self, String> {
+        let kept = login.kept().await?;
+        let fetch = login.fetch().await.map_err(|error| error.to_string())?;
+        let found = login.find(&fetch, kept.issuer()).await?;
+        let scopes = login.choose(&found, &kept);
+        let preset = login.preset(&kept).await?;
+        let (document, port) = {
+            let config = login.config();
+            let port = config.clients.get(&*login.child).and_then(|client| client.callback_port);
+            (config.client_id_url.clone(), port)
+        };
+        let doubted = login.memory().doubted.take();
+        let before =
+            kept.clients.get(&found.authority.issuer).filter(|client| Some(&client.id) != doubted.as_ref());
+        let choice = Choice { preset: preset.as_ref(), document: document.as_deref(), before };
+        let plan = choice.plan(&found.authority, grant::now()).map_err(|error| error.to_string())?;
+        let registered = match &plan {
+            Plan::Use(client) => client.port,
+            Plan::Register { .. } => None,
+        };
+        let callback =
+            Callback::open(port.or(registered)).await.map_err(|error| format!("no port for it: {error}"))?;
+        if let Some(port) = port.filter(|port| *port != callback.port()) {
+            return Err(format!("port {port}, which the config names for it, is taken"));
+        }
+        let (client, is_old) = settle(plan, &fetch, &found, &callback, &scopes).await?;
+        let redirect = callback.redirect();
+        let terms = Terms { authority: found.authority, client, redirect, resource: found.resource, scopes };
+        Ok(Self { fetch, callback, terms, is_old })
+    }
+
+    async fn carry_out(self, login: &Arc<Login>, page: Page, mut stopped: mpsc::Receiver<()>) -> Outcome {
+        let expected = Expected {
+            state: page.state,
+            issuer: self.terms.authority.issuer.clone(),
+            names_issuer: self.terms.authority.authorization_response_iss_parameter_supported,
+        };
+        let waiting = tokio::time::timeout(PATIENCE, self.callback.answer(expected));
+        let brought = tokio::select! {
+            brought = waiting => brought,
+            _ = stopped.recv() => {
+                login.doubt(&self.terms, self.is_old);
+                return Err("another attempt took its place".to_owned());
+            }
+        };
+        match brought {
+            Ok(Brought::Code(code)) => login.complete(&self.fetch, &self.terms, code, page.verifier).await,
+            Ok(Brought::Denied(why)) => Err(format!("the authorization server said no: {why}")),
+            Ok(Brought::WrongIssuer(Some(other))) => Err(format!(
+                "the answer came from `{}` and not from `{}`, which was asked",
+                grant::shortened(&other),
+                self.terms.authority.issuer
+            )),
+            Ok(Brought::WrongIssuer(None)) => {
+                Err(format!("the answer does not say that it is from `{}`", self.terms.authority.issuer))
+            }
+            Err(_) => {
+                login.doubt(&self.terms, self.is_old);
+                Err(format!("nobody came back within {} minutes", PATIENCE.as_secs() / 60))
+            }
+        }
+    }
+}
+
+/// Who we are in this attempt, and whether we were it before.
+async fn settle(
+    plan: Plan,
+    fetch: &Fetch,
+    found: &Found,
+    callback: &Callback,
+    scopes: &Scopes,
+) -> Result<(Client, bool), String> {
+    let (place, method) = match plan {
+        Plan::Register { place, method } => (place, method),
+        Plan::Use(client) => {
+            // Registered with a port that somebody else has by now: to many that is another client.
+            let is_ours = client.port.is_none_or(|port| port == callback.port());
+            match found.authority.registration_endpoint.clone() {
+                Some(place) if !is_ours => (place, client.method),
+                _ => return Ok((client, true)),
+            }
+        }
+    };
+    let redirect = callback.redirect();
+    let registered =
+        client::register(fetch, &found.authority, &place, method, (&redirect, callback.port()), scopes).await;
+    registered.map(|client| (client, false)).map_err(|error| error.to_string())
+}
+
+impl Login {
+    /// What is kept, or nothing if nobody can read it any more.
+    async fn kept(&self) -> Result<Kept, String> {
+        match self.store.load(&self.name).await {
+            Ok(kept) => Ok(kept.unwrap_or_default()),
+            Err(StoreError::Damaged) => Ok(Kept::default()),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    /// Who gives out the tokens that the server wants.
+    async fn find(&self, fetch: &Fetch, before: Option<&str>) -> Result<Found, String> {
+        let known = self.memory().demand.clone();
+        let demand = match known {
+            Some(demand) => Some(demand),
+            None => self.provoke(fetch).await?,
+        };
+        // It let us in as we are, and says nothing of tokens either.
+        if demand.is_none() {
+            let described = discovery::resource(fetch, &self.url, None).await;
+            if described.map_err(|error| error.to_string())?.is_none() {
+                return Err("it asks for no login".to_owned());
+            }
+        }
+        let found = discovery::find(fetch, &self.url, demand.as_ref(), before).await;
+        let found = found.map_err(|error| error.to_string())?;
+        self.memory().demand = demand;
+        Ok(found)
+    }
+
+    /// Asks the server something without a token, to hear what it wants.
+    async fn provoke(&self, fetch: &Fetch) -> Result<Option<Demand>, String> {
+        let fetched = fetch.knock(&self.url).await.map_err(|error| error.to_string())?;
+        let refused = matches!(fetched.status.as_u16(), 401 | 403);
+        Ok(refused.then(|| fetched.challenge.as_deref().and_then(Demand::parse).unwrap_or_default()))
+    }
+
+    fn choose(&self, found: &Found, kept: &Kept) -> Scopes {
+        let set = self.config().clients.get(&*self.child).and_then(|client| client.scopes.clone());
+        let memory = self.memory();
+        let wishes = Wishes {
+            set: set.as_deref(),
+            demanded: memory.demand.as_ref().and_then(|demand| demand.scope.as_deref()),
+            listed: found.scopes.as_deref(),
+            known: found.authority.scopes_supported.as_deref(),
+        };
+        let before = kept.grant.as_ref().filter(|grant| grant.issuer == found.authority.issuer);
+        scopes::choose(wishes, before.map_or(&Scopes::default(), |grant| &grant.asked))
+    }
+
+    /// The person came back: their code becomes tokens, which are kept.
+    async fn complete(
+        &self,
+        fetch: &Fetch,
+        terms: &Terms,
+        code: String,
+        verifier: PkceCodeVerifier,
+    ) -> Outcome {
+        let _turn = self.turn.lock().await;
+        let _lock = self.store.lock(&self.name).await.map_err(|error| error.to_string())?;
+        let mut kept = self.kept().await?;
+        match terms.exchange(fetch, code, verifier).await {
+            Ok(grant) => {
+                kept.clients.insert(grant.issuer.clone(), terms.client.clone());
+                kept.grant = Some(grant);
+                self.keep(kept).await;
+                let mut memory = self.memory();
+                memory.demand = None;
+                memory.refused.clear();
+                Ok(())
+            }
+            Err(error) => {
+                if let GrantError::Stranger(_) = error {
+                    self.doubt(terms, true);
+                }
+                Err(error.to_string())
+            }
+        }
+    }
+
+    /// Nobody came back with an older registration: it may be gone there. The next attempt has another.
+    fn doubt(&self, terms: &Terms, is_old: bool) {
+        if is_old && terms.client.way == Way::Registered {
+            self.memory().doubted = Some(terms.client.id.clone());
+        }
+    }
+}

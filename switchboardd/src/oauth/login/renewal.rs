@@ -1,0 +1,135 @@
+//! The next tokens without a person: once for all who need them, however many processes there are.
+
+use std::time::Duration;
+
+use hyper::header::HeaderValue;
+use tokio::time::Instant;
+
+use super::{Glance, Login, failed};
+use crate::child::remote::auth::AuthError;
+use crate::oauth::demand::Demand;
+use crate::oauth::discovery;
+use crate::oauth::fetch::Fetch;
+use crate::oauth::grant::{self, GrantError};
+use crate::oauth::kept::{Grant, Kept};
+use crate::oauth::places;
+use crate::oauth::store::StoreError;
+
+/// Tokens that are refused one after the other, however often they are renewed, will not get better by it.
+const MAX_IN_VAIN: usize = 5;
+const IN_VAIN_WITHIN: Duration = Duration::from_secs(60);
+
+impl Login {
+    /// True if there is another token than `used`; false if only a person can get one. `demand`: what the server said
+    /// when it refused that one.
+    pub(super) async fn renew(
+        &self,
+        used: Option<HeaderValue>,
+        demand: Option<Demand>,
+    ) -> Result<bool, AuthError> {
+        let me = self.me();
+        // Not given up with the call that needs it: a token that was renewed and lost ends the whole login.
+        let task = tokio::spawn(async move { me.renewed(used, demand).await });
+        task.await.unwrap_or_else(|panic| Err(failed(&panic)))
+    }
+
+    async fn renewed(&self, used: Option<HeaderValue>, demand: Option<Demand>) -> Result<bool, AuthError> {
+        let _turn = self.turn.lock().await;
+        if self.has_other_than(used.as_ref()) {
+            return Ok(true);
+        }
+        let _lock = self.store.lock(&self.name).await.map_err(|error| failed(&error))?;
+        // Another process may have been first.
+        match self.store.load(&self.name).await {
+            Ok(kept) => self.adopt(kept.unwrap_or_default()),
+            Err(StoreError::Damaged) => self.adopt(Kept::default()),
+            Err(error) => return Err(failed(&error)),
+        }
+        if self.has_other_than(used.as_ref()) {
+            return Ok(true);
+        }
+        let kept = self.memory().kept.clone();
+        let Some(grant) = kept.grant.as_ref().filter(|grant| grant.is_renewable()) else { return Ok(false) };
+        if demand.is_some() && self.renews_in_vain() {
+            return Ok(false);
+        }
+        let fetch = self.fetch().await.map_err(|error| failed(&error))?;
+        if let Some(demand) = demand
+            && self.has_moved(&fetch, &demand, grant).await?
+        {
+            return Ok(false);
+        }
+        self.refresh(&fetch, kept).await
+    }
+
+    async fn refresh(&self, fetch: &Fetch, mut kept: Kept) -> Result<bool, AuthError> {
+        let (Some(client), Some(grant)) = (kept.client(), &kept.grant) else { return Ok(false) };
+        let outcome = grant::refresh(fetch, grant, client).await;
+        match outcome {
+            Ok(tokens) => {
+                if let Some(grant) = &mut kept.grant {
+                    grant.tokens = tokens;
+                }
+                tracing::debug!(target: "oauth", child = &*self.child, "token renewed");
+                self.keep(kept).await;
+                Ok(true)
+            }
+            Err(error @ (GrantError::Spent(_) | GrantError::Stranger(_))) => {
+                tracing::info!(target: "oauth", child = &*self.child, "login is over: {error}");
+                let issuer = kept.grant.take().map(|grant| grant.issuer).unwrap_or_default();
+                if let GrantError::Stranger(_) = error {
+                    kept.clients.remove(&issuer);
+                }
+                self.keep(kept).await;
+                Ok(false)
+            }
+            Err(error) => Err(failed(&error)),
+        }
+    }
+
+    /// Counts a token that was refused; true if there were too many of them.
+    fn renews_in_vain(&self) -> bool {
+        let (mut memory, now) = (self.memory(), Instant::now());
+        memory.refused.retain(|at| now.duration_since(*at) < IN_VAIN_WITHIN);
+        memory.refused.push(now);
+        memory.refused.len() > MAX_IN_VAIN
+    }
+
+    /// Whether the server wants tokens of somebody else by now. Those that we have are nobody else's business.
+    async fn has_moved(&self, fetch: &Fetch, demand: &Demand, grant: &Grant) -> Result<bool, AuthError> {
+        let found =
+            discovery::resource(fetch, &self.url, Some(demand)).await.map_err(|error| failed(&error))?;
+        let own = places::origin(&self.url);
+        let issuer = match &found {
+            Some(resource) => resource.issuer(Some(&grant.issuer)).unwrap_or(&own),
+            None => &own,
+        };
+        Ok(issuer.trim_end_matches('/') != grant.issuer.trim_end_matches('/'))
+    }
+
+    /// On the disk first, then in use. What cannot be written down serves until the daemon ends.
+    pub(super) async fn keep(&self, kept: Kept) {
+        if let Err(error) = self.store.save(&self.name, &kept).await {
+            tracing::warn!(target: "oauth", child = &*self.child, "the login is not kept beyond this run: {error}");
+        }
+        self.remember(kept);
+    }
+
+    /// Takes over what another process has written, if it is newer than what we know.
+    fn adopt(&self, stored: Kept) {
+        let knows_better = {
+            let memory = self.memory();
+            memory.is_loaded && (stored.grant == memory.kept.grant || stored.grant.is_none())
+        };
+        if !knows_better {
+            self.remember(stored);
+        }
+    }
+
+    fn has_other_than(&self, used: Option<&HeaderValue>) -> bool {
+        match self.glance() {
+            Glance::Ready(Some(header)) => Some(&header) != used,
+            _ => false,
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! The two documents a login is made from, and what is checked before a word of them is believed. Pure.
+
+use serde::Deserialize;
+use url::Url;
+
+use super::ground::Ground;
+use super::places;
+
+/// What a server says of itself.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Resource {
+    pub resource: String,
+    #[serde(default)]
+    pub authorization_servers: Vec<String>,
+    pub scopes_supported: Option<Vec<String>>,
+}
+
+/// What an authorization server says of itself.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Authority {
+    pub issuer: String,
+    pub authorization_endpoint: String,
+    pub token_endpoint: String,
+    pub registration_endpoint: Option<String>,
+    pub revocation_endpoint: Option<String>,
+    pub scopes_supported: Option<Vec<String>>,
+    pub code_challenge_methods_supported: Option<Vec<String>>,
+    pub token_endpoint_auth_methods_supported: Option<Vec<String>>,
+    #[serde(default)]
+    pub authorization_response_iss_parameter_supported: bool,
+    #[serde(default)]
+    pub client_id_metadata_document_supported: bool,
+}
+
+/// Why a document is not believed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Unfit {
+    #[error("its metadata is about `{0}`, which it is not")]
+    Resource(String),
+    #[error("the metadata of authorization server `{asked}` is that of `{found}`")]
+    Issuer { asked: String, found: String },
+    #[error("authorization server `{0}` does not support PKCE with S256, and no login is safe without it")]
+    Pkce(String),
+    #[error("`{url}` cannot be used as {what}: {why}")]
+    Endpoint { what: &'static str, url: String, why: &'static str },
+}
+
+impl Resource {
+    /// The document, if it is about this server.
+    pub fn checked(self, server: &Url) -> Result<Self, Unfit> {
+        if places::covers(&self.resource, server) { Ok(self) } else { Err(Unfit::Resource(self.resource)) }
+    }
+
+    /// Who gives out its tokens: whoever did so before, if that is still so.
+    pub fn issuer(&self, before: Option<&str>) -> Option<&str> {
+        let named = || self.authorization_servers.iter().map(String::as_str);
+        named().find(|issuer| Some(*issuer) == before).or_else(|| named().next())
+    }
+}
+
+impl Authority {
+    /// The document, if it is of this issuer, names endpoints that can be used, and is safe to log in with.
+    pub fn checked(self, issuer: &str) -> Result<Self, Unfit> {
+        // Word for word, but for a slash at the end, which no two URLs of one host can differ by alone.
+        if self.issuer.trim_end_matches('/') != issuer.trim_end_matches('/') {
+            return Err(Unfit::Issuer { asked: issuer.to_owned(), found: self.issuer });
+        }
+        let methods = self.code_challenge_methods_supported.as_deref().unwrap_or_default();
+        if !methods.iter().any(|method| method == "S256") {
+            return Err(Unfit::Pkce(self.issuer));
+        }
+        endpoint("authorization endpoint", &self.authorization_endpoint)?;
+        endpoint("token endpoint", &self.token_endpoint)?;
+        for more in [&self.registration_endpoint, &self.revocation_endpoint].into_iter().flatten() {
+            endpoint("endpoint", more)?;
+        }
+        Ok(self)
+    }
+
+    /// What a server of revision 2025-03-26 has that describes neither itself nor its authorization server.
+    pub fn by_default(server: &Url) -> Self {
+        let at = |path| places::at(server, path, None).into();
+        Self {
+            issuer: places::origin(server),
+            authorization_endpoint: at("/authorize"),
+            token_endpoint: at("/token"),
+            registration_endpoint: Some(at("/register")),
+            revocation_endpoint: None,
+            scopes_supported: None,
+            code_challenge_methods_supported: None,
+            token_endpoint_auth_methods_supported: None,
+            authorization_response_iss_parameter_supported: false,
+            client_id_metadata_document_supported: false,
+        }
+    }
+}
+
+/// A URL that a login may go to: encrypted, unless it never leaves this machine.
+pub fn endpoint(what: &'static str, text: &str) -> Result<Url, Unfit> {
+    let unfit = |why| Unfit::Endpoint { what, url: text.to_owned(), why };
+    let url = Url::parse(text).map_err(|_| unfit("it is no URL"))?;
+    match url.scheme() {
+        "https" => {}
+        "http" if Ground::written(&url) == Some(Ground::Machine) => {}
+        "http" => return Err(unfit("it must be https")),
+        _ => return Err(unfit("only http and https are opened")),
+    }
+    if url.host().is_none() || url.fragment().is_some() {
+        return Err(unfit("it needs a host and must have no fragment"));
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err(unfit("it must name no user"));
+    }
+    Ok(url)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    const ISSUER: &str = "https://as.example/t";
+
+    fn authority(change: &Value) -> Authority {
+        let mut document = json!({
+            "issuer": ISSUER,
+            "authorization_endpoint": "https://as.example/a",
+            "token_endpoint": "https://as.example/t",
+            "code_challenge_methods_supported": ["plain", "S256"],
+        });
+        for (key, value) in change.as_object().unwrap() {
+            document[key] = value.clone();
+        }
+        serde_json::from_value(document).unwrap()
+    }
+
+    #[test]
+    fn an_authority_must_be_the_one_that_was_asked() {
+        assert!(authority(&json!({})).checked(ISSUER).is_ok());
+        assert!(authority(&json!({})).checked("https://as.example/t/").is_ok());
+        for issuer in ["https://as.example", "https://AS.example/t", "http://as.example/t", "https://evil/t"]
+        {
+            let checked = authority(&json!({})).checked(issuer);
+            assert!(matches!(checked, Err(Unfit::Issuer { .. })), "{issuer}");
+        }
+    }
+
+    #[test]
+    fn without_pkce_there_is_no_login() {
+        for methods in [json!(null), json!([]), json!(["plain"])] {
+            let checked = authority(&json!({ "code_challenge_methods_supported": methods })).checked(ISSUER);
+            assert_eq!(checked.unwrap_err(), Unfit::Pkce(ISSUER.to_owned()), "{methods}");
+        }
+    }
+
+    #[test]
+    fn endpoints_are_encrypted_or_never_leave() {
+        for good in ["https://x/a?b", "http://127.0.0.1:1/a", "http://localhost/a", "http://[::1]/a"] {
+            assert!(endpoint("e", good).is_ok(), "{good}");
+        }
+        for bad in [
+            "http://x/a",
+            "file:///etc/passwd",
+            "javascript:alert(1)",
+            "ftp://x/",
+            "x",
+            "",
+            "https://x/#f",
+            "https://u:p@x/",
+            "http://10.0.0.1/",
+            "http://localhost.evil/",
+            "data:text/html,x",
+        ] {
+            assert!(endpoint("e", bad).is_err(), "{bad}");
+        }
+        for key in
+            ["authorization_endpoint", "token_endpoint", "registration_endpoint", "revocation_endpoint"]
+        {
+            assert!(authority(&json!({ key: "http://x/a" })).checked(ISSUER).is_err(), "{key}");
+        }
+    }
+
+    #[test]
+    fn a_resource_must_be_the_server() {
+        let server = Url::parse("https://x/mcp").unwrap();
+        let of = |resource: &str| Resource {
+            resource: resource.to_owned(),
+            authorization_servers: vec!["a".to_owned(), "b".to_owned()],
+            scopes_supported: None,
+        };
+        assert_eq!(of("https://x/mcp").checked(&server).unwrap().issuer(None), Some("a"));
+        assert_eq!(of("https://x").checked(&server).unwrap().issuer(Some("b")), Some("b"));
+        assert_eq!(of("https://x").issuer(Some("gone")), Some("a"));
+        assert!(of("https://evil/mcp").checked(&server).is_err());
+    }
+
+    #[test]
+    fn an_old_server_has_endpoints_at_its_root() {
+        let authority = Authority::by_default(&Url::parse("http://localhost:1/mcp?x").unwrap());
+        assert_eq!(authority.token_endpoint, "http://localhost:1/token");
+        assert_eq!(authority.issuer, "http://localhost:1");
+    }
+}

@@ -1,0 +1,135 @@
+//! Which scopes a login asks for. Pure.
+
+/// Asking for it is asking for a refresh token, where an authorization server has it at all.
+const OFFLINE: &str = "offline_access";
+
+/// Scopes in the order they were first named.
+#[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(transparent)]
+pub struct Scopes(Vec<String>);
+
+/// Where scopes may come from.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Wishes<'a> {
+    /// What the person set for this server.
+    pub set: Option<&'a [String]>,
+    /// What the server asked for when it refused.
+    pub demanded: Option<&'a str>,
+    /// What the server lists of itself.
+    pub listed: Option<&'a [String]>,
+    /// What its authorization server knows.
+    pub known: Option<&'a [String]>,
+}
+
+impl Scopes {
+    /// Of words between spaces.
+    pub fn of_text(text: &str) -> Self {
+        Self::of_words(text.split_ascii_whitespace())
+    }
+
+    fn of_words<'w>(words: impl Iterator<Item = &'w str>) -> Self {
+        let mut scopes = Self::default();
+        words.for_each(|word| scopes.add(word));
+        scopes
+    }
+
+    fn add(&mut self, word: &str) {
+        if !word.is_empty() && !self.has(word) {
+            self.0.push(word.to_owned());
+        }
+    }
+
+    fn has(&self, word: &str) -> bool {
+        self.0.iter().any(|known| known == word)
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(String::as_str)
+    }
+
+    /// These and those.
+    pub fn and(mut self, more: &Self) -> Self {
+        more.iter().for_each(|word| self.add(word));
+        self
+    }
+
+    pub fn holds(&self, all: &Self) -> bool {
+        all.iter().all(|word| self.has(word))
+    }
+}
+
+impl std::fmt::Display for Scopes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0.join(" "))
+    }
+}
+
+/// The person's word, else the server's demand, else its list, else nothing: then the authorization server decides.
+/// `before` is what was asked for earlier and is not to be lost.
+pub fn choose(wishes: Wishes<'_>, before: &Scopes) -> Scopes {
+    let of = |list: &[String]| Scopes::of_words(list.iter().map(String::as_str));
+    let demanded = wishes.demanded.map(Scopes::of_text).filter(|scopes| !scopes.is_empty());
+    let wanted = match (wishes.set, demanded, wishes.listed) {
+        (Some(set), Some(demanded), _) => of(set).and(&demanded),
+        (Some(set), None, _) => of(set),
+        (None, Some(demanded), _) => demanded,
+        (None, None, Some(listed)) => of(listed),
+        (None, None, None) => Scopes::default(),
+    };
+    let mut chosen = before.clone().and(&wanted);
+    // By itself it would ask for nothing else.
+    if !chosen.is_empty() && wishes.known.is_some_and(|known| known.iter().any(|word| word == OFFLINE)) {
+        chosen.add(OFFLINE);
+    }
+    chosen
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(set: Option<&str>, demanded: Option<&str>, listed: Option<&str>, before: &str, expect: &str) {
+        let words =
+            |text: Option<&str>| text.map(|text| text.split(' ').map(str::to_owned).collect::<Vec<_>>());
+        let (set, listed) = (words(set), words(listed));
+        let wishes = Wishes { set: set.as_deref(), demanded, listed: listed.as_deref(), known: None };
+        assert_eq!(choose(wishes, &Scopes::of_text(before)).to_string(), expect);
+    }
+
+    #[test]
+    fn the_nearest_word_counts() {
+        check(None, None, None, "", "");
+        check(None, None, Some("l m"), "", "l m");
+        check(None, Some("d"), Some("l m"), "", "d");
+        check(None, Some(" "), Some("l"), "", "l");
+        check(Some("s"), None, Some("l"), "", "s");
+        check(Some("s"), Some("d"), Some("l"), "", "s d");
+    }
+
+    #[test]
+    fn what_was_granted_is_asked_for_again() {
+        check(None, Some("write read"), None, "read list", "read list write");
+        check(None, None, None, "read", "read");
+    }
+
+    #[test]
+    fn offline_access_is_asked_for_where_it_is_known() {
+        let known = ["offline_access".to_owned(), "x".to_owned()];
+        let wishes = Wishes { demanded: Some("a"), known: Some(&known), ..Wishes::default() };
+        assert_eq!(choose(wishes, &Scopes::default()).to_string(), "a offline_access");
+        let alone = Wishes { known: Some(&known), ..Wishes::default() };
+        assert!(choose(alone, &Scopes::default()).is_empty());
+    }
+
+    #[test]
+    fn more_is_known_from_the_same() {
+        let scopes = Scopes::of_text("a b a");
+        assert_eq!(scopes.to_string(), "a b");
+        assert!(scopes.holds(&Scopes::of_text("b")) && !scopes.holds(&Scopes::of_text("b c")));
+    }
+}

@@ -1,0 +1,145 @@
+//! Where logins are kept: in the keyring of the system or, where none answers, in a private file, by the same means
+//! as the person's secrets and apart from them. No `${…}` of a definition ever stands for one of these.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::{FlockOperation, OFlags, flock};
+use switchboard_wire::place::private_folder;
+
+use super::kept::Kept;
+use crate::environment::Captured;
+use crate::expand::Template;
+use crate::secrets::{Secrets, SecretsError, Stored, Where};
+use crate::sources::Sources;
+
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    #[error("{0}")]
+    Secrets(#[from] SecretsError),
+    #[error("what is kept of the login is damaged; log in again")]
+    Damaged,
+    #[error("`{}` cannot be locked: {error}", file.display())]
+    Unlocked { file: PathBuf, error: io::Error },
+}
+
+/// All logins of one person.
+#[derive(Debug, Clone)]
+pub struct Store {
+    folder: PathBuf,
+    secrets: Secrets,
+    sources: Arc<Sources>,
+}
+
+impl Store {
+    pub fn new(state: &Path, sources: Arc<Sources>) -> Self {
+        let folder = state.join("logins");
+        Self { secrets: Secrets::within(folder.clone()), folder, sources }
+    }
+
+    /// What is kept under a name.
+    pub async fn load(&self, name: &str) -> Result<Option<Kept>, StoreError> {
+        // Most have none, and then nobody has to be asked for the way to a keyring.
+        if !self.secrets.list()?.contains_key(name) {
+            return Ok(None);
+        }
+        let variables = &self.captured().await.variables;
+        let mut values = self.secrets.values(&[name.to_owned()], variables).await?;
+        // Not the parser's own words: they may quote a token.
+        let read = |text: String| serde_json::from_str(&text).map_err(|_| StoreError::Damaged);
+        values.remove(name).map(read).transpose()
+    }
+
+    /// Where it is kept.
+    pub fn place(&self, name: &str) -> Result<Option<Where>, StoreError> {
+        Ok(self.secrets.list()?.remove(name))
+    }
+
+    pub async fn save(&self, name: &str, kept: &Kept) -> Result<(), StoreError> {
+        let text = serde_json::to_string(kept).expect("BUG: text and names are JSON");
+        let variables = &self.captured().await.variables;
+        if let Stored::InFile { stale: true, why } = self.secrets.set(name, &text, variables).await? {
+            tracing::warn!(target: "oauth", login = name, "the keyring still holds an older login: {why}");
+        }
+        Ok(())
+    }
+
+    pub async fn remove(&self, name: &str) -> Result<(), StoreError> {
+        let variables = &self.captured().await.variables;
+        match self.secrets.remove(name, variables).await {
+            Err(SecretsError::Absent(_)) => Ok(()),
+            removed => Ok(removed?),
+        }
+    }
+
+    /// What leads out of here, and to a keyring.
+    pub async fn captured(&self) -> Arc<Captured> {
+        self.sources.captured().await
+    }
+
+    /// A text of the config with its `${…}` filled in.
+    pub async fn fill(&self, template: &Template) -> Result<String, String> {
+        self.sources.text(template).await
+    }
+
+    /// Waits until no other process works on this login. Its drop lets the next one in.
+    pub async fn lock(&self, name: &str) -> Result<File, StoreError> {
+        let (file, folder) = (self.folder.join(format!("{name}.lock")), self.folder.clone());
+        let path = file.clone();
+        let locked = tokio::task::spawn_blocking(move || {
+            private_folder(&folder)?;
+            let flags = OFlags::NOFOLLOW.bits().cast_signed();
+            let lock =
+                OpenOptions::new().create(true).append(true).mode(0o600).custom_flags(flags).open(path)?;
+            loop {
+                match flock(&lock, FlockOperation::LockExclusive) {
+                    Err(rustix::io::Errno::INTR) => {}
+                    locked => return locked.map(|()| lock).map_err(io::Error::from),
+                }
+            }
+        });
+        let locked = locked.await.unwrap_or_else(|panic| Err(io::Error::other(panic)));
+        locked.map_err(|error| StoreError::Unlocked { file, error })
+    }
+}
+
+/// The name that a login is kept under: its child's, and a fingerprint of where that is.
+pub fn name(child: &str, url: &str) -> String {
+    let fit = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };
+    let plain: String = child.chars().map(fit).take(40).collect();
+    let digest = crate::digest::hex(serde_json::json!([child, url]).to_string().as_bytes());
+    format!("login.{plain}.{}", &digest[..32])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn two_processes_take_turns() {
+        let state = tempfile::tempdir().unwrap();
+        let sources = Arc::new(Sources::new(state.path(), state.path()));
+        let (one, other) = (Store::new(state.path(), sources.clone()), Store::new(state.path(), sources));
+        let held = one.lock("login.x").await.unwrap();
+        let mut waiting = std::pin::pin!(other.lock("login.x"));
+        let early = tokio::time::timeout(std::time::Duration::from_millis(50), &mut waiting).await;
+        assert!(early.is_err());
+        other.lock("login.y").await.unwrap();
+        drop(held);
+        waiting.await.unwrap();
+    }
+
+    #[test]
+    fn a_login_is_one_childs_at_one_place() {
+        let one = name("github", "https://x/mcp");
+        assert!(one.starts_with("login.github."));
+        assert_ne!(one, name("github", "https://y/mcp"));
+        assert_ne!(one, name("git/hub", "https://x/mcp"));
+        for odd in ["", "ü/../x", &"long".repeat(50)] {
+            assert!(crate::secrets::check_name(&name(odd, "https://x")).is_ok(), "{odd}");
+        }
+    }
+}

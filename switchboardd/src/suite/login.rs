@@ -1,0 +1,118 @@
+//! A child that wants its person to log in: whoever called is sent to the page, where their host can do that, and
+//! what they called is tried again. A server that asked for a login has taken nothing of the call.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde_json::json;
+use switchboard_wire::members::Members;
+use switchboard_wire::raw::Raw;
+
+use super::{Asks, Said, Suite};
+use crate::caller::Caller;
+use crate::child::remote::RemoteError;
+use crate::child::remote::auth::AuthError;
+use crate::child::{Answer, ChildError};
+use crate::era::Era;
+use crate::error::Failure;
+use crate::methods;
+use crate::oauth::Login;
+use crate::oauth::login::Attempt;
+
+/// One to get in, and two for scopes that turn out to be missing.
+pub const LOGINS: usize = 3;
+
+/// The question to a modern host, by its key.
+const KEY: &str = "switchboard-login";
+
+/// Hosts give up on a call after a minute; a modern one is asked to come back before that.
+const PATIENCE: Duration = Duration::from_secs(45);
+
+/// What became of a call that wants a login.
+pub enum Entered {
+    /// It may be tried again.
+    Yes,
+    /// Nobody can be asked: the failure stands.
+    No,
+    /// The host is to show a page, and to come back.
+    Asks(Said),
+}
+
+impl Suite {
+    /// Has the person behind a caller log in, if that is what a call failed for.
+    pub async fn log_in(&self, caller: &Arc<Caller>, failure: &Failure) -> Result<Entered, Failure> {
+        if !wants_login(failure) || !caller.profile().takes.elicitation_url {
+            return Ok(Entered::No);
+        }
+        let Some(login) = self.login().await else { return Ok(Entered::No) };
+        let attempt = login.begin(false).await.map_err(|error| self.not_in(error))?;
+        if caller.as_once().is_some() {
+            return Ok(Entered::Asks(asks(self.child_name(), &attempt)));
+        }
+        attempt.ask(caller, self.child_name()).await.map_err(|why| self.not_in(AuthError::Failed { why }))?;
+        Ok(Entered::Yes)
+    }
+
+    /// A modern host that came back from the page: whether its person is in. One who is not yet is asked once more.
+    pub async fn came_back(&self, params: &Members<'_>) -> Result<Option<Said>, Failure> {
+        let Some(action) = action(params) else { return Ok(None) };
+        let Some(login) = self.login().await else { return Ok(None) };
+        let Some(attempt) = login.latest().await else { return Ok(None) };
+        if action != "accept" && attempt.is_open() {
+            return Err(
+                self.not_in(AuthError::Failed { why: format!("the login was answered with `{action}`") })
+            );
+        }
+        match tokio::time::timeout(PATIENCE, attempt.done()).await {
+            Ok(Ok(())) => Ok(None),
+            Ok(Err(why)) => Err(self.not_in(AuthError::Failed { why })),
+            Err(_) => Ok(Some(asks(self.child_name(), &attempt))),
+        }
+    }
+
+    async fn login(&self) -> Option<Arc<Login>> {
+        self.pool.as_ref()?.login().await.ok().flatten()
+    }
+
+    fn not_in(&self, error: AuthError) -> Failure {
+        self.failed(None, ChildError::Remote(RemoteError::Auth(error)))
+    }
+}
+
+/// Whether these are a modern host's words about a login.
+pub fn is_about_login(params: &Members<'_>) -> bool {
+    action(params).is_some()
+}
+
+fn action(params: &Members<'_>) -> Option<String> {
+    let response = params.get("inputResponses").and_then(Members::of)?.get(KEY)?;
+    Some(Members::of(response)?.text("action")?.into_owned())
+}
+
+/// The same without those words, which are not for a child.
+pub fn without_login<'a>(params: &Members<'a>) -> Members<'a> {
+    Members(params.0.iter().filter(|(key, _)| key != "inputResponses").cloned().collect())
+}
+
+fn wants_login(failure: &Failure) -> bool {
+    matches!(
+        failure,
+        Failure::Child { error: ChildError::Remote(RemoteError::Auth(AuthError::Login { .. })), .. }
+    )
+}
+
+/// The question as a modern child would put it, so that it goes the way of theirs.
+fn asks(child: &str, attempt: &Attempt) -> Said {
+    let request = json!({ "method": methods::ELICITATION, "params": attempt.invitation(child) });
+    let result = json!({ "resultType": "input_required", "inputRequests": { KEY: request } });
+    let body = Bytes::from(format!(r#"{{"jsonrpc":"2.0","id":0,"result":{result}}}"#));
+    let id = switchboard_wire::envelope::place_of(&body, find_id(&body));
+    // No process has this number: whichever child there is then will do.
+    Said::Asks(Box::new(Asks::Child { answer: Answer { body, id, era: Era::Modern }, pid: 0 }))
+}
+
+fn find_id(body: &Bytes) -> &str {
+    let members: Option<Members<'_>> = Raw::parse(body).and_then(Members::of);
+    members.and_then(|members| members.get("id")).map_or("", Raw::get)
+}
