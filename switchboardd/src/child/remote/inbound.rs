@@ -97,6 +97,11 @@ pub(super) async fn read_events(
         if let Some(id) = parser.last_id() {
             mark.last_id = Some(id.into());
         }
+        if let (Some(_), Some(bytes)) = (about, parser.too_much()) {
+            // Nobody waits for the end of it.
+            take_event(child, about, Event::TooLong { bytes });
+            return End::Answered;
+        }
         if about.is_some_and(|id| !child.owes(id)) {
             let _ = tokio::time::timeout(LAST_BYTES, next_chunk(&mut response)).await;
             return End::Answered;

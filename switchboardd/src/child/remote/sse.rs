@@ -87,6 +87,11 @@ impl Parser {
         self.last_id.as_deref()
     }
 
+    /// How much of an event there was so far, if that is already too much.
+    pub(super) fn too_much(&self) -> Option<u64> {
+        self.over.then_some(self.seen)
+    }
+
     /// How long to wait before the next try, if the server has said so.
     pub(super) fn retry(&self) -> Option<Duration> {
         self.retry
