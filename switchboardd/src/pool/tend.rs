@@ -10,8 +10,8 @@ use super::{Pool, PoolError};
 use crate::caller::Caller;
 use crate::child::{Child, ChildError, Ground, Limits, Manner, StartError, StderrRing, Tie};
 use crate::config::Scope;
-use crate::era::Era;
 use crate::definition::Reach;
+use crate::era::Era;
 use crate::manifest::Manifest;
 
 /// The first start through one of these may download the server.
