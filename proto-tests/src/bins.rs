@@ -58,14 +58,15 @@ fn build(folder: &Path) {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| env!("CARGO").into());
     let mut command = Command::new(cargo);
     command.current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).args(["build", "--quiet", "--bins"]);
-    for package in PACKAGES {
-        command.args(["-p", package]);
-    }
     command.arg("--target-dir").arg(folder.parent().unwrap());
     match folder.file_name().and_then(|name| name.to_str()) {
-        Some("debug") => {}
+        // With the features of a test run, so that nothing is built twice.
+        Some("debug") => {
+            command.args(["--workspace", "--tests"]);
+        }
         Some(profile) => {
             command.args(["--profile", profile]);
+            command.args(PACKAGES.iter().flat_map(|package| ["-p", package]));
         }
         None => panic!("{} has no name", folder.display()),
     }

@@ -240,7 +240,15 @@ fn through_the_proxy(host: &str, child: &str, home: &Home) {
 }
 
 fn over_the_registry(host: &str, child: &str) {
-    let home = home(child);
+    through_the_registry(host, &home(child));
+}
+
+fn over_the_registry_to_a_child_behind_http(host: &str, child: &str) {
+    let (home, _served) = home_far_away(child);
+    through_the_registry(host, &home);
+}
+
+fn through_the_registry(host: &str, home: &Home) {
     let daemon = home.daemon();
     let mut over = OverRegistry { door: daemon.door(), session: None };
     let answer = check(host, &mut over, "test_simple_text");
@@ -297,6 +305,12 @@ macro_rules! matrix {
             $(mod $host {
                 use super::super::over_the_registry;
                 cells! { over_the_registry $revision }
+            })*
+        }
+        mod registry_http {
+            $(mod $host {
+                use super::super::over_the_registry_to_a_child_behind_http;
+                cells! { over_the_registry_to_a_child_behind_http $revision }
             })*
         }
         mod proxy {

@@ -8,13 +8,14 @@ use std::path::Path;
 use std::process::{Command, ExitCode};
 
 fn main() -> ExitCode {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace is above");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("the workspace is above");
     // The interop run uses the binaries that the test run built.
     let bin = std::env::current_exe().ok().and_then(|exe| Some(exe.parent()?.to_owned()));
     let Some(bin) = bin else { return ExitCode::FAILURE };
 
     let tests = step("the Rust tests", cargo(root).args(["test", "--workspace"]));
-    let built = tests && step("the binaries", cargo(root).args(["build", "--workspace", "--bins"]));
+    let built =
+        tests && step("the binaries", cargo(root).args(["build", "--workspace", "--bins", "--tests"]));
     let keyring = built && step("a real keyring", script(root, "keyring.sh").arg(&bin));
     let interop = keyring && step("real clients and children", script(root, "run.sh").arg(&bin));
     // It says how many scenarios and checks passed.
