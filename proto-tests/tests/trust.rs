@@ -267,7 +267,7 @@ fn an_allowed_server_elsewhere_can_be_denied_too() {
     let screen = project.allow();
     assert!(!screen.text.contains("hidden"), "{}", screen.text);
     assert!(project.on_terminal(&["allow"], "y\n").text.contains("nothing waits"));
-    assert_eq!(state(&daemon, &project), "misconfigured");
+    assert_eq!(state(&daemon, &project), "cold");
     home.order(&["deny", "k"]);
     assert_eq!(state(&daemon, &project), Value::Null);
 }
