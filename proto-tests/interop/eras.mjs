@@ -13,6 +13,7 @@ const one = {
     ...installed('@modelcontextprotocol/sdk/client/index.js'),
     ...installed('@modelcontextprotocol/sdk/client/stdio.js'),
     ...installed('@modelcontextprotocol/sdk/client/streamableHttp.js'),
+    ...installed('@modelcontextprotocol/sdk/client/sse.js'),
     ...installed('@modelcontextprotocol/sdk/types.js'),
 };
 const two = { ...installed('@modelcontextprotocol/client'), ...installed('@modelcontextprotocol/client/stdio') };
@@ -42,16 +43,23 @@ export const bin = () => dirname(surroundings().shim);
 
 /** A daemon in a home of its own below that of the run, with one child that speaks this era. */
 export async function daemonWith(era, name, pool = {}) {
-    const home = join(surroundings().home, slug(name));
+    const journal = join(homeOf(name), 'journal');
+    const entry = { command: join(bin(), 'era-child'), args: ['--era', era], env: { ERA_JOURNAL: journal } };
+    return { journal, ...(await daemonOf(entry, name, pool)) };
+}
+
+/** The same with a child as this entry defines it; its name is `era` here, too. */
+export async function daemonOf(entry, name, pool = {}) {
+    const home = homeOf(name);
     const config = join(home, '.config', 'switchboard');
     mkdirSync(join(config, 'mcps', 'era'), { recursive: true, mode: 0o700 });
     const write = (path, value) => writeFileSync(join(config, path), JSON.stringify(value), { mode: 0o600 });
-    const journal = join(home, 'journal');
-    const entry = { command: join(bin(), 'era-child'), args: ['--era', era], env: { ERA_JOURNAL: journal } };
     write('mcps/era/.mcp.json', { mcpServers: { era: entry } });
     write('switchboard.config.json', { suites: { era: { pool } } });
-    return { home, journal, ...(await startDaemon(bin(), home)) };
+    return { home, ...(await startDaemon(bin(), home)) };
 }
+
+const homeOf = name => join(surroundings().home, slug(name));
 
 /** All that the child of this journal was told. */
 export function journal(file) {
@@ -80,6 +88,13 @@ export async function withoutDaemon(client, era, name) {
     const transport = stdio(sdk, join(bin(), 'era-child'), ['--era', era], home, { ERA_JOURNAL: journal });
     const host = await connect(era === 'legacy' ? { sdk, revision: LEGACY } : CLIENTS[client], transport, false);
     return Object.assign(host, { journal });
+}
+
+/** The same client on a remote server itself; a legacy one where the server is. */
+export function withoutDaemonAt(client, era, { type, url }) {
+    const { sdk } = CLIENTS[client];
+    const Transport = type === 'sse' ? sdk.SSEClientTransport : sdk.StreamableHTTPClientTransport;
+    return connect(era === 'legacy' ? { sdk, revision: LEGACY } : CLIENTS[client], new Transport(new URL(url)), false);
 }
 
 const slug = name => name.replaceAll(/[^\w]+/g, '-');
