@@ -6,7 +6,7 @@ import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import { startDaemon } from './daemon.mjs';
-import { surroundings } from './hosts.mjs';
+import { SHARED_CAPABILITIES, surroundings } from './hosts.mjs';
 
 const installed = createRequire(new URL('.cache/npm/package.json', import.meta.url));
 const one = {
@@ -21,7 +21,7 @@ const two = { ...installed('@modelcontextprotocol/client'), ...installed('@model
 export const LEGACY = '2025-11-25';
 export const MODERN = '2026-07-28';
 const identity = { name: 'switchboard-interop', version: '1.0.0' };
-const capabilities = { elicitation: { form: {}, url: {} }, sampling: {}, roots: {} };
+const ALL_CAPABILITIES = { ...SHARED_CAPABILITIES, roots: {} };
 
 /** The clients, with the revision that they get to with a server that has both. */
 export const CLIENTS = {
@@ -67,8 +67,8 @@ export function journal(file) {
     return readFileSync(file, 'utf8').split('\n').slice(0, -1).map(line => JSON.parse(line));
 }
 
-export const throughDaemon = (client, way, daemon) =>
-    connect(CLIENTS[client], WAYS[way].transport(CLIENTS[client].sdk, daemon), WAYS[way].isSuite);
+export const throughDaemon = (client, way, daemon, capabilities) =>
+    connect(CLIENTS[client], WAYS[way].transport(CLIENTS[client].sdk, daemon), WAYS[way].isSuite, capabilities);
 
 /** No list waits for a child that never ran: what it offers is seen once it has. */
 export async function hasRun(host) {
@@ -94,7 +94,8 @@ export async function withoutDaemon(client, era, name) {
 export function withoutDaemonAt(client, era, { type, url }) {
     const { sdk } = CLIENTS[client];
     const Transport = type === 'sse' ? sdk.SSEClientTransport : sdk.StreamableHTTPClientTransport;
-    return connect(era === 'legacy' ? { sdk, revision: LEGACY } : CLIENTS[client], new Transport(new URL(url)), false);
+    const speaker = era === 'legacy' ? { sdk, revision: LEGACY } : CLIENTS[client];
+    return connect(speaker, new Transport(new URL(url)), false, SHARED_CAPABILITIES);
 }
 
 const slug = name => name.replaceAll(/[^\w]+/g, '-');
@@ -112,7 +113,7 @@ function http(sdk, { tcp, token }, route) {
     return new sdk.StreamableHTTPClientTransport(new URL(route, tcp), { requestInit });
 }
 
-async function connect({ sdk, revision, mode }, transport, isSuite) {
+async function connect({ sdk, revision, mode }, transport, isSuite, capabilities = ALL_CAPABILITIES) {
     const client = new sdk.Client(identity, { capabilities, ...(mode && { versionNegotiation: { mode } }) });
     const isHttp = transport instanceof sdk.StreamableHTTPClientTransport;
     const host = new Host(client, { revision, isSuite, isFirst: sdk === one, isHttp });
@@ -120,6 +121,7 @@ async function connect({ sdk, revision, mode }, transport, isSuite) {
         ? { 'elicitation/create': one.ElicitRequestSchema, 'sampling/createMessage': one.CreateMessageRequestSchema, 'roots/list': one.ListRootsRequestSchema }
         : { 'elicitation/create': 'elicitation/create', 'sampling/createMessage': 'sampling/createMessage', 'roots/list': 'roots/list' };
     for (const [method, key] of Object.entries(handler)) {
+        if (!(method.split('/')[0] in capabilities)) continue;
         client.setRequestHandler(key, ({ params }) => host.isAsked(method, params));
     }
     client.onerror = error => host.complaints.push(error);

@@ -6,10 +6,10 @@ import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
 import { CLIENTS, daemonOf, MODERN, throughDaemon, WAYS, withoutDaemonAt } from './eras.mjs';
+import { SHARED_CAPABILITIES } from './hosts.mjs';
 import { remoteChecks, REMOTES, startRemote } from './remotes.mjs';
 
 const SPEAKS_MODERN = 'SDK 2.x, auto';
-const ROOTS = { 'roots/list': { roots: [] } };
 
 describe('any host with a remote server', { concurrency: 3 }, () => {
     for (const [name, kind] of Object.entries(REMOTES)) describe(name, { concurrency: 1 }, () => remote(name, kind));
@@ -31,7 +31,7 @@ function matrix(client, kind, name, entry) {
     describe('without Switchboard', () => {
         const speaks = kind.era === 'legacy' || CLIENTS[client].revision === MODERN ? client : SPEAKS_MODERN;
         let host;
-        before(async () => (host = greeted(await withoutDaemonAt(speaks, kind.era, entry()))));
+        before(async () => (host = await withoutDaemonAt(speaks, kind.era, entry())));
         after(() => host?.close());
         for (const { title, run } of checks) test(title, async () => direct.set(title, await run(host)));
     });
@@ -41,9 +41,8 @@ function matrix(client, kind, name, entry) {
             let daemon;
             let host;
             before(async () => {
-                // One host's roots reach no child that others share.
-                daemon = await daemonOf(entry(), `${name} ${way}`, { scope: 'session' });
-                host = greeted(await throughDaemon(client, way, daemon));
+                daemon = await daemonOf(entry(), `${name} ${way}`);
+                host = await throughDaemon(client, way, daemon, SHARED_CAPABILITIES);
                 if (WAYS[way].isSuite) await hasRun(host, kind);
             });
             after(async () => {
@@ -62,9 +61,6 @@ function matrix(client, kind, name, entry) {
         });
     }
 }
-
-/** The reference server asks for the roots by itself. */
-const greeted = host => Object.assign(host, { answers: ROOTS });
 
 /** No list waits for a server that was never used: what it offers is seen once it was. */
 async function hasRun(host, { echo }) {
