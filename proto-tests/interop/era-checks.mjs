@@ -229,7 +229,7 @@ export function plain({ resultType, ttlMs, cacheScope, _meta, ...result }) {
     return Object.keys(meta).length ? { ...result, _meta: meta } : result;
 }
 
-const briefly = ({ name, inputSchema }) => ({ name, inputSchema });
+export const briefly = ({ name, inputSchema }) => ({ name, inputSchema });
 
 /** Legacy output is an object: another is put into one. */
 export function withObjectOutput({ outputSchema, ...tool }) {
@@ -238,7 +238,7 @@ export function withObjectOutput({ outputSchema, ...tool }) {
 }
 
 /** What went wrong: an error of the protocol, or what a suite says of it. */
-async function failure(call) {
+export async function failure(call) {
     try {
         const { isError, content } = await call;
         assert.equal(isError, true);
@@ -249,7 +249,7 @@ async function failure(call) {
     }
 }
 
-async function asks(host, tool, args, answers, options) {
+export async function asks(host, tool, args, answers, options) {
     host.answers = answers;
     host.asked.length = 0;
     const result = plain(await host.call(tool, args, options));

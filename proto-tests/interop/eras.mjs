@@ -6,13 +6,14 @@ import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import { startDaemon } from './daemon.mjs';
-import { surroundings } from './hosts.mjs';
+import { SHARED_CAPABILITIES, surroundings } from './hosts.mjs';
 
 const installed = createRequire(new URL('.cache/npm/package.json', import.meta.url));
 const one = {
     ...installed('@modelcontextprotocol/sdk/client/index.js'),
     ...installed('@modelcontextprotocol/sdk/client/stdio.js'),
     ...installed('@modelcontextprotocol/sdk/client/streamableHttp.js'),
+    ...installed('@modelcontextprotocol/sdk/client/sse.js'),
     ...installed('@modelcontextprotocol/sdk/types.js'),
 };
 const two = { ...installed('@modelcontextprotocol/client'), ...installed('@modelcontextprotocol/client/stdio') };
@@ -20,7 +21,7 @@ const two = { ...installed('@modelcontextprotocol/client'), ...installed('@model
 export const LEGACY = '2025-11-25';
 export const MODERN = '2026-07-28';
 const identity = { name: 'switchboard-interop', version: '1.0.0' };
-const capabilities = { elicitation: { form: {}, url: {} }, sampling: {}, roots: {} };
+const ALL_CAPABILITIES = { ...SHARED_CAPABILITIES, roots: {} };
 
 /** The clients, with the revision that they get to with a server that has both. */
 export const CLIENTS = {
@@ -42,16 +43,23 @@ export const bin = () => dirname(surroundings().shim);
 
 /** A daemon in a home of its own below that of the run, with one child that speaks this era. */
 export async function daemonWith(era, name, pool = {}) {
-    const home = join(surroundings().home, slug(name));
+    const journal = join(homeOf(name), 'journal');
+    const entry = { command: join(bin(), 'era-child'), args: ['--era', era], env: { ERA_JOURNAL: journal } };
+    return { journal, ...(await daemonOf(entry, name, pool)) };
+}
+
+/** The same with a child as this entry defines it; its name is `era` here, too. */
+export async function daemonOf(entry, name, pool = {}) {
+    const home = homeOf(name);
     const config = join(home, '.config', 'switchboard');
     mkdirSync(join(config, 'mcps', 'era'), { recursive: true, mode: 0o700 });
     const write = (path, value) => writeFileSync(join(config, path), JSON.stringify(value), { mode: 0o600 });
-    const journal = join(home, 'journal');
-    const entry = { command: join(bin(), 'era-child'), args: ['--era', era], env: { ERA_JOURNAL: journal } };
     write('mcps/era/.mcp.json', { mcpServers: { era: entry } });
     write('switchboard.config.json', { suites: { era: { pool } } });
-    return { home, journal, ...(await startDaemon(bin(), home)) };
+    return { home, ...(await startDaemon(bin(), home)) };
 }
+
+const homeOf = name => join(surroundings().home, slug(name));
 
 /** All that the child of this journal was told. */
 export function journal(file) {
@@ -59,8 +67,8 @@ export function journal(file) {
     return readFileSync(file, 'utf8').split('\n').slice(0, -1).map(line => JSON.parse(line));
 }
 
-export const throughDaemon = (client, way, daemon) =>
-    connect(CLIENTS[client], WAYS[way].transport(CLIENTS[client].sdk, daemon), WAYS[way].isSuite);
+export const throughDaemon = (client, way, daemon, capabilities) =>
+    connect(CLIENTS[client], WAYS[way].transport(CLIENTS[client].sdk, daemon), WAYS[way].isSuite, capabilities);
 
 /** No list waits for a child that never ran: what it offers is seen once it has. */
 export async function hasRun(host) {
@@ -82,6 +90,14 @@ export async function withoutDaemon(client, era, name) {
     return Object.assign(host, { journal });
 }
 
+/** The same client on a remote server itself; a legacy one where the server is. */
+export function withoutDaemonAt(client, era, { type, url }) {
+    const { sdk } = CLIENTS[client];
+    const Transport = type === 'sse' ? sdk.SSEClientTransport : sdk.StreamableHTTPClientTransport;
+    const speaker = era === 'legacy' ? { sdk, revision: LEGACY } : CLIENTS[client];
+    return connect(speaker, new Transport(new URL(url)), false, SHARED_CAPABILITIES);
+}
+
 const slug = name => name.replaceAll(/[^\w]+/g, '-');
 
 function stdio(sdk, command, args, home, env = {}) {
@@ -97,7 +113,7 @@ function http(sdk, { tcp, token }, route) {
     return new sdk.StreamableHTTPClientTransport(new URL(route, tcp), { requestInit });
 }
 
-async function connect({ sdk, revision, mode }, transport, isSuite) {
+async function connect({ sdk, revision, mode }, transport, isSuite, capabilities = ALL_CAPABILITIES) {
     const client = new sdk.Client(identity, { capabilities, ...(mode && { versionNegotiation: { mode } }) });
     const isHttp = transport instanceof sdk.StreamableHTTPClientTransport;
     const host = new Host(client, { revision, isSuite, isFirst: sdk === one, isHttp });
@@ -105,6 +121,7 @@ async function connect({ sdk, revision, mode }, transport, isSuite) {
         ? { 'elicitation/create': one.ElicitRequestSchema, 'sampling/createMessage': one.CreateMessageRequestSchema, 'roots/list': one.ListRootsRequestSchema }
         : { 'elicitation/create': 'elicitation/create', 'sampling/createMessage': 'sampling/createMessage', 'roots/list': 'roots/list' };
     for (const [method, key] of Object.entries(handler)) {
+        if (!(method.split('/')[0] in capabilities)) continue;
         client.setRequestHandler(key, ({ params }) => host.isAsked(method, params));
     }
     client.onerror = error => host.complaints.push(error);

@@ -63,7 +63,7 @@ async function throughSwitchboard(bin) {
             // A question of a shared child is refused while two hosts wait for it.
             tests(['stdio.test.mjs', 'http.test.mjs', 'registry.test.mjs'], env, 1),
             // These have children, and daemons, of their own.
-            tests(['eras.test.mjs', 'inspector.test.mjs'], env, 2),
+            tests(['eras.test.mjs', 'inspector.test.mjs', 'remote.test.mjs'], env, 3),
         ]);
         const failed = outcomes.find(({ status }) => status === 'rejected');
         if (failed) throw failed.reason;
