@@ -226,29 +226,32 @@ fn a_daemon_that_goes_ends_what_listens_with_a_result() {
     assert!(stage.daemon.ended(PATIENCE).success());
 }
 
-/// A child that is a session's own is no stranger's twice: what one told it is not for the next.
+/// A child that is one host's own is no other's: what one told it is not for the next.
 #[test]
-fn strangers_share_no_child_that_is_somebodys_own() {
+fn hosts_without_a_session_are_told_apart_by_their_names() {
     let home = Home::new();
     home.config(&json!({"suites": {"era": {"pool": {"scope": "session"}}}}));
     let entry = home.entry(&bins().era_child, &["--era", "legacy"], &[]);
     home.definition("era", &json!({"mcpServers": {"era": entry}}).to_string());
     let daemon = home.daemon();
     let host = ModernHost::new(daemon.door(), "/mcp/era");
-    let roots = call("test_input_required_result_list_roots");
+    let from = |name: &str, tool: &str| {
+        let mut call = call(tool);
+        call["_meta"] = json!({"io.modelcontextprotocol/clientInfo": {"name": name, "version": "1"}});
+        call
+    };
+    let roots = from("alice's", "test_input_required_result_list_roots");
     let asked = host.ask("tools/call", &roots);
     assert_eq!(asked["result"]["resultType"], "input_required", "{asked}");
-    // Another one, while the first has not come back, and after.
-    let other = host.ask("tools/call", &roots);
-    assert_eq!(other["result"]["resultType"], "input_required", "{other}");
+    host.ask("tools/call", &from("bob's", "test_simple_text"));
     assert_eq!(daemon.pids("era").len(), 2);
     let mut back = roots.clone();
     let key = asked["result"]["inputRequests"].as_object().unwrap().keys().next().unwrap().clone();
     back["inputResponses"] = json!({key: {"roots": [{"uri": "file:///home/alice"}]}});
     back["requestState"] = asked["result"]["requestState"].clone();
-    let answer = host.ask("tools/call", &back);
-    assert_eq!(answer["result"]["resultType"], "complete", "{answer}");
-    until_true("its child to go", PATIENCE, || daemon.pids("era").len() == 1);
+    assert_eq!(host.ask("tools/call", &back)["result"]["resultType"], "complete");
+    host.ask("tools/call", &from("alice's", "test_simple_text"));
+    assert_eq!((daemon.pids("era").len(), daemon.starts("era")), (2, 2));
 }
 
 /// The differences between the two kinds of routes are streams and what needs one.

@@ -258,15 +258,6 @@ impl Caller {
         matches!(self.owner().sort, Sort::Deaf)
     }
 
-    /// Who a child of its own belongs to: the session, or the one request of somebody who has none.
-    pub fn keeper(self: &Arc<Self>) -> Arc<Self> {
-        match &self.sort {
-            _ if !self.is_stranger() => self.owner().clone(),
-            Sort::Deaf => Self::deaf(),
-            _ => self.clone(),
-        }
-    }
-
     /// The process that a retry has to come back to.
     pub fn pinned(&self) -> Option<u32> {
         self.as_once().and_then(|once| once.pinned)

@@ -105,13 +105,6 @@ impl Manner {
             Era::Legacy => Self::Legacy,
         }
     }
-
-    pub fn era(self) -> Era {
-        match self {
-            Self::Modern => Era::Modern,
-            Self::Legacy | Self::OldSse => Era::Legacy,
-        }
-    }
 }
 
 /// Whether a child is one session's own; only then may it know that host's roots.
@@ -362,7 +355,7 @@ impl Child {
     pub fn serves(&self, caller: &Arc<Caller>) -> bool {
         match self.tie() {
             Tie::Nobody => true,
-            Tie::Session(owner) => Arc::ptr_eq(&owner, caller.owner()) || Arc::ptr_eq(&owner, caller),
+            Tie::Session(owner) => Arc::ptr_eq(&owner, caller.owner()),
             Tie::Spare => false,
         }
     }

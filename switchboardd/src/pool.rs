@@ -26,7 +26,6 @@ use crate::child::remote::{Dialer, address};
 use crate::child::{Child, ChildError, Ledger, Limits, Roster};
 use crate::config::Scope;
 use crate::definition::{Reach, Target};
-use crate::era::Era;
 use crate::manifest::{Manifest, Manifests};
 use crate::oauth::{Login, Logins};
 use crate::sources::{Sources, Unready};
@@ -103,8 +102,6 @@ pub enum Doing {
 pub struct Lease {
     child: Arc<Child>,
     pool: Arc<Pool>,
-    /// The child is this one request's own, and ends with it.
-    only: bool,
 }
 
 impl std::ops::Deref for Lease {
@@ -118,9 +115,6 @@ impl std::ops::Deref for Lease {
 impl Drop for Lease {
     fn drop(&mut self) {
         self.child.leased(-1);
-        if self.only {
-            self.child.stop();
-        }
         self.pool.changed.notify_waiters();
     }
 }
@@ -187,15 +181,9 @@ impl Pool {
         {
             // It comes back with answers to what this one asked.
             child.leased(1);
-            return Ok(Lease { child, pool: self.clone(), only: false });
+            return Ok(Lease { child, pool: self.clone() });
         }
-        // Nobody can tell one stranger from another, so none is given what another one has left behind. A modern
-        // child takes every request for itself.
-        let only = self.settings().scope == Scope::Session
-            && caller.is_stranger()
-            && self.known_era() != Some(Era::Modern);
-        let owner = caller.owner();
-        let caller = &if only { caller.keeper() } else { owner.clone() };
+        let caller = caller.owner();
         let failed_before = self.lock().failed_starts;
         let mut room_until = None;
         let mut waiting = None;
@@ -213,8 +201,7 @@ impl Pool {
             match step {
                 Step::Use(child) => {
                     self.keep_warm(limits);
-                    let only = only && !self.is_for_all(&child, owner);
-                    return Ok(Lease { child, pool: self.clone(), only });
+                    return Ok(Lease { child, pool: self.clone() });
                 }
                 Step::Start(owner) => drop(tokio::spawn(self.clone().start(owner, limits, true))),
                 Step::Refuse(refusal) => return Err(refusal),
@@ -235,19 +222,6 @@ impl Pool {
                 }
             }
         }
-    }
-
-    /// A child that was started for one stranger turns out to be a modern one: it is for all of them.
-    fn is_for_all(&self, child: &Arc<Child>, strangers: &Arc<Caller>) -> bool {
-        if child.era() != Era::Modern {
-            return false;
-        }
-        let mut state = self.lock();
-        if let Some(member) = state.members.iter_mut().find(|member| Arc::ptr_eq(&member.child, child)) {
-            member.owner = Some(strangers.clone());
-        }
-        child.belongs_to(strangers);
-        true
     }
 
     /// Starts a child in the background, unless one runs or the last ones died.

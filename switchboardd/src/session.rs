@@ -21,6 +21,9 @@ use crate::news::Seen;
 use crate::workspace::Workspace;
 use turnstile::Turnstile;
 
+/// Hosts without a session that are told apart in one workspace.
+const NAMED: usize = 64;
+
 #[derive(Debug)]
 pub struct Session {
     pub id: Box<str>,
@@ -40,6 +43,9 @@ pub struct Session {
     seen: Mutex<Option<Seen>>,
     // A leaf lock: held for an insert or a look.
     asked: Mutex<HashSet<String>>,
+    /// Of those who have no session: who they are by what they call themselves.
+    // A leaf lock: held for a look or an insert.
+    named: Mutex<HashMap<Box<str>, Arc<Caller>>>,
     pub opened: Instant,
     turnstile: Turnstile,
     // A leaf lock: held for an insert, a removal or a search.
@@ -112,12 +118,27 @@ impl Session {
             streams,
             seen: Mutex::default(),
             asked: Mutex::default(),
+            named: Mutex::default(),
             opened: Instant::now(),
             turnstile: Turnstile::default(),
             flights: Mutex::default(),
             connections: AtomicUsize::new(0),
             told_draining: AtomicBool::new(false),
         })
+    }
+
+    /// Whose a modern request is. One that has no session is its host's by the name that it gives: what belongs to
+    /// one host, such as a child with its roots, is not for others.
+    pub fn whose(&self, client: Option<&str>) -> Arc<Caller> {
+        let Some(client) = client.filter(|_| self.id.is_empty()) else { return self.caller.clone() };
+        let mut named = self.named.lock().expect("BUG: a copy panicked");
+        if named.len() >= NAMED && !named.contains_key(client) {
+            named.retain(|_, caller| Arc::strong_count(caller) > 1);
+        }
+        if named.len() >= NAMED && !named.contains_key(client) {
+            return self.caller.clone();
+        }
+        named.entry(client.into()).or_insert_with(Caller::deaf).clone()
     }
 
     pub fn workspace(&self) -> Arc<Workspace> {

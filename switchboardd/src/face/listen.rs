@@ -12,7 +12,6 @@ use crate::board::Board;
 use crate::caller::Caller;
 use crate::catalog::Catalog;
 use crate::child::Hello;
-use crate::config::Scope;
 use crate::error::Failure;
 use crate::listens::{Listen, notification};
 use crate::mailbox::Kind;
@@ -131,10 +130,6 @@ async fn follow(
         let Some((suite, own)) = found else { continue };
         let says = hello(suite, hears).await.is_ok_and(|hello| hello.says("resources", "subscribe"));
         let Some(pool) = suite.pool.as_ref().filter(|_| says) else { continue };
-        // A child that is somebody's own is nobody's who has no session.
-        if pool.settings().scope == Scope::Session && hears.is_stranger() {
-            continue;
-        }
         let follower = Follower::listening(hears, id);
         let is_new = !kept.iter().any(|known| *known.shown == **shown);
         if is_new && pool.subscriptions().add(&own, shown, &follower) {

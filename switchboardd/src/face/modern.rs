@@ -56,6 +56,7 @@ impl Visit<'_> {
     async fn act(&self, hears: &Arc<Caller>, terms: Terms) -> Result<Said, Failure> {
         let Self { board, face, session, request, .. } = self;
         let catalog = session.workspace().catalog();
+        let owner = session.whose(terms.client.as_deref());
         match request.method {
             methods::INITIALIZE
             | methods::PING
@@ -64,7 +65,11 @@ impl Visit<'_> {
             | methods::UNSUBSCRIBE => {
                 return Err(Failure::UnknownMethod { method: request.method.to_owned() });
             }
-            methods::LISTEN => return listen::answer(board, face, session, hears, *request).await,
+            methods::LISTEN => {
+                let own = hears.mailbox().filter(|_| session.id.is_empty());
+                let hears = own.map_or_else(|| hears.clone(), |mailbox| owner.on_stream(mailbox));
+                return listen::answer(board, face, session, &hears, *request).await;
+            }
             _ => {}
         }
         let mut pinned = None;
@@ -95,7 +100,7 @@ impl Visit<'_> {
             Face::Child(_) => None,
         };
         let current = without.as_deref().and_then(Raw::parse).or(current);
-        let caller = Caller::once(&session.caller, hears, terms, pinned);
+        let caller = Caller::once(&owner, hears, terms, pinned);
         let request = Request { params: current, ..*request };
         match face {
             Face::Aggregate if request.method == methods::DISCOVER => {

@@ -11,7 +11,6 @@ use crate::caller::Caller;
 use crate::child::{Child, ChildError, Ground, Limits, Manner, StartError, StderrRing, Tie};
 use crate::config::Scope;
 use crate::definition::Reach;
-use crate::era::Era;
 use crate::manifest::Manifest;
 
 /// The first start through one of these may download the server.
@@ -104,11 +103,6 @@ impl Pool {
     fn manner(&self) -> Option<Manner> {
         let seen = self.lock().manner;
         seen.or_else(|| self.manifest().map(|manifest| manifest.manner))
-    }
-
-    /// Which era they speak, as far as it is known.
-    pub(super) fn known_era(&self) -> Option<Era> {
-        self.manner().map(Manner::era)
     }
 
     fn note_failure(&self, failure: PoolError, patient: bool) {
