@@ -141,6 +141,9 @@ fn definition(add: &Add) -> Result<Value, String> {
     if let Some(description) = &add.description {
         definition["description"] = json!(description);
     }
+    if add.url.is_none() && !add.header.is_empty() {
+        return Err("`--header` is for servers with `--url`".to_owned());
+    }
     if let Some(url) = &add.url {
         definition["type"] = json!("http");
         definition["url"] = json!(url);

@@ -1,5 +1,6 @@
 //! `switchboard check FILE`: what is wrong with a file, where, and which hosts would not take it.
 
+use std::collections::BTreeMap;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
@@ -8,9 +9,10 @@ use serde_json::{Value, json};
 use super::Exit;
 use super::status::print;
 use crate::args::Args;
+use crate::child::remote::address;
 use crate::config::{Config, Extent, FILE_NAME};
 use crate::daemon;
-use crate::definition::{Definition, Reach, Transport};
+use crate::definition::{Definition, Destination, Reach, Transport};
 use crate::discover::entry::Spot;
 use crate::discover::{Area, hosts, places, read_variables, shapes};
 use crate::document::{Document, Problem};
@@ -72,6 +74,17 @@ impl Verdict {
 }
 
 /// All of it, without the values of variables and headers.
+/// A server elsewhere whose URL says already that nobody can reach it.
+fn reachable(reach: Reach) -> Result<Reach, String> {
+    if let Reach::Remote(remote) = &reach
+        && let Some(url) = remote.url.literal()
+    {
+        let (transport, headers) = (remote.transport, BTreeMap::new());
+        address(&Destination { transport, url: url.to_owned(), headers })?;
+    }
+    Ok(reach)
+}
+
 fn server(definition: &Definition, reach: &Reach) -> Value {
     let timeout = definition.timeout.map(|timeout| timeout.as_millis());
     let mut server = match reach {
@@ -150,7 +163,7 @@ fn look(args: &Args, file: &Path) -> Verdict {
     let hosts = hosts::notes(&document, read.shape, &read.definitions);
     let mut verdict = Verdict { problems: read.problems, notes: read.notes, hosts, ..Verdict::default() };
     for definition in read.definitions {
-        match definition.reach.clone() {
+        match definition.reach.clone().and_then(reachable) {
             Ok(reach) => verdict.servers.push((definition, reach)),
             Err(why) => {
                 let message = format!("`{}` is misconfigured: {why}", definition.name);

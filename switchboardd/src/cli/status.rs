@@ -80,7 +80,11 @@ fn suites(suites: &Value, of: &str, lines: &mut Vec<String>) {
     for suite in suites {
         let mut line = format!("  {:width$}  {:13}", text(&suite["name"]), text(&suite["state"]));
         for child in suite["children"].as_array().into_iter().flatten() {
-            line.push_str(&format!("  pid {} ({} in flight)", child["pid"], child["inFlight"]));
+            let what = match suite["url"].as_str() {
+                Some(url) => url.to_owned(),
+                None => format!("pid {}", child["pid"]),
+            };
+            line.push_str(&format!("  {what} ({} in flight)", child["inFlight"]));
         }
         if let Some(error) = suite["lastError"].as_str() {
             line.push_str(&format!("  {error}"));

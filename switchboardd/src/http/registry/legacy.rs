@@ -20,7 +20,7 @@ use crate::face::{self, Face};
 use crate::http::accept;
 use crate::http::proxy::fly;
 use crate::http::rescue::{Complaint, Refusal, json_response};
-use crate::methods::{self, LEGACY_REVISIONS};
+use crate::methods::{self, LEGACY_REVISIONS, MODERN_REVISIONS};
 use crate::session::{Grounded, Mark, Session, Streams};
 use crate::workspace::Workspace;
 
@@ -208,8 +208,8 @@ fn find(
 ) -> Result<(Arc<Session>, Arc<Streams>), Complaint> {
     let revision = headers.get(VERSION).map(|revision| revision.to_str().unwrap_or_default().trim());
     if let Some(revision) = revision.filter(|revision| !LEGACY_REVISIONS.contains(revision)) {
-        let why =
-            format!("revision `{revision}` is not known here; known are {}", LEGACY_REVISIONS.join(", "));
+        let known = [&MODERN_REVISIONS[..], &LEGACY_REVISIONS].concat().join(", ");
+        let why = format!("revision `{revision}` is not known here; known are {known}");
         return Err(bad(why).about(id));
     }
     let Some(name) = headers.get(SESSION) else {
