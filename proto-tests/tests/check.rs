@@ -106,7 +106,18 @@ fn hosts_that_would_not_take_the_file_are_named() {
         said.contains("url.json:1:30: `url` without `type` is taken as `http`; Claude Code refuses it"),
         "{said}"
     );
-    assert!(said.contains("Claude Desktop and Junie") && !said.contains("pass"), "{said}");
+    assert!(said.contains("Claude Desktop and Junie") && !said.contains("me:pass"), "{said}");
+    // What nobody could ever reach.
+    for (url, why) in [
+        ("https://me:pass@h.example/mcp", "holds a name or a password"),
+        ("http://h.example/mcp", "is not encrypted"),
+        ("http://127.0.0.1:99999/mcp", "is not valid"),
+    ] {
+        write(&home, "far.json", &json!({"mcpServers": {"x": {"type": "http", "url": url}}}).to_string());
+        let (said, code) = piped(&home, &["far.json"]);
+        assert_eq!(code, Some(1), "{said}");
+        assert!(said.contains(why), "{said}");
+    }
 }
 
 #[test]

@@ -27,7 +27,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use hyper::header::{HeaderMap, HeaderValue};
 use reqwest::{Method, Response, Url};
-use tokio::sync::mpsc;
+use switchboard_wire::envelope::Malformed;
+use tokio::sync::{Semaphore, mpsc};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::timeout;
 
@@ -70,6 +71,9 @@ enum Order {
     },
 }
 
+/// Notifications and answers to one server that are on their way at a time, each on a connection.
+const TELLS: usize = 96;
+
 /// The handle to a connection.
 pub(super) struct Line {
     link: Arc<Link>,
@@ -86,6 +90,9 @@ struct Link {
     talk: Mutex<Talk>,
     /// Held by whoever shakes hands anew; all others wait for it.
     turn: tokio::sync::Mutex<()>,
+    /// Who reads what the server says unasked: one at a time.
+    // A leaf lock: held to replace the handle.
+    listener: Mutex<Option<AbortHandle>>,
 }
 
 /// How far the conversation is.
@@ -122,6 +129,7 @@ pub(super) async fn bring_up(
         transport: to.transport,
         talk: Mutex::default(),
         turn: tokio::sync::Mutex::default(),
+        listener: Mutex::default(),
     });
     let (orders, waiting) = mpsc::channel(ORDERS);
     let line = Line { link: link.clone(), orders, closed: AtomicBool::new(false) };
@@ -139,7 +147,8 @@ async fn live(child: Arc<Child>, link: Arc<Link>, mut orders: mpsc::Receiver<Ord
         let child = child.clone();
         async move { child.watch_clock().await }
     });
-    let mut posts = Posts { child: &child, link: &link, tasks: JoinSet::new(), open: HashMap::new() };
+    let tells = Arc::new(Semaphore::new(TELLS));
+    let mut posts = Posts { child: &child, link: &link, tasks: JoinSet::new(), open: HashMap::new(), tells };
     loop {
         tokio::select! {
             () = child.stopped() => break,
@@ -168,6 +177,7 @@ struct Posts<'a> {
     link: &'a Arc<Link>,
     tasks: JoinSet<Option<ChildId>>,
     open: HashMap<u64, AbortHandle>,
+    tells: Arc<Semaphore>,
 }
 
 impl Posts<'_> {
@@ -183,7 +193,12 @@ impl Posts<'_> {
                 self.open.insert(id.0, handle);
             }
             Order::Tell { body } => {
+                let Ok(place) = self.tells.clone().try_acquire_owned() else {
+                    // It asks faster than it hears the answers.
+                    return child.count_noise(&Malformed::NotMessage("more questions than it takes answers"));
+                };
                 self.tasks.spawn(async move {
+                    let _place = place;
                     post::tell(&child, &link, body).await;
                     None
                 });

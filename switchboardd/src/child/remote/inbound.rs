@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use reqwest::Response;
+use serde::de::{Deserialize, Deserializer, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 use switchboard_wire::framing::{Frame, Framing, MAX_MESSAGE, push_single_line};
 
@@ -28,6 +29,37 @@ pub(super) struct Mark {
     pub(super) heard: bool,
 }
 
+/// Messages of one batch; no revision needs many.
+const MOST: usize = 256;
+
+/// A list that is not long. A longer one is not read to its end.
+struct Few<'a>(Vec<&'a RawValue>);
+
+impl<'de> Deserialize<'de> for Few<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Reader;
+        impl<'de> Visitor<'de> for Reader {
+            type Value = Few<'de>;
+
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                write!(f, "at most {MOST} messages")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Self::Value, A::Error> {
+                let mut list = Vec::new();
+                while let Some(item) = items.next_element()? {
+                    if list.len() >= MOST {
+                        return Err(serde::de::Error::invalid_length(list.len() + 1, &self));
+                    }
+                    list.push(item);
+                }
+                Ok(Few(list))
+            }
+        }
+        deserializer.deserialize_seq(Reader)
+    }
+}
+
 /// How a stream ended.
 #[derive(Debug)]
 pub(super) enum End {
@@ -42,9 +74,9 @@ impl Child {
     /// it came in answer to.
     pub(super) fn take_body(self: &Arc<Self>, about: Option<ChildId>, body: &Bytes) {
         let is_list = body.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[');
-        let list: Option<Vec<&RawValue>> = is_list.then(|| serde_json::from_slice(body).ok()).flatten();
+        let list: Option<Few<'_>> = is_list.then(|| serde_json::from_slice(body).ok()).flatten();
         match list {
-            Some(list) => {
+            Some(Few(list)) => {
                 list.iter()
                     .for_each(|item| self.take_message(about, Bytes::copy_from_slice(item.get().as_bytes())));
             }
@@ -94,7 +126,7 @@ pub(super) async fn read_events(
             take_event(child, about, event);
         }
         mark.retry = parser.retry().or(mark.retry);
-        if let Some(id) = parser.last_id() {
+        if let Some(id) = parser.last_id().filter(|id| mark.last_id.as_deref() != Some(*id)) {
             mark.last_id = Some(id.into());
         }
         if let (Some(_), Some(bytes)) = (about, parser.too_much()) {

@@ -5,6 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use reqwest::header::HeaderValue;
 use switchboard_wire::envelope::{Message, Outcome};
 use switchboard_wire::members::Members;
 use switchboard_wire::raw::Raw;
@@ -65,9 +66,18 @@ pub(super) async fn shake(
 }
 
 /// A legacy server has forgotten the session `lost`: a new one is begun, once for all who notice.
+/// It goes on if the call that noticed is cancelled: others wait for it too.
 pub(super) async fn renew(child: &Arc<Child>, link: &Arc<Link>, lost: &Talk) -> Result<(), ChildError> {
+    let renewed = tokio::spawn(begin_anew(child.clone(), link.clone(), lost.session.clone()));
+    renewed.await.unwrap_or(Err(ChildError::Stopped))
+}
+
+async fn begin_anew(child: Arc<Child>, link: Arc<Link>, lost: Option<HeaderValue>) -> Result<(), ChildError> {
+    let (child, link) = (&child, &link);
     let _turn = link.turn.lock().await;
-    if link.talk().session != lost.session {
+    // None at all is one that could not be begun: it is tried again.
+    let now = link.talk().session;
+    if now != lost && now.is_some() {
         return Ok(());
     }
     tracing::info!(target: "child", child = child.name(), "its server forgot the session; a new one is begun");

@@ -10,6 +10,12 @@ use bytes::Bytes;
 
 /// A longer pause than this is not waited for.
 const LONGEST_RETRY: u64 = 60_000;
+/// A server that wants us back at once wants too much.
+const SHORTEST_RETRY: u64 = 100;
+
+/// What goes back to the server in a header, and what tells events apart.
+const LONGEST_ID: usize = 1024;
+const LONGEST_NAME: usize = 128;
 
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Event {
@@ -159,10 +165,10 @@ impl Parser {
                 }
                 None => self.data = Some(value.to_vec()),
             },
-            b"event" => self.name = text(),
-            b"id" if !value.contains(&0) => self.id = Some(text()),
+            b"event" if value.len() <= LONGEST_NAME => self.name = text(),
+            b"id" if !value.contains(&0) && value.len() <= LONGEST_ID => self.id = Some(text()),
             b"retry" if !value.is_empty() && value.iter().all(u8::is_ascii_digit) => {
-                let ms = text().parse().unwrap_or(LONGEST_RETRY).min(LONGEST_RETRY);
+                let ms = text().parse().unwrap_or(LONGEST_RETRY).clamp(SHORTEST_RETRY, LONGEST_RETRY);
                 self.retry = Some(Duration::from_millis(ms));
             }
             _ => {}

@@ -21,12 +21,18 @@ const GOOD: Duration = Duration::from_secs(10);
 pub(super) fn begin(child: &Arc<Child>, link: &Arc<Link>) {
     if link.talk().manner == Manner::Legacy {
         let (child, link) = (child.clone(), link.clone());
-        tokio::spawn(async move {
-            tokio::select! {
-                () = child.stopped() => {}
-                () = listen(&child, &link) => {}
+        let listener = tokio::spawn({
+            let link = link.clone();
+            async move {
+                tokio::select! {
+                    () = child.stopped() => {}
+                    () = listen(&child, &link) => {}
+                }
             }
         });
+        // One that still reads the stream of an earlier session would read it for ever.
+        let mut reads = link.listener.lock().expect("BUG: a copy panicked");
+        reads.replace(listener.abort_handle()).into_iter().for_each(|earlier| earlier.abort());
     }
 }
 
