@@ -451,8 +451,10 @@ fn answers_to_somebody_else_and_answers_twice() {
     let mut stage = Stage::with(&far, &json!({}));
     stage.works();
     stage.works();
-    let refusal = far.asked().into_iter().find(|asked| asked.message()["error"]["code"] == -32601);
-    assert_eq!(refusal.expect("an answer to the odd question").message()["id"], 3);
+    until_true("an answer to the odd question", PATIENCE, || {
+        let refusal = far.asked().into_iter().find(|asked| asked.message()["error"]["code"] == -32601);
+        refusal.is_some_and(|refusal| refusal.message()["id"] == 3)
+    });
 }
 
 #[test]
