@@ -56,6 +56,8 @@ enum Sort {
     Streamed(Streamed),
     /// A modern request of one.
     Once(Once),
+    /// A host that has no session, and is known by what it calls itself.
+    Named,
     /// A single request that came without any of these.
     Deaf,
 }
@@ -209,6 +211,11 @@ impl Caller {
         Self::of(Sort::Deaf)
     }
 
+    /// A host that only hears answers, and is told apart from others.
+    pub fn named() -> Arc<Self> {
+        Self::of(Sort::Named)
+    }
+
     /// A modern request of `session`: it says itself who asks, and a question to it is its answer. What a child
     /// says meanwhile goes to `hears`.
     pub fn once(session: &Arc<Self>, hears: &Arc<Self>, terms: Terms, pinned: Option<u32>) -> Arc<Self> {
@@ -236,14 +243,14 @@ impl Caller {
         match &self.sort {
             Sort::Streamed(call) => &call.host,
             Sort::Once(once) => &once.session,
-            Sort::Host(_) | Sort::Deaf => self,
+            Sort::Host(_) | Sort::Named | Sort::Deaf => self,
         }
     }
 
-    /// Whether both are one host's. Of those who have no session nobody knows that.
+    /// Whether both are one host's. Of those who have neither a session nor a name nobody knows that.
     pub fn is_same_host(self: &Arc<Self>, other: &Arc<Self>) -> bool {
         let (one, another) = (self.owner(), other.owner());
-        Arc::ptr_eq(self, other) || (Arc::ptr_eq(one, another) && matches!(one.sort, Sort::Host(_)))
+        Arc::ptr_eq(self, other) || (Arc::ptr_eq(one, another) && !matches!(one.sort, Sort::Deaf))
     }
 
     /// Whether what is said to the one may as well be said to the other: a question is the answer to one modern
@@ -269,7 +276,7 @@ impl Caller {
             Sort::Host(listening) => Some(listening),
             Sort::Streamed(call) => call.host.ears(),
             // It is asked by its own answer, and has said itself what it is.
-            Sort::Once(_) | Sort::Deaf => None,
+            Sort::Once(_) | Sort::Named | Sort::Deaf => None,
         }
     }
 
@@ -280,7 +287,7 @@ impl Caller {
             Sort::Streamed(call) if !call.mailbox.is_closed() => Some(call.mailbox.clone()),
             Sort::Streamed(call) => call.host.mailbox(),
             Sort::Once(once) => once.hears()?.mailbox(),
-            Sort::Deaf => None,
+            Sort::Named | Sort::Deaf => None,
         }
     }
 

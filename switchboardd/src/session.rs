@@ -138,7 +138,7 @@ impl Session {
         if named.len() >= NAMED && !named.contains_key(client) {
             return self.caller.clone();
         }
-        named.entry(client.into()).or_insert_with(Caller::deaf).clone()
+        named.entry(client.into()).or_insert_with(Caller::named).clone()
     }
 
     pub fn workspace(&self) -> Arc<Workspace> {
