@@ -68,7 +68,7 @@ pub(crate) fn parse(args: &[OsString], person: bool) -> Result<Invocation, Misus
             b"--config" => flags.config = Some(value("--config")?),
             b"--no-start" if inline.is_some() => return Err(Misuse::UnexpectedValue("--no-start")),
             b"--no-start" => flags.no_start = true,
-            b"--help" | b"-h" | b"--version" | b"-V" | b"--dry-run" => {
+            b"--help" | b"-h" | b"--version" | b"-V" | b"--dry-run" | b"--json" => {
                 return Ok(Invocation::Command(args.to_vec()));
             }
             name if name.starts_with(b"-") => {

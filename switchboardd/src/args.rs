@@ -41,6 +41,10 @@ pub struct Args {
     #[arg(long, value_enum, default_value_t = LogFormat::Pretty, value_name = "FORMAT")]
     pub log_format: LogFormat,
 
+    /// Answer in JSON, for programs
+    #[arg(long, global = true)]
+    pub json: bool,
+
     /// List suites and their subtools, starting each child once, without a daemon
     #[arg(long)]
     pub dry_run: bool,
@@ -61,6 +65,7 @@ impl Args {
             trust_root: Vec::new(),
             idle_exit: None,
             log_format: LogFormat::Pretty,
+            json: false,
             dry_run: false,
             command: None,
         };
@@ -90,11 +95,7 @@ pub enum LogFormat {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Show what the daemon is doing
-    Status {
-        /// As JSON
-        #[arg(long)]
-        json: bool,
-    },
+    Status,
     /// Start the daemon in the background if none runs
     Start,
     /// Stop the daemon; running shims do not bring it back
@@ -113,9 +114,6 @@ pub enum Command {
         /// List what was allowed and denied, and what waits here
         #[arg(long)]
         list: bool,
-        /// As JSON, with `--list`
-        #[arg(long, requires = "list")]
-        json: bool,
     },
     /// Never run a server of a workspace, whatever its file says; `allow` takes it back
     #[command(after_help = "Example: `switchboard deny github`")]
@@ -135,9 +133,6 @@ pub enum Command {
     Check {
         #[arg(required = true)]
         files: Vec<PathBuf>,
-        /// As JSON
-        #[arg(long)]
-        json: bool,
     },
     /// Keep the values of `${NAME}` in definitions, in the keyring or a private file
     #[command(subcommand)]
@@ -207,11 +202,7 @@ pub enum Secret {
     },
     /// List the names and where their values are, never the values
     #[command(after_help = "Example:\n  switchboard secret ls --json")]
-    Ls {
-        /// As JSON
-        #[arg(long)]
-        json: bool,
-    },
+    Ls,
     /// Forget a secret and delete its value
     #[command(after_help = "Example:\n  switchboard secret rm GITHUB_TOKEN")]
     Rm { name: String },

@@ -6,6 +6,7 @@ mod ask;
 mod check;
 mod dry_run;
 mod login;
+mod output;
 mod overview;
 mod prompt;
 mod secret;
@@ -65,16 +66,16 @@ async fn run(args: Args) -> ExitCode {
     let exit = match command {
         Command::Overview => overview::run(&args).await,
         Command::Socket => overview::socket(&args),
-        Command::Status { json } => status::run(&args, *json).await,
+        Command::Status => status::run(&args).await,
         Command::Start => start::run(&args).await,
         Command::Stop => start::stop(&args).await,
         Command::Reload => ask::reload(&args).await,
-        Command::Allow { list: true, json, .. } => allow::list(&args, *json),
+        Command::Allow { list: true, .. } => allow::list(&args),
         Command::Allow { what, .. } => allow::run(&args, what.as_deref()).await,
         Command::Deny { what } => allow::deny(&args, what).await,
         Command::Add(add) => add::run(&args, add).await,
         Command::Remove { name } => add::remove(&args, name).await,
-        Command::Check { files, json } => check::run(&args, files, *json),
+        Command::Check { files } => check::run(&args, files),
         Command::Restart { suite } => ask::restart(&args, suite).await,
         Command::Secret(what) => secret::run(&args, what).await,
         Command::Login { child, no_browser } => login::run(&args, child, *no_browser).await,

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::Exit;
 use super::ask::tell_daemon;
-use super::status::print;
+use super::output::print;
 use crate::args::{Add, Args};
 use crate::config::Config;
 use crate::daemon;

@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::Exit;
 use super::ask::tell_daemon;
-use super::status::print;
+use super::output::print;
 use crate::args::Args;
 use crate::config::Config;
 use crate::daemon;
@@ -283,7 +283,7 @@ pub(super) async fn deny(args: &Args, what: &str) -> Exit {
     Exit::Ok
 }
 
-pub(super) fn list(args: &Args, as_json: bool) -> Exit {
+pub(super) fn list(args: &Args) -> Exit {
     let desk = match Desk::open(args) {
         Ok(desk) => desk,
         Err(exit) => return exit,
@@ -295,7 +295,7 @@ pub(super) fn list(args: &Args, as_json: bool) -> Exit {
         .records
         .iter()
         .flat_map(|(file, names)| names.iter().map(move |(name, record)| (file, name, record)));
-    if as_json {
+    if args.json {
         let said: Vec<_> = said
             .map(|(file, name, Record { verdict, at, by })| match verdict {
                 Verdict::Allow(reach) => {

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tokio::net::UnixStream;
 
 use super::Exit;
-use super::status::print;
+use super::output::print;
 use crate::args::Args;
 use crate::daemon;
 

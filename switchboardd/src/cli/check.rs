@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 use super::Exit;
-use super::status::print;
+use super::output::print;
 use crate::args::Args;
 use crate::child::remote::address;
 use crate::config::{Config, Extent, FILE_NAME};
@@ -29,7 +29,7 @@ struct Verdict {
     hosts: Vec<String>,
 }
 
-pub(super) fn run(args: &Args, files: &[PathBuf], as_json: bool) -> Exit {
+pub(super) fn run(args: &Args, files: &[PathBuf]) -> Exit {
     let mut exit = Exit::Ok;
     let mut all = Vec::new();
     for file in files {
@@ -41,13 +41,13 @@ pub(super) fn run(args: &Args, files: &[PathBuf], as_json: bool) -> Exit {
         if !verdict.problems.is_empty() {
             exit = Exit::Error;
         }
-        if as_json {
+        if args.json {
             all.push(verdict.as_json(file));
         } else {
             tell(file, &verdict);
         }
     }
-    if as_json {
+    if args.json {
         print(&format!("{:#}", json!(all)));
     }
     exit

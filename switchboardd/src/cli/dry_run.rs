@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::Exit;
-use super::status::print;
+use super::output::print;
 use crate::args::Args;
 use crate::board::Board;
 use crate::caller::Caller;

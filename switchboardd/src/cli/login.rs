@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::Exit;
 use super::ask::{Unanswered, ask};
-use super::status::print;
+use super::output::print;
 use crate::args::Args;
 
 #[cfg(target_os = "macos")]

@@ -5,7 +5,8 @@ use hyper::Method;
 
 use super::Exit;
 use super::ask::{Unanswered, ask};
-use super::status::{print, told};
+use super::output::print;
+use super::status::told;
 use crate::args::Args;
 use crate::daemon;
 

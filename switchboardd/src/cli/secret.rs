@@ -8,8 +8,8 @@ use serde_json::json;
 
 use super::Exit;
 use super::ask::{Unanswered, ask};
+use super::output::print;
 use super::prompt;
-use super::status::print;
 use crate::args::{Args, Secret};
 use crate::daemon;
 use crate::environment::Variables;
@@ -25,7 +25,7 @@ pub(super) async fn run(args: &Args, what: &Secret) -> Exit {
     };
     match what {
         Secret::Set { name } => set(args, &secrets, name).await,
-        Secret::Ls { json } => ls(&secrets, *json),
+        Secret::Ls => ls(&secrets, args.json),
         Secret::Rm { name } => match secrets.remove(name, &own_variables()).await {
             Ok(()) => {
                 print(&format!("removed `{name}`"));

@@ -7,7 +7,7 @@ use hyper::Method;
 
 use super::Exit;
 use super::ask::{Unanswered, ask};
-use super::status::print;
+use super::output::print;
 use crate::args::Args;
 use crate::daemon;
 

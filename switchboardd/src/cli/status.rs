@@ -5,11 +5,12 @@ use serde_json::{Value, json};
 
 use super::Exit;
 use super::ask::ask;
+use super::output::{Paint, Tone, print};
 use crate::args::Args;
 
-pub(super) async fn run(args: &Args, as_json: bool) -> Exit {
+pub(super) async fn run(args: &Args) -> Exit {
     match ask(args, Method::GET, "/status", None).await {
-        Ok(status) if as_json => {
+        Ok(status) if args.json => {
             print(&format!("{status:#}"));
             Exit::Ok
         }
@@ -46,8 +47,10 @@ pub(super) async fn logs(args: &Args, suite: &str) -> Exit {
 pub(super) fn told(status: &Value) -> String {
     let text = |value: &Value| value.as_str().unwrap_or("-").to_owned();
     let seconds = |value: &Value| value.as_u64().unwrap_or(0) / 1000;
+    let paint = Paint::for_stdout();
     let mut lines = vec![format!(
-        "switchboardd {}  {}  pid {}  up {} s",
+        "{} {}  {}  pid {}  up {} s",
+        paint.on(Tone::Strong, "switchboardd"),
         text(&status["version"]),
         text(&status["status"]),
         status["pid"],
@@ -78,7 +81,15 @@ fn suites(suites: &Value, of: &str, lines: &mut Vec<String>) {
     lines.push(format!("{} suite{}{of}", suites.len(), if suites.len() == 1 { "" } else { "s" }));
     let width = suites.iter().map(|suite| text(&suite["name"]).len()).max().unwrap_or(0);
     for suite in suites {
-        let mut line = format!("  {:width$}  {:13}", text(&suite["name"]), text(&suite["state"]));
+        let state = text(&suite["state"]);
+        let tone = match state.as_str() {
+            "ready" => Tone::Good,
+            "failed" | "misconfigured" => Tone::Bad,
+            "held" | "resting" => Tone::Warning,
+            _ => Tone::Quiet,
+        };
+        let state = Paint::for_stdout().on(tone, format!("{state:13}"));
+        let mut line = format!("  {:width$}  {state}", text(&suite["name"]));
         for child in suite["children"].as_array().into_iter().flatten() {
             let what = match suite["url"].as_str() {
                 Some(url) => url.to_owned(),
@@ -95,10 +106,4 @@ fn suites(suites: &Value, of: &str, lines: &mut Vec<String>) {
         }
         lines.push(line.trim_end().to_owned());
     }
-}
-
-/// Commands may print; a reader that went away (`| head`) is no error.
-pub(super) fn print(text: &str) {
-    use std::io::Write;
-    let _ = writeln!(std::io::stdout(), "{text}");
 }
