@@ -11,6 +11,8 @@ mod wire;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -67,6 +69,10 @@ pub struct Rules {
     pub is_endless: bool,
     /// Where its token endpoint redirects to.
     pub redirects_tokens: Option<String>,
+    /// Its token endpoint is out of order.
+    pub is_broken: bool,
+    /// How long its token endpoint thinks, once it has noted a request and given out what it gives out.
+    pub ponders: Duration,
 }
 
 impl Default for Rules {
@@ -88,6 +94,8 @@ impl Default for Rules {
             denies: false,
             is_endless: false,
             redirects_tokens: None,
+            is_broken: false,
+            ponders: Duration::ZERO,
         }
     }
 }
@@ -174,7 +182,14 @@ impl Authority {
             "/token" => match &rules.redirects_tokens {
                 Some(elsewhere) => Answer::redirect(elsewhere),
                 None if rules.is_endless => Answer::text(200, &"x".repeat(1024 * 1024)),
-                None => self.grants.lock().unwrap().token(asked, &rules),
+                None => {
+                    let answer = match rules.is_broken {
+                        true => Answer::text(503, "out of order"),
+                        false => self.grants.lock().unwrap().token(asked, &rules),
+                    };
+                    thread::sleep(rules.ponders);
+                    answer
+                }
             },
             "/register" if rules.registers => self.grants.lock().unwrap().register(asked),
             "/revoke" if rules.revokes => self.grants.lock().unwrap().revoke(asked),

@@ -34,6 +34,8 @@ const HEAR: Duration = Duration::from_secs(1);
 const ON_THE_WAY: Duration = Duration::from_millis(250);
 /// How often the daemon looks whether its socket can still be found.
 const LOOK_AT_SOCKET: Duration = Duration::from_secs(2);
+/// A login that is being renewed may take this long to be written down.
+const LOGINS: Duration = Duration::from_secs(3);
 /// Connections that do not close by themselves after that are cut.
 const CLOSE: Duration = Duration::from_secs(1);
 /// Children get their end in stages, and this is more than all of them take.
@@ -218,6 +220,8 @@ async fn run(
 async fn leave(board: &Arc<Board>, doors: &Doors) {
     tracing::info!(target: "daemon", "draining");
     tokio::join!(land(board), farewell(board));
+    // What an authorization server has given out is written down, or the login is lost.
+    let _ = tokio::time::timeout(LOGINS, board.nursery.logins.settled()).await;
     board.leave();
     let _ = tokio::time::timeout(CLOSE, doors.close()).await;
     let _ = tokio::time::timeout(CHILDREN, board.nursery.roster.clear()).await;

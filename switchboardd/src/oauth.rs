@@ -63,6 +63,14 @@ impl Logins {
         *self.config.lock().expect("BUG: a note panicked") = config;
     }
 
+    /// Waits until no login is in the middle of being renewed: a token that was given out and not kept ends it.
+    pub async fn settled(&self) {
+        let all: Vec<_> = self.known.lock().expect("BUG: bookkeeping panicked").values().cloned().collect();
+        for login in all {
+            login.settled().await;
+        }
+    }
+
     /// The login to what is reached under this name at this place.
     pub fn login(&self, child: &str, url: &Url) -> Arc<Login> {
         let mut known = self.known.lock().expect("BUG: bookkeeping panicked");

@@ -3,13 +3,14 @@
 //!
 //! What comes of a call is nothing to fail for: the suite's server has seen what it wanted to see, or it has not.
 
+use std::net::ToSocketAddrs;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
 use crate::authority::browse;
 use crate::shim::answer_id;
-use crate::{Home, Shim};
+use crate::{Door, Home, Shim};
 
 const CHILD: &str = "far";
 
@@ -87,11 +88,34 @@ fn furnished(scenario: &Scenario) -> Home {
                 client[key] = value.into();
             }
         }
+        // A person who registered a client knows where; the suite does not say.
+        if client["issuer"].is_null() {
+            client["issuer"] = issuer_of(&scenario.url);
+        }
         oauth["clients"] = json!({ CHILD: client });
     }
     home.config(&json!({ "oauth": oauth }));
     home.definition(CHILD, &json!({ "mcpServers": { CHILD: { "url": scenario.url } } }).to_string());
     home
+}
+
+/// Who gives out the tokens that a server wants to see, by its own word.
+fn issuer_of(server: &str) -> Value {
+    let (host, path) = server
+        .strip_prefix("http://")
+        .map(|rest| rest.split_at(rest.find('/').unwrap_or(rest.len())))
+        .expect("a server on this machine");
+    let address = host.to_socket_addrs().ok().and_then(|mut all| all.find(|address| address.is_ipv4()));
+    let door = Door::Tcp(address.expect("its address"));
+    let places = [
+        format!("/.well-known/oauth-protected-resource{path}"),
+        "/.well-known/oauth-protected-resource".to_owned(),
+    ];
+    let documents = places.iter().map(|place| door.get(place)).filter(|answer| answer.status == 200);
+    documents
+        .map(|document| document.json()["authorization_servers"][0].clone())
+        .find(|issuer| issuer.is_string())
+        .unwrap_or_default()
 }
 
 fn capabilities() -> Value {

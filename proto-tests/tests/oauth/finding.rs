@@ -100,7 +100,9 @@ fn a_client_that_the_person_registered_comes_first() {
         ..Rules::default()
     };
     let world = World::new(rules);
-    let client = json!({"clientId": "mine", "clientSecret": "${CLIENT}", "scopes": ["a"]});
+    let client = json!({
+        "clientId": "mine", "clientSecret": "${CLIENT}", "issuer": world.authority.issuer(), "scopes": ["a"]
+    });
     world.home.config(&json!({"oauth": {"clients": {CHILD: client}}}));
     world.home.write(".config/switchboard/env", "CLIENT='s3cr et/+'\n");
     std::fs::set_permissions(

@@ -1,6 +1,9 @@
 //! Tokens that end: renewed once for all who need them, and never by two.
 
+use std::time::Duration;
+
 use proto_tests::authority::{Authority, Rules};
+use proto_tests::wait::{PATIENCE, until_true};
 
 use crate::person::{CHILD, World};
 
@@ -90,4 +93,63 @@ fn a_server_that_moves_needs_a_new_login_and_nothing_crosses() {
     for seen in [other.seen("/token"), other.seen("/authorize")].concat() {
         assert!(!format!("{seen:?}").contains(&first), "{seen:?}");
     }
+}
+
+/// Each of them would otherwise wait for its own failure, one after the other.
+#[test]
+fn one_failure_answers_all_who_wait() {
+    let world = World::new(Rules::default());
+    let _daemon = world.home.daemon();
+    world.log_in();
+    let mut shim = world.home.shim();
+    assert!(shim.call(CHILD, "greet", "{}").contains("hello"));
+    world.authority.change(|rules| (rules.is_broken, rules.ponders) = (true, Duration::from_millis(500)));
+    world.authority.expire_access();
+    let calls: Vec<u64> = (0..16).map(|_| shim.start_call(CHILD, "greet", "{}")).collect();
+    for call in calls {
+        let answer = shim.answer_to(&call.to_string());
+        assert!(answer.contains("could not be logged in to"), "{answer}");
+    }
+    assert_eq!(asked(&world.authority, "refresh_token"), 1);
+    // It is no longer held against it when it works again.
+    world.authority.change(|rules| (rules.is_broken, rules.ponders) = (false, Duration::ZERO));
+    until_true("another try", PATIENCE, || shim.call(CHILD, "greet", "{}").contains("hello"));
+}
+
+/// The authorization server has given out the next token and forgotten the last one by then.
+#[test]
+fn a_daemon_that_goes_keeps_what_it_was_given() {
+    let world = World::new(Rules::default());
+    let daemon = world.home.daemon();
+    world.log_in();
+    let mut shim = world.home.shim();
+    assert!(shim.call(CHILD, "greet", "{}").contains("hello"));
+    world.authority.change(|rules| rules.ponders = Duration::from_millis(1500));
+    world.authority.expire_access();
+    shim.start_call(CHILD, "greet", "{}");
+    until_true("a renewal", PATIENCE, || asked(&world.authority, "refresh_token") == 1);
+    // Nobody waits for the call any more, so the daemon has no reason of its own to stay.
+    drop(shim);
+    drop(daemon);
+    world.authority.change(|rules| rules.ponders = Duration::ZERO);
+    let _daemon = world.home.daemon();
+    let answer = world.home.shim().call(CHILD, "greet", "{}");
+    assert!(answer.contains("hello"), "{answer}");
+    assert!(!world.authority.was_robbed());
+    assert_eq!(world.authority.seen("/authorize").len(), 1);
+}
+
+#[test]
+fn a_logout_elsewhere_is_not_undone() {
+    let world = World::new(Rules::default());
+    let _daemon = world.home.daemon();
+    world.log_in();
+    let mut shim = world.home.shim();
+    assert!(shim.call(CHILD, "greet", "{}").contains("hello"));
+    // As another process would: what is kept is gone, and nobody told the daemon.
+    std::fs::remove_file(world.home.state_folder().join("logins/secrets.json")).unwrap();
+    world.authority.expire_access();
+    let answer = shim.call(CHILD, "greet", "{}");
+    assert!(answer.contains("switchboard login far"), "{answer}");
+    assert_eq!(asked(&world.authority, "refresh_token"), 0);
 }

@@ -167,6 +167,10 @@ fn client(node: &Node<'_>, folder: &Path) -> Option<ClientConfig> {
     if client_secret.is_some() && text("clientId").is_none() {
         node.complain("a `clientSecret` needs its `clientId`".to_owned());
     }
+    // Without one, the server would decide who gets to see it.
+    if client_secret.is_some() && text("issuer").is_none() {
+        node.complain("a `clientSecret` needs the `issuer` that it is for".to_owned());
+    }
     Some(ClientConfig {
         client_id: text("clientId"),
         client_secret,

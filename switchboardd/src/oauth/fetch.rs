@@ -5,7 +5,7 @@
 
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use oauth2::{AsyncHttpClient, HttpRequest, HttpResponse};
@@ -56,16 +56,18 @@ pub struct Fetched {
 #[derive(Debug)]
 pub struct Fetch {
     client: Client,
-    nearest: Ground,
+    nearest: Arc<Nearest>,
 }
 
 impl Fetch {
-    /// For a login to this server.
-    pub async fn new(server: &Url, variables: &Variables) -> Result<Self, FetchError> {
-        let nearest = ground_of(server).await;
+    /// For a login to this server. `met`: how far away it was when it was heard of. A name can lead to one place now
+    /// and to another one then; what counts is the farther one.
+    pub async fn new(server: &Url, met: Option<Ground>, variables: &Variables) -> Result<Self, FetchError> {
+        let nearest = Arc::new(Nearest::new(ground_of(server).await.max(met.unwrap_or(Ground::Machine))));
+        let resolver = Resolver { nearest: nearest.clone() };
         // Behind a proxy, it is the proxy that looks names up.
         let client = far(variables, |client| {
-            client.dns_resolver(Arc::new(Resolver { nearest })).timeout(PATIENCE).pool_max_idle_per_host(0)
+            client.dns_resolver(Arc::new(resolver)).timeout(PATIENCE).pool_max_idle_per_host(0)
         });
         let client = client.await.map_err(|error| FetchError::NoClient(error.to_string()))?;
         Ok(Self { client, nearest })
@@ -73,7 +75,8 @@ impl Fetch {
 
     /// A document; redirects within its host are followed.
     pub async fn document(&self, url: &Url) -> Result<Fetched, FetchError> {
-        self.follow(url, |at| Ok(self.request(Method::GET, at)?.header(ACCEPT, "application/json"))).await
+        let ask = |at: &Url| Ok(self.request(Method::GET, at)?.header(ACCEPT, "application/json"));
+        self.follow(url, false, ask).await
     }
 
     /// What a server says to somebody without a token; redirects within its host are followed.
@@ -85,17 +88,22 @@ impl Fetch {
                 .header(ACCEPT, "application/json, text/event-stream")
                 .body(r#"{"jsonrpc":"2.0","id":0,"method":"ping"}"#))
         };
-        self.follow(url, ask).await
+        self.follow(url, true, ask).await
     }
 
+    /// `is_server`: it is the server itself that answers, and tells by it how far away it is.
     async fn follow(
         &self,
         url: &Url,
+        is_server: bool,
         ask: impl Fn(&Url) -> Result<RequestBuilder, FetchError>,
     ) -> Result<Fetched, FetchError> {
         let mut at = url.clone();
         for _ in 0..=MAX_HOPS {
             let response = self.send(ask(&at)?, &at).await?;
+            if is_server && let Some(from) = response.remote_addr() {
+                self.nearest.raise(Ground::of(from.ip()));
+            }
             if !response.status().is_redirection() {
                 return finish(response, &at).await;
             }
@@ -151,7 +159,9 @@ impl Fetch {
     fn request(&self, method: Method, url: &Url) -> Result<RequestBuilder, FetchError> {
         metadata::endpoint("endpoint", url.as_str())?;
         match Ground::written(url) {
-            Some(ground) if ground < self.nearest => Err(FetchError::TooNear { url: shown(url), ground }),
+            Some(ground) if ground < self.nearest.get() => {
+                Err(FetchError::TooNear { url: shown(url), ground })
+            }
             _ => Ok(self.client.request(method, url.clone())),
         }
     }
@@ -218,14 +228,33 @@ async fn ground_of(server: &Url) -> Ground {
     }
 }
 
+/// The nearest ground that a server may lead to: its own.
+#[derive(Debug)]
+struct Nearest(Mutex<Ground>);
+
+impl Nearest {
+    fn new(ground: Ground) -> Self {
+        Self(Mutex::new(ground))
+    }
+
+    fn get(&self) -> Ground {
+        *self.0.lock().expect("BUG: a note panicked")
+    }
+
+    fn raise(&self, ground: Ground) {
+        let mut nearest = self.0.lock().expect("BUG: a note panicked");
+        *nearest = ground.max(*nearest);
+    }
+}
+
 /// Looks names up, and keeps what is nearer than the server to itself.
 struct Resolver {
-    nearest: Ground,
+    nearest: Arc<Nearest>,
 }
 
 impl Resolve for Resolver {
     fn resolve(&self, name: Name) -> Resolving {
-        let nearest = self.nearest;
+        let nearest = self.nearest.get();
         Box::pin(async move {
             let found: Vec<SocketAddr> = tokio::net::lookup_host((name.as_str(), 0)).await?.collect();
             let fit: Vec<SocketAddr> =
@@ -244,15 +273,28 @@ mod tests {
 
     #[tokio::test]
     async fn a_server_in_the_world_leads_to_nothing_near() {
-        let fetch =
-            Fetch::new(&Url::parse("https://1.1.1.1/mcp").unwrap(), &Variables::default()).await.unwrap();
+        let fetch = Fetch::new(&Url::parse("https://1.1.1.1/mcp").unwrap(), None, &Variables::default())
+            .await
+            .unwrap();
+        leads_nowhere_near(&fetch).await;
+        let refused = fetch.document(&Url::parse("http://example.com/x").unwrap()).await.unwrap_err();
+        assert!(matches!(refused, FetchError::Unfit(_)), "{refused}");
+    }
+
+    /// Its name leads to this machine by now; the one who asked for the login was elsewhere.
+    #[tokio::test]
+    async fn a_name_that_moves_does_not_bring_a_server_nearer() {
+        let name = Url::parse("http://localhost:9/mcp").unwrap();
+        let fetch = Fetch::new(&name, Some(Ground::World), &Variables::default()).await.unwrap();
+        leads_nowhere_near(&fetch).await;
+    }
+
+    async fn leads_nowhere_near(fetch: &Fetch) {
         for near in ["http://127.0.0.1:9/x", "http://localhost:9/x", "https://10.0.0.1/x", "https://[::1]/x"]
         {
             let refused = fetch.document(&Url::parse(near).unwrap()).await.unwrap_err();
             assert!(matches!(refused, FetchError::TooNear { .. }), "{near}: {refused}");
         }
-        let refused = fetch.document(&Url::parse("http://example.com/x").unwrap()).await.unwrap_err();
-        assert!(matches!(refused, FetchError::Unfit(_)), "{refused}");
     }
 
     #[test]

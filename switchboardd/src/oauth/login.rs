@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
 use hyper::header::HeaderValue;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 use url::Url;
 
 pub use attempt::Attempt;
@@ -21,6 +21,7 @@ use super::client::Preset;
 use super::demand::Demand;
 use super::fetch::{Fetch, FetchError};
 use super::grant;
+use super::ground::Ground;
 use super::kept::{Kept, Tokens};
 use super::scopes::Scopes;
 use super::store::{self, Store, StoreError};
@@ -32,6 +33,8 @@ use crate::visible::visible;
 /// A server that asks for more scopes more often than this is not given in to.
 const MAX_STEPS: usize = 3;
 const STEPS_WITHIN: Duration = Duration::from_secs(10 * 60);
+/// How long a call waits for a new token while the old one is still good.
+const IN_TIME: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub struct Login {
@@ -63,6 +66,12 @@ struct Memory {
     doubted: Option<String>,
     /// When it asked for more scopes.
     steps: Vec<Instant>,
+    /// What is kept could not be written down: it is newer than what is on the disk.
+    is_unsaved: bool,
+    /// When a renewal last failed that may work another time, and why.
+    failed: Option<(Instant, AuthError)>,
+    /// How far away the server was when it was heard of, by the connection itself.
+    met: Option<Ground>,
 }
 
 /// What there is to send at once.
@@ -120,6 +129,11 @@ impl Login {
         self.attempt.lock().await.clone()
     }
 
+    /// Waits until nobody is in the middle of changing what is kept.
+    pub(super) async fn settled(&self) {
+        drop(self.turn.lock().await);
+    }
+
     /// Where the login is kept, in a word.
     pub fn place(&self) -> Option<Where> {
         self.store.place(&self.name).ok().flatten()
@@ -175,17 +189,22 @@ impl Login {
         match self.glance() {
             Glance::Unknown => Ok(None),
             Glance::Ready(header) => Ok(header),
-            Glance::Due(before) => match self.renew(before.clone(), None).await {
-                Ok(_) => Ok(self.header()),
-                // It may be refused by then; and it may not.
-                Err(_) if before.is_some() => Ok(before),
-                Err(error) => Err(error),
-            },
+            Glance::Due(Some(before)) => {
+                // It is good for a while yet: nobody waits for a slow authorization server, and one that fails is not
+                // the end. It may be refused by then; and it may not.
+                let renewed = timeout(IN_TIME, self.renew(Some(before.clone()), None)).await;
+                Ok(if let Ok(Ok(_)) = renewed { self.header() } else { Some(before) })
+            }
+            Glance::Due(None) => self.renew(None, None).await.map(|_| self.header()),
         }
     }
 
     async fn answer(&self, challenge: Challenge<'_>) -> Result<Verdict, AuthError> {
         let demand = challenge.www_authenticate.and_then(Demand::parse);
+        if let Some(from) = challenge.from {
+            let mut memory = self.memory();
+            memory.met = memory.met.max(Some(Ground::of(from.ip())));
+        }
         if challenge.status == 403 {
             return match demand.filter(Demand::lacks_scope) {
                 Some(demand) => self.step_up(demand, challenge.used).await,
@@ -257,10 +276,13 @@ impl Login {
         memory.header = kept.grant.as_ref().and_then(|grant| Tokens::header(&grant.tokens));
         memory.kept = kept;
         memory.is_loaded = true;
+        memory.is_unsaved = false;
+        memory.failed = None;
     }
 
     async fn fetch(&self) -> Result<Fetch, FetchError> {
-        Fetch::new(&self.url, &self.store.captured().await.variables).await
+        let met = self.memory().met;
+        Fetch::new(&self.url, met, &self.store.captured().await.variables).await
     }
 
     /// The scopes that the server last asked for.

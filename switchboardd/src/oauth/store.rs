@@ -6,15 +6,22 @@ use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustix::fs::{FlockOperation, OFlags, flock};
+use rustix::io::Errno;
 use switchboard_wire::place::private_folder;
+use tokio::time::Instant;
 
 use super::kept::Kept;
 use crate::environment::Captured;
 use crate::expand::Template;
 use crate::secrets::{Secrets, SecretsError, Stored, Where};
 use crate::sources::Sources;
+
+/// Longer than another process takes for all the requests that it makes with a login in its hands.
+const OTHERS: Duration = Duration::from_secs(45);
+const TRY_AGAIN: Duration = Duration::from_millis(20);
 
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
@@ -85,24 +92,37 @@ impl Store {
         self.sources.text(template).await
     }
 
-    /// Waits until no other process works on this login. Its drop lets the next one in.
+    /// Waits until no other process works on this login, or for as long as one can take. Its drop lets the next one in.
     pub async fn lock(&self, name: &str) -> Result<File, StoreError> {
         let (file, folder) = (self.folder.join(format!("{name}.lock")), self.folder.clone());
         let path = file.clone();
-        let locked = tokio::task::spawn_blocking(move || {
+        let opened = tokio::task::spawn_blocking(move || {
             private_folder(&folder)?;
             let flags = OFlags::NOFOLLOW.bits().cast_signed();
-            let lock =
-                OpenOptions::new().create(true).append(true).mode(0o600).custom_flags(flags).open(path)?;
-            loop {
-                match flock(&lock, FlockOperation::LockExclusive) {
-                    Err(rustix::io::Errno::INTR) => {}
-                    locked => return locked.map(|()| lock).map_err(io::Error::from),
-                }
-            }
+            OpenOptions::new().create(true).append(true).mode(0o600).custom_flags(flags).open(path)
         });
-        let locked = locked.await.unwrap_or_else(|panic| Err(io::Error::other(panic)));
+        let opened = opened.await.unwrap_or_else(|panic| Err(io::Error::other(panic)));
+        let locked = match opened {
+            Ok(lock) => exclusive(lock).await,
+            Err(error) => Err(error),
+        };
         locked.map_err(|error| StoreError::Unlocked { file, error })
+    }
+}
+
+async fn exclusive(lock: File) -> io::Result<File> {
+    let until = Instant::now() + OTHERS;
+    loop {
+        match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(lock),
+            Err(Errno::WOULDBLOCK | Errno::INTR) if Instant::now() < until => {
+                tokio::time::sleep(TRY_AGAIN).await;
+            }
+            Err(Errno::WOULDBLOCK | Errno::INTR) => {
+                return Err(io::Error::other("another process has been at it for too long"));
+            }
+            Err(error) => return Err(error.into()),
+        }
     }
 }
 
@@ -130,6 +150,16 @@ mod tests {
         other.lock("login.y").await.unwrap();
         drop(held);
         waiting.await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nobody_is_waited_for_without_end() {
+        let state = tempfile::tempdir().unwrap();
+        let sources = Arc::new(Sources::new(state.path(), state.path()));
+        let store = Store::new(state.path(), sources);
+        let _held = store.lock("login.x").await.unwrap();
+        let late = store.lock("login.x").await.unwrap_err();
+        assert!(late.to_string().contains("for too long"), "{late}");
     }
 
     #[test]

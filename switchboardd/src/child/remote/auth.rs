@@ -5,6 +5,7 @@
 //! what its person wants to be sent.
 
 use std::future::Future;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -36,6 +37,8 @@ pub struct Challenge<'a> {
     pub status: u16,
     pub www_authenticate: Option<&'a str>,
     pub used: Option<&'a HeaderValue>,
+    /// Where the answer came from, if the connection knows.
+    pub from: Option<SocketAddr>,
     /// Whose call it was; `None` for what we ask ourselves.
     pub caller: Option<&'a Arc<Caller>>,
 }

@@ -98,6 +98,7 @@ impl Client {
                     status: status.as_u16(),
                     www_authenticate: header.as_deref(),
                     used: used.as_ref(),
+                    from: response.remote_addr(),
                     caller: outgoing.caller.as_ref(),
                 };
                 if authorizer.challenged(challenge).await? == Verdict::Again {

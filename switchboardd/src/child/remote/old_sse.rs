@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use reqwest::{Response, Url};
 use switchboard_wire::framing::MAX_MESSAGE;
+use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
 use super::address::follow;
@@ -18,39 +19,46 @@ use crate::child::Child;
 /// How long a stream may take to say where messages go. A server of another kind may keep one open and say nothing.
 const ENDPOINT: Duration = Duration::from_secs(4);
 
-/// Opens the stream; what the server said if it has none of this kind.
-pub(super) async fn open(child: &Arc<Child>, link: &Arc<Link>) -> Result<Option<RemoteError>, RemoteError> {
+/// What came of asking for a stream.
+pub(super) enum Opened {
+    /// It is read by this task, until it ends or the child does.
+    Stream(AbortHandle),
+    /// The server has none of this kind; what it said.
+    None(RemoteError),
+}
+
+pub(super) async fn open(child: &Arc<Child>, link: &Arc<Link>) -> Result<Opened, RemoteError> {
     let stream = link.get(headers::of_stream(&link.talk(), None)).await;
     let stream = match stream {
         Ok(stream) => stream,
-        Err(error) if error.is_about_manner() => return Ok(Some(error)),
+        Err(error) if error.is_about_manner() => return Ok(Opened::None(error)),
         Err(error) => return Err(error),
     };
     let status = stream.status();
     if !status.is_success() {
         let said = shown(&refusal_bytes(stream).await);
         let error = RemoteError::Status { status: status.as_u16(), said };
-        return if error.is_about_manner() { Ok(Some(error)) } else { Err(error) };
+        return if error.is_about_manner() { Ok(Opened::None(error)) } else { Err(error) };
     }
     let kind = content_type(&stream);
     if kind != "text/event-stream" {
-        return Ok(Some(RemoteError::Foreign { content_type: shown(kind.as_bytes()) }));
+        return Ok(Opened::None(RemoteError::Foreign { content_type: shown(kind.as_bytes()) }));
     }
     let mut reader = Reader { stream, parser: Parser::new(MAX_MESSAGE), waiting: Vec::new().into_iter() };
     let endpoint = match timeout(ENDPOINT, reader.endpoint(&link.client.url)).await {
         Ok(endpoint) => endpoint?,
         Err(_) => None,
     };
-    let Some(endpoint) = endpoint else { return Ok(Some(RemoteError::Unanswered)) };
+    let Some(endpoint) = endpoint else { return Ok(Opened::None(RemoteError::Unanswered)) };
     link.change(|talk| talk.endpoint = Some(endpoint));
     let child = child.clone();
-    tokio::spawn(async move {
+    let reading = tokio::spawn(async move {
         tokio::select! {
             () = child.stopped() => {}
             why = reader.read(&child) => child.give_up(RemoteError::Cut { why }.into()),
         }
     });
-    Ok(None)
+    Ok(Opened::Stream(reading.abort_handle()))
 }
 
 struct Reader {

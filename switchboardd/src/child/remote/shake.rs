@@ -11,7 +11,8 @@ use switchboard_wire::members::Members;
 use switchboard_wire::raw::Raw;
 use tokio::time::timeout;
 
-use super::{Link, RemoteError, Talk, old_sse, post, stream};
+use super::old_sse::{self, Opened};
+use super::{Link, RemoteError, Talk, post, stream};
 use crate::child::calls::Answer;
 use crate::child::failure::clip;
 use crate::child::handshake::{PATIENT, names_modern, params, read};
@@ -51,8 +52,15 @@ pub(super) async fn shake(
             Modern => discover(child).await?,
             Legacy => initialize(child, link).await?,
             OldSse => match old_sse::open(child, link).await? {
-                None => initialize(child, link).await?,
-                Some(refused) => Tried::NotThisWay(refused.into()),
+                Opened::Stream(reading) => {
+                    let tried = initialize(child, link).await?;
+                    // The end of a stream that serves nobody must not be the end of the child.
+                    if let Tried::NotThisWay(_) = tried {
+                        reading.abort();
+                    }
+                    tried
+                }
+                Opened::None(refused) => Tried::NotThisWay(refused.into()),
             },
         };
         match tried {

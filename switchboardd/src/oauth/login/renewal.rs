@@ -18,6 +18,8 @@ use crate::oauth::store::StoreError;
 /// Tokens that are refused one after the other, however often they are renewed, will not get better by it.
 const MAX_IN_VAIN: usize = 5;
 const IN_VAIN_WITHIN: Duration = Duration::from_secs(60);
+/// How long a renewal that failed is not tried again.
+const FAILED_FOR: Duration = Duration::from_secs(5);
 
 impl Login {
     /// True if there is another token than `used`; false if only a person can get one. `demand`: what the server said
@@ -38,6 +40,10 @@ impl Login {
         if self.has_other_than(used.as_ref()) {
             return Ok(true);
         }
+        // Whoever waited for the one that failed need not find out again, one after the other.
+        if let Some(failed) = self.failed_lately() {
+            return Err(failed);
+        }
         let _lock = self.store.lock(&self.name).await.map_err(|error| failed(&error))?;
         // Another process may have been first.
         match self.store.load(&self.name).await {
@@ -53,6 +59,14 @@ impl Login {
         if demand.is_some() && self.renews_in_vain() {
             return Ok(false);
         }
+        let outcome = self.fetched(demand, grant, kept.clone()).await;
+        if let Err(error) = &outcome {
+            self.memory().failed = Some((Instant::now(), error.clone()));
+        }
+        outcome
+    }
+
+    async fn fetched(&self, demand: Option<Demand>, grant: &Grant, kept: Kept) -> Result<bool, AuthError> {
         let fetch = self.fetch().await.map_err(|error| failed(&error))?;
         if let Some(demand) = demand
             && self.has_moved(&fetch, &demand, grant).await?
@@ -60,6 +74,12 @@ impl Login {
             return Ok(false);
         }
         self.refresh(&fetch, kept).await
+    }
+
+    fn failed_lately(&self) -> Option<AuthError> {
+        let memory = self.memory();
+        let (at, why) = memory.failed.as_ref()?;
+        (at.elapsed() < FAILED_FOR).then(|| why.clone())
     }
 
     async fn refresh(&self, fetch: &Fetch, mut kept: Kept) -> Result<bool, AuthError> {
@@ -109,17 +129,19 @@ impl Login {
 
     /// On the disk first, then in use. What cannot be written down serves until the daemon ends.
     pub(super) async fn keep(&self, kept: Kept) {
-        if let Err(error) = self.store.save(&self.name, &kept).await {
-            tracing::warn!(target: "oauth", child = &*self.child, "the login is not kept beyond this run: {error}");
-        }
+        let saved = self.store.save(&self.name, &kept).await;
         self.remember(kept);
+        if let Err(error) = saved {
+            tracing::warn!(target: "oauth", child = &*self.child, "the login is not kept beyond this run: {error}");
+            self.memory().is_unsaved = true;
+        }
     }
 
-    /// Takes over what another process has written, if it is newer than what we know.
+    /// Takes over what another process has written, a logout too, unless what we know could not be written down.
     fn adopt(&self, stored: Kept) {
         let knows_better = {
             let memory = self.memory();
-            memory.is_loaded && (stored.grant == memory.kept.grant || stored.grant.is_none())
+            memory.is_loaded && (stored.grant == memory.kept.grant || memory.is_unsaved)
         };
         if !knows_better {
             self.remember(stored);
