@@ -127,6 +127,7 @@ impl Board {
             news: Arc::default(),
             level: Arc::default(),
             dialer: Arc::default(),
+            measures: Arc::default(),
         };
         nursery.budget.set(config.budget);
         nursery.logins.set(config.oauth.clone());

@@ -3,6 +3,8 @@
 //! Above it the least recently used idle child goes first. A start waits a little for room, but never
 //! when nothing can become free without the very host that waits.
 
+mod scales;
+
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -11,6 +13,8 @@ use tokio::time::Instant;
 use crate::child::descent::memory_of;
 use crate::child::{Child, Place, Roster};
 use crate::config::BudgetConfig;
+use scales::Scales;
+pub use scales::Weights;
 
 /// How long a start waits for room.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -32,11 +36,12 @@ pub struct Budget {
     roster: Arc<Roster>,
     // A leaf lock: held to copy or replace two numbers.
     ceiling: Mutex<BudgetConfig>,
+    scales: Scales,
 }
 
 impl Budget {
     pub fn new(roster: Arc<Roster>) -> Self {
-        Self { roster, ceiling: Mutex::new(BudgetConfig::default()) }
+        Self { roster, ceiling: Mutex::new(BudgetConfig::default()), scales: Scales::default() }
     }
 
     pub fn set(&self, ceiling: BudgetConfig) {
@@ -94,8 +99,13 @@ impl Budget {
         Ok(self.roster.reserve())
     }
 
+    /// What each child takes, and the daemon, as of a moment ago.
+    pub async fn weigh(&self) -> Arc<Weights> {
+        self.scales.weigh(|| self.roster.all().iter().filter_map(|child| child.guard_pid()).collect()).await
+    }
+
     /// What all children and everything they started take now.
-    pub fn used_mb(&self) -> u64 {
+    fn used_mb(&self) -> u64 {
         self.roster.all().iter().filter_map(|child| child.guard_pid()).map(memory_of).sum::<u64>() >> 20
     }
 

@@ -79,7 +79,8 @@ impl Catalog {
             .zip(names)
             .map(|((layer, entry), name)| {
                 let pool = pool(layer, entry, std::ptr::eq(layer, &**personal), pools, nursery);
-                Suite::new(name, entry, &layer.config, pool)
+                let tally = nursery.measures.of_suite(&name, &entry.definition.file);
+                Suite::new(name, entry, &layer.config, pool, tally)
             })
             .collect();
         suites.sort_by(|a, b| a.child_name().cmp(b.child_name()));

@@ -18,9 +18,10 @@ use crate::board::Board;
 use crate::caller::{Caller, LogLevel};
 use crate::era::{Era, terms};
 use crate::error::Failure;
+use crate::measures::Note;
 use crate::methods;
 use crate::session::Session;
-use crate::suite::Said;
+use crate::suite::{Said, Suite};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Face {
@@ -45,9 +46,28 @@ pub struct Request<'a> {
     pub id: Raw<'a>,
     pub method: &'a str,
     pub params: Option<Raw<'a>>,
+    /// Where is noted what becomes of it.
+    pub note: Option<&'a Note>,
 }
 
-impl Request<'_> {
+impl<'a> Request<'a> {
+    pub fn new(id: Raw<'a>, method: &'a str, params: Option<Raw<'a>>) -> Self {
+        Self { id, method, params, note: None }
+    }
+
+    fn is_for(&self, suite: &Suite) {
+        self.note.iter().for_each(|note| note.suite(&suite.tally));
+    }
+
+    /// Notes how it went.
+    fn went(&self, said: &Result<Said, Failure>) {
+        let Some(note) = self.note else { return };
+        match said {
+            Ok(said) => note.answered(said.error()),
+            Err(failure) => note.failed(failure.kind(), failure),
+        }
+    }
+
     /// Which era it is of, right or wrong.
     pub fn era(&self) -> Era {
         match terms::claimed(self.method, self.params) {
@@ -73,7 +93,10 @@ pub async fn answer(
             session.caller.update(|host| host.is_modern = true);
             return Box::pin(modern::answer(board, face, session, caller, request, terms)).await;
         }
-        Err(failure) => return failure.answer_in(Era::Modern, request.id.get()),
+        Err(failure) => {
+            request.note.iter().for_each(|note| note.failed(failure.kind(), &failure));
+            return failure.answer_in(Era::Modern, request.id.get());
+        }
     }
     let catalog = session.workspace().catalog();
     let said = match face {
@@ -87,6 +110,7 @@ pub async fn answer(
         methods::SET_LEVEL if said.is_ok() => board.spread_level(caller),
         _ => {}
     }
+    request.went(&said);
     match said {
         Ok(Said::Child(answer)) => answer.for_host(request.id.get()),
         Ok(Said::Fault(error)) => {

@@ -6,6 +6,7 @@ mod catch;
 mod control;
 mod discovery;
 mod door;
+mod figures;
 mod gate;
 mod hop;
 mod proxy;

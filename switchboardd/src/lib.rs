@@ -21,6 +21,7 @@ pub mod http;
 pub mod listens;
 pub mod mailbox;
 pub mod manifest;
+pub mod measures;
 pub mod methods;
 pub mod news;
 pub mod oauth;

@@ -27,6 +27,7 @@ use crate::child::{Child, ChildError, Ledger, Limits, Roster};
 use crate::config::Scope;
 use crate::definition::{Reach, Target};
 use crate::manifest::{Manifest, Manifests};
+use crate::measures::Measures;
 use crate::oauth::{Login, Logins};
 use crate::sources::{Sources, Unready};
 use crate::subscriptions::Subscriptions;
@@ -52,6 +53,7 @@ pub struct Nursery {
     /// The way to children that run elsewhere.
     pub dialer: Arc<Dialer>,
     pub logins: Arc<Logins>,
+    pub measures: Arc<Measures>,
 }
 
 /// Why there is no child to use. The texts continue the words "child `name` …".

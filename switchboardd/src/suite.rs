@@ -31,6 +31,8 @@ use crate::error::Failure;
 use crate::layer::Entry;
 use crate::mailbox::Kind;
 use crate::manifest::Manifest;
+use crate::measures::tally::Tally;
+use crate::measures::{Note, names, outcome};
 use crate::pool::{Doing, Lease, Pool, PoolError};
 use crate::trust::{Standing, view};
 use crate::visible::visible;
@@ -61,6 +63,8 @@ pub struct Suite {
     pub limits: Limits,
     /// `None` for a definition that is held or cannot be started.
     pub pool: Option<Arc<Pool>>,
+    /// What is counted of it, in this catalog and those before it.
+    pub tally: Arc<Tally>,
     mode: Mode,
     summary_max_chars: usize,
 }
@@ -78,9 +82,27 @@ pub enum Said {
     Asks(Box<Asks>),
 }
 
+impl Said {
+    /// What it says of how the operation went; `None` if all is well.
+    pub fn error(&self) -> Option<&'static str> {
+        match self {
+            Self::Child(answer) => outcome::of_answer(&answer.body),
+            Self::Ours(result) => outcome::of_text(result),
+            Self::Fault(error) => Some(Raw::parse(error.as_bytes()).map_or(names::OTHER, outcome::of_error)),
+            Self::Asks(_) => None,
+        }
+    }
+}
+
 impl Suite {
     /// `config`: that of the place the definition comes from.
-    pub fn new(name: String, entry: &Entry, config: &Config, pool: Option<Arc<Pool>>) -> Self {
+    pub fn new(
+        name: String,
+        entry: &Entry,
+        config: &Config,
+        pool: Option<Arc<Pool>>,
+        tally: Arc<Tally>,
+    ) -> Self {
         let Entry { definition, standing, .. } = entry.clone();
         let settings = config.suite(&definition.name);
         let mut timeouts = settings.timeouts;
@@ -95,6 +117,7 @@ impl Suite {
             standing,
             settings,
             pool,
+            tally,
         }
     }
 
@@ -228,7 +251,12 @@ impl Suite {
     }
 
     /// Runs a `tools/call` of this suite.
-    pub async fn run(&self, caller: &Arc<Caller>, params: &Members<'_>) -> Result<Said, Failure> {
+    pub async fn run(
+        &self,
+        caller: &Arc<Caller>,
+        params: &Members<'_>,
+        note: Option<&Note>,
+    ) -> Result<Said, Failure> {
         let arguments = match params.get("arguments") {
             None => Members::default(),
             Some(raw) => match Members::of(raw) {
@@ -247,11 +275,11 @@ impl Suite {
             return Ok(again);
         }
         let params = told.as_ref().unwrap_or(params);
-        let mut said = self.act(caller, params, &arguments, subtool.as_deref()).await;
+        let mut said = self.act(caller, params, &arguments, subtool.as_deref(), note).await;
         for _ in 0..login::LOGINS {
             let Err(failure) = &said else { break };
             said = match self.log_in(caller, failure).await {
-                Ok(Entered::Yes) => self.act(caller, params, &arguments, subtool.as_deref()).await,
+                Ok(Entered::Yes) => self.act(caller, params, &arguments, subtool.as_deref(), note).await,
                 Ok(Entered::Asks(asks)) => Ok(asks),
                 Ok(Entered::No) => break,
                 Err(failure) => Err(failure),
@@ -259,7 +287,10 @@ impl Suite {
         }
         match said {
             // A model can mend these: by waiting, or by telling its person.
-            Err(mendable) if mendable.is_mendable() => Ok(mistake(&mendable.to_string())),
+            Err(mendable) if mendable.is_mendable() => {
+                note.iter().for_each(|note| note.failed(mendable.kind(), &mendable));
+                Ok(mistake(&mendable.to_string()))
+            }
             said => said,
         }
     }
@@ -270,15 +301,20 @@ impl Suite {
         params: &Members<'_>,
         arguments: &Members<'_>,
         subtool: Option<&str>,
+        note: Option<&Note>,
     ) -> Result<Said, Failure> {
         let token = outgoing::progress_token(params).map(Raw::get);
         match text_member(arguments, "action") {
             Err(sentence) => Ok(mistake(&sentence)),
             Ok(Some(action)) if action == "introspect" => {
+                note.iter().for_each(|note| note.introspects());
                 self.introspect(caller, arguments, subtool, token).await
             }
             Ok(Some(action)) if action == "call" => {
-                self.call(caller, params, arguments, subtool, token).await
+                if let Some((note, subtool)) = note.zip(subtool) {
+                    note.tool(subtool);
+                }
+                self.call(caller, params, arguments, subtool, token, note).await
             }
             Ok(Some(action)) => Ok(mistake(&format!(
                 "unknown action `{action}`; use `introspect` to list the subtools of `{}`, or `call` to run one",
@@ -346,6 +382,14 @@ impl Suite {
         }
         let lease = self.lease(caller, subtool, token).await?;
         lease.tools(self.limits, Instant::now()).await.map_err(|error| self.failed(subtool, error))
+    }
+
+    /// Whether its child is known to have this tool.
+    pub fn has_tool(&self, name: &str) -> bool {
+        let Some(pool) = &self.pool else { return false };
+        let has = |list: &ToolList| list.find(name).is_some();
+        pool.running().iter().any(|child| child.known_tools().is_some_and(|list| has(&list)))
+            || pool.remembered().is_some_and(|manifest| has(&manifest.tools))
     }
 
     pub fn not_allowed(&self, subtool: &str) -> Said {

@@ -67,7 +67,10 @@ pub fn children_of(parent: u32) -> Vec<Process> {
 
 /// Children, their children, and so on.
 pub fn descendants_of(root: u32) -> Vec<Process> {
-    let everyone = all();
+    family_of(root, &all())
+}
+
+fn family_of(root: u32, everyone: &[Process]) -> Vec<Process> {
     let mut family = vec![root];
     let mut found: Vec<Process> = Vec::new();
     let mut next = 0;
@@ -86,9 +89,28 @@ pub fn descendants_of(root: u32) -> Vec<Process> {
 
 /// What a process and all its descendants take, in bytes: shared pages count once.
 pub fn memory_of(root: u32) -> u64 {
-    let family = descendants_of(root);
-    let pids = std::iter::once(root).chain(family.iter().map(|process| process.id));
-    pids.filter_map(proportional).sum()
+    memory_of_each(&[root]).first().map_or(0, |(_, bytes)| *bytes)
+}
+
+/// The same of several, with one look at who descends from whom.
+pub fn memory_of_each(roots: &[u32]) -> Vec<(u32, u64)> {
+    if roots.is_empty() {
+        return Vec::new();
+    }
+    let everyone = all();
+    let weigh = |root: u32| {
+        let family = family_of(root, &everyone);
+        let pids = std::iter::once(root).chain(family.iter().map(|process| process.id));
+        (root, pids.filter_map(proportional).sum())
+    };
+    roots.iter().copied().map(weigh).collect()
+}
+
+/// What this process takes, in bytes; `None` where nobody says.
+pub fn own_memory() -> Option<u64> {
+    let status = fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    line.split_whitespace().next()?.parse::<u64>().ok().map(|kib| kib * 1024)
 }
 
 fn proportional(pid: u32) -> Option<u64> {

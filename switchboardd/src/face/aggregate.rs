@@ -59,6 +59,7 @@ async fn call(
         .ok_or_else(|| Failure::InvalidParams("`params.name` must be a string".to_owned()))?;
     let suite =
         catalog.suite(&name).ok_or_else(|| Failure::InvalidParams(format!("Unknown tool: {name}")))?;
+    request.is_for(suite);
     if suite.waiting().is_some() && consent::may_ask(board, session, caller, suite) {
         if caller.as_once().is_some() {
             let asked = ask_first(board.clone(), session.clone(), caller.clone(), request);
@@ -67,11 +68,11 @@ async fn call(
         if consent::ask(board, session, caller, suite).await {
             let catalog = session.workspace().catalog();
             let suite = catalog.suite(&name).unwrap_or(suite);
-            let said = suite.run(caller, &params).await?;
+            let said = suite.run(caller, &params, request.note).await?;
             return Ok(links::renamed(&catalog, suite.child_name(), said));
         }
     }
-    let said = suite.run(caller, &params).await?;
+    let said = suite.run(caller, &params, request.note).await?;
     Ok(links::renamed(catalog, suite.child_name(), said))
 }
 
@@ -91,7 +92,8 @@ fn ask_first(
         consent::ask(&board, &session, &caller, before.suite(&name).ok_or_else(unknown)?).await;
         let catalog = session.workspace().catalog();
         let suite = catalog.suite(&name).ok_or_else(unknown)?;
-        let said = suite.run(&caller, &params).await?;
+        // Whoever asked has had an answer by then.
+        let said = suite.run(&caller, &params, None).await?;
         Ok(links::renamed(&catalog, suite.child_name(), said))
     }
 }

@@ -45,8 +45,10 @@ pub(super) async fn answer(
     let visit =
         Visit { board, face, session, whose, request, fingerprint: OnceLock::new(), takes: terms.takes };
     let said = visit.act(hears, terms).await;
+    request.went(&said);
     let outcome = said.and_then(|said| visit.finish(said));
     outcome.unwrap_or_else(|failure| {
+        request.note.iter().for_each(|note| note.failed(failure.kind(), &failure));
         tracing::debug!(target: "face", method = request.method, kind = failure.kind(), "{failure}");
         failure.answer_in(Era::Modern, request.id.get())
     })
@@ -83,6 +85,7 @@ impl Visit<'_> {
                     conversation.resume(hears, token.map(Raw::get));
                     conversation.hear(&responses);
                     let child = conversation.child.clone();
+                    catalog.child(&child).iter().for_each(|suite| request.is_for(suite));
                     let said = conversation.go_on().await?;
                     let is_all = **face == Face::Aggregate;
                     return Ok(if is_all { links::renamed(&catalog, &child, said) } else { said });

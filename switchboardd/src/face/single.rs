@@ -27,6 +27,7 @@ pub(super) async fn answer(
     request: Request<'_>,
 ) -> Result<Said, Failure> {
     let suite = catalog.child(name).ok_or_else(|| Failure::NoSuchChild { child: name.to_owned() })?;
+    request.is_for(suite);
     let told = request.params.and_then(Members::of).filter(login::is_about_login);
     let bare = request
         .params
@@ -62,10 +63,18 @@ async fn act(suite: &Suite, caller: &Arc<Caller>, request: Request<'_>) -> Resul
         methods::TOOLS_LIST => list_tools(suite, caller, request).await,
         methods::TOOLS_CALL => {
             let tool = called_tool(request.params)?;
+            request.note.iter().for_each(|note| note.tool(&tool));
             if !suite.settings.expose.permits(&tool) {
                 return Ok(suite.not_allowed(&tool));
             }
-            forward(suite, caller, request, Some(&tool), None).await
+            let said = forward(suite, caller, request, Some(&tool), None).await;
+            if let Some(note) = request.note
+                && note.is_new_tool()
+                && suite.has_tool(&tool)
+            {
+                note.tool_exists();
+            }
+            said
         }
         methods::SUBSCRIBE | methods::UNSUBSCRIBE => {
             let named = member(request.params, "uri")?;
@@ -146,6 +155,7 @@ pub(super) async fn forward(
     tool: Option<&str>,
     swap: Option<Swap<'_>>,
 ) -> Result<Said, Failure> {
+    request.is_for(suite);
     let lane = caller.lane(suite.child_name()).await;
     let token = request.params.and_then(Members::of).and_then(|params| outgoing::progress_token(&params));
     let lease = suite.lease(caller, tool, token.map(Raw::get)).await?;

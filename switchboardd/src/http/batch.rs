@@ -8,7 +8,7 @@ use serde_json::json;
 use serde_json::value::RawValue;
 use switchboard_wire::envelope::{INVALID_REQUEST, Message, string};
 
-use super::proxy::fly;
+use super::proxy::{fly, via};
 use super::rescue::{Complaint, Refusal};
 use crate::board::Board;
 use crate::era::terms;
@@ -61,8 +61,10 @@ pub(super) async fn answer(
                     answers.push(refused(id.get(), &format!("`{method}` must not be in a batch")));
                     continue;
                 }
-                let request = face::Request { id, method: &method, params };
-                answers.extend(fly(board, face, session, &session.caller, request, None).await.ok());
+                let request = face::Request::new(id, &method, params);
+                answers.extend(
+                    fly(board, face, session, &session.caller, request, via(session), None).await.ok(),
+                );
             }
             Ok(Message::Notification { method, params }) => {
                 face::notice(board, session, &method.name(), params);

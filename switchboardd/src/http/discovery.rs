@@ -1,6 +1,7 @@
 //! What `curl` shows: health, version, suites and status. Nothing here starts a child.
 
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use axum::extract::{Extension, Path, State};
 use axum::http::{StatusCode, Uri};
@@ -8,14 +9,17 @@ use axum::response::Response;
 use serde_json::{Value, json};
 use switchboard_wire::hop::HOP;
 
+use super::figures;
 use super::gate::Pass;
 use super::proxy::workspace_of;
 use super::rescue::{Refusal, json_response};
 use crate::board::{Board, Phase};
+use crate::budget::Weights;
 use crate::catalog::Catalog;
 use crate::child::{Child, Tie};
 use crate::definition::Reach;
 use crate::layer::Layer;
+use crate::measures::Measures;
 use crate::pool::{Doing, PoolError};
 use crate::session::Session;
 use crate::sources::Unready;
@@ -92,10 +96,17 @@ pub(super) async fn tools(
 
 pub(super) async fn status(State(board): State<Arc<Board>>, Extension(pass): Extension<Pass>) -> Response {
     let catalog = board.catalog();
-    let suites: Vec<Value> = catalog.suites.iter().map(|suite| described(suite, pass)).collect();
     if pass == Pass::Names {
+        let suites: Vec<Value> = catalog.suites.iter().map(|suite| described(suite, pass)).collect();
         return shown(&json!({ "status": "ok", "suites": suites }));
     }
+    let weights = board.nursery.budget.weigh().await;
+    let measures = &board.nursery.measures;
+    let measured = |suite: &Suite| measured(measures, &weights, suite);
+    let suites: Vec<Value> = catalog.suites.iter().map(measured).collect();
+    let overall = measures.overall();
+    let workspaces = board.workspaces.all();
+    let workspaces = workspaces.iter().map(|known| workspace_state(&board, known, measured));
     let config = board.broken_config();
     let problems: Vec<String> = config.iter().map(ToString::to_string).chain(problems(&catalog)).collect();
     let sessions: Vec<Value> = board.sessions.all().iter().map(|session| session_state(session)).collect();
@@ -107,22 +118,28 @@ pub(super) async fn status(State(board): State<Arc<Board>>, Extension(pass): Ext
         "uptimeMs": millis(board.started),
         "generation": catalog.generation,
         "config": board.config_file,
+        "nowMs": figures::unix_millis(SystemTime::now()),
+        "stepMs": figures::step_ms(),
+        "memoryKb": weights.own.map(figures::kib),
+        "calls": figures::calls(measures, &overall),
+        "introspections": overall.introspections,
+        "lastErrors": figures::last_errors(measures),
         "sessions": sessions,
         "budget": {
             "children": board.nursery.budget.ceiling().children,
             "memoryMb": board.nursery.budget.ceiling().memory_mb,
             "running": board.nursery.roster.taken(),
-            "usedMb": board.nursery.budget.used_mb(),
+            "usedMb": weights.of_children() >> 20,
         },
         "suites": suites,
         "denied": denied(&catalog.personal),
         "problems": problems,
-        "workspaces": board.workspaces.all().iter().map(|known| workspace_state(&board, known)).collect::<Vec<_>>(),
+        "workspaces": workspaces.collect::<Vec<_>>(),
     }))
 }
 
 /// What is a workspace's own.
-fn workspace_state(board: &Board, workspace: &Arc<Workspace>) -> Value {
+fn workspace_state(board: &Board, workspace: &Arc<Workspace>, measured: impl Fn(&Suite) -> Value) -> Value {
     let catalog = workspace.catalog();
     let Some(own) = &catalog.own else { return Value::Null };
     let is_own =
@@ -133,10 +150,26 @@ fn workspace_state(board: &Board, workspace: &Arc<Workspace>) -> Value {
         "root": workspace.root,
         "sessions": board.sessions.all().iter().filter(here).count(),
         "generation": catalog.generation,
-        "suites": catalog.suites.iter().filter(is_own).map(|suite| described(suite, Pass::Full)).collect::<Vec<_>>(),
+        "suites": catalog.suites.iter().filter(is_own).map(measured).collect::<Vec<_>>(),
         "denied": denied(own),
         "problems": own_problems.map(ToString::to_string).collect::<Vec<_>>(),
     })
+}
+
+/// A suite with what was measured of it.
+fn measured(measures: &Measures, weights: &Weights, suite: &Suite) -> Value {
+    let mut body = described(suite, Pass::Full);
+    if suite.is_held() {
+        return body;
+    }
+    let figures = measures.figures(&suite.tally);
+    body["calls"] = figures::calls(measures, &figures);
+    body["introspections"] = figures.introspections.into();
+    let running = suite.pool.as_ref().map(|pool| pool.running()).unwrap_or_default();
+    for (child, shown) in running.iter().zip(body["children"].as_array_mut().into_iter().flatten()) {
+        shown["memoryKb"] = json!(weights.of_child(child.guard_pid()).map(figures::kib));
+    }
+    body
 }
 
 /// All suites, as a GET on the aggregate face shows them.

@@ -67,7 +67,7 @@ fn replay(board: &Arc<Board>, session: &Arc<Session>, message: &RawValue) {
     match Message::parse(body) {
         Ok(Message::Request { id, method, params }) => {
             let method = method.name();
-            let request = face::Request { id, method: &method, params };
+            let request = face::Request::new(id, &method, params);
             if face::recall(board, session, request) {
                 return;
             }
@@ -75,7 +75,7 @@ fn replay(board: &Arc<Board>, session: &Arc<Session>, message: &RawValue) {
             tokio::spawn(async move {
                 if let Ok(Message::Request { id, method, params }) = Message::parse(&body) {
                     let method = method.name();
-                    let request = face::Request { id, method: &method, params };
+                    let request = face::Request::new(id, &method, params);
                     face::answer(&board, &session.face, &session, &session.caller, request).await;
                 }
             });

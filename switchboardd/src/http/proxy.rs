@@ -29,6 +29,7 @@ use crate::caller::Caller;
 use crate::catalog::Catalog;
 use crate::error::Failure;
 use crate::face::{self, Face};
+use crate::measures::series::Via;
 use crate::methods;
 use crate::session::{Entry, Grounded, Session};
 use crate::workspace::Workspace;
@@ -157,8 +158,8 @@ where
                 return Err(Refusal::Draining(draining));
             }
             let method = method.name();
-            let request = face::Request { id, method: &method, params };
-            let answer = fly(board, face, &session, &session.caller, request, turn);
+            let request = face::Request::new(id, &method, params);
+            let answer = fly(board, face, &session, &session.caller, request, via(&session), turn);
             if method == methods::LISTEN {
                 // Nothing that will ever be finished: the next daemon is to be told.
                 return tokio::select! {
@@ -202,9 +203,12 @@ pub(super) async fn fly(
     session: &Arc<Session>,
     caller: &Arc<Caller>,
     request: face::Request<'_>,
+    via: Via,
     turn: Option<crate::session::Turn>,
 ) -> Result<Vec<u8>, StatusCode> {
     let _underway = board.begin();
+    let operation = board.nursery.measures.begin(via, face.child().is_some(), request.method);
+    let request = face::Request { note: Some(&operation.note), ..request };
     let host_id = request.id.get();
     let (_airborne, grounded) = session.take_off(host_id);
     let mut answer = pin!(catch(face::answer(board, face, session, caller, request)));
@@ -216,14 +220,25 @@ pub(super) async fn fly(
             Poll::Pending => answer.await,
         }
     };
-    tokio::select! {
+    let failed = |failure: &Failure| {
+        operation.note.failed(failure.kind(), failure);
+        failure.answer_in(request.era(), host_id)
+    };
+    let answer = tokio::select! {
         biased;
-        answer = answer => Ok(answer.unwrap_or_else(|| Failure::Panicked.answer_in(request.era(), host_id))),
+        answer = answer => answer.unwrap_or_else(|| failed(&Failure::Panicked)),
         reason = grounded => match reason {
-            Ok(Grounded::ShuttingDown) => Ok(Failure::ShuttingDown.answer_in(request.era(), host_id)),
-            _ => Err(StatusCode::NO_CONTENT),
+            Ok(Grounded::ShuttingDown) => failed(&Failure::ShuttingDown),
+            _ => return Err(StatusCode::NO_CONTENT),
         },
-    }
+    };
+    operation.note.ended();
+    Ok(answer)
+}
+
+/// By which door a message of this session came.
+pub(super) fn via(session: &Session) -> Via {
+    if session.is_shims { Via::Shim } else { Via::Proxy }
 }
 
 /// What a request without a session is about: the workspace that it names, if it may name one.

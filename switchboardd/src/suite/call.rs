@@ -13,6 +13,7 @@ use crate::caller::Caller;
 use crate::child::{Answer, ChildError, ChildId, InFlight, Limits};
 use crate::config::Scope;
 use crate::error::Failure;
+use crate::measures::Note;
 use crate::methods;
 use crate::pool::{Lease, PoolError};
 
@@ -39,6 +40,13 @@ impl Sent {
     }
 }
 
+/// Why a call is not sent, with the sentence that says so.
+enum Unfit {
+    /// There is no such subtool.
+    Unknown(Said),
+    Arguments(Said),
+}
+
 impl Suite {
     pub(super) async fn call(
         &self,
@@ -47,6 +55,7 @@ impl Suite {
         arguments: &Members<'_>,
         subtool: Option<&str>,
         token: Option<&str>,
+        note: Option<&Note>,
     ) -> Result<Said, Failure> {
         let Some(subtool) = subtool.filter(|subtool| !subtool.is_empty()) else {
             return Ok(mistake(&format!(
@@ -83,8 +92,13 @@ impl Suite {
             if is_unsent(&checked) {
                 return Err(failed(lease.ending().await));
             }
-            if let Some(said) = checked? {
-                return Ok(said);
+            match checked? {
+                Some(Unfit::Unknown(said)) => return Ok(said),
+                Some(Unfit::Arguments(said)) => {
+                    note.iter().for_each(|note| note.tool_exists());
+                    return Ok(said);
+                }
+                None => note.iter().for_each(|note| note.tool_exists()),
             }
         }
         self.trace_arguments(subtool, args);
@@ -142,21 +156,21 @@ impl Suite {
         subtool: &str,
         args: Option<Raw<'_>>,
         asked: Instant,
-    ) -> Result<Option<Said>, Failure> {
+    ) -> Result<Option<Unfit>, Failure> {
         let failed = |error| self.failed(Some(subtool), error);
         let mut list = lease.tools(self.limits, asked).await.map_err(failed)?;
         if list.find(subtool).is_none() {
             list = lease.renew_tools(self.limits).await.map_err(failed)?;
         }
         let Some(tool) = list.find(subtool) else {
-            return Ok(Some(self.unknown_subtool(subtool, &list)));
+            return Ok(Some(Unfit::Unknown(self.unknown_subtool(subtool, &list))));
         };
         Ok(arguments::complaint(&tool.names, args).map(|complaint| {
-            mistake(&format!(
+            Unfit::Arguments(mistake(&format!(
                 "{complaint} of subtool `{subtool}` (suite `{0}`); {{\"action\":\"introspect\",\"subtool\":{1}}} shows its schema",
                 self.name,
                 quoted(subtool)
-            ))
+            )))
         }))
     }
 

@@ -18,6 +18,7 @@ use crate::face::{self, Face};
 use crate::http::proxy::fly;
 use crate::http::rescue::json_response;
 use crate::mailbox::{Kind, Mailbox};
+use crate::measures::series::Via;
 use crate::session::{Session, Streams};
 
 /// An answer that comes within this, alone, needs no stream.
@@ -112,8 +113,9 @@ impl Flight {
             }
         };
         let method = method.name();
-        let request = face::Request { id, method: &method, params };
-        let answer = fly(&self.board, &self.face, &self.session, &self.caller, request, None).await;
+        let request = face::Request::new(id, &method, params);
+        let answer =
+            fly(&self.board, &self.face, &self.session, &self.caller, request, Via::Registry, None).await;
         // One that was cancelled has none.
         if let Ok(answer) = answer {
             self.caller.push(Kind::Answer, answer);

@@ -20,6 +20,7 @@ use crate::face::{self, Face};
 use crate::http::accept;
 use crate::http::proxy::fly;
 use crate::http::rescue::{Complaint, Refusal, json_response};
+use crate::measures::series::Via;
 use crate::methods::{self, LEGACY_REVISIONS, MODERN_REVISIONS};
 use crate::session::{Grounded, Mark, Session, Streams};
 use crate::workspace::Workspace;
@@ -170,8 +171,8 @@ async fn open(
     }
     has_place(board, id)?;
     let session = Session::over_http(&board.boot, workspace, face.clone());
-    let request = face::Request { id, method: methods::INITIALIZE, params };
-    let Ok(answer) = fly(board, face, &session, &session.caller, request, None).await else {
+    let request = face::Request::new(id, methods::INITIALIZE, params);
+    let Ok(answer) = fly(board, face, &session, &session.caller, request, Via::Registry, None).await else {
         return Ok(StatusCode::NO_CONTENT.into_response());
     };
     let welcome =

@@ -22,6 +22,7 @@ use crate::http::proxy::fly;
 use crate::http::rescue::{Complaint, Refusal, json_response};
 use crate::listens;
 use crate::mailbox::{Kind, Mailbox};
+use crate::measures::series::Via;
 use crate::methods;
 use crate::session::Session;
 use crate::workspace::Workspace;
@@ -76,8 +77,8 @@ impl Call {
     async fn run(self, body: &[u8]) {
         let Ok(Message::Request { id, method, params }) = Message::parse(body) else { return };
         let method = method.name();
-        let request = face::Request { id, method: &method, params };
-        let answer = fly(&self.board, &self.face, &self.session, &self.caller, request, None);
+        let request = face::Request::new(id, &method, params);
+        let answer = fly(&self.board, &self.face, &self.session, &self.caller, request, Via::Registry, None);
         let answer = if method == methods::LISTEN {
             tokio::select! {
                 answer = answer => answer,

@@ -1,0 +1,187 @@
+//! What is measured, as `/status` shows it: calls of every face, failures, memory.
+#![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
+
+use proto_tests::streamable::{HttpHost, ModernHost};
+use proto_tests::wait::until_true;
+use proto_tests::{Daemon, Home, PATIENCE};
+use serde_json::{Value, json};
+
+fn call(suite: &str, subtool: &str) -> Value {
+    json!({"name": suite, "arguments": {"action": "call", "subtool": subtool, "args": {}}})
+}
+
+fn message(id: u64, method: &str, params: &Value) -> String {
+    json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).to_string()
+}
+
+fn series(calls: &Value) -> u64 {
+    calls["series"].as_array().unwrap().iter().map(|point| point["count"].as_u64().unwrap()).sum()
+}
+
+#[track_caller]
+fn counted(daemon: &Daemon, child: &str) -> (Value, Value) {
+    let suite = daemon.suite(child);
+    (suite["calls"].clone(), suite["introspections"].clone())
+}
+
+#[test]
+fn every_call_is_counted_once_whatever_face_it_came_by() {
+    let home = Home::new();
+    home.child("kid", &["echo"]);
+    home.child("idle", &["echo"]);
+    let daemon = home.daemon();
+    assert_eq!(counted(&daemon, "kid").0["total"], 0);
+    assert_eq!(daemon.status()["calls"]["p50Ms"], Value::Null);
+
+    let mut shim = home.shim();
+    for _ in 0..3 {
+        shim.call("kid", "echo", "{}");
+    }
+    shim.introspect("kid");
+    let door = daemon.door();
+    assert_eq!(door.post("/proxy", &message(1, "tools/call", &call("kid_suite", "echo"))).status, 200);
+    let own = json!({"name": "echo", "arguments": {}});
+    assert_eq!(door.post("/proxy/kid", &message(1, "tools/call", &own)).status, 200);
+    let legacy = HttpHost::open(daemon.door(), "/mcp", "2025-11-25", &json!({}));
+    legacy.ask("tools/call", &call("kid_suite", "echo"));
+    ModernHost::new(daemon.door(), "/mcp/kid").ask("tools/call", &own);
+    // Neither lists nor pings are calls.
+    shim.request("tools/list", "{}");
+    shim.request("ping", "{}");
+
+    let status = daemon.status();
+    let (calls, introspections) = counted(&daemon, "kid");
+    assert_eq!((&calls["total"], &calls["errors"], &calls["inFlight"]), (&json!(7), &json!(0), &json!(0)));
+    assert_eq!(introspections, 1);
+    assert_eq!(series(&calls), 7, "{calls}");
+    let (p50, p99) = (calls["p50Ms"].as_f64().unwrap(), calls["p99Ms"].as_f64().unwrap());
+    assert!(0.0 < p50 && p50 <= p99, "{calls}");
+    assert_eq!(status["calls"]["total"], 7);
+    assert_eq!(status["introspections"], 1);
+    assert_eq!(status["lastErrors"], json!([]));
+    let (now, step) = (status["nowMs"].as_u64().unwrap(), status["stepMs"].as_u64().unwrap());
+    let at = status["calls"]["series"][0]["at"].as_u64().unwrap();
+    assert!(at <= now && now - at < 60 * step, "{status}");
+    assert_eq!(
+        counted(&daemon, "idle"),
+        (
+            json!({"total": 0, "errors": 0, "inFlight": 0, "p50Ms": null, "p99Ms": null, "series": []}),
+            json!(0)
+        )
+    );
+}
+
+#[test]
+fn what_failed_is_told_without_what_it_was_about() {
+    let home = Home::new();
+    home.child("kid", &["echo"]);
+    let daemon = home.daemon();
+    let mut shim = home.shim();
+    shim.call("kid", "echo", "{}");
+    shim.call(
+        "kid",
+        "raw",
+        r#"{"json":"{\"content\":[{\"type\":\"text\",\"text\":\"hunter2\"}],\"isError\":true}"}"#,
+    );
+    shim.call("kid", "raise", r#"{"json":"{\"code\":-32602,\"message\":\"hunter2\"}"}"#);
+    shim.call("kid", "raise", r#"{"json":"{\"code\":4711,\"message\":\"hunter2\"}"}"#);
+    shim.call("kid", "no-such-tool", "{}");
+    shim.call("kid", "crash", r#"{"password":"hunter2"}"#);
+    shim.request("tools/call", r#"{"name":"nobody_suite","arguments":{}}"#);
+
+    let status = daemon.status();
+    let errors: Vec<(&str, &str)> = status["lastErrors"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|error| (error["kind"].as_str().unwrap(), error["tool"].as_str().unwrap_or("-")))
+        .collect();
+    let wanted = [
+        ("invalid_params", "-"),
+        ("child_exited", "crash"),
+        // What no child has is not named.
+        ("tool_error", "_other"),
+        ("_other", "raise"),
+        ("-32602", "raise"),
+        ("tool_error", "raw"),
+    ];
+    assert_eq!(errors, wanted, "{status}");
+    let told = &status["lastErrors"][1];
+    assert_eq!((&told["suite"], &told["method"]), (&json!("kid_suite"), &json!("tools/call")));
+    assert!(told["message"].as_str().unwrap().contains("exited with status 3"), "{told}");
+    assert!(!status["lastErrors"].to_string().contains("hunter2"), "{status}");
+    let (calls, _) = counted(&daemon, "kid");
+    assert_eq!((&calls["total"], &calls["errors"]), (&json!(6), &json!(5)), "{calls}");
+    // The one for a suite that there is not is nobody's.
+    assert_eq!((&status["calls"]["total"], &status["calls"]["errors"]), (&json!(7), &json!(6)));
+}
+
+#[test]
+fn only_the_last_failures_are_kept() {
+    let home = Home::new();
+    home.child("kid", &["echo"]);
+    let daemon = home.daemon();
+    let door = daemon.door();
+    for id in 0..120 {
+        door.post("/proxy", &message(id, "tools/call", &call("kid_suite", &format!("made up {id}"))));
+    }
+    let status = daemon.status();
+    assert_eq!(status["lastErrors"].as_array().unwrap().len(), 50);
+    assert_eq!(counted(&daemon, "kid").0["errors"], 120);
+}
+
+#[test]
+fn a_call_under_way_is_seen_and_one_that_was_called_off_is_no_failure() {
+    let home = Home::new();
+    home.child("kid", &["echo"]);
+    let daemon = home.daemon();
+    let mut shim = home.shim();
+    shim.call("kid", "echo", "{}");
+    let id = shim.start_call("kid", "hang", "{}");
+    until_true("the call", PATIENCE, || counted(&daemon, "kid").0["inFlight"] == 1);
+    assert_eq!(daemon.status()["calls"]["inFlight"], 1);
+    shim.send(
+        &json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id}})
+            .to_string(),
+    );
+    until_true("its end", PATIENCE, || counted(&daemon, "kid").0["inFlight"] == 0);
+    let (calls, _) = counted(&daemon, "kid");
+    assert_eq!((&calls["total"], &calls["errors"]), (&json!(2), &json!(0)), "{calls}");
+    assert_eq!(daemon.status()["lastErrors"], json!([]));
+}
+
+#[test]
+fn figures_outlive_a_reload_and_are_not_for_everybody() {
+    let home = Home::new();
+    home.child("kid", &["echo"]);
+    let daemon = home.daemon_on_tcp();
+    let mut shim = home.shim();
+    shim.call("kid", "echo", "{}");
+    let generation = daemon.status()["generation"].as_u64().unwrap();
+    home.config(&json!({"suites": {"kid": {"description": "another"}}}));
+    until_true("the reload", PATIENCE, || daemon.status()["generation"].as_u64().unwrap() > generation);
+    shim.call("kid", "echo", "{}");
+    assert_eq!(counted(&daemon, "kid").0["total"], 2);
+    let open = daemon.tcp().get("/status").json();
+    assert_eq!(open, json!({"status": "ok", "suites": [{"name": "kid_suite", "state": "ready"}]}));
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn memory_is_that_of_a_child_with_all_it_started() {
+    let home = Home::new();
+    home.child("kid", &["echo"]);
+    let daemon = home.daemon();
+    let mut shim = home.shim();
+    shim.call("kid", "echo", "{}");
+    let memory = || {
+        let status = daemon.status();
+        assert!(status["memoryKb"].as_u64().unwrap() > 1000, "{status}");
+        daemon.suite("kid")["children"][0]["memoryKb"].as_u64()
+    };
+    until_true("a look", PATIENCE, || memory().is_some_and(|kib| kib > 0));
+    let before = memory().unwrap();
+    shim.call("kid", "eat", r#"{"mb":64}"#);
+    // The look before is good for a second.
+    until_true("the next look", PATIENCE, || memory().is_some_and(|kib| kib > before + 60 * 1024));
+}

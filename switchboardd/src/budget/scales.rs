@@ -1,0 +1,58 @@
+//! What children and the daemon take of the machine's memory. Looking costs a file for every process, so it happens
+//! when somebody asks, beside the one thread, and not more than once a second.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::child::descent::{memory_of_each, own_memory};
+
+/// How long a look is good for.
+const FRESH: Duration = Duration::from_secs(1);
+
+/// Bytes, as they were at one look.
+#[derive(Debug, Default)]
+pub struct Weights {
+    by_guard: HashMap<u32, u64>,
+    /// The daemon's own; `None` where nobody says.
+    pub own: Option<u64>,
+}
+
+impl Weights {
+    /// A child with all it started; `None` if it was not there when somebody looked, or runs elsewhere.
+    pub fn of_child(&self, guard: Option<u32>) -> Option<u64> {
+        self.by_guard.get(&guard?).copied()
+    }
+
+    pub fn of_children(&self) -> u64 {
+        self.by_guard.values().sum()
+    }
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Scales {
+    // A leaf lock: held to copy or replace the handle.
+    last: Mutex<Option<(Instant, Arc<Weights>)>>,
+    /// Whoever looks holds it; the others get what was found.
+    looking: tokio::sync::Mutex<()>,
+}
+
+impl Scales {
+    pub(super) async fn weigh(&self, guards: impl FnOnce() -> Vec<u32>) -> Arc<Weights> {
+        let _looking = self.looking.lock().await;
+        let last = self.last.lock().expect("BUG: a copy panicked").clone();
+        if let Some((_, weights)) = last.filter(|(when, _)| when.elapsed() < FRESH) {
+            return weights;
+        }
+        let guards = guards();
+        let looked = tokio::task::spawn_blocking(move || Weights {
+            by_guard: memory_of_each(&guards).into_iter().collect(),
+            own: own_memory(),
+        });
+        let weights = Arc::new(looked.await.unwrap_or_default());
+        *self.last.lock().expect("BUG: a copy panicked") = Some((Instant::now(), weights.clone()));
+        weights
+    }
+}

@@ -1,0 +1,285 @@
+//! What is counted and timed, for the status, the page and `/metrics`.
+//!
+//! It lies on the way of every call, so that way is short: two looks at the clock, a handful of additions, and no
+//! name is copied that was met before. Every table has a most, and is made with the first thing that is counted.
+//! No argument and no result of a call is ever kept here.
+
+pub mod latency;
+pub mod names;
+pub mod outcome;
+pub mod series;
+pub mod tally;
+
+use std::collections::{HashMap, VecDeque};
+use std::fmt::Display;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::SystemTime;
+
+use tokio::time::Instant;
+
+use crate::methods;
+use names::{Name, Names};
+use series::{AllSeries, Kind, Via};
+use tally::{Figures, STEP, Tally};
+
+/// Failures that are remembered, for people.
+const TROUBLES: usize = 50;
+/// As much of what one says.
+const TROUBLE_SHOWN: usize = 400;
+
+#[derive(Debug)]
+pub struct Measures {
+    started: Instant,
+    names: Arc<Names>,
+    /// Of all calls.
+    pub overall: Arc<Tally>,
+    // Leaf locks: held to count, to copy or for a look.
+    tallies: Mutex<HashMap<Place, Arc<Tally>>>,
+    series: Mutex<AllSeries>,
+    troubles: Mutex<VecDeque<Trouble>>,
+}
+
+/// A suite's name, and the file that it is from.
+type Place = (Box<str>, PathBuf);
+
+/// An operation that failed.
+#[derive(Debug, Clone)]
+pub struct Trouble {
+    pub at: SystemTime,
+    pub method: &'static str,
+    pub suite: Option<Box<str>>,
+    pub tool: Option<Arc<str>>,
+    pub kind: &'static str,
+    pub message: String,
+}
+
+impl Default for Measures {
+    fn default() -> Self {
+        let names = Arc::default();
+        Self {
+            started: Instant::now(),
+            overall: Tally::new("", &names),
+            names,
+            tallies: Mutex::default(),
+            series: Mutex::default(),
+            troubles: Mutex::default(),
+        }
+    }
+}
+
+impl Measures {
+    /// The figures of a suite: the same ones as long as it has this name and comes from this file.
+    pub fn of_suite(&self, name: &str, file: &Path) -> Arc<Tally> {
+        let mut tallies = self.tallies.lock().expect("BUG: a look panicked");
+        if tallies.len() >= names::MOST {
+            // Nobody has so many; those of files that are gone are no loss.
+            tallies.retain(|_, tally| Arc::strong_count(tally) > 1);
+        }
+        tallies.entry((name.into(), file.to_owned())).or_insert_with(|| Tally::new(name, &self.names)).clone()
+    }
+
+    /// A request of a host begins; it ends when what this returns is dropped.
+    pub fn begin(&self, via: Via, single: bool, method: &str) -> Operation<'_> {
+        let method = known(method);
+        if method == methods::TOOLS_CALL {
+            self.overall.enter();
+        }
+        Operation { measures: self, via, single, method, begun: Instant::now(), note: Note::of(method) }
+    }
+
+    pub fn overall(&self) -> Figures {
+        self.overall.figures(self.step())
+    }
+
+    pub fn figures(&self, tally: &Tally) -> Figures {
+        tally.figures(self.step())
+    }
+
+    /// When a step of a chart began.
+    pub fn time_of(&self, step: u64) -> SystemTime {
+        let ago = self.started.elapsed().saturating_sub(STEP * u32::try_from(step).unwrap_or(u32::MAX));
+        SystemTime::now() - ago
+    }
+
+    /// The latest last.
+    pub fn troubles(&self) -> Vec<Trouble> {
+        self.troubles.lock().expect("BUG: a copy panicked").iter().cloned().collect()
+    }
+
+    fn step(&self) -> u64 {
+        self.started.elapsed().as_secs() / STEP.as_secs()
+    }
+
+    fn note_trouble(&self, trouble: Trouble) {
+        let mut troubles = self.troubles.lock().expect("BUG: a note panicked");
+        if troubles.len() >= TROUBLES {
+            troubles.pop_front();
+        }
+        troubles.push_back(trouble);
+    }
+}
+
+/// A request of a host under way.
+#[derive(Debug)]
+pub struct Operation<'a> {
+    measures: &'a Measures,
+    via: Via,
+    single: bool,
+    method: &'static str,
+    begun: Instant,
+    pub note: Note,
+}
+
+/// What is found out about an operation on its way.
+#[derive(Debug)]
+pub struct Note {
+    is_call: bool,
+    // A leaf lock, and nobody's but this operation's: it is there because futures must be `Send`.
+    noted: Mutex<Noted>,
+}
+
+#[derive(Debug, Default)]
+struct Noted {
+    suite: Option<Arc<Tally>>,
+    tool: Option<Tool>,
+    introspects: bool,
+    error: Option<&'static str>,
+    message: Option<String>,
+    ended: bool,
+}
+
+#[derive(Debug)]
+enum Tool {
+    Known(Name),
+    /// Never met before, and nobody has said yet that there is such a tool.
+    New(Box<str>),
+}
+
+impl Note {
+    fn of(method: &'static str) -> Self {
+        Self { is_call: method == methods::TOOLS_CALL, noted: Mutex::default() }
+    }
+
+    /// Whose it is.
+    pub fn suite(&self, tally: &Arc<Tally>) {
+        let mut noted = self.lock();
+        if noted.suite.is_none() {
+            if self.is_call {
+                tally.enter();
+            }
+            noted.suite = Some(tally.clone());
+        }
+    }
+
+    /// The child's tool that is called.
+    pub fn tool(&self, name: &str) {
+        let mut noted = self.lock();
+        let known = noted.suite.as_ref().and_then(|suite| suite.names.find(name));
+        noted.tool = Some(known.map_or_else(|| Tool::New(name.into()), Tool::Known));
+    }
+
+    /// Whether nobody has said yet that there is such a tool.
+    pub fn is_new_tool(&self) -> bool {
+        matches!(self.lock().tool, Some(Tool::New(_)))
+    }
+
+    /// The child has the tool that is called.
+    pub fn tool_exists(&self) {
+        let mut noted = self.lock();
+        if let Noted { suite: Some(suite), tool: Some(Tool::New(name)), .. } = &*noted {
+            noted.tool = Some(Tool::Known(suite.names.number(name)));
+        }
+    }
+
+    /// It only asks what there is.
+    pub fn introspects(&self) {
+        self.lock().introspects = true;
+    }
+
+    /// It failed here or on the way: `kind` is one of the words that programs rely on.
+    pub fn failed(&self, kind: &'static str, why: &impl Display) {
+        let mut noted = self.lock();
+        noted.error = Some(kind);
+        noted.message = Some(clipped(&why.to_string()));
+    }
+
+    /// It was answered, with an error that is not ours if there is one.
+    pub fn answered(&self, error: Option<&'static str>) {
+        let mut noted = self.lock();
+        noted.error = noted.error.or(error);
+    }
+
+    /// It has come to its end; one that never does was called off.
+    pub fn ended(&self) {
+        self.lock().ended = true;
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Noted> {
+        self.noted.lock().expect("BUG: a note panicked")
+    }
+}
+
+impl Drop for Operation<'_> {
+    fn drop(&mut self) {
+        let took = self.begun.elapsed();
+        let Noted { suite, tool, introspects, error, message, ended } =
+            std::mem::take(&mut *self.note.lock());
+        let error = if ended { error } else { error.or(Some(outcome::CANCELLED)) };
+        let measures = self.measures;
+        let tool = tool.map(|tool| match tool {
+            Tool::Known(name) => name,
+            // A child that did it has it. Of what nobody has, no name is kept.
+            Tool::New(name) if error.is_none() => measures.names.number(&name),
+            Tool::New(_) => Name::OTHER,
+        });
+        let name = suite.as_ref().map(|suite| suite.name());
+        let is_call = self.note.is_call;
+        // The tool of an operation that does not come as far as a child's is the suite itself.
+        let tool = if is_call && !self.single { tool.or(name) } else { tool };
+        let (via, single, method) = (self.via, self.single, self.method);
+        let kind = Kind { via, single, method, suite: name, tool, error };
+        measures.series.lock().expect("BUG: a count panicked").add(kind, took);
+        let failed = error.is_some_and(|error| error != outcome::CANCELLED);
+        if is_call && introspects {
+            measures.overall.introspected();
+            suite.iter().for_each(|suite| suite.introspected());
+        } else if is_call {
+            let step = measures.step();
+            measures.overall.add(took, failed, step);
+            suite.iter().for_each(|suite| suite.add(took, failed, step));
+        }
+        if is_call {
+            measures.overall.leave();
+            suite.iter().for_each(|suite| suite.leave());
+        }
+        if let Some(kind) = error.filter(|_| failed) {
+            measures.note_trouble(Trouble {
+                at: SystemTime::now(),
+                method,
+                suite: suite.map(|suite| suite.text().into()),
+                tool: tool.map(|tool| measures.names.text(tool)),
+                kind,
+                // What a child says of it may hold anything, and is for its host.
+                message: message.unwrap_or_else(|| match kind {
+                    outcome::TOOL_ERROR => "the tool's result says `isError`".to_owned(),
+                    _ => "the child answered with an error of its own".to_owned(),
+                }),
+            });
+        }
+    }
+}
+
+fn clipped(text: &str) -> String {
+    let end = text.char_indices().nth(TROUBLE_SHOWN).map(|(at, _)| at);
+    end.map_or_else(|| text.to_owned(), |end| format!("{}…", &text[..end]))
+}
+
+/// The method, if it is one that there is.
+fn known(method: &str) -> &'static str {
+    macro_rules! known {
+        ($($name:ident)*) => { match method { $(methods::$name => methods::$name,)* _ => names::OTHER } };
+    }
+    known!(INITIALIZE PING SET_LEVEL TOOLS_LIST TOOLS_CALL PROMPTS_LIST PROMPTS_GET RESOURCES_LIST TEMPLATES_LIST
+        RESOURCES_READ SUBSCRIBE UNSUBSCRIBE COMPLETE DISCOVER LISTEN)
+}

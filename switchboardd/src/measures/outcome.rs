@@ -1,0 +1,80 @@
+//! What an answer says of how an operation went, for a label: a word from a short list, whatever a child makes up.
+
+use memchr::memmem;
+use switchboard_wire::envelope::{Message, Outcome};
+use switchboard_wire::members::Members;
+use switchboard_wire::raw::Raw;
+
+/// A result that says `isError`.
+pub const TOOL_ERROR: &str = "tool_error";
+/// Its host no longer wanted it.
+pub const CANCELLED: &str = "cancelled";
+const OTHER: &str = "_other";
+
+/// Of a whole response; `None` if all went well.
+pub fn of_answer(body: &[u8]) -> Option<&'static str> {
+    // The end of `"error"` and of `"isError"`; in a text its quote would have a backslash. Nearly no answer has one,
+    // and those that have none are not read again.
+    memmem::find(body, b"rror\"")?;
+    match Message::parse(body) {
+        Ok(Message::Response { outcome: Outcome::Error(error), .. }) => Some(of_error(error)),
+        Ok(Message::Response { outcome: Outcome::Result(result), .. }) => of_result(result),
+        _ => None,
+    }
+}
+
+/// Of a result of ours.
+pub fn of_text(result: &str) -> Option<&'static str> {
+    memmem::find(result.as_bytes(), b"rror\"")?;
+    of_result(Raw::parse(result.as_bytes())?)
+}
+
+fn of_result(result: Raw<'_>) -> Option<&'static str> {
+    let is_error = Members::of(result)?.get("isError")?;
+    (is_error.get() == "true").then_some(TOOL_ERROR)
+}
+
+/// Of an error object: its code, if it is one that means something.
+pub fn of_error(error: Raw<'_>) -> &'static str {
+    let code = Members::of(error).and_then(|error| error.get("code")?.get().parse::<i64>().ok());
+    match code {
+        Some(-32700) => "-32700",
+        Some(-32600) => "-32600",
+        Some(-32601) => "-32601",
+        Some(-32602) => "-32602",
+        Some(-32603) => "-32603",
+        Some(-32000) => "-32000",
+        Some(-32001) => "-32001",
+        Some(-32002) => "-32002",
+        Some(-32020) => "-32020",
+        Some(-32021) => "-32021",
+        Some(-32022) => "-32022",
+        Some(-32042) => "-32042",
+        _ => OTHER,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_says_how_it_went() {
+        for (outcome, wanted) in [
+            (r#""result":{"content":[]}"#, None),
+            (r#""result":{"isError":false}"#, None),
+            (r#""result":{"isError":true,"content":[]}"#, Some(TOOL_ERROR)),
+            (r#""result":{ "content":[{"isError":true}] }"#, None),
+            (r#""result":{"content":[{"type":"text","text":"\"error\": \"isError\":true"}]}"#, None),
+            (r#""error":{"code":-32602,"message":""}"#, Some("-32602")),
+            (r#""error":{"code":4711,"message":""}"#, Some("_other")),
+            (r#""error":{"code":"x"}"#, Some("_other")),
+            (r#""error":null"#, Some("_other")),
+        ] {
+            let body = format!(r#"{{"jsonrpc":"2.0","id":1,{outcome}}}"#);
+            assert_eq!(of_answer(body.as_bytes()), wanted, "{body}");
+        }
+        assert_eq!(of_text(r#"{"content":[],"isError":true}"#), Some(TOOL_ERROR));
+        assert_eq!(of_text(r#"{"tools":[]}"#), None);
+    }
+}
