@@ -152,6 +152,17 @@ pub enum Command {
         /// The server or suite
         child: String,
     },
+    /// Open the status page in your browser
+    ///
+    /// The address holds a code that works once and for 30 s; the page that it opens can read and change nothing.
+    #[command(
+        after_help = "Example: `switchboard open --no-browser` prints the address, for a browser of your choice."
+    )]
+    Open {
+        /// Print the address instead
+        #[arg(long)]
+        no_browser: bool,
+    },
     /// Print the path of the daemon's socket, for `curl --unix-socket`
     Socket,
     /// Show help and the state of things

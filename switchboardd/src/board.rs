@@ -20,6 +20,7 @@ use crate::layer::Ground;
 use crate::listens::Listens;
 use crate::manifest::Manifests;
 use crate::oauth::Logins;
+use crate::pages::Pages;
 use crate::parking::Parking;
 use crate::pool::{Nursery, Pools};
 use crate::reload::{self, Checks};
@@ -72,6 +73,8 @@ pub struct Board {
     pub workspaces: Workspaces,
     pub ground: Ground,
     pub token: String,
+    /// Browsers that look on.
+    pub pages: Arc<Pages>,
     pub started: Instant,
     pub config_file: PathBuf,
     /// What the config said of the TCP address when the daemon started.
@@ -125,6 +128,7 @@ impl Board {
             manifests: Manifests::new(&ground.state),
             ledger: Arc::new(ledger),
             news: Arc::default(),
+            pulse: Arc::default(),
             level: Arc::default(),
             dialer: Arc::default(),
             measures: Arc::default(),
@@ -151,6 +155,7 @@ impl Board {
             workspaces: Workspaces::default(),
             ground,
             token,
+            pages: Arc::default(),
             started: Instant::now(),
             config_file,
             listen,
@@ -278,6 +283,7 @@ impl Board {
     pub fn begin(self: &Arc<Self>) -> Underway {
         self.requests.fetch_add(1, Ordering::Relaxed);
         self.begun.fetch_add(1, Ordering::Relaxed);
+        self.nursery.pulse.beat();
         Underway(self.clone())
     }
 
@@ -328,6 +334,7 @@ impl Board {
     pub fn end(&self, session: &Session) {
         tracing::debug!(target: "session", session = &session.id[..8], "ended");
         self.sessions.remove(&session.id);
+        self.nursery.pulse.beat();
         session.caller.close();
         self.parking.session_ended(&session.id);
         self.lower_level();
@@ -370,6 +377,7 @@ impl Drop for Underway {
         if self.0.requests.fetch_sub(1, Ordering::Relaxed) == 1 {
             self.0.quiet.notify_waiters();
         }
+        self.0.nursery.pulse.beat();
     }
 }
 

@@ -3,9 +3,11 @@
 mod add;
 mod allow;
 mod ask;
+mod browser;
 mod check;
 mod dry_run;
 mod login;
+mod open;
 mod output;
 mod overview;
 mod prompt;
@@ -79,6 +81,7 @@ async fn run(args: Args) -> ExitCode {
         Command::Restart { suite } => ask::restart(&args, suite).await,
         Command::Secret(what) => secret::run(&args, what).await,
         Command::Login { child, no_browser } => login::run(&args, child, *no_browser).await,
+        Command::Open { no_browser } => open::run(&args, *no_browser).await,
         Command::Logout { child } => login::leave(&args, child).await,
         Command::Logs { suite } => status::logs(&args, suite).await,
     };

@@ -129,9 +129,9 @@ pub async fn serve(args: &Args) -> Result<(), Fatal> {
     let lock = presence::lock(&place).await?;
     let state = state_folder(&home);
     let token_file = state.join("token");
-    let listen = args.listen.as_deref().unwrap_or(&config.http.listen);
+    let listen = args.listen.clone().unwrap_or_else(|| config.http.listen.clone());
     let (token, tcp) = match token::obtain(&token_file) {
-        Ok(token) => (token, listen::tcp(listen).await?),
+        Ok(token) => (token, listen::tcp(&listen).await?),
         // Nobody could read the token, so nobody could use the port.
         Err(error) => {
             tracing::warn!(target: "daemon", "no TCP: `{}` cannot be written: {error}", token_file.display());
@@ -153,6 +153,7 @@ pub async fn serve(args: &Args) -> Result<(), Fatal> {
     let (ledger, swept) = take_over(&place);
     let ground = Ground::new(&home, &state, &trust_roots(args)?);
     let board = Board::new(file, config, ground, token, ledger);
+    board.pages.are_at(address.ok_or_else(|| no_page(&listen, &board.config_file)));
     board.catalog().keep_warm();
     let listeners = std::iter::once(Listener::Socket(socket)).chain(tcp.map(Listener::Tcp));
     let idle = args.idle_exit.map(Duration::from_secs);
@@ -173,6 +174,20 @@ pub async fn serve(args: &Args) -> Result<(), Fatal> {
     drop(lock);
     tracing::info!(target: "daemon", "gone");
     Ok(())
+}
+
+/// Why browsers do not find us, and what to do about it.
+fn no_page(listen: &str, config: &Path) -> String {
+    let mend = format!("in `{}`, then `switchboard stop` and `switchboard start`", config.display());
+    if listen == "off" {
+        return format!(
+            "the status page needs TCP, which is off; set `http.listen` to `127.0.0.1:7420` {mend} without `--listen off`"
+        );
+    }
+    format!(
+        "the status page needs TCP, and `{listen}` could not be listened on when the daemon started (another program has it?); \
+         set `http.listen` to another one {mend}"
+    )
 }
 
 /// Adopts what falls to us from now on, and clears up in the background what an earlier daemon and its

@@ -9,10 +9,12 @@ mod door;
 mod figures;
 mod gate;
 mod hop;
+mod page;
 mod proxy;
 mod registry;
 mod rescue;
 mod short;
+mod stream;
 
 use std::sync::Arc;
 
@@ -41,6 +43,10 @@ fn app(board: &Arc<Board>) -> Router {
         .route("/suites/{name}", get(discovery::suite))
         .route("/suites/{name}/tools", get(discovery::tools))
         .route("/status", get(discovery::status))
+        .route(page::FEED, get(page::feed))
+        .route("/", get(page::part))
+        .route("/page/{part}", get(page::part))
+        .route(page::SESSION, post(page::exchange))
         .fallback(rescue::no_route)
         .method_not_allowed_fallback(rescue::wrong_method)
         .layer(DefaultBodyLimit::disable())

@@ -29,6 +29,7 @@ use crate::definition::{Reach, Target};
 use crate::manifest::{Manifest, Manifests};
 use crate::measures::Measures;
 use crate::oauth::{Login, Logins};
+use crate::pulse::Pulse;
 use crate::sources::{Sources, Unready};
 use crate::subscriptions::Subscriptions;
 use breaker::Breaker;
@@ -50,6 +51,8 @@ pub struct Nursery {
     /// The level that hosts want logs from, once one has said so.
     // A leaf lock: held to copy or replace it.
     pub level: Arc<Mutex<Option<LogLevel>>>,
+    /// A child came, went or was used.
+    pub pulse: Arc<Pulse>,
     /// The way to children that run elsewhere.
     pub dialer: Arc<Dialer>,
     pub logins: Arc<Logins>,
@@ -117,7 +120,7 @@ impl std::ops::Deref for Lease {
 impl Drop for Lease {
     fn drop(&mut self) {
         self.child.leased(-1);
-        self.pool.changed.notify_waiters();
+        self.pool.has_changed();
     }
 }
 
@@ -172,7 +175,7 @@ impl Pool {
     /// A reload changed how many and how long; the children stay.
     pub fn reconfigure(&self, settings: Settings) {
         self.lock().settings = settings;
-        self.changed.notify_waiters();
+        self.has_changed();
     }
 
     /// A child to use, started if need be. A start goes on even if this caller gives up.
@@ -260,7 +263,7 @@ impl Pool {
                 child.stop();
             });
         }
-        self.changed.notify_waiters();
+        self.has_changed();
         any
     }
 
@@ -346,6 +349,12 @@ impl Pool {
 
     pub fn starts(&self) -> u64 {
         self.lock().starts
+    }
+
+    /// Wakes those who wait here, and those who look on.
+    fn has_changed(&self) {
+        self.changed.notify_waiters();
+        self.nursery.pulse.beat();
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, State> {

@@ -275,12 +275,15 @@ impl Board {
             Err(problems) => {
                 if *broken != problems || why == Why::Told {
                     problems.iter().for_each(|problem| tracing::error!(target: "config", "{problem}"));
+                    self.nursery.pulse.beat();
                 }
                 broken.clone_from(&problems);
                 return Err(problems);
             }
         };
-        broken.clear();
+        if !std::mem::take(&mut *broken).is_empty() {
+            self.nursery.pulse.beat();
+        }
         if why == Why::Told || !layer.is_same(&self.personal.catalog().personal) {
             self.nursery.budget.set(layer.config.budget);
             self.nursery.logins.set(layer.config.oauth.clone());
@@ -326,6 +329,7 @@ impl Board {
             there.for_each(|session| self.tell_changed(&session));
         }
         self.nursery.news.notify_one();
+        self.nursery.pulse.beat();
     }
 
     /// What nobody shows any more goes when it has finished.

@@ -1,20 +1,13 @@
 //! `switchboard login` and `logout`: a person's way into remote servers that ask for one.
 
-use std::ffi::OsStr;
-use std::process::Stdio;
-
 use hyper::Method;
 use serde_json::{Value, json};
 
 use super::Exit;
 use super::ask::{Unanswered, ask};
+use super::browser;
 use super::output::print;
 use crate::args::Args;
-
-#[cfg(target_os = "macos")]
-const OPENER: &str = "open";
-#[cfg(not(target_os = "macos"))]
-const OPENER: &str = "xdg-open";
 
 pub(super) async fn run(args: &Args, child: &str, no_browser: bool) -> Exit {
     match log_in(args, child, no_browser).await {
@@ -29,7 +22,7 @@ pub(super) async fn run(args: &Args, child: &str, no_browser: bool) -> Exit {
 async fn log_in(args: &Args, child: &str, no_browser: bool) -> Result<String, Unanswered> {
     let begun = order(args, "login", child).await?;
     let page = begun["open"].as_str().unwrap_or_default();
-    if no_browser || !open(page) {
+    if no_browser || !browser::show(page) {
         print(&format!("open this page to log in to `{child}`:\n{page}"));
     } else {
         print(&format!("your browser shows how to log in to `{child}`; if it does not, open:\n{page}"));
@@ -57,17 +50,4 @@ pub(super) async fn leave(args: &Args, child: &str) -> Exit {
 async fn order(args: &Args, order: &str, child: &str) -> Result<Value, Unanswered> {
     let body = json!({ "suite": child, "workspace": super::workspace(args) });
     ask(args, Method::POST, &format!("/control/{order}"), Some(&body)).await
-}
-
-/// Whether a browser was told to open the page. It is given as one argument, to no shell, and only if it is a page.
-#[expect(clippy::disallowed_methods, reason = "the person's own browser, from the person's own command line")]
-fn open(page: &str) -> bool {
-    if !(page.starts_with("https://") || page.starts_with("http://")) {
-        return false;
-    }
-    let mut command = std::process::Command::new(OPENER);
-    let quiet =
-        command.arg(OsStr::new(page)).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    // Some of them run as long as the browser does.
-    quiet.spawn().is_ok()
 }

@@ -16,6 +16,7 @@ use super::proxy::read_body;
 use super::rescue::{Refusal, json_response};
 use crate::board::Board;
 use crate::catalog::Catalog;
+use crate::pages::CODE_LIFE;
 use crate::reload::Why;
 
 #[derive(Debug, Default, Deserialize)]
@@ -40,6 +41,7 @@ pub(super) async fn order(
     match order.as_str() {
         "reload" => reload(&board).await,
         "restart" => restart(&board, &wanted).await,
+        "open" => open(&board),
         "logs" => logs(&board, &wanted).await,
         "login" => login::begin(&found(&board, &wanted).await?).await,
         "login-done" => login::done(&found(&board, &wanted).await?).await,
@@ -73,6 +75,13 @@ async fn reload(board: &Arc<Board>) -> Result<Response, Refusal> {
         ),
     };
     Ok(json_response(status, answer.to_string()))
+}
+
+/// A page for a browser, with the code that lets it in.
+fn open(board: &Board) -> Result<Response, Refusal> {
+    let url = board.pages.invite().map_err(Refusal::BadRequest)?;
+    let life = u64::try_from(CODE_LIFE.as_millis()).unwrap_or(u64::MAX);
+    Ok(json_response(StatusCode::OK, json!({ "url": url, "expiresMs": life }).to_string()))
 }
 
 async fn restart(board: &Arc<Board>, order: &Order) -> Result<Response, Refusal> {

@@ -95,22 +95,28 @@ pub(super) async fn tools(
 }
 
 pub(super) async fn status(State(board): State<Arc<Board>>, Extension(pass): Extension<Pass>) -> Response {
-    let catalog = board.catalog();
     if pass == Pass::Names {
+        let catalog = board.catalog();
         let suites: Vec<Value> = catalog.suites.iter().map(|suite| described(suite, pass)).collect();
         return shown(&json!({ "status": "ok", "suites": suites }));
     }
     let weights = board.nursery.budget.weigh().await;
+    shown(&everything(&board, &weights))
+}
+
+/// All that a status says.
+pub(super) fn everything(board: &Board, weights: &Weights) -> Value {
+    let catalog = board.catalog();
     let measures = &board.nursery.measures;
-    let measured = |suite: &Suite| measured(measures, &weights, suite);
+    let measured = |suite: &Suite| measured(measures, weights, suite);
     let suites: Vec<Value> = catalog.suites.iter().map(measured).collect();
     let overall = measures.overall();
     let workspaces = board.workspaces.all();
-    let workspaces = workspaces.iter().map(|known| workspace_state(&board, known, measured));
+    let workspaces = workspaces.iter().map(|known| workspace_state(board, known, measured));
     let config = board.broken_config();
     let problems: Vec<String> = config.iter().map(ToString::to_string).chain(problems(&catalog)).collect();
     let sessions: Vec<Value> = board.sessions.all().iter().map(|session| session_state(session)).collect();
-    shown(&json!({
+    json!({
         "status": if board.phase().borrow().draining().is_some() { "draining" } else { "ok" },
         "version": env!("CARGO_PKG_VERSION"),
         "pid": std::process::id(),
@@ -135,7 +141,7 @@ pub(super) async fn status(State(board): State<Arc<Board>>, Extension(pass): Ext
         "denied": denied(&catalog.personal),
         "problems": problems,
         "workspaces": workspaces.collect::<Vec<_>>(),
-    }))
+    })
 }
 
 /// What is a workspace's own.
@@ -176,7 +182,7 @@ fn measured(measures: &Measures, weights: &Weights, suite: &Suite) -> Value {
 pub(super) fn overview(catalog: &Catalog, pass: Pass) -> Response {
     let suites: Vec<Value> = catalog.suites.iter().map(|suite| described(suite, pass)).collect();
     let mut body = json!({ "status": "ok", "suites": suites });
-    if pass == Pass::Full {
+    if pass != Pass::Names {
         body["problems"] = json!(problems(catalog));
     }
     shown(&body)

@@ -13,15 +13,18 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
 use super::door::{Door, Way};
-use super::registry;
 use super::rescue::Refusal;
+use super::{page, registry};
 use crate::board::Board;
+use crate::random::same;
 
 /// What a request that was let in may see and do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Pass {
     /// Everything.
     Full,
+    /// What a status page needs: all that can be seen there, and nothing can be done.
+    Read,
     /// Names and states only.
     Names,
 }
@@ -53,7 +56,7 @@ pub(super) fn admit<B>(board: &Board, way: &Way, request: &Request<B>) -> Result
     if !host_is_ours(request, way) {
         return Err(Refusal::Forbidden("the `Host` of this request is not ours"));
     }
-    if !origin_is_allowed(board, request.headers()) {
+    if !(origin_is_allowed(board, request.headers()) || is_own_page(request)) {
         return Err(Refusal::Forbidden("the `Origin` of this request is not allowed"));
     }
     if matches!(way, Way::Socket) || request.method() == Method::OPTIONS {
@@ -63,12 +66,19 @@ pub(super) fn admit<B>(board: &Board, way: &Way, request: &Request<B>) -> Result
     if path.starts_with("/hop/") || path.starts_with("/control/") {
         return Err(Refusal::SocketOnly);
     }
-    if has_token(request.headers(), &board.token) {
+    let bearer = bearer(request.headers());
+    if bearer.is_some_and(|bearer| same(bearer, board.token.as_bytes())) {
         return Ok(Pass::Full);
     }
     let reads = matches!(*request.method(), Method::GET | Method::HEAD);
     match path {
         "/health" | "/ready" | "/version" if reads => Ok(Pass::Full),
+        _ if reads && is_for_pages(path) && bearer.is_some_and(|bearer| board.pages.knows(bearer)) => {
+            Ok(Pass::Read)
+        }
+        // The page itself shows nothing, and what it is to read with is given for a code.
+        _ if reads && page::is_part(path) => Ok(Pass::Names),
+        page::SESSION if *request.method() == Method::POST => Ok(Pass::Names),
         _ if reads && is_discovery(path) && board.catalog().config().http.open_discovery => Ok(Pass::Names),
         _ => Err(Refusal::NoToken),
     }
@@ -84,10 +94,37 @@ fn origin_is_allowed(board: &Board, headers: &HeaderMap) -> bool {
     known && origins.next().is_none()
 }
 
+/// Our own page, which comes from the very address that it asks. It reads, and asks for what it reads with; it has
+/// no business at other routes.
+fn is_own_page<B>(request: &Request<B>) -> bool {
+    let (headers, path) = (request.headers(), request.uri().path());
+    let wanted = match *request.method() {
+        Method::GET | Method::HEAD => is_for_pages(path) || page::is_part(path),
+        Method::POST => path == page::SESSION,
+        _ => false,
+    };
+    wanted && is_same_origin(headers)
+}
+
+/// Exactly one `Origin`, and it is where the request went. The `Host` was found to be ours before.
+pub(super) fn is_same_origin(headers: &HeaderMap) -> bool {
+    let mut origins = headers.get_all(ORIGIN).iter();
+    let (Some(origin), None) = (origins.next(), origins.next()) else { return false };
+    let host = headers.get(HOST).map(HeaderValue::as_bytes);
+    origin.as_bytes().strip_prefix(b"http://").is_some_and(|origin| Some(origin) == host)
+}
+
+/// What a status page reads.
+fn is_for_pages(path: &str) -> bool {
+    matches!(path, "/status" | page::FEED) || is_under(path, "/suites")
+}
+
 fn is_discovery(path: &str) -> bool {
-    let under =
-        |root: &str| path == root || path.strip_prefix(root).is_some_and(|rest| rest.starts_with('/'));
-    path == "/status" || under("/suites") || under("/proxy")
+    path == "/status" || is_under(path, "/suites") || is_under(path, "/proxy")
+}
+
+fn is_under(path: &str, root: &str) -> bool {
+    path == root || path.strip_prefix(root).is_some_and(|rest| rest.starts_with('/'))
 }
 
 /// Exactly one `Host`, and it names the very address we listen on.
@@ -110,17 +147,12 @@ fn is_ours(host: &[u8], way: &Way) -> bool {
     }
 }
 
-fn has_token(headers: &HeaderMap, token: &str) -> bool {
+/// What stands behind the one `Authorization: Bearer`.
+fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
     let mut values = headers.get_all(AUTHORIZATION).iter();
-    let (Some(value), None) = (values.next(), values.next()) else { return false };
-    let value = value.as_bytes();
-    value.get(..7).is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"bearer "))
-        && same(value[7..].trim_ascii(), token.as_bytes())
-}
-
-/// Takes as long for a near miss as for a wild guess.
-fn same(given: &[u8], wanted: &[u8]) -> bool {
-    given.len() == wanted.len() && given.iter().zip(wanted).fold(0, |differs, (a, b)| differs | (a ^ b)) == 0
+    let (Some(value), None) = (values.next(), values.next()) else { return None };
+    let (scheme, bearer) = value.as_bytes().split_at_checked(7)?;
+    scheme.eq_ignore_ascii_case(b"bearer ").then(|| bearer.trim_ascii())
 }
 
 fn options(path: &str, cross_origin: bool) -> Response {
@@ -128,7 +160,7 @@ fn options(path: &str, cross_origin: bool) -> Response {
         "POST, GET, OPTIONS"
     } else if path == "/mcp" || path.starts_with("/mcp/") {
         registry::ALLOW
-    } else if path.starts_with("/hop/") || path.starts_with("/control/") {
+    } else if path.starts_with("/hop/") || path.starts_with("/control/") || path == page::SESSION {
         "POST, OPTIONS"
     } else {
         "GET, HEAD, OPTIONS"
@@ -185,11 +217,38 @@ mod tests {
     }
 
     #[test]
+    fn only_where_a_request_went_is_its_own_origin() {
+        let with = |origins: &[&str]| {
+            let mut headers = HeaderMap::new();
+            headers.insert(HOST, "127.0.0.1:7420".parse().unwrap());
+            for origin in origins {
+                headers.append(ORIGIN, origin.parse().unwrap());
+            }
+            is_same_origin(&headers)
+        };
+        assert!(with(&["http://127.0.0.1:7420"]));
+        for origins in [
+            &[][..],
+            &["null"],
+            &["http://localhost:7420"],
+            &["https://127.0.0.1:7420"],
+            &["http://127.0.0.1:7420/"],
+            &["http://127.0.0.1:74200"],
+            &["http://127.0.0.1"],
+            &["http://evil.example"],
+            &["http://127.0.0.1:7420", "http://evil.example"],
+            &["http://127.0.0.1:7420", "http://127.0.0.1:7420"],
+        ] {
+            assert!(!with(origins), "{origins:?}");
+        }
+    }
+
+    #[test]
     fn tokens_match_whole_or_not_at_all() {
         let with = |value: &str| {
             let mut headers = HeaderMap::new();
             headers.insert(AUTHORIZATION, value.parse().unwrap());
-            has_token(&headers, "abc123")
+            bearer(&headers).is_some_and(|bearer| same(bearer, b"abc123"))
         };
         assert!(with("Bearer abc123") && with("bearer abc123"));
         for wrong in
@@ -197,6 +256,6 @@ mod tests {
         {
             assert!(!with(wrong), "{wrong}");
         }
-        assert!(!has_token(&HeaderMap::new(), "abc123"));
+        assert_eq!(bearer(&HeaderMap::new()), None);
     }
 }

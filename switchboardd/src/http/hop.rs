@@ -55,6 +55,7 @@ pub(super) async fn open(
         board.tell_all_anew(&session);
     }
     board.sessions.insert(&session);
+    board.nursery.pulse.beat();
     door.belongs_to(&session);
     let opened = SessionOpened { session: session.id.to_string(), boot: board.boot.name().to_owned(), hop };
     Ok(json_response(StatusCode::OK, json!(opened).to_string()))

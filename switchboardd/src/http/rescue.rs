@@ -9,6 +9,7 @@ use switchboard_wire::envelope::{INVALID_REQUEST, Malformed};
 use switchboard_wire::framing::MAX_MESSAGE;
 use switchboard_wire::hop::{DRAINING_HEADER, Draining};
 
+use super::page;
 use crate::error::fault;
 
 /// Why a request is turned away before it reaches a face.
@@ -32,6 +33,12 @@ pub(super) enum Refusal {
     Forbidden(&'static str),
     #[error("a token is needed: send `Authorization: Bearer` with the content of the token file")]
     NoToken,
+    #[error(
+        "this code is not known here: it was used, or is older than 30 s; `switchboard open` gives a new one"
+    )]
+    WrongCode,
+    #[error("{0}")]
+    Busy(String),
     #[error("only on the unix socket")]
     SocketOnly,
     #[error("{0}")]
@@ -89,9 +96,9 @@ impl Refusal {
             Self::NotAcceptable => StatusCode::NOT_ACCEPTABLE,
             Self::WrongMethod(_) => StatusCode::METHOD_NOT_ALLOWED,
             Self::Forbidden(_) | Self::SocketOnly => StatusCode::FORBIDDEN,
-            Self::NoToken => StatusCode::UNAUTHORIZED,
+            Self::NoToken | Self::WrongCode => StatusCode::UNAUTHORIZED,
             Self::HopMismatch { .. } => StatusCode::UPGRADE_REQUIRED,
-            Self::Draining(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Draining(_) | Self::Busy(_) => StatusCode::SERVICE_UNAVAILABLE,
             Self::Complaint(complaint) => complaint.status,
         }
     }
@@ -117,7 +124,7 @@ impl IntoResponse for Refusal {
             Self::WrongMethod(allow) => {
                 headers.insert(ALLOW, HeaderValue::from_static(allow));
             }
-            Self::NoToken => {
+            Self::NoToken | Self::WrongCode => {
                 headers.insert("www-authenticate", HeaderValue::from_static("Bearer"));
             }
             Self::Draining(draining) => {
@@ -147,7 +154,8 @@ pub(super) async fn no_route(request: Request) -> Refusal {
 
 /// For the routes with one method; those with several say so themselves.
 pub(super) async fn wrong_method(request: Request) -> Refusal {
-    let posts = request.uri().path().starts_with("/hop/") || request.uri().path().starts_with("/control/");
+    let path = request.uri().path();
+    let posts = path.starts_with("/hop/") || path.starts_with("/control/") || path == page::SESSION;
     if posts && request.method() != Method::POST {
         return Refusal::WrongMethod("POST");
     }

@@ -48,7 +48,7 @@ impl Pool {
             }
             Err(failure) => self.note_failure(failure, patient),
         }
-        self.changed.notify_waiters();
+        self.has_changed();
         self.keep_warm(limits);
     }
 
@@ -289,7 +289,7 @@ impl Pool {
                 state.last_failure.take_if(|failure| !matches!(failure, PoolError::Unready(_)));
             }
         }
-        self.changed.notify_waiters();
+        self.has_changed();
     }
 }
 
@@ -319,6 +319,6 @@ impl Noted<'_> {
 impl Drop for Noted<'_> {
     fn drop(&mut self) {
         self.close();
-        self.pool.changed.notify_waiters();
+        self.pool.has_changed();
     }
 }

@@ -1,20 +1,16 @@
 //! A stream on its way to a host: what a mailbox holds, written as events for as long as somebody reads.
 
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
-use axum::body::{Body, Bytes, HttpBody};
-use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
-use axum::http::{HeaderValue, StatusCode};
+use axum::body::Bytes;
 use axum::response::Response;
-use hyper::body::Frame;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use super::sse;
 use crate::board::{Board, Phase};
+use crate::http::stream::streaming;
 use crate::mailbox::Mailbox;
 use crate::session::{Mark, Reading};
 
@@ -49,16 +45,6 @@ pub(super) fn of_call(mailbox: Arc<Mailbox>, call: JoinSet<()>) -> Response {
         }
     });
     streaming(pieces)
-}
-
-fn streaming(pieces: mpsc::Receiver<Bytes>) -> Response {
-    let mut response = Response::new(Body::new(Pieces(pieces)));
-    *response.status_mut() = StatusCode::OK;
-    let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, no-transform"));
-    headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
-    response
 }
 
 /// Ends with the connection, with the stream, or when another connection comes for it.
@@ -106,19 +92,5 @@ async fn write(
         }
         out.send(piece.into()).await.ok()?;
         mailbox.sent(at, keep);
-    }
-}
-
-struct Pieces(mpsc::Receiver<Bytes>);
-
-impl HttpBody for Pieces {
-    type Data = Bytes;
-    type Error = std::convert::Infallible;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
-        self.0.poll_recv(cx).map(|piece| piece.map(|piece| Ok(Frame::data(piece))))
     }
 }

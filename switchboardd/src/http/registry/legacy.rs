@@ -183,6 +183,7 @@ async fn open(
         has_place(board, id)?;
         tracing::debug!(target: "session", session = &session.id[..8], "opened over HTTP");
         board.sessions.insert(&session);
+        board.nursery.pulse.beat();
         tokio::spawn(board.clone().end_when_silent(session.clone()));
         let id = HeaderValue::from_str(&session.id).expect("BUG: hex digits are a header");
         response.headers_mut().insert(SESSION, id);

@@ -1,0 +1,135 @@
+//! The status page: a shell that shows nothing by itself, the way in for it, and what keeps it up to date.
+
+mod feed;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::{Extension, Request, State};
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, IF_NONE_MATCH};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri};
+use axum::response::{IntoResponse, Response};
+use http_body_util::{BodyExt, Limited};
+use serde::Deserialize;
+use serde_json::json;
+
+use super::gate::{Pass, is_same_origin};
+use super::rescue::{Refusal, json_response};
+use crate::board::Board;
+use crate::digest;
+use crate::pages::{BEARER_LIFE, FEEDS};
+
+/// Where a page changes its code for a bearer.
+pub(super) const SESSION: &str = "/page/session";
+/// Where it hears what is new.
+pub(super) const FEED: &str = "/status/events";
+
+/// Anybody on this machine can send a code: it has to be short and come soon.
+const CODE_BYTES: usize = 1024;
+const CODE_TIME: Duration = Duration::from_secs(5);
+
+/// Nothing from elsewhere, nothing inline, no markup made from text.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
+                      base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
+                      require-trusted-types-for 'script'; trusted-types 'none'";
+
+/// A file of the page, as it was when the daemon was built. It is in memory only while somebody looks at it.
+struct Part {
+    path: &'static str,
+    kind: &'static str,
+    body: &'static str,
+}
+
+const SCRIPT: &str = "text/javascript; charset=utf-8";
+
+const PARTS: [Part; 11] = [
+    Part { path: "/", kind: "text/html; charset=utf-8", body: include_str!("page/index.html") },
+    Part { path: "/page/page.css", kind: "text/css; charset=utf-8", body: include_str!("page/page.css") },
+    Part { path: "/page/icon.svg", kind: "image/svg+xml", body: include_str!("page/icon.svg") },
+    Part { path: "/page/page.js", kind: SCRIPT, body: include_str!("page/page.js") },
+    Part { path: "/page/link.js", kind: SCRIPT, body: include_str!("page/link.js") },
+    Part { path: "/page/view.js", kind: SCRIPT, body: include_str!("page/view.js") },
+    Part { path: "/page/suites.js", kind: SCRIPT, body: include_str!("page/suites.js") },
+    Part { path: "/page/figures.js", kind: SCRIPT, body: include_str!("page/figures.js") },
+    Part { path: "/page/charts.js", kind: SCRIPT, body: include_str!("page/charts.js") },
+    Part { path: "/page/dom.js", kind: SCRIPT, body: include_str!("page/dom.js") },
+    Part { path: "/page/words.js", kind: SCRIPT, body: include_str!("page/words.js") },
+];
+
+pub(super) fn is_part(path: &str) -> bool {
+    PARTS.iter().any(|part| part.path == path)
+}
+
+pub(super) async fn part(uri: Uri, headers: HeaderMap) -> Result<Response, Refusal> {
+    let part = PARTS.iter().find(|part| part.path == uri.path());
+    let part = part.ok_or_else(|| Refusal::NotFound(format!("there is nothing at `{}`", uri.path())))?;
+    let tag = format!("\"{}\"", &digest::hex(part.body.as_bytes())[..32]);
+    let known = headers.get_all(IF_NONE_MATCH).iter().filter_map(|known| known.to_str().ok());
+    let is_known = known.flat_map(|known| known.split(',')).any(|known| {
+        let known = known.trim();
+        known == "*" || known.strip_prefix("W/").unwrap_or(known) == tag
+    });
+    let mut response = if is_known {
+        StatusCode::NOT_MODIFIED.into_response()
+    } else {
+        let mut response = Response::new(Body::from(part.body));
+        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(part.kind));
+        response
+    };
+    let tag = HeaderValue::from_str(&tag).expect("BUG: hex digits are a header");
+    response.headers_mut().insert(ETAG, tag);
+    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    for (name, value) in [
+        ("content-security-policy", POLICY),
+        ("x-content-type-options", "nosniff"),
+        ("referrer-policy", "no-referrer"),
+        ("cross-origin-opener-policy", "same-origin"),
+        ("cross-origin-resource-policy", "same-origin"),
+    ] {
+        response.headers_mut().insert(HeaderName::from_static(name), HeaderValue::from_static(value));
+    }
+    Ok(response)
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Entry {
+    code: String,
+}
+
+/// A code for a bearer, to our own page alone: browsers say where a POST comes from.
+pub(super) async fn exchange(State(board): State<Arc<Board>>, request: Request) -> Result<Response, Refusal> {
+    if !is_same_origin(request.headers()) {
+        return Err(Refusal::Forbidden("only the status page itself can ask for this"));
+    }
+    let body = Limited::new(request.into_body(), CODE_BYTES).collect();
+    let body = tokio::time::timeout(CODE_TIME, body).await.map_err(|_| Refusal::Incomplete)?;
+    let body = body.map_err(|_| Refusal::BadRequest(format!("not a code: over {CODE_BYTES} bytes")))?;
+    let entry: Entry = serde_json::from_slice(&body.to_bytes())
+        .map_err(|_| Refusal::BadRequest("not a code: `{\"code\": …}` is wanted".to_owned()))?;
+    let bearer = board.pages.exchange(&entry.code).ok_or(Refusal::WrongCode)?;
+    tracing::debug!(target: "page", "a status page was let in");
+    let life = u64::try_from(BEARER_LIFE.as_millis()).unwrap_or(u64::MAX);
+    let answer = json!({ "bearer": bearer, "expiresMs": life });
+    let mut response = json_response(StatusCode::OK, answer.to_string());
+    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    Ok(response)
+}
+
+/// What a status says, again whenever it changes.
+pub(super) async fn feed(
+    State(board): State<Arc<Board>>,
+    Extension(pass): Extension<Pass>,
+) -> Result<Response, Refusal> {
+    if pass == Pass::Names {
+        return Err(Refusal::NoToken);
+    }
+    if let Some(draining) = board.draining() {
+        return Err(Refusal::Draining(draining));
+    }
+    let feed = board.pages.feed().ok_or_else(|| {
+        Refusal::Busy(format!("{FEEDS} status pages are kept up to date already; close one of them"))
+    })?;
+    Ok(feed::response(board, feed))
+}

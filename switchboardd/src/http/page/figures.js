@@ -1,0 +1,48 @@
+// What a status says, picked apart: where each figure stands is known here and nowhere else.
+
+const STEPS = 60;
+const STEP_MS = 5_000;
+
+/** Calls and how long they took; `null` where nothing is counted. */
+export function calls(of) {
+  const figures = of.calls;
+  if (!figures || typeof figures.total !== "number") return null;
+  return { total: figures.total, errors: figures.errors ?? 0, p50: figures.p50Ms, p99: figures.p99Ms };
+}
+
+/** The last five minutes, one step each, those without a call among them. `now`: when it was told. */
+export function lately(of, now) {
+  const points = Array.from({ length: STEPS }, () => ({ count: 0, errors: 0 }));
+  for (const point of of.calls?.series ?? []) {
+    const at = STEPS - 1 - Math.floor((now - point.at) / STEP_MS);
+    const place = points[Math.min(STEPS - 1, at)];
+    if (!place) continue;
+    place.count += point.count;
+    place.errors += point.errors;
+  }
+  return points;
+}
+
+export const sum = (numbers) => numbers.reduce((all, number) => all + number, 0);
+
+/** Each suite with where it is from and when that was told: the person's own first, then those of each workspace. */
+export function suites(status) {
+  const own = (status.suites ?? []).map((suite) => ({ ...suite, workspace: null, nowMs: status.nowMs }));
+  const theirs = (status.workspaces ?? [])
+    .filter(Boolean)
+    .flatMap((workspace) => (workspace.suites ?? []).map((suite) => ({ ...suite, workspace: workspace.root, nowMs: status.nowMs })));
+  return [...own, ...theirs];
+}
+
+export const children = (suite) => suite.children ?? [];
+
+/** What its children take, in KiB; `null` where nobody knows. */
+export function memoryOf(suite) {
+  const known = children(suite).map((child) => child.memoryKb).filter((kib) => typeof kib === "number");
+  return known.length ? sum(known) : null;
+}
+
+export function problems(status) {
+  const theirs = (status.workspaces ?? []).filter(Boolean).flatMap((workspace) => workspace.problems ?? []);
+  return [...new Set([...(status.problems ?? []), ...theirs])];
+}

@@ -1,0 +1,200 @@
+// Everything but the table of suites: what is said at a glance, what wants somebody, who is here.
+
+import { bars } from "./charts.js";
+import { age, by, el, explain, keep, mark, say, show } from "./dom.js";
+import * as figures from "./figures.js";
+import { STATES, drawSuites, pill } from "./suites.js";
+import { count, latency, memory, plural, quoted, share, span, visible } from "./words.js";
+
+const chart = bars(720, 72);
+by("traffic-chart").append(chart.node);
+
+export function draw(status, whole) {
+  const suites = figures.suites(status);
+  announce(suites);
+  document.title = titleOf(suites);
+  daemon(status, whole);
+  overview(status, suites, whole);
+  attention(status, suites, whole);
+  drawSuites(suites, whole);
+  sessions(status, whole);
+  errors(status, whole);
+  show(by("suites"), true);
+}
+
+const troubled = (suites) => suites.filter((suite) => ["failed", "misconfigured", "held", "resting"].includes(suite.state));
+
+function titleOf(suites) {
+  const bad = troubled(suites).length;
+  return bad ? `(${bad}) Switchboard` : "Switchboard";
+}
+
+function daemon(status, whole) {
+  const node = by("daemon");
+  show(node, whole);
+  if (!whole) return;
+  const words = (ms) => `version ${visible(status.version, 30)} · pid ${status.pid} · up ${span(ms)}`;
+  if (node.boot !== status.boot) node.born = undefined;
+  node.boot = status.boot;
+  age(node, status.uptimeMs ?? 0, words);
+}
+
+/** One figure with its name and a second line. */
+function tile([label]) {
+  const big = el("dd", { class: "big" });
+  const small = el("dd", { class: "small" });
+  return {
+    node: el("div", { class: "tile" }, el("dt", {}, label), big, small),
+    update([, value, note, bad]) {
+      say(big, value);
+      say(small, note);
+      mark(small, "data-bad", bad ? "" : null);
+    },
+  };
+}
+
+function overview(status, suites, whole) {
+  show(by("overview"), whole);
+  if (!whole) return;
+  const running = suites.flatMap(figures.children);
+  const sessions = status.sessions ?? [];
+  const calls = figures.calls(status);
+  const ready = suites.filter((suite) => suite.state === "ready").length;
+  const bad = troubled(suites).length;
+  const flying = figures.sum(sessions.map((session) => session.inFlight ?? 0));
+  const tiles = [
+    ["Suites", count(suites.length), `${count(ready)} ready${bad ? `, ${count(bad)} ${bad === 1 ? "needs" : "need"} you` : ""}`, bad > 0],
+    ["Children", count(status.budget?.running ?? running.length), status.budget ? `of at most ${count(status.budget.children)}` : "running"],
+    ["Sessions", count(sessions.length), `${plural(flying, "call")} in flight`],
+  ];
+  if (calls) {
+    tiles.push(["Calls", count(calls.total), calls.errors ? `${count(calls.errors)} failed (${share(calls.errors, calls.total)})` : "none failed", calls.errors > 0]);
+    tiles.push(["Latency", calls.total ? latency(calls.p50) : "–", calls.total ? `p50; p99 ${latency(calls.p99)}` : "no calls yet"]);
+  }
+  const used = memoryTile(status, running);
+  if (used) tiles.push(used);
+  keep(by("tiles"), tiles, ([label]) => label, tile);
+  traffic(status);
+}
+
+function memoryTile(status, running) {
+  const known = running.map((child) => child.memoryKb).filter((kib) => typeof kib === "number");
+  const children = figures.sum(known);
+  const daemon = status.memoryKb;
+  if (typeof daemon !== "number" && !known.length) return null;
+  return ["Memory", memory((daemon ?? 0) + children), `daemon ${memory(daemon)}, children ${memory(children)}`];
+}
+
+function traffic(status) {
+  const there = Array.isArray(status.calls?.series);
+  show(by("traffic"), there);
+  if (!there) return;
+  const points = figures.lately(status, status.nowMs);
+  const all = figures.sum(points.map((point) => point.count));
+  const bad = figures.sum(points.map((point) => point.errors));
+  const most = Math.max(0, ...points.map((point) => point.count));
+  const words = all ? `${plural(all, "call")}, ${bad ? `${count(bad)} failed` : "none failed"}, at most ${count(most)} in 5 s` : "no calls";
+  chart.update(points, words);
+  say(by("traffic-words"), words);
+}
+
+/** What a person has to do something about, with what to type. */
+function attention(status, suites, whole) {
+  const items = [];
+  if (whole) {
+    for (const problem of figures.problems(status)) {
+      const [, file, why] = /^(\S+:\d+:\d+): ([^]*)$/.exec(problem) ?? [null, "a file", problem];
+      items.push({ key: `problem ${problem}`, state: "misconfigured", what: file, why });
+    }
+    for (const suite of suites) {
+      const name = quoted(suite.child ?? suite.name);
+      const where = suite.workspace ? `--workspace ${quoted(suite.workspace)} ` : "";
+      const item = { key: `${suite.workspace} ${suite.file} ${suite.name}`, state: suite.state, what: suite.name };
+      if (suite.waiting) {
+        const says = suite.state === "held" ? "waits to be allowed; it would run" : "has an update that waits to be allowed; it would run";
+        items.push({ ...item, state: "held", says, why: suite.waiting, type: `switchboard ${where}allow ${name}` });
+      } else if (["failed", "resting"].includes(suite.state)) {
+        items.push({ ...item, why: suite.lastError, type: `switchboard ${where}logs ${name}` });
+      } else if (["misconfigured", "held"].includes(suite.state)) {
+        items.push({ ...item, why: suite.lastError });
+      }
+    }
+  }
+  show(by("attention"), items.length > 0);
+  keep(by("attention-list"), items.slice(0, 50), (item) => item.key, () => {
+    const [what, says, why, type] = [el("bdi", { class: "strong" }), el("span"), el("bdi", { class: "why" }), el("code")];
+    const state = pill();
+    return {
+      node: el("li", {}, el("div", { class: "aside" }, state.node), el("div", {}, el("p", {}, what, says), el("p", { class: "quote" }, why), el("p", { class: "type" }, type))),
+      update(item) {
+        state.update(item.state);
+        say(what, visible(item.what, 200));
+        say(says, item.says ? ` ${item.says}` : "");
+        explain(why, visible(item.why ?? "", 400));
+        show(why.parentNode, Boolean(item.why));
+        say(type, item.type ?? "");
+        show(type.parentNode, Boolean(item.type));
+      },
+    };
+  });
+}
+
+function sessions(status, whole) {
+  show(by("sessions"), whole);
+  if (!whole) return;
+  const list = [...(status.sessions ?? [])].sort((a, b) => b.ageMs - a.ageMs);
+  say(by("sessions-title"), `Sessions (${count(list.length)})`);
+  show(by("session-table"), list.length > 0);
+  show(by("session-none"), list.length === 0);
+  // The order of their opening tells them apart; nothing else of them has to differ.
+  keep(by("session-rows"), list, (session) => `${session.client ?? ""}\n${session.workspace ?? ""}`, () => {
+    const host = el("bdi");
+    const cells = ["Workspace", "Revision", "In flight", "Open for"].map((label, at) =>
+      el("td", { role: "cell", "data-label": label, class: at > 1 ? "number" : "" }),
+    );
+    const [folder, revision, flying, since] = cells;
+    const place = el("bdi");
+    folder.append(place);
+    return {
+      node: el("tr", { role: "row" }, el("th", { role: "rowheader", scope: "row" }, host), ...cells),
+      update(session) {
+        say(host, visible(session.client ?? "a host that gave no name", 60));
+        say(place, visible(session.workspace ?? "none", 200));
+        say(revision, visible(session.revision ?? "–", 20));
+        say(flying, count(session.inFlight ?? 0));
+        age(since, session.ageMs ?? 0, span);
+      },
+    };
+  });
+}
+
+/** When the daemon last said something, by its own clock. */
+let latest = 0;
+
+function errors(status, whole) {
+  latest = status.nowMs;
+  const list = (whole && status.lastErrors) || [];
+  show(by("errors"), list.length > 0);
+  keep(by("error-list"), list.slice(0, 20), (error) => `${error.at} ${error.suite} ${error.tool} ${error.message}`, (error) => {
+    const since = el("span", { class: "quiet when" });
+    const what = el("bdi");
+    const where = [error.suite, error.tool].filter(Boolean).map((word) => visible(word, 80)).join(" › ") || visible(error.method, 80);
+    const kind = error.kind ? el("span", { class: "quiet" }, ` ${visible(error.kind, 60)}`) : "";
+    const node = el("li", {}, since, el("div", {}, el("p", {}, el("bdi", { class: "strong" }, where), kind), el("p", { class: "quote" }, what)));
+    explain(what, visible(error.message, 400));
+    return { node, update: (error) => age(since, Math.max(0, latest - error.at), (ms) => `${span(ms)} ago`) };
+  });
+}
+
+let before = null;
+
+/** Says which suites changed their state, for those who do not see it. */
+function announce(suites) {
+  const key = (suite) => `${suite.workspace ?? ""}\n${suite.name}`;
+  const now = new Map(suites.map((suite) => [key(suite), suite]));
+  const changed = before ? suites.filter((suite) => before.has(key(suite)) && before.get(key(suite)).state !== suite.state) : [];
+  const came = before ? suites.filter((suite) => !before.has(key(suite))) : [];
+  const words = [...came.map((suite) => `${visible(suite.name, 60)} is new`), ...changed.map((suite) => `${visible(suite.name, 60)} is ${suite.state}`)];
+  before = now;
+  if (words.length) by("news").textContent = words.length > 3 ? `${words.length} suites changed` : words.join("; ");
+}

@@ -1,0 +1,232 @@
+//! Status pages in browsers: how a person's own page is let in, and how many are kept up to date.
+//!
+//! `switchboard open` gets a code over the socket; the page gives it back over TCP and gets a bearer to read with.
+//! Both live in memory only and end with this run of the daemon.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
+
+use crate::random::{hex, same};
+
+/// A browser is there sooner than that. Guesses are not counted, which would let anybody on this machine keep the
+/// person out: nobody gets through 2^256 of them in this time.
+pub const CODE_LIFE: Duration = Duration::from_secs(30);
+/// Somebody who asks again and again gets the newest ones.
+const CODES: usize = 8;
+
+/// A day's work; a page that stands open longer asks for `switchboard open` once more.
+pub const BEARER_LIFE: Duration = Duration::from_secs(12 * 60 * 60);
+/// More pages than a person looks at. The oldest goes.
+const BEARERS: usize = 16;
+
+/// Pages that are kept up to date at a time; each costs a connection and a share of the thread.
+pub const FEEDS: usize = 8;
+
+const SECRET_BYTES: usize = 32;
+
+#[derive(Debug)]
+pub struct Pages {
+    /// Where browsers find us; else why they do not.
+    way: OnceLock<Result<SocketAddr, String>>,
+    // Leaf locks: held for a look, an insert or a removal.
+    codes: Mutex<Keys>,
+    bearers: Mutex<Keys>,
+    feeds: Arc<Semaphore>,
+    latest: Mutex<Option<(Instant, Bytes)>>,
+}
+
+impl Default for Pages {
+    fn default() -> Self {
+        Self {
+            way: OnceLock::new(),
+            codes: Mutex::new(Keys::new(CODES, CODE_LIFE)),
+            bearers: Mutex::new(Keys::new(BEARERS, BEARER_LIFE)),
+            feeds: Arc::new(Semaphore::new(FEEDS)),
+            latest: Mutex::default(),
+        }
+    }
+}
+
+impl Pages {
+    /// Said once, when the daemon starts to listen.
+    pub fn are_at(&self, way: Result<SocketAddr, String>) {
+        let _ = self.way.set(way);
+    }
+
+    /// The address of the page, with a code that lets one in.
+    pub fn invite(&self) -> Result<String, String> {
+        let nowhere = || Err("the daemon does not listen yet".to_owned());
+        let address = self.way.get().cloned().unwrap_or_else(nowhere)?;
+        let code = lock(&self.codes).issue();
+        Ok(format!("http://{address}/#code={code}"))
+    }
+
+    /// A bearer for a code that was given out and not used.
+    pub fn exchange(&self, code: &str) -> Option<String> {
+        lock(&self.codes).take(code).then(|| lock(&self.bearers).issue())
+    }
+
+    pub fn knows(&self, bearer: &[u8]) -> bool {
+        lock(&self.bearers).find(bearer).is_some()
+    }
+
+    /// A place among those that are kept up to date; `None` if all are taken.
+    pub fn feed(self: &Arc<Self>) -> Option<Feed> {
+        let place = self.feeds.clone().try_acquire_owned().ok()?;
+        Some(Feed { pages: self.clone(), _place: place })
+    }
+}
+
+/// One page that is kept up to date.
+#[derive(Debug)]
+pub struct Feed {
+    pages: Arc<Pages>,
+    _place: OwnedSemaphorePermit,
+}
+
+impl Feed {
+    /// What pages show now. Made once for all that ask within `share` of each other.
+    pub fn latest(&self, share: Duration, make: impl FnOnce() -> String) -> Bytes {
+        let mut latest = lock(&self.pages.latest);
+        if let Some((_, body)) = latest.as_ref().filter(|(made, _)| made.elapsed() < share) {
+            return body.clone();
+        }
+        let body = Bytes::from(make());
+        *latest = Some((Instant::now(), body.clone()));
+        body
+    }
+}
+
+impl Drop for Feed {
+    fn drop(&mut self) {
+        // Its own place is not free yet.
+        if self.pages.feeds.available_permits() + 1 == FEEDS {
+            *lock(&self.pages.latest) = None;
+        }
+    }
+}
+
+/// Secrets that were given out, the oldest first.
+#[derive(Debug)]
+struct Keys {
+    given: VecDeque<(String, Instant)>,
+    most: usize,
+    life: Duration,
+}
+
+impl Keys {
+    fn new(most: usize, life: Duration) -> Self {
+        Self { given: VecDeque::new(), most, life }
+    }
+
+    fn issue(&mut self) -> String {
+        self.forget_old();
+        if self.given.len() == self.most {
+            self.given.pop_front();
+        }
+        let secret = hex(SECRET_BYTES);
+        self.given.push_back((secret.clone(), Instant::now() + self.life));
+        secret
+    }
+
+    /// True once for each that was given out.
+    fn take(&mut self, secret: &str) -> bool {
+        let found = self.find(secret.as_bytes());
+        found.is_some_and(|at| self.given.remove(at).is_some())
+    }
+
+    /// Looks at all of them, whichever it is.
+    fn find(&mut self, secret: &[u8]) -> Option<usize> {
+        self.forget_old();
+        let each = self.given.iter().enumerate();
+        each.fold(
+            None,
+            |found, (at, (known, _))| if same(secret, known.as_bytes()) { Some(at) } else { found },
+        )
+    }
+
+    fn forget_old(&mut self) {
+        let now = Instant::now();
+        self.given.retain(|(_, until)| *until > now);
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().expect("BUG: bookkeeping panicked")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pages() -> Arc<Pages> {
+        let pages = Arc::new(Pages::default());
+        pages.are_at(Ok("127.0.0.1:7420".parse().unwrap()));
+        pages
+    }
+
+    fn code(pages: &Pages) -> String {
+        let url = pages.invite().unwrap();
+        let code = url.strip_prefix("http://127.0.0.1:7420/#code=").unwrap();
+        assert_eq!(code.len(), 2 * SECRET_BYTES);
+        code.to_owned()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_code_is_good_once_and_not_for_long() {
+        let pages = pages();
+        let (first, second, third) = (code(&pages), code(&pages), code(&pages));
+        let bearer = pages.exchange(&second).unwrap();
+        assert!(pages.knows(bearer.as_bytes()));
+        for wrong in ["", &second, &first[1..], &format!("{first}0"), &bearer, &"0".repeat(64)] {
+            assert_eq!(pages.exchange(wrong), None, "{wrong}");
+        }
+        tokio::time::sleep(CODE_LIFE - Duration::from_millis(1)).await;
+        assert!(pages.exchange(&first).is_some());
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        assert_eq!(pages.exchange(&third), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_bearer_ends_after_its_time() {
+        let pages = pages();
+        let bearer = pages.exchange(&code(&pages)).unwrap();
+        tokio::time::sleep(BEARER_LIFE - Duration::from_millis(1)).await;
+        assert!(pages.knows(bearer.as_bytes()));
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        assert!(!pages.knows(bearer.as_bytes()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn of_too_many_the_oldest_goes() {
+        let pages = pages();
+        let codes: Vec<_> = (0..=CODES).map(|_| code(&pages)).collect();
+        assert_eq!(pages.exchange(&codes[0]), None);
+        assert!(codes[1..].iter().all(|code| pages.exchange(code).is_some()));
+        let bearers: Vec<_> = (0..=BEARERS).map(|_| pages.exchange(&code(&pages)).unwrap()).collect();
+        assert!(!pages.knows(bearers[0].as_bytes()));
+        assert!(bearers[1..].iter().all(|bearer| pages.knows(bearer.as_bytes())));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn feeds_share_what_is_new_and_leave_nothing() {
+        let pages = pages();
+        let mut feeds: Vec<_> = (0..FEEDS).map(|_| pages.feed().unwrap()).collect();
+        assert!(pages.feed().is_none());
+        let share = Duration::from_millis(50);
+        assert_eq!(feeds[0].latest(share, || "one".to_owned()), "one");
+        assert_eq!(feeds[1].latest(share, || "two".to_owned()), "one");
+        tokio::time::sleep(share).await;
+        assert_eq!(feeds[1].latest(share, || "two".to_owned()), "two");
+        feeds.truncate(1);
+        assert!(lock(&pages.latest).is_some() && pages.feed().is_some());
+        feeds.clear();
+        assert!(lock(&pages.latest).is_none());
+    }
+}
