@@ -1,6 +1,6 @@
 //! `cargo verify`: every test there is. First the Rust tests, which need nothing but Rust; then secrets in a
-//! real keyring, from Debian packages; then the interop run, which installs pinned npm and PyPI packages into
-//! a folder of its own; then the official conformance suite through a daemon.
+//! real keyring and the status page in a real browser, from Debian packages; then the interop run, which installs
+//! pinned npm and PyPI packages into a folder of its own; then the official conformance suite through a daemon.
 
 #![expect(clippy::print_stdout, reason = "this program tells a person how far it is")]
 
@@ -19,8 +19,9 @@ fn main() -> ExitCode {
         tests.iter().any(|what| step(what, cargo(root).args(["test", "--workspace", "--no-fail-fast"])));
     let built =
         tests && step("the binaries", cargo(root).args(["build", "--workspace", "--bins", "--tests"]));
-    let keyring = built && step("a real keyring", script(root, "keyring.sh").arg(&bin));
-    let interop = keyring && step("real clients and children", script(root, "run.sh").arg(&bin));
+    let keyring = built && step("a real keyring", script(root, "interop/keyring.sh").arg(&bin));
+    let page = keyring && step("the status page in a browser", script(root, "page/run.sh").arg(&bin));
+    let interop = page && step("real clients and children", script(root, "interop/run.sh").arg(&bin));
     // It says how many scenarios and checks passed.
     let suite = interop && step("the official conformance suite", &mut program(&bin, "conformance"));
     let client = suite && step("the same, the other way round", program(&bin, "conformance").arg("client"));
@@ -54,9 +55,9 @@ fn program(bin: &Path, name: &str) -> Command {
     Command::new(bin.join(name))
 }
 
-#[expect(clippy::disallowed_methods, reason = "runs the interop scripts, which are no children")]
+#[expect(clippy::disallowed_methods, reason = "runs scripts of the tests, which are no children")]
 fn script(root: &Path, name: &str) -> Command {
     let mut script = Command::new("bash");
-    script.arg(root.join("proto-tests/interop").join(name)).current_dir(root);
+    script.arg(root.join("proto-tests").join(name)).current_dir(root);
     script
 }

@@ -28,7 +28,7 @@ export function say(node, words) {
 export function explain(node, words) {
   if (node.said === words) return;
   node.said = words;
-  const parts = words.split(/`([^`\n]+)`/);
+  const parts = words.split(/`([^`]+)`/);
   node.replaceChildren(...parts.map((part, at) => (at % 2 ? el("code", {}, part) : part)));
 }
 

@@ -178,7 +178,7 @@ function errors(status, whole) {
   keep(by("error-list"), list.slice(0, 20), (error) => `${error.at} ${error.suite} ${error.tool} ${error.message}`, (error) => {
     const since = el("span", { class: "quiet when" });
     const what = el("bdi");
-    const where = [error.suite, error.tool].filter(Boolean).map((word) => visible(word, 80)).join(" › ") || visible(error.method, 80);
+    const where = [error.suite, error.tool === "_other" ? null : error.tool].filter(Boolean).map((word) => visible(word, 80)).join(" › ") || visible(error.method, 80);
     const kind = error.kind ? el("span", { class: "quiet" }, ` ${visible(error.kind, 60)}`) : "";
     const node = el("li", {}, since, el("div", {}, el("p", {}, el("bdi", { class: "strong" }, where), kind), el("p", { class: "quote" }, what)));
     explain(what, visible(error.message, 400));

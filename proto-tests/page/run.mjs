@@ -1,0 +1,221 @@
+// The status page in a real browser: what a person sees, and what must not happen behind it.
+
+import assert from "node:assert/strict";
+import { PATIENCE, Stage, until } from "./stage.mjs";
+import { pictures } from "./pictures.mjs";
+
+const [bin, option, folder] = process.argv.slice(2);
+if (option === "--pictures") {
+  await pictures(bin, folder);
+  process.exit(0);
+}
+
+const EVIL = '<img src=x onerror="window.hurt=1">';
+const stage = new Stage(bin);
+let step = "begin";
+const done = (what) => {
+  console.log(`ok: ${what}`);
+  step = `after: ${what}`;
+};
+
+try {
+  stage.servers("mock", { mock: { command: stage.program("mock-child") } });
+  stage.servers("text", { text: { command: stage.program("text-child") } });
+  await stage.start();
+  const chromium = await stage.browser();
+  const seen = { requests: [], complaints: [] };
+  const open = async () => {
+    const context = await chromium.newContext({ viewport: { width: 1200, height: 900 } });
+    await context.addInitScript(() => {
+      window.violations = [];
+      document.addEventListener("securitypolicyviolation", (event) => window.violations.push(`${event.violatedDirective} ${event.blockedURI}`));
+    });
+    context.setDefaultTimeout(PATIENCE);
+    const page = await context.newPage();
+    page.on("request", (request) => seen.requests.push(request.url()));
+    page.on("console", (message) => ["error", "warning"].includes(message.type()) && seen.complaints.push(`${step}: ${message.text()}`));
+    page.on("pageerror", (error) => seen.complaints.push(`${step}: ${error.stack}`));
+    return page;
+  };
+  const row = (page, name) => page.locator("tbody.suite", { hasText: name });
+  const link = (page, state) => page.waitForSelector(`#link[data-state="${state}"]`);
+  const figure = (page, label) => page.locator(`.tile:has(dt:text-is("${label}")) .big`).textContent();
+
+  // Without a code: names and states, and how to see more.
+  const page = await open();
+  await page.goto(`${stage.base}/`);
+  await link(page, "names");
+  assert.match(await page.textContent("#notice"), /switchboard open/);
+  assert.match(await row(page, "mock_suite").textContent(), /cold/);
+  assert.equal(await page.isVisible("#overview"), false);
+  assert.equal(await page.isVisible("#sessions"), false);
+  assert.ok(!(await page.content()).includes(stage.root), "the page tells where files are");
+  done("without a code there are names and states only");
+
+  // With one: everything, and the code is gone from the address.
+  const url = await stage.order("open", "--no-browser");
+  await page.goto(url);
+  await link(page, "live");
+  assert.equal(page.url(), `${stage.base}/`);
+  assert.equal(await page.isVisible("#notice"), false);
+  assert.match(await page.textContent("#daemon"), /pid \d+/);
+  assert.equal(await figure(page, "Suites"), "2");
+  const stores = await page.evaluate(() => [JSON.stringify(sessionStorage), localStorage.length, document.cookie]);
+  assert.ok(stores[0].includes("switchboard-bearer") && stores[1] === 0 && stores[2] === "", String(stores));
+  await page.evaluate(() => (window.stayed = true));
+  done("a code opens everything");
+
+  const stranger = await open();
+  await stranger.goto(url);
+  await link(stranger, "names");
+  assert.match(await stranger.textContent("#notice"), /used already/);
+  await stranger.context().close();
+  // The browser itself tells of the refusal.
+  seen.complaints = seen.complaints.filter((words) => !/status of 401/.test(words));
+  done("the same address opens nothing twice");
+
+  // A host comes and calls: counted without a reload.
+  const host = await stage.host("Some Editor", "shop");
+  await page.locator("#session-rows tr", { hasText: "Some Editor" }).waitFor();
+  const wait = (label, value) => until(`${label} ${value}`, async () => (await figure(page, label)) === value);
+  await host.call("mock", "echo", { text: "hi" });
+  await row(page, "mock_suite").locator(".pill", { hasText: "ready" }).waitFor();
+  await wait("Children", "1");
+  await wait("Calls", "1");
+  for (let at = 0; at < 20; at++) await host.call("mock", "echo", { text: "hi" });
+  await wait("Calls", "21");
+  assert.equal((await row(page, "mock_suite").locator('td[data-label="Calls"]').textContent()).trim(), "21");
+  assert.match(await page.locator("#traffic .bars .calls").getAttribute("d"), /^M/);
+  assert.match(await page.locator("#traffic .bars").getAttribute("aria-label"), /21 calls/);
+  done("calls are counted without a reload");
+
+  // One that fails.
+  await host.call("text", "no-such-subtool");
+  stage.servers("broken", { broken: { command: "/nowhere/at-all" } });
+  await row(page, "broken_suite").waitFor();
+  await host.call("broken", "x");
+  await page.locator("#attention-list li", { hasText: "broken_suite" }).waitFor();
+  await page.locator("#error-list li", { hasText: "broken_suite" }).first().waitFor();
+  done("a new file is a new suite, and what fails is said");
+
+  // What a workspace brings waits for a person, with what to type.
+  stage.write("shop/mcps/deploy/.mcp.json", { mcpServers: { deploy: { command: "/bin/echo", args: ["rm", "-rf"] } } });
+  const held = page.locator("#attention-list li", { hasText: "deploy_suite" });
+  await held.waitFor();
+  assert.match(await held.textContent(), /switchboard .*allow deploy/);
+  assert.match(await page.textContent("tbody.title"), /shop/);
+  done("what is held says what to type");
+
+  // Words of others are words.
+  stage.servers("evil", {
+    [EVIL]: { command: `/nowhere/${EVIL}`, description: EVIL },
+    "turned\u202eevil": { command: "/nowhere", description: "\u202e\u0007" },
+    long: { command: `/${"x".repeat(3000)}/${EVIL}` },
+  });
+  await stage.host(`${EVIL}\u202e`, `<b>work</b>`);
+  await page.locator("#session-rows tr", { hasText: "<img" }).waitFor();
+  await until("hostile suites", async () => Number(await figure(page, "Suites")) >= 6);
+  for (const fold of await page.locator(".suite .name button").all()) await fold.click();
+  assert.deepEqual(await page.evaluate(() => [document.images.length, window.hurt, document.querySelectorAll("b").length]), [1, undefined, 0]);
+  const text = await page.evaluate(() => document.body.innerText);
+  assert.ok(!text.includes("\u202e") && text.includes("\\u{202e}"), "a mark of direction is hidden in the page");
+  done("names and errors of others are shown as text");
+
+  // By keyboard alone.
+  await page.locator("#filter").focus();
+  await page.keyboard.type("mock");
+  await until("the filter", async () => (await page.locator("tbody.suite").count()) === 1);
+  assert.match(await page.textContent("#suites-title"), /1 of \d/);
+  await page.keyboard.press("Tab");
+  await page.keyboard.press("Tab");
+  const expanded = () => page.evaluate(() => document.activeElement.getAttribute("aria-expanded"));
+  const before = await expanded();
+  await page.keyboard.press("Enter");
+  assert.notEqual(await expanded(), before);
+  await page.locator("#filter").fill("");
+  done("it can be used by keyboard");
+
+  // Many suites, on a phone, by day and by night.
+  const many = Object.fromEntries(Array.from({ length: 200 }, (_, at) => [`server-${at}`, { command: "/nowhere", args: [String(at)] }]));
+  stage.servers("many", many);
+  await row(page, "server-199_suite").waitFor();
+  for (const width of [1200, 768, 360]) {
+    await page.setViewportSize({ width, height: 740 });
+    for (const colorScheme of ["light", "dark"]) {
+      await page.emulateMedia({ colorScheme });
+      const wide = await page.evaluate(() => [document.documentElement.scrollWidth, innerWidth]);
+      assert.ok(wide[0] <= wide[1], `${wide[0]} wide in ${wide[1]} (${colorScheme})`);
+      const pale = await page.evaluate(tooPale);
+      assert.deepEqual(pale, [], `too little contrast at ${width}, ${colorScheme}`);
+    }
+  }
+  await page.locator("#filter").fill("server-19");
+  await until("the filter", async () => (await page.locator("tbody.suite").count()) === 11);
+  await page.locator("#filter").fill("");
+  stage.servers("many", {});
+  await page.setViewportSize({ width: 1200, height: 900 });
+  done("200 suites fit a phone, and everything can be read in both lights");
+
+  // The daemon goes and another one comes.
+  assert.equal(await page.evaluate(() => window.stayed), true);
+  assert.deepEqual(seen.complaints, []);
+  await stage.stop();
+  await link(page, "gone");
+  await stage.start();
+  await link(page, "names");
+  assert.match(await page.textContent("#notice"), /switchboard open/);
+  assert.equal(await page.isVisible("#overview"), false);
+  assert.equal(await page.evaluate(() => sessionStorage.length), 0);
+  await page.goto(await stage.order("open", "--no-browser"));
+  await link(page, "live");
+  assert.equal(await page.evaluate(() => window.stayed), true, "the page was loaded anew");
+  assert.equal(await page.isVisible("#notice"), false);
+  await host.call("mock", "echo", { text: "again" });
+  await row(page, "mock_suite").locator(".pill", { hasText: "ready" }).waitFor();
+  // While nobody listens the browser says so itself.
+  seen.complaints = seen.complaints.filter((words) => !/Failed to load resource: net::ERR_/.test(words));
+  done("it outlives the daemon and takes the next one");
+
+  assert.deepEqual(seen.complaints, [], "the console is not quiet");
+  assert.deepEqual(await page.evaluate(() => window.violations), []);
+  const outside = seen.requests.filter((request) => !request.startsWith(`${stage.base}/`));
+  assert.deepEqual(outside, [], "a request went elsewhere");
+  assert.ok(seen.requests.length > 10);
+  assert.ok(!seen.requests.some((request) => request.includes("code=")), "a code was in a request");
+  done(`${seen.requests.length} requests, all of them ours; no complaint in the console`);
+} catch (error) {
+  console.error(`page: FAILED ${step}`);
+  throw error;
+} finally {
+  await stage.clear();
+}
+console.log("page: all is well");
+
+/** Texts with less contrast than WCAG AA asks for. Runs in the page. */
+function tooPale() {
+  const parse = (colour) => {
+    const [r, g, b, a = 1] = colour.match(/[\d.]+/g).map(Number);
+    return [r, g, b, a];
+  };
+  const light = ([r, g, b]) => {
+    const part = (value) => ((value /= 255) <= 0.04045 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4);
+    return 0.2126 * part(r) + 0.7152 * part(g) + 0.0722 * part(b);
+  };
+  const ground = (node) => {
+    for (let at = node; at; at = at.parentElement) {
+      const colour = parse(getComputedStyle(at).backgroundColor);
+      if (colour[3] === 1) return colour;
+    }
+    return [255, 255, 255, 1];
+  };
+  const found = new Set();
+  const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (walk.nextNode()) {
+    const node = walk.currentNode.parentElement;
+    if (!walk.currentNode.data.trim() || !node.checkVisibility() || node.closest("noscript")) continue;
+    const [a, b] = [light(parse(getComputedStyle(node).color)), light(ground(node))];
+    const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+    if (ratio < 4.5) found.add(`${node.className || node.tagName}: ${ratio.toFixed(2)}`);
+  }
+  return [...found];
+}
