@@ -7,7 +7,11 @@ import { createServer } from "node:net";
 import { createInterface } from "node:readline";
 import path from "node:path";
 
-const { chromium } = createRequire(new URL("./.cache/node_modules/", import.meta.url))("playwright-core");
+const need = createRequire(new URL("./.cache/node_modules/", import.meta.url));
+const { chromium } = need("playwright-core");
+
+/** What looks for barriers, as it is to be run in a page. */
+export const axe = need("axe-core").source;
 
 /** More than a loaded machine takes for anything here. */
 export const PATIENCE = 30_000;
