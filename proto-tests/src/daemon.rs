@@ -34,8 +34,9 @@ impl Daemon {
         Self::spawn_with(home, args, env).serving()
     }
 
+    /// Waits until it serves.
     #[track_caller]
-    fn serving(self) -> Self {
+    pub fn serving(self) -> Self {
         let mut daemon = self;
         until("the daemon to serve", PATIENCE, || {
             if let Some(status) = daemon.process.try_wait().unwrap() {
@@ -56,12 +57,26 @@ impl Daemon {
         Self::spawn_with(home, args, &[])
     }
 
+    /// Starts it with variables of its own and does not wait.
+    #[track_caller]
+    pub fn spawn_with_env(home: &Home, env: &[(&str, &str)]) -> Self {
+        Self::spawn_with(home, &["--listen", "off"], env)
+    }
+
     #[track_caller]
     fn spawn_with(home: &Home, args: &[&str], env: &[(&str, &str)]) -> Self {
+        let mut command = Command::new(&bins().switchboardd);
+        command.stdin(Stdio::null()).stdout(Stdio::null());
+        Self::spawn_as(home, command, args, env)
+    }
+
+    /// Starts it by another command, which has its standard input and output already.
+    #[track_caller]
+    pub fn spawn_as(home: &Home, mut command: Command, args: &[&str], env: &[(&str, &str)]) -> Self {
         // Several daemons may follow each other in one home.
         let log =
             (1..).map(|n| home.path().join(format!("daemon-{n}.log"))).find(|log| !log.exists()).unwrap();
-        let process = Command::new(&bins().switchboardd)
+        let process = command
             .arg("--socket")
             .arg(home.socket())
             .args(args)
@@ -70,8 +85,6 @@ impl Daemon {
             .env("HOST_SECRET", "never-for-children")
             .envs(env.iter().copied())
             .current_dir(home.path())
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
             .stderr(File::create(&log).unwrap())
             .spawn()
             .expect("switchboardd");
@@ -161,6 +174,11 @@ impl Daemon {
 
     pub fn signal(&self, signal: Signal) {
         kill_process(Pid::from_raw(self.pid()).unwrap(), signal).expect("a daemon to signal");
+    }
+
+    /// Whether it has ended by now.
+    pub fn has_ended(&mut self) -> bool {
+        self.process.try_wait().unwrap().is_some()
     }
 
     /// Waits for its end.

@@ -15,6 +15,7 @@ pub use shim::{Shim, ShimOptions};
 pub use terminal::Terminal;
 pub use wait::PATIENCE;
 
+pub mod activator;
 pub mod adapter;
 pub mod authority;
 pub mod bench;

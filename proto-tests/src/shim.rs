@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{BufRead, BufReader, Read, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex};
@@ -42,8 +42,19 @@ pub const INITIALIZE: &str = r#"{"protocolVersion":"2025-11-25","capabilities":{
 impl Shim {
     #[track_caller]
     pub fn start(home: &Home, options: ShimOptions) -> Self {
+        Self::run(home, &bins().switchboard, options)
+    }
+
+    /// Another copy of the program.
+    #[track_caller]
+    pub fn start_program(home: &Home, program: &Path) -> Self {
+        Self::run(home, program, ShimOptions::default())
+    }
+
+    #[track_caller]
+    fn run(home: &Home, program: &Path, options: ShimOptions) -> Self {
         let workspace = options.workspace.unwrap_or_else(|| home.workspace());
-        let mut process = Command::new(&bins().switchboard)
+        let mut process = Command::new(program)
             .arg("--socket")
             .arg(home.socket())
             .arg("--workspace")

@@ -204,9 +204,25 @@ fn a_session_nobody_opened_is_refused() {
 fn versions_of_the_hop_that_do_not_meet_are_told_so() {
     let home = Home::new();
     let daemon = home.daemon();
-    let body = json!({"workspace": null, "version": "9.9.9", "hop": {"min": 900, "max": 901}});
-    let response = daemon.door().post("/hop/session", &body.to_string());
-    assert!((400..500).contains(&response.status), "{} {}", response.status, response.text());
+    let open = |version: &str, min: u32, max: u32| {
+        let body = json!({"workspace": null, "version": version, "hop": {"min": min, "max": max}});
+        daemon.door().post("/hop/session", &body.to_string())
+    };
+    // What counts is the hop, not the version: older and newer shims just work.
+    for (version, min, max) in [("0.0.1", 1, 1), ("99.0.0", 1, 1), ("99.0.0", 1, 7), ("nonsense", 0, 1)] {
+        let opened = open(version, min, max);
+        assert_eq!(opened.status, 200, "{version} {min} {max}: {}", opened.text());
+        assert_eq!(opened.json()["hop"], 1);
+    }
+    for (min, max) in [(900, 901), (0, 0), (2, 2)] {
+        let refused = open("9.9.9", min, max);
+        assert_eq!(refused.status, 426, "{}", refused.text());
+        let said = refused.json()["error"].as_str().unwrap().to_owned();
+        assert!(said.contains("1–1") && said.contains(&format!("{min}–{max}")), "{said}");
+    }
+    // Nobody who has a session minds.
+    let mut session = Session::open(&daemon);
+    assert_eq!(session.post(r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#).status, 200);
     for broken in ["", "{}", "[]", "{\"hop\":7}"] {
         let status = daemon.door().post("/hop/session", broken).status;
         assert!((400..500).contains(&status), "{broken:?} got {status}");

@@ -163,6 +163,9 @@ pub enum Command {
         #[arg(long)]
         no_browser: bool,
     },
+    /// Have the daemon kept by systemd or launchd: there from login on, back after a crash
+    #[command(subcommand)]
+    Service(Service),
     /// Print the path of the daemon's socket, for `curl --unix-socket`
     Socket,
     /// Show help and the state of things
@@ -217,6 +220,32 @@ pub enum Secret {
     /// Forget a secret and delete its value
     #[command(after_help = "Example:\n  switchboard secret rm GITHUB_TOKEN")]
     Rm { name: String },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Subcommand)]
+pub enum Service {
+    /// Install the user units (or the launch agent) and hand over from a daemon that runs
+    ///
+    /// Nobody loses a call: the old daemon finishes what is under way, and the shims come over to the socket that the
+    /// service manager holds. Doing it again changes nothing. Units that a package brought are only enabled.
+    #[command(
+        after_help = "Examples:\n  switchboard service install --dry-run\n  switchboard service install"
+    )]
+    Install {
+        /// Say what would be done, and do nothing
+        #[arg(long)]
+        dry_run: bool,
+    },
+    /// Stop and disable the service and delete what `install` wrote
+    #[command(after_help = "Example: `switchboard service remove`")]
+    Remove {
+        /// Say what would be done, and do nothing
+        #[arg(long)]
+        dry_run: bool,
+    },
+    /// Say whether it is installed, enabled and active, and which version runs
+    #[command(after_help = "Example: `switchboard service status --json`")]
+    Status,
 }
 
 #[cfg(test)]

@@ -55,6 +55,15 @@ impl Phase {
     }
 }
 
+/// Another binary that stands where this daemon's was.
+#[derive(Debug, Clone)]
+pub struct Successor {
+    pub binary: PathBuf,
+    pub version: Option<String>,
+    /// Why it cannot take over.
+    pub problem: Option<String>,
+}
+
 #[derive(Debug)]
 pub struct Board {
     pub boot: Arc<Boot>,
@@ -90,6 +99,8 @@ pub struct Board {
     /// Why the config that stands there is not the one that is used.
     // A leaf lock: held to compare or copy.
     pub(crate) broken_config: Mutex<Vec<Problem>>,
+    // A leaf lock: held to copy or replace it.
+    successor: Mutex<Option<Successor>>,
     phase: watch::Sender<Phase>,
     requests: AtomicUsize,
     begun: AtomicU64,
@@ -164,6 +175,7 @@ impl Board {
             checks: Checks::default(),
             changed,
             broken_config: Mutex::default(),
+            successor: Mutex::default(),
             phase: watch::Sender::new(Phase::Serving),
             requests: AtomicUsize::new(0),
             begun: AtomicU64::new(0),
@@ -216,6 +228,26 @@ impl Board {
                 child.roots_changed();
             }
         }
+    }
+
+    /// What takes over when nothing is under way, if the binary was replaced.
+    pub fn successor(&self) -> Option<Successor> {
+        self.successor.lock().expect("BUG: a copy panicked").clone()
+    }
+
+    pub fn note_successor(&self, successor: Option<Successor>) {
+        *self.successor.lock().expect("BUG: a copy panicked") = successor;
+    }
+
+    /// Whether another daemon could go on with everything: no call, no child that keeps something for one session, no
+    /// session that would not find its way there.
+    pub fn would_not_be_missed(&self) -> bool {
+        let is_free = |child: &Arc<crate::child::Child>| {
+            child.is_idle() && !child.is_parked() && !matches!(child.tie(), Tie::Session(_))
+        };
+        self.requests.load(Ordering::Relaxed) == 0
+            && self.nursery.roster.all().iter().all(is_free)
+            && self.sessions.all().iter().all(|session| session.is_shims)
     }
 
     pub fn phase(&self) -> watch::Receiver<Phase> {

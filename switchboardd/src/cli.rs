@@ -12,6 +12,7 @@ mod output;
 mod overview;
 mod prompt;
 mod secret;
+mod service;
 mod start;
 mod status;
 
@@ -80,6 +81,7 @@ async fn run(args: Args) -> ExitCode {
         Command::Check { files } => check::run(&args, files),
         Command::Restart { suite } => ask::restart(&args, suite).await,
         Command::Secret(what) => secret::run(&args, what).await,
+        Command::Service(what) => service::run(&args, *what).await,
         Command::Login { child, no_browser } => login::run(&args, child, *no_browser).await,
         Command::Open { no_browser } => open::run(&args, *no_browser).await,
         Command::Logout { child } => login::leave(&args, child).await,

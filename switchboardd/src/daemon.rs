@@ -1,16 +1,19 @@
 //! The serving daemon: takes bound listeners, serves until it is told to go, and leaves nothing behind.
 
 mod listen;
+mod notify;
 mod presence;
+mod successor;
 mod token;
 
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use switchboard_wire::hop::Draining;
 use switchboard_wire::place::Place;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinHandle;
 
 use crate::args::Args;
@@ -81,18 +84,28 @@ pub fn config_file(args: &Args, home: &Path) -> PathBuf {
 /// Where the files of a person's daemon are, for commands: those of the one that runs, which may have been started
 /// with another environment than theirs; else those that one would use which is started like this.
 pub fn files_in_use(args: &Args, home: &Path) -> (PathBuf, PathBuf) {
-    let told = std::fs::read(&place(args, home).daemon_file).ok();
-    let told: serde_json::Value =
-        told.and_then(|told| serde_json::from_slice(&told).ok()).unwrap_or_default();
-    let pid = told["pid"].as_u64().and_then(|pid| u32::try_from(pid).ok());
-    let start = pid.and_then(crate::child::descent::Process::look_up).map(|process| process.start_time);
-    let runs = start.is_some() && told["startTime"].as_u64() == start;
-    let of_daemon = |key: &str| told[key].as_str().filter(|_| runs).map(PathBuf::from);
+    let running = running(&place(args, home));
+    let of_daemon = |key: &str| running.as_ref().and_then(|told| told[key].as_str()).map(PathBuf::from);
     let config = match &args.config {
         Some(_) => config_file(args, home),
         None => of_daemon("config").unwrap_or_else(|| config_file(args, home)),
     };
     (config, of_daemon("state").unwrap_or_else(|| state_folder(home)))
+}
+
+/// What the daemon of this place says of itself in its file, if it runs. Nobody is asked, so none is started by it.
+pub fn running(place: &Place) -> Option<serde_json::Value> {
+    let told: serde_json::Value = serde_json::from_slice(&std::fs::read(&place.daemon_file).ok()?).ok()?;
+    let pid = told["pid"].as_u64().and_then(|pid| u32::try_from(pid).ok())?;
+    let process = crate::child::descent::Process::look_up(pid)?;
+    (told["startTime"].as_u64() == Some(process.start_time)).then_some(told)
+}
+
+/// As long as it is held, nobody else starts a daemon at this place.
+pub async fn start_lock(place: &Place) -> Result<std::fs::File, Fatal> {
+    let io = |error| Fatal::Io { what: format!("`{}` cannot be used", place.start_lock.display()), error };
+    place.prepare().map_err(io)?;
+    presence::start_lock(place).await
 }
 
 /// The place that was named, or this user's.
@@ -124,21 +137,23 @@ pub async fn serve(args: &Args) -> Result<(), Fatal> {
     let place = place(args, &home);
     let io = |what: String| move |error| Fatal::Io { what, error };
     place.prepare().map_err(io(format!("`{}` cannot be served on", place.socket.display())))?;
-    let socket = listen::socket(&place).await?;
+    let keeper = notify::Keeper::from_env();
+    let binary = successor::Binary::of_this_process();
+    let bound = listen::Bound::obtain(&place).await?;
     let identity = listen::identity(&place.socket);
     let lock = presence::lock(&place).await?;
     let state = state_folder(&home);
     let token_file = state.join("token");
     let listen = args.listen.clone().unwrap_or_else(|| config.http.listen.clone());
-    let (token, tcp) = match token::obtain(&token_file) {
-        Ok(token) => (token, listen::tcp(&listen).await?),
+    let (token, bound) = match token::obtain(&token_file) {
+        Ok(token) => (token, bound.with_tcp(&listen)?),
         // Nobody could read the token, so nobody could use the port.
         Err(error) => {
             tracing::warn!(target: "daemon", "no TCP: `{}` cannot be written: {error}", token_file.display());
-            (crate::random::hex(token::BYTES), None)
+            (crate::random::hex(token::BYTES), bound.without_tcp())
         }
     };
-    let address = tcp.as_ref().and_then(|tcp| tcp.local_addr().ok());
+    let address = bound.address();
     if let Err(error) = presence::announce(&place, address, &token_file, &file) {
         tracing::warn!(target: "daemon", "`{}` cannot be written: {error}", place.daemon_file.display());
     }
@@ -155,25 +170,41 @@ pub async fn serve(args: &Args) -> Result<(), Fatal> {
     let board = Board::new(file, config, ground, token, ledger);
     board.pages.are_at(address.ok_or_else(|| no_page(&listen, &board.config_file)));
     board.catalog().keep_warm();
-    let listeners = std::iter::once(Listener::Socket(socket)).chain(tcp.map(Listener::Tcp));
+    let kept = bound.kept().map_err(io("the sockets cannot be kept".to_owned()))?;
+    let listeners = bound.open().map_err(io("the sockets cannot be served".to_owned()))?;
+    // From here on nobody ends us without a word: whoever hears that we are ready may say at once that we are to go.
+    let orders = Orders::catch();
+    let kit = Kit { board: board.clone(), listeners, kept, keeper, binary };
     let idle = args.idle_exit.map(Duration::from_secs);
-    let stop = async {
-        tokio::select! {
-            () = until_told() => {}
-            () = until_displaced(&place, identity) => {
-                tracing::warn!(target: "daemon", "`{}` is no longer ours", place.socket.display());
-            }
-        }
+    let displaced = async {
+        until_displaced(&place, identity).await;
+        tracing::warn!(target: "daemon", "`{}` is no longer ours", place.socket.display());
     };
-    run(board.clone(), listeners, stop, idle).await;
+    let successor = run(kit, orders, displaced, idle).await;
     // Whatever is left of an earlier run is for the next one to find, if we had no time for it.
     if board.nursery.roster.all().is_empty() && swept.is_finished() {
         board.nursery.ledger.close();
     }
     presence::leave(&place);
     drop(lock);
-    tracing::info!(target: "daemon", "gone");
-    Ok(())
+    let Some((binary, kept)) = successor else {
+        tracing::info!(target: "daemon", "gone");
+        return Ok(());
+    };
+    tracing::info!(target: "daemon", "the new version takes over");
+    crate::logging::flush();
+    let error = successor::take_over(&binary, &kept);
+    Err(Fatal::Io { what: "the new version could not take over".to_owned(), error })
+}
+
+/// Everything that a daemon serves with.
+struct Kit {
+    board: Arc<Board>,
+    listeners: Vec<Listener>,
+    /// The same sockets once more, for a successor.
+    kept: Vec<OwnedFd>,
+    keeper: notify::Keeper,
+    binary: Option<successor::Binary>,
 }
 
 /// Why browsers do not find us, and what to do about it.
@@ -203,32 +234,67 @@ fn take_over(place: &Place) -> (Ledger, JoinHandle<()>) {
     (ledger, swept)
 }
 
-/// Serves on `listeners` until `stop` resolves, somebody orders it, or nobody needs it any more.
+/// Serves until somebody orders its end, nobody finds it, or nobody needs it any more. Gives what takes its place in this
+/// very process, if something is to.
 async fn run(
-    board: Arc<Board>,
-    listeners: impl Iterator<Item = Listener>,
-    stop: impl Future<Output = ()>,
+    mut kit: Kit,
+    mut orders: Orders,
+    displaced: impl Future<Output = ()>,
     idle: Option<Duration>,
-) {
-    let doors = Doors::new(board.clone());
-    listeners.for_each(|listener| doors.open(listener));
+) -> Option<(successor::Binary, Vec<OwnedFd>)> {
+    let doors = Doors::new(kit.board.clone());
+    kit.listeners.drain(..).for_each(|listener| doors.open(listener));
+    kit.keeper.ready(&kit.board).await;
+    let due = tokio::select! {
+        due = until_end(&kit, &mut orders, displaced, idle) => due,
+        () = kit.keeper.keep_well() => false,
+    };
+    if !due {
+        // Nobody follows in this process: who connects once the doors are closed is to find that out at once.
+        kit.kept.clear();
+        kit.keeper.stopping().await;
+    }
+    let left = tokio::select! {
+        () = leave(&kit.board, &doors) => true,
+        () = orders.next() => {
+            tracing::warn!(target: "daemon", "a second signal: leaving at once");
+            false
+        }
+        () = kit.keeper.keep_well() => false,
+    };
+    // Somebody may have stopped it meanwhile.
+    let due = due && left && kit.board.draining() == Some(Draining::Restart);
+    kit.binary.filter(|_| due).map(|binary| (binary, kit.kept))
+}
+
+/// Resolves when the daemon is to go; true if a successor takes over.
+async fn until_end(
+    kit: &Kit,
+    orders: &mut Orders,
+    displaced: impl Future<Output = ()>,
+    idle: Option<Duration>,
+) -> bool {
+    let board = &kit.board;
     let mut phase = board.phase();
     tokio::select! {
-        () = reload_when_told(&board) => {}
+        () = reload_when_told(board) => {}
         () = board.keep_current() => {}
         () = board.keep_told() => {}
         () = board.nursery.budget.watch_memory() => {}
-        () = stop => board.drain(Draining::Restart),
+        () = kit.keeper.keep_told(board) => {}
+        () = orders.next() => board.drain(Draining::Restart),
+        () = displaced => board.drain(Draining::Restart),
         _ = phase.wait_for(|phase| *phase != Phase::Serving) => {}
-        () = until_idle(&board, idle) => {
+        () = until_idle(board, idle) => {
             tracing::info!(target: "daemon", "nobody here for a while");
             board.drain(Draining::Restart);
         }
+        () = successor::is_due(board, kit.binary.as_ref()) => {
+            board.drain(Draining::Restart);
+            return true;
+        }
     }
-    tokio::select! {
-        () = leave(&board, &doors) => {}
-        () = until_told() => tracing::warn!(target: "daemon", "a second signal: leaving at once"),
-    }
+    false
 }
 
 /// The order of leaving: calls in flight finish or fault, connections close, children stop.
@@ -280,15 +346,21 @@ async fn reload_when_told(board: &Arc<Board>) {
     std::future::pending().await
 }
 
-/// Resolves at SIGTERM or SIGINT.
-async fn until_told() {
-    let (Ok(mut term), Ok(mut int)) = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
-    else {
-        return std::future::pending().await;
-    };
-    tokio::select! {
-        _ = term.recv() => {}
-        _ = int.recv() => {}
+/// SIGTERM and SIGINT, caught from when this is made.
+struct Orders(Option<(Signal, Signal)>);
+
+impl Orders {
+    fn catch() -> Self {
+        Self(signal(SignalKind::terminate()).ok().zip(signal(SignalKind::interrupt()).ok()))
+    }
+
+    /// Resolves at the next one.
+    async fn next(&mut self) {
+        let Some((term, int)) = &mut self.0 else { return std::future::pending().await };
+        tokio::select! {
+            _ = term.recv() => {}
+            _ = int.recv() => {}
+        }
     }
 }
 

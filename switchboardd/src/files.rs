@@ -34,6 +34,14 @@ pub fn soft_limit_before() -> Option<u64> {
     SOFT_LIMIT.get().copied().flatten()
 }
 
+/// Back to what this process was started with, for another that takes its place.
+pub fn lower_limit() {
+    if let Some(before) = soft_limit_before() {
+        let maximum = getrlimit(Resource::Nofile).maximum;
+        let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(before), maximum });
+    }
+}
+
 /// Writes a private file whole or not at all.
 pub fn replace(path: &Path, body: &[u8]) -> io::Result<()> {
     static DRAFTS: AtomicU64 = AtomicU64::new(0);

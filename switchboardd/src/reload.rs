@@ -330,6 +330,7 @@ impl Board {
         }
         self.nursery.news.notify_one();
         self.nursery.pulse.beat();
+        self.sessions.stir();
     }
 
     /// What nobody shows any more goes when it has finished.

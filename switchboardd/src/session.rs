@@ -9,7 +9,8 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 
-use tokio::sync::oneshot;
+use tokio::sync::futures::Notified;
+use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
 pub use streams::{Mark, Reading, Stream, Streams};
@@ -254,11 +255,14 @@ impl Drop for Airborne {
 pub struct Sessions {
     // A leaf lock: held for an insert, a look or a removal.
     by_id: Mutex<HashMap<Box<str>, Arc<Session>>>,
+    /// One came or went, or there is something else to see.
+    stirred: Notify,
 }
 
 impl Sessions {
     pub fn insert(&self, session: &Arc<Session>) {
         self.lock().insert(session.id.clone(), session.clone());
+        self.stir();
     }
 
     pub fn get(&self, id: &str) -> Option<Arc<Session>> {
@@ -267,6 +271,20 @@ impl Sessions {
 
     pub fn remove(&self, id: &str) {
         self.lock().remove(id);
+        self.stir();
+    }
+
+    pub fn count(&self) -> usize {
+        self.lock().len()
+    }
+
+    /// Resolves when a session comes or goes, or what they see changes.
+    pub fn changed(&self) -> Notified<'_> {
+        self.stirred.notified()
+    }
+
+    pub fn stir(&self) {
+        self.stirred.notify_waiters();
     }
 
     pub fn all(&self) -> Vec<Arc<Session>> {

@@ -8,6 +8,7 @@ use hyper::Method;
 use super::Exit;
 use super::ask::{Unanswered, ask};
 use super::output::print;
+use super::service::Keeper;
 use crate::args::Args;
 use crate::daemon;
 
@@ -22,6 +23,18 @@ pub(super) async fn run(args: &Args) -> Exit {
         }
         Err(Unanswered::NoDaemon(_)) => {}
         Err(unanswered) => return unanswered.tell(),
+    }
+    if let Some(keeper) = Keeper::to_start(args).await {
+        return match keeper.start().await {
+            Ok(()) => {
+                print("switchboardd started, by the service");
+                Exit::Ok
+            }
+            Err(why) => {
+                eprintln!("switchboard: the service did not start it: {why}");
+                Exit::Error
+            }
+        };
     }
     // The shim knows how to start a daemon; it does so for its first message.
     let started = match spawn(args) {
@@ -83,6 +96,21 @@ pub(super) async fn stop(args: &Args) -> Exit {
             eprintln!("switchboard: running shims may bring it back: {error}");
         }
         _ => {}
+    }
+    if let Some(keeper) = Keeper::to_stop(args).await {
+        return match keeper.stop().await {
+            Ok(()) => {
+                print(
+                    "switchboardd stopped, and its socket with it; `switchboard start` or the next login brings both back",
+                );
+                Exit::Ok
+            }
+            Err(why) => {
+                place.iter().for_each(|place| place.forget_stop());
+                eprintln!("switchboard: the service did not stop it: {why}");
+                Exit::Error
+            }
+        };
     }
     if let Err(unanswered) = ask(args, Method::POST, "/control/stop", None).await {
         if let Some(place) = &place {

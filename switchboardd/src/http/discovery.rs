@@ -122,6 +122,7 @@ pub(super) fn everything(board: &Board, weights: &Weights) -> Value {
         "pid": std::process::id(),
         "boot": board.boot.name(),
         "uptimeMs": millis(board.started),
+        "restartPending": restart_pending(board),
         "generation": catalog.generation,
         "config": board.config_file,
         "nowMs": figures::unix_millis(SystemTime::now()),
@@ -142,6 +143,14 @@ pub(super) fn everything(board: &Board, weights: &Weights) -> Value {
         "problems": problems,
         "workspaces": workspaces.collect::<Vec<_>>(),
     })
+}
+
+/// A new version waits until nothing is under way, or cannot take over: which, and why.
+fn restart_pending(board: &Board) -> Value {
+    board.successor().map_or(
+        Value::Null,
+        |next| json!({ "binary": next.binary, "version": next.version, "problem": next.problem }),
+    )
 }
 
 /// What is a workspace's own.

@@ -1,0 +1,102 @@
+#!/usr/bin/env bash
+# usage: deploy/debian/build.sh BIN_DIR OUT_DIR
+#
+# Makes a Debian package of the two binaries in BIN_DIR, with user units, man pages and completions, and prints its path.
+# The same input gives the same bytes: times are SOURCE_DATE_EPOCH (or the last commit's), owners are root. Needs
+# dpkg-deb. The architecture is this machine's, or ARCH.
+set -euo pipefail
+
+[ $# -eq 2 ] && [ -x "$1/switchboardd" ] && [ -x "$1/switchboard" ] || {
+    echo "usage: build.sh BIN_DIR OUT_DIR, with \`switchboardd\` and \`switchboard\` in BIN_DIR" >&2
+    exit 2
+}
+bin=$(cd "$1" && pwd)
+mkdir -p "$2"
+out=$(cd "$2" && pwd)
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+
+export LC_ALL=C TZ=UTC
+umask 022
+: "${SOURCE_DATE_EPOCH:=$(git -C "$root" log -1 --format=%ct 2>/dev/null || stat -c %Y "$root/CHANGELOG.md")}"
+export SOURCE_DATE_EPOCH
+version=$("$bin/switchboardd" --version | cut -d' ' -f2)
+arch=${ARCH:-$(dpkg --print-architecture)}
+name=switchboard-mcp
+tree=$(mktemp -d)
+trap 'rm -rf "$tree"' EXIT
+chmod 755 "$tree"
+
+# What the binaries need of the C library: the newest version of it that they name. Static ones need nothing.
+depends() {
+    local glibc
+    glibc=$(grep -aoh 'GLIBC_2\.[0-9]*' "$bin/switchboard" "$bin/switchboardd" | sort -uV | tail -1 || true)
+    [ -z "$glibc" ] || printf 'libc6 (>= %s)' "${glibc#GLIBC_}"
+    ! grep -aq 'libgcc_s\.so\.1' "$bin/switchboard" "$bin/switchboardd" || printf ', libgcc-s1'
+}
+put() { # MODE FROM TO
+    install -D -m "$1" "$2" "$tree/$3"
+}
+squeezed() { # FROM TO.gz
+    mkdir -p "$(dirname "$tree/$2")"
+    gzip -9n <"$1" >"$tree/$2"
+    chmod 644 "$tree/$2"
+}
+
+put 755 "$bin/switchboard" usr/bin/switchboard
+put 755 "$bin/switchboardd" usr/bin/switchboardd
+put 644 "$root/deploy/systemd/switchboardd.service" usr/lib/systemd/user/switchboardd.service
+put 644 "$root/deploy/systemd/switchboardd.socket" usr/lib/systemd/user/switchboardd.socket
+put 644 "$root/switchboard.config.schema.json" usr/share/$name/switchboard.config.schema.json
+
+made=$(mktemp -d)
+trap 'rm -rf "$tree" "$made"' EXIT
+"$bin/switchboardd" man --out "$made/man" >/dev/null
+for page in "$made"/man/*.1; do
+    squeezed "$page" "usr/share/man/man1/$(basename "$page").gz"
+done
+for shell in bash zsh fish; do
+    "$bin/switchboardd" completions $shell >"$made/$shell"
+done
+put 644 "$made/bash" usr/share/bash-completion/completions/switchboard
+put 644 "$made/zsh" usr/share/zsh/vendor-completions/_switchboard
+put 644 "$made/fish" usr/share/fish/vendor_completions.d/switchboard.fish
+
+squeezed "$root/CHANGELOG.md" usr/share/doc/$name/changelog.gz
+squeezed "$root/README.md" usr/share/doc/$name/README.md.gz
+{
+    echo "Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/"
+    echo "Upstream-Name: Switchboard"
+    echo "Source: https://github.com/switchboard-mcp/switchboard"
+    echo
+    echo "Files: *"
+    echo "Copyright: $(sed -n 's/^Copyright (c) //p' "$root/LICENSE")"
+    echo "License: MIT"
+    sed -n '/^Permission/,$p' "$root/LICENSE" | sed -e 's/^$/./' -e 's/^/ /'
+} >"$made/copyright"
+put 644 "$made/copyright" usr/share/doc/$name/copyright
+
+mkdir "$tree/DEBIAN"
+(cd "$tree" && find usr -type f -print0 | sort -z | xargs -0 md5sum) >"$tree/DEBIAN/md5sums"
+needs=$(depends)
+{
+    echo "Package: $name"
+    echo "Version: $version"
+    echo "Architecture: $arch"
+    echo "Maintainer: Switchboard contributors <noreply@github.com>"
+    echo "Installed-Size: $(find "$tree/usr" -type f -printf '%s\n' | awk '{ sum += int(($1 + 1023) / 1024) } END { print sum }')"
+    [ -z "$needs" ] || echo "Depends: $needs"
+    echo "Section: utils"
+    echo "Priority: optional"
+    echo "Homepage: https://github.com/switchboard-mcp/switchboard"
+    echo "Description: one warm set of MCP servers for every editor"
+    echo " Switchboard runs the MCP servers of a person once for all their editors and"
+    echo " shows each of them to a model as one tool. The daemon is started by the first"
+    echo " editor that needs it; \`switchboard service install\` has the systemd of the"
+    echo " user keep it instead."
+} >"$tree/DEBIAN/control"
+chmod 644 "$tree/DEBIAN"/*
+
+find "$tree" -exec touch --no-dereference --date "@$SOURCE_DATE_EPOCH" {} +
+package="$out/${name}_${version}_${arch}.deb"
+dpkg-deb --root-owner-group -Zxz --build "$tree" "$package" >/dev/null
+echo "$package"

@@ -1,0 +1,132 @@
+//! What keeps the daemon's socket, as systemd does: it listens before the daemon runs and while it restarts, and starts
+//! it when somebody connects.
+#![allow(clippy::disallowed_methods, reason = "tests start processes")]
+
+use std::fs::{self, File};
+use std::net::TcpListener;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::net::{UnixDatagram, UnixListener};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use crate::bins::bins;
+use crate::daemon::Daemon;
+use crate::home::Home;
+
+/// Puts standard input and output where `LISTEN_FDS` begins to count, and becomes the daemon under this very pid.
+const ONE: &str =
+    r#"exec 3<&0 </dev/null; export LISTEN_FDS=1 LISTEN_PID=$$ LISTEN_FDNAMES=socket; exec "$0" "$@""#;
+const TWO: &str =
+    r#"exec 3<&0 4<&1 </dev/null >/dev/null; export LISTEN_FDS=2 LISTEN_PID=$$; exec "$0" "$@""#;
+
+/// A socket that outlives the daemons behind it.
+pub struct Activator {
+    pub socket: UnixListener,
+    path: PathBuf,
+}
+
+impl Activator {
+    /// Listens where the shims of this home look.
+    pub fn new(home: &Home) -> Self {
+        let path = home.socket();
+        let socket = UnixListener::bind(&path).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        Self { socket, path }
+    }
+
+    /// Whether the file that shims find is still this socket's.
+    pub fn inode(&self) -> u64 {
+        fs::symlink_metadata(&self.path).unwrap().ino()
+    }
+
+    /// Starts a daemon on it, whether or not somebody waits.
+    pub fn start(&self, home: &Home, program: &Path, env: &[(&str, &str)]) -> Daemon {
+        handed(home, program, &[self.socket.as_fd().try_clone_to_owned().unwrap()], env)
+    }
+
+    /// Whether a connection waits to be accepted.
+    pub fn is_wanted(&self, within: Duration) -> bool {
+        let within = Timespec::try_from(within).unwrap();
+        let mut fds = [PollFd::new(&self.socket, PollFlags::IN)];
+        poll(&mut fds, Some(&within)).is_ok_and(|ready| ready > 0)
+    }
+}
+
+/// Starts a daemon with one or two bound sockets.
+pub fn handed(home: &Home, program: &Path, sockets: &[OwnedFd], env: &[(&str, &str)]) -> Daemon {
+    let again = |fd: &OwnedFd| Stdio::from(fd.try_clone().unwrap());
+    let mut command = Command::new("/bin/sh");
+    command.arg("-c").arg(if sockets.len() == 1 { ONE } else { TWO }).arg(program);
+    command.stdin(again(&sockets[0]));
+    command.stdout(sockets.get(1).map_or_else(Stdio::null, again));
+    Daemon::spawn_as(home, command, &["--listen", "off"], env)
+}
+
+/// A loopback socket on a free port.
+pub fn tcp(address: &str) -> OwnedFd {
+    TcpListener::bind(address).unwrap().into()
+}
+
+/// Hears what a daemon tells its service manager.
+pub struct Manager {
+    socket: UnixDatagram,
+}
+
+impl Manager {
+    pub fn at(path: &Path) -> Self {
+        Self { socket: UnixDatagram::bind(path).unwrap() }
+    }
+
+    /// In no folder: the name that goes into `NOTIFY_SOCKET`, with its `@`.
+    pub fn abstract_at(name: &str) -> Self {
+        let name = name.strip_prefix('@').unwrap();
+        let address =
+            <std::os::unix::net::SocketAddr as std::os::linux::net::SocketAddrExt>::from_abstract_name(name)
+                .unwrap();
+        Self { socket: UnixDatagram::bind_addr(&address).unwrap() }
+    }
+
+    /// The next message, if one comes in this time.
+    pub fn hear(&self, within: Duration) -> Option<String> {
+        self.socket.set_read_timeout(Some(within)).unwrap();
+        let mut message = [0; 4096];
+        let length = self.socket.recv(&mut message).ok()?;
+        Some(String::from_utf8(message[..length].to_vec()).unwrap())
+    }
+
+    /// All messages up to and with the first that has this line.
+    #[track_caller]
+    pub fn until(&self, line: &str) -> Vec<String> {
+        let mut heard = Vec::new();
+        loop {
+            let message = self.hear(crate::PATIENCE);
+            heard.push(message.unwrap_or_else(|| panic!("no `{line}`, but {heard:?}")));
+            if heard.last().is_some_and(|message| message.lines().any(|said| said == line)) {
+                return heard;
+            }
+        }
+    }
+}
+
+/// A folder with copies of both binaries, as an installation is: what is in it can be replaced.
+pub fn installed(home: &Home) -> PathBuf {
+    let folder = home.path().join("bin");
+    fs::create_dir_all(&folder).unwrap();
+    for program in [&bins().switchboard, &bins().switchboardd] {
+        install(program, &folder.join(program.file_name().unwrap()), "");
+    }
+    folder
+}
+
+/// Puts a copy there in one step, as installers do; `more` makes its content another one.
+pub fn install(program: &Path, to: &Path, more: &str) {
+    use std::io::Write;
+    let draft = to.with_extension("new");
+    fs::copy(program, &draft).unwrap();
+    File::options().append(true).open(&draft).unwrap().write_all(more.as_bytes()).unwrap();
+    fs::rename(draft, to).unwrap();
+}

@@ -1,0 +1,363 @@
+//! The daemon as a service: sockets that somebody else bound, what it tells whoever keeps it, restarts and upgrades
+//! behind a socket that stays.
+#![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
+
+use std::collections::HashSet;
+use std::fs;
+use std::net::Ipv4Addr;
+use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use proto_tests::activator::{Activator, Manager, handed, install, installed, tcp};
+use proto_tests::shim::{kind_of, structured};
+use proto_tests::wait::until_true;
+use proto_tests::{Daemon, Door, Home, PATIENCE, Shim, bins};
+use rustix::process::Signal;
+use serde_json::Value;
+
+fn boot(daemon: &Daemon) -> String {
+    daemon.status()["boot"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_service_manager_hears_how_things_stand() {
+    let home = Home::new();
+    home.child("k", &["echo"]);
+    let path = home.path().join("notify");
+    let names = [path.to_str().unwrap().to_owned(), format!("@switchboard-test-{}", std::process::id())];
+    for name in names {
+        let manager =
+            if name.starts_with('@') { Manager::abstract_at(&name) } else { Manager::at(Path::new(&name)) };
+        let env = [("NOTIFY_SOCKET", name.as_str())];
+        let mut daemon = Daemon::spawn_with_env(&home, &env);
+        let ready = manager.until("READY=1").pop().unwrap();
+        assert!(ready.contains("STATUS=1 suite, 0 sessions"), "{ready}");
+        // It serves from then on.
+        assert_eq!(daemon.door().get("/ready").status, 200);
+        let shim = home.shim();
+        manager.until("STATUS=1 suite, 1 session");
+        drop(shim);
+        home.child("other", &["echo"]);
+        manager.until("STATUS=2 suites, 0 sessions");
+        daemon.signal(Signal::TERM);
+        manager.until("STOPPING=1");
+        assert!(daemon.ended(PATIENCE).success());
+        fs::remove_dir_all(home.config_folder().join("mcps/other")).unwrap();
+    }
+}
+
+#[test]
+fn the_watchdog_hears_of_the_thread_that_works_and_of_nothing_else() {
+    let home = Home::new();
+    let path = home.path().join("notify");
+    let manager = Manager::at(&path);
+    let env = [("NOTIFY_SOCKET", path.to_str().unwrap()), ("WATCHDOG_USEC", "200000")];
+    let mut daemon = Daemon::spawn_with_env(&home, &env);
+    manager.until("READY=1");
+    for _ in 0..5 {
+        manager.until("WATCHDOG=1");
+    }
+    daemon.signal(Signal::STOP);
+    until_true("it to stand still", PATIENCE, || {
+        fs::read_to_string(format!("/proc/{}/stat", daemon.pid())).unwrap().contains(") T ")
+    });
+    while manager.hear(Duration::from_millis(1)).is_some() {}
+    assert_eq!(manager.hear(Duration::from_secs(2)), None, "a thread that stands still sent something");
+    daemon.signal(Signal::CONT);
+    manager.until("WATCHDOG=1");
+    daemon.signal(Signal::TERM);
+    manager.until("STOPPING=1");
+    assert!(daemon.ended(PATIENCE).success());
+    // Somebody else's watchdog is none of its business.
+    let mut daemon = Daemon::spawn_with_env(&home, &[env[0], env[1], ("WATCHDOG_PID", "1")]);
+    manager.until("READY=1");
+    daemon.signal(Signal::TERM);
+    let heard = manager.until("STOPPING=1");
+    assert!(!heard.iter().any(|said| said.contains("WATCHDOG")), "{heard:?}");
+    assert!(daemon.ended(PATIENCE).success());
+}
+
+#[test]
+fn a_manager_that_is_not_there_or_does_not_read_holds_nothing_up() {
+    let home = Home::new();
+    home.child("k", &["echo"]);
+    let path = home.path().join("notify");
+    let silent = Manager::at(&path);
+    for name in [path.to_str().unwrap(), "/no/such/socket", "nonsense", "@nobody-listens-here"] {
+        let env = [("NOTIFY_SOCKET", name), ("WATCHDOG_USEC", "2000")];
+        let daemon = Daemon::spawn_with_env(&home, &env).serving();
+        let mut shim = home.shim();
+        for _ in 0..50 {
+            assert!(shim.call("k", "echo", "{}").contains("\"ok\":true"));
+        }
+        drop(daemon);
+    }
+    drop(silent);
+}
+
+#[test]
+fn children_hear_nothing_of_the_service() {
+    let home = Home::new();
+    home.child("env", &["echo"]);
+    let activator = Activator::new(&home);
+    let path = home.path().join("notify");
+    let _manager = Manager::at(&path);
+    let env = [
+        ("NOTIFY_SOCKET", path.to_str().unwrap()),
+        ("WATCHDOG_USEC", "30000000"),
+        ("INVOCATION_ID", "0123"),
+        ("JOURNAL_STREAM", "1:2"),
+    ];
+    let daemon = activator.start(&home, &bins().switchboardd, &env).serving();
+    let told = structured(&home.shim().call("env", "env", "{}"));
+    let below = proto_tests::procs::descendants(daemon.pid());
+    assert!(below.len() >= 2, "a guard and its child: {below:?}");
+    for name in ["NOTIFY_SOCKET", "WATCHDOG_", "LISTEN_", "INVOCATION_ID", "JOURNAL_STREAM"] {
+        let has = told.as_object().unwrap().keys().any(|key| key.starts_with(name));
+        assert!(!has, "{name} reached the child: {told}");
+        for process in &below {
+            let environ = fs::read(format!("/proc/{}/environ", process.pid)).unwrap_or_default();
+            assert!(!String::from_utf8_lossy(&environ).contains(name), "{name} reached {process:?}");
+        }
+    }
+}
+
+#[test]
+fn every_socket_that_is_handed_over_is_served() {
+    for tcp_first in [false, true] {
+        let home = Home::new();
+        let activator = Activator::new(&home);
+        let mut sockets = vec![activator.socket.as_fd().try_clone_to_owned().unwrap(), tcp("127.0.0.1:0")];
+        if tcp_first {
+            sockets.reverse();
+        }
+        let daemon = handed(&home, &bins().switchboardd, &sockets, &[]).serving();
+        let address = daemon.tcp_address();
+        assert_eq!(address.ip(), Ipv4Addr::LOCALHOST);
+        assert_eq!(Door::Tcp(address).get("/health").status, 200);
+        // Without the token it is as closed as any other.
+        assert_eq!(Door::Tcp(address).get("/hop/session").status / 100, 4);
+    }
+    // What others could reach is refused, and so is what is no socket.
+    let home = Home::new();
+    let activator = Activator::new(&home);
+    let ours = activator.socket.as_fd().try_clone_to_owned().unwrap();
+    let null = fs::File::open("/dev/null").unwrap().into();
+    for (other, why) in [(tcp("0.0.0.0:0"), "not a loopback address"), (null, "neither a unix stream socket")]
+    {
+        let mut daemon = handed(&home, &bins().switchboardd, &[ours.try_clone().unwrap(), other], &[]);
+        assert_eq!(daemon.ended(PATIENCE).code(), Some(1), "{}", daemon.log());
+        assert!(daemon.log().contains(why) && daemon.log().contains("descriptor 4"), "{}", daemon.log());
+    }
+}
+
+#[test]
+fn a_socket_of_somebody_else_is_not_taken_for_ours() {
+    let home = Home::new();
+    let activator = Activator::new(&home);
+    // As a program sees it that was started by an activated one: the numbers are not for it.
+    let daemon = Daemon::spawn_with_env(&home, &[("LISTEN_FDS", "1"), ("LISTEN_PID", "1")]);
+    let mut daemon = daemon;
+    assert_eq!(daemon.ended(PATIENCE).code(), Some(1), "{}", daemon.log());
+    assert!(daemon.log().contains("already serves"), "{}", daemon.log());
+    drop(activator);
+}
+
+#[test]
+fn a_shim_never_binds_over_an_activated_socket() {
+    let home = Home::new();
+    home.child("k", &["echo"]);
+    let activator = Activator::new(&home);
+    let inode = activator.inode();
+    // Nobody accepts: the daemon behind it is down, or slow.
+    let mut shims: Vec<Shim> = (0..4).map(|_| home.raw_shim()).collect();
+    for shim in &mut shims {
+        shim.start_request("initialize", proto_tests::shim::INITIALIZE);
+    }
+    assert!(activator.is_wanted(PATIENCE));
+    // Longer than any shim waits before it tries something else.
+    thread::sleep(Duration::from_secs(3));
+    assert!(home.daemons().is_empty(), "{:#?}", home.daemons());
+    assert_eq!(activator.inode(), inode);
+    let mut daemon = activator.start(&home, &bins().switchboardd, &[]).serving();
+    for shim in &mut shims {
+        assert!(shim.answer_to("1").contains("\"result\""));
+        assert!(shim.call("k", "echo", "{}").contains("\"ok\":true"));
+    }
+    // A crash: the socket stays, the shims wait at it, and nobody starts another daemon.
+    daemon.kill();
+    for shim in &mut shims {
+        shim.start_call("k", "echo", "{}");
+    }
+    assert!(activator.is_wanted(PATIENCE));
+    assert!(home.daemons().is_empty(), "{:#?}", home.daemons());
+    let _daemon = activator.start(&home, &bins().switchboardd, &[]).serving();
+    for shim in &mut shims {
+        assert!(shim.answer_to("3").contains("\"ok\":true"));
+    }
+    assert_eq!(activator.inode(), inode);
+}
+
+/// Starts the daemon whenever there is none and somebody connects, until it is told to end.
+fn keep(activator: &Activator, home: &Home, program: &Path, end: &AtomicBool, pid: &AtomicU64) -> u64 {
+    let mut starts = 0;
+    let mut daemon: Option<Daemon> = None;
+    while !end.load(Ordering::Relaxed) {
+        if daemon.as_mut().is_some_and(|daemon| !daemon.has_ended()) {
+            thread::sleep(Duration::from_millis(2));
+        } else if activator.is_wanted(Duration::from_millis(20)) {
+            let started = activator.start(home, program, &[]);
+            pid.store(u64::try_from(started.pid()).unwrap(), Ordering::Relaxed);
+            starts += 1;
+            daemon = Some(started);
+        }
+    }
+    starts
+}
+
+#[test]
+fn restarts_and_upgrades_under_load_lose_nothing_and_run_nothing_twice() {
+    const SHIMS: u64 = 20;
+    const CALLS: u64 = 50;
+    let home = Home::new();
+    let journal = home.path().join("journal");
+    home.child_with("k", &["echo"], &[("EVIL_JOURNAL", journal.to_str().unwrap())]);
+    let bin = installed(&home);
+    let program = bin.join("switchboardd");
+    let activator = Activator::new(&home);
+    let inode = activator.inode();
+    let (end, pid, done) = (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(0));
+    let starts = thread::scope(|scope| {
+        let keeper = scope.spawn(|| keep(&activator, &home, &program, &end, &pid));
+        let load: Vec<_> = (0..SHIMS)
+            .map(|session| {
+                let (done, home) = (&done, &home);
+                scope.spawn(move || {
+                    let mut shim = home.shim();
+                    for n in 0..CALLS {
+                        let args = format!(r#"{{"session":{session},"n":{n},"ms":20}}"#);
+                        let answer = shim.call("k", "slow", &args);
+                        assert!(answer.contains("\"result\""), "session {session}, call {n}: {answer}");
+                        assert_eq!(structured(&answer)["args"]["n"], n, "{answer}");
+                        done.fetch_add(1, Ordering::Relaxed);
+                    }
+                })
+            })
+            .collect();
+        // Every second time there is another binary by then.
+        for restart in 1..=5_u64 {
+            let mark = restart * SHIMS * CALLS / 7;
+            until_true("load", PATIENCE * 4, || done.load(Ordering::Relaxed) >= mark);
+            if restart % 2 == 0 {
+                install(&bins().switchboardd, &program, &format!("version {restart}"));
+            }
+            let old = pid.load(Ordering::Relaxed);
+            let daemon = rustix::process::Pid::from_raw(i32::try_from(old).unwrap()).unwrap();
+            rustix::process::kill_process(daemon, Signal::TERM).unwrap();
+            until_true("another daemon", PATIENCE * 4, || pid.load(Ordering::Relaxed) != old);
+        }
+        let failed = load.into_iter().filter_map(|load| load.join().err()).count();
+        end.store(true, Ordering::Relaxed);
+        let starts = keeper.join().unwrap();
+        assert_eq!(failed, 0, "shims whose calls failed");
+        starts
+    });
+    assert!(starts >= 6, "{starts} starts");
+    assert_eq!(done.load(Ordering::Relaxed), SHIMS * CALLS);
+    assert_eq!(activator.inode(), inode);
+    let mut seen = HashSet::new();
+    for line in fs::read_to_string(&journal).unwrap().lines() {
+        let Some(line) = line.split_once(' ').and_then(|(_, line)| serde_json::from_str::<Value>(line).ok())
+        else {
+            continue;
+        };
+        let args = &line["params"]["arguments"];
+        if let (Some(session), Some(n)) = (args["session"].as_u64(), args["n"].as_u64()) {
+            assert!(seen.insert((session, n)), "call {n} of session {session} ran twice");
+        }
+    }
+    assert_eq!(seen.len() as u64, SHIMS * CALLS);
+}
+
+#[test]
+fn a_new_binary_takes_over_when_nothing_is_under_way() {
+    let home = Home::new();
+    home.child("k", &["echo"]);
+    let program = installed(&home).join("switchboardd");
+    let activator = Activator::new(&home);
+    let sockets = [activator.socket.as_fd().try_clone_to_owned().unwrap(), tcp("127.0.0.1:0")];
+    let notify = home.path().join("notify");
+    let manager = Manager::at(&notify);
+    let env = [("NOTIFY_SOCKET", notify.to_str().unwrap())];
+    let daemon = handed(&home, &program, &sockets, &env).serving();
+    manager.until("READY=1");
+    let (pid, before, address) = (daemon.pid(), boot(&daemon), daemon.tcp_address());
+    let mut shim = home.shim();
+    let slow = shim.start_call("k", "slow", r#"{"ms":9000}"#);
+    until_true("the call", PATIENCE, || shim.call("k", "received", "{}").contains("9000"));
+    install(&bins().switchboardd, &program, "another version");
+    // Busy: it goes on, and says what waits.
+    until_true("the new version to be noticed", PATIENCE, || !daemon.status()["restartPending"].is_null());
+    let status = daemon.status();
+    assert_eq!(status["restartPending"]["version"], env!("CARGO_PKG_VERSION"), "{status}");
+    assert!(status["restartPending"]["problem"].is_null(), "{status}");
+    assert_eq!(boot(&daemon), before);
+    assert!(shim.answer_to(&slow.to_string()).contains("\"ok\":true"));
+    // Then it makes room: the same process and sockets, another program.
+    let heard = manager.until("READY=1");
+    assert!(!heard.iter().any(|said| said.contains("STOPPING")), "{heard:?}");
+    until_true("the next one", PATIENCE, || boot(&daemon) != before);
+    assert_eq!(daemon.status()["pid"], pid);
+    let running = fs::metadata(format!("/proc/{pid}/exe")).unwrap().ino();
+    assert_eq!(running, fs::metadata(&program).unwrap().ino());
+    assert!(daemon.status()["restartPending"].is_null());
+    assert_eq!(daemon.tcp_address(), address);
+    assert_eq!(Door::Tcp(address).get("/health").status, 200);
+    assert!(shim.call("k", "echo", "{}").contains("\"ok\":true"));
+    assert!(structured(&shim.call("k", "env", "{}")).get("LISTEN_FDS_FIRST_FD").is_none());
+}
+
+#[test]
+fn a_daemon_that_a_shim_started_makes_room_too() {
+    let home = Home::new();
+    home.child("k", &["echo"]);
+    let bin = installed(&home);
+    let mut shim = Shim::start_program(&home, &bin.join("switchboard"));
+    shim.initialize();
+    assert!(shim.call("k", "echo", "{}").contains("\"ok\":true"));
+    let door = Door::unix(&home.socket());
+    let told = || door.get("/status").json();
+    let before = told();
+    install(&bins().switchboardd, &bin.join("switchboardd"), "another version");
+    until_true("the next one", PATIENCE, || told()["boot"] != before["boot"]);
+    assert_eq!(told()["pid"], before["pid"]);
+    assert!(shim.call("k", "echo", "{}").contains("\"ok\":true"));
+    // What was stopped stays stopped, whatever is installed then.
+    assert!(home.command(&["stop"]).status.success());
+    assert_eq!(kind_of(&shim.call("k", "echo", "{}")).as_deref(), Some("stopped"));
+}
+
+#[test]
+fn what_cannot_take_over_does_not() {
+    let home = Home::new();
+    home.child("k", &["echo"]);
+    let program = installed(&home).join("switchboardd");
+    let activator = Activator::new(&home);
+    let daemon = activator.start(&home, &program, &[]).serving();
+    let before = boot(&daemon);
+    let script = home.write("broken", "#!/bin/sh\nexit 7\n");
+    fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    install(&script, &program, "");
+    until_true("the problem", PATIENCE, || daemon.status()["restartPending"]["problem"].is_string());
+    let status = daemon.status();
+    assert!(status["restartPending"]["problem"].as_str().unwrap().contains("exit status: 7"), "{status}");
+    assert_eq!(boot(&daemon), before);
+    assert!(home.shim().call("k", "echo", "{}").contains("\"ok\":true"));
+    // The next one may.
+    install(&bins().switchboardd, &program, "mended");
+    until_true("the mended one", PATIENCE, || boot(&daemon) != before);
+}

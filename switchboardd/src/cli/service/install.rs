@@ -1,0 +1,278 @@
+//! Installing and removing: each step is said, or only said.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use switchboard_wire::place::private_folder;
+
+use super::systemd::{self, SERVICE, SOCKET, systemctl};
+use super::units::{self, Wanted};
+use super::{Here, Refused, Report, file_error, launchd};
+use crate::args::Args;
+use crate::daemon;
+
+/// A daemon that drains is gone by then.
+const OLD_ONE: Duration = Duration::from_secs(25);
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
+
+/// Steps, done or only said.
+struct Steps {
+    dry_run: bool,
+    report: Report,
+    done: Vec<Value>,
+}
+
+impl Steps {
+    fn new(dry_run: bool) -> Self {
+        Self { dry_run, report: Report::default(), done: Vec::new() }
+    }
+
+    /// Says it, and whether to do it.
+    fn step(&mut self, what: String) -> bool {
+        self.report.say(if self.dry_run { format!("would {what}") } else { what.clone() });
+        self.done.push(what.into());
+        !self.dry_run
+    }
+
+    fn end(mut self, last: &str) -> Report {
+        self.report.fact("dryRun", json!(self.dry_run));
+        self.report.fact("steps", Value::Array(self.done));
+        if !self.dry_run {
+            self.report.say(last);
+        }
+        self.report
+    }
+
+    /// Writes a file of ours, if it says something else so far. True if it did.
+    fn write(&mut self, path: &Path, text: &str) -> Result<bool, Refused> {
+        match std::fs::read_to_string(path) {
+            Ok(before) if before == text => return Ok(false),
+            Ok(before) if !units::is_ours(&before) => {
+                return Err(Refused::NotOurs(path.display().to_string()));
+            }
+            Ok(_) => {}
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) => return Err(file_error(path)(error)),
+        }
+        if self.step(format!("write {}", path.display())) {
+            let folder = path.parent().unwrap_or(Path::new("/"));
+            std::fs::create_dir_all(folder).map_err(file_error(folder))?;
+            crate::files::replace(path, text.as_bytes()).map_err(file_error(path))?;
+        }
+        Ok(true)
+    }
+
+    /// Deletes a file if it is ours. True if it was.
+    fn delete(&mut self, path: &Path) -> Result<bool, Refused> {
+        let Ok(text) = std::fs::read_to_string(path) else { return Ok(false) };
+        if !units::is_ours(&text) {
+            self.report
+                .say(format!("left {}, which `switchboard service install` did not write", path.display()));
+            return Ok(false);
+        }
+        if self.step(format!("delete {}", path.display())) {
+            std::fs::remove_file(path).map_err(file_error(path))?;
+        }
+        Ok(true)
+    }
+
+    async fn systemctl(&mut self, args: &[&str]) -> Result<(), Refused> {
+        if self.step(format!("systemctl --user {}", args.join(" "))) {
+            systemctl(args).await.map_err(Refused::Manager)?;
+        }
+        Ok(())
+    }
+}
+
+pub(super) async fn install(args: &Args, dry_run: bool) -> Result<Report, Refused> {
+    let here = Here::of(args)?;
+    let config = args
+        .config
+        .as_ref()
+        .map(std::path::absolute)
+        .transpose()
+        .map_err(file_error(Path::new("--config")))?;
+    let wanted = Wanted { program: program()?, config, socket: here.place.socket.clone() };
+    let mut steps = Steps::new(dry_run);
+    if cfg!(target_os = "macos") {
+        install_agent(&here, &wanted, &mut steps).await?;
+    } else {
+        install_units(&here, &wanted, &mut steps).await?;
+    }
+    Ok(steps.end("the daemon is kept from now on; `switchboard service status` shows it"))
+}
+
+async fn install_units(here: &Here, wanted: &Wanted, steps: &mut Steps) -> Result<(), Refused> {
+    let (socket, service) = systemd::units().await.map_err(Refused::NoManager)?;
+    let folder = systemd::folder(&here.home);
+    let is_packaged = |unit: &systemd::Unit| unit.file().is_some_and(|file| !file.starts_with(&folder));
+    let (mut new_socket, mut new_service) = (false, false);
+    if is_packaged(&socket) && is_packaged(&service) {
+        steps.report.say(format!("the units are there, from a package: {}", socket.text("FragmentPath")));
+    } else {
+        let write = |steps: &mut Steps, (name, text): (&str, String)| steps.write(&folder.join(name), &text);
+        new_socket = write(steps, units::socket(wanted))?;
+        new_service = write(steps, units::service(wanted))?;
+    }
+    if new_socket
+        || new_service
+        || socket.is("NeedDaemonReload", "yes")
+        || service.is("NeedDaemonReload", "yes")
+    {
+        steps.systemctl(&["daemon-reload"]).await?;
+    }
+    if !socket.is_enabled() || !socket.is_active() {
+        hand_over(here, &service, steps).await?;
+    } else if new_socket {
+        steps.systemctl(&["restart", SOCKET]).await?;
+    } else if new_service {
+        steps.systemctl(&["try-restart", SERVICE]).await?;
+    }
+    if systemd::lingers().await == Some(false) {
+        steps.report.say("it ends with your last login; `loginctl enable-linger` keeps it running");
+    }
+    Ok(())
+}
+
+/// From the daemon that runs, if one does, to the socket that systemd holds. While the start lock is held no shim
+/// starts another: it finds the old daemon, which drains, or the new socket.
+async fn hand_over(here: &Here, service: &systemd::Unit, steps: &mut Steps) -> Result<(), Refused> {
+    let old = daemon::running(&here.place).and_then(|told| u32::try_from(told["pid"].as_u64()?).ok());
+    let old = old.filter(|pid| Some(*pid) != service.pid());
+    let lock = if steps.dry_run { None } else { Some(daemon::start_lock(&here.place).await?) };
+    if let Some(pid) = old
+        && steps.step(format!("have the daemon that runs (pid {pid}) finish its calls and make room"))
+    {
+        terminate(pid);
+    }
+    steps.systemctl(&["enable", "--now", SOCKET]).await?;
+    if lock.is_some() {
+        here.place.forget_stop();
+    }
+    drop(lock);
+    if let Some(pid) = old.filter(|_| !steps.dry_run) {
+        gone(pid).await;
+    }
+    Ok(())
+}
+
+async fn install_agent(here: &Here, wanted: &Wanted, steps: &mut Steps) -> Result<(), Refused> {
+    let (name, text) = units::agent(wanted, &here.home);
+    let file = launchd::folder(&here.home).join(name);
+    let written = steps.write(&file, &text)?;
+    let loaded = launchd::is_loaded().await;
+    if loaded && !written {
+        return Ok(());
+    }
+    if !steps.dry_run {
+        let logs = here.home.join("Library/Logs/Switchboard");
+        std::fs::create_dir_all(&logs).map_err(file_error(&logs))?;
+        let folder = here.place.socket.parent().unwrap_or(Path::new("/"));
+        private_folder(folder).map_err(file_error(folder))?;
+    }
+    if loaded && steps.step("launchctl bootout".to_owned()) {
+        launchd::unload().await.map_err(Refused::Manager)?;
+    }
+    let old = daemon::running(&here.place).and_then(|told| u32::try_from(told["pid"].as_u64()?).ok());
+    let lock = if steps.dry_run { None } else { Some(daemon::start_lock(&here.place).await?) };
+    if let Some(pid) = old.filter(|_| !loaded)
+        && steps.step(format!("have the daemon that runs (pid {pid}) finish its calls and make room"))
+    {
+        terminate(pid);
+        // launchd does not take a path that somebody else listens on.
+        gone(pid).await;
+    }
+    if steps.step(format!("launchctl bootstrap {}", file.display())) {
+        let _ = std::fs::remove_file(&here.place.socket);
+        launchd::load(&file).await.map_err(Refused::Manager)?;
+        here.place.forget_stop();
+    }
+    drop(lock);
+    Ok(())
+}
+
+pub(super) async fn remove(args: &Args, dry_run: bool) -> Result<Report, Refused> {
+    let here = Here::of(args)?;
+    let mut steps = Steps::new(dry_run);
+    let there = if cfg!(target_os = "macos") {
+        remove_agent(&here, &mut steps).await?
+    } else {
+        remove_units(&here, &mut steps).await?
+    };
+    let last = "removed; the next shim starts the daemon by itself again";
+    Ok(steps.end(if there { last } else { "there is no service to remove" }))
+}
+
+async fn remove_units(here: &Here, steps: &mut Steps) -> Result<bool, Refused> {
+    let folder = systemd::folder(&here.home);
+    let known = systemd::units().await;
+    let mut there = false;
+    if let Ok((socket, service)) = &known
+        && (socket.is_enabled() || socket.is_active() || service.is_active())
+    {
+        there = true;
+        steps.systemctl(&["disable", "--now", SOCKET, SERVICE]).await?;
+    }
+    for name in [SOCKET, SERVICE] {
+        there |= steps.delete(&folder.join(name))?;
+    }
+    match known {
+        Ok(_) if there => {
+            steps.systemctl(&["daemon-reload"]).await?;
+            // Of a unit that failed nothing is to be left either; one that did not is no error.
+            if !steps.dry_run {
+                let _ = systemctl(&["reset-failed", SOCKET, SERVICE]).await;
+            }
+        }
+        Err(why) if !there => return Err(Refused::NoManager(why)),
+        _ => {}
+    }
+    Ok(there)
+}
+
+async fn remove_agent(here: &Here, steps: &mut Steps) -> Result<bool, Refused> {
+    let file = launchd::folder(&here.home).join(format!("{}.plist", launchd::LABEL));
+    let loaded = launchd::is_loaded().await;
+    if loaded && steps.step("launchctl bootout".to_owned()) {
+        launchd::unload().await.map_err(Refused::Manager)?;
+    }
+    Ok(steps.delete(&file)? || loaded)
+}
+
+/// The daemon to keep: by the name that the person's PATH has for it, which an upgrade does not change.
+fn program() -> Result<PathBuf, Refused> {
+    let own = std::env::current_exe()
+        .and_then(|path| path.canonicalize())
+        .map_err(file_error(Path::new("switchboardd")))?;
+    let folder = own.parent().unwrap_or(Path::new("/"));
+    if folder.join("deps").is_dir() && folder.join("incremental").exists()
+        || folder.join(".fingerprint").is_dir()
+    {
+        return Err(Refused::BuildFolder(own.display().to_string()));
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let named = std::env::split_paths(&path)
+        .filter(|folder| folder.is_absolute())
+        .map(|folder| folder.join("switchboardd"))
+        .find(|named| named.canonicalize().is_ok_and(|named| named == own));
+    Ok(named.unwrap_or(own))
+}
+
+/// As a service manager would: it drains, and the shims go on to the next.
+fn terminate(pid: u32) {
+    if let Some(pid) = rustix::process::Pid::from_raw(pid.cast_signed()) {
+        let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+    }
+}
+
+async fn gone(pid: u32) {
+    let until = tokio::time::Instant::now() + OLD_ONE;
+    let lives = || {
+        rustix::process::Pid::from_raw(pid.cast_signed())
+            .is_some_and(|pid| rustix::process::test_kill_process(pid).is_ok())
+    };
+    while lives() && tokio::time::Instant::now() < until {
+        tokio::time::sleep(LOOK_AGAIN).await;
+    }
+}

@@ -1,0 +1,110 @@
+//! `systemctl --user`, asked and told.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+pub(super) const SOCKET: &str = "switchboardd.socket";
+pub(super) const SERVICE: &str = "switchboardd.service";
+
+/// What systemd knows of one of our units.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Unit {
+    properties: HashMap<String, String>,
+}
+
+impl Unit {
+    pub(super) fn is(&self, property: &str, value: &str) -> bool {
+        self.text(property) == value
+    }
+
+    pub(super) fn text(&self, property: &str) -> &str {
+        self.properties.get(property).map_or("", String::as_str)
+    }
+
+    pub(super) fn is_loaded(&self) -> bool {
+        self.is("LoadState", "loaded")
+    }
+
+    pub(super) fn is_active(&self) -> bool {
+        ["active", "activating", "reloading"].contains(&self.text("ActiveState"))
+    }
+
+    pub(super) fn is_enabled(&self) -> bool {
+        self.text("UnitFileState").starts_with("enabled")
+    }
+
+    pub(super) fn file(&self) -> Option<PathBuf> {
+        Some(self.text("FragmentPath")).filter(|path| !path.is_empty()).map(PathBuf::from)
+    }
+
+    pub(super) fn pid(&self) -> Option<u32> {
+        self.text("MainPID").parse().ok().filter(|pid| *pid != 0)
+    }
+}
+
+/// Both units, as systemd has them now. The error says why there is no manager to ask.
+pub(super) async fn units() -> Result<(Unit, Unit), String> {
+    const SHOWN: &str =
+        "LoadState,ActiveState,UnitFileState,FragmentPath,MainPID,StatusText,Listen,NeedDaemonReload";
+    let shown = systemctl(&["show", "--property", SHOWN, SOCKET, SERVICE]).await?;
+    let mut units = shown.split("\n\n").map(|block| Unit {
+        properties: block
+            .lines()
+            .filter_map(|line| line.split_once('='))
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .collect(),
+    });
+    Ok((units.next().unwrap_or_default(), units.next().unwrap_or_default()))
+}
+
+/// Where a person's own units are.
+pub(super) fn folder(home: &Path) -> PathBuf {
+    let config = std::env::var_os("XDG_CONFIG_HOME").map(PathBuf::from).filter(|folder| folder.is_absolute());
+    config.unwrap_or_else(|| home.join(".config")).join("systemd/user")
+}
+
+/// Runs it to its end and gives what it wrote, or why it failed.
+pub(super) async fn systemctl(args: &[&str]) -> Result<String, String> {
+    let said = tokio::process::Command::from(command("systemctl"))
+        .arg("--user")
+        .args(args)
+        .stdin(Stdio::null())
+        .output()
+        .await
+        .map_err(|error| format!("`systemctl` cannot be run: {error}"))?;
+    if said.status.success() {
+        return Ok(String::from_utf8_lossy(&said.stdout).into_owned());
+    }
+    let why = String::from_utf8_lossy(&said.stderr).trim().to_owned();
+    Err(if why.is_empty() { format!("`systemctl --user {}` failed", args.join(" ")) } else { why })
+}
+
+/// Whether the person's daemon goes on without a login session; `None` if nobody can tell.
+pub(super) async fn lingers() -> Option<bool> {
+    let uid = rustix::process::getuid().as_raw().to_string();
+    let said = tokio::process::Command::from(command("loginctl"))
+        .args(["show-user", &uid, "--property", "Linger", "--value"])
+        .stdin(Stdio::null())
+        .output()
+        .await
+        .ok()?;
+    match String::from_utf8_lossy(&said.stdout).trim() {
+        "yes" => Some(true),
+        "no" => Some(false),
+        _ => None,
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "the command line asks systemd, which is no child")]
+fn command(program: &str) -> std::process::Command {
+    let mut command = std::process::Command::new(program);
+    // Whoever came by `su` or `ssh` may lack it; the manager is there all the same.
+    if std::env::var_os("XDG_RUNTIME_DIR").is_none() {
+        let folder = format!("/run/user/{}", rustix::process::getuid().as_raw());
+        if Path::new(&folder).is_dir() {
+            command.env("XDG_RUNTIME_DIR", folder);
+        }
+    }
+    command
+}

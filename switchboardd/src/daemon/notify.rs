@@ -1,0 +1,143 @@
+//! Tells whoever keeps us as a service how things stand, by systemd's protocol of datagrams (sd_notify(3)). Written here
+//! because a send must never hold up the one thread that works, whatever the reader does.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram as StdDatagram};
+use std::time::Duration;
+
+use tokio::net::UnixDatagram;
+
+use crate::board::Board;
+
+/// A reader that takes nothing for so long is told nothing.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// Counts change in bursts; one line a second is enough for whoever reads them.
+const BETWEEN_COUNTS: Duration = Duration::from_secs(1);
+
+/// Who started us, if they want to hear from us.
+pub(super) struct Keeper {
+    socket: Option<UnixDatagram>,
+    /// They end us when they hear nothing for this long.
+    watchdog: Option<Duration>,
+}
+
+impl Keeper {
+    /// As the environment says. It stays there: children get one of their own, without any of this.
+    pub(super) fn from_env() -> Self {
+        let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+        let socket = variable("NOTIFY_SOCKET").and_then(|name| match connect(&name) {
+            Ok(socket) => Some(socket),
+            Err(error) => {
+                tracing::warn!(target: "daemon", "`NOTIFY_SOCKET` is `{}`, which cannot be used: {error}", name.display());
+                None
+            }
+        });
+        let text = |name: &str| variable(name).and_then(|value| value.into_string().ok());
+        let watchdog = patience(text("WATCHDOG_USEC"), text("WATCHDOG_PID"), std::process::id());
+        Self { watchdog: watchdog.filter(|_| socket.is_some()), socket }
+    }
+
+    pub(super) async fn tell(&self, state: &str) {
+        let Some(socket) = &self.socket else { return };
+        match tokio::time::timeout(PATIENCE, socket.send(state.as_bytes())).await {
+            Ok(Ok(_)) => {}
+            Ok(Err(error)) => tracing::debug!(target: "daemon", "the service manager was not told: {error}"),
+            Err(_) => tracing::debug!(target: "daemon", "the service manager does not listen"),
+        }
+    }
+
+    pub(super) async fn ready(&self, board: &Board) {
+        self.tell(&format!("READY=1\nSTATUS={}", counts(board))).await;
+    }
+
+    pub(super) async fn stopping(&self) {
+        self.tell("STOPPING=1\nSTATUS=finishing what is under way").await;
+    }
+
+    /// Says that we are well as long as we are, twice in the time that is allowed for it; never resolves. It runs on
+    /// the thread that dispatches every call, so that nothing is said when that one does not get round to it.
+    pub(super) async fn keep_well(&self) {
+        let Some(watchdog) = self.watchdog else { return std::future::pending().await };
+        loop {
+            self.tell("WATCHDOG=1").await;
+            tokio::time::sleep(watchdog / 2).await;
+        }
+    }
+
+    /// Tells the counts of suites and sessions when they change; never resolves.
+    pub(super) async fn keep_told(&self, board: &Board) {
+        if self.socket.is_none() {
+            return std::future::pending().await;
+        }
+        let mut told = counts(board);
+        loop {
+            let changed = board.sessions.changed();
+            let now = counts(board);
+            if now == told {
+                changed.await;
+                continue;
+            }
+            self.tell(&format!("STATUS={now}")).await;
+            told = now;
+            tokio::time::sleep(BETWEEN_COUNTS).await;
+        }
+    }
+}
+
+fn counts(board: &Board) -> String {
+    let of = |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
+    format!("{}, {}", of(board.catalog().suites.len(), "suite"), of(board.sessions.count(), "session"))
+}
+
+/// `WATCHDOG_USEC`, if it is meant for us and not for whoever started us.
+fn patience(microseconds: Option<String>, pid: Option<String>, ours: u32) -> Option<Duration> {
+    let for_us = pid.is_none_or(|pid| pid.parse() == Ok(ours));
+    let time = microseconds?.parse().ok().filter(|time| *time > 0).map(Duration::from_micros);
+    time.filter(|_| for_us)
+}
+
+fn connect(name: &OsStr) -> io::Result<UnixDatagram> {
+    let socket = StdDatagram::unbound()?;
+    socket.set_nonblocking(true)?;
+    socket.connect_addr(&address(name.as_bytes())?)?;
+    UnixDatagram::from_std(socket)
+}
+
+/// A path, or a name that stands in no folder.
+fn address(name: &[u8]) -> io::Result<SocketAddr> {
+    match name {
+        [b'/', ..] => SocketAddr::from_pathname(OsStr::from_bytes(name)),
+        #[cfg(target_os = "linux")]
+        [b'@', rest @ ..] => <SocketAddr as std::os::linux::net::SocketAddrExt>::from_abstract_name(rest),
+        _ => Err(io::Error::new(io::ErrorKind::InvalidInput, "neither a path nor an abstract name")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_watchdog_is_ours_or_somebody_elses() {
+        let check = |time: Option<&str>, pid: Option<&str>| {
+            patience(time.map(Into::into), pid.map(Into::into), 7).map(|time| time.as_micros())
+        };
+        assert_eq!(check(Some("30000000"), Some("7")), Some(30_000_000));
+        assert_eq!(check(Some("30000000"), None), Some(30_000_000));
+        for (time, pid) in
+            [(Some("5"), Some("8")), (Some("0"), None), (Some("soon"), None), (None, Some("7"))]
+        {
+            assert_eq!(check(time, pid), None, "{time:?} {pid:?}");
+        }
+    }
+
+    #[test]
+    fn an_address_is_a_path_or_abstract() {
+        assert!(address(b"/run/notify").unwrap().as_pathname().is_some());
+        assert!(address(b"relative").is_err() && address(b"").is_err());
+        #[cfg(target_os = "linux")]
+        assert!(address(b"@abstract").unwrap().is_unnamed().eq(&false));
+    }
+}

@@ -1,0 +1,258 @@
+//! An upgrade replaces the binary of a daemon that runs. It makes room for the new one when nobody needs it, by becoming
+//! it: the listening sockets stay open, so that whoever comes meanwhile just waits. While it is busy it goes on.
+
+use std::ffi::OsString;
+use std::fs::Metadata;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::io::{FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
+
+use crate::board::{Board, Successor};
+
+/// How often the binary is looked at. One that is the same at two looks is no longer being written.
+const LOOK: Duration = Duration::from_secs(2);
+/// So long a new binary may take to say its version.
+const SAY_VERSION: Duration = Duration::from_secs(5);
+/// Above the descriptors that everything has open.
+const FIRST_IN_ROW: i32 = 64;
+
+/// The file that this process runs, by the path that it was started by.
+#[derive(Debug)]
+pub(super) struct Binary {
+    path: PathBuf,
+    running: Identity,
+}
+
+/// One content of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Identity {
+    device: u64,
+    inode: u64,
+    length: u64,
+    modified: (i64, i64),
+}
+
+impl Identity {
+    fn of(meta: &Metadata) -> Self {
+        Self {
+            device: meta.dev(),
+            inode: meta.ino(),
+            length: meta.len(),
+            modified: (meta.mtime(), meta.mtime_nsec()),
+        }
+    }
+}
+
+impl Binary {
+    pub(super) fn of_this_process() -> Option<Self> {
+        let running = if cfg!(target_os = "linux") {
+            PathBuf::from("/proc/self/exe")
+        } else {
+            std::env::current_exe().ok()?
+        };
+        let running = Identity::of(&std::fs::metadata(running).ok()?);
+        // A link that we were started by is what an upgrade changes, not the file that it led to.
+        let called = std::env::args_os().next().map(PathBuf::from).filter(|path| path.is_absolute());
+        let path = match called {
+            Some(path) if std::fs::metadata(&path).is_ok_and(|meta| Identity::of(&meta) == running) => path,
+            _ => std::env::current_exe().ok()?,
+        };
+        Some(Self { path, running })
+    }
+
+    /// What stands in its place, if that is something else.
+    fn replacement(&self) -> Option<(Identity, Metadata)> {
+        let meta =
+            std::fs::metadata(&self.path).ok().filter(|meta| meta.is_file() && meta.mode() & 0o100 != 0)?;
+        let found = Identity::of(&meta);
+        (found != self.running).then_some((found, meta))
+    }
+}
+
+/// Resolves when there is another binary and nobody would miss this one. Says on the board that there is.
+pub(super) async fn is_due(board: &Arc<Board>, binary: Option<&Binary>) {
+    let Some(binary) = binary else { return std::future::pending().await };
+    let mut before = None;
+    let mut judged = None;
+    let mut begun = board.begun();
+    loop {
+        tokio::time::sleep(LOOK).await;
+        let found = binary.replacement();
+        let identity = found.as_ref().map(|(identity, _)| *identity);
+        let settled = std::mem::replace(&mut before, identity) == identity;
+        let Some((identity, meta)) = found.filter(|_| settled) else {
+            if identity.is_none() {
+                judged = None;
+                board.note_successor(None);
+            }
+            continue;
+        };
+        if judged != Some(identity) {
+            judged = Some(identity);
+            board.note_successor(Some(judge(&binary.path, &meta).await));
+        }
+        let was_quiet = std::mem::replace(&mut begun, board.begun()) == board.begun();
+        if was_quiet
+            && board.would_not_be_missed()
+            && board.successor().is_some_and(|next| next.problem.is_none())
+        {
+            return;
+        }
+    }
+}
+
+/// Whether a binary is one to make room for.
+async fn judge(path: &Path, meta: &Metadata) -> Successor {
+    let version = match crate::files::is_ours_alone(meta) {
+        Ok(()) => version(path).await,
+        Err(why) => Err(why),
+    };
+    let shown = path.display();
+    match &version {
+        Ok(version) => {
+            tracing::info!(target: "daemon", version, "`{shown}` was replaced; it takes over when nothing is under way")
+        }
+        Err(why) => {
+            tracing::warn!(target: "daemon", "`{shown}` was replaced, and this daemon goes on: {why}")
+        }
+    }
+    let (version, problem) = match version {
+        Ok(version) => (Some(version), None),
+        Err(why) => (None, Some(why)),
+    };
+    Successor { binary: path.to_owned(), version, problem }
+}
+
+/// What a binary says of itself: one that cannot be run is found out before anybody makes room for it.
+async fn version(path: &Path) -> Result<String, String> {
+    let mut command = tokio::process::Command::from(command(path));
+    command.arg("--version").env_clear().stdin(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
+    let said = match tokio::time::timeout(SAY_VERSION, command.output()).await {
+        Ok(Ok(said)) if said.status.success() => String::from_utf8_lossy(&said.stdout).into_owned(),
+        Ok(Ok(said)) => return Err(format!("`--version` ended with {}", said.status)),
+        Ok(Err(error)) => return Err(format!("it cannot be run: {error}")),
+        Err(_) => return Err(format!("it did not say its version within {} s", SAY_VERSION.as_secs())),
+    };
+    match said.trim().split_once(' ') {
+        Some(("switchboard", version)) => Ok(version.to_owned()),
+        _ => Err("it is no switchboardd".to_owned()),
+    }
+}
+
+/// Becomes the binary that stands there now, with the same arguments and sockets. Returns only if that fails.
+pub(super) fn take_over(binary: &Binary, kept: &[OwnedFd]) -> io::Error {
+    let row = match in_a_row(kept) {
+        Ok(row) => row,
+        Err(error) => return error,
+    };
+    for fd in &row {
+        if let Err(error) = fcntl_setfd(fd, FdFlags::empty()) {
+            return error.into();
+        }
+    }
+    crate::files::lower_limit();
+    let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
+    let mut command = command(&binary.path);
+    command
+        .args(arguments)
+        .env("LISTEN_PID", std::process::id().to_string())
+        .env("LISTEN_FDS", row.len().to_string())
+        // The first ones are in use here and cannot be put elsewhere; whoever reads this is ours.
+        .env("LISTEN_FDS_FIRST_FD", row.first().map_or(FIRST_IN_ROW, AsRawFd::as_raw_fd).to_string())
+        .env_remove("LISTEN_FDNAMES");
+    command.exec()
+}
+
+/// Copies with consecutive numbers, which is how they are handed over.
+fn in_a_row(kept: &[OwnedFd]) -> io::Result<Vec<OwnedFd>> {
+    let mut from = FIRST_IN_ROW;
+    loop {
+        let mut row: Vec<OwnedFd> = Vec::with_capacity(kept.len());
+        for fd in kept {
+            let next = from + i32::try_from(row.len()).expect("BUG: a handful of sockets");
+            row.push(fcntl_dupfd_cloexec(fd, next)?);
+        }
+        let first = row.first().map_or(from, AsRawFd::as_raw_fd);
+        if (first..).zip(&row).all(|(number, fd)| fd.as_raw_fd() == number) {
+            return Ok(row);
+        }
+        from = row.last().map_or(from, AsRawFd::as_raw_fd);
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "another version of this very program, which is no child")]
+fn command(path: &Path) -> std::process::Command {
+    std::process::Command::new(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, File};
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    fn program(folder: &Path, script: &str) -> PathBuf {
+        let path = folder.join("switchboardd");
+        let draft = folder.join("draft");
+        fs::write(&draft, script).unwrap();
+        fs::set_permissions(&draft, fs::Permissions::from_mode(0o755)).unwrap();
+        fs::rename(draft, &path).unwrap();
+        path
+    }
+
+    #[test]
+    fn a_replaced_file_is_another_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = program(folder.path(), "one");
+        let running = Identity::of(&fs::metadata(&path).unwrap());
+        let binary = Binary { path: path.clone(), running };
+        assert!(binary.replacement().is_none());
+        program(folder.path(), "two");
+        assert!(binary.replacement().is_some());
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+        assert!(binary.replacement().is_none(), "half installed");
+        fs::remove_file(&path).unwrap();
+        assert!(binary.replacement().is_none());
+    }
+
+    #[tokio::test]
+    async fn only_what_runs_and_is_ours_takes_over() {
+        let folder = tempfile::tempdir().unwrap();
+        for (script, expected) in [
+            ("#!/bin/sh\necho switchboard 9.8.7\n", Ok("9.8.7")),
+            ("#!/bin/sh\necho something else\n", Err("no switchboardd")),
+            ("#!/bin/sh\nexit 3\n", Err("exit status: 3")),
+            ("#!/no/such/interpreter\n", Err("cannot be run")),
+        ] {
+            let path = program(folder.path(), script);
+            let judged = judge(&path, &fs::metadata(&path).unwrap()).await;
+            match expected {
+                Ok(version) => assert_eq!((judged.version.as_deref(), judged.problem), (Some(version), None)),
+                Err(why) => {
+                    assert!(judged.problem.as_ref().is_some_and(|said| said.contains(why)), "{judged:?}")
+                }
+            }
+        }
+        let path = program(folder.path(), "#!/bin/sh\necho switchboard 9.8.7\n");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).unwrap();
+        assert!(judge(&path, &fs::metadata(&path).unwrap()).await.problem.is_some());
+    }
+
+    #[test]
+    fn handed_over_sockets_have_consecutive_numbers() {
+        let kept: Vec<OwnedFd> = (0..3).map(|_| File::open("/dev/null").unwrap().into()).collect();
+        let blocker = fcntl_dupfd_cloexec(&kept[0], FIRST_IN_ROW + 1).unwrap();
+        let row = in_a_row(&kept).unwrap();
+        let numbers: Vec<_> = row.iter().map(AsRawFd::as_raw_fd).collect();
+        assert!(numbers.windows(2).all(|pair| pair[1] == pair[0] + 1), "{numbers:?}");
+        drop(blocker);
+    }
+}
