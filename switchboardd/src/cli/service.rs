@@ -29,7 +29,7 @@ enum Refused {
     )]
     OtherSocket,
     #[error(
-        "`{0}` is in a build folder, which the next build changes; install it first, with `cargo install --locked --path switchboardd --path switchboard-shim` or a package"
+        "`{0}` is in a build folder, which the next build changes; install it first, with a package or `cargo install` (README, \"Install\")"
     )]
     BuildFolder(String),
     #[error("`{0}` is there and was not written by `switchboard service install`; move it away first")]
