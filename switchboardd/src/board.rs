@@ -19,6 +19,7 @@ use crate::document::Problem;
 use crate::layer::Ground;
 use crate::listens::Listens;
 use crate::manifest::Manifests;
+use crate::measures::series::Via;
 use crate::oauth::Logins;
 use crate::pages::Pages;
 use crate::parking::Parking;
@@ -365,7 +366,10 @@ impl Board {
     /// A session ends, and what was its own with it.
     pub fn end(&self, session: &Session) {
         tracing::debug!(target: "session", session = &session.id[..8], "ended");
-        self.sessions.remove(&session.id);
+        if self.sessions.remove(&session.id) {
+            let via = if session.is_shims { Via::Shim } else { Via::Registry };
+            self.nursery.measures.stayed(via, session.opened.elapsed(), session.mail_dropped());
+        }
         self.nursery.pulse.beat();
         session.caller.close();
         self.parking.session_ended(&session.id);

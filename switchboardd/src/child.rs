@@ -50,10 +50,13 @@ use crate::caller::{Caller, LogLevel};
 use crate::definition::Target;
 use crate::environment::Variables;
 use crate::era::{self, Era, envelope};
+use crate::measures;
+use crate::measures::child_tally::ChildTally;
 use crate::methods;
 use crate::subscriptions::Subscriptions;
 use calls::Calls;
 use failure::clip;
+use in_flight::Timed;
 use outbox::Unsent;
 use remote::Dialer;
 use remote::auth::Authorizers;
@@ -87,6 +90,8 @@ pub struct Ground<'a> {
     pub dialer: &'a Arc<Dialer>,
     /// Who knows the credentials of children that run elsewhere.
     pub logins: &'a dyn Authorizers,
+    /// What is counted of children of this name.
+    pub tally: &'a Arc<ChildTally>,
 }
 
 /// How a child is spoken with.
@@ -165,6 +170,7 @@ pub struct Child {
     guard_pid: Option<u32>,
     probing: AtomicBool,
     served: AtomicBool,
+    tally: Arc<ChildTally>,
 }
 
 impl Child {
@@ -226,9 +232,10 @@ impl Child {
         params: impl FnOnce(ChildId, &mut Vec<u8>),
     ) -> Result<InFlight, ChildError> {
         let era = self.era();
+        let begun = Instant::now();
         let (opened, many) = {
             let mut calls = self.calls();
-            let opened = calls.open(caller.cloned(), token.map(Into::into), Instant::now());
+            let opened = calls.open(caller.cloned(), token.map(Into::into), begun);
             (opened, calls.in_flight() > MANY)
         };
         let Some((id, reply)) = opened else { return Err(ChildError::Unsent) };
@@ -254,7 +261,10 @@ impl Child {
         // What must not be cancelled, or not before the handshake.
         let cancellable = method != methods::INITIALIZE && !probes;
         match self.way.send(Some(id), line, many) {
-            Ok(()) => Ok(InFlight { child: self.clone(), id, reply, open: true, cancellable }),
+            Ok(()) => {
+                let timed = Timed { begun, method: measures::known(method), tool: None, ended: None };
+                Ok(InFlight { child: self.clone(), id, reply, open: true, cancellable, timed })
+            }
             Err(unsent) => {
                 self.calls().retract(id);
                 Err(match unsent {
@@ -437,6 +447,13 @@ impl Child {
         *self.stage.borrow() == Stage::Alive && !*self.stop.borrow() && self.way.is_open()
     }
 
+    /// Whether it is gone and nobody told it to go.
+    pub fn ended_by_itself(&self) -> bool {
+        let told =
+            || self.ending.get().map_or_else(|| *self.stop.borrow(), |why| *why == ChildError::Stopped);
+        !self.is_alive() && !told()
+    }
+
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -448,6 +465,10 @@ impl Child {
     /// Its process, if it is one of this machine.
     pub fn process(&self) -> Option<u32> {
         self.guard_pid.map(|_| self.pid)
+    }
+
+    pub fn is_remote(&self) -> bool {
+        matches!(self.way, Way::Remote(_))
     }
 
     pub fn guard_pid(&self) -> Option<u32> {
@@ -521,6 +542,7 @@ impl Child {
 
     fn count_noise(&self, what: &Malformed) {
         self.noise.fetch_add(1, Ordering::Relaxed);
+        self.tally.noise();
         tracing::debug!(target: "child", child = &*self.name, "skipped: {what}");
     }
 

@@ -141,21 +141,7 @@ impl Failure {
             Self::ShuttingDown => "daemon_draining",
             Self::TooManyParked => "no_room",
             Self::Panicked => "daemon_failed",
-            Self::Child { error, .. } => match error {
-                ChildError::Spawn { .. } => "child_spawn_failed",
-                ChildError::SpawnTimeout { .. } => "child_spawn_timeout",
-                ChildError::Unusable { .. } => "child_unusable",
-                ChildError::Stillborn { .. }
-                | ChildError::Exited { .. }
-                | ChildError::ClosedOutput { .. }
-                | ChildError::ClosedInput { .. } => "child_exited",
-                ChildError::Stopped | ChildError::Unsent => "child_stopped",
-                ChildError::Silent { .. } | ChildError::Endless { .. } => "rpc_timeout",
-                ChildError::Unresponsive { .. } => "child_unresponsive",
-                ChildError::Busy => "child_busy",
-                ChildError::TooLong { .. } => "answer_too_long",
-                ChildError::Remote(error) => error.kind(),
-            },
+            Self::Child { error, .. } => error.kind(),
         }
     }
 

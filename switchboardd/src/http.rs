@@ -9,6 +9,7 @@ mod door;
 mod figures;
 mod gate;
 mod hop;
+mod metrics;
 mod page;
 mod proxy;
 mod registry;
@@ -43,6 +44,7 @@ fn app(board: &Arc<Board>) -> Router {
         .route("/suites/{name}", get(discovery::suite))
         .route("/suites/{name}/tools", get(discovery::tools))
         .route("/status", get(discovery::status))
+        .route("/metrics", get(metrics::metrics))
         .route(page::FEED, get(page::feed))
         .route("/", get(page::part))
         .route("/page/{part}", get(page::part))

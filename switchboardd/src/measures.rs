@@ -4,23 +4,27 @@
 //! name is copied that was met before. Every table has a most, and is made with the first thing that is counted.
 //! No argument and no result of a call is ever kept here.
 
+pub mod child_tally;
 pub mod latency;
 pub mod names;
 pub mod outcome;
 pub mod series;
 pub mod tally;
+pub mod text;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use tokio::time::Instant;
 
 use crate::methods;
+use child_tally::{ChildCounts, ChildTally};
 use names::{Name, Names};
-use series::{AllSeries, Kind, Via};
+use series::{AllSeries, Histogram, Kind, Via, What};
 use tally::{Figures, STEP, Tally};
 
 /// Failures that are remembered, for people.
@@ -31,13 +35,31 @@ const TROUBLE_SHOWN: usize = 400;
 #[derive(Debug)]
 pub struct Measures {
     started: Instant,
-    names: Arc<Names>,
+    store: Arc<Store>,
     /// Of all calls.
     pub overall: Arc<Tally>,
     // Leaf locks: held to count, to copy or for a look.
     tallies: Mutex<HashMap<Place, Arc<Tally>>>,
-    series: Mutex<AllSeries>,
+    children: Mutex<HashMap<Box<str>, Arc<ChildTally>>>,
     troubles: Mutex<VecDeque<Trouble>>,
+    reloads: AtomicU64,
+    failed_reloads: AtomicU64,
+    /// Of sessions that have ended.
+    mail_dropped: AtomicU64,
+}
+
+/// What the figures of all have in common.
+#[derive(Debug, Default)]
+pub struct Store {
+    names: Arc<Names>,
+    // A leaf lock: held to count or to copy.
+    series: Mutex<AllSeries>,
+}
+
+impl Store {
+    fn add(&self, kind: Kind, took: Duration) {
+        self.series.lock().expect("BUG: a count panicked").add(kind, took);
+    }
 }
 
 /// A suite's name, and the file that it is from.
@@ -56,14 +78,17 @@ pub struct Trouble {
 
 impl Default for Measures {
     fn default() -> Self {
-        let names = Arc::default();
+        let store = Arc::<Store>::default();
         Self {
             started: Instant::now(),
-            overall: Tally::new("", &names),
-            names,
+            overall: Tally::new("", &store.names),
+            store,
             tallies: Mutex::default(),
-            series: Mutex::default(),
+            children: Mutex::default(),
             troubles: Mutex::default(),
+            reloads: AtomicU64::new(0),
+            failed_reloads: AtomicU64::new(0),
+            mail_dropped: AtomicU64::new(0),
         }
     }
 }
@@ -76,7 +101,31 @@ impl Measures {
             // Nobody has so many; those of files that are gone are no loss.
             tallies.retain(|_, tally| Arc::strong_count(tally) > 1);
         }
-        tallies.entry((name.into(), file.to_owned())).or_insert_with(|| Tally::new(name, &self.names)).clone()
+        tallies
+            .entry((name.into(), file.to_owned()))
+            .or_insert_with(|| Tally::new(name, &self.store.names))
+            .clone()
+    }
+
+    /// What is counted of the children of this name.
+    pub fn of_child(&self, name: &str) -> Arc<ChildTally> {
+        let mut children = self.children.lock().expect("BUG: a look panicked");
+        if children.len() >= names::MOST {
+            children.retain(|_, tally| Arc::strong_count(tally) > 1);
+        }
+        children.entry(name.into()).or_insert_with(|| ChildTally::new(name, &self.store)).clone()
+    }
+
+    /// A host's session has ended.
+    pub fn stayed(&self, via: Via, took: Duration, mail_dropped: u64) {
+        self.store.add(Kind { what: What::Stayed { via }, whose: None, tool: None, error: None }, took);
+        self.mail_dropped.fetch_add(mail_dropped, Ordering::Relaxed);
+    }
+
+    /// All files were read again, and what they say is used or not.
+    pub fn reloaded(&self, used: bool) {
+        let counter = if used { &self.reloads } else { &self.failed_reloads };
+        counter.fetch_add(1, Ordering::Relaxed);
     }
 
     /// A request of a host begins; it ends when what this returns is dropped.
@@ -94,6 +143,51 @@ impl Measures {
 
     pub fn figures(&self, tally: &Tally) -> Figures {
         tally.figures(self.step())
+    }
+
+    pub fn series(&self) -> Vec<(Kind, Histogram)> {
+        self.store.series.lock().expect("BUG: a copy panicked").all()
+    }
+
+    /// The name as it may stand in a label.
+    pub fn label(&self, name: &str) -> Arc<str> {
+        self.text(self.store.names.number(name))
+    }
+
+    pub fn text(&self, name: Name) -> Arc<str> {
+        self.store.names.text(name)
+    }
+
+    /// Calls under way and introspections of each suite that was ever asked for something.
+    pub fn by_suite(&self) -> BTreeMap<Arc<str>, (usize, u64)> {
+        let tallies: Vec<_> = self.tallies.lock().expect("BUG: a copy panicked").values().cloned().collect();
+        let mut all = BTreeMap::<_, (usize, u64)>::new();
+        for tally in tallies.iter().filter(|tally| tally.is_used()) {
+            let figures = self.figures(tally);
+            let sum = all.entry(self.text(tally.name())).or_default();
+            *sum = (sum.0 + figures.in_flight, sum.1 + figures.introspections);
+        }
+        all
+    }
+
+    pub fn by_child(&self) -> BTreeMap<Arc<str>, ChildCounts> {
+        let children: Vec<_> =
+            self.children.lock().expect("BUG: a copy panicked").values().cloned().collect();
+        let mut all = BTreeMap::<_, ChildCounts>::new();
+        for tally in children {
+            *all.entry(self.label(tally.text())).or_default() += tally.counts();
+        }
+        all
+    }
+
+    /// How often all files were read again, and how often what they said could not be used.
+    pub fn reloads(&self) -> (u64, u64) {
+        (self.reloads.load(Ordering::Relaxed), self.failed_reloads.load(Ordering::Relaxed))
+    }
+
+    /// Messages to hosts whose sessions have ended for which there was no room.
+    pub fn mail_dropped(&self) -> u64 {
+        self.mail_dropped.load(Ordering::Relaxed)
     }
 
     /// When a step of a chart began.
@@ -149,8 +243,9 @@ struct Noted {
     ended: bool,
 }
 
+/// A tool by name.
 #[derive(Debug)]
-enum Tool {
+pub enum Tool {
     Known(Name),
     /// Never met before, and nobody has said yet that there is such a tool.
     New(Box<str>),
@@ -230,7 +325,7 @@ impl Drop for Operation<'_> {
         let tool = tool.map(|tool| match tool {
             Tool::Known(name) => name,
             // A child that did it has it. Of what nobody has, no name is kept.
-            Tool::New(name) if error.is_none() => measures.names.number(&name),
+            Tool::New(name) if error.is_none() => measures.store.names.number(&name),
             Tool::New(_) => Name::OTHER,
         });
         let name = suite.as_ref().map(|suite| suite.name());
@@ -238,8 +333,8 @@ impl Drop for Operation<'_> {
         // The tool of an operation that does not come as far as a child's is the suite itself.
         let tool = if is_call && !self.single { tool.or(name) } else { tool };
         let (via, single, method) = (self.via, self.single, self.method);
-        let kind = Kind { via, single, method, suite: name, tool, error };
-        measures.series.lock().expect("BUG: a count panicked").add(kind, took);
+        let what = What::Asked { via, single, method };
+        measures.store.add(Kind { what, whose: name, tool, error }, took);
         let failed = error.is_some_and(|error| error != outcome::CANCELLED);
         if is_call && introspects {
             measures.overall.introspected();
@@ -258,7 +353,7 @@ impl Drop for Operation<'_> {
                 at: SystemTime::now(),
                 method,
                 suite: suite.map(|suite| suite.text().into()),
-                tool: tool.map(|tool| measures.names.text(tool)),
+                tool: tool.map(|tool| measures.text(tool)),
                 kind,
                 // What a child says of it may hold anything, and is for its host.
                 message: message.unwrap_or_else(|| match kind {
@@ -276,7 +371,7 @@ fn clipped(text: &str) -> String {
 }
 
 /// The method, if it is one that there is.
-fn known(method: &str) -> &'static str {
+pub fn known(method: &str) -> &'static str {
     macro_rules! known {
         ($($name:ident)*) => { match method { $(methods::$name => methods::$name,)* _ => names::OTHER } };
     }

@@ -28,6 +28,7 @@ use crate::config::Scope;
 use crate::definition::{Reach, Target};
 use crate::manifest::{Manifest, Manifests};
 use crate::measures::Measures;
+use crate::measures::child_tally::{ChildTally, Reason};
 use crate::oauth::{Login, Logins};
 use crate::pulse::Pulse;
 use crate::sources::{Sources, Unready};
@@ -84,6 +85,23 @@ pub struct Pool {
     /// Something changed that those who wait may be waiting for.
     changed: Notify,
     subscriptions: Arc<Subscriptions>,
+    tally: Arc<ChildTally>,
+}
+
+/// How many children a pool has, and who waits for one.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Count {
+    pub alive: usize,
+    pub idle: usize,
+    pub waiting: usize,
+}
+
+impl std::ops::AddAssign for Count {
+    fn add_assign(&mut self, other: Self) {
+        self.alive += other.alive;
+        self.idle += other.idle;
+        self.waiting += other.waiting;
+    }
 }
 
 /// How a pool is doing, for people.
@@ -142,11 +160,13 @@ impl Pool {
             last_words: Arc::default(),
             woken_later: false,
             starts: 0,
+            lost: 0,
             values: None,
         };
         Arc::new(Self {
             name: name.into(),
             reach,
+            tally: nursery.measures.of_child(name),
             nursery,
             state: Mutex::new(state),
             changed: Notify::new(),
@@ -208,7 +228,7 @@ impl Pool {
                     self.keep_warm(limits);
                     return Ok(Lease { child, pool: self.clone() });
                 }
-                Step::Start(owner) => drop(tokio::spawn(self.clone().start(owner, limits, true))),
+                Step::Start(owner) => drop(tokio::spawn(self.clone().start(owner, limits, Reason::Call))),
                 Step::Refuse(refusal) => return Err(refusal),
                 Step::Rest(until) => tokio::time::sleep_until(until).await,
                 Step::Wait => {
@@ -239,7 +259,7 @@ impl Pool {
             if wanted { state.start(None, Instant::now()) } else { Step::Wait }
         };
         if let Step::Start(owner) = step {
-            tokio::spawn(self.clone().start(owner, limits, false));
+            tokio::spawn(self.clone().start(owner, limits, Reason::Introspect));
         }
     }
 
@@ -345,6 +365,16 @@ impl Pool {
     /// Why the last child ended badly, or could not be started.
     pub fn last_failure(&self) -> Option<PoolError> {
         self.lock().last_failure.clone()
+    }
+
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub fn count(&self) -> Count {
+        let state = self.lock();
+        let idle = state.alive().filter(|member| member.child.is_idle()).count();
+        Count { alive: state.alive().count(), idle, waiting: state.waiting }
     }
 
     pub fn starts(&self) -> u64 {

@@ -83,6 +83,7 @@ impl Board {
             }
         }
         drop(reloading);
+        self.nursery.measures.reloaded(outcome.is_ok());
         self.check_values(why).await;
         outcome.map(|()| self.personal.catalog())
     }

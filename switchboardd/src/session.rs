@@ -214,6 +214,11 @@ impl Session {
         self.flights().open.len()
     }
 
+    /// Messages to its host for which there was no room.
+    pub fn mail_dropped(&self) -> u64 {
+        self.caller.mailbox().map_or(0, |mailbox| mailbox.dropped())
+    }
+
     pub fn connected(&self) {
         self.connections.fetch_add(1, Ordering::Relaxed);
     }
@@ -269,9 +274,11 @@ impl Sessions {
         self.lock().get(id).cloned()
     }
 
-    pub fn remove(&self, id: &str) {
-        self.lock().remove(id);
+    /// False if it had gone before.
+    pub fn remove(&self, id: &str) -> bool {
+        let removed = self.lock().remove(id).is_some();
         self.stir();
+        removed
     }
 
     pub fn count(&self) -> usize {

@@ -86,7 +86,7 @@ impl Said {
     /// What it says of how the operation went; `None` if all is well.
     pub fn error(&self) -> Option<&'static str> {
         match self {
-            Self::Child(answer) => outcome::of_answer(&answer.body),
+            Self::Child(answer) => answer.error,
             Self::Ours(result) => outcome::of_text(result),
             Self::Fault(error) => Some(Raw::parse(error.as_bytes()).map_or(names::OTHER, outcome::of_error)),
             Self::Asks(_) => None,

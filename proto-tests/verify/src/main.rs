@@ -1,7 +1,7 @@
 //! `cargo verify`: every test there is. First the Rust tests, which need nothing but Rust; then secrets in a
-//! real keyring and the status page in a real browser, from Debian packages; then the daemon under a real systemd, and
-//! then the interop run, which installs pinned npm and PyPI packages into a folder of its own;
-//! then the official conformance suite through a daemon.
+//! real keyring, metrics before a real Prometheus and the status page in a real browser, from Debian packages; then the
+//! daemon under a real systemd, and then the interop run, which installs pinned npm and PyPI packages into a folder of
+//! its own; then the official conformance suite through a daemon.
 
 #![expect(clippy::print_stdout, reason = "this program tells a person how far it is")]
 
@@ -21,7 +21,9 @@ fn main() -> ExitCode {
     let built =
         tests && step("the binaries", cargo(root).args(["build", "--workspace", "--bins", "--tests"]));
     let keyring = built && step("a real keyring", script(root, "interop/keyring.sh").arg(&bin));
-    let page = keyring && step("the status page in a browser", script(root, "page/run.sh").arg(&bin));
+    let metrics =
+        keyring && step("metrics, as Prometheus reads them", script(root, "interop/prometheus.sh").arg(&bin));
+    let page = metrics && step("the status page in a browser", script(root, "page/run.sh").arg(&bin));
     let service = page && step("a real systemd", script(root, "interop/service.sh").arg(&bin));
     let interop = service && step("real clients and children", script(root, "interop/run.sh").arg(&bin));
     // It says how many scenarios and checks passed.

@@ -31,6 +31,8 @@ pub struct Answer {
     pub id: Range<usize>,
     /// Of the child whose answer it is.
     pub era: Era,
+    /// What it says of how the call went, for those who count; `None` if all is well.
+    pub error: Option<&'static str>,
 }
 
 impl Answer {
@@ -43,7 +45,12 @@ impl Answer {
     pub fn with_result(&self, result: &str) -> Self {
         let (before, id) = (r#"{"jsonrpc":"2.0","id":"#, "0");
         let body = format!(r#"{before}{id},"result":{result}}}"#);
-        Self { body: body.into(), id: before.len()..before.len() + id.len(), era: self.era }
+        Self {
+            body: body.into(),
+            id: before.len()..before.len() + id.len(),
+            era: self.era,
+            error: self.error,
+        }
     }
 }
 
@@ -319,7 +326,12 @@ mod tests {
     use super::*;
 
     fn answer() -> Reply {
-        Reply::Answer(Answer { body: Bytes::from_static(b"{\"id\":1}"), id: 6..7, era: Era::Legacy })
+        Reply::Answer(Answer {
+            body: Bytes::from_static(b"{\"id\":1}"),
+            id: 6..7,
+            era: Era::Legacy,
+            error: None,
+        })
     }
 
     #[test]
@@ -470,7 +482,7 @@ mod tests {
     #[test]
     fn an_answer_keeps_its_bytes_but_for_the_id() {
         let body = Bytes::from_static(b"{\"x\": 1.0, \"id\":1}");
-        let answer = Answer { body, id: 16..17, era: Era::Legacy };
+        let answer = Answer { body, id: 16..17, era: Era::Legacy, error: None };
         assert_eq!(answer.for_host("\"a\""), b"{\"x\": 1.0, \"id\":\"a\"}");
     }
 }

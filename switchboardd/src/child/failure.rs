@@ -41,6 +41,25 @@ pub enum ChildError {
 }
 
 impl ChildError {
+    /// A word that programs can rely on.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Spawn { .. } => "child_spawn_failed",
+            Self::SpawnTimeout { .. } => "child_spawn_timeout",
+            Self::Unusable { .. } => "child_unusable",
+            Self::Stillborn { .. }
+            | Self::Exited { .. }
+            | Self::ClosedOutput { .. }
+            | Self::ClosedInput { .. } => "child_exited",
+            Self::Stopped | Self::Unsent => "child_stopped",
+            Self::Silent { .. } | Self::Endless { .. } => "rpc_timeout",
+            Self::Unresponsive { .. } => "child_unresponsive",
+            Self::Busy => "child_busy",
+            Self::TooLong { .. } => "answer_too_long",
+            Self::Remote(error) => error.kind(),
+        }
+    }
+
     /// Whether somebody else ended the child, rather than it itself.
     pub fn is_a_kill(&self) -> bool {
         matches!(self, Self::Exited { exit: Exit::Signal(9 | 15) | Exit::Unknown, .. })

@@ -285,7 +285,7 @@ mod tests {
 
     fn hello(result: &str) -> Result<Hello, ChildError> {
         let body = format!(r#"{{"jsonrpc":"2.0","id":1,"result":{result}}}"#);
-        read(&Answer { body: body.into(), id: 22..23, era: Era::Legacy })
+        read(&Answer { body: body.into(), id: 22..23, era: Era::Legacy, error: None })
     }
 
     #[test]

@@ -3,9 +3,12 @@
 use std::sync::Arc;
 
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 
 use super::calls::{Answer, ChildId, Reply};
 use super::{Child, ChildError, Limits};
+use crate::measures::series::What;
+use crate::measures::{Tool, outcome};
 
 /// A call on its way. Dropping it tells the child that nobody waits any more.
 pub struct InFlight {
@@ -15,6 +18,16 @@ pub struct InFlight {
     pub(super) open: bool,
     /// Whether the child is told when nobody waits any more.
     pub(super) cancellable: bool,
+    pub(super) timed: Timed,
+}
+
+/// What is counted of it when it is over.
+pub(super) struct Timed {
+    pub(super) begun: Instant,
+    pub(super) method: &'static str,
+    pub(super) tool: Option<Tool>,
+    /// How it went, once that is known.
+    pub(super) ended: Option<Option<&'static str>>,
 }
 
 impl InFlight {
@@ -22,10 +35,25 @@ impl InFlight {
         self.id
     }
 
+    /// The tool that it is about.
+    pub fn about(mut self, tool: Option<&str>) -> Self {
+        self.timed.tool = tool.map(|tool| self.child.tally.tool(tool));
+        self
+    }
+
     /// Waits for the answer, no longer than `limits` allow (`child/clock.rs`).
     pub async fn answer(mut self, limits: Limits) -> Result<Answer, ChildError> {
         self.child.limit(self.id, limits);
         let reply = (&mut self.reply).await;
+        let answer = self.taken(reply);
+        self.timed.ended = Some(match &answer {
+            Ok(answer) => answer.error,
+            Err(error) => Some(error.kind()),
+        });
+        answer
+    }
+
+    fn taken(&mut self, reply: Result<Reply, oneshot::error::RecvError>) -> Result<Answer, ChildError> {
         match reply {
             Ok(Reply::Answer(answer)) => {
                 self.open = false;
@@ -51,6 +79,11 @@ impl InFlight {
 
 impl Drop for InFlight {
     fn drop(&mut self) {
+        let Timed { begun, method, tool, ended } = &mut self.timed;
+        let what = What::Sent { remote: self.child.is_remote(), method };
+        let error = ended.unwrap_or(Some(outcome::CANCELLED));
+        let has = |name: &str| self.child.known_tools().is_some_and(|list| list.find(name).is_some());
+        self.child.tally.sent(what, tool.take(), error, begun.elapsed(), has);
         // Take the lock for the bookkeeping only; the write comes after it.
         if self.open && self.child.calls().abandon(self.id) {
             self.child.cancel(self.id, self.cancellable);

@@ -17,6 +17,7 @@ use crate::caller::{Caller, LogLevel};
 use crate::era::Era;
 use crate::listens;
 use crate::mailbox::Kind;
+use crate::measures::outcome;
 use crate::methods;
 use crate::subscriptions::Heard;
 
@@ -39,7 +40,7 @@ impl Child {
     pub(super) fn take_in_about(self: &Arc<Self>, frame: Frame, about: Option<ChildId>) {
         match frame {
             Frame::Message { body, .. } => match Message::parse(&body) {
-                Ok(Message::Response { id, .. }) => self.take_answer(&body, id),
+                Ok(Message::Response { id, outcome }) => self.take_answer(&body, id, outcome::of(outcome)),
                 Ok(Message::Request { id, method, params }) => {
                     self.take_question(&body, id, &method.name(), params, about);
                 }
@@ -51,6 +52,7 @@ impl Child {
             Frame::Noise(_) => self.count_noise(&Malformed::NotJson),
             Frame::Oversize { id, bytes } => {
                 let id = id.and_then(|id| our_id(&id));
+                self.tally.too_long(bytes);
                 tracing::warn!(target: "child", child = &*self.name, bytes, "skipped a message over the limit");
                 if let Some(id) = id {
                     self.calls().deliver(id, Reply::TooLong(bytes));
@@ -59,12 +61,12 @@ impl Child {
         }
     }
 
-    fn take_answer(&self, body: &Bytes, id: Raw<'_>) {
+    fn take_answer(&self, body: &Bytes, id: Raw<'_>, error: Option<&'static str>) {
         let Some(ours) = our_id(id.get()) else {
             self.count_noise(&Malformed::NotMessage("an answer to nothing we asked"));
             return;
         };
-        let answer = Answer { body: body.clone(), id: place_of(body, id.get()), era: self.era() };
+        let answer = Answer { body: body.clone(), id: place_of(body, id.get()), era: self.era(), error };
         // In a pipe everything comes in order; requests over HTTP overtake each other.
         let is_modern = answer.era == Era::Modern && matches!(self.way, Way::Pipe(_));
         let delivered = self.calls().deliver(ours, Reply::Answer(answer));
@@ -142,7 +144,7 @@ impl Child {
         let Some(id) = Members::of(params).and_then(|params| params.get("requestId")) else { return };
         if let Some(ours) = our_id(id.get()).filter(|ours| self.calls().is_standing(*ours)) {
             // Or a request of ours that it would never have answered.
-            let answer = Answer { body: Bytes::from_static(ENDED), id: 6..7, era: self.era() };
+            let answer = Answer { body: Bytes::from_static(ENDED), id: 6..7, era: self.era(), error: None };
             self.calls().deliver(ours, Reply::Answer(answer));
             return;
         }

@@ -208,6 +208,7 @@ impl Child {
             guard_pid,
             probing: AtomicBool::new(false),
             served: AtomicBool::new(false),
+            tally: ground.tally.clone(),
         }
     }
 

@@ -165,7 +165,7 @@ pub(super) async fn forward(
         }
     };
     let call = suite
-        .send(lease, caller, request.method, token.map(Raw::get), params)
+        .send(lease, caller, request.method, tool, token.map(Raw::get), params)
         .await
         .map_err(|error| suite.unavailable(tool, error))?;
     drop(lane);

@@ -275,7 +275,7 @@ fn session_state(session: &Session) -> Value {
         "workspace": session.folder,
         "ageMs": millis(session.opened),
         "inFlight": session.in_flight(),
-        "droppedMessages": session.caller.mailbox().map_or(0, |mailbox| mailbox.dropped()),
+        "droppedMessages": session.mail_dropped(),
     })
 }
 

@@ -1,7 +1,7 @@
 //! What an answer says of how an operation went, for a label: a word from a short list, whatever a child makes up.
 
 use memchr::memmem;
-use switchboard_wire::envelope::{Message, Outcome};
+use switchboard_wire::envelope::Outcome;
 use switchboard_wire::members::Members;
 use switchboard_wire::raw::Raw;
 
@@ -11,25 +11,26 @@ pub const TOOL_ERROR: &str = "tool_error";
 pub const CANCELLED: &str = "cancelled";
 const OTHER: &str = "_other";
 
-/// Of a whole response; `None` if all went well.
-pub fn of_answer(body: &[u8]) -> Option<&'static str> {
-    // The end of `"error"` and of `"isError"`; in a text its quote would have a backslash. Nearly no answer has one,
-    // and those that have none are not read again.
-    memmem::find(body, b"rror\"")?;
-    match Message::parse(body) {
-        Ok(Message::Response { outcome: Outcome::Error(error), .. }) => Some(of_error(error)),
-        Ok(Message::Response { outcome: Outcome::Result(result), .. }) => of_result(result),
-        _ => None,
+/// Of a response; `None` if all went well.
+pub fn of(outcome: Outcome<'_>) -> Option<&'static str> {
+    match outcome {
+        Outcome::Error(error) => Some(of_error(error)),
+        Outcome::Result(result) => of_result(result),
     }
 }
 
 /// Of a result of ours.
 pub fn of_text(result: &str) -> Option<&'static str> {
-    memmem::find(result.as_bytes(), b"rror\"")?;
+    memmem::find(result.as_bytes(), MARK)?;
     of_result(Raw::parse(result.as_bytes())?)
 }
 
+/// In a text its quotes would have backslashes.
+const MARK: &[u8] = b"\"isError\"";
+
 fn of_result(result: Raw<'_>) -> Option<&'static str> {
+    // Nearly no result has one, and those that have none are not looked into.
+    memmem::find(result.get().as_bytes(), MARK)?;
     let is_error = Members::of(result)?.get("isError")?;
     (is_error.get() == "true").then_some(TOOL_ERROR)
 }
@@ -56,6 +57,8 @@ pub fn of_error(error: Raw<'_>) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use switchboard_wire::envelope::Message;
+
     use super::*;
 
     #[test]
@@ -72,7 +75,10 @@ mod tests {
             (r#""error":null"#, Some("_other")),
         ] {
             let body = format!(r#"{{"jsonrpc":"2.0","id":1,{outcome}}}"#);
-            assert_eq!(of_answer(body.as_bytes()), wanted, "{body}");
+            let Ok(Message::Response { outcome, .. }) = Message::parse(body.as_bytes()) else {
+                panic!("{body}")
+            };
+            assert_eq!(of(outcome), wanted, "{body}");
         }
         assert_eq!(of_text(r#"{"content":[],"isError":true}"#), Some(TOOL_ERROR));
         assert_eq!(of_text(r#"{"tools":[]}"#), None);

@@ -1,4 +1,4 @@
-//! One line of figures for each kind of operation, with a most to how many there are.
+//! One line of figures for each kind of thing that takes time, with a most to how many there are.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -10,11 +10,15 @@ use super::names::Name;
 pub const OPERATION: [f64; 17] =
     [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0];
 
+/// The same for what lasts as long as an editor is open: an hour, a day, and what is between.
+pub const SESSION: [f64; 12] =
+    [0.1, 1.0, 10.0, 60.0, 300.0, 900.0, 3600.0, 14_400.0, 43_200.0, 86_400.0, 259_200.0, 604_800.0];
+
 /// From here on suites and tools are no longer told apart; what is left is bounded by itself.
 pub const MOST: usize = 2000;
 
-/// By which door an operation came.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+/// By which door somebody came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Via {
     Shim,
     Proxy,
@@ -31,37 +35,57 @@ impl Via {
     }
 }
 
-/// What operations have in common that are counted together.
+/// What took its time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum What {
+    /// A request of a host. `single`: at the face of one child.
+    Asked { via: Via, single: bool, method: &'static str },
+    /// A request of ours to a child.
+    Sent { remote: bool, method: &'static str },
+    /// A host's session.
+    Stayed { via: Via },
+    /// A child's life, from the end of its handshake.
+    Lived { remote: bool },
+}
+
+/// What things have in common that are counted together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Kind {
-    pub via: Via,
-    /// The face is one child's.
-    pub single: bool,
-    pub method: &'static str,
-    pub suite: Option<Name>,
+    pub what: What,
+    /// The suite, or the child.
+    pub whose: Option<Name>,
     pub tool: Option<Name>,
     /// `None` if all went well.
     pub error: Option<&'static str>,
 }
 
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Histogram {
+    pub bounds: &'static [f64],
     /// The last one is for what is above all bounds.
-    pub buckets: [u64; OPERATION.len() + 1],
+    pub buckets: Box<[u64]>,
     pub sum: Duration,
 }
 
 impl Histogram {
+    pub fn new(bounds: &'static [f64]) -> Self {
+        Self { bounds, buckets: vec![0; bounds.len() + 1].into(), sum: Duration::ZERO }
+    }
+
     pub fn add(&mut self, took: Duration) {
         let seconds = took.as_secs_f64();
-        self.buckets[OPERATION.partition_point(|bound| *bound < seconds)] += 1;
+        self.buckets[self.bounds.partition_point(|bound| *bound < seconds)] += 1;
         self.sum += took;
+    }
+
+    pub fn count(&self) -> u64 {
+        self.buckets.iter().sum()
     }
 }
 
 #[derive(Debug, Default)]
 pub struct AllSeries {
-    by_kind: HashMap<Kind, Box<Histogram>>,
+    by_kind: HashMap<Kind, Histogram>,
 }
 
 impl AllSeries {
@@ -73,13 +97,17 @@ impl AllSeries {
             kind
         } else {
             let other = |name: Option<Name>| name.map(|_| Name::OTHER);
-            Kind { suite: other(kind.suite), tool: other(kind.tool), ..kind }
+            Kind { whose: other(kind.whose), tool: other(kind.tool), ..kind }
         };
-        self.by_kind.entry(kind).or_default().add(took);
+        let bounds: &'static [f64] = match kind.what {
+            What::Asked { .. } | What::Sent { .. } => &OPERATION,
+            What::Stayed { .. } | What::Lived { .. } => &SESSION,
+        };
+        self.by_kind.entry(kind).or_insert_with(|| Histogram::new(bounds)).add(took);
     }
 
-    pub fn all(&self) -> impl Iterator<Item = (&Kind, &Histogram)> {
-        self.by_kind.iter().map(|(kind, histogram)| (kind, &**histogram))
+    pub fn all(&self) -> Vec<(Kind, Histogram)> {
+        self.by_kind.iter().map(|(kind, histogram)| (*kind, histogram.clone())).collect()
     }
 }
 
@@ -90,30 +118,28 @@ mod tests {
 
     #[test]
     fn a_bound_is_within_its_bucket() {
-        let mut histogram = Histogram::default();
+        let mut histogram = Histogram::new(&OPERATION);
         for millis in [0, 1, 2, 300_000, 300_001] {
             histogram.add(Duration::from_millis(millis));
         }
         let mut wanted = [0; 18];
         (wanted[0], wanted[1], wanted[16], wanted[17]) = (2, 1, 1, 1);
-        assert_eq!(histogram.buckets, wanted);
-        assert_eq!(histogram.sum, Duration::from_millis(600_004));
+        assert_eq!(*histogram.buckets, wanted);
+        assert_eq!((histogram.count(), histogram.sum), (5, Duration::from_millis(600_004)));
     }
 
     #[test]
     fn whatever_comes_the_series_stay_few() {
         let (names, mut series) = (Names::default(), AllSeries::default());
         let errors = ["a", "b", "c"];
+        let what = What::Asked { via: Via::Proxy, single: false, method: "tools/call" };
         for number in 0..20_000_usize {
             let name = Some(names.number(&number.to_string()));
-            let (method, error) = ("tools/call", Some(errors[number % 3]));
-            series.add(
-                Kind { via: Via::Proxy, single: false, method, suite: name, tool: name, error },
-                Duration::ZERO,
-            );
+            let kind = Kind { what, whose: name, tool: name, error: Some(errors[number % 3]) };
+            series.add(kind, Duration::ZERO);
         }
-        assert!(series.all().count() <= MOST + errors.len(), "{}", series.all().count());
-        let counted: u64 = series.all().map(|(_, histogram)| histogram.buckets.iter().sum::<u64>()).sum();
-        assert_eq!(counted, 20_000);
+        let all = series.all();
+        assert!(all.len() <= MOST + errors.len(), "{}", all.len());
+        assert_eq!(all.iter().map(|(_, histogram)| histogram.count()).sum::<u64>(), 20_000);
     }
 }

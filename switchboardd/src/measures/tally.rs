@@ -76,6 +76,11 @@ impl Tally {
         *self.name.get_or_init(|| self.names.number(&self.text))
     }
 
+    /// Whether there is anything to tell of it.
+    pub(super) fn is_used(&self) -> bool {
+        self.name.get().is_some() || self.in_flight.load(Ordering::Relaxed) > 0
+    }
+
     pub fn text(&self) -> &str {
         &self.text
     }

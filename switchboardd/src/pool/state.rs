@@ -38,6 +38,8 @@ pub(super) struct State {
     /// Somebody comes back for the spares when the pause after a crash is over.
     pub(super) woken_later: bool,
     pub(super) starts: u64,
+    /// Children that ended by themselves and have not been replaced.
+    pub(super) lost: u64,
     /// A fingerprint of the values that the children which run were started with.
     pub(super) values: Option<String>,
 }
@@ -47,6 +49,8 @@ pub(super) struct Member {
     pub(super) child: Arc<Child>,
     /// The session it belongs to, with scope `session`; `None` for a spare.
     pub(super) owner: Option<Arc<Caller>>,
+    /// It ended by itself, and another was started in its place.
+    pub(super) replaced: bool,
 }
 
 /// What is known of the child without asking it.
@@ -69,6 +73,18 @@ pub(super) enum Step {
 }
 
 impl State {
+    /// Whether a start is in the place of one that ended by itself, buried or not.
+    pub(super) fn replaces_one(&mut self) -> bool {
+        let dead = self.members.iter_mut().find(|member| !member.replaced && member.child.ended_by_itself());
+        if let Some(dead) = dead {
+            dead.replaced = true;
+            return true;
+        }
+        let lost = self.lost;
+        self.lost = lost.saturating_sub(1);
+        lost > 0
+    }
+
     /// What a caller is to do next. Notes what it decides, so that no two decide the same.
     pub(super) fn step(&mut self, caller: &Arc<Caller>, failed_before: u64, now: Instant) -> Step {
         if self.failed_starts > failed_before

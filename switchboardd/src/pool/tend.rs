@@ -12,6 +12,7 @@ use crate::child::{Child, ChildError, Ground, Limits, Manner, StartError, Stderr
 use crate::config::Scope;
 use crate::definition::Reach;
 use crate::manifest::Manifest;
+use crate::measures::child_tally::Reason;
 
 /// The first start through one of these may download the server.
 const PACKAGE_RUNNERS: [&str; 9] =
@@ -26,14 +27,19 @@ const LATE_LEASES: Duration = Duration::from_secs(1);
 
 impl Pool {
     /// Carries out a start that was noted. Only one for a caller waits for room in the budget.
-    pub(super) async fn start(self: Arc<Self>, owner: Option<Arc<Caller>>, limits: Limits, patient: bool) {
+    pub(super) async fn start(self: Arc<Self>, owner: Option<Arc<Caller>>, limits: Limits, reason: Reason) {
+        let patient = reason == Reason::Call;
+        self.tally.started(reason);
+        if self.lock().replaces_one() {
+            self.tally.restarted();
+        }
         let mut noted = Noted { pool: &self, owner: &owner, open: true };
         let started = self.bring_up(owner.as_ref(), limits, patient).await;
         noted.close();
         match started {
             Ok(child) => {
                 let mut state = self.lock();
-                state.members.push(Member { child: child.clone(), owner: owner.clone() });
+                state.members.push(Member { child: child.clone(), owner: owner.clone(), replaced: false });
                 state.ran_before = true;
                 state.manner = Some(child.manner());
                 drop(state);
@@ -79,6 +85,7 @@ impl Pool {
             ledger: &self.nursery.ledger,
             dialer: &self.nursery.dialer,
             logins: &*self.nursery.logins,
+            tally: &self.tally,
         };
         let ring = Arc::new(StderrRing::default());
         self.lock().last_words = ring.clone();
@@ -169,7 +176,7 @@ impl Pool {
             (state.missing_spares(now), later)
         };
         for _ in 0..missing {
-            tokio::spawn(self.clone().start(None, limits, false));
+            tokio::spawn(self.clone().start(None, limits, Reason::Warm));
         }
         if let Some(later) = later {
             let pool = self.clone();
@@ -276,10 +283,14 @@ impl Pool {
     /// The child has ended; if nobody told it to, that counts against it.
     fn bury(&self, child: &Arc<Child>) {
         let ending = child.why_ended();
+        let error = Some(&ending).filter(|ending| **ending != ChildError::Stopped).map(ChildError::kind);
+        self.tally.lived(child.is_remote(), error, child.born().elapsed());
         {
             let mut state = self.lock();
+            let replaced = state.members.iter().any(|it| it.replaced && Arc::ptr_eq(&it.child, child));
             state.members.retain(|member| !Arc::ptr_eq(&member.child, child));
             if ending != ChildError::Stopped {
+                state.lost += u64::from(!replaced);
                 state.breaker.crashed(child.has_served() && ending.is_a_kill(), Instant::now());
                 state.last_failure = Some(PoolError::Child(ending));
                 // One that served nobody is as good as one that did not start, also to those who wait.

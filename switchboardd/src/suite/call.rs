@@ -104,7 +104,7 @@ impl Suite {
         self.trace_arguments(subtool, args);
         let params = |id, out: &mut Vec<u8>| outgoing::call_params(params, subtool, args, id, out);
         let call = self
-            .send(lease, caller, methods::TOOLS_CALL, token, params)
+            .send(lease, caller, methods::TOOLS_CALL, Some(subtool), token, params)
             .await
             .map_err(|error| self.unavailable(Some(subtool), error))?;
         drop(lane);
@@ -119,17 +119,18 @@ impl Suite {
         lease: Lease,
         caller: &Arc<Caller>,
         method: &str,
+        tool: Option<&str>,
         token: Option<&str>,
         params: impl Fn(ChildId, &mut Vec<u8>),
     ) -> Result<Sent, PoolError> {
         match lease.call(Some(caller), method, token, &params) {
-            Ok(call) => return Ok(Sent { call, lease }),
+            Ok(call) => return Ok(Sent { call: call.about(tool), lease }),
             Err(ChildError::Unsent) => {}
             Err(error) => return Err(error.into()),
         }
         let lease = self.next_lease(lease, caller).await?;
         match lease.call(Some(caller), method, token, &params) {
-            Ok(call) => Ok(Sent { call, lease }),
+            Ok(call) => Ok(Sent { call: call.about(tool), lease }),
             Err(ChildError::Unsent) => Err(lease.ending().await.into()),
             Err(error) => Err(error.into()),
         }

@@ -69,7 +69,7 @@ impl Suite {
                 out.extend_from_slice(retry::with_answers(&first, &responses, asks.state).as_bytes());
             });
             sent = match again {
-                Ok(call) => Sent { call, lease },
+                Ok(call) => Sent { call: call.about(asked.subtool), lease },
                 Err(ChildError::Unsent) => return Err(failed(lease.ending().await)),
                 Err(error) => return Err(failed(error)),
             };

@@ -109,7 +109,7 @@ fn asks(child: &str, attempt: &Attempt) -> Said {
     let body = Bytes::from(format!(r#"{{"jsonrpc":"2.0","id":0,"result":{result}}}"#));
     let id = switchboard_wire::envelope::place_of(&body, find_id(&body));
     // No process has this number: whichever child there is then will do.
-    Said::Asks(Box::new(Asks::Child { answer: Answer { body, id, era: Era::Modern }, pid: 0 }))
+    Said::Asks(Box::new(Asks::Child { answer: Answer { body, id, era: Era::Modern, error: None }, pid: 0 }))
 }
 
 fn find_id(body: &Bytes) -> &str {

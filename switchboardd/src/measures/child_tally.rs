@@ -1,0 +1,148 @@
+//! What is counted of the children with one name: starts, crashes, what they wrote in vain, and our requests to them.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use super::names::Name;
+use super::series::{Kind, What};
+use super::{Store, Tool};
+
+/// What a child is started for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reason {
+    /// Somebody waits for it.
+    Call,
+    /// Somebody looked at its tools and is likely to call one.
+    Introspect,
+    /// A spare, kept by `pool.warm`.
+    Warm,
+}
+
+impl Reason {
+    pub const ALL: [Self; 3] = [Self::Call, Self::Introspect, Self::Warm];
+
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Call => "call",
+            Self::Introspect => "introspect",
+            Self::Warm => "warm",
+        }
+    }
+}
+
+#[derive(Debug)]
+pub struct ChildTally {
+    store: Arc<Store>,
+    text: Box<str>,
+    name: OnceLock<Name>,
+    starts: [AtomicU64; Reason::ALL.len()],
+    restarts: AtomicU64,
+    noise: AtomicU64,
+    too_long: AtomicU64,
+    too_long_bytes: AtomicU64,
+}
+
+/// A copy of the counters.
+#[derive(Debug, Clone, Default)]
+pub struct ChildCounts {
+    /// By [`Reason::ALL`].
+    pub starts: [u64; Reason::ALL.len()],
+    pub restarts: u64,
+    pub noise: u64,
+    pub too_long: u64,
+    pub too_long_bytes: u64,
+}
+
+impl ChildTally {
+    pub(super) fn new(text: &str, store: &Arc<Store>) -> Arc<Self> {
+        Arc::new(Self {
+            store: store.clone(),
+            text: text.into(),
+            name: OnceLock::new(),
+            starts: Default::default(),
+            restarts: AtomicU64::new(0),
+            noise: AtomicU64::new(0),
+            too_long: AtomicU64::new(0),
+            too_long_bytes: AtomicU64::new(0),
+        })
+    }
+
+    pub fn started(&self, reason: Reason) {
+        self.starts[reason as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A start that is for one that ended without being told to.
+    pub fn restarted(&self) {
+        self.restarts.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// It wrote something that is no protocol.
+    pub fn noise(&self) {
+        self.noise.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// It wrote a message that is longer than anybody takes.
+    pub fn too_long(&self, bytes: u64) {
+        self.too_long.fetch_add(1, Ordering::Relaxed);
+        self.too_long_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// The tool that a request is about.
+    pub fn tool(&self, name: &str) -> Tool {
+        self.store.names.find(name).map_or_else(|| Tool::New(name.into()), Tool::Known)
+    }
+
+    /// A request to it is over. `has`: whether it is known to have a tool.
+    pub fn sent(
+        &self,
+        what: What,
+        tool: Option<Tool>,
+        error: Option<&'static str>,
+        took: Duration,
+        has: impl FnOnce(&str) -> bool,
+    ) -> Option<Name> {
+        let tool = tool.map(|tool| match tool {
+            Tool::Known(name) => name,
+            Tool::New(name) if error.is_none() || has(&name) => self.store.names.number(&name),
+            Tool::New(_) => Name::OTHER,
+        });
+        self.add(what, tool, error, took);
+        tool
+    }
+
+    /// One of them has ended.
+    pub fn lived(&self, remote: bool, error: Option<&'static str>, took: Duration) {
+        self.add(What::Lived { remote }, None, error, took);
+    }
+
+    fn add(&self, what: What, tool: Option<Name>, error: Option<&'static str>, took: Duration) {
+        let whose = Some(*self.name.get_or_init(|| self.store.names.number(&self.text)));
+        self.store.add(Kind { what, whose, tool, error }, took);
+    }
+
+    pub(super) fn text(&self) -> &str {
+        &self.text
+    }
+
+    pub(super) fn counts(&self) -> ChildCounts {
+        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        ChildCounts {
+            starts: Reason::ALL.map(|reason| get(&self.starts[reason as usize])),
+            restarts: get(&self.restarts),
+            noise: get(&self.noise),
+            too_long: get(&self.too_long),
+            too_long_bytes: get(&self.too_long_bytes),
+        }
+    }
+}
+
+impl std::ops::AddAssign for ChildCounts {
+    fn add_assign(&mut self, other: Self) {
+        self.starts.iter_mut().zip(other.starts).for_each(|(one, another)| *one += another);
+        self.restarts += other.restarts;
+        self.noise += other.noise;
+        self.too_long += other.too_long;
+        self.too_long_bytes += other.too_long_bytes;
+    }
+}
