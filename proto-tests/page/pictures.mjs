@@ -6,8 +6,8 @@ import { Stage, until } from "./stage.mjs";
 
 /** Small enough for a README. */
 const SHOTS = [
-  ["light", { width: 1040, height: 1120 }, false],
-  ["dark", { width: 1040, height: 1120 }, false],
+  ["light", { width: 1040, height: 1096 }, false],
+  ["dark", { width: 1040, height: 1096 }, false],
   ["phone", { width: 390, height: 844 }, true],
 ];
 
