@@ -134,6 +134,23 @@ pub enum Command {
         #[arg(required = true)]
         files: Vec<PathBuf>,
     },
+    /// Have the editors on this machine start Switchboard: shows each change and asks
+    #[command(after_help = "Examples:\n  switchboard setup --dry-run\n  switchboard setup\n  \
+                            switchboard setup --host claude-code,cursor --yes")]
+    Setup(Setup),
+    /// Take the servers that your editors start themselves over into your own config
+    ///
+    /// Each becomes a definition like those of `switchboard add`. Secrets that stand in a file of an editor go into the
+    /// keyring, or a private file, and are named in the definition. Nothing is changed in the files of editors, unless
+    /// `--remove` says so.
+    #[command(
+        after_help = "Examples:\n  switchboard import --dry-run\n  switchboard import --host cursor\n  \
+                            switchboard import --remove"
+    )]
+    Import(Import),
+    /// Take back what `setup` and `import --remove` did to the files of editors
+    #[command(after_help = "Examples:\n  switchboard undo --dry-run\n  switchboard undo --host zed")]
+    Undo(Undo),
     /// Keep the values of `${NAME}` in definitions, in the keyring or a private file
     #[command(subcommand)]
     Secret(Secret),
@@ -200,6 +217,45 @@ pub struct Add {
     /// What to run
     #[arg(last = true, required_unless_present = "url", value_name = "COMMAND")]
     pub command: Vec<String>,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct Setup {
+    #[command(flatten)]
+    pub which: Which,
+    /// The shim that editors are to start, as an absolute path [default: the installed one]
+    #[arg(long, value_name = "PATH")]
+    pub shim: Option<PathBuf>,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct Undo {
+    #[command(flatten)]
+    pub which: Which,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct Import {
+    #[command(flatten)]
+    pub which: Which,
+    /// Also take what was imported out of the files of editors: shows each change and asks; `undo` puts it back
+    #[arg(long)]
+    pub remove: bool,
+}
+
+/// Which hosts, and how sure somebody is.
+#[derive(Debug, clap::Args)]
+pub struct Which {
+    /// These and no others, by name: claude-code, claude-desktop, cursor, vscode, copilot-cli, zed, windsurf, codex,
+    /// gemini, cline, roo, continue, opencode, junie, visual-studio, jetbrains [default: all that are found]
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
+    pub host: Vec<String>,
+    /// Show what would be done, and do nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Do it without asking
+    #[arg(long, short)]
+    pub yes: bool,
 }
 
 #[derive(Debug, Subcommand)]

@@ -6,6 +6,7 @@ mod ask;
 mod browser;
 mod check;
 mod dry_run;
+mod import;
 mod login;
 mod open;
 mod output;
@@ -13,6 +14,7 @@ mod overview;
 mod prompt;
 mod secret;
 mod service;
+mod setup;
 mod start;
 mod status;
 
@@ -30,6 +32,7 @@ use crate::daemon;
 pub enum Exit {
     Ok = 0,
     Error = 1,
+    Usage = 2,
     NoDaemon = 3,
     Held = 4,
     ChildFailed = 5,
@@ -79,6 +82,9 @@ async fn run(args: Args) -> ExitCode {
         Command::Add(add) => add::run(&args, add).await,
         Command::Remove { name } => add::remove(&args, name).await,
         Command::Check { files } => check::run(&args, files),
+        Command::Setup(setup) => setup::run(&args, setup),
+        Command::Import(import) => import::run(&args, import).await,
+        Command::Undo(undo) => setup::undo(&args, undo),
         Command::Restart { suite } => ask::restart(&args, suite).await,
         Command::Secret(what) => secret::run(&args, what).await,
         Command::Service(what) => service::run(&args, *what).await,

@@ -27,7 +27,7 @@ const MAX_NAME: usize = 64;
 const MAX_PATH: usize = 256;
 
 /// JSON plus what people write into such files; nothing that would make it another language.
-const DIALECT: ParseOptions = ParseOptions {
+pub(crate) const DIALECT: ParseOptions = ParseOptions {
     allow_comments: true,
     allow_trailing_commas: true,
     allow_loose_object_property_names: false,
@@ -125,7 +125,7 @@ impl Document {
 }
 
 /// Line and column of an offset, counted from 1.
-fn place(text: &str, offset: usize) -> (usize, usize) {
+pub(crate) fn place(text: &str, offset: usize) -> (usize, usize) {
     let before = &text[..offset.min(text.len())];
     let line = before.matches('\n').count() + 1;
     let column = before.rsplit('\n').next().map_or(0, |line| line.chars().count()) + 1;

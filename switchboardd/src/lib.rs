@@ -47,6 +47,7 @@ pub mod env_file;
 pub mod environment;
 pub mod expand;
 pub mod files;
+pub mod hosts;
 pub mod layer;
 pub mod random;
 pub mod secrets;

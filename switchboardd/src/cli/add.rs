@@ -20,14 +20,14 @@ use crate::sources::Sources;
 use crate::visible::{is_hidden, visible};
 
 /// The person's own files.
-struct Own {
-    config: Config,
-    home: PathBuf,
-    data: PathBuf,
+pub(super) struct Own {
+    pub(super) config: Config,
+    pub(super) home: PathBuf,
+    pub(super) data: PathBuf,
 }
 
 impl Own {
-    fn open(args: &Args) -> Result<Self, Vec<String>> {
+    pub(super) fn open(args: &Args) -> Result<Self, Vec<String>> {
         let home = daemon::home().map_err(|error| vec![error.to_string()])?;
         let (config_file, state) = daemon::files_in_use(args, &home);
         let config = Config::load(&config_file)
@@ -36,14 +36,45 @@ impl Own {
         Ok(Self { config, home, data })
     }
 
-    fn definitions(&self) -> (Vec<Definition>, Vec<String>) {
+    pub(super) fn definitions(&self) -> (Vec<Definition>, Vec<String>) {
         let area = Area { config: &self.config, confined: false, home: &self.home, data: &self.data };
         let found = discover(area, &mut Memory::default());
         (found.definitions, found.problems.iter().map(ToString::to_string).collect())
     }
 
-    fn file(&self, name: &str) -> PathBuf {
+    pub(super) fn file(&self, name: &str) -> PathBuf {
         self.config.folder.join("mcps").join(name).join(".mcp.json")
+    }
+
+    /// Writes a definition into a file of its own, if the daemon would take it.
+    pub(super) fn define(&self, name: &str, definition: &Value) -> Result<PathBuf, String> {
+        let file = self.file(name);
+        let folder = file.parent().unwrap_or(Path::new("/"));
+        let failed = |error: std::io::Error| format!("`{}` cannot be written: {error}", file.display());
+        let earlier = std::fs::read(&file).ok();
+        std::fs::create_dir_all(folder).map_err(failed)?;
+        replace(&file, format!("{definition:#}\n").as_bytes()).map_err(failed)?;
+        // Read back as the daemon will read it; what it would not take is not left there.
+        let (after, problems) = self.definitions();
+        let found = after.iter().find(|known| known.name == name && known.file == file);
+        let globs = &self.config.discover_globs;
+        let complaint = match found.map(|known| &known.reach) {
+            Some(Ok(_)) => return Ok(file),
+            Some(Err(why)) => format!("`{name}` would be misconfigured: {why}"),
+            None if !walk::walk(&self.config.folder, globs, false).files.contains(&file) => {
+                let config = self.config.file.display();
+                format!("the `discoverGlobs` of `{config}` do not find `{}`", file.display())
+            }
+            None => problems
+                .into_iter()
+                .find(|problem| problem.contains(&*file.to_string_lossy()))
+                .unwrap_or_default(),
+        };
+        let _ = match earlier {
+            Some(earlier) => replace(&file, &earlier),
+            None => std::fs::remove_file(&file).and_then(|()| std::fs::remove_dir(folder)),
+        };
+        Err(complaint)
     }
 }
 
@@ -109,31 +140,8 @@ fn write(args: &Args, add: &Add) -> Result<PathBuf, Vec<String>> {
     if let Some(other) = before.iter().find(|known| known.file == file && known.name != add.name) {
         return Err(one(format!("`{}` holds `{}` too; change it by hand", file.display(), other.name)));
     }
-    let body = format!("{:#}\n", definition(add).map_err(one)?);
-    let folder = file.parent().unwrap_or(Path::new("/"));
-    let failed = |error: std::io::Error| one(format!("`{}` cannot be written: {error}", file.display()));
-    let earlier = std::fs::read(&file).ok();
-    std::fs::create_dir_all(folder).map_err(failed)?;
-    replace(&file, body.as_bytes()).map_err(failed)?;
-    // Read back as the daemon will read it; what it would not take is not left there.
-    let (after, problems) = own.definitions();
-    let found = after.iter().find(|known| known.name == add.name && known.file == file);
-    let complaint = match found.map(|known| &known.reach) {
-        Some(Ok(_)) => return Ok(file),
-        Some(Err(why)) => format!("`{}` would be misconfigured: {why}", add.name),
-        None if !walk::walk(&own.config.folder, &own.config.discover_globs, false).files.contains(&file) => {
-            format!("the `discoverGlobs` of `{}` do not find `{}`", own.config.file.display(), file.display())
-        }
-        None => problems
-            .into_iter()
-            .find(|problem| problem.contains(&*file.to_string_lossy()))
-            .unwrap_or_default(),
-    };
-    let _ = match earlier {
-        Some(earlier) => replace(&file, &earlier),
-        None => std::fs::remove_file(&file).and_then(|()| std::fs::remove_dir(folder)),
-    };
-    Err(one(complaint))
+    let definition = definition(add).map_err(one)?;
+    own.define(&add.name, &definition).map_err(one)
 }
 
 fn definition(add: &Add) -> Result<Value, String> {

@@ -111,7 +111,7 @@ async fn reload(args: &Args) {
 }
 
 /// What leads to the keyring of the person who types.
-fn own_variables() -> Variables {
+pub(super) fn own_variables() -> Variables {
     let own = std::env::vars_os();
     Variables::from_all(
         own.filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?))),

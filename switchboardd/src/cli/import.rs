@@ -1,0 +1,364 @@
+//! `switchboard import`: the servers that hosts start themselves become definitions of one's own.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use serde_json::{Map, Value, json};
+
+use super::Exit;
+use super::add::Own;
+use super::ask::tell_daemon;
+use super::output::{Paint, Tone, print};
+use super::secret::own_variables;
+use super::setup::{Desk, named, refuse_unasked};
+use crate::args::{Args, Import};
+use crate::daemon;
+use crate::definition::{Definition, Reach};
+use crate::discover::entry::Spot;
+use crate::discover::{Area, places, read_variables, shapes};
+use crate::document::{Document, Problem};
+use crate::files::text::read_text;
+use crate::hosts::import::{Draft, Literal, draft, folder_name, hide_secrets};
+use crate::hosts::machine::Machine;
+use crate::hosts::record::Records;
+use crate::hosts::setup::{Server, plan_removal, take_out};
+use crate::hosts::table::HOSTS;
+use crate::hosts::{Entry, Host, survey};
+use crate::secrets::{Secrets, SecretsError, check_name};
+use crate::visible::visible;
+
+/// One server of one host.
+struct Found {
+    host: &'static Host,
+    file: PathBuf,
+    entry: Entry,
+    inputs: Value,
+}
+
+/// And what becomes of it.
+struct Fate {
+    host: &'static Host,
+    file: PathBuf,
+    entry: Entry,
+    end: End,
+}
+
+enum End {
+    Taken {
+        name: String,
+        definition: Value,
+        secrets: Vec<String>,
+        notes: Vec<String>,
+    },
+    /// The same as this one of one's own, from before or from another host.
+    Same {
+        name: String,
+    },
+    Left {
+        why: String,
+    },
+}
+
+/// What is written when all is decided.
+struct Purse<'a> {
+    /// What is set already.
+    kept: &'a BTreeMap<String, String>,
+    new: BTreeMap<String, String>,
+}
+
+pub(super) async fn run(args: &Args, import: &Import) -> Exit {
+    let named = match named(&import.which.host) {
+        Ok(named) => named,
+        Err(exit) => return exit,
+    };
+    if import.remove
+        && let Some(refused) = refuse_unasked(args, &import.which)
+    {
+        return refused;
+    }
+    match take(args, import, &named).await {
+        Ok(exit) => exit,
+        Err(complaints) => {
+            complaints.iter().for_each(|complaint| eprintln!("switchboard: {complaint}"));
+            Exit::Error
+        }
+    }
+}
+
+async fn take(args: &Args, import: &Import, named: &[&'static Host]) -> Result<Exit, Vec<String>> {
+    let one = |error: &dyn std::fmt::Display| vec![error.to_string()];
+    let own = Own::open(args)?;
+    let machine = Machine::here(&own.home);
+    let state = daemon::files_in_use(args, &own.home).1;
+    let secrets = Secrets::new(&state);
+    let kept = kept(&secrets).await.map_err(|error| one(&error))?;
+    let (entries, problems) = read(&machine, named);
+    let (fates, purse) = decide(&own, entries, &kept);
+    let mut broken = !problems.is_empty();
+    let mut failed = BTreeSet::new();
+    if !import.which.dry_run {
+        // The values first: a definition without them would not start.
+        for (name, value) in &purse.new {
+            secrets.set(name, value, &own_variables()).await.map_err(|error| one(&error))?;
+        }
+        for fate in &fates {
+            if let End::Taken { name, definition, .. } = &fate.end
+                && let Err(why) = own.define(name, definition)
+            {
+                eprintln!("switchboard: {}: `{}` was not taken: {why}", fate.host.name, visible(name));
+                failed.insert(name.clone());
+                broken = true;
+            }
+        }
+    }
+    let mut desk =
+        Desk { as_json: args.json, dry_run: import.which.dry_run, yes: import.which.yes, told: Vec::new() };
+    if !args.json {
+        fates.iter().for_each(|fate| tell(fate, import.which.dry_run));
+        if fates.is_empty() && problems.is_empty() {
+            print("no host on this machine has servers of its own");
+        }
+    }
+    problems.iter().for_each(|problem| eprintln!("switchboard: {problem}; it was left alone"));
+    if import.remove {
+        remove(&mut desk, &state, &fates, &failed);
+    }
+    if args.json {
+        let servers: Vec<_> = fates.iter().map(Fate::as_json).collect();
+        let problems: Vec<_> = problems.iter().map(ToString::to_string).collect();
+        let files: Vec<_> = desk.told.iter().map(super::setup::Told::as_json).collect();
+        let told = json!({ "dryRun": import.which.dry_run, "servers": servers, "problems": problems, "files": files });
+        print(&format!("{told:#}"));
+    }
+    if !import.which.dry_run && fates.iter().any(|fate| matches!(fate.end, End::Taken { .. })) {
+        tell_daemon(args).await;
+    }
+    Ok(if broken { Exit::Error } else { desk.exit() })
+}
+
+/// Every server of every host that is meant.
+fn read(machine: &Machine, named: &[&'static Host]) -> (Vec<Found>, Vec<Problem>) {
+    let (mut entries, mut problems) = (Vec::new(), Vec::new());
+    for host in HOSTS.iter().filter(|host| named.is_empty() || named.iter().any(|named| named.id == host.id))
+    {
+        for file in machine.existing(host) {
+            let text = match read_text(&file) {
+                Ok(text) => text.unwrap_or_default(),
+                Err(why) => {
+                    problems.push(Problem::of(&file, why));
+                    continue;
+                }
+            };
+            match host.format.read(&text) {
+                Ok(contents) => entries.extend(contents.entries.into_iter().map(|entry| Found {
+                    host,
+                    file: file.clone(),
+                    entry,
+                    inputs: contents.inputs.clone(),
+                })),
+                Err(refusal) => problems.push(refusal.of(&file)),
+            }
+        }
+    }
+    (entries, problems)
+}
+
+/// The secrets that are set: without them nobody can tell whether a server is there already.
+async fn kept(secrets: &Secrets) -> Result<BTreeMap<String, String>, SecretsError> {
+    let names: Vec<String> = secrets.list()?.into_keys().collect();
+    secrets.values(&names, &own_variables()).await
+}
+
+fn decide<'a>(own: &Own, entries: Vec<Found>, kept: &'a BTreeMap<String, String>) -> (Vec<Fate>, Purse<'a>) {
+    let (definitions, _) = own.definitions();
+    let mut names: BTreeSet<String> = definitions.iter().map(|known| known.name.clone()).collect();
+    let mut launches: BTreeMap<String, String> =
+        definitions.iter().filter_map(|known| Some((signature(known)?, known.name.clone()))).collect();
+    let mut purse = Purse { kept, new: BTreeMap::new() };
+    let mut fates = Vec::new();
+    for Found { host, file, entry, inputs } in entries {
+        if survey::is_ours(&entry) {
+            continue;
+        }
+        let end = match draft(host, &entry, &inputs) {
+            Err(why) => End::Left { why },
+            Ok(draft) => consider(own, &entry, draft, &mut names, &mut launches, &mut purse)
+                .unwrap_or_else(|why| End::Left { why }),
+        };
+        fates.push(Fate { host, file, entry, end });
+    }
+    (fates, purse)
+}
+
+fn consider(
+    own: &Own,
+    entry: &Entry,
+    Draft { definition, mut notes }: Draft,
+    names: &mut BTreeSet<String>,
+    launches: &mut BTreeMap<String, String>,
+    purse: &mut Purse<'_>,
+) -> Result<End, String> {
+    let wished = folder_name(&entry.name);
+    let mut chosen = purse.new.clone();
+    let (mut body, mut secrets) = (definition, Vec::new());
+    hide_secrets(&wished, &mut body, &mut |literal| {
+        let name = purse.name(&mut chosen, &wished, literal)?;
+        secrets.push(name.clone());
+        Ok(format!("${{{name}}}"))
+    })?;
+    let read = parsed(own, &wished, &body)?;
+    let launch = signature(&read).ok_or_else(|| read.reach.err().unwrap_or_default())?;
+    if let Some(name) = launches.get(&launch) {
+        return Ok(End::Same { name: name.clone() });
+    }
+    // Free as a name, and as a folder that may hold something else.
+    let is_free = |name: &String| !names.contains(name) && !own.file(name).exists();
+    let numbered = (2..).map(|number| format!("{wished}-{number}"));
+    let name = std::iter::once(wished.clone()).chain(numbered).find(is_free).unwrap_or_default();
+    if name != wished {
+        notes.push(format!("another server is called `{wished}`: this one is `{name}`"));
+    } else if name != entry.name {
+        notes.push(format!("`{}` cannot be its name here: it is `{name}`", visible(&entry.name)));
+    }
+    names.insert(name.clone());
+    launches.insert(launch, name.clone());
+    purse.new = chosen;
+    let definition = named_definition(&name, &body);
+    Ok(End::Taken { name, definition, secrets, notes })
+}
+
+impl Purse<'_> {
+    /// The name under which a value is kept, or will be.
+    fn name(
+        &self,
+        chosen: &mut BTreeMap<String, String>,
+        server: &str,
+        literal: Literal,
+    ) -> Result<String, String> {
+        let Literal { name, value } = literal;
+        let suits = |name: &String| match (self.kept.get(name), chosen.get(name)) {
+            (Some(kept), _) | (None, Some(kept)) => *kept == value,
+            (None, None) => true,
+        };
+        let server: String = server
+            .chars()
+            .map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' })
+            .collect();
+        let longer = format!("{name}_{}", server.trim_matches('_'));
+        let numbered = (2..100).map(|number| format!("{longer}_{number}"));
+        let mut all = [name.clone(), longer.clone()].into_iter().chain(numbered);
+        let found = all.find(suits).ok_or_else(|| format!("no name is left for its secret `{name}`"))?;
+        check_name(&found).map_err(|error| error.to_string())?;
+        if !self.kept.contains_key(&found) {
+            chosen.insert(found.clone(), value);
+        }
+        Ok(found)
+    }
+}
+
+fn named_definition(name: &str, body: &Map<String, Value>) -> Value {
+    let mut whole = body.clone();
+    whole.insert("name".to_owned(), json!(name));
+    Value::Object(whole)
+}
+
+/// Read as the daemon would read it from its file.
+fn parsed(own: &Own, name: &str, body: &Map<String, Value>) -> Result<Definition, String> {
+    let file = own.file(name);
+    let document = Document::from_text(&file, &named_definition(name, body).to_string());
+    let area = Area { config: &own.config, confined: false, home: &own.home, data: &own.data };
+    let spot = Spot { file: &file, places: places(&file, area), variables: &read_variables };
+    let mut read = shapes::read(&document, &spot);
+    match (read.definitions.pop(), read.problems.first()) {
+        (Some(definition), None) => Ok(definition),
+        (_, problem) => {
+            Err(problem
+                .map_or_else(|| "nothing can be made of it".to_owned(), |problem| problem.message.clone()))
+        }
+    }
+}
+
+/// What two definitions have in common that start or reach the same thing, wherever they stand.
+fn signature(definition: &Definition) -> Option<String> {
+    let reach = match definition.reach.as_ref().ok()? {
+        Reach::Remote(remote) => json!([remote.url, remote.headers]),
+        Reach::Process(launch) => {
+            let folder = definition.file.parent().unwrap_or(Path::new(""));
+            let cwd = launch.base.join(launch.cwd.to_string());
+            let cwd = (cwd != folder).then_some(cwd);
+            json!([launch.cmd, launch.args, launch.env, launch.env_file_path, launch.pass_env, cwd])
+        }
+    };
+    Some(reach.to_string())
+}
+
+/// Takes what was imported out of the files of hosts.
+fn remove(desk: &mut Desk, state: &Path, fates: &[Fate], failed: &BTreeSet<String>) {
+    let mut files: BTreeMap<&Path, (&'static Host, Vec<Server>)> = BTreeMap::new();
+    for fate in fates {
+        let is_there = match &fate.end {
+            End::Taken { name, .. } | End::Same { name } => !failed.contains(name),
+            End::Left { .. } => false,
+        };
+        if is_there {
+            let servers = &mut files.entry(&fate.file).or_insert((fate.host, Vec::new())).1;
+            servers.push((fate.entry.project.clone(), fate.entry.name.clone()));
+        }
+    }
+    for (file, (host, servers)) in files {
+        desk.one(host, file, plan_removal(host, file, &servers), || {
+            let records = Records::open(state).map_err(|error| Problem::of(state, error.to_string()))?;
+            take_out(&records, host, file, &servers)
+        });
+    }
+}
+
+fn tell(fate: &Fate, would: bool) {
+    let name = visible(&fate.entry.name).into_owned();
+    let of = match &fate.entry.project {
+        Some(project) => format!("{}, {}", fate.host.name, visible(&project.display().to_string())),
+        None => fate.host.name.to_owned(),
+    };
+    let (tone, word, more) = match &fate.end {
+        End::Taken { name, secrets, notes, .. } => {
+            let mut more = notes.clone();
+            if !secrets.is_empty() {
+                let names: Vec<_> = secrets.iter().map(|name| format!("`{name}`")).collect();
+                more.insert(0, format!("its secrets are kept as {}", names.join(", ")));
+            }
+            let word = if would { "would be taken" } else { "taken" };
+            (Tone::Good, format!("{word} as `{}`", visible(name)), more)
+        }
+        End::Same { name } => (Tone::Quiet, format!("already there as `{}`", visible(name)), Vec::new()),
+        End::Left { why } => (Tone::Warning, format!("left out: {}", visible(why)), Vec::new()),
+    };
+    print(&format!("{name} ({of}): {}", Paint::for_stdout().on(tone, word)));
+    more.iter().for_each(|line| print(&format!("  {}", visible(line))));
+}
+
+impl Fate {
+    fn as_json(&self) -> Value {
+        let mut told = json!({
+            "host": self.host.id, "file": self.file, "name": self.entry.name, "project": self.entry.project,
+        });
+        match &self.end {
+            End::Taken { name, secrets, notes, definition } => {
+                told["result"] = json!("taken");
+                told["as"] = json!(name);
+                told["secrets"] = json!(secrets);
+                told["notes"] = json!(notes);
+                // Its secrets have names by now.
+                told["definition"] = definition.clone();
+            }
+            End::Same { name } => {
+                told["result"] = json!("already there");
+                told["as"] = json!(name);
+            }
+            End::Left { why } => {
+                told["result"] = json!("left out");
+                told["why"] = json!(why);
+            }
+        }
+        told
+    }
+}

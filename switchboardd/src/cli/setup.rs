@@ -1,0 +1,361 @@
+//! `switchboard setup` and `switchboard undo`: the files of hosts.
+
+use std::io::{BufRead, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+use similar::{ChangeTag, TextDiff};
+
+use super::Exit;
+use super::output::{Paint, Tone, print};
+use crate::args::{Args, Setup, Undo, Which};
+use crate::daemon;
+use crate::document::{Problem, nearest};
+use crate::hosts::machine::{Machine, Trace};
+use crate::hosts::mask::masked;
+use crate::hosts::record::{Record, Records};
+use crate::hosts::setup::{Kind, Plan, plan, plan_undo, set_up, undo as take_back};
+use crate::hosts::table::{HOSTS, by_id};
+use crate::hosts::{Host, shim};
+use crate::visible::visible;
+
+/// More of a line than this is of no use on a terminal.
+const MAX_LINE: usize = 160;
+const CONTEXT: usize = 3;
+
+/// What is to be told of one file.
+pub(super) struct Told {
+    host: &'static Host,
+    file: PathBuf,
+    outcome: Result<Outcome, Problem>,
+}
+
+struct Outcome {
+    word: &'static str,
+    diff: Option<String>,
+}
+
+pub(super) fn run(args: &Args, setup: &Setup) -> Exit {
+    let Which { host, dry_run, .. } = &setup.which;
+    let named = match named(host) {
+        Ok(named) => named,
+        Err(exit) => return exit,
+    };
+    let home = match daemon::home() {
+        Ok(home) => home,
+        Err(fatal) => return failed(&fatal),
+    };
+    let state = daemon::files_in_use(args, &home).1;
+    let machine = Machine::here(&home);
+    let shim = match shim::find(setup.shim.as_deref(), &machine.path) {
+        Ok(shim) => shim,
+        Err(none) => return failed(&none),
+    };
+    if let Some(refused) = refuse_unasked(args, &setup.which) {
+        return refused;
+    }
+    let mut desk = Desk { as_json: args.json, dry_run: *dry_run, yes: setup.which.yes, told: Vec::new() };
+    let (found, missing): (Vec<_>, Vec<_>) =
+        HOSTS.iter().filter(|host| !host.places.is_empty()).partition(|host| machine.trace(host).is_some());
+    let meant: Vec<&'static Host> = if named.is_empty() { found.clone() } else { named };
+    if !args.json && setup.which.host.is_empty() {
+        for host in &found {
+            let by = match machine.trace(host) {
+                Some(Trace::File) => "its file",
+                Some(Trace::Folder) => "its folder",
+                _ => "its program",
+            };
+            print(&format!("found      {} (by {by})", host.name));
+        }
+        let missing: Vec<_> = missing.iter().map(|host| host.name).collect();
+        print(&format!("not found  {}", missing.join(", ")));
+    }
+    let mut snippets = Vec::new();
+    for host in meant {
+        if host.places.is_empty() {
+            snippets.push((host, host.snippet(&shim)));
+        }
+        for file in machine.targets(host) {
+            let planned = plan(host, &file, &shim);
+            desk.one(host, &file, planned, || {
+                let records =
+                    Records::open(&state).map_err(|error| Problem::of(&state, error.to_string()))?;
+                set_up(&records, host, &file, &shim)
+            });
+            if let Some(Told { outcome: Err(_), .. }) = desk.told.last() {
+                snippets.push((host, host.snippet(&shim)));
+            }
+        }
+    }
+    if args.json {
+        let snippets: Vec<_> =
+            snippets.iter().map(|(host, text)| json!({ "host": host.id, "snippet": text })).collect();
+        let missing: Vec<_> = missing.iter().map(|host| host.id).collect();
+        let files: Vec<_> = desk.told.iter().map(Told::as_json).collect();
+        print(&format!(
+            "{:#}",
+            json!({ "shim": shim, "dryRun": dry_run, "files": files, "notFound": missing, "snippets": snippets })
+        ));
+        return desk.exit();
+    }
+    for (host, text) in &snippets {
+        let what = if host.places.is_empty() {
+            "keeps no file of its own; paste this into its settings"
+        } else {
+            "by hand, that would be"
+        };
+        print(&format!("\n{}: {what}:\n\n{text}", host.name));
+    }
+    if desk.told.is_empty() && snippets.is_empty() {
+        print("no host was found on this machine; `--host NAME` sets one up all the same");
+    }
+    if desk.told.iter().any(Told::is_new) {
+        print("\nwhat is set up is seen when a host is started again; `switchboard undo` takes it back");
+        print("`switchboard import` takes over the servers that your hosts start themselves");
+    }
+    desk.exit()
+}
+
+pub(super) fn undo(args: &Args, undo: &Undo) -> Exit {
+    let named = match named(&undo.which.host) {
+        Ok(named) => named,
+        Err(exit) => return exit,
+    };
+    let home = match daemon::home() {
+        Ok(home) => home,
+        Err(fatal) => return failed(&fatal),
+    };
+    let state = daemon::files_in_use(args, &home).1;
+    let (all, problems) = Records::peek(&state).all();
+    problems.iter().for_each(|problem| eprintln!("switchboard: {problem}"));
+    let is_meant = |record: &Record| named.is_empty() || named.iter().any(|host| host.id == record.host);
+    let meant: Vec<Record> = all.into_iter().filter(is_meant).collect();
+    if meant.is_empty() {
+        match args.json {
+            true => print(&format!("{:#}", json!({ "dryRun": undo.which.dry_run, "files": [] }))),
+            false => print("nothing to undo: no host's file was changed"),
+        }
+        return if problems.is_empty() { Exit::Ok } else { Exit::Error };
+    }
+    if let Some(refused) = refuse_unasked(args, &undo.which) {
+        return refused;
+    }
+    let mut desk =
+        Desk { as_json: args.json, dry_run: undo.which.dry_run, yes: undo.which.yes, told: Vec::new() };
+    for record in &meant {
+        let Some(host) = by_id(&record.host) else {
+            eprintln!("switchboard: `{}` is no host that this version knows", visible(&record.host));
+            continue;
+        };
+        let planned = plan_undo(host, record);
+        desk.one(host, &record.file, planned, || {
+            let records = Records::open(&state).map_err(|error| Problem::of(&state, error.to_string()))?;
+            // Somebody else may have been quicker.
+            match records.of(&record.file).map_err(|why| Problem::of(&record.file, why))? {
+                Some(record) => take_back(&records, host, &record),
+                None => Ok(Kind::Forget),
+            }
+        });
+    }
+    if args.json {
+        let files: Vec<_> = desk.told.iter().map(Told::as_json).collect();
+        print(&format!("{:#}", json!({ "dryRun": undo.which.dry_run, "files": files })));
+    }
+    match problems.is_empty() {
+        true => desk.exit(),
+        false => Exit::Error,
+    }
+}
+
+/// Goes through files one by one.
+pub(super) struct Desk {
+    pub(super) as_json: bool,
+    pub(super) dry_run: bool,
+    pub(super) yes: bool,
+    pub(super) told: Vec<Told>,
+}
+
+impl Desk {
+    /// Shows what would be done to a file, asks, and does it.
+    pub(super) fn one(
+        &mut self,
+        host: &'static Host,
+        file: &Path,
+        planned: Result<Plan, Problem>,
+        act: impl FnOnce() -> Result<Kind, Problem>,
+    ) {
+        let outcome = planned.and_then(|plan| {
+            let diff = plan.changes().then(|| difference(host, file, &plan));
+            if let (Some(diff), false) = (&diff, self.as_json) {
+                print(&format!("\n{}", Paint::for_stdout().on(Tone::Strong, host.name)));
+                print(&coloured(diff));
+            }
+            let word = if diff.is_none() && plan.kind != Kind::Forget {
+                word(plan.kind, false)
+            } else if self.dry_run {
+                word(plan.kind, true)
+            } else if diff.is_none() || self.yes || agreed(file) {
+                word(act()?, false)
+            } else {
+                "declined"
+            };
+            Ok(Outcome { word, diff })
+        });
+        let told = Told { host, file: file.to_owned(), outcome };
+        if !self.as_json {
+            told.tell();
+        }
+        self.told.push(told);
+    }
+
+    pub(super) fn exit(&self) -> Exit {
+        if self.told.iter().any(|told| told.outcome.is_err()) { Exit::Error } else { Exit::Ok }
+    }
+}
+
+impl Told {
+    fn is_new(&self) -> bool {
+        self.outcome.as_ref().is_ok_and(|outcome| matches!(outcome.word, "set up" | "path updated"))
+    }
+
+    fn tell(&self) {
+        match &self.outcome {
+            Ok(Outcome { word, .. }) => {
+                let tone = match *word {
+                    "declined" | "set up, but turned off there" => Tone::Warning,
+                    _ => Tone::Good,
+                };
+                let word = Paint::for_stdout().on(tone, word);
+                print(&format!("{}: {word} ({})", self.host.name, visible(&self.file.display().to_string())));
+            }
+            Err(problem) => eprintln!("switchboard: {}: {problem}; it was left alone", self.host.name),
+        }
+    }
+
+    pub(super) fn as_json(&self) -> Value {
+        let mut told = json!({ "host": self.host.id, "name": self.host.name, "file": self.file });
+        match &self.outcome {
+            Ok(Outcome { word, diff }) => {
+                told["result"] = json!(word);
+                if let Some(diff) = diff {
+                    told["diff"] = json!(diff);
+                }
+            }
+            Err(problem) => {
+                told["result"] = json!("refused");
+                told["why"] = json!(problem.to_string());
+            }
+        }
+        told
+    }
+}
+
+/// What was done, or would be.
+fn word(kind: Kind, would: bool) -> &'static str {
+    match (kind, would) {
+        (Kind::Already, _) => "already set up",
+        (Kind::Off, _) => "set up, but turned off there",
+        (Kind::Add, false) => "set up",
+        (Kind::Add, true) => "would be set up",
+        (Kind::Move, false) => "path updated",
+        (Kind::Move, true) => "path would be updated",
+        (Kind::Restore, false) => "restored as it was",
+        (Kind::Restore, true) => "would be restored as it was",
+        (Kind::TakeOut, false) => "changed since by its host: only what is ours was taken out",
+        (Kind::TakeOut, true) => "changed since by its host: only what is ours would be taken out",
+        (Kind::Thin, false) => "what was imported was taken out",
+        (Kind::Thin, true) => "what was imported would be taken out",
+        (Kind::Forget, _) => "nothing of ours is in it any more",
+    }
+}
+
+/// The hosts that were typed.
+pub(super) fn named(ids: &[String]) -> Result<Vec<&'static Host>, Exit> {
+    let mut hosts: Vec<&'static Host> = Vec::new();
+    for id in ids.iter().map(|id| id.trim()).filter(|id| !id.is_empty()) {
+        let Some(host) = by_id(id) else {
+            let known: Vec<_> = HOSTS.iter().map(|host| host.id).collect();
+            let hint = nearest(id, known.iter().copied()).map_or_else(
+                || format!("known are {}", known.join(", ")),
+                |near| format!("did you mean `{near}`?"),
+            );
+            eprintln!("switchboard: there is no host `{}`; {hint}", visible(id));
+            return Err(Exit::Usage);
+        };
+        if !hosts.iter().any(|known| known.id == host.id) {
+            hosts.push(host);
+        }
+    }
+    Ok(hosts)
+}
+
+/// Files of other programs are changed only after a yes.
+pub(super) fn refuse_unasked(args: &Args, which: &Which) -> Option<Exit> {
+    let can_ask = std::io::stdin().is_terminal() && !args.json;
+    if which.dry_run || which.yes || can_ask {
+        return None;
+    }
+    eprintln!(
+        "switchboard: nobody can be asked here; `--yes` goes on without asking, `--dry-run` shows what would be done"
+    );
+    Some(Exit::Usage)
+}
+
+fn agreed(file: &Path) -> bool {
+    let mut out = std::io::stdout();
+    let _ = write!(out, "change {}? [y/N] ", visible(&file.display().to_string())).and_then(|()| out.flush());
+    let mut answer = String::new();
+    let _ = std::io::stdin().lock().read_line(&mut answer);
+    matches!(answer.trim().to_lowercase().as_str(), "y" | "yes")
+}
+
+/// Line by line, in the usual notation, without secrets.
+fn difference(host: &Host, file: &Path, plan: &Plan) -> String {
+    let shown = |text: &Option<String>| masked(host, text.as_deref().unwrap_or_default());
+    let (before, after) = (shown(&plan.before), shown(&plan.after));
+    let diff = TextDiff::from_lines(&before, &after);
+    let name = |text: &Option<String>| match text {
+        Some(_) => visible(&file.display().to_string()).into_owned(),
+        None => "/dev/null".to_owned(),
+    };
+    let mut lines = vec![format!("--- {}", name(&plan.before)), format!("+++ {}", name(&plan.after))];
+    for hunk in diff.unified_diff().context_radius(CONTEXT).iter_hunks() {
+        lines.push(hunk.header().to_string());
+        for change in hunk.iter_changes() {
+            let sign = match change.tag() {
+                ChangeTag::Delete => '-',
+                ChangeTag::Insert => '+',
+                ChangeTag::Equal => ' ',
+            };
+            lines.push(format!("{sign}{}", short(change.value().trim_end_matches(['\n', '\r']))));
+        }
+    }
+    lines.join("\n")
+}
+
+/// The end of a long line, where something is added.
+fn short(line: &str) -> String {
+    let line: String = line.chars().map(|c| if c == '\t' { ' ' } else { c }).collect();
+    let line = visible(&line).into_owned();
+    let length = line.chars().count();
+    if length <= MAX_LINE {
+        return line;
+    }
+    format!("…{}", line.chars().skip(length - MAX_LINE).collect::<String>())
+}
+
+fn coloured(diff: &str) -> String {
+    let paint = Paint::for_stdout();
+    let line = |line: &str| match line.as_bytes().first() {
+        Some(b'+') => paint.on(Tone::Good, line),
+        Some(b'-') => paint.on(Tone::Bad, line),
+        Some(b'@') => paint.on(Tone::Quiet, line),
+        _ => line.to_owned(),
+    };
+    diff.lines().map(line).collect::<Vec<_>>().join("\n")
+}
+
+fn failed(error: &dyn std::fmt::Display) -> Exit {
+    eprintln!("switchboard: {error}");
+    Exit::Error
+}

@@ -1,0 +1,149 @@
+//! Changing a host's file: what becomes of its text. Pure; who writes it is `swap.rs`.
+
+use std::path::Path;
+
+use super::tree::Tree;
+use super::{Entry, Format, Host, KEY, Refusal, is_off, json, survey, toml, words, yaml};
+
+const MARK: char = '\u{feff}';
+
+/// What setting a host up comes to.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Change {
+    /// It starts this shim already.
+    Same { is_off: bool },
+    /// It starts another one of ours; only the path is new.
+    Moved { text: String },
+    /// It has an entry now; this many of the keys that lead to it were there before.
+    Added { text: String, there_before: usize },
+}
+
+impl Host {
+    /// The text with an entry that starts this shim.
+    pub fn with_shim(&self, text: &str, shim: &str) -> Result<Change, Refusal> {
+        let (mark, text) = unmarked(text);
+        let ours = self.format.read(text)?.entries.into_iter().find(is_under_our_name);
+        let Some(ours) = ours else {
+            let tree = Tree::entry(self.entry, shim);
+            let (text, there_before) = match self.format {
+                Format::Json { key, .. } => json::edit::insert(text, &[key], KEY, &tree)?,
+                Format::Toml => (toml::edit::insert(text, KEY, &tree)?, 1),
+                Format::Yaml => {
+                    let (text, was_there) = yaml::edit::insert(text, &tree)?;
+                    (text, usize::from(was_there))
+                }
+            };
+            return Ok(Change::Added { text: format!("{mark}{text}"), there_before });
+        };
+        if !survey::is_ours(&ours) {
+            return Err(Refusal::new(format!(
+                "has a server `{KEY}` that is something else; give that one another name"
+            )));
+        }
+        if words(&ours.value).first().is_some_and(|command| command == shim) {
+            return Ok(Change::Same { is_off: is_off(&ours.value) });
+        }
+        let moved = match self.format {
+            Format::Json { key, .. } => json::edit::point(text, key, shim)?,
+            Format::Toml => toml::edit::point(text, shim)?,
+            Format::Yaml => yaml::edit::point(text, shim)?,
+        };
+        let text =
+            moved.ok_or_else(|| Refusal::new(format!("has an entry `{KEY}` that cannot be changed")))?;
+        Ok(Change::Moved { text: format!("{mark}{text}") })
+    }
+
+    /// The text without our entry; `None` if there is none.
+    pub fn without_shim(&self, text: &str, there_before: usize) -> Result<Option<String>, Refusal> {
+        let (mark, text) = unmarked(text);
+        if !self
+            .format
+            .read(text)?
+            .entries
+            .iter()
+            .any(|entry| is_under_our_name(entry) && survey::is_ours(entry))
+        {
+            return Ok(None);
+        }
+        let rest = match self.format {
+            Format::Json { key, .. } => json::edit::remove(text, &[key], KEY, there_before)?,
+            Format::Toml => toml::edit::remove(text, KEY)?.map(|(rest, _)| rest),
+            Format::Yaml => yaml::edit::remove(text, KEY, there_before > 0)?.map(|(rest, _)| rest),
+        };
+        Ok(rest.map(|rest| format!("{mark}{rest}")))
+    }
+
+    /// The text without a server, and that server as it was written; `None` if there is none of that name.
+    pub fn without_server(
+        &self,
+        text: &str,
+        project: Option<&Path>,
+        name: &str,
+    ) -> Result<Option<(String, String)>, Refusal> {
+        let (mark, text) = unmarked(text);
+        let taken = match self.format {
+            Format::Json { key, .. } => {
+                let path = path(key, project);
+                let path: Vec<&str> = path.iter().map(String::as_str).collect();
+                let raw = json::edit::raw(text, &path, name)?.map(ToOwned::to_owned);
+                json::edit::remove(text, &path, name, path.len())?.zip(raw)
+            }
+            Format::Toml => toml::edit::remove(text, name)?,
+            Format::Yaml => yaml::edit::remove(text, name, true)?,
+        };
+        Ok(taken.map(|(rest, raw)| (format!("{mark}{rest}"), raw)))
+    }
+
+    /// The text with a server that was taken out of it; `None` if another has its name by now.
+    pub fn with_server(
+        &self,
+        text: &str,
+        project: Option<&Path>,
+        name: &str,
+        raw: &str,
+    ) -> Result<Option<String>, Refusal> {
+        let (mark, text) = unmarked(text);
+        let is_it = |entry: &Entry| entry.name == name && entry.project.as_deref() == project;
+        if self.format.read(text)?.entries.iter().any(is_it) {
+            return Ok(None);
+        }
+        let tree = Tree::Raw(raw.to_owned());
+        let text = match self.format {
+            Format::Json { key, .. } => {
+                let path = path(key, project);
+                let path: Vec<&str> = path.iter().map(String::as_str).collect();
+                json::edit::insert(text, &path, name, &tree)?.0
+            }
+            Format::Toml => toml::edit::insert(text, name, &tree)?,
+            Format::Yaml => yaml::edit::insert_named(text, name, &tree)?.0,
+        };
+        Ok(Some(format!("{mark}{text}")))
+    }
+
+    /// What a person would write by hand.
+    pub fn snippet(&self, shim: &str) -> String {
+        let tree = Tree::entry(self.entry, shim);
+        let made = match self.format {
+            Format::Json { key, .. } => json::edit::insert("{}", &[key], KEY, &tree).map(|(text, _)| text),
+            Format::Toml => toml::edit::insert("", KEY, &tree),
+            Format::Yaml => Ok(yaml::edit::snippet(&tree)),
+        };
+        made.expect("BUG: nothing is in the way of what stands alone").trim_end().to_owned()
+    }
+}
+
+fn is_under_our_name(entry: &Entry) -> bool {
+    entry.name == KEY && entry.project.is_none()
+}
+
+fn path(key: &str, project: Option<&Path>) -> Vec<String> {
+    match project {
+        Some(project) => vec!["projects".to_owned(), project.to_string_lossy().into_owned(), key.to_owned()],
+        None => vec![key.to_owned()],
+    }
+}
+
+/// The byte order mark of a text, and the rest.
+fn unmarked(text: &str) -> (&str, &str) {
+    text.split_at(text.len() - text.strip_prefix(MARK).unwrap_or(text).len())
+}

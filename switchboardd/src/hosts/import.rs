@@ -1,0 +1,329 @@
+//! A host's server as a definition of one's own: the same command or address, with what the host would fill in written
+//! the way definitions have it.
+
+use serde_json::{Map, Value, json};
+
+use super::gaps::Reader;
+use super::mask::{is_secret, is_secret_name, looks_secret};
+use super::{Entry, Host, Unit, is_off, survey, url, words};
+
+/// What is made of an entry.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Draft {
+    /// In the shape of a file with one server, without its name.
+    pub definition: Map<String, Value>,
+    /// What its person should know.
+    pub notes: Vec<String>,
+}
+
+/// A value that must not stand in a file, and what to call it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Literal {
+    pub name: String,
+    pub value: String,
+}
+
+/// Names only.
+impl std::fmt::Debug for Literal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Literal").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// Members that choose among a server's tools.
+const FILTERS: [&str; 6] =
+    ["includeTools", "excludeTools", "enabled_tools", "disabled_tools", "disabledTools", "tools"];
+
+/// Why a server is left out, or what is made of it.
+pub fn draft(host: &Host, entry: &Entry, inputs: &Value) -> Result<Draft, String> {
+    if is_off(&entry.value) {
+        return Err(format!("it is turned off in {}", host.name));
+    }
+    if survey::is_ours(entry) {
+        return Err("it is Switchboard itself".to_owned());
+    }
+    let whole = &entry.value;
+    let value = whole.get("transport").filter(|nested| nested.is_object()).unwrap_or(whole);
+    let mut reader = Reader::new(host, inputs);
+    for key in ["headersHelper", "http_headers_helper"] {
+        if value.get(key).is_some() {
+            return Err(format!("a program makes its headers (`{key}`)"));
+        }
+    }
+    let mut definition = Map::new();
+    if let Some(description) = whole["description"].as_str() {
+        definition.insert("description".to_owned(), json!(description));
+    }
+    match url(value) {
+        Some(address) => remote(host, value, address, &mut reader, &mut definition)?,
+        None => process(entry, value, &mut reader, &mut definition)?,
+    }
+    if let Some(ms) = timeout(host, whole) {
+        definition.insert("timeout".to_owned(), json!(ms));
+    }
+    let mut notes = reader.notes;
+    let is_filter = |key: &&&str| {
+        whole.get(**key).is_some_and(|list| *list != json!(["*"]) && *list != json!([]) && list.is_array())
+    };
+    if let Some(filter) = FILTERS.iter().find(is_filter) {
+        notes.push(format!(
+            "its `{filter}` is not taken over; `expose` in `switchboard.config.json` does that"
+        ));
+    }
+    if ["oauth", "auth", "authProviderType"]
+        .iter()
+        .any(|key| value.get(key).is_some_and(|value| !value.is_null()))
+    {
+        notes.push("its login is not taken over; `switchboard login` asks for one".to_owned());
+    }
+    Ok(Draft { definition, notes })
+}
+
+fn process(
+    entry: &Entry,
+    value: &Value,
+    reader: &mut Reader<'_>,
+    definition: &mut Map<String, Value>,
+) -> Result<(), String> {
+    let kind = value["type"].as_str().unwrap_or("stdio");
+    if !matches!(kind, "stdio" | "local") {
+        return Err(format!("`{kind}` is not a type of server that can be started or reached"));
+    }
+    let all = words(value);
+    let Some((cmd, args)) = all.split_first().filter(|(cmd, _)| !cmd.is_empty()) else {
+        return Err("it has neither a command nor an address; an extension may start it".to_owned());
+    };
+    let args = args.iter().map(|arg| reader.text(arg)).collect::<Result<Vec<_>, _>>()?;
+    let mut command =
+        Map::from_iter([("cmd".to_owned(), json!(reader.text(cmd)?)), ("args".to_owned(), json!(args))]);
+    let mut env = Map::new();
+    for variables in ["env", "environment"].iter().filter_map(|key| value[*key].as_object()) {
+        for (name, value) in variables {
+            let value = match value {
+                Value::String(text) => json!(reader.text(text)?),
+                Value::Null => Value::Null,
+                other => json!(other.to_string()),
+            };
+            env.insert(name.clone(), value);
+        }
+    }
+    if !env.is_empty() {
+        command.insert("env".to_owned(), Value::Object(env));
+    }
+    if let Some(file) = value["envFile"].as_str() {
+        let file = reader.text(file)?;
+        if !file.starts_with(['/', '~', '$']) {
+            return Err(format!("its `envFile` `{file}` is meant from the project that is open"));
+        }
+        command.insert("envFile".to_owned(), json!(file));
+    }
+    let passed: Vec<&str> = value["env_vars"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(|name| name.as_str().or_else(|| name["name"].as_str()))
+        .collect();
+    if !passed.is_empty() {
+        command.insert("passEnv".to_owned(), json!(passed));
+    }
+    let cwd = ["cwd", "workingDirectory"].iter().find_map(|key| value[*key].as_str());
+    match cwd {
+        Some(cwd) => {
+            let cwd = reader.text(cwd)?;
+            if !cwd.starts_with(['/', '~', '$']) {
+                return Err(format!("its `cwd` `{cwd}` is meant from the project that is open"));
+            }
+            command.insert("cwd".to_owned(), json!(cwd));
+        }
+        None => place(entry, &all, reader, &mut command)?,
+    }
+    definition.insert("command".to_owned(), Value::Object(command));
+    Ok(())
+}
+
+/// Hosts start servers in the project that is open; paths from there mean nothing elsewhere.
+fn place(
+    entry: &Entry,
+    words: &[String],
+    reader: &mut Reader<'_>,
+    command: &mut Map<String, Value>,
+) -> Result<(), String> {
+    let is_relative = |word: &&String| *word == "." || word.starts_with("./") || word.starts_with("../");
+    match (&entry.project, words.iter().find(is_relative)) {
+        (Some(project), Some(_)) => {
+            command.insert("cwd".to_owned(), json!(project));
+        }
+        (None, Some(word)) if words.first() == Some(word) => {
+            return Err(format!("its command `{word}` is meant from the project that is open"));
+        }
+        (None, Some(word)) => reader.notes.push(format!(
+            "`{word}` is meant from the project that is open in {}; here it runs in a folder of its own",
+            reader.host.name
+        )),
+        _ => {}
+    }
+    Ok(())
+}
+
+fn remote(
+    host: &Host,
+    value: &Value,
+    address: &str,
+    reader: &mut Reader<'_>,
+    definition: &mut Map<String, Value>,
+) -> Result<(), String> {
+    let is_sse = match value["type"].as_str() {
+        Some("sse") => true,
+        Some("ws" | "websocket") => return Err("it is reached by WebSocket".to_owned()),
+        Some(_) => false,
+        // What these two mean by a bare `url`.
+        None => matches!(host.id, "gemini" | "cline") && value.get("url").is_some(),
+    };
+    definition.insert("type".to_owned(), json!(if is_sse { "sse" } else { "http" }));
+    definition.insert("url".to_owned(), json!(reader.text(address)?));
+    let mut headers = Map::new();
+    for given in [&value["headers"], &value["http_headers"], &value["requestOptions"]["headers"]] {
+        for (name, value) in given.as_object().into_iter().flatten() {
+            headers.insert(name.clone(), json!(reader.text(value.as_str().unwrap_or_default())?));
+        }
+    }
+    for (name, variable) in value["env_http_headers"].as_object().into_iter().flatten() {
+        headers.insert(name.clone(), json!(format!("${{{}}}", variable.as_str().unwrap_or_default())));
+    }
+    if let Some(variable) = value["bearer_token_env_var"].as_str() {
+        headers.insert("Authorization".to_owned(), json!(format!("Bearer ${{{variable}}}")));
+    }
+    if let Some(key) = value["apiKey"].as_str() {
+        headers.insert("Authorization".to_owned(), json!(format!("Bearer {}", reader.text(key)?)));
+    }
+    if !headers.is_empty() {
+        definition.insert("headers".to_owned(), Value::Object(headers));
+    }
+    Ok(())
+}
+
+/// In milliseconds, from where on nobody takes it for seconds.
+fn timeout(host: &Host, value: &Value) -> Option<u64> {
+    let seconds = value["tool_timeout_sec"].as_f64().map(|seconds| seconds * 1000.0);
+    let given = value["timeout"].as_f64();
+    let ms = match host.timeout {
+        Unit::Milliseconds => given,
+        Unit::Seconds => given.map(|seconds| seconds * 1000.0),
+        Unit::Nothing => None,
+    };
+    // A day is more than any call takes.
+    seconds.or(ms).filter(|ms| (1000.0..=86_400_000.0).contains(ms)).map(|ms| ms as u64)
+}
+
+/// Has `keep` take every literal secret out of a definition; what it gives stands in its place.
+pub fn hide_secrets(
+    server: &str,
+    definition: &mut Map<String, Value>,
+    keep: &mut dyn FnMut(Literal) -> Result<String, String>,
+) -> Result<(), String> {
+    let prefix = variable_name(server);
+    let mut hide =
+        |name: &str, value: &str| keep(Literal { name: variable_name(name), value: value.to_owned() });
+    if let Some(command) = definition.get_mut("command").and_then(Value::as_object_mut) {
+        for (name, value) in command.get_mut("env").and_then(Value::as_object_mut).into_iter().flatten() {
+            if let Some(text) = value.as_str().filter(|text| !text.contains("${") && is_secret(name, text)) {
+                *value = json!(hide(name, text)?);
+            }
+        }
+        let mut flag: Option<String> = None;
+        for arg in command.get_mut("args").and_then(Value::as_array_mut).into_iter().flatten() {
+            let Some(text) = arg.as_str().map(ToOwned::to_owned) else { continue };
+            let behind = flag.take();
+            match text.split_once('=') {
+                _ if text.contains("${") => {}
+                Some((name, value)) if name.starts_with('-') && is_secret(name, value) => {
+                    let hidden = hide(&format!("{prefix}_{}", name.trim_start_matches('-')), value)?;
+                    *arg = json!(format!("{name}={hidden}"));
+                }
+                _ if text.starts_with('-') => {
+                    flag = is_secret_name(&text).then(|| text.trim_start_matches('-').to_owned());
+                }
+                _ => {
+                    let name = behind.filter(|name| is_secret(name, &text));
+                    if name.is_some() || looks_secret(&text) {
+                        let name = name.unwrap_or_else(|| "KEY".to_owned());
+                        *arg = json!(hide(&format!("{prefix}_{name}"), &text)?);
+                    } else if let Some((name, value)) =
+                        text.split_once([':', '=']).filter(|(name, value)| is_secret(name, value.trim()))
+                    {
+                        // `--header "Authorization: Bearer …"` and the like.
+                        let (scheme, secret) = scheme(value);
+                        let hidden = hide(&format!("{prefix}_{name}"), secret)?;
+                        *arg = json!(format!("{}{scheme}{hidden}", &text[..text.len() - value.len()]));
+                    }
+                }
+            }
+        }
+    }
+    for (name, value) in definition.get_mut("headers").and_then(Value::as_object_mut).into_iter().flatten() {
+        let Some(text) = value.as_str().filter(|text| !text.contains("${")).map(ToOwned::to_owned) else {
+            continue;
+        };
+        let (scheme, secret) = scheme(&text);
+        if is_secret(name, secret) {
+            let name = if name.eq_ignore_ascii_case("authorization") { "TOKEN" } else { name.as_str() };
+            *value = json!(format!("{scheme}{}", hide(&format!("{prefix}_{name}"), secret)?));
+        }
+    }
+    if let Some(text) = definition.get("url").and_then(Value::as_str).map(ToOwned::to_owned)
+        && let Some(hidden) = hide_in_url(&prefix, &text, &mut hide)?
+    {
+        definition.insert("url".to_owned(), json!(hidden));
+    }
+    Ok(())
+}
+
+/// A query's values; a password in front of the host has no way to be sent.
+fn hide_in_url(
+    prefix: &str,
+    url: &str,
+    hide: &mut dyn FnMut(&str, &str) -> Result<String, String>,
+) -> Result<Option<String>, String> {
+    let Some((address, query)) = url.split_once('?') else { return Ok(None) };
+    let mut changed = false;
+    let mut parts = Vec::new();
+    for part in query.split('&') {
+        match part.split_once('=') {
+            Some((name, value)) if !value.contains("${") && is_secret(name, value) => {
+                parts.push(format!("{name}={}", hide(&format!("{prefix}_{name}"), value)?));
+                changed = true;
+            }
+            _ => parts.push(part.to_owned()),
+        }
+    }
+    Ok(changed.then(|| format!("{address}?{}", parts.join("&"))))
+}
+
+/// `Bearer ` and the like, and what stands behind it.
+fn scheme(value: &str) -> (&str, &str) {
+    let bare = value.trim_start();
+    let blank = value.len() - bare.len();
+    let end =
+        ["Bearer ", "bearer ", "Basic ", "Token ", "token "].iter().find(|begin| bare.starts_with(**begin));
+    value.split_at(blank + end.map_or(0, |begin| begin.len()))
+}
+
+/// As a variable may be called.
+fn variable_name(name: &str) -> String {
+    let clean: String =
+        name.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' }).collect();
+    let clean = clean.trim_matches('_');
+    match clean.chars().next() {
+        Some(first) if !first.is_ascii_digit() => clean.chars().take(64).collect(),
+        _ => format!("MCP_{clean}").chars().take(64).collect(),
+    }
+}
+
+/// A server's name that a folder can have.
+pub fn folder_name(name: &str) -> String {
+    let clean: String = name.trim().chars().filter(|c| !crate::visible::is_hidden(*c) || *c == ' ').collect();
+    let clean = clean.replace('/', "-");
+    let clean = clean.trim_start_matches(['.', '@']).trim();
+    let short: String = clean.chars().take(60).collect();
+    if short.is_empty() { "server".to_owned() } else { short }
+}

@@ -1,0 +1,175 @@
+//! Which hosts are on this machine, and where their files are.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use super::table::HOSTS;
+use super::{Base, Host, Place};
+
+/// What decides where hosts keep their files.
+#[derive(Debug, Clone)]
+pub struct Machine {
+    pub home: PathBuf,
+    /// Absolute folders that variables name.
+    pub variables: BTreeMap<&'static str, PathBuf>,
+    /// Where programs are looked for.
+    pub path: Vec<PathBuf>,
+    pub is_mac: bool,
+}
+
+/// What shows that a host is here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Trace {
+    File,
+    Folder,
+    Program,
+}
+
+/// A host that is on this machine.
+#[derive(Debug)]
+pub struct Present {
+    pub host: &'static Host,
+    pub by: Trace,
+}
+
+const VARIABLES: [&str; 5] =
+    ["XDG_CONFIG_HOME", "CLAUDE_CONFIG_DIR", "COPILOT_HOME", "CODEX_HOME", "CONTINUE_GLOBAL_DIR"];
+
+impl Machine {
+    /// As the environment of whoever types says.
+    pub fn here(home: &Path) -> Self {
+        let variable = |name: &&'static str| Some((*name, PathBuf::from(std::env::var_os(name)?)));
+        let variables = VARIABLES.iter().filter_map(variable).filter(|(_, folder)| folder.is_absolute());
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        Self {
+            home: home.to_owned(),
+            variables: variables.collect(),
+            path: std::env::split_paths(&path).filter(|folder| folder.is_absolute()).collect(),
+            is_mac: cfg!(target_os = "macos"),
+        }
+    }
+
+    /// The hosts that are here.
+    pub fn present(&self) -> Vec<Present> {
+        HOSTS.iter().filter_map(|host| Some(Present { host, by: self.trace(host)? })).collect()
+    }
+
+    /// How one shows that it is here.
+    pub fn trace(&self, host: &Host) -> Option<Trace> {
+        if host.places.iter().any(|place| self.file(place).exists()) {
+            return Some(Trace::File);
+        }
+        if host.places.iter().any(|place| self.is_shown(place)) {
+            return Some(Trace::Folder);
+        }
+        let runs = |name: &str| self.path.iter().any(|folder| folder.join(name).is_file());
+        host.programs.iter().any(|name| runs(name)).then_some(Trace::Program)
+    }
+
+    /// The files of a host that are there.
+    pub fn existing(&self, host: &Host) -> Vec<PathBuf> {
+        // A link that leads nowhere is somebody's file, too.
+        let is_there = |file: &PathBuf| file.symlink_metadata().is_ok();
+        host.places.iter().map(|place| self.file(place)).filter(is_there).collect()
+    }
+
+    /// The files that a host is told in, whether they are there or not.
+    pub fn targets(&self, host: &Host) -> Vec<PathBuf> {
+        let existing = self.existing(host);
+        if host.alternatives && !existing.is_empty() {
+            return existing.into_iter().take(1).collect();
+        }
+        let is_used = |place: &&Place| existing.contains(&self.file(place)) || self.is_shown(place);
+        let used: Vec<PathBuf> = host.places.iter().filter(is_used).map(|place| self.file(place)).collect();
+        if used.is_empty() {
+            return host.places.iter().take(1).map(|place| self.file(place)).collect();
+        }
+        used
+    }
+
+    fn file(&self, place: &Place) -> PathBuf {
+        self.base(place.base).join(place.file)
+    }
+
+    fn is_shown(&self, place: &Place) -> bool {
+        place.folder.is_some_and(|folder| self.base(place.base).join(folder).is_dir())
+    }
+
+    fn base(&self, base: Base) -> PathBuf {
+        let config =
+            || self.variables.get("XDG_CONFIG_HOME").cloned().unwrap_or_else(|| self.home.join(".config"));
+        match base {
+            Base::Home => self.home.clone(),
+            Base::Config => config(),
+            Base::Application if self.is_mac => self.home.join("Library/Application Support"),
+            Base::Application => config(),
+            Base::Variable(name, folder) => {
+                self.variables.get(name).cloned().unwrap_or_else(|| self.home.join(folder))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::table::by_id;
+    use super::*;
+
+    fn machine(home: &Path) -> Machine {
+        Machine { home: home.to_owned(), variables: BTreeMap::new(), path: Vec::new(), is_mac: false }
+    }
+
+    #[test]
+    fn a_host_shows_itself_by_file_folder_or_program() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut machine = machine(folder.path());
+        let cursor = by_id("cursor").unwrap();
+        assert_eq!(machine.trace(cursor), None);
+        std::fs::create_dir(folder.path().join("bin")).unwrap();
+        std::fs::write(folder.path().join("bin/cursor"), "").unwrap();
+        machine.path = vec![folder.path().join("bin")];
+        assert_eq!(machine.trace(cursor), Some(Trace::Program));
+        std::fs::create_dir(folder.path().join(".cursor")).unwrap();
+        assert_eq!(machine.trace(cursor), Some(Trace::Folder));
+        std::fs::write(folder.path().join(".cursor/mcp.json"), "{}").unwrap();
+        assert_eq!(machine.trace(cursor), Some(Trace::File));
+        assert_eq!(machine.present().len(), 1);
+    }
+
+    #[test]
+    fn files_are_where_variables_and_systems_say() {
+        let home = Path::new("/nonexistent/me");
+        let mut machine = machine(home);
+        let first = |machine: &Machine, id: &str| machine.targets(by_id(id).unwrap())[0].clone();
+        for (id, file) in [
+            ("claude-code", ".claude.json"),
+            ("claude-desktop", ".config/Claude/claude_desktop_config.json"),
+            ("vscode", ".config/Code/User/mcp.json"),
+            ("codex", ".codex/config.toml"),
+            ("copilot-cli", ".copilot/mcp-config.json"),
+            ("continue", ".continue/config.yaml"),
+            ("opencode", ".config/opencode/opencode.json"),
+            ("zed", ".config/zed/settings.json"),
+        ] {
+            assert_eq!(first(&machine, id), home.join(file));
+        }
+        machine.is_mac = true;
+        assert_eq!(first(&machine, "vscode"), home.join("Library/Application Support/Code/User/mcp.json"));
+        assert_eq!(first(&machine, "zed"), home.join(".config/zed/settings.json"));
+        machine.variables.insert("CODEX_HOME", "/x".into());
+        machine.variables.insert("CLAUDE_CONFIG_DIR", "/c".into());
+        assert_eq!(first(&machine, "codex"), Path::new("/x/config.toml"));
+        assert_eq!(first(&machine, "claude-code"), Path::new("/c/.claude.json"));
+    }
+
+    #[test]
+    fn of_alternatives_the_one_that_is_there_is_taken() {
+        let folder = tempfile::tempdir().unwrap();
+        let machine = machine(folder.path());
+        let opencode = by_id("opencode").unwrap();
+        std::fs::create_dir_all(folder.path().join(".config/opencode")).unwrap();
+        let file = folder.path().join(".config/opencode/opencode.jsonc");
+        std::fs::write(&file, "{}").unwrap();
+        assert_eq!(machine.targets(opencode), [file]);
+    }
+}

@@ -1,0 +1,209 @@
+//! What looks like a secret, so that it is kept as one and shown to nobody.
+
+use serde_json::Value;
+
+use super::Host;
+
+pub const MASK: &str = "•••";
+
+/// Parts of names that secrets go by.
+const NAMES: [&str; 15] = [
+    "TOKEN",
+    "SECRET",
+    "PASSWORD",
+    "PASSWD",
+    "PASSPHRASE",
+    "APIKEY",
+    "ACCESSKEY",
+    "PRIVATEKEY",
+    "CREDENTIAL",
+    "AUTHORIZATION",
+    "BEARER",
+    "COOKIE",
+    "SIGNINGKEY",
+    "CONNECTIONSTRING",
+    "SESSIONID",
+];
+/// The same where they are a whole word of the name.
+const WORDS: [&str; 7] = ["KEY", "PAT", "PWD", "PASS", "AUTH", "DSN", "JWT"];
+/// How well-known ones begin, and how long they are at least.
+const SHAPES: [(&str, usize); 27] = [
+    ("ghp_", 20),
+    ("gho_", 20),
+    ("ghu_", 20),
+    ("ghs_", 20),
+    ("ghr_", 20),
+    ("github_pat_", 20),
+    ("glpat-", 16),
+    ("sk-", 16),
+    ("sk_live_", 16),
+    ("sk_test_", 16),
+    ("rk_live_", 16),
+    ("xoxb-", 16),
+    ("xoxp-", 16),
+    ("xoxa-", 16),
+    ("xapp-", 16),
+    ("AKIA", 20),
+    ("ASIA", 20),
+    ("AIza", 30),
+    ("ya29.", 20),
+    ("npm_", 20),
+    ("pypi-", 20),
+    ("hf_", 20),
+    ("SG.", 20),
+    ("figd_", 16),
+    ("lin_api_", 16),
+    ("ntn_", 20),
+    ("-----BEGIN", 20),
+];
+
+/// Whether what has this name is a secret.
+pub fn is_secret_name(name: &str) -> bool {
+    let upper = name.to_ascii_uppercase();
+    let joined: String = upper.chars().filter(char::is_ascii_alphanumeric).collect();
+    let mut words = upper.split(|c: char| !c.is_ascii_alphanumeric());
+    NAMES.iter().any(|part| joined.contains(part)) || words.any(|word| WORDS.contains(&word))
+}
+
+/// Whether a text is one by its looks.
+pub fn looks_secret(text: &str) -> bool {
+    let is_shape = SHAPES.iter().any(|(begin, least)| text.starts_with(begin) && text.len() >= *least);
+    let is_jwt = text.starts_with("eyJ") && text.len() > 40 && text.matches('.').count() == 2;
+    is_shape || is_jwt
+}
+
+/// Whether the value of a variable or header is one that must not stand in a file.
+pub fn is_secret(name: &str, value: &str) -> bool {
+    looks_secret(value) || (is_secret_name(name) && !is_harmless(value))
+}
+
+/// A path, a switch or a number, whatever its name.
+fn is_harmless(value: &str) -> bool {
+    let is_path = value.starts_with(['/', '~', '.']) && !value.contains(char::is_whitespace);
+    let is_switch =
+        matches!(value.to_ascii_lowercase().as_str(), "" | "true" | "false" | "yes" | "no" | "none" | "null");
+    is_path || is_switch || value.parse::<f64>().is_ok_and(|_| value.len() < 6)
+}
+
+/// A host's file as it may be shown: its lines are what they were, its secrets are not.
+pub fn masked(host: &Host, text: &str) -> String {
+    let mut hidden: Vec<String> = Vec::new();
+    if let Ok(contents) = host.format.read(text) {
+        for entry in &contents.entries {
+            for part in ["env", "environment", "headers", "http_headers"] {
+                collect(&entry.value[part], &mut hidden);
+                collect(&entry.value["transport"][part], &mut hidden);
+                collect(&entry.value["requestOptions"][part], &mut hidden);
+            }
+        }
+    }
+    hidden.sort_by_key(|value| std::cmp::Reverse(value.len()));
+    let mut text = by_looks(text);
+    for value in hidden {
+        // As it is, and as JSON writes it.
+        let escaped = Value::from(value.as_str()).to_string();
+        text = text.replace(escaped.trim_matches('"'), MASK).replace(&value, MASK);
+    }
+    text
+}
+
+/// Every value that is not simply a reference to one. Short ones would take the rest of the text with them.
+fn collect(values: &Value, hidden: &mut Vec<String>) {
+    let texts = values.as_object().into_iter().flat_map(|values| values.values()).filter_map(Value::as_str);
+    hidden.extend(
+        texts
+            .filter(|text| text.len() > 3 && !text.contains("${") && !text.contains("{env:"))
+            .map(ToOwned::to_owned),
+    );
+}
+
+/// Masks what stands behind a secret's name, and what looks like one.
+fn by_looks(text: &str) -> String {
+    let (mut shown, mut is_next) = (String::with_capacity(text.len()), false);
+    let mut rest = text;
+    while let Some(first) = rest.chars().next() {
+        let (token, is_quoted) = match first {
+            '"' | '\'' => (quoted(rest, first), true),
+            c if is_word(c) => (&rest[..rest.find(|c| !is_word(c)).unwrap_or(rest.len())], false),
+            c => (&rest[..c.len_utf8()], false),
+        };
+        rest = &rest[token.len()..];
+        let bare = token.trim_matches(['"', '\'']);
+        if bare.is_empty() || !(is_quoted || is_word(first)) {
+            // What stands between a name and its value leaves the value one.
+            is_next &= matches!(first, ':' | '=' | ',' | '"' | '\'') || first.is_whitespace();
+            shown.push_str(token);
+            continue;
+        }
+        let last = bare.rsplit([' ', '=']).next().unwrap_or(bare);
+        if (is_next && !is_harmless(bare)) || looks_secret(bare) || looks_secret(last) {
+            shown.push_str(&token.replace(bare, MASK));
+            // A scheme is followed by what it is about.
+            is_next = is_next && matches!(bare.to_ascii_lowercase().as_str(), "bearer" | "basic" | "token");
+        } else {
+            shown.push_str(token);
+            is_next = is_secret_name(bare) && bare.len() < 64;
+        }
+    }
+    shown
+}
+
+fn quoted(text: &str, quote: char) -> &str {
+    let mut is_escaped = false;
+    for (at, c) in text.char_indices().skip(1) {
+        match c {
+            '\n' => return &text[..1],
+            _ if is_escaped => is_escaped = false,
+            '\\' => is_escaped = true,
+            c if c == quote => return &text[..=at],
+            _ => {}
+        }
+    }
+    &text[..1]
+}
+
+fn is_word(c: char) -> bool {
+    c.is_alphanumeric() || "_-./+@$%&*~".contains(c)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::table::by_id;
+    use super::*;
+
+    #[test]
+    fn secrets_are_known_by_name_and_by_looks() {
+        for name in [
+            "GITHUB_TOKEN",
+            "apiKey",
+            "X-API-Key",
+            "OPENAI_API_KEY",
+            "Authorization",
+            "db_password",
+            "GH_PAT",
+        ] {
+            assert!(is_secret(name, "abcdefgh"), "{name}");
+        }
+        for name in ["PATH", "MONKEY", "KEYBOARD", "LOG_LEVEL", "PATTERN", "AUTHOR"] {
+            assert!(!is_secret(name, "abcdefgh"), "{name}");
+        }
+        assert!(is_secret("X", "ghp_0123456789abcdefghij"));
+        for value in ["/run/secrets/token", "~/.key", "true", "", "8080"] {
+            assert!(!is_secret("API_KEY", value), "{value}");
+        }
+    }
+
+    #[test]
+    fn a_file_is_shown_without_its_secrets() {
+        let text = "{\n  \"apiKey\":\n    \"hunter2\",\n  \"mcpServers\": {\n    \"a\": { \"env\": { \"PLAIN\": \"hunter3\" }, \"args\": [\"--token\", \"hunter4\", \"sk-0123456789abcdefgh\"] }\n  },\n  \"headers\": { \"Authorization\": \"Bearer hunter5\" }, \"theme\": \"dark\"\n}\n";
+        let shown = masked(by_id("cursor").unwrap(), text);
+        assert!(!shown.contains("hunter") && !shown.contains("0123456789"), "{shown}");
+        assert!(
+            shown.contains("\"theme\": \"dark\"") && shown.lines().count() == text.lines().count(),
+            "{shown}"
+        );
+        let shown =
+            masked(by_id("continue").unwrap(), "models:\n  - apiKey: hunter2 # mine\n    model: gpt\n");
+        assert_eq!(shown, "models:\n  - apiKey: ••• # mine\n    model: gpt\n");
+    }
+}

@@ -1,0 +1,163 @@
+//! What was done to the files of hosts, kept so that it can be undone: the bytes that stood there and what was written.
+//! Such files hold secrets, so these do too: closed to others.
+
+use std::fs::{File, OpenOptions, Permissions};
+use std::io;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, OFlags, flock};
+use serde::{Deserialize, Serialize};
+use switchboard_wire::place::private_folder;
+
+use crate::files::private;
+
+const VERSION: u64 = 1;
+const LIMIT: u64 = 256 * 1024 * 1024;
+
+/// One file of a host, before and after.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Record {
+    pub(super) version: u64,
+    pub host: String,
+    pub file: PathBuf,
+    /// `None`: there was no file.
+    pub original: Option<String>,
+    /// The fingerprint of what we wrote last.
+    pub written: String,
+    /// Folders that were made for it, outermost first.
+    pub folders: Vec<PathBuf>,
+    /// How many of the keys that lead to our entry were there before; `None` if there is no entry of ours.
+    pub there_before: Option<usize>,
+    /// Servers that were taken out.
+    pub taken: Vec<Taken>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Taken {
+    pub project: Option<PathBuf>,
+    pub name: String,
+    pub raw: String,
+}
+
+impl Record {
+    pub fn new(host: &str, file: &Path, original: Option<&str>) -> Self {
+        Self {
+            version: VERSION,
+            host: host.to_owned(),
+            file: file.to_owned(),
+            original: original.map(ToOwned::to_owned),
+            written: String::new(),
+            folders: Vec::new(),
+            there_before: None,
+            taken: Vec::new(),
+        }
+    }
+
+    /// Whether a text is what we wrote last.
+    pub fn is_ours(&self, text: &str) -> bool {
+        self.written == fingerprint(text)
+    }
+}
+
+pub fn fingerprint(text: &str) -> String {
+    crate::digest::hex(text.as_bytes())
+}
+
+/// The folder of all records. One at a time has it.
+#[derive(Debug)]
+pub struct Records {
+    folder: PathBuf,
+    _lock: Option<File>,
+}
+
+impl Records {
+    /// To read, and change nothing.
+    pub fn peek(state: &Path) -> Self {
+        Self { folder: state.join("hosts"), _lock: None }
+    }
+
+    /// Waits until nobody else has it.
+    pub fn open(state: &Path) -> io::Result<Self> {
+        let folder = state.join("hosts");
+        private_folder(&folder)?;
+        std::fs::set_permissions(&folder, Permissions::from_mode(0o700))?;
+        let flags = OFlags::NOFOLLOW.bits().cast_signed();
+        let lock = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .mode(0o600)
+            .custom_flags(flags)
+            .open(folder.join("lock"))?;
+        loop {
+            match flock(&lock, FlockOperation::LockExclusive) {
+                Err(rustix::io::Errno::INTR) => {}
+                locked => {
+                    locked?;
+                    return Ok(Self { folder, _lock: Some(lock) });
+                }
+            }
+        }
+    }
+
+    /// What is known of a file.
+    pub fn of(&self, file: &Path) -> Result<Option<Record>, String> {
+        read(&self.place(file))
+    }
+
+    /// Every record, and what is wrong with those that cannot be read.
+    pub fn all(&self) -> (Vec<Record>, Vec<String>) {
+        let (mut found, mut problems) = (Vec::new(), Vec::new());
+        let files = std::fs::read_dir(&self.folder).into_iter().flatten().flatten().map(|entry| entry.path());
+        let mut files: Vec<_> =
+            files.filter(|file| file.extension().is_some_and(|end| end == "json")).collect();
+        files.sort();
+        for file in files {
+            match read(&file) {
+                Ok(record) => found.extend(record),
+                Err(problem) => problems.push(problem),
+            }
+        }
+        found.sort_by(|one: &Record, other| one.file.cmp(&other.file));
+        (found, problems)
+    }
+
+    pub fn keep(&self, record: &Record) -> io::Result<()> {
+        let body = serde_json::to_vec(record)?;
+        crate::files::replace(&self.place(&record.file), &body)
+    }
+
+    pub fn forget(&self, file: &Path) -> io::Result<()> {
+        match std::fs::remove_file(self.place(file)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    fn place(&self, file: &Path) -> PathBuf {
+        let name = crate::digest::hex(file.as_os_str().as_encoded_bytes());
+        self.folder.join(format!("{}.json", &name[..16]))
+    }
+}
+
+fn read(file: &Path) -> Result<Option<Record>, String> {
+    let Some(body) = private::read(file, LIMIT).map_err(|unfit| unfit.to_string())? else { return Ok(None) };
+    // Where, and not what: the parser's own words may quote a value.
+    let record: Record = serde_json::from_slice(&body).map_err(|error| {
+        let file = file.display();
+        format!(
+            "`{file}` is damaged at line {}, column {}; what it was about cannot be undone",
+            error.line(),
+            error.column()
+        )
+    })?;
+    match record.version {
+        VERSION => Ok(Some(record)),
+        version => Err(format!(
+            "`{}` is of version {version}, which another version of Switchboard wrote; use that one",
+            file.display()
+        )),
+    }
+}

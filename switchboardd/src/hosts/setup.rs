@@ -1,0 +1,240 @@
+//! Putting Switchboard into a host's file, and taking it out again.
+
+use std::path::{Path, PathBuf};
+
+use super::record::{Record, Records, Taken, fingerprint};
+use super::swap::{Edit, Swapped, swap};
+use super::{Change, Host, Refusal};
+use crate::document::Problem;
+use crate::files::text::read_text;
+
+/// What setting up, or undoing, would do to a file.
+#[derive(Debug)]
+pub struct Plan {
+    pub before: Option<String>,
+    /// `None`: the file goes.
+    pub after: Option<String>,
+    pub kind: Kind,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// It is set up already.
+    Already,
+    /// The same, but its host was told to leave it alone.
+    Off,
+    Add,
+    /// The shim's path is another one.
+    Move,
+    /// Byte for byte what it was.
+    Restore,
+    /// The host changed the file meanwhile: only what is ours goes.
+    TakeOut,
+    /// Nothing of ours is in it any more.
+    Forget,
+    /// Servers that were imported go.
+    Thin,
+}
+
+impl Plan {
+    pub fn changes(&self) -> bool {
+        self.before != self.after
+    }
+}
+
+/// What setting up would come to. Writes nothing.
+pub fn plan(host: &Host, file: &Path, shim: &str) -> Result<Plan, Problem> {
+    let before = read_text(file).map_err(|why| Problem::of(file, why))?;
+    let (kind, after) = added(host, file, before.as_deref(), shim).map_err(|refusal| refusal.of(file))?;
+    Ok(Plan { after: after.map(|(text, _)| text).or_else(|| before.clone()), before, kind })
+}
+
+/// Our kind of change, and the text that it makes with the keys that were there before.
+type Added = (Kind, Option<(String, Option<usize>)>);
+
+fn added(host: &Host, file: &Path, text: Option<&str>, shim: &str) -> Result<Added, Refusal> {
+    // Continue reads its older file only as long as there is no new one.
+    if text.is_none() && host.id == "continue" && file.with_extension("json").exists() {
+        return Err(Refusal::new(
+            "is not there, and would take the place of `config.json`; have Continue make it first",
+        ));
+    }
+    Ok(match host.with_shim(text.unwrap_or_default(), shim)? {
+        Change::Same { is_off: true } => (Kind::Off, None),
+        Change::Same { is_off: false } => (Kind::Already, None),
+        Change::Moved { text } => (Kind::Move, Some((text, None))),
+        Change::Added { text, there_before } => (Kind::Add, Some((text, Some(there_before)))),
+    })
+}
+
+/// Sets a host up in one of its files.
+pub fn set_up(records: &Records, host: &Host, file: &Path, shim: &str) -> Result<Kind, Problem> {
+    let known = records.of(file).map_err(|why| Problem::of(file, why))?;
+    let folders = missing_folders(file);
+    if let Some(folder) = file.parent() {
+        std::fs::create_dir_all(folder)
+            .map_err(|error| Problem::of(file, format!("cannot be written: {error}")))?;
+    }
+    let mut kind = Kind::Already;
+    let there_before = std::cell::Cell::new(None);
+    let swapped = swap(
+        file,
+        |text| {
+            let made = added(host, file, text, shim)?;
+            kind = made.0;
+            Ok(match made.1 {
+                None => Edit::Keep,
+                Some((text, there)) => {
+                    there_before.set(there);
+                    Edit::Write(text)
+                }
+            })
+        },
+        |before, after| {
+            let mut record = base(host, file, before, known.as_ref());
+            record.there_before = there_before.get().or(record.there_before).or(Some(1));
+            record.written = after.map(fingerprint).unwrap_or_default();
+            if record.original.is_none() && record.folders.is_empty() {
+                record.folders.clone_from(&folders);
+            }
+            records.keep(&record)
+        },
+    );
+    if !matches!(swapped, Ok(Swapped::Written)) {
+        for folder in folders.iter().rev() {
+            let _ = std::fs::remove_dir(folder);
+        }
+    }
+    swapped.map(|_| kind)
+}
+
+/// The record to go on with: what stood there before all of ours.
+pub(super) fn base(host: &Host, file: &Path, before: Option<&str>, known: Option<&Record>) -> Record {
+    let fresh = || Record::new(host.id, file, before);
+    let (Some(known), Some(before)) = (known, before) else { return fresh() };
+    if known.is_ours(before) {
+        return known.clone();
+    }
+    // The host changed it since: without what is ours it is what it would be without us.
+    match without_ours(host, known, before) {
+        Ok(Some(original)) => Record { original: Some(original), ..known.clone() },
+        _ => fresh(),
+    }
+}
+
+/// The text without our entry and with what we took out of it; `None` if nothing of this is in it.
+fn without_ours(host: &Host, record: &Record, text: &str) -> Result<Option<String>, Refusal> {
+    let mut rest = match record.there_before {
+        Some(there_before) => host.without_shim(text, there_before)?,
+        None => None,
+    };
+    for Taken { project, name, raw } in &record.taken {
+        let from = rest.as_deref().unwrap_or(text);
+        if let Some(with) = host.with_server(from, project.as_deref(), name, raw)? {
+            rest = Some(with);
+        }
+    }
+    Ok(rest)
+}
+
+fn undone(host: &Host, record: &Record, text: Option<&str>) -> Result<(Kind, Option<String>), Refusal> {
+    let Some(text) = text else { return Ok((Kind::Forget, None)) };
+    if record.is_ours(text) {
+        return Ok((Kind::Restore, record.original.clone()));
+    }
+    if record.original.as_deref() == Some(text) {
+        return Ok((Kind::Forget, Some(text.to_owned())));
+    }
+    Ok(match without_ours(host, record, text)? {
+        Some(rest) => (Kind::TakeOut, Some(rest)),
+        None => (Kind::Forget, Some(text.to_owned())),
+    })
+}
+
+/// What undoing would come to. Writes nothing.
+pub fn plan_undo(host: &Host, record: &Record) -> Result<Plan, Problem> {
+    let before = read_text(&record.file).map_err(|why| Problem::of(&record.file, why))?;
+    let (kind, after) =
+        undone(host, record, before.as_deref()).map_err(|refusal| refusal.of(&record.file))?;
+    Ok(Plan { before, after, kind })
+}
+
+/// Takes back what was done to a file.
+pub fn undo(records: &Records, host: &Host, record: &Record) -> Result<Kind, Problem> {
+    let mut kind = Kind::Forget;
+    swap(
+        &record.file,
+        |text| {
+            let (now, after) = undone(host, record, text)?;
+            kind = now;
+            Ok(match after {
+                after if after.as_deref() == text => Edit::Keep,
+                Some(after) => Edit::Write(after),
+                None => Edit::Delete,
+            })
+        },
+        |_, _| Ok(()),
+    )?;
+    if record.original.is_none() {
+        for folder in record.folders.iter().rev() {
+            // Only those that nobody else uses by now.
+            let _ = std::fs::remove_dir(folder);
+        }
+    }
+    records
+        .forget(&record.file)
+        .map_err(|error| Problem::of(&record.file, format!("cannot be forgotten: {error}")))?;
+    Ok(kind)
+}
+
+/// The folders that are not there yet, outermost first.
+fn missing_folders(file: &Path) -> Vec<PathBuf> {
+    let above = file.ancestors().skip(1).take_while(|folder| !folder.exists());
+    let mut missing: Vec<PathBuf> = above.map(Path::to_owned).collect();
+    missing.reverse();
+    missing
+}
+
+/// The project that a server is for, and its name.
+pub type Server = (Option<PathBuf>, String);
+
+fn thinned(host: &Host, text: &str, servers: &[Server]) -> Result<(String, Vec<Taken>), Refusal> {
+    let (mut rest, mut taken) = (text.to_owned(), Vec::new());
+    for (project, name) in servers {
+        if let Some((without, raw)) = host.without_server(&rest, project.as_deref(), name)? {
+            rest = without;
+            taken.push(Taken { project: project.clone(), name: name.clone(), raw });
+        }
+    }
+    Ok((rest, taken))
+}
+
+/// What taking servers out of a file would come to. Writes nothing.
+pub fn plan_removal(host: &Host, file: &Path, servers: &[Server]) -> Result<Plan, Problem> {
+    let before = read_text(file).map_err(|why| Problem::of(file, why))?;
+    let after =
+        thinned(host, before.as_deref().unwrap_or_default(), servers).map_err(|refusal| refusal.of(file))?;
+    Ok(Plan { after: before.is_some().then_some(after.0), before, kind: Kind::Thin })
+}
+
+/// Takes servers out of a file.
+pub fn take_out(records: &Records, host: &Host, file: &Path, servers: &[Server]) -> Result<Kind, Problem> {
+    let known = records.of(file).map_err(|why| Problem::of(file, why))?;
+    let taken = std::cell::RefCell::new(Vec::new());
+    swap(
+        file,
+        |text| {
+            let Some(text) = text else { return Ok(Edit::Keep) };
+            let (rest, out) = thinned(host, text, servers)?;
+            taken.replace(out);
+            Ok(if rest == text { Edit::Keep } else { Edit::Write(rest) })
+        },
+        |before, after| {
+            let mut record = base(host, file, before, known.as_ref());
+            record.taken.extend(taken.borrow().iter().cloned());
+            record.written = after.map(fingerprint).unwrap_or_default();
+            records.keep(&record)
+        },
+    )?;
+    Ok(Kind::Thin)
+}

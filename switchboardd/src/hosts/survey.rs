@@ -1,0 +1,96 @@
+//! What each host on this machine still starts by itself, and whether Switchboard is there already.
+
+use std::path::{Path, PathBuf};
+
+use super::machine::{Machine, Trace};
+use super::{Contents, Entry, Host, KEY, is_off, url, words};
+use crate::document::Problem;
+use crate::files::text::read_text;
+
+/// A host that is here.
+#[derive(Debug)]
+pub struct Surveyed {
+    pub host: &'static Host,
+    pub by: Trace,
+    pub files: Vec<File>,
+}
+
+/// One of its files, which may not be there yet.
+#[derive(Debug)]
+pub struct File {
+    pub path: PathBuf,
+    /// Or why nothing can be made of it.
+    pub state: Result<State, Problem>,
+}
+
+#[derive(Debug, Default)]
+pub struct State {
+    /// What the host starts or reaches itself.
+    pub servers: Vec<Server>,
+    /// The entry that leads to Switchboard.
+    pub switchboard: Option<Switchboard>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub struct Server {
+    pub name: String,
+    /// Claude Code keeps some for one project only.
+    pub project: Option<PathBuf>,
+    /// The program, or where it is reached; never arguments, which may be secrets.
+    pub command: String,
+    /// Whether its host was told to leave it alone.
+    pub is_off: bool,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub struct Switchboard {
+    pub command: PathBuf,
+    /// Whether that program is there.
+    pub exists: bool,
+    pub is_off: bool,
+}
+
+/// Looks at every host that is here. Reads only.
+pub fn survey(machine: &Machine) -> Vec<Surveyed> {
+    let look = |present: super::machine::Present| {
+        let mut paths = machine.existing(present.host);
+        if paths.is_empty() {
+            paths = machine.targets(present.host);
+        }
+        let files = paths.into_iter().map(|path| File { state: state(present.host, &path), path });
+        Surveyed { host: present.host, by: present.by, files: files.collect() }
+    };
+    machine.present().into_iter().map(look).collect()
+}
+
+fn state(host: &Host, path: &Path) -> Result<State, Problem> {
+    let Some(text) = read_text(path).map_err(|why| Problem::of(path, why))? else {
+        return Ok(State::default());
+    };
+    let Contents { entries, .. } = host.format.read(&text).map_err(|refusal| refusal.of(path))?;
+    let (ours, others): (Vec<_>, Vec<_>) = entries.into_iter().partition(is_ours);
+    let switchboard = ours.into_iter().find(|entry| entry.project.is_none()).map(|entry| {
+        let command = PathBuf::from(words(&entry.value).into_iter().next().unwrap_or_default());
+        Switchboard { exists: command.is_file(), command, is_off: is_off(&entry.value) }
+    });
+    Ok(State { servers: others.into_iter().map(server).collect(), switchboard })
+}
+
+/// Whether an entry starts Switchboard, under whatever name.
+pub fn is_ours(entry: &Entry) -> bool {
+    let words = words(&entry.value);
+    let program = words.first().and_then(|word| Path::new(word).file_name());
+    program.is_some_and(|program| program == KEY)
+}
+
+fn server(entry: Entry) -> Server {
+    let command = words(&entry.value).into_iter().next();
+    // What stands behind the path of a URL may be a secret.
+    let command = command.or_else(|| Some(url(&entry.value)?.split(['?', '#']).next()?.to_owned()));
+    Server {
+        is_off: is_off(&entry.value),
+        command: command.unwrap_or_default(),
+        name: entry.name,
+        project: entry.project,
+    }
+}

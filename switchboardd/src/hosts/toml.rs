@@ -1,0 +1,57 @@
+//! TOML, as Codex has it: `[mcp_servers.NAME]`.
+
+pub(super) mod edit;
+
+use serde_json::{Map, Value, json};
+use toml_edit::{Document, Item, TableLike};
+
+use super::{Contents, Entry, Refusal};
+
+pub(super) const SERVERS: &str = "mcp_servers";
+
+pub(super) fn read(text: &str) -> Result<Contents, Refusal> {
+    let document = parse(text)?;
+    let mut contents = Contents::default();
+    let Some(servers) = document.get(SERVERS) else { return Ok(contents) };
+    let servers =
+        servers.as_table_like().ok_or_else(|| Refusal::new(format!("`{SERVERS}` must be a table")))?;
+    for (name, item) in servers.iter() {
+        contents.entries.push(Entry { name: name.to_owned(), project: None, value: plain(item) });
+    }
+    Ok(contents)
+}
+
+pub(super) fn parse(text: &str) -> Result<Document<&str>, Refusal> {
+    Document::parse(text).map_err(|error| {
+        let why = format!("not valid TOML: {}", error.message().lines().next().unwrap_or_default());
+        match error.span() {
+            Some(span) => Refusal::at(text, span.start, why),
+            None => Refusal::new(why),
+        }
+    })
+}
+
+pub(super) fn plain(item: &Item) -> Value {
+    match item {
+        Item::None => Value::Null,
+        Item::Value(value) => plain_value(value),
+        Item::Table(table) => members(table),
+        Item::ArrayOfTables(tables) => tables.iter().map(|table| members(table)).collect(),
+    }
+}
+
+fn plain_value(value: &toml_edit::Value) -> Value {
+    match value {
+        toml_edit::Value::String(text) => json!(text.value()),
+        toml_edit::Value::Integer(number) => json!(number.value()),
+        toml_edit::Value::Float(number) => json!(number.value()),
+        toml_edit::Value::Boolean(flag) => json!(flag.value()),
+        toml_edit::Value::Datetime(time) => json!(time.value().to_string()),
+        toml_edit::Value::Array(items) => items.iter().map(plain_value).collect(),
+        toml_edit::Value::InlineTable(table) => members(table),
+    }
+}
+
+fn members(table: &dyn TableLike) -> Value {
+    Value::Object(table.iter().map(|(name, item)| (name.to_owned(), plain(item))).collect::<Map<_, _>>())
+}

@@ -1,0 +1,161 @@
+//! Putting a table into a TOML file and taking it out, as cuts in its text: every other byte stays. What came of it is
+//! read again before anybody writes it.
+
+use toml_edit::{Document, Item, Table};
+
+use super::super::tree::{Tree, quoted};
+use super::super::{KEY, Refusal};
+use super::{SERVERS, parse, plain};
+
+/// Adds `[mcp_servers.NAME]` at the end.
+pub(in super::super) fn insert(text: &str, name: &str, value: &Tree) -> Result<String, Refusal> {
+    let newline = if text.contains("\r\n") { "\r\n" } else { "\n" };
+    let body = match value {
+        Tree::Raw(raw) => raw.clone(),
+        Tree::Object(members) => {
+            let lines = members.iter().map(|(name, value)| format!("{newline}{name} = {}", rendered(value)));
+            format!("[{SERVERS}.{}]{}", key(name), lines.collect::<String>())
+        }
+        _ => return Err(Refusal::new("no table")),
+    };
+    let after = if text.trim().is_empty() {
+        format!("{text}{body}{newline}")
+    } else if text.ends_with('\n') {
+        format!("{text}{newline}{body}{newline}")
+    } else {
+        format!("{text}{newline}{newline}{body}")
+    };
+    verify(text, &after, name)?;
+    Ok(after)
+}
+
+/// Takes a server's tables out; `None` if there are none. Also gives what was taken.
+pub(in super::super) fn remove(text: &str, name: &str) -> Result<Option<(String, String)>, Refusal> {
+    let document = parse(text)?;
+    let Some(server) = document.get(SERVERS).and_then(|servers| servers.get(name)) else { return Ok(None) };
+    let by_hand = || Refusal::new(format!("`{SERVERS}.{name}` is no table of its own; take it out by hand"));
+    let mut all = Vec::new();
+    headers(document.as_table(), &mut all);
+    all.sort_unstable();
+    let mut ours = Vec::new();
+    headers_of(server, &mut ours);
+    if ours.is_empty() {
+        return Err(by_hand());
+    }
+    ours.sort_unstable();
+    let (mut rest, mut taken) = (text.to_owned(), Vec::new());
+    for start in ours.into_iter().rev() {
+        let next = all.iter().copied().find(|other| *other > start).unwrap_or(text.len());
+        let end = start + last_line(&text[start..next]);
+        taken.push(text[start..end].trim_end().to_owned());
+        rest = without(&rest, start, end);
+    }
+    taken.reverse();
+    verify(&rest, text, name)?;
+    Ok(Some((rest, taken.join("\n\n"))))
+}
+
+/// Has our table start another shim, and leaves the rest of it alone.
+pub(in super::super) fn point(text: &str, shim: &str) -> Result<Option<String>, Refusal> {
+    let document = parse(text)?;
+    let command =
+        document.get(SERVERS).and_then(|servers| servers.get(KEY)).and_then(|ours| ours.get("command"));
+    let Some(span) = command.and_then(Item::span) else { return Ok(None) };
+    let after = format!("{}{}{}", &text[..span.start], quoted(shim), &text[span.end..]);
+    verify(&without_ours(text)?, &after, KEY)?;
+    Ok(Some(after))
+}
+
+fn without_ours(text: &str) -> Result<String, Refusal> {
+    Ok(remove(text, KEY)?.map_or_else(|| text.to_owned(), |(rest, _)| rest))
+}
+
+/// Without these lines, and one of the blank lines before them.
+fn without(text: &str, start: usize, end: usize) -> String {
+    let (mut before, after) = (&text[..start], &text[end..]);
+    let shorter = |text: &'_ str| text.strip_suffix("\r\n").or_else(|| text.strip_suffix('\n')).map(str::len);
+    let is_blank =
+        shorter(before).is_some_and(|length| before[..length].is_empty() || before[..length].ends_with('\n'));
+    if is_blank && (after.is_empty() || after.starts_with(['\n', '\r'])) {
+        before = &before[..shorter(before).unwrap_or(0)];
+    }
+    // A file that did not end in a line break did not before, either.
+    if after.is_empty() && !text[start..end].ends_with('\n') {
+        before = &before[..shorter(before).unwrap_or(before.len())];
+    }
+    format!("{before}{after}")
+}
+
+/// Where the last line ends that is neither blank nor a comment: those belong to what follows.
+fn last_line(section: &str) -> usize {
+    let mut end = 0;
+    let mut at = 0;
+    for line in section.split_inclusive('\n') {
+        at += line.len();
+        let bare = line.trim();
+        if !bare.is_empty() && !bare.starts_with('#') {
+            end = at;
+        }
+    }
+    end
+}
+
+/// Where each table's header stands.
+fn headers(table: &Table, found: &mut Vec<usize>) {
+    if !table.is_implicit()
+        && !table.is_dotted()
+        && let Some(span) = table.span()
+    {
+        found.push(span.start);
+    }
+    for (_, item) in table.iter() {
+        headers_of(item, found);
+    }
+}
+
+fn headers_of(item: &Item, found: &mut Vec<usize>) {
+    match item {
+        Item::Table(table) => headers(table, found),
+        Item::ArrayOfTables(tables) => tables.iter().for_each(|table| headers(table, found)),
+        _ => {}
+    }
+}
+
+/// Whether the longer text says what the shorter one does, and has this server besides.
+fn verify(shorter: &str, longer: &str, name: &str) -> Result<(), Refusal> {
+    let by_hand = || Refusal::new(format!("`{SERVERS}` is written in a way that is better changed by hand"));
+    let read = |text: &str| Document::parse(text.to_owned()).map(|document| plain(document.as_item()));
+    let (shorter, mut longer) = (read(shorter).map_err(|_| by_hand())?, read(longer).map_err(|_| by_hand())?);
+    let had = longer[SERVERS].as_object_mut().and_then(|servers| servers.remove(name));
+    let is_same = |one: &serde_json::Value, other: &serde_json::Value| {
+        let bare = |value: &serde_json::Value| {
+            let mut value = value.clone();
+            if value[SERVERS].as_object().is_some_and(serde_json::Map::is_empty) {
+                value.as_object_mut().map(|members| members.remove(SERVERS));
+            }
+            value
+        };
+        bare(one) == bare(other)
+    };
+    if had.is_some() && is_same(&shorter, &longer) { Ok(()) } else { Err(by_hand()) }
+}
+
+fn rendered(value: &Tree) -> String {
+    match value {
+        Tree::Text(text) => quoted(text),
+        Tree::Flag(flag) => flag.to_string(),
+        Tree::List(items) => {
+            format!("[{}]", items.iter().map(|item| quoted(item)).collect::<Vec<_>>().join(", "))
+        }
+        Tree::Raw(raw) => raw.clone(),
+        Tree::Object(_) => unreachable!("BUG: no entry has tables of its own"),
+    }
+}
+
+fn key(name: &str) -> String {
+    let is_bare = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
+    if !name.is_empty() && name.bytes().all(is_bare) { name.to_owned() } else { quoted(name) }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,55 @@
+use super::*;
+
+fn ours() -> Tree {
+    Tree::Object(vec![
+        ("command".to_owned(), Tree::Text("/b/switchboard".to_owned())),
+        ("supports_parallel_tool_calls".to_owned(), Tree::Flag(true)),
+    ])
+}
+
+#[track_caller]
+fn round(before: &str) -> String {
+    let after = insert(before, KEY, &ours()).unwrap();
+    let (rest, taken) = remove(&after, KEY).unwrap().unwrap();
+    assert_eq!(rest, before);
+    assert!(taken.starts_with("[mcp_servers.switchboard]"), "{taken}");
+    after
+}
+
+#[test]
+fn a_table_comes_at_the_end_and_goes_without_a_trace() {
+    assert_eq!(
+        round("model = \"m\" # mine\n\n[mcp_servers.a]\ncommand = \"x\"\n"),
+        "model = \"m\" # mine\n\n[mcp_servers.a]\ncommand = \"x\"\n\n[mcp_servers.switchboard]\ncommand = \"/b/switchboard\"\nsupports_parallel_tool_calls = true\n"
+    );
+    round("a = 1");
+    round("a = 1\r\n[b]\r\nc = 2\r\n");
+    round("# only a comment\n");
+    round("[[x]]\ny = 1\n[mcp_servers]\n");
+    assert_eq!(insert("", KEY, &ours()).unwrap().lines().next(), Some("[mcp_servers.switchboard]"));
+}
+
+#[test]
+fn tables_that_the_host_added_go_too_and_the_next_ones_comment_stays() {
+    let text = "[mcp_servers.switchboard]\ncommand = \"/s\"\n\n[mcp_servers.switchboard.tools.x]\napproval_mode = \"auto\"\n\n# next\n[tui]\ntheme = \"t\"\n";
+    let (rest, _) = remove(text, KEY).unwrap().unwrap();
+    assert_eq!(rest.trim_start(), "# next\n[tui]\ntheme = \"t\"\n");
+}
+
+#[test]
+fn what_is_no_table_of_its_own_is_left_to_its_person() {
+    round("mcp_servers.a.command = \"x\"\n");
+    for text in ["mcp_servers = { a = { command = \"x\" } }\n", "mcp_servers = 1\n"] {
+        assert!(insert(text, KEY, &ours()).unwrap_err().why.contains("by hand"), "{text}");
+    }
+    let refusal = insert("a = \n", KEY, &ours()).unwrap_err();
+    assert!(refusal.why.contains("by hand") || refusal.at == Some((1, 5)), "{refusal:?}");
+    assert!(remove("mcp_servers = { switchboard = { command = \"x\" } }\n", KEY).is_err());
+    assert_eq!(remove("a = 1\n", KEY), Ok(None));
+}
+
+#[test]
+fn only_the_path_is_changed_when_the_shim_moves() {
+    let text = "[mcp_servers.switchboard]\ncommand = '/old' # here\nenabled = true\n";
+    assert_eq!(point(text, "/new").unwrap().unwrap(), text.replace("'/old'", "\"/new\""));
+}

@@ -1,0 +1,73 @@
+//! YAML, as Continue has it: a list `mcpServers`.
+
+pub(super) mod edit;
+
+use saphyr::{LoadableYamlNode, MarkedYaml, Scalar, YamlData};
+use serde_json::{Map, Value, json};
+
+use super::{Contents, Entry, Refusal};
+
+pub(super) const SERVERS: &str = "mcpServers";
+
+pub(super) fn read(text: &str) -> Result<Contents, Refusal> {
+    let mut contents = Contents::default();
+    let documents = parse(text)?;
+    let Some(servers) = documents.first().and_then(|document| member(document, SERVERS)) else {
+        return Ok(contents);
+    };
+    let items = match &servers.data {
+        YamlData::Sequence(items) => items.iter(),
+        _ if is_null(servers) => [].iter(),
+        _ => return Err(Refusal::new(format!("`{SERVERS}` must be a list"))),
+    };
+    for item in items {
+        let value = plain(item);
+        // One that another file defines has no name of its own here.
+        let Some(name) = value["name"].as_str() else { continue };
+        contents.entries.push(Entry { name: name.to_owned(), project: None, value });
+    }
+    Ok(contents)
+}
+
+pub(super) fn parse(text: &str) -> Result<Vec<MarkedYaml<'_>>, Refusal> {
+    MarkedYaml::load_from_str(text).map_err(|error| Refusal {
+        at: Some((error.marker().line(), error.marker().col() + 1)),
+        why: format!("not valid YAML: {}", error.info()),
+    })
+}
+
+pub(super) fn member<'n, 't>(node: &'n MarkedYaml<'t>, name: &str) -> Option<&'n MarkedYaml<'t>> {
+    let YamlData::Mapping(members) = &node.data else { return None };
+    members.iter().find(|(key, _)| text_of(key) == Some(name)).map(|(_, value)| value)
+}
+
+pub(super) fn text_of<'n>(node: &'n MarkedYaml<'_>) -> Option<&'n str> {
+    match &node.data {
+        YamlData::Value(Scalar::String(text)) => Some(text),
+        _ => None,
+    }
+}
+
+pub(super) fn is_null(node: &MarkedYaml<'_>) -> bool {
+    matches!(node.data, YamlData::Value(Scalar::Null))
+}
+
+pub(super) fn plain(node: &MarkedYaml<'_>) -> Value {
+    match &node.data {
+        YamlData::Value(Scalar::String(text)) => json!(text),
+        YamlData::Value(Scalar::Boolean(flag)) => json!(flag),
+        YamlData::Value(Scalar::Integer(number)) => json!(number),
+        YamlData::Value(Scalar::FloatingPoint(number)) => json!(number.into_inner()),
+        YamlData::Sequence(items) => items.iter().map(plain).collect(),
+        YamlData::Mapping(members) => {
+            let members = members.iter().map(|(key, value)| (plain_key(key), plain(value)));
+            Value::Object(members.collect::<Map<_, _>>())
+        }
+        YamlData::Tagged(_, inner) => plain(inner),
+        _ => Value::Null,
+    }
+}
+
+fn plain_key(key: &MarkedYaml<'_>) -> String {
+    text_of(key).map_or_else(|| plain(key).to_string(), ToOwned::to_owned)
+}
