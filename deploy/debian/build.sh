@@ -3,7 +3,7 @@
 #
 # Makes a Debian package of the two binaries in BIN_DIR, with user units, man pages and completions, and prints its path.
 # The same input gives the same bytes: times are SOURCE_DATE_EPOCH (or the last commit's), owners are root. Needs
-# dpkg-deb. The architecture is this machine's, or ARCH.
+# dpkg-deb. The architecture is this machine's, or ARCH; the compression xz, or COMPRESSION.
 set -euo pipefail
 
 [ $# -eq 2 ] && [ -x "$1/switchboardd" ] && [ -x "$1/switchboard" ] || {
@@ -98,5 +98,5 @@ chmod 644 "$tree/DEBIAN"/*
 
 find "$tree" -exec touch --no-dereference --date "@$SOURCE_DATE_EPOCH" {} +
 package="$out/${name}_${version}_${arch}.deb"
-dpkg-deb --root-owner-group -Zxz --build "$tree" "$package" >/dev/null
+dpkg-deb --root-owner-group "-Z${COMPRESSION:-xz}" --build "$tree" "$package" >/dev/null
 echo "$package"

@@ -209,5 +209,20 @@ expect 'not-found' "$(property LoadState switchboardd.service)" "systemd has for
 await "the shim to start its own" works
 expect '0 *there is no service to remove*' "$(says switchboard service remove)" "nothing is removed twice"
 expect '0 *switchboardd stopped' "$(says switchboard stop)" "the shim's own daemon can be stopped as before"
+
+# As a package brings them: in a folder of the system, and for every user to enable.
+mkdir -p /run/systemd/user
+for unit in switchboardd.socket switchboardd.service; do
+    sed "s,/usr/bin/switchboardd,$HOME/.local/bin/switchboardd," "$here/../../deploy/systemd/$unit" >/run/systemd/user/$unit
+done
+systemctl --user daemon-reload
+expect '0 the units are there, from a package*systemctl --user enable --now switchboardd.socket*' "$(says switchboard service install)" "units of a package are enabled"
+expect 'mine.service' "$(cd .config/systemd/user && find . -name '*.service' -printf '%f\n')" "and not written again"
+await "the shim to find it" works
+expect 'active' "$(property ActiveState switchboardd.service)" "and serve"
+expect '0 *"packaged": true*' "$(says switchboard service status --json)" "the status knows whose they are"
+expect '0 *removed*' "$(says switchboard service remove)" "they are disabled"
+expect 'inactive disabled' "$(property ActiveState switchboardd.socket) $(property UnitFileState switchboardd.socket)" "and left to the package"
+switchboard stop >/dev/null 2>&1 || true
 exec 5>&-
 echo "service: all is well"

@@ -1,7 +1,7 @@
 //! `cargo verify`: every test there is. First the Rust tests, which need nothing but Rust; then secrets in a
 //! real keyring, metrics before a real Prometheus and the status page in a real browser, from Debian packages; then the
-//! daemon under a real systemd, and then the interop run, which installs pinned npm and PyPI packages into a folder of
-//! its own; then the official conformance suite through a daemon.
+//! daemon under a real systemd, and what people install; then the interop run, which installs pinned npm and PyPI
+//! packages into a folder of its own; then the official conformance suite through a daemon.
 
 #![expect(clippy::print_stdout, reason = "this program tells a person how far it is")]
 
@@ -25,7 +25,8 @@ fn main() -> ExitCode {
         keyring && step("metrics, as Prometheus reads them", script(root, "interop/prometheus.sh").arg(&bin));
     let page = metrics && step("the status page in a browser", script(root, "page/run.sh").arg(&bin));
     let service = page && step("a real systemd", script(root, "interop/service.sh").arg(&bin));
-    let interop = service && step("real clients and children", script(root, "interop/run.sh").arg(&bin));
+    let package = service && step("what people install", script(root, "interop/package.sh").arg(&bin));
+    let interop = package && step("real clients and children", script(root, "interop/run.sh").arg(&bin));
     // It says how many scenarios and checks passed.
     let suite = interop && step("the official conformance suite", &mut program(&bin, "conformance"));
     let client = suite && step("the same, the other way round", program(&bin, "conformance").arg("client"));

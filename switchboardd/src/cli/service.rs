@@ -144,7 +144,6 @@ async fn on_linux(here: &Here) -> Report {
     };
     let own = socket.file().is_some_and(|file| file.starts_with(systemd::folder(&here.home)));
     let lingers = systemd::lingers().await;
-    let found = socket.text("Listen").contains(&*here.place.socket.to_string_lossy());
     for (name, value) in [
         ("reachable", json!(true)),
         ("installed", json!(socket.is_loaded() && service.is_loaded())),
@@ -171,7 +170,7 @@ async fn on_linux(here: &Here) -> Report {
     report.say(format!("socket     {} ({})", socket.text("ActiveState"), here.place.socket.display()));
     report
         .say(format!("daemon     {} {}", service.text("ActiveState"), service.text("StatusText")).trim_end());
-    if socket.is_active() && !found {
+    if socket.is_active() && !socket.listens_at(&here.place.socket) {
         report.say(format!("warning    the unit listens elsewhere: {}", socket.text("Listen")));
     }
     match lingers {

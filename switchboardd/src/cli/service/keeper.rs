@@ -25,7 +25,7 @@ impl Keeper {
             return ours.then_some(Self::Launchd);
         }
         let (socket, _) = systemd::units().await.ok()?;
-        (socket.is_enabled() || socket.is_active()).then_some(Self::Systemd)
+        (is_ours(args, &socket) && (socket.is_enabled() || socket.is_active())).then_some(Self::Systemd)
     }
 
     /// Who holds it now.
@@ -37,7 +37,7 @@ impl Keeper {
             return launchd::is_loaded().await.then_some(Self::Launchd);
         }
         let (socket, service) = systemd::units().await.ok()?;
-        (socket.is_active() || service.is_active()).then_some(Self::Systemd)
+        (is_ours(args, &socket) && (socket.is_active() || service.is_active())).then_some(Self::Systemd)
     }
 
     pub(in crate::cli) async fn start(self) -> Result<(), String> {
@@ -57,4 +57,10 @@ impl Keeper {
             Self::Launchd => launchd::unload().await,
         }
     }
+}
+
+/// Whether the unit's socket is the one that our shims look for: another HOME may have another.
+fn is_ours(args: &Args, socket: &systemd::Unit) -> bool {
+    let place = daemon::home().map(|home| daemon::place(args, &home));
+    place.is_ok_and(|place| socket.listens_at(&place.socket))
 }

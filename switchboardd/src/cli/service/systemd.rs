@@ -14,6 +14,19 @@ pub(super) struct Unit {
 }
 
 impl Unit {
+    /// One block of what `show` says. A property of several values has several lines.
+    fn read(block: &str) -> Self {
+        let mut properties: HashMap<String, String> = HashMap::new();
+        for (name, value) in block.lines().filter_map(|line| line.split_once('=')) {
+            let values = properties.entry(name.to_owned()).or_default();
+            if !values.is_empty() {
+                values.push('\n');
+            }
+            values.push_str(value);
+        }
+        Self { properties }
+    }
+
     pub(super) fn is(&self, property: &str, value: &str) -> bool {
         self.text(property) == value
     }
@@ -38,6 +51,11 @@ impl Unit {
         Some(self.text("FragmentPath")).filter(|path| !path.is_empty()).map(PathBuf::from)
     }
 
+    pub(super) fn listens_at(&self, path: &Path) -> bool {
+        let stream = format!("{} (Stream)", path.display());
+        self.text("Listen").lines().any(|line| line == stream)
+    }
+
     pub(super) fn pid(&self) -> Option<u32> {
         self.text("MainPID").parse().ok().filter(|pid| *pid != 0)
     }
@@ -48,13 +66,7 @@ pub(super) async fn units() -> Result<(Unit, Unit), String> {
     const SHOWN: &str =
         "LoadState,ActiveState,UnitFileState,FragmentPath,MainPID,StatusText,Listen,NeedDaemonReload";
     let shown = systemctl(&["show", "--property", SHOWN, SOCKET, SERVICE]).await?;
-    let mut units = shown.split("\n\n").map(|block| Unit {
-        properties: block
-            .lines()
-            .filter_map(|line| line.split_once('='))
-            .map(|(name, value)| (name.to_owned(), value.to_owned()))
-            .collect(),
-    });
+    let mut units = shown.split("\n\n").map(Unit::read);
     Ok((units.next().unwrap_or_default(), units.next().unwrap_or_default()))
 }
 
@@ -107,4 +119,24 @@ fn command(program: &str) -> std::process::Command {
         }
     }
     command
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_unit_is_read_from_what_systemctl_shows() {
+        let unit = Unit::read(
+            "LoadState=loaded\nActiveState=active\nUnitFileState=enabled\nMainPID=0\nFragmentPath=/u/s.socket\n\
+             Listen=/run/user/7/s=1 (Stream)\nListen=127.0.0.1:7420 (Stream)\n",
+        );
+        assert!(unit.is_loaded() && unit.is_active() && unit.is_enabled() && unit.pid().is_none());
+        assert_eq!(unit.file().as_deref(), Some(Path::new("/u/s.socket")));
+        assert!(
+            unit.listens_at(Path::new("/run/user/7/s=1")) && !unit.listens_at(Path::new("/run/user/7/s"))
+        );
+        let nothing = Unit::read("LoadState=not-found\nActiveState=inactive\nUnitFileState=");
+        assert!(!nothing.is_loaded() && !nothing.is_active() && !nothing.is_enabled());
+    }
 }
