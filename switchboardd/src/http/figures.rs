@@ -51,7 +51,7 @@ pub(super) fn last_errors(measures: &Measures) -> Vec<Value> {
             "at": unix_millis(trouble.at),
             "method": trouble.method,
             "suite": trouble.suite,
-            "tool": trouble.tool,
+            "tool": trouble.tool.as_deref(),
             "kind": trouble.kind,
             "message": trouble.message,
         })
