@@ -183,6 +183,9 @@ pub enum Command {
     /// Have the daemon kept by systemd or launchd: there from login on, back after a crash
     #[command(subcommand)]
     Service(Service),
+    /// Show what Switchboard saves: tokens, processes, memory, starts; and where it costs more than it saves
+    #[command(after_help = "Example: `switchboard savings --json`")]
+    Savings,
     /// Print the path of the daemon's socket, for `curl --unix-socket`
     Socket,
     /// Show help and the state of things

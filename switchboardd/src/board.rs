@@ -25,8 +25,10 @@ use crate::pages::Pages;
 use crate::parking::Parking;
 use crate::pool::{Nursery, Pools};
 use crate::reload::{self, Checks};
+use crate::savings::Latest;
 use crate::session::{Grounded, Session, Sessions};
 use crate::sources::Sources;
+use crate::thrift::Thrift;
 use crate::watch::Watcher;
 use crate::workspace::{Workspace, Workspaces};
 
@@ -87,6 +89,8 @@ pub struct Board {
     pub pages: Arc<Pages>,
     pub started: Instant,
     pub config_file: PathBuf,
+    /// What was last found to be saved.
+    pub savings: Latest,
     /// What the config said of the TCP address when the daemon started.
     pub(crate) listen: String,
     /// Whoever reloads holds it: one at a time.
@@ -144,6 +148,7 @@ impl Board {
             level: Arc::default(),
             dialer: Arc::default(),
             measures: Arc::default(),
+            thrift: Thrift::new(&ground.state),
         };
         nursery.budget.set(config.budget);
         nursery.logins.set(config.oauth.clone());
@@ -170,6 +175,7 @@ impl Board {
             pages: Arc::default(),
             started: Instant::now(),
             config_file,
+            savings: Latest::default(),
             listen,
             reloading: tokio::sync::Mutex::default(),
             watcher: Arc::new(Mutex::new(Watcher::new(changed.clone()))),
@@ -372,6 +378,8 @@ impl Board {
         }
         self.nursery.pulse.beat();
         session.caller.close();
+        let wanted = session.caller.account().map_or(0, |account| account.processes());
+        self.nursery.thrift.wants_no_more(wanted);
         self.parking.session_ended(&session.id);
         self.lower_level();
         session.workspace().touch();

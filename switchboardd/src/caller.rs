@@ -16,6 +16,7 @@ use crate::era::terms::Terms;
 use crate::era::{Era, envelope};
 use crate::mailbox::{Kind, Mailbox};
 use crate::methods;
+use crate::thrift::Account;
 
 pub use once::{Input, Once};
 
@@ -57,7 +58,7 @@ enum Sort {
     /// A modern request of one.
     Once(Once),
     /// A host that has no session, and is known by what it calls itself.
-    Named,
+    Named(Mutex<Account>),
     /// A single request that came without any of these.
     Deaf,
 }
@@ -77,6 +78,7 @@ struct Listening {
     profile: Mutex<Profile>,
     questions: Mutex<HashMap<Box<str>, Question>>,
     lanes: Mutex<HashMap<Box<str>, Lane>>,
+    account: Mutex<Account>,
     closed: AtomicBool,
 }
 
@@ -196,6 +198,7 @@ impl Caller {
             profile: Mutex::default(),
             questions: Mutex::default(),
             lanes: Mutex::default(),
+            account: Mutex::default(),
             closed: AtomicBool::new(false),
         };
         Self::of(Sort::Host(listening))
@@ -213,7 +216,7 @@ impl Caller {
 
     /// A host that only hears answers, and is told apart from others.
     pub fn named() -> Arc<Self> {
-        Self::of(Sort::Named)
+        Self::of(Sort::Named(Mutex::default()))
     }
 
     /// A modern request of `session`: it says itself who asks, and a question to it is its answer. What a child
@@ -243,7 +246,7 @@ impl Caller {
         match &self.sort {
             Sort::Streamed(call) => &call.host,
             Sort::Once(once) => &once.session,
-            Sort::Host(_) | Sort::Named | Sort::Deaf => self,
+            Sort::Host(_) | Sort::Named(_) | Sort::Deaf => self,
         }
     }
 
@@ -265,6 +268,21 @@ impl Caller {
         matches!(self.owner().sort, Sort::Deaf)
     }
 
+    /// What its host was shown, used and fetched so far; `None` for a stranger, of whom nobody knows that.
+    pub fn account(self: &Arc<Self>) -> Option<std::sync::MutexGuard<'_, Account>> {
+        let account = match &self.owner().sort {
+            Sort::Host(listening) => &listening.account,
+            Sort::Named(account) => account,
+            Sort::Streamed(_) | Sort::Once(_) | Sort::Deaf => return None,
+        };
+        Some(account.lock().expect("BUG: a note panicked"))
+    }
+
+    /// Whether it is a session's, which ends.
+    pub fn has_session(self: &Arc<Self>) -> bool {
+        matches!(self.owner().sort, Sort::Host(_))
+    }
+
     /// The process that a retry has to come back to.
     pub fn pinned(&self) -> Option<u32> {
         self.as_once().and_then(|once| once.pinned)
@@ -276,7 +294,7 @@ impl Caller {
             Sort::Host(listening) => Some(listening),
             Sort::Streamed(call) => call.host.ears(),
             // It is asked by its own answer, and has said itself what it is.
-            Sort::Once(_) | Sort::Named | Sort::Deaf => None,
+            Sort::Once(_) | Sort::Named(_) | Sort::Deaf => None,
         }
     }
 
@@ -287,7 +305,7 @@ impl Caller {
             Sort::Streamed(call) if !call.mailbox.is_closed() => Some(call.mailbox.clone()),
             Sort::Streamed(call) => call.host.mailbox(),
             Sort::Once(once) => once.hears()?.mailbox(),
-            Sort::Named | Sort::Deaf => None,
+            Sort::Named(_) | Sort::Deaf => None,
         }
     }
 

@@ -12,6 +12,7 @@ mod open;
 mod output;
 mod overview;
 mod prompt;
+mod savings;
 mod secret;
 mod service;
 mod setup;
@@ -73,6 +74,7 @@ async fn run(args: Args) -> ExitCode {
         Command::Overview => overview::run(&args).await,
         Command::Socket => overview::socket(&args),
         Command::Status => status::run(&args).await,
+        Command::Savings => savings::run(&args).await,
         Command::Start => start::run(&args).await,
         Command::Stop => start::stop(&args).await,
         Command::Reload => ask::reload(&args).await,

@@ -185,6 +185,7 @@ pub async fn serve(args: &Args) -> Result<(), Fatal> {
     if board.nursery.roster.all().is_empty() && swept.is_finished() {
         board.nursery.ledger.close();
     }
+    board.nursery.thrift.flush();
     presence::leave(&place);
     drop(lock);
     let Some((binary, kept)) = successor else {
@@ -284,6 +285,7 @@ async fn until_end(
         () = kit.keeper.keep_told(board) => {}
         () = orders.next() => board.drain(Draining::Restart),
         () = displaced => board.drain(Draining::Restart),
+        () = board.nursery.thrift.keep() => {}
         _ = phase.wait_for(|phase| *phase != Phase::Serving) => {}
         () = until_idle(board, idle) => {
             tracing::info!(target: "daemon", "nobody here for a while");

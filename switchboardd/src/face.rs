@@ -23,6 +23,8 @@ use crate::methods;
 use crate::session::Session;
 use crate::suite::{Said, Suite};
 
+pub use aggregate::instructions;
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Face {
     Aggregate,

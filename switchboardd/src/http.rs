@@ -14,6 +14,7 @@ mod page;
 mod proxy;
 mod registry;
 mod rescue;
+mod savings;
 mod short;
 mod stream;
 
@@ -49,6 +50,7 @@ fn app(board: &Arc<Board>) -> Router {
         .route("/", get(page::part))
         .route("/page/{part}", get(page::part))
         .route(page::SESSION, post(page::exchange))
+        .route("/savings", get(savings::show))
         .fallback(rescue::no_route)
         .method_not_allowed_fallback(rescue::wrong_method)
         .layer(DefaultBodyLimit::disable())

@@ -1,10 +1,12 @@
 //! `switchboardd`: the daemon, the guard of each of its children, the keeper of the login shell that it
-//! asks for their environment, the process that speaks to the keyring, and the commands a person types.
+//! asks for their environment, the processes that speak to the keyring and count tokens, and the commands
+//! a person types.
 
 use std::process::ExitCode;
 
 use switchboardd::environment::SHELL_ENV;
 use switchboardd::secrets::keyring::KEYRING;
+use switchboardd::tokens::COUNT_TOKENS;
 
 fn main() -> ExitCode {
     // Before anything else: a guard is started for every child and must stay tiny.
@@ -13,6 +15,7 @@ fn main() -> ExitCode {
         Some(first) if first == "--guard" => switchboardd::child::guard::run(args),
         Some(first) if first == SHELL_ENV => switchboardd::environment::run_shell(args),
         Some(first) if first == KEYRING => switchboardd::secrets::keyring::run(),
+        Some(first) if first == COUNT_TOKENS => switchboardd::tokens::run(),
         _ => switchboardd::cli::main(),
     }
 }

@@ -11,7 +11,7 @@ mod state;
 mod stateful;
 mod tend;
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -33,6 +33,7 @@ use crate::oauth::{Login, Logins};
 use crate::pulse::Pulse;
 use crate::sources::{Sources, Unready};
 use crate::subscriptions::Subscriptions;
+use crate::thrift::{Mark, Thrift, Use};
 use breaker::Breaker;
 use state::{Known, Member, State, Step};
 
@@ -58,6 +59,7 @@ pub struct Nursery {
     pub dialer: Arc<Dialer>,
     pub logins: Arc<Logins>,
     pub measures: Arc<Measures>,
+    pub thrift: Arc<Thrift>,
 }
 
 /// Why there is no child to use. The texts continue the words "child `name` …".
@@ -86,6 +88,8 @@ pub struct Pool {
     changed: Notify,
     subscriptions: Arc<Subscriptions>,
     tally: Arc<ChildTally>,
+    /// What its notes are found by.
+    mark: OnceLock<Mark>,
 }
 
 /// How many children a pool has, and who waits for one.
@@ -161,6 +165,7 @@ impl Pool {
             woken_later: false,
             starts: 0,
             lost: 0,
+            start_took: None,
             values: None,
         };
         Arc::new(Self {
@@ -171,6 +176,7 @@ impl Pool {
             state: Mutex::new(state),
             changed: Notify::new(),
             subscriptions: Arc::default(),
+            mark: OnceLock::new(),
         })
     }
 
@@ -209,6 +215,7 @@ impl Pool {
             return Ok(Lease { child, pool: self.clone() });
         }
         let caller = caller.owner();
+        let mut ran = None;
         let failed_before = self.lock().failed_starts;
         let mut room_until = None;
         let mut waiting = None;
@@ -221,10 +228,15 @@ impl Pool {
                 if let Step::Use(child) = &step {
                     child.leased(1);
                 }
+                ran.get_or_insert_with(|| {
+                    let shares = state.settings.scope != Scope::Session && state.alive().next().is_some();
+                    shares || matches!(step, Step::Use(_))
+                });
                 step
             };
             match step {
                 Step::Use(child) => {
+                    self.note_use(caller, ran == Some(true));
                     self.keep_warm(limits);
                     return Ok(Lease { child, pool: self.clone() });
                 }
@@ -247,6 +259,35 @@ impl Pool {
                 }
             }
         }
+    }
+
+    /// What the notes of its children are found by, as their manifests are.
+    pub fn mark(&self) -> Mark {
+        *self.mark.get_or_init(|| Mark::from_digest(&self.reach.digest()))
+    }
+
+    pub fn thrift(&self) -> &Thrift {
+        &self.nursery.thrift
+    }
+
+    /// A session came to a child: one that ran already, or one that it has to wait for.
+    pub fn note_use(&self, caller: &Arc<Caller>, ran: bool) {
+        let here = matches!(self.reach, Reach::Process(_));
+        let Some(how) = caller.account().map(|mut account| account.uses(self.mark(), ran, here)) else {
+            return;
+        };
+        if how == Use::Known {
+            return;
+        }
+        if how != Use::StartedAgain && here && caller.has_session() {
+            self.thrift().wants(self.nursery.roster.taken());
+        }
+        self.thrift().used(self.mark(), how, self.start_took());
+    }
+
+    /// How long the last start took, from the first look for the program to the end of the handshake.
+    pub fn start_took(&self) -> Option<Duration> {
+        self.lock().start_took
     }
 
     /// Starts a child in the background, unless one runs or the last ones died.

@@ -6,7 +6,7 @@ mod turnstile;
 
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 
 use tokio::sync::futures::Notified;
@@ -52,6 +52,8 @@ pub struct Session {
     // A leaf lock: held for an insert, a removal or a search.
     flights: Mutex<Flights>,
     connections: AtomicUsize,
+    /// Its shim's process; 0 if it has none.
+    shim: AtomicU32,
     told_draining: AtomicBool,
 }
 
@@ -124,6 +126,7 @@ impl Session {
             turnstile: Turnstile::default(),
             flights: Mutex::default(),
             connections: AtomicUsize::new(0),
+            shim: AtomicU32::new(0),
             told_draining: AtomicBool::new(false),
         })
     }
@@ -140,6 +143,15 @@ impl Session {
             return self.caller.clone();
         }
         named.entry(client.into()).or_insert_with(Caller::named).clone()
+    }
+
+    /// The process of its shim.
+    pub fn shim(&self) -> Option<u32> {
+        Some(self.shim.load(Ordering::Relaxed)).filter(|pid| *pid != 0)
+    }
+
+    pub fn runs_in(&self, shim: u32) {
+        self.shim.store(shim, Ordering::Relaxed);
     }
 
     pub fn workspace(&self) -> Arc<Workspace> {

@@ -24,7 +24,7 @@ use tokio::time::Instant;
 
 use crate::caller::Caller;
 use crate::child::{Answer, ChildError, Hello, Limits, Tool, ToolList};
-use crate::config::{Config, Mode, SuiteConfig};
+use crate::config::{Config, Mode, Scope, SuiteConfig};
 use crate::definition::{Definition, Reach};
 use crate::document::nearest;
 use crate::error::Failure;
@@ -34,6 +34,7 @@ use crate::manifest::Manifest;
 use crate::measures::tally::Tally;
 use crate::measures::{Note, names, outcome};
 use crate::pool::{Doing, Lease, Pool, PoolError};
+use crate::thrift::Mark;
 use crate::trust::{Standing, view};
 use crate::visible::visible;
 
@@ -345,7 +346,7 @@ impl Suite {
             };
             return Ok(match list.find(subtool) {
                 Some(_) if !self.settings.expose.permits(subtool) => self.not_allowed(subtool),
-                Some(tool) => Said::Ours(text_result(&introspect::single(tool), false)),
+                Some(tool) => self.fetched(caller, &introspect::single(tool)),
                 None => self.unknown_subtool(subtool, &list),
             });
         }
@@ -361,7 +362,27 @@ impl Suite {
         };
         let wish =
             introspect::Wish { mode, summary_max_chars: self.summary_max_chars, query: query.as_deref() };
-        Ok(Said::Ours(text_result(&introspect::text(&list, &self.settings.expose, wish), false)))
+        Ok(self.fetched(caller, &introspect::text(&list, &self.settings.expose, wish)))
+    }
+
+    /// What `introspect` gives when it is asked for everything.
+    pub fn introspection(&self, list: &ToolList) -> String {
+        let wish =
+            introspect::Wish { mode: self.mode, summary_max_chars: self.summary_max_chars, query: None };
+        introspect::text(list, &self.settings.expose, wish)
+    }
+
+    /// An answer that takes room in a model's context, and is noted for it. A stranger may be no model at all.
+    fn fetched(&self, caller: &Arc<Caller>, text: &str) -> Said {
+        if let Some(pool) = &self.pool
+            && let Some(mut account) = caller.account()
+        {
+            let mark = Mark::of(text);
+            account.fetches(mark);
+            drop(account);
+            pool.thrift().fetched(pool.mark(), mark, text);
+        }
+        Said::Ours(text_result(text, false))
     }
 
     /// The tools as the running child has them; of one that does not run but did before, as it last
@@ -373,10 +394,18 @@ impl Suite {
         token: Option<&str>,
     ) -> Result<Arc<ToolList>, Failure> {
         let pool = self.pool()?;
+        // What another session's own child said is no use of it.
+        let shares = pool.settings().scope != Scope::Session;
         if let Some(known) = pool.running().iter().find_map(|child| child.known_tools()) {
+            if shares {
+                pool.note_use(caller, true);
+            }
             return Ok(known);
         }
         if let Some(manifest) = pool.manifest() {
+            if shares {
+                pool.note_use(caller, pool.doing() == Doing::Ready);
+            }
             pool.warm_up(self.limits);
             return Ok(manifest.tools.clone());
         }

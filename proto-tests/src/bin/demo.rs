@@ -7,7 +7,7 @@ use std::error::Error;
 use std::fs::Permissions;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -31,7 +31,7 @@ fn main() -> Outcome<()> {
     host.tell("notifications/initialized")?;
 
     println!("\n── tools/list: what a model is shown ──");
-    let (listed, list_bytes) = host.ask("tools/list", &json!({}))?;
+    let listed = host.ask("tools/list", &json!({}))?;
     for tool in listed["tools"].as_array().ok_or("no tools")? {
         println!(
             "  {:<12} {}",
@@ -54,13 +54,8 @@ fn main() -> Outcome<()> {
         .suite("mock_suite", &json!({"action": "call", "subtool": "click", "args": {"selector": "#ok"}}))?;
     println!("  mock_suite  click       {clicked}");
 
-    let every = every_tool(&bin, root)?;
-    println!("\n── saved ──");
-    println!("  every tool listed: {every} bytes; the suites: {list_bytes} bytes");
-    println!(
-        "  {} % less for the model to read before it does anything",
-        (100 * every.saturating_sub(list_bytes)) / every.max(1)
-    );
+    println!("\n── switchboard savings ──");
+    println!("{}", savings(&bin, &socket)?);
     println!(
         "\nTry it yourself, in a second terminal while a daemon of your own runs (`target/release/switchboard start`):"
     );
@@ -137,8 +132,7 @@ impl Host {
         Ok(writeln!(self.input, "{}", json!({"jsonrpc": "2.0", "method": method}))?)
     }
 
-    /// The result, and how many bytes it has on the wire.
-    fn ask(&mut self, method: &str, params: &Value) -> Outcome<(Value, usize)> {
+    fn ask(&mut self, method: &str, params: &Value) -> Outcome<Value> {
         self.asked += 1;
         let request = json!({"jsonrpc": "2.0", "id": self.asked, "method": method, "params": params});
         writeln!(self.input, "{request}")?;
@@ -152,7 +146,7 @@ impl Host {
                 continue;
             }
             return match answer.get("result") {
-                Some(result) => Ok((result.clone(), result.to_string().len())),
+                Some(result) => Ok(result.clone()),
                 None => Err(answer["error"]["message"].to_string().into()),
             };
         }
@@ -160,7 +154,7 @@ impl Host {
 
     /// Uses a suite and gives the text it answers with.
     fn suite(&mut self, suite: &str, arguments: &Value) -> Outcome<String> {
-        let (result, _) = self.ask("tools/call", &json!({"name": suite, "arguments": arguments}))?;
+        let result = self.ask("tools/call", &json!({"name": suite, "arguments": arguments}))?;
         let text = result["content"][0]["text"].as_str().unwrap_or_default().to_owned();
         if result["isError"] == true { Err(text.into()) } else { Ok(text) }
     }
@@ -173,25 +167,26 @@ impl Drop for Host {
     }
 }
 
-/// How many bytes `tools/list` has when every tool of every example child is shown.
-fn every_tool(bin: &Path, root: &Path) -> Outcome<usize> {
-    let mut bytes = r#"{"tools":[]}"#.len();
-    for child in ["mock-child", "text-child"] {
-        bytes += plain_list(&bin.join(child), root)?;
+/// What the command says, once both children have said what they are.
+fn savings(bin: &Path, socket: &Path) -> Outcome<String> {
+    let run = |more: &[&str]| -> Outcome<String> {
+        let output = command(bin.join("switchboard"))
+            .arg("savings")
+            .args(more)
+            .arg("--socket")
+            .arg(socket)
+            .output()?;
+        if output.status.success() {
+            return Ok(String::from_utf8(output.stdout)?);
+        }
+        Err(String::from_utf8_lossy(&output.stderr).into())
+    };
+    let until = Instant::now() + Duration::from_secs(10);
+    loop {
+        let savings: Value = serde_json::from_str(&run(&["--json"])?)?;
+        if savings["perSession"]["unknown"] == 0 || Instant::now() > until {
+            return run(&[]);
+        }
+        std::thread::sleep(Duration::from_millis(50));
     }
-    Ok(bytes)
-}
-
-/// The child's own list, asked for directly.
-fn plain_list(program: &PathBuf, root: &Path) -> Outcome<usize> {
-    let mut child =
-        command(program).current_dir(root).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
-    let mut input = child.stdin.take().ok_or("no stdin")?;
-    writeln!(input, "{}", json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"}))?;
-    drop(input);
-    let mut line = String::new();
-    BufReader::new(child.stdout.take().ok_or("no stdout")?).read_line(&mut line)?;
-    child.wait()?;
-    let answer: Value = serde_json::from_str(&line)?;
-    Ok(answer["result"]["tools"].to_string().len())
 }

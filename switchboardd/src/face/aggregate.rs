@@ -16,6 +16,7 @@ use crate::methods;
 use crate::session::Session;
 use crate::suite::summary::summary;
 use crate::suite::{Conversation, Said};
+use crate::thrift::Mark;
 
 /// Hosts show this much of the instructions; names beyond it would be cut anyway.
 const INSTRUCTIONS: usize = 1800;
@@ -31,7 +32,7 @@ pub(super) async fn answer(
 ) -> Result<Said, Failure> {
     match request.method {
         methods::TOOLS_CALL => call(board, session, caller, catalog, request).await,
-        methods::TOOLS_LIST => list(catalog, request),
+        methods::TOOLS_LIST => list(board, caller, catalog, request),
         methods::INITIALIZE => Ok(Said::Ours(initialize(catalog, caller, request))),
         methods::PING => Ok(Said::Ours("{}".to_owned())),
         methods::SET_LEVEL => set_level(caller, request.params),
@@ -99,11 +100,30 @@ fn ask_first(
 }
 
 /// Everything fits one page, so there is no cursor that could be meant.
-fn list(catalog: &Catalog, request: Request<'_>) -> Result<Said, Failure> {
+fn list(
+    board: &Board,
+    caller: &Arc<Caller>,
+    catalog: &Catalog,
+    request: Request<'_>,
+) -> Result<Said, Failure> {
     let cursor = request.params.and_then(Members::of).and_then(|params| params.get("cursor"));
     match cursor.filter(|cursor| cursor.get() != "null") {
         Some(cursor) => Err(Failure::InvalidParams(format!("unknown cursor {}", cursor.get()))),
-        None => Ok(Said::Ours(catalog.tools_list.clone())),
+        None => {
+            note_shown(board, caller, catalog);
+            Ok(Said::Ours(catalog.tools_list.clone()))
+        }
+    }
+}
+
+/// The first time that a host is shown a suite, that is noted: it was spared the tools behind it.
+fn note_shown(board: &Board, caller: &Arc<Caller>, catalog: &Catalog) {
+    let Some(mut account) = caller.account() else { return };
+    let all = std::iter::once(Mark::BOARD).chain(catalog.pools().map(|pool| pool.mark()));
+    let new = account.shows(catalog.generation, all);
+    drop(account);
+    if !new.is_empty() {
+        board.nursery.thrift.shown(new.into_iter());
     }
 }
 
@@ -146,7 +166,8 @@ pub(super) fn server() -> serde_json::Value {
     })
 }
 
-fn instructions(catalog: &Catalog) -> String {
+/// What the host is told before it sees anything.
+pub fn instructions(catalog: &Catalog) -> String {
     let mut text = String::from(
         "Each tool here is a suite that stands for one MCP server. Call it with {\"action\":\"introspect\"} first to see its subtools, then with {\"action\":\"call\",\"subtool\":…,\"args\":{…}}. Suites: ",
     );

@@ -43,6 +43,8 @@ pub(super) enum Way {
 #[derive(Debug)]
 pub(super) struct Door {
     way: Way,
+    /// The process at the other end, if it is on the socket.
+    peer: Option<u32>,
     board: Arc<Board>,
     session: OnceLock<Arc<Session>>,
 }
@@ -50,6 +52,11 @@ pub(super) struct Door {
 impl Door {
     pub(super) fn way(&self) -> &Way {
         &self.way
+    }
+
+    /// The process at the other end.
+    pub(super) fn peer(&self) -> Option<u32> {
+        self.peer
     }
 
     /// The session that this connection keeps alive.
@@ -131,20 +138,23 @@ impl Doors {
             let accepted = match listener {
                 Listener::Socket(listener) => match listener.accept().await {
                     // Modes keep others out; this holds even where somebody changed them.
-                    Ok((stream, _)) if stream.peer_cred().is_ok_and(|peer| peer.uid() == own_uid) => {
-                        Quiet::new(stream)
-                            .map(|stream| self.spawn(self.clone().serve(stream, Way::Socket, place)))
-                    }
-                    Ok(_) => {
-                        tracing::warn!(target: "http", "another user's connection to the socket was refused");
-                        Ok(())
-                    }
+                    Ok((stream, _)) => match stream.peer_cred().ok().filter(|peer| peer.uid() == own_uid) {
+                        Some(peer) => {
+                            let pid = peer.pid().and_then(|pid| u32::try_from(pid).ok());
+                            Quiet::new(stream)
+                                .map(|stream| self.spawn(self.clone().serve(stream, Way::Socket, pid, place)))
+                        }
+                        None => {
+                            tracing::warn!(target: "http", "another user's connection to the socket was refused");
+                            Ok(())
+                        }
+                    },
                     Err(error) => Err(error),
                 },
                 Listener::Tcp(listener) => match (listener.accept().await, listener.local_addr()) {
                     (Ok((stream, _)), Ok(address)) => {
                         let _ = stream.set_nodelay(true);
-                        self.spawn(self.clone().serve(stream, Way::Tcp(address), place));
+                        self.spawn(self.clone().serve(stream, Way::Tcp(address), None, place));
                         Ok(())
                     }
                     (Err(error), _) | (_, Err(error)) => Err(error),
@@ -161,6 +171,7 @@ impl Doors {
         self: Arc<Self>,
         stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
         way: Way,
+        peer: Option<u32>,
         _place: tokio::sync::OwnedSemaphorePermit,
     ) {
         let mut http = http1::Builder::new();
@@ -171,7 +182,7 @@ impl Doors {
             // a shim's next call: there is no such limit there.
             http.timer(TokioTimer::new()).header_read_timeout(TCP_HEAD_TIME);
         }
-        let door = Arc::new(Door { way, board: self.board.clone(), session: OnceLock::new() });
+        let door = Arc::new(Door { way, peer, board: self.board.clone(), session: OnceLock::new() });
         let doors = self.clone();
         let answer = hyper::service::service_fn(move |request: hyper::Request<Incoming>| {
             let (doors, door) = (doors.clone(), door.clone());

@@ -54,6 +54,9 @@ pub(super) async fn open(
         // It comes from another daemon, which may have shown it something else.
         board.tell_all_anew(&session);
     }
+    if let Some(shim) = door.peer() {
+        session.runs_in(shim);
+    }
     board.sessions.insert(&session);
     board.nursery.pulse.beat();
     door.belongs_to(&session);

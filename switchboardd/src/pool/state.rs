@@ -40,6 +40,7 @@ pub(super) struct State {
     pub(super) starts: u64,
     /// Children that ended by themselves and have not been replaced.
     pub(super) lost: u64,
+    pub(super) start_took: Option<Duration>,
     /// A fingerprint of the values that the children which run were started with.
     pub(super) values: Option<String>,
 }

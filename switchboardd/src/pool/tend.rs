@@ -93,17 +93,20 @@ impl Pool {
         let start = |tie, place, manner| {
             Child::start(&self.name, &target, &ground, limits, tie, place, &ring, manner)
         };
-        match start(tie.clone(), place, remembered).await {
+        let begin = Instant::now();
+        let started = match start(tie.clone(), place, remembered).await {
             Err(StartError { of_probe: true, error }) => {
                 // Some servers end when they hear something before `initialize`.
                 tracing::debug!(target: "pool", child = &*self.name, "{error}; it is started again and not asked");
                 let place = self.nursery.budget.admit(patient).await?;
                 self.lock().manner = Some(Manner::Legacy);
-                let started = start(tie, place, Some(Manner::Legacy)).await;
-                Ok(started.map_err(|failed| failed.error)?)
+                start(tie, place, Some(Manner::Legacy)).await
             }
-            started => Ok(started.map_err(|failed| failed.error)?),
-        }
+            started => started,
+        };
+        let child = started.map_err(|failed| failed.error)?;
+        self.lock().start_took = Some(begin.elapsed());
+        Ok(child)
     }
 
     /// How its children were last spoken with, in this run or an earlier one.

@@ -1,0 +1,346 @@
+//! What Switchboard saves, recomputed here from what goes over the wire.
+#![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
+
+use std::sync::OnceLock;
+
+use proto_tests::http::Request;
+use proto_tests::shim::text_of;
+use proto_tests::wait::until;
+use proto_tests::{Daemon, Home, PATIENCE, Shim, bins};
+use serde_json::{Value, json};
+use tiktoken_rs::CoreBPE;
+
+fn tokens(text: &str) -> i64 {
+    static TOKENIZER: OnceLock<CoreBPE> = OnceLock::new();
+    let tokenizer = TOKENIZER.get_or_init(|| tiktoken_rs::o200k_base().unwrap());
+    i64::try_from(tokenizer.encode_ordinary(text).len()).unwrap()
+}
+
+/// As a host puts it before a model.
+fn tokens_of(tool: &Value) -> i64 {
+    let mut seen = json!({"name": tool["name"], "inputSchema": tool["inputSchema"]});
+    if let Some(description) = tool.get("description") {
+        seen["description"] = description.clone();
+    }
+    tokens(&seen.to_string())
+}
+
+fn number(value: &Value) -> i64 {
+    value.as_i64().unwrap_or_else(|| panic!("no number: {value}"))
+}
+
+#[track_caller]
+fn savings(home: &Home) -> Value {
+    let output = home.command(&["savings", "--json"]);
+    assert!(output.status.success(), "{output:?}");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn of<'s>(savings: &'s Value, child: &str) -> &'s Value {
+    let all = savings["suites"].as_array().unwrap();
+    all.iter().find(|suite| suite["child"] == child).unwrap_or_else(|| panic!("no `{child}` in {savings}"))
+}
+
+/// Once the manifest of this child is there.
+#[track_caller]
+fn once_known(home: &Home, child: &str) -> Value {
+    until("its manifest", PATIENCE, || Some(savings(home)).filter(|all| of(all, child)["known"] == true))
+}
+
+/// A session that a host opens, with what it sees first.
+fn host(home: &Home) -> Shim {
+    let mut shim = home.shim();
+    shim.tools();
+    shim
+}
+
+fn introspect(shim: &mut Shim, suite: &str, more: &str) -> String {
+    let arguments = format!(r#"{{"action":"introspect"{more}}}"#);
+    let answer = shim.request("tools/call", &format!(r#"{{"name":"{suite}","arguments":{arguments}}}"#));
+    text_of(&answer)
+}
+
+/// A server with two small tools.
+fn mock(home: &Home) {
+    let entry = home.entry(&bins().mock_child, &[], &[]);
+    home.definition("mock", &json!({"mcpServers": {"mock": entry}}).to_string());
+}
+
+#[test]
+fn the_figures_are_those_of_the_wire() {
+    let home = Home::new();
+    home.child("kid", &["echo"]);
+    mock(&home);
+    home.config(&json!({"suites": {"kid": {"expose": {"deny": ["crash", "die"]}}}}));
+    let _daemon = home.daemon();
+    let mut first = home.shim();
+    first.call("kid", "echo", "{}");
+    first.call("mock", "echo", "{}");
+    once_known(&home, "kid");
+    let all = once_known(&home, "mock");
+
+    let mut shim = home.raw_shim();
+    let opened = shim.initialize();
+    let instructions = tokens(opened["result"]["instructions"].as_str().unwrap());
+    let suites = shim.tools();
+    let (mut listed, mut shown) = (0, instructions);
+    for (child, hidden) in [("kid", 2), ("mock", 0)] {
+        let told = of(&all, child);
+        // The face of one child hides what `expose` denies; a host without Switchboard would list that too.
+        let manifest = manifest(&home, child);
+        let tools = manifest["tools"].as_array().unwrap();
+        let own: i64 = tools.iter().map(tokens_of).sum();
+        let suite = tokens_of(&suites[&format!("{child}_suite")]);
+        assert_eq!(number(&told["tools"]), i64::try_from(tools.len()).unwrap(), "{told}");
+        assert_eq!(number(&told["hiddenTools"]), hidden, "{told}");
+        assert_eq!((number(&told["listed"]), number(&told["shown"])), (own, suite), "{told}");
+        assert_eq!(number(&told["saves"]), own - suite, "{told}");
+        let text = introspect(&mut first, &format!("{child}_suite"), "");
+        assert_eq!(number(&told["introspection"]), tokens(&text), "{told}");
+        listed += own;
+        shown += suite;
+    }
+    assert_eq!(number(&all["perSession"]["instructions"]), instructions, "{all}");
+    assert_eq!(number(&all["perSession"]["listed"]), listed, "{all}");
+    assert_eq!(number(&all["perSession"]["shown"]), shown, "{all}");
+    assert_eq!(number(&all["perSession"]["saves"]), listed - shown, "{all}");
+    assert_eq!(all["tokenizer"]["name"], "o200k_base");
+
+    // A host that sees one child as it is saves nothing and loses nothing.
+    let mut plain = home.shim_of("mock");
+    plain.initialize();
+    let all = savings(&home);
+    let plain = all["sessions"].as_array().unwrap().iter().find(|one| one["child"] == "mock");
+    assert_eq!(number(&plain.unwrap_or_else(|| panic!("{all}"))["saves"]), 0, "{all}");
+}
+
+/// What the daemon keeps of a child, from its file.
+fn manifest(home: &Home, child: &str) -> Value {
+    let files = std::fs::read_dir(home.state_folder().join("manifests")).unwrap().flatten();
+    let all = files.map(|file| serde_json::from_slice(&std::fs::read(file.path()).unwrap()).unwrap());
+    let name = if child == "mock" { "mock-child" } else { "evil-child" };
+    let mut all = all.filter(|manifest: &Value| manifest["hello"].to_string().contains(name));
+    all.next().unwrap_or_else(|| panic!("no manifest of `{name}`"))
+}
+
+#[test]
+fn what_models_fetch_is_taken_off_and_survives_a_restart() {
+    let home = Home::new();
+    home.child("kid", &["echo"]);
+    let daemon = home.daemon();
+    let (mut one, mut other) = (host(&home), host(&home));
+    one.call("kid", "echo", "{}");
+    let before = once_known(&home, "kid");
+    let saves = number(&of(&before, "kid")["saves"]);
+    let instructions = number(&before["perSession"]["instructions"]);
+    assert_eq!(number(&of(&before, "kid")["sessions"]), 2, "{before}");
+    assert_eq!(number(&of(&before, "kid")["net"]), 2 * saves, "{before}");
+    assert_eq!(number(&before["tokens"]["net"]), 2 * saves - 2 * instructions, "{before}");
+
+    let mut fetched = 0;
+    for more in ["", "", r#","query":"slow""#, r#","subtool":"echo""#, r#","args":{"verbosity":"full"}"#] {
+        fetched += tokens(&introspect(&mut one, "kid_suite", more));
+        let all = savings(&home);
+        let told = of(&all, "kid");
+        assert_eq!(number(&told["introspected"]), fetched, "{more}: {told}");
+        assert_eq!(number(&told["net"]), 2 * saves - fetched, "{more}: {told}");
+        assert_eq!(number(&all["tokens"]["net"]), 2 * saves - 2 * instructions - fetched, "{more}: {all}");
+    }
+    // What a mistake is answered with, and what is fetched by hand, no model's context holds.
+    introspect(&mut one, "kid_suite", r#","subtool":"no-such""#);
+    let by_hand = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call",
+        "params": {"name": "kid_suite", "arguments": {"action": "introspect"}}});
+    assert_eq!(daemon.door().post("/proxy", &by_hand.to_string()).status, 200);
+    let all = savings(&home);
+    assert_eq!(number(&of(&all, "kid")["introspections"]), 5, "{all}");
+    let mut sessions: Vec<i64> =
+        all["sessions"].as_array().unwrap().iter().map(|one| number(&one["saves"])).collect();
+    sessions.sort_unstable();
+    let spared = number(&all["perSession"]["saves"]);
+    assert_eq!(sessions, [spared - fetched, spared], "{all}");
+
+    introspect(&mut other, "kid_suite", "");
+    let before = savings(&home);
+    introspect(&mut other, "kid_suite", r#","query":"never counted before the end""#);
+    drop((one, other, daemon));
+    let _daemon = home.daemon();
+    let after = savings(&home);
+    let (before, after) = (of(&before, "kid"), of(&after, "kid"));
+    for same in ["listed", "shown", "saves", "introspection", "sessions", "coldStarts"] {
+        assert_eq!(after[same], before[same], "{same}");
+    }
+    assert_eq!(number(&after["introspections"]), number(&before["introspections"]) + 1);
+    assert!(number(&after["introspected"]) > number(&before["introspected"]), "{after}");
+    assert_eq!(number(&after["uncounted"]), 0, "{after}");
+}
+
+#[test]
+fn what_is_not_known_is_not_guessed() {
+    let home = Home::new();
+    home.child("kid", &["echo"]);
+    home.child("late", &["echo", "later"]);
+    home.definition("broken", r#"{"name":"broken"}"#);
+    let project = home.project("theirs");
+    project.child("held", &["echo"]);
+    let _daemon = home.daemon();
+    let mut shim = project.shim();
+    shim.tools();
+    shim.call("kid", "echo", "{}");
+    let all = once_known(&home, "kid");
+    for (child, why) in
+        [("late", "it has not run yet"), ("broken", "it cannot be started"), ("held", "it is held")]
+    {
+        let told = of(&all, child);
+        assert_eq!((&told["known"], &told["why"]), (&json!(false), &json!(why)), "{told}");
+        for figure in ["listed", "shown", "saves", "net", "word"] {
+            assert_eq!(told[figure], Value::Null, "{figure}: {told}");
+        }
+    }
+    let own = &all["perSession"];
+    assert_eq!((number(&own["suites"]), number(&own["unknown"]), number(&own["held"])), (1, 2, 0), "{own}");
+    let kid = of(&all, "kid");
+    assert_eq!(own["listed"], kid["listed"]);
+    assert_eq!(number(&own["shown"]), number(&kid["shown"]) + number(&own["instructions"]));
+    let theirs = all["workspaces"].as_array().unwrap().iter().find(|one| one["held"] == 1);
+    assert_eq!(number(&theirs.unwrap_or_else(|| panic!("{all}"))["suites"]), 1, "{all}");
+    let text = String::from_utf8(home.command(&["savings"]).stdout).unwrap();
+    assert!(text.contains("late_suite: unknown, it has not run yet"), "{text}");
+    assert!(text.contains("held_suite: unknown, it is held"), "{text}");
+}
+
+#[test]
+fn sessions_that_share_a_child_avoid_processes_and_starts() {
+    let home = Home::new();
+    home.child("kid", &["echo"]);
+    home.child("own", &["echo", "own"]);
+    home.config(&json!({"suites": {"own": {"pool": {"scope": "session"}}}}));
+    let _daemon = home.daemon();
+    let mut hosts: Vec<Shim> = (0..3).map(|_| host(&home)).collect();
+    for shim in &mut hosts {
+        shim.call("kid", "echo", "{}");
+        shim.call("kid", "echo", "{}");
+        shim.call("own", "echo", "{}");
+    }
+    once_known(&home, "own");
+    let all = once_known(&home, "kid");
+    let (kid, own) = (of(&all, "kid"), of(&all, "own"));
+    assert_eq!((number(&kid["sessionsNow"]), number(&kid["children"])), (3, 1), "{kid}");
+    assert_eq!(number(&kid["childrenAvoided"]), 2, "{kid}");
+    assert_eq!((number(&own["sessionsNow"]), number(&own["children"])), (3, 3), "{own}");
+    assert_eq!(number(&own["childrenAvoided"]), 0, "{own}");
+    assert_eq!((number(&kid["coldStarts"]["avoided"]), number(&kid["coldStarts"]["added"])), (2, 0), "{kid}");
+    assert_eq!((number(&own["coldStarts"]["avoided"]), number(&own["coldStarts"]["added"])), (0, 0), "{own}");
+    // One start was measured, and is what each of the two was spared.
+    assert_eq!(number(&kid["coldStarts"]["avoidedMs"]), 2 * number(&kid["startMs"]), "{kid}");
+    let processes = &all["processes"];
+    assert_eq!(
+        ["sessions", "without", "running", "avoided"].map(|key| number(&processes[key])),
+        [3, 6, 4, 2],
+        "{processes}"
+    );
+    assert!(number(&processes["peakAvoided"]) >= 2, "{processes}");
+    let memory = &all["memory"];
+    assert_eq!(number(&kid["memoryAvoidedBytes"]), 2 * number(&kid["memoryBytes"]), "{kid}");
+    assert!(number(&memory["childrenBytes"]) > 0 && number(&memory["shimsBytes"]) > 0, "{memory}");
+    assert_eq!(
+        number(&memory["netBytes"]),
+        number(&memory["avoidedBytes"]) - number(&memory["daemonBytes"]) - number(&memory["shimsBytes"]),
+        "{memory}"
+    );
+
+    // One that used it before and finds it gone waits for a start that it would not have had.
+    home.order(&["restart", "kid_suite"]);
+    hosts[0].call("kid", "echo", "{}");
+    let all = savings(&home);
+    let cold = &of(&all, "kid")["coldStarts"];
+    assert_eq!((number(&cold["avoided"]), number(&cold["added"])), (2, 1), "{cold}");
+
+    // Those who left use nothing any more; what was is not forgotten.
+    let peak = number(&all["processes"]["peakAvoided"]);
+    hosts.truncate(1);
+    let left = until("their leaving", PATIENCE, || {
+        Some(savings(&home)).filter(|all| number(&all["processes"]["sessions"]) == 1)
+    });
+    assert_eq!(number(&of(&left, "kid")["childrenAvoided"]), 0, "{left}");
+    assert!(number(&left["processes"]["peakAvoided"]) >= peak, "{left}");
+}
+
+#[test]
+fn a_suite_that_costs_more_than_it_saves_is_named() {
+    let home = Home::new();
+    home.child("kid", &["echo"]);
+    mock(&home);
+    let _daemon = home.daemon();
+    let mut shim = host(&home);
+    shim.call("kid", "echo", "{}");
+    shim.call("mock", "echo", "{}");
+    once_known(&home, "kid");
+    let all = once_known(&home, "mock");
+    assert_eq!(of(&all, "kid")["word"], Value::Null, "{all}");
+    let word = of(&all, "mock")["word"].as_str().unwrap_or_else(|| panic!("{all}"));
+    assert!(word.contains("`mock_suite` is so small that it costs more than it saves"), "{word}");
+    assert!(word.contains("`switchboard --child mock`"), "{word}");
+    let text = String::from_utf8(home.command(&["savings"]).stdout).unwrap();
+    assert!(text.lines().any(|line| line == word), "{text}");
+    assert!(text.contains("Claude's tokenizer is not public"), "{text}");
+    // Smaller than nothing: its own two tools would take less than the suite.
+    let long =
+        "clicks and echoes and everything that one could want of a server with two small tools, ".repeat(3);
+    home.config(&json!({"suites": {"mock": {"description": long}}}));
+    home.order(&["reload"]);
+    let all = savings(&home);
+    let told = of(&all, "mock");
+    assert!(number(&told["saves"]) < 0, "{told}");
+    let figures = format!("its 2 tools take {} tokens, the suite {}", told["listed"], told["shown"]);
+    assert!(told["word"].as_str().unwrap().contains(&figures), "{told}");
+}
+
+#[test]
+fn the_vocabulary_is_never_in_the_daemon() {
+    let home = Home::new();
+    home.child("kid", &["echo"]);
+    let daemon = home.daemon_on_tcp();
+    let mut shim = host(&home);
+    shim.call("kid", "echo", "{}");
+    // Many at once: whoever comes while others count waits for the same figures.
+    let asked: Vec<_> = (0..8)
+        .map(|_| {
+            let door = daemon.door();
+            std::thread::spawn(move || door.get("/savings"))
+        })
+        .collect();
+    for answer in asked {
+        assert_eq!(answer.join().unwrap().status, 200);
+    }
+    once_known(&home, "kid");
+    assert!(owned_mib(&daemon) < 16, "{} MiB", owned_mib(&daemon));
+    assert!(home.daemons().len() == 1, "{:#?}", home.daemons());
+    // For the person alone: over TCP it takes the token.
+    assert_eq!(daemon.tcp().get("/savings").status, 401);
+    let with = Request::new("GET", "/savings").bearer(&daemon.token());
+    assert_eq!(daemon.tcp().send(&with).status, 200);
+    assert_eq!(daemon.door().post("/savings", "").status, 405);
+}
+
+/// Memory that is the daemon's own and no file's.
+fn owned_mib(daemon: &Daemon) -> u64 {
+    let rollup = std::fs::read_to_string(format!("/proc/{}/smaps_rollup", daemon.pid())).unwrap();
+    let anonymous = rollup.lines().find_map(|line| line.strip_prefix("Anonymous:")).unwrap();
+    anonymous.split_whitespace().next().unwrap().parse::<u64>().unwrap() / 1024
+}
+
+#[test]
+fn without_a_daemon_nothing_is_saved() {
+    let home = Home::new();
+    for args in [&["savings"][..], &["savings", "--json"]] {
+        let output = home.command(args);
+        assert_eq!(output.status.code(), Some(3), "{output:?}");
+        assert!(output.stdout.is_empty(), "{output:?}");
+        assert!(String::from_utf8_lossy(&output.stderr).contains("switchboard start"), "{output:?}");
+    }
+    let daemon = home.daemon();
+    let text = home.command(&["savings"]);
+    assert!(text.status.success(), "{text:?}");
+    let all: Value = daemon.door().get("/savings").json();
+    assert_eq!((number(&all["perSession"]["listed"]), number(&all["tokens"]["sessions"])), (0, 0), "{all}");
+}

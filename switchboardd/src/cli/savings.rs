@@ -1,0 +1,188 @@
+//! `switchboard savings`.
+
+use hyper::Method;
+use serde_json::Value;
+
+use super::Exit;
+use super::ask::ask;
+use super::output::{Paint, Tone, print};
+use crate::args::Args;
+
+pub(super) async fn run(args: &Args) -> Exit {
+    let workspace = super::workspace(args).map(|folder| folder.to_string_lossy().into_owned());
+    let query: String = url::form_urlencoded::Serializer::new(String::new())
+        .extend_pairs(workspace.iter().map(|folder| ("workspace", folder)))
+        .finish();
+    match ask(args, Method::GET, &format!("/savings?{query}"), None).await {
+        Ok(savings) if args.json => {
+            print(&format!("{savings:#}"));
+            Exit::Ok
+        }
+        Ok(savings) => {
+            print(&told(&savings, Paint::for_stdout()));
+            Exit::Ok
+        }
+        Err(unanswered) => unanswered.tell(),
+    }
+}
+
+/// The figures for a person.
+fn told(savings: &Value, paint: Paint) -> String {
+    let suites = savings["suites"].as_array().map_or(&[][..], Vec::as_slice);
+    let (known, unknown): (Vec<&Value>, Vec<&Value>) =
+        suites.iter().partition(|suite| suite["known"] == true);
+    let mut lines = vec![paint.on(Tone::Strong, "tokens that a session begins with")];
+    let whole = &savings["perSession"];
+    let head = ["", "tools", "listed", "shown", "saves", "introspect"].map(str::to_owned);
+    let mut table = vec![head];
+    for suite in &known {
+        table.push([
+            text(&suite["name"]),
+            tools(suite),
+            count(&suite["listed"]),
+            count(&suite["shown"]),
+            count(&suite["saves"]),
+            count(&suite["introspection"]),
+        ]);
+    }
+    let nothing = String::new;
+    table.push([
+        "instructions".to_owned(),
+        nothing(),
+        nothing(),
+        count(&whole["instructions"]),
+        nothing(),
+        nothing(),
+    ]);
+    let of_whole = |key: &str| count(&whole[key]);
+    let in_all = if known.iter().all(|suite| suite["workspace"].is_null()) { "in all" } else { "your own" };
+    table.push([
+        in_all.to_owned(),
+        nothing(),
+        of_whole("listed"),
+        of_whole("shown"),
+        of_whole("saves"),
+        nothing(),
+    ]);
+    lines.extend(columns(&table));
+    let has_own = |workspace: &&Value| {
+        suites
+            .iter()
+            .any(|suite| suite["workspace"].is_string() && suite["workspace"] == workspace["workspace"])
+    };
+    for workspace in savings["workspaces"].as_array().into_iter().flatten().filter(has_own) {
+        lines.push(format!(
+            "  with those of {}: {} listed, {} shown, {} saved",
+            text(&workspace["workspace"]),
+            count(&workspace["listed"]),
+            count(&workspace["shown"]),
+            count(&workspace["saves"])
+        ));
+    }
+    lines.push(paint.on(
+        Tone::Quiet,
+        "  listed: each tool by itself; shown: the suite; introspect: all of it, once fetched",
+    ));
+    for suite in unknown {
+        lines.push(
+            paint.on(Tone::Quiet, format!("  {}: unknown, {}", text(&suite["name"]), text(&suite["why"]))),
+        );
+    }
+
+    lines.extend([
+        String::new(),
+        paint.on(Tone::Strong, format!("so far, since {}", text(&savings["since"]))),
+    ]);
+    let past = &savings["tokens"];
+    lines.push(format!(
+        "  {} shown the suites; {} fetched {} tokens; net {} tokens saved",
+        plural(&past["sessions"], "session was", "sessions were"),
+        plural(&past["introspections"], "introspection", "introspections"),
+        count(&past["introspected"]),
+        count(&past["net"]),
+    ));
+    if past["uncounted"].as_u64().unwrap_or(0) > 0 {
+        lines.push(format!(
+            "  {} could not be counted",
+            plural(&past["uncounted"], "introspection", "introspections")
+        ));
+    }
+    let cold = &savings["coldStarts"];
+    lines.push(format!(
+        "  {} avoided ({}), {} added ({})",
+        plural(&cold["avoided"], "cold start", "cold starts"),
+        seconds(&cold["avoidedMs"]),
+        count(&cold["added"]),
+        seconds(&cold["addedMs"]),
+    ));
+
+    lines.extend([String::new(), paint.on(Tone::Strong, "now")]);
+    let (processes, memory) = (&savings["processes"], &savings["memory"]);
+    lines.push(format!(
+        "  {} with {}; without Switchboard {}: {} avoided (at most {} since the daemon started)",
+        plural(&processes["sessions"], "session", "sessions"),
+        plural(&processes["running"], "child", "children"),
+        count(&processes["without"]),
+        count(&processes["avoided"]),
+        count(&processes["peakAvoided"]),
+    ));
+    lines.push(format!(
+        "  children take {}, {} more without; daemon {} and shims {}: net {} saved",
+        mib(&memory["childrenBytes"]),
+        mib(&memory["avoidedBytes"]),
+        mib(&memory["daemonBytes"]),
+        mib(&memory["shimsBytes"]),
+        mib(&memory["netBytes"]),
+    ));
+
+    lines.push(String::new());
+    for word in suites.iter().filter_map(|suite| suite["word"].as_str()) {
+        lines.push(paint.on(Tone::Warning, word));
+    }
+    if let Some(problem) = savings["problem"].as_str() {
+        lines.push(paint.on(Tone::Bad, format!("problem: {problem}")));
+    }
+    lines.push(paint.on(Tone::Quiet, text(&savings["tokenizer"]["note"])));
+    lines.join("\n")
+}
+
+/// The first column to the left, the others to the right.
+fn columns<const N: usize>(table: &[[String; N]]) -> Vec<String> {
+    let width = |column: usize| table.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..N).map(width).collect();
+    let line = |row: &[String; N]| {
+        let mut line = format!("  {:1$}", row[0], widths[0]);
+        for (cell, width) in row.iter().zip(&widths).skip(1) {
+            line.push_str(&format!("  {cell:>width$}"));
+        }
+        line.trim_end().to_owned()
+    };
+    table.iter().map(line).collect()
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or("-").to_owned()
+}
+
+fn count(value: &Value) -> String {
+    value.as_i64().map_or_else(|| "-".to_owned(), |number| number.to_string())
+}
+
+fn tools(suite: &Value) -> String {
+    match suite["hiddenTools"].as_u64() {
+        Some(hidden) if hidden > 0 => format!("{} ({hidden} hidden)", count(&suite["tools"])),
+        _ => count(&suite["tools"]),
+    }
+}
+
+fn plural(number: &Value, one: &str, more: &str) -> String {
+    format!("{} {}", count(number), if *number == 1 { one } else { more })
+}
+
+fn seconds(ms: &Value) -> String {
+    format!("{:.1} s", ms.as_f64().unwrap_or(0.0) / 1000.0)
+}
+
+fn mib(bytes: &Value) -> String {
+    bytes.as_f64().map_or_else(|| "-".to_owned(), |bytes| format!("{:.1} MiB", bytes / 1_048_576.0))
+}
