@@ -273,7 +273,9 @@ impl Pool {
     /// A session came to a child: one that ran already, or one that it has to wait for.
     pub fn note_use(&self, caller: &Arc<Caller>, ran: bool) {
         let here = matches!(self.reach, Reach::Process(_));
-        let Some(how) = caller.account().map(|mut account| account.uses(self.mark(), ran, here)) else {
+        let Some(how) =
+            caller.account().map(|mut account| account.uses(self.mark(), ran, self.starts(), here))
+        else {
             return;
         };
         if how == Use::Known {

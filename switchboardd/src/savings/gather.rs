@@ -112,7 +112,7 @@ impl Gathered {
             let root = session.workspace().root.clone();
             let account = session.caller.account();
             let (used, fetched) = account
-                .map(|account| (account.used().to_vec(), account.fetched().to_vec()))
+                .map(|account| (account.used().collect(), account.fetched().to_vec()))
                 .unwrap_or_default();
             all.sessions.push(Guest {
                 client: session.caller.profile().client_name(),

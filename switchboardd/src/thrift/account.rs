@@ -10,7 +10,8 @@ pub struct Account {
     /// The catalog whose suites it was shown last.
     generation: Option<u64>,
     shown: Vec<Mark>,
-    used: Vec<Mark>,
+    /// With the number of the start that it last knew of.
+    used: Vec<(Mark, u64)>,
     /// How many of them are processes of this machine.
     processes: usize,
     fetched: Vec<(Mark, u64)>,
@@ -40,17 +41,16 @@ impl Account {
         new
     }
 
-    /// `ran`: whether it did already; `here`: whether it is a process of this machine.
-    pub fn uses(&mut self, child: Mark, ran: bool, here: bool) -> Use {
-        match (self.used.contains(&child), ran) {
-            (true, true) => Use::Known,
-            (true, false) => Use::StartedAgain,
-            (false, ran) => {
-                self.used.push(child);
-                self.processes += usize::from(here);
-                if ran { Use::FoundRunning } else { Use::Started }
-            }
-        }
+    /// `ran`: whether it did already; `starts`: how often it was started so far; `here`: whether it is a process of
+    /// this machine. Calls that wait for one start together count once.
+    pub fn uses(&mut self, child: Mark, ran: bool, starts: u64, here: bool) -> Use {
+        let Some((_, last)) = self.used.iter_mut().find(|(used, _)| *used == child) else {
+            self.used.push((child, starts));
+            self.processes += usize::from(here);
+            return if ran { Use::FoundRunning } else { Use::Started };
+        };
+        let is_new = std::mem::replace(last, starts) != starts;
+        if is_new && !ran { Use::StartedAgain } else { Use::Known }
     }
 
     pub fn fetches(&mut self, text: Mark) {
@@ -62,8 +62,8 @@ impl Account {
     }
 
     /// The children that it has used.
-    pub fn used(&self) -> &[Mark] {
-        &self.used
+    pub fn used(&self) -> impl Iterator<Item = Mark> {
+        self.used.iter().map(|(child, _)| *child)
     }
 
     /// How many processes it would have started for itself.
@@ -84,11 +84,17 @@ mod tests {
     #[test]
     fn the_first_use_is_told_from_the_next() {
         let (mut account, one, two) = (Account::default(), Mark::of("1"), Mark::of("2"));
-        assert_eq!(account.uses(one, false, true), Use::Started);
-        assert_eq!(account.uses(one, true, true), Use::Known);
-        assert_eq!(account.uses(one, false, true), Use::StartedAgain);
-        assert_eq!(account.uses(two, true, false), Use::FoundRunning);
-        assert_eq!(account.used(), [one, two]);
+        let mut came = |child, ran, starts| account.uses(child, ran, starts, child == one);
+        assert_eq!(came(one, false, 1), Use::Started);
+        // Another call of the same session that waited for the same start.
+        assert_eq!(came(one, false, 1), Use::Known);
+        assert_eq!(came(one, true, 1), Use::Known);
+        assert_eq!(came(one, false, 2), Use::StartedAgain);
+        assert_eq!(came(one, false, 2), Use::Known);
+        // Others had it started anew meanwhile; nobody waited here.
+        assert_eq!(came(one, true, 3), Use::Known);
+        assert_eq!(came(two, true, 1), Use::FoundRunning);
+        assert_eq!(account.used().collect::<Vec<_>>(), [one, two]);
         assert_eq!(account.processes(), 1);
     }
 
