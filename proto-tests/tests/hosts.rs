@@ -419,6 +419,24 @@ fn a_shim_that_moved_is_followed_and_the_original_is_kept() {
 }
 
 #[test]
+fn an_entry_that_a_person_wrote_is_given_back_to_them() {
+    let home = Home::new();
+    let by_hand = json!({"mcpServers": {"switchboard": {"command": "/old/switchboard", "env": {"A": "1"}}}})
+        .to_string();
+    let file = home.write(".cursor/mcp.json", &by_hand);
+    assert!(set_up(&home, &[]).contains("path updated"));
+    assert_eq!(fs::read_to_string(&file).unwrap(), by_hand.replace("/old/switchboard", &shim(&home, "bin")));
+    said(&home, &["undo", "--yes"], 0);
+    assert_eq!(fs::read_to_string(&file).unwrap(), by_hand);
+    // Changed by its host meanwhile, it stays theirs.
+    set_up(&home, &[]);
+    let changed = fs::read_to_string(&file).unwrap().replacen('{', "{\"new\": 1, ", 1);
+    fs::write(&file, &changed).unwrap();
+    assert!(said(&home, &["undo", "--yes"], 0).contains("nothing of ours is in it any more"));
+    assert_eq!(fs::read_to_string(&file).unwrap(), changed);
+}
+
+#[test]
 fn what_cannot_be_edited_is_named_and_left_alone() {
     let home = Home::new();
     for (_, file, vector, _) in SAMPLES {

@@ -335,7 +335,7 @@ fn difference(host: &Host, file: &Path, plan: &Plan) -> String {
 
 /// The end of a long line, where something is added.
 fn short(line: &str) -> String {
-    let line: String = line.chars().map(|c| if c == '\t' { ' ' } else { c }).collect();
+    let line = line.replace('\t', "    ");
     let line = visible(&line).into_owned();
     let length = line.chars().count();
     if length <= MAX_LINE {

@@ -327,3 +327,83 @@ pub fn folder_name(name: &str) -> String {
     let short: String = clean.chars().take(60).collect();
     if short.is_empty() { "server".to_owned() } else { short }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::table::by_id;
+    use super::*;
+
+    /// A definition without its secrets, and what they were called.
+    fn hidden(definition: Value) -> (Value, Vec<(String, String)>) {
+        let Value::Object(mut definition) = definition else { panic!("no object") };
+        let mut kept = Vec::new();
+        hide_secrets("my server", &mut definition, &mut |Literal { name, value }| {
+            kept.push((name.clone(), value));
+            Ok(format!("${{{name}}}"))
+        })
+        .unwrap();
+        (Value::Object(definition), kept)
+    }
+
+    #[track_caller]
+    fn check(definition: Value, expect: &Value, names: &[(&str, &str)]) {
+        let (found, kept) = hidden(definition);
+        let names: Vec<_> =
+            names.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        assert_eq!((&found, kept), (expect, names));
+    }
+
+    #[test]
+    fn secrets_are_found_wherever_people_put_them() {
+        check(
+            json!({"command": {"cmd": "x", "args": ["--api-key", "abcdef", "--token=ghijkl", "--verbose", "plain",
+                "ghp_0123456789abcdefghij", "--header", "Authorization: Bearer mnopqr", "--key", "${KEPT}"]}}),
+            &json!({"command": {"cmd": "x", "args": ["--api-key", "${MY_SERVER_API_KEY}", "--token=${MY_SERVER_TOKEN}",
+                "--verbose", "plain", "${MY_SERVER_KEY}", "--header",
+                "Authorization: Bearer ${MY_SERVER_AUTHORIZATION}", "--key", "${KEPT}"]}}),
+            &[
+                ("MY_SERVER_API_KEY", "abcdef"),
+                ("MY_SERVER_TOKEN", "ghijkl"),
+                ("MY_SERVER_KEY", "ghp_0123456789abcdefghij"),
+                ("MY_SERVER_AUTHORIZATION", "mnopqr"),
+            ],
+        );
+        check(
+            json!({"command": {"cmd": "x", "env": {"API_KEY": "abcdef", "KEY_FILE": "/run/key", "TOKEN": "${T}", "A": "b"}}}),
+            &json!({"command": {"cmd": "x", "env": {"API_KEY": "${API_KEY}", "KEY_FILE": "/run/key", "TOKEN": "${T}", "A": "b"}}}),
+            &[("API_KEY", "abcdef")],
+        );
+        check(
+            json!({"url": "https://h/mcp?key=abcdef&page=2", "headers": {"authorization": "Bearer ghijkl", "X-Page": "2"}}),
+            &json!({"url": "https://h/mcp?key=${MY_SERVER_KEY}&page=2",
+                "headers": {"authorization": "Bearer ${MY_SERVER_TOKEN}", "X-Page": "2"}}),
+            &[("MY_SERVER_TOKEN", "ghijkl"), ("MY_SERVER_KEY", "abcdef")],
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_taken_over_is_said() {
+        let why = |host: &str, value: Value| {
+            let entry = Entry { name: "x".to_owned(), project: None, value };
+            draft(by_id(host).unwrap(), &entry, &Value::Null).unwrap_err()
+        };
+        assert!(why("claude-code", json!({"type": "ws", "url": "wss://h"})).contains("WebSocket"));
+        assert!(
+            why("claude-code", json!({"url": "https://h", "headersHelper": "x"})).contains("`headersHelper`")
+        );
+        assert!(why("cursor", json!({"command": "./serve"})).contains("the project that is open"));
+        assert!(
+            why("cursor", json!({"command": "x", "envFile": ".env"})).contains("the project that is open")
+        );
+        assert!(why("cline", json!({"command": "x", "disabled": true})).contains("turned off in Cline"));
+        assert!(why("zed", json!({"settings": {}})).contains("neither a command nor an address"));
+        assert!(why("zed", json!({"command": "/x/switchboard"})).contains("Switchboard itself"));
+    }
+
+    #[test]
+    fn names_fit_into_folders() {
+        assert_eq!(folder_name("@scope/my server"), "scope-my server");
+        assert_eq!(folder_name("../..\u{202e}"), "-..");
+        assert_eq!(folder_name(" . "), "server");
+    }
+}

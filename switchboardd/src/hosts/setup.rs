@@ -92,7 +92,8 @@ pub fn set_up(records: &Records, host: &Host, file: &Path, shim: &str) -> Result
         },
         |before, after| {
             let mut record = base(host, file, before, known.as_ref());
-            record.there_before = there_before.get().or(record.there_before).or(Some(1));
+            // An entry that a person wrote is theirs; only its path is ours then.
+            record.there_before = there_before.get().or(record.there_before);
             record.written = after.map(fingerprint).unwrap_or_default();
             if record.original.is_none() && record.folders.is_empty() {
                 record.folders.clone_from(&folders);

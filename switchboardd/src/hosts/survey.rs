@@ -94,3 +94,48 @@ fn server(entry: Entry) -> Server {
         project: entry.project,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    #[test]
+    fn a_host_is_seen_with_what_it_starts_itself() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |file: &str, text: &str| {
+            let file = folder.path().join(file);
+            std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+            std::fs::write(file, text).unwrap();
+        };
+        write(
+            ".cursor/mcp.json",
+            r#"{"mcpServers": {"a": {"command": "npx", "args": ["--token", "t"]},
+                "b": {"url": "https://h/mcp?key=k", "disabled": true}, "switchboard": {"command": "/no/switchboard"}}}"#,
+        );
+        write(".gemini/settings.json", "{");
+        std::fs::create_dir(folder.path().join(".junie")).unwrap();
+        let machine = Machine {
+            home: folder.path().to_owned(),
+            variables: BTreeMap::new(),
+            path: Vec::new(),
+            is_mac: false,
+        };
+        let found = survey(&machine);
+        let ids: Vec<_> = found.iter().map(|surveyed| (surveyed.host.id, surveyed.by)).collect();
+        assert_eq!(ids, [("cursor", Trace::File), ("gemini", Trace::File), ("junie", Trace::Folder)]);
+        let state = found[0].files[0].state.as_ref().unwrap();
+        let server = |name: &str, command: &str, is_off| Server {
+            name: name.to_owned(),
+            project: None,
+            command: command.to_owned(),
+            is_off,
+        };
+        assert_eq!(state.servers, [server("a", "npx", false), server("b", "https://h/mcp", true)]);
+        let expect = Switchboard { command: "/no/switchboard".into(), exists: false, is_off: false };
+        assert_eq!(state.switchboard, Some(expect));
+        assert_eq!(found[1].files[0].state.as_ref().unwrap_err().at, Some((1, 1)));
+        assert!(found[2].files[0].state.as_ref().is_ok_and(|state| state.servers.is_empty()));
+    }
+}
