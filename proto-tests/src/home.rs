@@ -177,6 +177,22 @@ impl Home {
         assert!(output.status.success(), "{args:?}: {output:?}");
     }
 
+    /// The same of another copy of the program.
+    #[track_caller]
+    #[allow(clippy::disallowed_methods, reason = "tests start processes")]
+    pub fn order_with(&self, switchboard: &Path, args: &[&str]) {
+        let status = Command::new(switchboard)
+            .args(args)
+            .env_clear()
+            .envs(self.environment())
+            .env("SWITCHBOARD_SOCKET", self.socket())
+            .current_dir(self.workspace())
+            .stdin(Stdio::null())
+            .status()
+            .unwrap();
+        assert!(status.success(), "{args:?}: {status}");
+    }
+
     /// The environment that hosts and people give to the programs under test.
     pub fn environment(&self) -> Vec<(&'static str, String)> {
         vec![

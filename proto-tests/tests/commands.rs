@@ -5,6 +5,7 @@
 use std::process::{Command, Output, Stdio};
 
 use proto_tests::shim::{kind_of, structured};
+use proto_tests::terminal::Terminal;
 use proto_tests::wait::until_true;
 use proto_tests::{Home, PATIENCE, bins};
 use rustix::process::{Pid, Signal, kill_process};
@@ -71,21 +72,146 @@ fn the_socket_can_be_asked_for() {
     assert!(found(&bins().switchboard).starts_with('/'));
 }
 
+/// Every command that needs a daemon.
+const ASKS_THE_DAEMON: &[&[&str]] = &[
+    &["status"],
+    &["status", "--json"],
+    &["ls"],
+    &["introspect", "kid"],
+    &["call", "kid", "echo"],
+    &["logs", "kid"],
+    &["stop"],
+    &["reload"],
+    &["restart"],
+    &["restart", "kid"],
+    &["login", "kid"],
+    &["logout", "kid"],
+];
+
 #[test]
 fn without_a_daemon_commands_say_so() {
     let home = Home::new();
-    for command in [&["status"][..], &["status", "--json"], &["stop"], &["reload"], &["logs", "kid_suite"]] {
+    for command in ASKS_THE_DAEMON {
         let output = switchboard(&home, command);
         assert_eq!(output.status.code(), Some(3), "{command:?}: {output:?}");
-        assert!(output.stdout.is_empty() && !output.stderr.is_empty(), "{command:?}: {output:?}");
+        assert!(output.stdout.is_empty(), "{command:?}: {output:?}");
+        let told = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(told.lines().count(), 1, "{command:?}: {told}");
+        assert!(told.contains("switchboard start"), "{command:?}: {told}");
     }
     assert!(home.processes().is_empty());
-    for command in [&["no-such-command"][..], &["restart"], &["status", "--no-such-flag"]] {
-        assert_eq!(switchboard(&home, command).status.code(), Some(2), "{command:?}");
+}
+
+#[test]
+fn what_makes_no_sense_is_misuse() {
+    let home = Home::new();
+    for command in [
+        &["no-such-command"][..],
+        &["status", "--no-such-flag"],
+        &["call", "kid"],
+        &["call", "kid", "echo", "[1]"],
+        &["call", "kid", "echo", "{"],
+        &["call", "kid", "echo", "@/nonexistent"],
+        &["--workspace", "/nonexistent", "status"],
+        &["--no-start", "status"],
+        &["--child", "kid", "status"],
+    ] {
+        let output = switchboard(&home, command);
+        assert_eq!(output.status.code(), Some(2), "{command:?}: {output:?}");
+        assert!(!output.stderr.is_empty(), "{command:?}");
     }
     for command in ["--help", "--version"] {
         assert!(!said(&switchboard(&home, &[command])).is_empty());
     }
+}
+
+#[test]
+fn every_command_answers_in_json() {
+    let home = Home::new();
+    home.child("kid", &["echo"]);
+    let _daemon = home.daemon();
+    let pages = home.workspace().join("pages");
+    for command in [
+        &["status"][..],
+        &["ls"],
+        &["introspect", "kid"],
+        &["introspect", "kid", "echo"],
+        &["introspect", "kid", "no such thing"],
+        &["call", "kid", "echo", "{\"a\": 1}"],
+        &["logs", "kid"],
+        &["reload"],
+        &["restart", "kid"],
+        &["start"],
+        &["socket"],
+        &["allow", "--list"],
+        &["secret", "ls"],
+        &["completions", "fish"],
+        &["man"],
+        &["man", "call"],
+        &["man", "--out", pages.to_str().unwrap()],
+        &["stop"],
+    ] {
+        let output = switchboard(&home, &[command, &["--json"]].concat());
+        let told = said(&output);
+        let told: Value =
+            serde_json::from_str(&told).unwrap_or_else(|error| panic!("{command:?}: {error}: {told}"));
+        assert!(told.is_object() || told.is_array(), "{command:?}: {told}");
+    }
+}
+
+#[test]
+fn colour_is_for_terminals_that_want_it() {
+    let home = Home::new();
+    home.child("kid", &["echo"]);
+    let _daemon = home.daemon();
+    home.shim().call("kid", "echo", "{}");
+    let shown = |args: &[&str], env: &[(&str, &str)]| {
+        Terminal::start(&home, &home.workspace(), args, &[&[("TERM", "xterm")], env].concat()).end().text
+    };
+    for args in [&["status"][..], &["ls"]] {
+        assert!(!said(&switchboard(&home, args)).contains('\u{1b}'), "{args:?}");
+        let colourful = shown(args, &[]);
+        assert!(colourful.contains("\u{1b}[32mready"), "{args:?}: {colourful:?}");
+        let plain = shown(args, &[("NO_COLOR", "1")]);
+        assert!(plain.contains("ready") && !plain.contains('\u{1b}'), "{args:?}: {plain:?}");
+    }
+}
+
+#[test]
+fn the_daemon_is_restarted_by_name_and_nothing_is_lost() {
+    let home = Home::new();
+    home.child("kid", &["echo"]);
+    let mut daemon = home.daemon();
+    let mut shim = home.shim();
+    shim.call("kid", "echo", "{}");
+    let told = said(&switchboard(&home, &["restart"]));
+    assert!(told.contains("restarted"), "{told}");
+    assert!(daemon.ended(PATIENCE).success());
+    until_true("the shim to find the next", PATIENCE, || {
+        shim.call("kid", "echo", "{}").contains("\"ok\":true")
+    });
+    assert_eq!(home.daemons().len(), 1);
+    // And with nobody there who would start the next one.
+    drop(shim);
+    let before = home.daemons()[0].pid;
+    said(&switchboard(&home, &["restart"]));
+    until_true("one daemon", PATIENCE, || home.daemons().len() == 1);
+    assert_ne!(home.daemons()[0].pid, before);
+}
+
+#[test]
+fn a_stop_says_what_it_waits_for() {
+    let home = Home::new();
+    home.child("kid", &["echo"]);
+    let _daemon = home.daemon();
+    let mut shim = home.shim();
+    let slow = shim.start_call("kid", "slow", r#"{"ms":2500}"#);
+    until_true("the call", PATIENCE, || shim.call("kid", "received", "{}").contains("2500"));
+    let output = switchboard(&home, &["stop"]);
+    said(&output);
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(told.contains("waiting for 1 call in flight (`kid`)"), "{told}");
+    assert!(shim.answer_to(&slow.to_string()).contains("\"ok\":true"));
 }
 
 #[test]

@@ -1,10 +1,21 @@
 //! What can be typed behind `switchboardd` and, through the shim, behind `switchboard`.
 
+mod help;
+mod hosts;
+mod own;
+
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use clap::{Parser, Subcommand, ValueEnum};
+
+pub use help::{command, daemon_command, parse};
+pub use hosts::{Import, Setup, Undo, Which};
+pub use own::{Add, Secret};
+
+const AS_SHIM: &str = "As the shim";
+const AS_DAEMON: &str = "As the daemon";
 
 /// One warm set of MCP servers for every editor, one suite tool per server.
 ///
@@ -22,23 +33,23 @@ pub struct Args {
     pub socket: Option<PathBuf>,
 
     /// Loopback TCP address to serve on as well, or `off`
-    #[arg(long, value_name = "ADDR:PORT|off")]
+    #[arg(long, value_name = "ADDR:PORT|off", help_heading = AS_DAEMON)]
     pub listen: Option<String>,
 
-    /// The workspace that a command is about [default: where it is typed]
+    /// The project that a session or a command is about [default: the folder it is started in]
     #[arg(long, global = true, value_name = "DIR")]
     pub workspace: Option<PathBuf>,
 
     /// Allow every server that is found in this directory: for tests and containers. May be repeated
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", help_heading = AS_DAEMON)]
     pub trust_root: Vec<PathBuf>,
 
     /// End after this many seconds without a session or a call [default: never]
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, value_name = "SECONDS", help_heading = AS_DAEMON)]
     pub idle_exit: Option<u64>,
 
     /// How log lines are written
-    #[arg(long, value_enum, default_value_t = LogFormat::Pretty, value_name = "FORMAT")]
+    #[arg(long, value_enum, default_value_t = LogFormat::Pretty, value_name = "FORMAT", help_heading = AS_DAEMON)]
     pub log_format: LogFormat,
 
     /// Answer in JSON, for programs
@@ -48,6 +59,14 @@ pub struct Args {
     /// List suites and their subtools, starting each child once, without a daemon
     #[arg(long)]
     pub dry_run: bool,
+
+    /// Show a host one server as it is, its own tools and names, instead of all of them as suites
+    #[arg(long, value_name = "NAME", help_heading = AS_SHIM)]
+    pub child: Option<String>,
+
+    /// Use a daemon that runs, and start none
+    #[arg(long, help_heading = AS_SHIM)]
+    pub no_start: bool,
 
     #[command(subcommand)]
     pub command: Option<Command>,
@@ -67,6 +86,8 @@ impl Args {
             log_format: LogFormat::Pretty,
             json: false,
             dry_run: false,
+            child: None,
+            no_start: false,
             command: None,
         };
         while let Some(flag) = given.next() {
@@ -94,20 +115,86 @@ pub enum LogFormat {
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Show what the daemon is doing
+    /// Show what the daemon is doing: sessions, suites, children, what went wrong
+    #[command(
+        after_help = "Examples:\n  switchboard status\n  switchboard status --json | jq '.suites[].state'"
+    )]
     Status,
+    /// List the suites that a host in this folder is shown
+    #[command(after_help = "Examples:\n  switchboard ls\n  switchboard ls --json | jq -r '.suites[].name'")]
+    Ls,
+    /// Show what a suite can do: its subtools, or one of them with its arguments
+    #[command(
+        after_help = "Examples:\n  switchboard introspect github\n  switchboard introspect github 'open issues'\n  switchboard introspect github create_issue"
+    )]
+    Introspect {
+        /// The suite, or its server
+        suite: String,
+        /// Words to look for, or the name of one subtool
+        query: Option<String>,
+        /// Whole definitions, as the server wrote them
+        #[arg(long)]
+        full: bool,
+    },
+    /// Run a subtool and print what it answers
+    ///
+    /// Texts are printed as they are, the rest as JSON; `--json` prints the whole result. What the server asks meanwhile is
+    /// asked here if this is a terminal, and declined otherwise. Ctrl-C cancels the call.
+    #[command(
+        after_help = "Examples:\n  switchboard call time convert_time '{\"time\": \"12:00\", \"source_timezone\": \"UTC\", \"target_timezone\": \"Asia/Tokyo\"}'\n  switchboard call github create_issue @issue.json\n  jq -n '{query: \"x\"}' | switchboard call github search -"
+    )]
+    Call {
+        /// The suite, or its server
+        suite: String,
+        /// The subtool; `switchboard introspect SUITE` lists them
+        subtool: String,
+        /// A JSON object, @FILE that holds one, or - for standard input [default: {}]
+        arguments: Option<String>,
+    },
+    /// Show the daemon's log, or what a server wrote to its standard error
+    #[command(after_help = "Examples:\n  switchboard logs -f\n  switchboard logs github -n 20")]
+    Logs {
+        /// The suite, or its server [default: the daemon itself]
+        suite: Option<String>,
+        /// Go on until Ctrl-C, also when the server or the daemon starts anew
+        #[arg(short, long)]
+        follow: bool,
+        /// So many of the last lines
+        #[arg(short = 'n', long, value_name = "N", default_value_t = 100)]
+        lines: usize,
+    },
+    /// Tell where a server comes from, what would be run, and what became of it
+    #[command(after_help = "Example:\n  switchboard explain github")]
+    Explain {
+        /// The suite, or its server
+        suite: String,
+    },
+    /// Look for everything that keeps things from working, and say how to mend it
+    #[command(
+        after_help = "Examples:\n  switchboard doctor\n  switchboard doctor --json | jq -r '.findings[] | select(.severity == \"error\") | .mend'"
+    )]
+    Doctor,
     /// Start the daemon in the background if none runs
+    #[command(after_help = "Example:\n  switchboard start")]
     Start,
     /// Stop the daemon; running shims do not bring it back
+    #[command(after_help = "Example:\n  switchboard stop && switchboard start")]
     Stop,
-    /// Read config and definitions again
+    /// Read config and definitions again, and try again what failed
+    #[command(after_help = "Example:\n  switchboard reload")]
     Reload,
-    /// Have the next call to a suite start its child anew
-    Restart { suite: String },
-    /// Show what a suite's child last wrote to its standard error
-    Logs { suite: String },
+    /// Have the next call to a suite start its server anew; without a suite, restart the daemon
+    ///
+    /// Nothing is lost: calls in flight finish on the old one, and hosts keep their connection.
+    #[command(after_help = "Examples:\n  switchboard restart github\n  switchboard restart")]
+    Restart {
+        /// The suite, or its server [default: the daemon itself]
+        suite: Option<String>,
+    },
     /// Show what servers of a workspace would run, and allow them; asks for each, the default is no
-    #[command(after_help = "Example: `switchboard allow github` after a change that you have looked at.")]
+    #[command(
+        after_help = "Examples:\n  switchboard allow\n  switchboard allow github\n  switchboard allow --list"
+    )]
     Allow {
         /// A server or suite, a `.mcp.json`, or a workspace [default: all that wait in this workspace]
         what: Option<String>,
@@ -116,7 +203,7 @@ pub enum Command {
         list: bool,
     },
     /// Never run a server of a workspace, whatever its file says; `allow` takes it back
-    #[command(after_help = "Example: `switchboard deny github`")]
+    #[command(after_help = "Example:\n  switchboard deny github")]
     Deny {
         /// A server or suite, or a `.mcp.json`
         what: String,
@@ -127,9 +214,13 @@ pub enum Command {
     )]
     Add(Add),
     /// Remove a server of your own
-    Remove { name: String },
+    #[command(after_help = "Example:\n  switchboard remove time")]
+    Remove {
+        /// The server
+        name: String,
+    },
     /// Look at definition or config files without a daemon, and say what is wrong with them
-    #[command(after_help = "Example: `switchboard check .mcp.json`")]
+    #[command(after_help = "Example:\n  switchboard check .mcp.json")]
     Check {
         #[arg(required = true)]
         files: Vec<PathBuf>,
@@ -152,10 +243,10 @@ pub enum Command {
     #[command(after_help = "Examples:\n  switchboard undo --dry-run\n  switchboard undo --host zed")]
     Undo(Undo),
     /// Keep the values of `${NAME}` in definitions, in the keyring or a private file
-    #[command(subcommand)]
+    #[command(subcommand, after_help = "Example:\n  switchboard secret set GITHUB_TOKEN")]
     Secret(Secret),
     /// Log in to a remote server that asks for it, in your browser
-    #[command(after_help = "Example: `switchboard login github`")]
+    #[command(after_help = "Example:\n  switchboard login github")]
     Login {
         /// The server or suite
         child: String,
@@ -164,7 +255,7 @@ pub enum Command {
         no_browser: bool,
     },
     /// Forget the login to a remote server, and have its tokens revoked where that can be
-    #[command(after_help = "Example: `switchboard logout github`")]
+    #[command(after_help = "Example:\n  switchboard logout github")]
     Logout {
         /// The server or suite
         child: String,
@@ -187,98 +278,29 @@ pub enum Command {
     #[command(after_help = "Example: `switchboard savings --json`")]
     Savings,
     /// Print the path of the daemon's socket, for `curl --unix-socket`
+    #[command(
+        after_help = "Example:\n  curl --unix-socket \"$(switchboard socket)\" http://localhost/health"
+    )]
     Socket,
-    /// Show help and the state of things
-    #[command(hide = true)]
-    Overview,
-}
-
-#[derive(Debug, clap::Args)]
-pub struct Add {
-    pub name: String,
-    /// What the model is told that it is for
-    #[arg(long)]
-    pub description: Option<String>,
-    /// A variable for it, as NAME=VALUE; `${NAME}` in the value is filled in when it starts
-    #[arg(long, value_name = "NAME=VALUE")]
-    pub env: Vec<String>,
-    /// A file of such variables
-    #[arg(long, value_name = "FILE")]
-    pub env_file: Option<PathBuf>,
-    /// The directory it runs in [default: that of its definition]
-    #[arg(long, value_name = "DIR")]
-    pub cwd: Option<PathBuf>,
-    /// Reach it by this URL instead of starting it
-    #[arg(long, conflicts_with_all = ["command", "env", "env_file", "cwd"])]
-    pub url: Option<String>,
-    /// A header for the URL, as NAME: VALUE
-    #[arg(long, value_name = "NAME: VALUE", requires = "url")]
-    pub header: Vec<String>,
-    /// Take the place of a server with this name
-    #[arg(long)]
-    pub force: bool,
-    /// What to run
-    #[arg(last = true, required_unless_present = "url", value_name = "COMMAND")]
-    pub command: Vec<String>,
-}
-
-#[derive(Debug, clap::Args)]
-pub struct Setup {
-    #[command(flatten)]
-    pub which: Which,
-    /// The shim that editors are to start, as an absolute path [default: the installed one]
-    #[arg(long, value_name = "PATH")]
-    pub shim: Option<PathBuf>,
-}
-
-#[derive(Debug, clap::Args)]
-pub struct Undo {
-    #[command(flatten)]
-    pub which: Which,
-}
-
-#[derive(Debug, clap::Args)]
-pub struct Import {
-    #[command(flatten)]
-    pub which: Which,
-    /// Also take what was imported out of the files of editors: shows each change and asks; `undo` puts it back
-    #[arg(long)]
-    pub remove: bool,
-}
-
-/// Which hosts, and how sure somebody is.
-#[derive(Debug, clap::Args)]
-pub struct Which {
-    /// These and no others, by name: claude-code, claude-desktop, cursor, vscode, copilot-cli, zed, windsurf, codex,
-    /// gemini, cline, roo, continue, opencode, junie, visual-studio, jetbrains [default: all that are found]
-    #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
-    pub host: Vec<String>,
-    /// Show what would be done, and do nothing
-    #[arg(long)]
-    pub dry_run: bool,
-    /// Do it without asking
-    #[arg(long, short)]
-    pub yes: bool,
-}
-
-#[derive(Debug, Subcommand)]
-pub enum Secret {
-    /// Store a value, typed at a prompt or read from standard input
-    ///
-    /// It goes into the keyring of the system (Secret Service on Linux, Keychain on macOS) or, where none
-    /// answers, into a file that only you can read. `${NAME}` in a server's definition stands for it.
-    #[command(after_help = "Examples:\n  switchboard secret set GITHUB_TOKEN\n  \
-                            pass show github | switchboard secret set GITHUB_TOKEN")]
-    Set {
-        /// Letters, digits, `_`, `.` and `-`; not a digit first
-        name: String,
+    /// Print what a shell needs to complete these commands
+    #[command(
+        after_help = "Examples:\n  switchboard completions bash > ~/.local/share/bash-completion/completions/switchboard\n  switchboard completions zsh > ~/.zfunc/_switchboard\n  switchboard completions fish > ~/.config/fish/completions/switchboard.fish"
+    )]
+    Completions { shell: clap_complete::Shell },
+    /// Print a manual page, or write all of them into a folder
+    #[command(
+        after_help = "Examples:\n  switchboard man | man -l -\n  switchboard man --out ~/.local/share/man/man1"
+    )]
+    Man {
+        /// The command that it is about [default: switchboard itself]
+        page: Option<String>,
+        /// Write a page for every command here
+        #[arg(long, value_name = "DIR", conflicts_with = "page")]
+        out: Option<PathBuf>,
     },
-    /// List the names and where their values are, never the values
-    #[command(after_help = "Example:\n  switchboard secret ls --json")]
-    Ls,
-    /// Forget a secret and delete its value
-    #[command(after_help = "Example:\n  switchboard secret rm GITHUB_TOKEN")]
-    Rm { name: String },
+    /// Show help and the state of things
+    #[command(hide = true, after_help = "Example:\n  switchboard")]
+    Overview,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Subcommand)]

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use switchboard_wire::hop::Draining;
@@ -30,6 +30,7 @@ use crate::session::{Grounded, Session, Sessions};
 use crate::sources::Sources;
 use crate::thrift::Thrift;
 use crate::watch::Watcher;
+use crate::whereabouts::Whereabouts;
 use crate::workspace::{Workspace, Workspaces};
 
 /// On the unix socket a session outlives its last connection by this.
@@ -91,6 +92,8 @@ pub struct Board {
     pub config_file: PathBuf,
     /// What was last found to be saved.
     pub savings: Latest,
+    /// Set once it serves.
+    pub whereabouts: OnceLock<Whereabouts>,
     /// What the config said of the TCP address when the daemon started.
     pub(crate) listen: String,
     /// Whoever reloads holds it: one at a time.
@@ -176,6 +179,7 @@ impl Board {
             started: Instant::now(),
             config_file,
             savings: Latest::default(),
+            whereabouts: OnceLock::new(),
             listen,
             reloading: tokio::sync::Mutex::default(),
             watcher: Arc::new(Mutex::new(Watcher::new(changed.clone()))),
@@ -217,6 +221,12 @@ impl Board {
 
     pub(crate) fn forget_strangers(&self, workspace: &Workspace) {
         self.strangers().retain(|session| !session.is_in(workspace));
+    }
+
+    /// How many folders are watched for changes, and whether somebody has to look now and then all the same; `None`
+    /// while that changes.
+    pub fn watched(&self) -> Option<(usize, bool)> {
+        self.watcher.try_lock().ok().map(|watcher| (watcher.folders(), watcher.failed()))
     }
 
     fn strangers(&self) -> std::sync::MutexGuard<'_, Vec<Arc<Session>>> {

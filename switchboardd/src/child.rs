@@ -38,11 +38,11 @@ pub use calls::{Answer, ChildId};
 pub use failure::ChildError;
 pub use handshake::{Hello, StartError};
 pub use in_flight::InFlight;
-pub use ledger::Ledger;
+pub use ledger::{Ledger, marked};
 pub use lists::{List, Offer, Offers, offers};
 pub use roster::{Place, Roster};
 pub use spawn::{Exit, program};
-pub use stderr::StderrRing;
+pub use stderr::{Line, StderrRing, written};
 pub(crate) use strays::adopt as adopt_orphans;
 pub use tools::{Names, Tool, ToolList};
 

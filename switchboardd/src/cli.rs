@@ -4,10 +4,18 @@ mod add;
 mod allow;
 mod ask;
 mod browser;
+mod call;
 mod check;
+mod desk;
+mod doctor;
 mod dry_run;
+mod explain;
+mod form;
 mod import;
+mod introspect;
 mod login;
+mod logs;
+mod ls;
 mod open;
 mod output;
 mod overview;
@@ -16,13 +24,13 @@ mod savings;
 mod secret;
 mod service;
 mod setup;
+mod shell;
 mod start;
 mod status;
+mod talk;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-
-use clap::Parser;
 
 use crate::args::{Args, Command};
 use crate::daemon;
@@ -37,6 +45,8 @@ pub enum Exit {
     NoDaemon = 3,
     Held = 4,
     ChildFailed = 5,
+    /// By Ctrl-C, as shells count it.
+    Interrupted = 130,
 }
 
 impl From<Exit> for ExitCode {
@@ -47,7 +57,7 @@ impl From<Exit> for ExitCode {
 
 /// The whole program, guard aside.
 pub fn main() -> ExitCode {
-    let args = Args::of_daemon(std::env::args_os().skip(1)).unwrap_or_else(Args::parse);
+    let args = Args::of_daemon(std::env::args_os().skip(1)).unwrap_or_else(crate::args::parse);
     let runtime = tokio::runtime::Builder::new_current_thread()
         // Files are written and the dead are looked after beside the one thread that works.
         .max_blocking_threads(32)
@@ -70,6 +80,10 @@ async fn run(args: Args) -> ExitCode {
     let Some(command) = &args.command else {
         return serve(&args).await.into();
     };
+    if let Some(folder) = args.workspace.as_ref().filter(|folder| !folder.is_dir()) {
+        eprintln!("switchboard: `--workspace {}` is no folder", folder.display());
+        return Exit::Usage.into();
+    }
     let exit = match command {
         Command::Overview => overview::run(&args).await,
         Command::Socket => overview::socket(&args),
@@ -77,7 +91,16 @@ async fn run(args: Args) -> ExitCode {
         Command::Savings => savings::run(&args).await,
         Command::Start => start::run(&args).await,
         Command::Stop => start::stop(&args).await,
-        Command::Reload => ask::reload(&args).await,
+        Command::Ls => ls::run(&args).await,
+        Command::Introspect { suite, query, full } => {
+            introspect::run(&args, suite, query.as_deref(), *full).await
+        }
+        Command::Call { suite, subtool, arguments } => {
+            call::run(&args, suite, subtool, arguments.as_deref()).await
+        }
+        Command::Completions { shell } => shell::completions(args.json, *shell),
+        Command::Man { page, out } => shell::man(args.json, page.as_deref(), out.as_deref()),
+        Command::Reload => start::reload(&args).await,
         Command::Allow { list: true, .. } => allow::list(&args),
         Command::Allow { what, .. } => allow::run(&args, what.as_deref()).await,
         Command::Deny { what } => allow::deny(&args, what).await,
@@ -87,13 +110,18 @@ async fn run(args: Args) -> ExitCode {
         Command::Setup(setup) => setup::run(&args, setup),
         Command::Import(import) => import::run(&args, import).await,
         Command::Undo(undo) => setup::undo(&args, undo),
-        Command::Restart { suite } => ask::restart(&args, suite).await,
+        Command::Restart { suite } => start::restart(&args, suite.as_deref()).await,
         Command::Secret(what) => secret::run(&args, what).await,
         Command::Service(what) => service::run(&args, *what).await,
         Command::Login { child, no_browser } => login::run(&args, child, *no_browser).await,
         Command::Open { no_browser } => open::run(&args, *no_browser).await,
         Command::Logout { child } => login::leave(&args, child).await,
-        Command::Logs { suite } => status::logs(&args, suite).await,
+        Command::Logs { suite, follow, lines } => {
+            let wish = logs::Wish { follow: *follow, lines: *lines };
+            logs::run(&args, suite.as_deref(), wish).await
+        }
+        Command::Explain { suite } => explain::run(&args, suite).await,
+        Command::Doctor => doctor::run(&args).await,
     };
     exit.into()
 }

@@ -24,6 +24,7 @@ use crate::document::Problem;
 use crate::http::{Doors, Listener};
 use crate::layer::Ground;
 use crate::reload::Why;
+use crate::whereabouts::Whereabouts;
 
 /// How long clearing up waits for the first answers to be given.
 const AFTER_FIRST_ANSWERS: Duration = Duration::from_millis(100);
@@ -149,11 +150,13 @@ pub async fn serve(args: &Args) -> Result<(), Fatal> {
         Ok(token) => (token, bound.with_tcp(&listen)?),
         // Nobody could read the token, so nobody could use the port.
         Err(error) => {
-            tracing::warn!(target: "daemon", "no TCP: `{}` cannot be written: {error}", token_file.display());
-            (crate::random::hex(token::BYTES), bound.without_tcp())
+            let why = format!("`{}` cannot be written: {error}", token_file.display());
+            tracing::warn!(target: "daemon", "no TCP: {why}");
+            (crate::random::hex(token::BYTES), bound.without_tcp(why))
         }
     };
     let address = bound.address();
+    let no_tcp = bound.no_tcp();
     if let Err(error) = presence::announce(&place, address, &token_file, &file) {
         tracing::warn!(target: "daemon", "`{}` cannot be written: {error}", place.daemon_file.display());
     }
@@ -169,6 +172,14 @@ pub async fn serve(args: &Args) -> Result<(), Fatal> {
     let ground = Ground::new(&home, &state, &trust_roots(args)?);
     let board = Board::new(file, config, ground, token, ledger);
     board.pages.are_at(address.ok_or_else(|| no_page(&listen, &board.config_file)));
+    let _ = board.whereabouts.set(Whereabouts {
+        socket: place.socket.clone(),
+        tcp: address.map(|address| address.to_string()),
+        no_tcp,
+        token_file,
+        state,
+        log: crate::logging::destination(),
+    });
     board.catalog().keep_warm();
     let kept = bound.kept().map_err(io("the sockets cannot be kept".to_owned()))?;
     let listeners = bound.open().map_err(io("the sockets cannot be served".to_owned()))?;

@@ -38,6 +38,7 @@ pub mod sources;
 pub mod subscriptions;
 pub mod suite;
 pub mod thrift;
+pub mod whereabouts;
 pub mod workspace;
 
 pub mod config;

@@ -24,14 +24,38 @@ const QUEUE: usize = 1024;
 const LAST_LINES: Duration = Duration::from_millis(500);
 
 static QUEUED: OnceLock<Queue> = OnceLock::new();
+static DESTINATION: OnceLock<Destination> = OnceLock::new();
+
+/// Where the lines of this process go.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Destination {
+    File(PathBuf),
+    Journal,
+    /// To whoever started it.
+    Stderr,
+}
+
+pub fn destination() -> Option<&'static Destination> {
+    DESTINATION.get()
+}
+
+/// The file of a daemon that nobody listens to.
+pub fn file(state: &Path) -> PathBuf {
+    state.join("logs/switchboardd.log")
+}
 
 pub fn init(format: LogFormat, state: &Path) {
     let wanted = ["RUST_LOG", "LOG_LEVEL"].iter().find_map(|name| std::env::var(name).ok());
     let filter = wanted.as_deref().and_then(chosen);
     let unknown = wanted.filter(|_| filter.is_none());
     let filter = filter.unwrap_or_else(|| EnvFilter::new("info"));
-    let mut file =
-        is_null(&io::stderr()).then(|| Rotating::open(&state.join("logs/switchboardd.log"))).flatten();
+    let mut file = is_null(&io::stderr()).then(|| Rotating::open(&self::file(state))).flatten();
+    let _ = DESTINATION.set(match &file {
+        Some(file) => Destination::File(file.path.clone()),
+        None if is_journal(&io::stderr()) => Destination::Journal,
+        None => Destination::Stderr,
+    });
     let colour = file.is_none() && io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     // A log that cannot be written (a closed pipe, a full disk) is no reason to fail anything.
     let queue = Queue::start(format, move |line| match &mut file {
@@ -148,6 +172,14 @@ fn is_null(stderr: &io::Stderr) -> bool {
     let null = std::fs::metadata("/dev/null").ok().filter(|meta| meta.file_type().is_char_device());
     let ours = stderr.as_fd().try_clone_to_owned().ok().and_then(|fd| File::from(fd).metadata().ok());
     matches!((null, ours), (Some(null), Some(ours)) if null.rdev() == ours.rdev() && ours.file_type().is_char_device())
+}
+
+/// systemd says which stream is its journal's.
+fn is_journal(stderr: &io::Stderr) -> bool {
+    use std::os::fd::AsFd;
+    let ours = stderr.as_fd().try_clone_to_owned().ok().and_then(|fd| File::from(fd).metadata().ok());
+    let named = std::env::var("JOURNAL_STREAM").ok();
+    matches!((ours, named), (Some(ours), Some(named)) if named == format!("{}:{}", ours.dev(), ours.ino()))
 }
 
 struct Rotating {

@@ -5,6 +5,7 @@
 //! waiting happens here, starting and tending in `tend.rs`.
 
 mod breaker;
+mod history;
 mod pools;
 mod settings;
 mod state;
@@ -17,13 +18,14 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+pub use history::Past;
 pub use pools::Pools;
 pub use settings::Settings;
 
 use crate::budget::{Budget, NoRoom};
 use crate::caller::{Caller, LogLevel};
 use crate::child::remote::{Dialer, address};
-use crate::child::{Child, ChildError, Ledger, Limits, Roster};
+use crate::child::{Child, ChildError, Ledger, Limits, Line, Roster, StderrRing};
 use crate::config::Scope;
 use crate::definition::{Reach, Target};
 use crate::manifest::{Manifest, Manifests};
@@ -35,6 +37,7 @@ use crate::sources::{Sources, Unready};
 use crate::subscriptions::Subscriptions;
 use crate::thrift::{Mark, Thrift, Use};
 use breaker::Breaker;
+use history::History;
 use state::{Known, Member, State, Step};
 
 /// How long a call waits for one of `max` children to become free for its session.
@@ -162,6 +165,8 @@ impl Pool {
             manner: None,
             lists_failed: None,
             last_words: Arc::default(),
+            earlier_words: None,
+            history: History::default(),
             woken_later: false,
             starts: 0,
             lost: 0,
@@ -380,11 +385,29 @@ impl Pool {
         self.lock().alive().map(|member| member.child.clone()).collect()
     }
 
-    /// What the child that runs, or ran last, wrote to its standard error.
-    pub fn stderr_lines(&self) -> Vec<Box<str>> {
-        let state = self.lock();
-        let running: Vec<Box<str>> = state.alive().flat_map(|member| member.child.stderr().lines()).collect();
-        if running.is_empty() { state.last_words.lines() } else { running }
+    /// What the children that run, and the last two that were started, wrote to their standard error after line
+    /// `after`, in its order.
+    pub fn stderr_lines(&self, after: u64) -> Vec<Line> {
+        let mut rings: Vec<Arc<StderrRing>> = {
+            let state = self.lock();
+            let running = state.alive().map(|member| member.child.stderr().clone());
+            running.chain(state.earlier_words.clone()).chain([state.last_words.clone()]).collect()
+        };
+        rings.sort_by_key(Arc::as_ptr);
+        rings.dedup_by_key(|ring| Arc::as_ptr(ring));
+        let mut lines: Vec<Line> = rings.iter().flat_map(|ring| ring.after(after)).collect();
+        lines.sort_by_key(|line| line.number);
+        lines
+    }
+
+    /// How its last children ended, the latest first.
+    pub fn history(&self) -> Vec<Past> {
+        self.lock().history.all()
+    }
+
+    /// The last one that ended without being told to, or could not be started.
+    pub fn last_bad_ending(&self) -> Option<Past> {
+        self.lock().history.last_bad()
     }
 
     pub fn doing(&self) -> Doing {

@@ -10,7 +10,7 @@ use crate::child::remote::address;
 use crate::definition::{Filled, Launch, Reach, Remote, Target};
 use crate::environment::{Captured, LoginShell};
 use crate::expand::{Missing, Template, Values};
-use crate::secrets::Secrets;
+use crate::secrets::{Secrets, Where};
 
 /// Why a launch cannot be carried out as it is. The texts continue the words "child `name` …".
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -21,6 +21,19 @@ pub enum Unready {
         "is held: its program is now `{found}`, and `{allowed}` was allowed; run `switchboard allow` to allow it"
     )]
     Held { found: String, allowed: String },
+}
+
+/// Where a value comes from. Never what it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Origin {
+    Keyring,
+    /// Where secrets are kept when no keyring answers.
+    PrivateFile,
+    EnvFile(PathBuf),
+    Shell,
+    Nowhere,
+    /// Why that cannot be said.
+    Unknown(String),
 }
 
 #[derive(Debug)]
@@ -156,6 +169,41 @@ impl Sources {
         let found = program(filled, &captured.variables)?;
         let is_its_own = filled.cmd.contains('/') || filled.env.contains_key("PATH");
         Ok(if is_its_own { found.canonicalize().unwrap_or(found) } else { found })
+    }
+
+    /// Where each value would come from that has to come from its person. One with a default is never missing.
+    pub async fn origins(&self, reach: &Reach) -> Vec<(String, Origin)> {
+        let names = reach.gaps();
+        if names.is_empty() {
+            return Vec::new();
+        }
+        let secrets = self.secrets.list();
+        let personal = crate::env_file::read_private(&self.files[0]);
+        let captured = self.shell.captured().await;
+        let missing: BTreeSet<String> = match reach {
+            Reach::Process(launch) => launch.fill(&Values::new()).err().unwrap_or_default(),
+            Reach::Remote(remote) => remote.fill(&Values::new()).err().unwrap_or_default(),
+        }
+        .into_iter()
+        .map(|missing| missing.name)
+        .collect();
+        let one = |name: String| {
+            let secret = secrets.as_ref().map(|list| list.get(&name)).map_err(ToString::to_string);
+            let of_file =
+                personal.as_ref().map(|file| file.as_ref().is_some_and(|file| file.contains_key(&name)));
+            let origin = match (secret, of_file) {
+                (Ok(Some(Where::Keyring)), _) => Origin::Keyring,
+                (Ok(Some(Where::File)), _) => Origin::PrivateFile,
+                (Err(why), _) => Origin::Unknown(why),
+                (_, Err(why)) => Origin::Unknown(why.clone()),
+                (_, Ok(true)) => Origin::EnvFile(self.files[0].clone()),
+                _ if captured.all.contains_key(&name) => Origin::Shell,
+                _ if missing.contains(&name) => Origin::Nowhere,
+                _ => return None,
+            };
+            Some((name, origin))
+        };
+        names.into_iter().filter_map(one).collect()
     }
 
     /// The values of those names that are set somewhere.

@@ -13,6 +13,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 pub use store::{Store, StoreError};
+pub use warnings::unpinned;
 
 use crate::definition::{Definition, Reach};
 

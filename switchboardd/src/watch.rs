@@ -4,6 +4,8 @@
 //! Folders are watched, never files: editors save by putting another file in place. Where the system
 //! cannot tell (a network file system, or no more watches to be had), we look every few seconds.
 
+pub mod folder;
+
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::fs::MetadataExt;
@@ -195,6 +197,11 @@ impl Watcher {
     /// Whether somebody has to look now and then.
     pub fn looks(&self) -> bool {
         self.looks
+    }
+
+    /// Whether a folder could not be watched that should have been.
+    pub fn failed(&self) -> bool {
+        self.told
     }
 
     pub fn folders(&self) -> usize {

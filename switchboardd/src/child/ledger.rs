@@ -118,7 +118,7 @@ impl Leftovers {
         let kill_from = Instant::now() + GRACE;
         let mut told = false;
         loop {
-            let left = self.marked();
+            let left = marked(&self.marks);
             if left.is_empty() {
                 return;
             }
@@ -132,22 +132,23 @@ impl Leftovers {
             std::thread::sleep(Duration::from_millis(10));
         }
     }
+}
 
-    fn marked(&self) -> Vec<Process> {
-        let uid = rustix::process::geteuid().as_raw();
-        let me = std::process::id();
-        let carries = |process: &Process| {
-            let proc = PathBuf::from(format!("/proc/{}", process.id));
-            let ours = fs::metadata(&proc).is_ok_and(|meta| meta.uid() == uid);
-            ours && fs::read(proc.join("environ")).is_ok_and(|environ| {
-                environ.split(|byte| *byte == 0).any(|entry| {
-                    let entry = entry.strip_prefix(MARK.as_bytes()).and_then(|rest| rest.strip_prefix(b"="));
-                    entry.is_some_and(|mark| self.marks.iter().any(|known| known.as_bytes() == mark))
-                })
+/// Processes that carry the mark of one of these runs.
+pub fn marked(marks: &[impl AsRef<str>]) -> Vec<Process> {
+    let uid = rustix::process::geteuid().as_raw();
+    let me = std::process::id();
+    let carries = |process: &Process| {
+        let proc = PathBuf::from(format!("/proc/{}", process.id));
+        let ours = fs::metadata(&proc).is_ok_and(|meta| meta.uid() == uid);
+        ours && fs::read(proc.join("environ")).is_ok_and(|environ| {
+            environ.split(|byte| *byte == 0).any(|entry| {
+                let entry = entry.strip_prefix(MARK.as_bytes()).and_then(|rest| rest.strip_prefix(b"="));
+                entry.is_some_and(|mark| marks.iter().any(|known| known.as_ref().as_bytes() == mark))
             })
-        };
-        all().into_iter().filter(|process| !process.zombie && process.id != me && carries(process)).collect()
-    }
+        })
+    };
+    all().into_iter().filter(|process| !process.zombie && process.id != me && carries(process)).collect()
 }
 
 /// Stops the container that a note is about, with the program that started it.

@@ -2,9 +2,13 @@
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::SystemTime;
 
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe;
+use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
 
 /// What is kept of each child, in bytes and per line.
 const KEEP: usize = 64 * 1024;
@@ -14,6 +18,22 @@ const LINE: usize = 4 * 1024;
 const TAIL_LINES: usize = 5;
 const TAIL_BYTES: usize = 1024;
 
+/// Lines of all children of this process are numbered in one row, from 1.
+static NUMBER: AtomicU64 = AtomicU64::new(0);
+static WRITTEN: Notify = Notify::const_new();
+
+/// Resolves when a child, whichever, has written a line since this was called.
+pub fn written() -> Notified<'static> {
+    WRITTEN.notified()
+}
+
+#[derive(Debug, Clone)]
+pub struct Line {
+    pub number: u64,
+    pub at: SystemTime,
+    pub text: Box<str>,
+}
+
 #[derive(Debug, Default)]
 pub struct StderrRing {
     // A leaf lock: held for a push or a copy, never across an await.
@@ -22,7 +42,7 @@ pub struct StderrRing {
 
 #[derive(Debug, Default)]
 struct Kept {
-    lines: VecDeque<Box<str>>,
+    lines: VecDeque<Line>,
     bytes: usize,
 }
 
@@ -59,17 +79,27 @@ impl StderrRing {
         tracing::debug!(target: "child", child = name, "{text}");
         let mut kept = self.kept.lock().expect("BUG: a push panicked");
         kept.bytes += text.len();
-        kept.lines.push_back(text);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed) + 1;
+        kept.lines.push_back(Line { number, at: SystemTime::now(), text });
         while kept.bytes > KEEP {
             match kept.lines.pop_front() {
-                Some(oldest) => kept.bytes -= oldest.len(),
+                Some(oldest) => kept.bytes -= oldest.text.len(),
                 None => break,
             }
         }
+        drop(kept);
+        WRITTEN.notify_waiters();
     }
 
-    pub fn lines(&self) -> Vec<Box<str>> {
-        self.kept.lock().expect("BUG: a push panicked").lines.iter().cloned().collect()
+    /// A line of our own about a child that has no standard error here.
+    pub fn note(&self, text: &str, name: &str) {
+        self.push(text.as_bytes(), name);
+    }
+
+    /// Those that came after line `number`.
+    pub fn after(&self, number: u64) -> Vec<Line> {
+        let kept = self.kept.lock().expect("BUG: a push panicked");
+        kept.lines.iter().filter(|line| line.number > number).cloned().collect()
     }
 
     /// The end of it, for a fault.
@@ -78,11 +108,11 @@ impl StderrRing {
         let mut tail: Vec<&str> = Vec::new();
         let mut bytes = 0;
         for line in kept.lines.iter().rev().take(TAIL_LINES) {
-            bytes += line.len();
+            bytes += line.text.len();
             if bytes > TAIL_BYTES && !tail.is_empty() {
                 break;
             }
-            tail.push(super::clip(line));
+            tail.push(super::clip(&line.text));
         }
         tail.reverse();
         tail.join("\n")
@@ -119,9 +149,11 @@ mod tests {
         for number in 0..10_000 {
             ring.push(format!("line {number} {}", "x".repeat(100)).as_bytes(), "t");
         }
-        let lines = ring.lines();
-        assert!(lines.iter().map(|line| line.len()).sum::<usize>() <= KEEP);
-        assert!(lines.last().unwrap().starts_with("line 9999 "));
+        let lines = ring.after(0);
+        assert!(lines.iter().map(|line| line.text.len()).sum::<usize>() <= KEEP);
+        let last = lines.last().unwrap();
+        assert!(last.text.starts_with("line 9999 "));
+        assert_eq!(ring.after(last.number - 1).len(), 1);
         assert_eq!(ring.tail().lines().count(), 5);
     }
 

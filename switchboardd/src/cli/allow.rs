@@ -10,14 +10,11 @@ use serde_json::json;
 
 use super::Exit;
 use super::ask::tell_daemon;
-use super::output::print;
+use super::desk::Desk;
+use super::output::{print, print_json};
 use crate::args::Args;
-use crate::config::Config;
-use crate::daemon;
 use crate::definition::{Definition, Launch, Reach};
-use crate::discover::Memory;
-use crate::layer::{Ground, Layer};
-use crate::sources::Sources;
+use crate::layer::Layer;
 use crate::suite_name;
 use crate::trust::view::{View, in_short};
 use crate::trust::{Record, Standing, Verdict};
@@ -26,14 +23,6 @@ use crate::visible::visible;
 /// Names of variables that programs set for what they start in place of a person. Not a lock: a bump.
 const AGENTS: [&str; 4] = ["CLAUDECODE", "GEMINI_CLI", "AI_AGENT", "OPENCODE"];
 const AGENT_PREFIXES: [&str; 2] = ["CODEX_", "CURSOR_"];
-
-/// What the command knows of the person's files.
-struct Desk {
-    ground: Ground,
-    personal: Layer,
-    trust: crate::trust::Trust,
-    sources: Sources,
-}
 
 /// A definition that somebody can have a say in.
 struct Candidate {
@@ -48,31 +37,6 @@ struct Candidate {
 }
 
 impl Desk {
-    fn open(args: &Args) -> Result<Self, Exit> {
-        let failed = |error: &dyn std::fmt::Display| {
-            eprintln!("switchboard: {error}");
-            Exit::Error
-        };
-        let home = daemon::home().map_err(|error| failed(&error))?;
-        let roots = daemon::trust_roots(args).map_err(|error| failed(&error))?;
-        let (config_file, state) = daemon::files_in_use(args, &home);
-        let ground = Ground::new(&home, &state, &roots);
-        let config = Config::load(&config_file).map_err(|problems| {
-            problems.iter().for_each(|problem| eprintln!("switchboard: {problem}"));
-            Exit::Error
-        })?;
-        let records = ground.trust.read().map_err(|error| failed(&error))?;
-        let (mut trust, _) = ground.trust(&config);
-        trust.records = records;
-        let sources = Sources::new(&config.folder, &ground.state);
-        let personal = Layer::personal(config, &ground, &trust, &mut Memory::default());
-        Ok(Self { ground, personal, trust, sources })
-    }
-
-    fn workspace(&self, root: &Path) -> Layer {
-        Layer::workspace(root, &self.ground, &self.trust, &mut Memory::default())
-    }
-
     /// Everything in a workspace, and of the person's own, that is not simply allowed.
     fn candidates(&self, root: Option<&Path>) -> Vec<Candidate> {
         let mut all = candidates(&self.personal, true);
@@ -84,16 +48,6 @@ impl Desk {
             all.extend(candidates(&layer, false));
         }
         all
-    }
-
-    /// The workspace that was typed in: the nearest folder, from there upwards, that defines something.
-    fn here(&self, args: &Args) -> Option<PathBuf> {
-        let folder = super::workspace(args)?;
-        let found = folder.ancestors().filter_map(|root| self.ground.workspace(root)).find(|root| {
-            let layer = self.workspace(root);
-            !layer.entries.is_empty() || !layer.denied.is_empty()
-        });
-        found.or_else(|| self.ground.workspace(&folder))
     }
 
     /// Those that are meant by what was typed.
@@ -308,7 +262,7 @@ pub(super) fn list(args: &Args) -> Exit {
             .iter()
             .map(|one| json!({ "name": one.definition.name, "file": one.definition.file, "wouldRun": in_short(&one.wanted) }))
             .collect();
-        print(&format!("{:#}", json!({ "said": said, "waiting": waiting, "trustRoots": desk.trust.roots })));
+        print_json(&json!({ "said": said, "waiting": waiting, "trustRoots": desk.trust.roots }));
         return Exit::Ok;
     }
     for root in &desk.trust.roots {

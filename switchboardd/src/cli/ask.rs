@@ -1,5 +1,7 @@
 //! Asking the daemon over its socket.
 
+use std::path::Path;
+
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
 use hyper::{Method, Request, StatusCode};
@@ -8,7 +10,6 @@ use serde_json::{Value, json};
 use tokio::net::UnixStream;
 
 use super::Exit;
-use super::output::print;
 use crate::args::Args;
 use crate::daemon;
 
@@ -18,6 +19,9 @@ pub(super) enum Unanswered {
     NoDaemon(String),
     #[error("switchboardd did not answer: {0}")]
     Broken(String),
+    /// Nobody has allowed what was asked for.
+    #[error("{0}")]
+    Held(String),
     #[error("{0}")]
     Refused(String),
 }
@@ -28,8 +32,93 @@ impl Unanswered {
         eprintln!("switchboard: {self}");
         match self {
             Self::NoDaemon(_) => Exit::NoDaemon,
-            _ => Exit::Error,
+            Self::Held(_) => Exit::Held,
+            Self::Broken(_) | Self::Refused(_) => Exit::Error,
         }
+    }
+
+    pub(super) fn broken(error: &dyn std::fmt::Display) -> Self {
+        Self::Broken(error.to_string())
+    }
+}
+
+/// A connection of its own; dropping it closes it.
+pub(super) struct Line {
+    sender: hyper::client::conn::http1::SendRequest<Full<Bytes>>,
+    connection: tokio::task::JoinHandle<()>,
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        self.connection.abort();
+    }
+}
+
+pub(super) struct Answered {
+    pub(super) status: StatusCode,
+    pub(super) body: Bytes,
+}
+
+impl Line {
+    pub(super) async fn open(args: &Args) -> Result<Self, Unanswered> {
+        Self::at(args).await
+    }
+
+    /// The same, without keeping hold of the arguments.
+    pub(super) fn at(args: &Args) -> impl Future<Output = Result<Self, Unanswered>> + use<> {
+        let socket = daemon::home().map(|home| daemon::place(args, &home).socket);
+        async move { Self::to(&socket.map_err(|error| Unanswered::broken(&error))?).await }
+    }
+
+    async fn to(socket: &Path) -> Result<Self, Unanswered> {
+        let stream = UnixStream::connect(socket).await.map_err(|error| match error.kind() {
+            std::io::ErrorKind::PermissionDenied => {
+                Unanswered::Broken(format!("`{}` is not ours to open: {error}", socket.display()))
+            }
+            _ => Unanswered::NoDaemon(socket.display().to_string()),
+        })?;
+        let (sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
+            .await
+            .map_err(|error| Unanswered::broken(&error))?;
+        let connection = tokio::spawn(async move { drop(connection.await) });
+        Ok(Self { sender, connection })
+    }
+
+    pub(super) async fn send(
+        &mut self,
+        method: Method,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: String,
+    ) -> Result<Answered, Unanswered> {
+        let mut request = Request::builder().method(method).uri(path).header("host", "localhost");
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let request =
+            request.body(Full::new(Bytes::from(body))).map_err(|error| Unanswered::broken(&error))?;
+        self.sender.ready().await.map_err(|error| Unanswered::broken(&error))?;
+        let response = self.sender.send_request(request).await.map_err(|error| Unanswered::broken(&error))?;
+        let status = response.status();
+        let body = response.into_body().collect().await.map_err(|error| Unanswered::broken(&error))?;
+        Ok(Answered { status, body: body.to_bytes() })
+    }
+}
+
+impl Answered {
+    /// What it says, if it is what was asked for.
+    pub(super) fn json(&self) -> Result<Value, Unanswered> {
+        let answer: Value = serde_json::from_slice(&self.body).unwrap_or(Value::Null);
+        if self.status == StatusCode::OK {
+            return Ok(answer);
+        }
+        let status = self.status;
+        let mut why = answer["error"].as_str().map_or_else(|| format!("status {status}"), ToOwned::to_owned);
+        for problem in answer["problems"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+            why.push_str("\n  ");
+            why.push_str(problem);
+        }
+        Err(if status == StatusCode::LOCKED { Unanswered::Held(why) } else { Unanswered::Refused(why) })
     }
 }
 
@@ -40,68 +129,26 @@ pub(super) async fn ask(
     path: &str,
     body: Option<&Value>,
 ) -> Result<Value, Unanswered> {
-    let broken = |error: &dyn std::fmt::Display| Unanswered::Broken(error.to_string());
-    let home = daemon::home().map_err(|error| broken(&error))?;
-    let socket = daemon::place(args, &home).socket;
-    let stream =
-        UnixStream::connect(&socket).await.map_err(|_| Unanswered::NoDaemon(socket.display().to_string()))?;
-    let (mut sender, connection) =
-        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|error| broken(&error))?;
-    tokio::spawn(connection);
-    let request = Request::builder()
-        .method(method)
-        .uri(path)
-        .header("host", "localhost")
-        .body(Full::new(Bytes::from(body.map(Value::to_string).unwrap_or_default())))
-        .map_err(|error| broken(&error))?;
-    let response = sender.send_request(request).await.map_err(|error| broken(&error))?;
-    let status = response.status();
-    let body = response.into_body().collect().await.map_err(|error| broken(&error))?.to_bytes();
-    let answer: Value = serde_json::from_slice(&body).unwrap_or(Value::Null);
-    if status == StatusCode::OK {
-        return Ok(answer);
-    }
-    let mut why = answer["error"].as_str().map_or_else(|| format!("status {status}"), ToOwned::to_owned);
-    for problem in answer["problems"].as_array().into_iter().flatten().filter_map(Value::as_str) {
-        why.push_str("\n  ");
-        why.push_str(problem);
-    }
-    Err(Unanswered::Refused(why))
+    let mut line = Line::open(args).await?;
+    let body = body.map(Value::to_string).unwrap_or_default();
+    line.send(method, path, &[], body).await?.json()
 }
 
-/// `switchboard reload`.
-pub(super) async fn reload(args: &Args) -> Exit {
-    let answer = match ask(args, Method::POST, "/control/reload", None).await {
-        Ok(answer) => answer,
-        Err(unanswered) => return unanswered.tell(),
-    };
-    let (suites, workspaces) = (&answer["suites"], answer["workspaces"].as_u64().unwrap_or(0));
-    let open = if workspaces == 1 { "1 workspace".to_owned() } else { format!("{workspaces} workspaces") };
-    print(&format!("read again: {suites} suites of your own, {open} open"));
-    for problem in answer["problems"].as_array().into_iter().flatten().filter_map(Value::as_str) {
-        print(&format!("problem: {problem}"));
-    }
-    Exit::Ok
-}
-
-/// `switchboard restart`.
-pub(super) async fn restart(args: &Args, suite: &str) -> Exit {
+/// An order about a suite, as it is seen from here.
+pub(super) async fn order(args: &Args, order: &str, suite: &str) -> Result<Value, Unanswered> {
     let body = json!({ "suite": suite, "workspace": super::workspace(args) });
-    match ask(args, Method::POST, "/control/restart", Some(&body)).await {
-        Ok(answer) => {
-            let word = if answer["restarted"] == true {
-                "the next call starts it anew"
-            } else {
-                "it was not running"
-            };
-            print(&format!("`{suite}`: {word}"));
-            Exit::Ok
-        }
-        Err(unanswered) => unanswered.tell(),
-    }
+    ask(args, Method::POST, &format!("/control/{order}"), Some(&body)).await
 }
 
 /// Has a daemon that runs look again; without one there is nothing to tell.
 pub(super) async fn tell_daemon(args: &Args) {
     let _ = ask(args, Method::POST, "/control/reload", None).await;
+}
+
+/// The part of a URL that names the project a command is about.
+pub(super) fn about(workspace: Option<&Path>) -> String {
+    let Some(workspace) = workspace.and_then(Path::to_str) else { return String::new() };
+    let mut query = url::form_urlencoded::Serializer::new(String::new());
+    query.append_pair("workspace", workspace);
+    format!("?{}", query.finish())
 }

@@ -1,16 +1,19 @@
 //! `switchboard login` and `logout`: a person's way into remote servers that ask for one.
 
-use hyper::Method;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::Exit;
-use super::ask::{Unanswered, ask};
+use super::ask::{Unanswered, order};
 use super::browser;
-use super::output::print;
+use super::output::{print, print_json};
 use crate::args::Args;
 
 pub(super) async fn run(args: &Args, child: &str, no_browser: bool) -> Exit {
     match log_in(args, child, no_browser).await {
+        Ok(kept) if args.json => {
+            print_json(&json!({ "server": child, "loggedIn": true, "kept": kept }));
+            Exit::Ok
+        }
         Ok(kept) => {
             print(&format!("logged in to `{child}`; the login is kept in {kept}"));
             Exit::Ok
@@ -22,7 +25,9 @@ pub(super) async fn run(args: &Args, child: &str, no_browser: bool) -> Exit {
 async fn log_in(args: &Args, child: &str, no_browser: bool) -> Result<String, Unanswered> {
     let begun = order(args, "login", child).await?;
     let page = begun["open"].as_str().unwrap_or_default();
-    if no_browser || !browser::show(page) {
+    if args.json {
+        eprintln!("open this page to log in to `{child}`:\n{page}");
+    } else if no_browser || !browser::show(page) {
         print(&format!("open this page to log in to `{child}`:\n{page}"));
     } else {
         print(&format!("your browser shows how to log in to `{child}`; if it does not, open:\n{page}"));
@@ -36,6 +41,10 @@ pub(super) async fn leave(args: &Args, child: &str) -> Exit {
         Ok(answer) => answer,
         Err(unanswered) => return unanswered.tell(),
     };
+    if args.json {
+        print_json(&answer);
+        return Exit::Ok;
+    }
     print(&match answer["gone"].as_str() {
         Some("nothing") => format!("`{child}` was not logged in to"),
         Some("revoked") => format!("logged out of `{child}`; its tokens are revoked"),
@@ -45,9 +54,4 @@ pub(super) async fn leave(args: &Args, child: &str) -> Exit {
         }
     });
     Exit::Ok
-}
-
-async fn order(args: &Args, order: &str, child: &str) -> Result<Value, Unanswered> {
-    let body = json!({ "suite": child, "workspace": super::workspace(args) });
-    ask(args, Method::POST, &format!("/control/{order}"), Some(&body)).await
 }

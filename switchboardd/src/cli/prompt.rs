@@ -39,6 +39,24 @@ pub(super) async fn hidden(message: &str) -> io::Result<String> {
     Ok(line)
 }
 
+/// One line from the terminal that is standard input; an error at its end.
+pub(super) async fn line(message: &str) -> io::Result<String> {
+    eprint!("{message}");
+    let _ = io::stderr().flush();
+    let (tell, told) = tokio::sync::oneshot::channel();
+    // As above: nobody waits for it.
+    std::thread::spawn(move || {
+        let mut line = String::new();
+        let read = io::stdin().lock().read_line(&mut line);
+        let _ = tell.send(read.map(|count| (count, line)));
+    });
+    match told.await {
+        Ok(Ok((1.., line))) => Ok(line),
+        Ok(Err(error)) => Err(error),
+        _ => Err(io::ErrorKind::UnexpectedEof.into()),
+    }
+}
+
 async fn any(signals: &mut [io::Result<Signal>; 4]) {
     std::future::poll_fn(|cx| {
         let come = signals.iter_mut().flatten().any(|signal| signal.poll_recv(cx).is_ready());

@@ -1,64 +1,65 @@
-//! `switchboard start` and `switchboard stop`.
+//! `switchboard start`, `stop`, `restart` and `reload`: orders to the daemon as a whole, and one to a suite.
 
 use std::process::Stdio;
 use std::time::Duration;
 
 use hyper::Method;
+use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use super::Exit;
-use super::ask::{Unanswered, ask};
-use super::output::print;
+use super::ask::{Unanswered, ask, order};
+use super::output::{count, failed, print, print_json};
 use super::service::Keeper;
 use crate::args::Args;
 use crate::daemon;
 
-const PATIENCE: Duration = Duration::from_secs(15);
+/// Calls in flight have 10 s to finish, and children some to end.
+const PATIENCE: Duration = Duration::from_secs(20);
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
+/// What takes longer than this is worth a word.
+const LONG: Duration = Duration::from_millis(700);
 
 pub(super) async fn run(args: &Args) -> Exit {
-    match ask(args, Method::GET, "/health", None).await {
-        Ok(_) => {
-            print("switchboardd is running");
-            return Exit::Ok;
-        }
-        Err(Unanswered::NoDaemon(_)) => {}
-        Err(unanswered) => return unanswered.tell(),
-    }
-    if let Some(keeper) = Keeper::to_start(args).await {
-        return match keeper.start().await {
-            Ok(()) => {
-                print("switchboardd started, by the service");
-                Exit::Ok
-            }
-            Err(why) => {
-                eprintln!("switchboard: the service did not start it: {why}");
-                Exit::Error
-            }
-        };
-    }
-    // The shim knows how to start a daemon; it does so for its first message.
-    let started = match spawn(args) {
-        Ok(mut shim) => tokio::time::timeout(PATIENCE, shim.wait()).await,
-        Err(error) => {
-            eprintln!("switchboard: `switchboard` could not be run: {error}");
-            return Exit::Error;
-        }
-    };
-    drop(started);
-    match ask(args, Method::GET, "/health", None).await {
-        Ok(_) => {
-            print("switchboardd started");
-            Exit::Ok
-        }
-        // The shim has said why.
-        Err(Unanswered::NoDaemon(_)) => {
-            eprintln!(
-                "switchboard: switchboardd did not start; run `switchboardd` with the same flags to see more"
-            );
-            Exit::Error
-        }
+    match ask(args, Method::GET, "/status", None).await {
+        Ok(status) => told(args, &status, "is running"),
+        Err(Unanswered::NoDaemon(_)) => match bring_up(args).await {
+            Ok(status) => told(args, &status, "started"),
+            Err(exit) => exit,
+        },
         Err(unanswered) => unanswered.tell(),
     }
+}
+
+fn told(args: &Args, status: &Value, what: &str) -> Exit {
+    let (pid, version) = (&status["pid"], &status["version"]);
+    if args.json {
+        let started = what != "is running";
+        print_json(&json!({ "running": true, "started": started, "pid": pid, "version": version }));
+    } else {
+        print(&format!("switchboardd {what} (pid {pid})"));
+    }
+    Exit::Ok
+}
+
+/// Has a daemon start, and gives its status.
+async fn bring_up(args: &Args) -> Result<Value, Exit> {
+    if let Some(keeper) = Keeper::to_start(args).await {
+        let started = keeper.start().await;
+        started.map_err(|why| failed(&format!("the service did not start it: {why}")))?;
+        return ask(args, Method::GET, "/status", None).await.map_err(|unanswered| unanswered.tell());
+    }
+    // The shim knows how to start a daemon; it does so for its first message.
+    let mut shim =
+        spawn(args).map_err(|error| failed(&format!("`switchboard` could not be run: {error}")))?;
+    let _ = tokio::time::timeout(PATIENCE, shim.wait()).await;
+    ask(args, Method::GET, "/status", None).await.map_err(|unanswered| match unanswered {
+        // The shim has said why.
+        Unanswered::NoDaemon(_) => {
+            failed(&"switchboardd did not start; run `switchboardd` with the same flags to see more")
+        }
+        unanswered => unanswered.tell(),
+    })
 }
 
 /// A shim with an empty conversation: it opens a session, which starts the daemon, and ends.
@@ -99,16 +100,13 @@ pub(super) async fn stop(args: &Args) -> Exit {
     }
     if let Some(keeper) = Keeper::to_stop(args).await {
         return match keeper.stop().await {
-            Ok(()) => {
-                print(
-                    "switchboardd stopped, and its socket with it; `switchboard start` or the next login brings both back",
-                );
-                Exit::Ok
-            }
+            Ok(()) => gone_for_now(
+                args,
+                "switchboardd stopped, and its socket with it; `switchboard start` or the next login brings both back",
+            ),
             Err(why) => {
                 place.iter().for_each(|place| place.forget_stop());
-                eprintln!("switchboard: the service did not stop it: {why}");
-                Exit::Error
+                failed(&format!("the service did not stop it: {why}"))
             }
         };
     }
@@ -118,16 +116,140 @@ pub(super) async fn stop(args: &Args) -> Exit {
         }
         return unanswered.tell();
     }
-    let until = tokio::time::Instant::now() + PATIENCE;
-    while tokio::time::Instant::now() < until {
-        match ask(args, Method::GET, "/health", None).await {
-            Err(Unanswered::NoDaemon(_)) => {
-                print("switchboardd stopped");
-                return Exit::Ok;
+    if !gone(args, None).await {
+        return failed(&format!("switchboardd is still there after {} s", PATIENCE.as_secs()));
+    }
+    gone_for_now(args, "switchboardd stopped")
+}
+
+fn gone_for_now(args: &Args, said: &str) -> Exit {
+    if args.json {
+        print_json(&json!({ "running": false }));
+    } else {
+        print(said);
+    }
+    Exit::Ok
+}
+
+/// Waits until the daemon is gone, or another than `boot` is there; says what it waits for.
+async fn gone(args: &Args, boot: Option<&str>) -> bool {
+    let begun = Instant::now();
+    let mut said = String::new();
+    while begun.elapsed() < PATIENCE {
+        match ask(args, Method::GET, "/status", None).await {
+            Err(Unanswered::NoDaemon(_)) => return true,
+            Ok(status) if boot.is_some_and(|boot| status["boot"] != boot) => return true,
+            Ok(status) if begun.elapsed() > LONG => {
+                let waits = busy(&status);
+                if waits != said {
+                    eprintln!("switchboard: waiting for {waits}");
+                    said = waits;
+                }
             }
-            _ => tokio::time::sleep(LOOK_AGAIN).await,
+            _ => {}
+        }
+        tokio::time::sleep(LOOK_AGAIN).await;
+    }
+    false
+}
+
+/// What a daemon that is to go still has to finish.
+fn busy(status: &Value) -> String {
+    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let workspaces = list(&status["workspaces"]);
+    let suites =
+        list(&status["suites"]).into_iter().chain(workspaces.iter().flat_map(|one| list(&one["suites"])));
+    let mut names = Vec::new();
+    let mut calls = 0;
+    for suite in suites {
+        let in_flight: u64 =
+            list(&suite["children"]).iter().filter_map(|child| child["inFlight"].as_u64()).sum();
+        if in_flight > 0 {
+            calls += in_flight;
+            names.push(format!("`{}`", suite["child"].as_str().unwrap_or("-")));
         }
     }
-    eprintln!("switchboard: switchboardd is still finishing calls after {} s", PATIENCE.as_secs());
-    Exit::Error
+    if calls == 0 {
+        return "children to end".to_owned();
+    }
+    format!(
+        "{} in flight ({})",
+        count(usize::try_from(calls).unwrap_or(usize::MAX), "call"),
+        names.join(", ")
+    )
+}
+
+/// Of one suite, or of the daemon.
+pub(super) async fn restart(args: &Args, suite: Option<&str>) -> Exit {
+    let Some(suite) = suite else { return restart_daemon(args).await };
+    match order(args, "restart", suite).await {
+        Ok(answer) if args.json => {
+            print_json(&answer);
+            Exit::Ok
+        }
+        Ok(answer) => {
+            let word = if answer["restarted"] == true {
+                "the next call starts it anew"
+            } else {
+                "it was not running; the next call starts it"
+            };
+            print(&format!("`{}`: {word}", answer["server"].as_str().unwrap_or(suite)));
+            Exit::Ok
+        }
+        Err(unanswered) => unanswered.tell(),
+    }
+}
+
+async fn restart_daemon(args: &Args) -> Exit {
+    let before = match ask(args, Method::GET, "/status", None).await {
+        Ok(status) => status,
+        Err(unanswered) => return unanswered.tell(),
+    };
+    if let Err(unanswered) = ask(args, Method::POST, "/control/restart", None).await {
+        return unanswered.tell();
+    }
+    if !gone(args, before["boot"].as_str()).await {
+        return failed(&format!("switchboardd is still there after {} s", PATIENCE.as_secs()));
+    }
+    // A shim that was connected, or a service manager, may have started the next one already.
+    let status = match ask(args, Method::GET, "/status", None).await {
+        Ok(status) => status,
+        Err(_) => match bring_up(args).await {
+            Ok(status) => status,
+            Err(exit) => return exit,
+        },
+    };
+    told(args, &status, "restarted")
+}
+
+pub(super) async fn reload(args: &Args) -> Exit {
+    let answer = match ask(args, Method::POST, "/control/reload", None).await {
+        Ok(answer) => answer,
+        Err(unanswered) => return unanswered.tell(),
+    };
+    if args.json {
+        print_json(&answer);
+        return Exit::Ok;
+    }
+    let number = |key: &str| usize::try_from(answer[key].as_u64().unwrap_or(0)).unwrap_or(usize::MAX);
+    let (suites, open) = (count(number("suites"), "suite"), count(number("workspaces"), "workspace"));
+    print(&format!("read again: {suites} of your own, {open} open"));
+    for problem in answer["problems"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+        print(&format!("problem: {problem}"));
+    }
+    Exit::Ok
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_waited_for_is_named() {
+        let kid = json!({ "child": "kid", "children": [{ "inFlight": 2 }] });
+        let idle = json!({ "child": "idle", "children": [{ "inFlight": 0 }] });
+        let status = json!({ "suites": [kid, idle], "workspaces": [] });
+        assert_eq!(busy(&status), "2 calls in flight (`kid`)");
+        assert_eq!(busy(&json!({})), "children to end");
+    }
 }

@@ -1,17 +1,23 @@
-//! `switchboard status` and `switchboard logs`.
+//! `switchboard status`: the daemon, who uses it, what runs for them, and what went wrong.
+
+use std::path::PathBuf;
 
 use hyper::Method;
 use serde_json::{Value, json};
 
 use super::Exit;
-use super::ask::ask;
-use super::output::{Paint, Tone, print};
+use super::ask::{about, ask};
+use super::desk::Desk;
+use super::output::{
+    Cell, Paint, Table, Tone, age, cell, count, memory, print, print_json, tilde, toned, width, wrap,
+};
 use crate::args::Args;
+use crate::visible::visible;
 
 pub(super) async fn run(args: &Args) -> Exit {
-    match ask(args, Method::GET, "/status", None).await {
+    match look(args).await {
         Ok(status) if args.json => {
-            print(&format!("{status:#}"));
+            print_json(&status);
             Exit::Ok
         }
         Ok(status) => {
@@ -22,88 +28,273 @@ pub(super) async fn run(args: &Args) -> Exit {
     }
 }
 
-pub(super) async fn logs(args: &Args, suite: &str) -> Exit {
-    match ask(
-        args,
-        Method::POST,
-        "/control/logs",
-        Some(&json!({ "suite": suite, "workspace": super::workspace(args) })),
-    )
-    .await
-    {
-        Ok(answer) => {
-            let lines = answer["lines"].as_array().map_or(&[][..], Vec::as_slice);
-            if lines.is_empty() {
-                eprintln!("switchboard: `{suite}` wrote nothing to its standard error");
-            }
-            lines.iter().filter_map(Value::as_str).for_each(print);
-            Exit::Ok
-        }
-        Err(unanswered) => unanswered.tell(),
-    }
+/// What the daemon says of itself and of the project that this is about, and whether it is another than we.
+pub(super) async fn look(args: &Args) -> Result<Value, super::ask::Unanswered> {
+    let mut status =
+        ask(args, Method::GET, &format!("/status{}", about(project(args).as_deref())), None).await?;
+    status["restartPending"] = json!(skew(&status, env!("CARGO_PKG_VERSION"), is_replaced(&status)));
+    Ok(status)
 }
 
-/// The status in a few lines for a person.
+/// The project that a command is about: the nearest folder, from here upwards, that defines servers.
+pub(super) fn project(args: &Args) -> Option<PathBuf> {
+    let folder = super::workspace(args);
+    Desk::quietly(args).and_then(|desk| desk.here(args)).or(folder)
+}
+
+/// Whether the program that runs is no longer the one on the disk.
+fn is_replaced(status: &Value) -> bool {
+    let program = status["pid"].as_u64().and_then(|pid| std::fs::read_link(format!("/proc/{pid}/exe")).ok());
+    program.is_some_and(|program| program.to_string_lossy().ends_with(" (deleted)"))
+}
+
+/// Why the daemon should be started anew, if it should.
+pub(super) fn skew(status: &Value, ours: &str, replaced: bool) -> Option<String> {
+    let theirs = status["version"].as_str().unwrap_or("unknown");
+    if theirs != ours {
+        return Some(format!("the daemon is version {theirs}, this command {ours}"));
+    }
+    replaced.then(|| "its program was replaced since it was started".to_owned())
+}
+
+fn list(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[][..], Vec::as_slice)
+}
+
+fn text(value: &Value) -> String {
+    visible(value.as_str().unwrap_or("-")).into_owned()
+}
+
+fn since(value: &Value) -> String {
+    value.as_u64().map_or_else(|| "-".to_owned(), age)
+}
+
+/// The status for a person.
 pub(super) fn told(status: &Value) -> String {
-    let text = |value: &Value| value.as_str().unwrap_or("-").to_owned();
-    let seconds = |value: &Value| value.as_u64().unwrap_or(0) / 1000;
     let paint = Paint::for_stdout();
-    let mut lines = vec![format!(
-        "{} {}  {}  pid {}  up {} s",
-        paint.on(Tone::Strong, "switchboardd"),
-        text(&status["version"]),
-        text(&status["status"]),
-        status["pid"],
-        seconds(&status["uptimeMs"])
-    )];
-    let sessions = status["sessions"].as_array().map_or(&[][..], Vec::as_slice);
-    lines.push(format!("{} session{}", sessions.len(), if sessions.len() == 1 { "" } else { "s" }));
-    for session in sessions {
-        lines.push(format!("  {}  {}", text(&session["client"]), text(&session["workspace"])));
+    let mut lines = daemon(status, paint);
+    section(&mut lines, paint, "session", sessions(status));
+    let personal = list(&status["suites"]);
+    let workspaces = list(&status["workspaces"]);
+    let all: Vec<&Value> =
+        personal.iter().chain(workspaces.iter().flat_map(|one| list(&one["suites"]))).collect();
+    section(&mut lines, paint, "suite", suites(personal));
+    for workspace in workspaces.iter().filter(|one| !list(&one["suites"]).is_empty()) {
+        let suites = suites(list(&workspace["suites"]));
+        let heading = format!(
+            "{} of {}",
+            count(list(&workspace["suites"]).len(), "suite"),
+            tilde(&text(&workspace["root"]))
+        );
+        lines.push(format!("\n{}", paint.on(Tone::Strong, heading)));
+        lines.extend(suites.lines(paint, width()));
     }
-    suites(&status["suites"], "", &mut lines);
-    for workspace in status["workspaces"].as_array().into_iter().flatten() {
-        suites(&workspace["suites"], &format!(" of {}", text(&workspace["root"])), &mut lines);
-        for problem in workspace["problems"].as_array().into_iter().flatten().filter_map(Value::as_str) {
-            lines.push(format!("problem: {problem}"));
-        }
+    let running = children(&all);
+    if !running.is_empty() {
+        section(&mut lines, paint, "child", running);
     }
-    for problem in status["problems"].as_array().into_iter().flatten().filter_map(Value::as_str) {
-        lines.push(format!("problem: {problem}"));
+    if let Some(said) = last_error(status, &all) {
+        lines.push(String::new());
+        lines.extend(wrap(&said, width()).iter().map(|line| paint.on(Tone::Bad, line)));
+    }
+    let problems =
+        list(&status["problems"]).iter().chain(workspaces.iter().flat_map(|one| list(&one["problems"])));
+    let problems: Vec<_> = problems.filter_map(Value::as_str).collect();
+    if !problems.is_empty() {
+        lines.push(String::new());
+    }
+    for problem in problems {
+        lines.push(format!("{} {}", paint.on(Tone::Warning, "problem:"), visible(problem)));
     }
     lines.join("\n")
 }
 
-/// One line a suite. `of`: whose they are.
-fn suites(suites: &Value, of: &str, lines: &mut Vec<String>) {
-    let text = |value: &Value| value.as_str().unwrap_or("-").to_owned();
-    let suites = suites.as_array().map_or(&[][..], Vec::as_slice);
-    lines.push(format!("{} suite{}{of}", suites.len(), if suites.len() == 1 { "" } else { "s" }));
-    let width = suites.iter().map(|suite| text(&suite["name"]).len()).max().unwrap_or(0);
-    for suite in suites {
-        let state = text(&suite["state"]);
-        let tone = match state.as_str() {
-            "ready" => Tone::Good,
-            "failed" | "misconfigured" => Tone::Bad,
-            "held" | "resting" => Tone::Warning,
-            _ => Tone::Quiet,
+/// What went wrong last: on a call, or before one could be made.
+fn last_error(status: &Value, suites: &[&Value]) -> Option<String> {
+    if let Some(last) = list(&status["lastErrors"]).first() {
+        let past = status["nowMs"].as_u64()?.saturating_sub(last["at"].as_u64()?);
+        let of = [&last["suite"], &last["tool"]].into_iter().filter_map(Value::as_str);
+        let of: Vec<_> = of.map(|name| format!("`{}`", visible(name))).collect();
+        return Some(format!("last error, {} ago, {}: {}", age(past), of.join(" "), text(&last["message"])));
+    }
+    let failed = suites.iter().filter(|suite| suite["lastErrorAgeMs"].is_u64());
+    let last = failed.min_by_key(|suite| suite["lastErrorAgeMs"].as_u64())?;
+    let (past, name) = (since(&last["lastErrorAgeMs"]), text(&last["child"]));
+    Some(format!("last error, {past} ago: server `{name}` {}", text(&last["lastError"])))
+}
+
+/// How many there were, and how long they took.
+fn calls(calls: &Value) -> Option<String> {
+    let total = calls["total"].as_u64().filter(|total| *total > 0)?;
+    let ms = |key: &str| calls[key].as_f64().map_or_else(|| "-".to_owned(), |ms| format!("{ms:.1} ms"));
+    Some(format!(
+        "{total}, {} failed; half within {}, 99 % within {}",
+        calls["errors"],
+        ms("p50Ms"),
+        ms("p99Ms")
+    ))
+}
+
+fn section(lines: &mut Vec<String>, paint: Paint, what: &str, table: Table) {
+    let plural = if what == "child" && table.len() != 1 {
+        format!("{} children", table.len())
+    } else {
+        count(table.len(), what)
+    };
+    lines.push(format!("\n{}", paint.on(Tone::Strong, plural)));
+    lines.extend(table.lines(paint, width()));
+}
+
+fn daemon(status: &Value, paint: Paint) -> Vec<String> {
+    let state = match status["status"].as_str() {
+        Some("ok") => paint.on(Tone::Good, "ok"),
+        other => paint.on(Tone::Warning, other.unwrap_or("-")),
+    };
+    let taken = status["memoryKb"].as_u64().map_or(String::new(), |kib| format!("  {}", memory(kib)));
+    let mut lines = vec![format!(
+        "{} {}  {state}  pid {}  up {}{taken}",
+        paint.on(Tone::Strong, "switchboardd"),
+        text(&status["version"]),
+        status["pid"],
+        since(&status["uptimeMs"])
+    )];
+    let mut facts = Table::default();
+    let place = &status["whereabouts"];
+    let mut fact = |name: &str, value: Cell| facts.row(vec![toned(Tone::Quiet, name), value]);
+    fact("socket", cell(tilde(&text(&place["socket"]))));
+    match (place["tcp"].as_str(), place["noTcp"].as_str()) {
+        (Some(address), _) => {
+            fact("tcp", cell(address));
+            fact("token", cell(tilde(&text(&place["tokenFile"]))));
+        }
+        (None, Some("off")) => fact("tcp", cell("off")),
+        (None, why) => fact(
+            "tcp",
+            toned(
+                Tone::Warning,
+                format!("none: {}; set `http.listen` to another port", why.unwrap_or("unknown")),
+            ),
+        ),
+    }
+    fact("config", cell(tilde(&text(&status["config"]))));
+    fact(
+        "log",
+        cell(match &place["log"] {
+            Value::String(journal) if journal == "journal" => {
+                "the journal (`journalctl --user -u switchboardd`)".to_owned()
+            }
+            Value::Object(file) => file.get("file").map_or_else(String::new, |file| tilde(&text(file))),
+            _ => "the standard error of whoever started it".to_owned(),
+        }),
+    );
+    if let Some(calls) = calls(&status["calls"]) {
+        fact("calls", cell(calls));
+    }
+    if let Some(why) = status["restartPending"].as_str() {
+        fact("restart", toned(Tone::Warning, format!("pending: {why}; `switchboard restart`")));
+    }
+    lines.extend(facts.lines(paint, width()));
+    lines
+}
+
+fn sessions(status: &Value) -> Table {
+    let mut table = Table::new(&["HOST", "REVISION", "AGE", "IN FLIGHT", "WORKSPACE"]);
+    for session in list(&status["sessions"]) {
+        let version = session["clientVersion"]
+            .as_str()
+            .map_or(String::new(), |version| format!(" {}", visible(version)));
+        let revision = match (session["revision"].as_str(), &session["modern"]) {
+            (Some(revision), _) => revision.to_owned(),
+            (None, Value::Bool(true)) => "modern".to_owned(),
+            _ => "-".to_owned(),
         };
-        let state = Paint::for_stdout().on(tone, format!("{state:13}"));
-        let mut line = format!("  {:width$}  {state}", text(&suite["name"]));
-        for child in suite["children"].as_array().into_iter().flatten() {
-            let what = match suite["url"].as_str() {
-                Some(url) => url.to_owned(),
-                None => format!("pid {}", child["pid"]),
+        table.row(vec![
+            cell(format!("{}{version}", text(&session["client"]))),
+            cell(revision),
+            cell(since(&session["ageMs"])),
+            cell(session["inFlight"].to_string()),
+            cell(tilde(&text(&session["workspace"]))),
+        ]);
+    }
+    table
+}
+
+pub(super) fn state(state: &Value) -> Cell {
+    let state = text(state);
+    let tone = match state.as_str() {
+        "ready" => Tone::Good,
+        "failed" | "misconfigured" => Tone::Bad,
+        "held" | "resting" => Tone::Warning,
+        _ => Tone::Quiet,
+    };
+    toned(tone, state)
+}
+
+fn suites(suites: &[Value]) -> Table {
+    let mut table = Table::new(&["SUITE", "STATE", "SUBTOOLS", "NOTE"]);
+    for suite in suites {
+        let subtools = suite["subtools"].as_u64().map_or_else(|| "-".to_owned(), |number| number.to_string());
+        table.row(vec![cell(text(&suite["name"])), state(&suite["state"]), cell(subtools), note(suite)]);
+    }
+    table
+}
+
+/// What a person should know of a suite that is not simply there.
+pub(super) fn note(suite: &Value) -> Cell {
+    if let Some(waiting) = suite["waiting"].as_str() {
+        let what = if suite["state"] == "held" { "would run" } else { "an update would run" };
+        let said = format!("{what} {}; `switchboard allow {}`", visible(waiting), text(&suite["child"]));
+        return toned(Tone::Warning, said);
+    }
+    match suite["lastError"].as_str() {
+        Some(error) if suite["state"] == "ready" => {
+            toned(Tone::Quiet, format!("earlier: {}", visible(error)))
+        }
+        Some(error) => toned(Tone::Bad, visible(error).into_owned()),
+        None => match suite["url"].as_str() {
+            Some(url) => toned(Tone::Quiet, visible(url).into_owned()),
+            None => cell(""),
+        },
+    }
+}
+
+fn children(suites: &[&Value]) -> Table {
+    let mut table = Table::new(&["SERVER", "PID", "REVISION", "AGE", "IDLE", "IN FLIGHT", "MEMORY"]);
+    for suite in suites {
+        for child in list(&suite["children"]) {
+            let idle = match child["inFlight"].as_u64() {
+                Some(0) => since(&child["idleMs"]),
+                _ => "-".to_owned(),
             };
-            line.push_str(&format!("  {what} ({} in flight)", child["inFlight"]));
+            table.row(vec![
+                cell(text(&suite["child"])),
+                cell(child["pid"].as_u64().map_or_else(|| "remote".to_owned(), |pid| pid.to_string())),
+                cell(text(&child["revision"])),
+                cell(since(&child["ageMs"])),
+                cell(idle),
+                cell(child["inFlight"].to_string()),
+                cell(child["memoryKb"].as_u64().map_or_else(|| "-".to_owned(), memory)),
+            ]);
         }
-        if let Some(error) = suite["lastError"].as_str() {
-            line.push_str(&format!("  {error}"));
-        }
-        if let Some(waiting) = suite["waiting"].as_str() {
-            let what = if suite["state"] == "held" { "would run" } else { "an update would run" };
-            line.push_str(&format!("  {what} {waiting}; `switchboard allow {}`", text(&suite["child"])));
-        }
-        lines.push(line.trim_end().to_owned());
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_version_or_program_asks_for_a_restart() {
+        let status = json!({ "version": "1.2.3" });
+        assert_eq!(skew(&status, "1.2.3", false), None);
+        assert!(skew(&status, "1.3.0", false).unwrap().contains("1.2.3"));
+        assert!(skew(&status, "1.2.3", true).unwrap().contains("replaced"));
+    }
+
+    #[test]
+    fn a_taken_port_is_shown() {
+        let status = json!({ "whereabouts": { "noTcp": "127.0.0.1:7420 is taken by another program" } });
+        assert!(told(&status).contains("127.0.0.1:7420 is taken"));
     }
 }

@@ -21,6 +21,8 @@ const FIRST_HANDED: usize = 3;
 pub(super) struct Bound {
     sockets: Vec<StdListener>,
     tcp: Vec<StdTcpListener>,
+    /// Why there is none.
+    no_tcp: Option<String>,
 }
 
 impl Bound {
@@ -45,16 +47,29 @@ impl Bound {
             match StdTcpListener::bind(listen) {
                 Ok(listener) => self.tcp.push(listener),
                 Err(error) => {
-                    tracing::warn!(target: "daemon", "no TCP on {listen}: {error}; the unix socket is served");
+                    let why = match error.kind() {
+                        std::io::ErrorKind::AddrInUse => format!("{listen} is taken by another program"),
+                        _ => format!("{listen}: {error}"),
+                    };
+                    tracing::warn!(target: "daemon", "no TCP on {why}; the unix socket is served");
+                    self.no_tcp = Some(why);
                 }
             }
+        } else if listen == "off" {
+            self.no_tcp = Some("off".to_owned());
         }
         Ok(self)
     }
 
-    pub(super) fn without_tcp(mut self) -> Self {
+    pub(super) fn without_tcp(mut self, why: String) -> Self {
         self.tcp.clear();
+        self.no_tcp = Some(why);
         self
+    }
+
+    /// Why there is no TCP address.
+    pub(super) fn no_tcp(&self) -> Option<String> {
+        self.no_tcp.clone().filter(|_| self.tcp.is_empty())
     }
 
     pub(super) fn address(&self) -> Option<std::net::SocketAddr> {

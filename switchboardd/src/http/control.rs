@@ -1,6 +1,8 @@
 //! Orders from the person's own command line: unix socket only, and none adds a server or gives consent.
 
+mod explain;
 mod login;
+mod logs;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,6 +14,7 @@ use serde::Deserialize;
 use serde_json::json;
 use switchboard_wire::hop::Draining;
 
+use super::discovery::no_such;
 use super::proxy::read_body;
 use super::rescue::{Refusal, json_response};
 use crate::board::Board;
@@ -20,11 +23,16 @@ use crate::pages::CODE_LIFE;
 use crate::reload::Why;
 
 #[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
 struct Order {
     suite: Option<String>,
     /// Where it was typed.
     workspace: Option<PathBuf>,
+    /// For `logs`: the last line that is known, and how long to wait for another.
+    #[serde(default)]
+    after: u64,
+    #[serde(default)]
+    wait_ms: u64,
 }
 
 pub(super) async fn order(
@@ -40,9 +48,15 @@ pub(super) async fn order(
     };
     match order.as_str() {
         "reload" => reload(&board).await,
+        "restart" if wanted.suite.is_none() => {
+            tracing::info!(target: "control", "restarting on request");
+            board.drain(Draining::Restart);
+            Ok(json_response(StatusCode::OK, json!({ "stopping": true }).to_string()))
+        }
         "restart" => restart(&board, &wanted).await,
         "open" => open(&board),
-        "logs" => logs(&board, &wanted).await,
+        "logs" => logs::answer(&board, &found(&board, &wanted).await?, wanted.after, wanted.wait_ms).await,
+        "explain" => Ok(explain::answer(&found(&board, &wanted).await?)),
         "login" => login::begin(&found(&board, &wanted).await?).await,
         "login-done" => login::done(&found(&board, &wanted).await?).await,
         "logout" => login::end(&found(&board, &wanted).await?).await,
@@ -86,16 +100,17 @@ fn open(board: &Board) -> Result<Response, Refusal> {
 
 async fn restart(board: &Arc<Board>, order: &Order) -> Result<Response, Refusal> {
     let (catalog, at) = found(board, order).await?;
-    let restarted = catalog.suites[at].pool.as_ref().is_some_and(|pool| pool.renew());
-    Ok(json_response(StatusCode::OK, json!({ "restarted": restarted }).to_string()))
+    let suite = &catalog.suites[at];
+    if suite.is_held() {
+        return Err(held(suite.child_name()));
+    }
+    let restarted = suite.pool.as_ref().is_some_and(|pool| pool.renew());
+    let answer = json!({ "suite": suite.name, "server": suite.child_name(), "restarted": restarted });
+    Ok(json_response(StatusCode::OK, answer.to_string()))
 }
 
-/// What a child last wrote to its standard error.
-async fn logs(board: &Arc<Board>, order: &Order) -> Result<Response, Refusal> {
-    let (catalog, at) = found(board, order).await?;
-    let suite = &catalog.suites[at];
-    let lines = suite.pool.as_ref().map(|pool| pool.stderr_lines()).unwrap_or_default();
-    Ok(json_response(StatusCode::OK, json!({ "suite": suite.name, "lines": lines }).to_string()))
+fn held(server: &str) -> Refusal {
+    Refusal::Held(format!("server `{server}` is held; `switchboard allow {server}` shows it and asks"))
 }
 
 /// A suite by its own name or its child's: as it is seen where the order was given, or anywhere else.
@@ -103,11 +118,12 @@ async fn found(board: &Arc<Board>, order: &Order) -> Result<(Arc<Catalog>, usize
     let name = order.suite.as_deref().ok_or_else(|| Refusal::BadRequest("`suite` is missing".to_owned()))?;
     let here = board.workspace(order.workspace.as_deref()).await;
     let everywhere = std::iter::once(here).chain(board.workspaces.all());
-    for catalog in everywhere.map(|workspace| workspace.catalog()) {
+    let catalogs: Vec<Arc<Catalog>> = everywhere.map(|workspace| workspace.catalog()).collect();
+    for catalog in &catalogs {
         let named = |suite: &crate::suite::Suite| suite.name == name || suite.child_name() == name;
         if let Some(at) = catalog.suites.iter().position(named) {
-            return Ok((catalog, at));
+            return Ok((catalog.clone(), at));
         }
     }
-    Err(Refusal::NotFound(format!("there is no suite `{name}`")))
+    Err(no_such(name, &catalogs.iter().map(|catalog| &**catalog).collect::<Vec<_>>()))
 }

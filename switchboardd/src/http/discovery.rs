@@ -1,5 +1,7 @@
 //! What `curl` shows: health, version, suites and status. Nothing here starts a child.
 
+mod state;
+
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -16,20 +18,12 @@ use super::rescue::{Refusal, json_response};
 use crate::board::{Board, Phase};
 use crate::budget::Weights;
 use crate::catalog::Catalog;
-use crate::child::{Child, Tie};
-use crate::definition::Reach;
-use crate::layer::Layer;
+use crate::document::nearest;
 use crate::measures::Measures;
-use crate::pool::{Doing, PoolError};
-use crate::session::Session;
-use crate::sources::Unready;
 use crate::suite::Suite;
-use crate::suite::summary::summary;
-use crate::trust::view::{in_short, shown_url};
-use crate::workspace::Workspace;
 
-/// As much of a command line as fits a status.
-const WAITING_SHOWN: usize = 600;
+pub(super) use state::described;
+use state::{denied, millis, session_state, workspace_state};
 
 pub(super) async fn health() -> Response {
     shown(&json!({ "status": "ok" }))
@@ -94,7 +88,13 @@ pub(super) async fn tools(
     Ok(json_response(StatusCode::OK, body))
 }
 
-pub(super) async fn status(State(board): State<Arc<Board>>, Extension(pass): Extension<Pass>) -> Response {
+/// `?workspace=` has that one loaded and shown, whether or not a session is in it.
+pub(super) async fn status(
+    State(board): State<Arc<Board>>,
+    Extension(pass): Extension<Pass>,
+    uri: Uri,
+) -> Response {
+    let _asked_about = workspace_of(&board, pass, &uri).await;
     if pass == Pass::Names {
         let catalog = board.catalog();
         let suites: Vec<Value> = catalog.suites.iter().map(|suite| described(suite, pass)).collect();
@@ -113,12 +113,14 @@ pub(super) fn everything(board: &Board, weights: &Weights) -> Value {
     let overall = measures.overall();
     let workspaces = board.workspaces.all();
     let workspaces = workspaces.iter().map(|known| workspace_state(board, known, measured));
+    let watched = board.watched();
     let config = board.broken_config();
     let problems: Vec<String> = config.iter().map(ToString::to_string).chain(problems(&catalog)).collect();
     let sessions: Vec<Value> = board.sessions.all().iter().map(|session| session_state(session)).collect();
     json!({
         "status": if board.phase().borrow().draining().is_some() { "draining" } else { "ok" },
         "version": env!("CARGO_PKG_VERSION"),
+        "hop": HOP,
         "pid": std::process::id(),
         "boot": board.boot.name(),
         "uptimeMs": millis(board.started),
@@ -131,6 +133,9 @@ pub(super) fn everything(board: &Board, weights: &Weights) -> Value {
         "calls": figures::calls(measures, &overall),
         "introspections": overall.introspections,
         "lastErrors": figures::last_errors(measures),
+        "whereabouts": board.whereabouts.get(),
+        "watchedFolders": watched.map(|(folders, _)| folders),
+        "watchFailed": watched.is_some_and(|(_, failed)| failed),
         "sessions": sessions,
         "budget": {
             "children": board.nursery.budget.ceiling().children,
@@ -151,24 +156,6 @@ fn successor(board: &Board) -> Value {
         Value::Null,
         |next| json!({ "binary": next.binary, "version": next.version, "problem": next.problem }),
     )
-}
-
-/// What is a workspace's own.
-fn workspace_state(board: &Board, workspace: &Arc<Workspace>, measured: impl Fn(&Suite) -> Value) -> Value {
-    let catalog = workspace.catalog();
-    let Some(own) = &catalog.own else { return Value::Null };
-    let is_own =
-        |suite: &&Suite| own.entries.iter().any(|entry| entry.definition.file == suite.definition.file);
-    let here = |session: &&Arc<Session>| session.is_in(workspace);
-    let own_problems = catalog.problems.iter().filter(|problem| problem.file.starts_with(&own.config.folder));
-    json!({
-        "root": workspace.root,
-        "sessions": board.sessions.all().iter().filter(here).count(),
-        "generation": catalog.generation,
-        "suites": catalog.suites.iter().filter(is_own).map(measured).collect::<Vec<_>>(),
-        "denied": denied(own),
-        "problems": own_problems.map(ToString::to_string).collect::<Vec<_>>(),
-    })
 }
 
 /// A suite with what was measured of it.
@@ -201,98 +188,24 @@ pub(super) fn one(suite: &Suite, pass: Pass) -> Response {
     shown(&described(suite, pass))
 }
 
-fn described(suite: &Suite, pass: Pass) -> Value {
-    let state = match suite.pool.as_ref().map(|pool| pool.doing()) {
-        None if suite.is_held() => "held",
-        None | Some(Doing::Misconfigured) => "misconfigured",
-        Some(Doing::Held) => "held",
-        Some(Doing::Cold) => "cold",
-        Some(Doing::Starting) => "starting",
-        Some(Doing::Ready) => "ready",
-        Some(Doing::Failed) => "failed",
-        Some(Doing::Resting) => "resting",
-    };
-    let mut body = json!({ "name": suite.name, "state": state });
-    if pass == Pass::Names {
-        return body;
-    }
-    body["child"] = suite.child_name().into();
-    body["file"] = json!(suite.definition.file);
-    if let Some(waiting) = suite.waiting() {
-        // A version that nobody allowed: what it would run, and that there is one.
-        body["waiting"] = json!(summary(&in_short(waiting), WAITING_SHOWN));
-    }
-    if suite.is_held() {
-        return body;
-    }
-    body["description"] = json!(suite.definition.description);
-    if let Ok(Reach::Remote(remote)) = &suite.definition.reach {
-        body["url"] = shown_url(&remote.url).into();
-    }
-    let pool = suite.pool.as_ref();
-    body["lastError"] = match &suite.definition.reach {
-        Err(why) => json!(why),
-        Ok(_) => {
-            json!(pool.and_then(|pool| pool.last_failure()).map(|error| match error {
-                PoolError::Unready(Unready::Misconfigured(why)) => why,
-                error => error.to_string(),
-            }))
-        }
-    };
-    if let Some(pool) = pool {
-        let settings = pool.settings();
-        body["pool"] = json!({
-            "scope": settings.scope.word(),
-            "warm": settings.warm,
-            "max": settings.max,
-            "idleMs": u64::try_from(settings.idle.as_millis()).unwrap_or(u64::MAX),
-            "starts": pool.starts(),
-        });
-        body["children"] = pool.running().iter().map(|child| child_state(child)).collect();
-    }
-    body
-}
-
-fn child_state(child: &Child) -> Value {
-    json!({
-        // A child that runs elsewhere has none here.
-        "pid": child.process(),
-        "ageMs": millis(child.born()),
-        "idleMs": if child.is_idle() { millis(child.last_used()) } else { 0 },
-        "inFlight": child.in_flight(),
-        "ownedBySession": matches!(child.tie(), Tie::Session(_)),
-        "revision": child.hello().revision,
-        "tools": child.known_tools().map(|list| list.tools.len()),
-        "skippedLines": child.noise(),
-    })
-}
-
-fn session_state(session: &Session) -> Value {
-    let profile = session.caller.profile();
-    json!({
-        "client": profile.client,
-        "revision": profile.revision,
-        "workspace": session.folder,
-        "ageMs": millis(session.opened),
-        "inFlight": session.in_flight(),
-        "droppedMessages": session.mail_dropped(),
-    })
-}
-
 fn problems(catalog: &Catalog) -> Vec<String> {
     catalog.problems.iter().map(ToString::to_string).collect()
 }
 
-fn denied(layer: &Layer) -> Vec<&str> {
-    layer.denied.iter().map(|definition| definition.name.as_str()).collect()
-}
-
+/// By its own name or its server's; else the nearest one there is.
 fn named<'c>(catalog: &'c Catalog, name: &str) -> Result<&'c Suite, Refusal> {
-    catalog.named(name).ok_or_else(|| Refusal::NotFound(format!("there is no suite `{name}`")))
+    catalog.named(name).ok_or_else(|| no_such(name, &[catalog]))
 }
 
-fn millis(since: tokio::time::Instant) -> u64 {
-    u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX)
+pub(super) fn no_such(name: &str, catalogs: &[&Catalog]) -> Refusal {
+    let suites = || catalogs.iter().flat_map(|catalog| &catalog.suites);
+    let near = nearest(name, suites().flat_map(|suite| [suite.name.as_str(), suite.child_name()]));
+    let hint = match near {
+        Some(near) => format!("; did you mean `{near}`?"),
+        None if suites().next().is_none() => "; there is none at all".to_owned(),
+        None => "; `switchboard ls` lists them".to_owned(),
+    };
+    Refusal::NotFound(format!("there is no suite or server `{name}`{hint}"))
 }
 
 fn shown(body: &Value) -> Response {

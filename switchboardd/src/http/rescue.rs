@@ -31,7 +31,9 @@ pub(super) enum Refusal {
     WrongMethod(&'static str),
     #[error("{0}")]
     Forbidden(&'static str),
-    #[error("a token is needed: send `Authorization: Bearer` with the content of the token file")]
+    #[error(
+        "a token is needed: send `Authorization: Bearer` with the content of the file `token` in Switchboard's state folder; `switchboard status` shows where that is"
+    )]
     NoToken,
     #[error(
         "this code is not known here: it was used, or is older than 30 s; `switchboard open` gives a new one"
@@ -45,6 +47,9 @@ pub(super) enum Refusal {
     NotFound(String),
     #[error("{0}")]
     BadRequest(String),
+    /// Nobody has allowed it.
+    #[error("{0}")]
+    Held(String),
     #[error(
         "hop versions do not meet: the daemon speaks {ours}, the shim {theirs}; install the same version of both"
     )]
@@ -91,6 +96,7 @@ impl Refusal {
             Self::Malformed(_) | Self::Incomplete | Self::BadHeader(_) | Self::BadRequest(_) => {
                 StatusCode::BAD_REQUEST
             }
+            Self::Held(_) => StatusCode::LOCKED,
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::UnknownSession | Self::NotFound(_) => StatusCode::NOT_FOUND,
             Self::NotAcceptable => StatusCode::NOT_ACCEPTABLE,

@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::breaker::Breaker;
+use super::history::History;
 use super::{PoolError, Settings};
 use crate::caller::Caller;
 use crate::child::{Child, ChildError, Manner, StderrRing};
@@ -35,6 +36,9 @@ pub(super) struct State {
     pub(super) lists_failed: Option<ChildError>,
     /// What the child that was started last wrote to its standard error.
     pub(super) last_words: Arc<StderrRing>,
+    /// And the one before it.
+    pub(super) earlier_words: Option<Arc<StderrRing>>,
+    pub(super) history: History,
     /// Somebody comes back for the spares when the pause after a crash is over.
     pub(super) woken_later: bool,
     pub(super) starts: u64,

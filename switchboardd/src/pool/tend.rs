@@ -43,6 +43,9 @@ impl Pool {
                 state.ran_before = true;
                 state.manner = Some(child.manner());
                 drop(state);
+                self.note_connection(child.stderr(), || {
+                    format!("connected to {}, revision {}", self.shown_address(), child.hello().revision)
+                });
                 let level = *self.nursery.level.lock().expect("BUG: a copy panicked");
                 level.into_iter().for_each(|level| child.set_level(level));
                 child.follow(&child.followed(), true);
@@ -88,7 +91,11 @@ impl Pool {
             tally: &self.tally,
         };
         let ring = Arc::new(StderrRing::default());
-        self.lock().last_words = ring.clone();
+        {
+            let mut state = self.lock();
+            let earlier = std::mem::replace(&mut state.last_words, ring.clone());
+            state.earlier_words = Some(earlier);
+        }
         let remembered = self.manner();
         let start = |tie, place, manner| {
             Child::start(&self.name, &target, &ground, limits, tie, place, &ring, manner)
@@ -109,6 +116,20 @@ impl Pool {
         Ok(child)
     }
 
+    /// A server elsewhere has no standard error here: what happens to its connection takes that place.
+    fn note_connection(&self, ring: &StderrRing, what: impl FnOnce() -> String) {
+        if matches!(self.reach, Reach::Remote(_)) {
+            ring.note(&what(), &self.name);
+        }
+    }
+
+    fn shown_address(&self) -> String {
+        match &self.reach {
+            Reach::Remote(remote) => crate::trust::view::shown_url(&remote.url),
+            Reach::Process(_) => String::new(),
+        }
+    }
+
     /// How its children were last spoken with, in this run or an earlier one.
     fn manner(&self) -> Option<Manner> {
         let seen = self.lock().manner;
@@ -123,6 +144,8 @@ impl Pool {
         }
         // A spare that found no room is nobody's failure.
         if patient || !matches!(failure, PoolError::NoRoom(_)) {
+            self.note_connection(&state.last_words, || failure.to_string());
+            state.history.note(failure.to_string(), true);
             state.failed_starts += 1;
             state.last_failure = Some(failure);
         }
@@ -292,6 +315,15 @@ impl Pool {
             let mut state = self.lock();
             let replaced = state.members.iter().any(|it| it.replaced && Arc::ptr_eq(&it.child, child));
             state.members.retain(|member| !Arc::ptr_eq(&member.child, child));
+            self.note_connection(child.stderr(), || match &ending {
+                ChildError::Stopped => "the connection was let go".to_owned(),
+                ending => ending.to_string(),
+            });
+            if ending == ChildError::Stopped {
+                state.history.note("was stopped".to_owned(), false);
+            } else {
+                state.history.note(ending.to_string(), true);
+            }
             if ending != ChildError::Stopped {
                 state.lost += u64::from(!replaced);
                 state.breaker.crashed(child.has_served() && ending.is_a_kill(), Instant::now());

@@ -26,32 +26,36 @@ pub struct View<'a> {
 impl View<'_> {
     /// Line by line.
     pub fn lines(&self) -> Vec<String> {
-        let mut lines = vec![format!(
+        let first = format!(
             "{}  ({})",
             visible(&self.definition.name),
             visible(&self.definition.file.display().to_string())
-        )];
-        let mut add = |what: &str, text: &str| lines.push(format!("  {what:9} {text}"));
+        );
+        let facts = self.facts().into_iter().map(|(what, text)| format!("  {what:9} {text}"));
+        std::iter::once(first).chain(facts).collect()
+    }
+
+    /// What there is to know, and under which word.
+    pub fn facts(&self) -> Vec<(&'static str, String)> {
+        let mut all = Vec::new();
         for (what, text) in facts(self.reach) {
-            add(what, &text);
+            all.push((what, text));
             if what == "runs" {
                 match self.program {
-                    Some(Ok(program)) => add("program", &visible(&program.display().to_string())),
-                    Some(Err(why)) => add("program", why),
+                    Some(Ok(program)) => {
+                        all.push(("program", visible(&program.display().to_string()).into_owned()));
+                    }
+                    Some(Err(why)) => all.push(("program", why.to_owned())),
                     None => {}
                 }
             }
         }
         let program = self.program.and_then(Result::ok);
-        for warning in warnings(self.reach, program, self.root) {
-            add("warning", &warning);
-        }
+        all.extend(warnings(self.reach, program, self.root).into_iter().map(|warning| ("warning", warning)));
         if let Some(before) = self.before {
-            for line in difference(before, self.reach) {
-                add("changed", &line);
-            }
+            all.extend(difference(before, self.reach).into_iter().map(|line| ("changed", line)));
         }
-        lines
+        all
     }
 }
 

@@ -165,7 +165,7 @@ fn is_hijacker(name: &str) -> bool {
 }
 
 /// The package that a runner would fetch in whatever version there is.
-fn unpinned(argv: &[String]) -> Option<&str> {
+pub fn unpinned(argv: &[String]) -> Option<&str> {
     let at = argv.iter().position(|arg| {
         let name = arg.rsplit('/').next().unwrap_or(arg);
         RUNNERS.iter().any(|(runner, _)| *runner == name)

@@ -44,8 +44,7 @@ async fn login_of((catalog, at): &Place) -> Result<(Arc<Login>, String), Refusal
     let suite = &catalog.suites[*at];
     let child = suite.child_name().to_owned();
     let pool = suite.pool.as_ref().ok_or_else(|| {
-        let why = if suite.is_held() { "is held; `switchboard allow` it first" } else { "cannot be reached" };
-        refused(&child, &why)
+        if suite.is_held() { super::held(&child) } else { refused(&child, &"cannot be reached") }
     })?;
     match pool.login().await {
         Ok(Some(login)) => Ok((login, child)),
@@ -58,5 +57,5 @@ async fn login_of((catalog, at): &Place) -> Result<(Arc<Login>, String), Refusal
 }
 
 fn refused(child: &str, why: &dyn std::fmt::Display) -> Refusal {
-    Refusal::BadRequest(format!("child `{child}` {why}"))
+    Refusal::BadRequest(format!("server `{child}` {why}"))
 }

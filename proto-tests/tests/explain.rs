@@ -1,0 +1,154 @@
+//! `switchboard explain` and what `switchboard status` shows: where things come from and what became of them.
+#![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
+
+use proto_tests::wait::until_true;
+use proto_tests::{Home, PATIENCE, bins};
+use serde_json::Value;
+
+fn told(home: &Home, args: &[&str]) -> String {
+    let output = home.command(args);
+    assert!(output.status.success(), "{args:?}: {output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn all_is_told_but_no_secret() {
+    let home = Home::new();
+    home.child_with(
+        "kid",
+        &["echo"],
+        &[("API_TOKEN", "${API_TOKEN}"), ("PLAIN", "plain-secret-value"), ("SHELLED", "${FROM_PROFILE}")],
+    );
+    home.write(".config/switchboard/env", "API_TOKEN=very-secret-value\n");
+    let env = home.config_folder().join("env");
+    std::fs::set_permissions(&env, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+    // Without a daemon already.
+    let text = told(&home, &["explain", "kid"]);
+    assert!(text.contains("no daemon"), "{text}");
+    let _daemon = home.daemon();
+    home.order(&["call", "kid", "stderr", r#"{"text":"last words"}"#]);
+    assert_eq!(home.command(&["call", "kid", "crash"]).status.code(), Some(5));
+    for name in ["kid", "kid_suite"] {
+        let text = told(&home, &["explain", name]);
+        for part in [
+            ".config/switchboard/mcps/kid/.mcp.json",
+            "your own",
+            bins().evil_child.to_str().unwrap(),
+            "API_TOKEN = ${API_TOKEN}",
+            "API_TOKEN comes from",
+            "switchboard/env",
+            "FROM_PROFILE comes from your login shell",
+            "PLAIN = •••",
+            "scope shared",
+            "exited with status 3",
+            "crash was asked for",
+            "legacy",
+            "switchboard logs kid",
+        ] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        assert!(!text.contains("very-secret-value") && !text.contains("plain-secret-value"), "{text}");
+    }
+    let whole: Value = serde_json::from_str(&told(&home, &["explain", "kid", "--json"])).unwrap();
+    assert_eq!(whole["layer"], "personal");
+    assert!(whole["live"]["exits"][0]["what"].as_str().unwrap().contains("status 3"), "{whole}");
+    assert!(!whole.to_string().contains("secret-value"), "{whole}");
+}
+
+#[test]
+fn what_is_missing_is_named_with_what_to_do() {
+    let home = Home::new();
+    home.child_with("kid", &["echo"], &[("API_TOKEN", "${NOWHERE_SET}")]);
+    let text = told(&home, &["explain", "kid"]);
+    assert!(text.contains("switchboard secret set NOWHERE_SET"), "{text}");
+    let output = home.command(&["explain", "kdi"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("did you mean `kid`"), "{output:?}");
+}
+
+#[test]
+fn held_and_outdated_servers_tell_what_waits() {
+    let home = Home::new();
+    let project = home.project("work");
+    project.child("notes", &[]);
+    let _daemon = home.daemon();
+    let text = told(&home, &["explain", "notes"]);
+    assert!(
+        text.contains("held: nobody has allowed it") && text.contains("switchboard allow notes"),
+        "{text}"
+    );
+    assert!(!text.contains("words of notes") || text.contains("held"), "{text}");
+    let screen = project.allow();
+    assert!(screen.text.contains("allowed"), "{screen:?}");
+    let text = told(&home, &["explain", "notes"]);
+    assert!(text.contains("trust     allowed 20"), "{text}");
+    project.child("notes", &["--another"]);
+    let text = told(&home, &["explain", "notes"]);
+    assert!(text.contains("serves on") && text.contains("--another"), "{text}");
+}
+
+#[test]
+fn status_shows_everything_that_runs() {
+    let home = Home::new();
+    home.child("kid", &["echo"]);
+    home.child("bad", &["exit-at-start", "1"]);
+    let daemon = home.daemon_on_tcp();
+    let mut shim = home.shim();
+    shim.call("kid", "echo", "{}");
+    assert_eq!(home.command(&["call", "bad", "x"]).status.code(), Some(5));
+    let whole: Value = serde_json::from_str(&told(&home, &["status", "--json"])).unwrap();
+    assert_eq!(whole["pid"], daemon.pid());
+    assert!(whole["memoryKb"].as_u64().unwrap() > 1024, "{whole}");
+    assert_eq!(whole["restartPending"], Value::Null, "{whole}");
+    assert_eq!(whole["whereabouts"]["socket"], home.socket().to_str().unwrap());
+    let tcp = whole["whereabouts"]["tcp"].as_str().unwrap().to_owned();
+    let kid = whole["suites"].as_array().unwrap().iter().find(|suite| suite["child"] == "kid").unwrap();
+    assert!(kid["children"][0]["memoryKb"].as_u64().unwrap() > 100, "{kid}");
+    assert!(kid["subtools"].as_u64().unwrap() > 10, "{kid}");
+    let text = told(&home, &["status"]);
+    for part in [
+        &*daemon.pid().to_string(),
+        &tcp,
+        "token",
+        "proto-tests 1",
+        "2025-11-25",
+        "kid_suite",
+        "ready",
+        "bad_suite",
+        "failed",
+        "last error",
+        "MiB",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+}
+
+#[test]
+fn a_taken_port_is_shown() {
+    let home = Home::new();
+    let other = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = other.local_addr().unwrap().to_string();
+    let _daemon = proto_tests::Daemon::start(&home, &["--listen", &address]);
+    let text = told(&home, &["status"]);
+    assert!(text.contains(&format!("{address} is taken")), "{text}");
+}
+
+#[test]
+fn a_replaced_program_asks_for_a_restart() {
+    let home = Home::new();
+    let folder = home.workspace().join("bin");
+    std::fs::create_dir_all(&folder).unwrap();
+    for program in [&bins().switchboardd, &bins().switchboard] {
+        std::fs::copy(program, folder.join(program.file_name().unwrap())).unwrap();
+    }
+    home.order_with(&folder.join("switchboard"), &["start"]);
+    assert!(!told(&home, &["status"]).contains("pending"));
+    let program = folder.join("switchboardd");
+    std::fs::remove_file(&program).unwrap();
+    std::fs::copy(&bins().switchboardd, &program).unwrap();
+    let text = told(&home, &["status"]);
+    assert!(text.contains("pending") && text.contains("switchboard restart"), "{text}");
+    home.order_with(&folder.join("switchboard"), &["restart"]);
+    until_true("the new program", PATIENCE, || !told(&home, &["status"]).contains("pending"));
+    home.order(&["stop"]);
+}

@@ -1,0 +1,163 @@
+//! `switchboard logs`: what servers and the daemon wrote, and what they write next.
+#![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
+#![allow(clippy::disallowed_methods, reason = "tests start processes")]
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+
+use proto_tests::wait::until_true;
+use proto_tests::{Home, PATIENCE, bins};
+use serde_json::{Value, json};
+
+/// `switchboard logs -f …`, read line by line.
+struct Follower {
+    process: Child,
+    lines: Receiver<String>,
+}
+
+impl Follower {
+    fn start(home: &Home, args: &[&str]) -> Self {
+        let mut process = Command::new(&bins().switchboard)
+            .args(args)
+            .env_clear()
+            .envs(home.environment())
+            .env("SWITCHBOARD_SOCKET", home.socket())
+            .current_dir(home.workspace())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let (tell, lines) = channel();
+        for output in [
+            Box::new(process.stdout.take().unwrap()) as Box<dyn Read + Send>,
+            Box::new(process.stderr.take().unwrap()),
+        ] {
+            let tell = tell.clone();
+            thread::spawn(move || {
+                for line in BufReader::new(output).lines().map_while(Result::ok) {
+                    let _ = tell.send(line);
+                }
+            });
+        }
+        Self { process, lines }
+    }
+
+    #[track_caller]
+    fn shows(&self, part: &str) {
+        let mut seen = Vec::new();
+        while let Ok(line) = self.lines.recv_timeout(PATIENCE) {
+            if line.contains(part) {
+                return;
+            }
+            seen.push(line);
+        }
+        panic!("no {part:?} in {seen:#?}");
+    }
+}
+
+impl Drop for Follower {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn say(home: &Home, text: &str) {
+    home.order(&["call", "kid", "stderr", &json!({"text": text}).to_string()]);
+}
+
+#[test]
+fn the_last_lines_are_shown_with_their_time() {
+    let home = Home::new();
+    home.child("kid", &["echo"]);
+    let _daemon = home.daemon();
+    for number in 1..=5 {
+        say(&home, &format!("word {number}"));
+    }
+    let shown = || String::from_utf8(home.command(&["logs", "kid", "-n", "2"]).stdout).unwrap();
+    until_true("the last word", PATIENCE, || shown().contains("word 5"));
+    let text = shown();
+    assert_eq!(text.lines().count(), 2, "{text}");
+    assert!(text.starts_with("20") && text.contains("Z word 4"), "{text}");
+    let told: Value =
+        serde_json::from_slice(&home.command(&["logs", "kid", "--json", "-n", "1"]).stdout).unwrap();
+    assert_eq!(told["lines"][0]["text"], "word 5", "{told}");
+}
+
+#[test]
+fn a_follower_sees_new_lines_a_crash_and_the_next_daemon() {
+    let home = Home::new();
+    home.child("kid", &["echo"]);
+    home.order(&["start"]);
+    say(&home, "before");
+    until_true("it", PATIENCE, || {
+        String::from_utf8_lossy(&home.command(&["logs", "kid"]).stdout).contains("before")
+    });
+    let follower = Follower::start(&home, &["logs", "-f", "kid"]);
+    follower.shows("before");
+    say(&home, "a new line");
+    follower.shows("a new line");
+    assert_eq!(home.command(&["call", "kid", "crash"]).status.code(), Some(5));
+    follower.shows("crash was asked for");
+    until_true("the next server", PATIENCE, || {
+        home.command(&["call", "kid", "stderr", r#"{"text":"the next server"}"#]).status.success()
+    });
+    follower.shows("the next server");
+    home.order(&["restart"]);
+    say(&home, "the next daemon");
+    follower.shows("the next daemon");
+    home.kill_daemons();
+    follower.shows("waiting for the next one");
+    home.order(&["start"]);
+    say(&home, "after a kill");
+    follower.shows("after a kill");
+}
+
+#[test]
+fn the_daemons_own_log_is_followed_through_a_rotation() {
+    let home = Home::new();
+    home.order(&["start"]);
+    let text = String::from_utf8(home.command(&["logs"]).stdout).unwrap();
+    assert!(text.contains("serving"), "{text}");
+    let follower = Follower::start(&home, &["logs", "-f", "-n", "1"]);
+    let file = home.state_folder().join("logs/switchboardd.log");
+    home.order(&["restart"]);
+    follower.shows("restarting on request");
+    follower.shows("serving");
+    // Another file under its name, as the daemon itself would make it.
+    std::fs::rename(&file, file.with_extension("log.1")).unwrap();
+    std::fs::write(&file, "the first line of another file\n").unwrap();
+    follower.shows("the first line of another file");
+    // And without a daemon, what the last one wrote.
+    home.order(&["stop"]);
+    let text = String::from_utf8(home.command(&["logs", "-n", "500"]).stdout).unwrap();
+    assert!(text.contains("serving") && text.contains("another file"), "{text}");
+}
+
+#[test]
+fn a_daemon_in_the_foreground_says_where_its_log_goes() {
+    let home = Home::new();
+    let daemon = home.daemon();
+    let output = home.command(&["logs"]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert!(told.contains(&daemon.pid().to_string()) && told.contains("foreground"), "{told}");
+}
+
+#[test]
+fn of_a_server_elsewhere_the_connection_is_told() {
+    let home = Home::new();
+    home.definition(
+        "far",
+        &json!({"name": "far", "type": "http", "url": "http://127.0.0.1:9/mcp"}).to_string(),
+    );
+    let _daemon = home.daemon();
+    let output = home.command(&["logs", "far"]);
+    assert!(String::from_utf8_lossy(&output.stderr).contains("not connected"), "{output:?}");
+    assert_eq!(home.command(&["call", "far", "x"]).status.code(), Some(5));
+    let text = String::from_utf8(home.command(&["logs", "far"]).stdout).unwrap();
+    assert!(text.contains("127.0.0.1:9"), "{text}");
+}

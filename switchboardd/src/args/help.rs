@@ -1,0 +1,125 @@
+//! Help as a newcomer reads it: what to type first, commands by what they are for.
+
+use clap::builder::styling::Style;
+use clap::error::ErrorKind;
+use clap::{Arg, Command, CommandFactory, FromArgMatches};
+
+use super::Args;
+
+/// Which command stands where. One that is in none of these stands at the end.
+const GROUPS: [(&str, &[&str]); 5] = [
+    ("Start here", &["setup", "status", "doctor", "open"]),
+    (
+        "Servers",
+        &["add", "remove", "import", "ls", "explain", "check", "allow", "deny", "secret", "login", "logout"],
+    ),
+    ("Use them", &["introspect", "call", "logs", "savings"]),
+    ("Daemon and hosts", &["start", "stop", "restart", "reload", "service", "undo", "socket"]),
+    ("Shell", &["completions", "man", "help"]),
+];
+
+const HEADING: Style = Style::new().bold().underline();
+const NAME: Style = Style::new().bold();
+
+/// Reads the command line of this process, or ends it with what is wrong with it.
+pub fn parse() -> Args {
+    let mut command = command();
+    let matches = command.get_matches_mut();
+    let args = Args::from_arg_matches(&matches).unwrap_or_else(|error| error.format(&mut command).exit());
+    let of_shim = [("--child", args.child.is_some()), ("--no-start", args.no_start)];
+    if let Some((flag, _)) = of_shim.into_iter().find(|(_, given)| *given) {
+        let why = format!("`{flag}` is for the shim: `switchboard` without a command, its input piped");
+        command.error(ErrorKind::ArgumentConflict, why).exit();
+    }
+    args
+}
+
+/// Everything that can be typed, with its help.
+pub fn command() -> Command {
+    let mut command = Args::command();
+    command.build();
+    let template = template(&command);
+    command.help_template(template)
+}
+
+/// What the daemon's own page is about: its flags, and no commands.
+pub fn daemon_command() -> Command {
+    let whole = Args::command();
+    let of_daemon = |arg: &&Arg| {
+        let heading = arg.get_help_heading();
+        heading == Some(super::AS_DAEMON) || matches!(arg.get_id().as_str(), "config" | "socket" | "dry_run")
+    };
+    let flags: Vec<Arg> = whole.get_arguments().filter(of_daemon).cloned().collect();
+    Command::new("switchboardd")
+        .version(env!("CARGO_PKG_VERSION"))
+        .about("Serves one warm set of MCP servers to every editor, in the foreground")
+        .long_about(
+            "Serves one warm set of MCP servers to every editor, in the foreground. Usually nobody starts it by hand: the first \
+             `switchboard` that an editor starts does, or systemd. It takes the commands of switchboard(1), too.",
+        )
+        .args(flags)
+}
+
+fn template(command: &Command) -> String {
+    let mut text = String::from("{before-help}{about-with-newline}\n");
+    text.push_str(&format!("{HEADING}Usage:{HEADING:#}\n"));
+    let usages = [
+        ("switchboard COMMAND", "one of these"),
+        (
+            "switchboard [--workspace DIR] [--child NAME] [--no-start]",
+            "the stdio shim: what an editor starts",
+        ),
+        ("switchboardd [OPTIONS]", "the daemon, in the foreground"),
+    ];
+    for (usage, what) in usages {
+        text.push_str(&format!("  {NAME}{usage}{NAME:#}\n      {what}\n"));
+    }
+    let shown = || command.get_subcommands().filter(|command| !command.is_hide_set());
+    let width = shown().map(|command| command.get_name().len()).max().unwrap_or(0);
+    let line = |command: &Command| {
+        let about = command.get_about().map(ToString::to_string).unwrap_or_default();
+        format!("  {NAME}{:width$}{NAME:#}  {about}\n", command.get_name())
+    };
+    for (group, names) in GROUPS {
+        let lines: String =
+            names.iter().filter_map(|name| shown().find(|one| one.get_name() == *name)).map(line).collect();
+        text.push_str(&format!("\n{HEADING}{group}:{HEADING:#}\n{lines}"));
+    }
+    let grouped = |name: &str| GROUPS.iter().any(|(_, names)| names.contains(&name));
+    let others: String = shown().filter(|one| !grouped(one.get_name())).map(line).collect();
+    if !others.is_empty() {
+        text.push_str(&format!("\n{HEADING}More:{HEADING:#}\n{others}"));
+    }
+    // Words in braces are the template's own.
+    let text = text.replace("${NAME}", "$NAME");
+    text + "\n{options}{after-help}"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_command_is_listed_and_has_an_example() {
+        let whole = command();
+        let help = command().render_help().to_string();
+        fn check(command: &Command, path: &str) {
+            for sub in command.get_subcommands().filter(|sub| sub.get_name() != "help") {
+                let path = format!("{path} {}", sub.get_name());
+                let after = sub.get_after_help().map(ToString::to_string).unwrap_or_default();
+                assert!(after.contains("Example"), "`{path}` has no example");
+                assert!(after.contains("switchboard"), "`{path}`: {after}");
+                assert!(sub.get_about().is_some(), "`{path}` says nothing of itself");
+                check(sub, &path);
+            }
+        }
+        check(&whole, "switchboard");
+        for sub in whole.get_subcommands().filter(|sub| !sub.is_hide_set()) {
+            assert!(help.contains(&format!("  {}", sub.get_name())), "{}: {help}", sub.get_name());
+        }
+        for flag in ["--child", "--no-start", "--workspace", "--json", "--listen"] {
+            assert!(help.contains(flag), "{flag}: {help}");
+        }
+        whole.debug_assert();
+    }
+}

@@ -1,0 +1,42 @@
+//! What is done to the files of hosts.
+
+use std::path::PathBuf;
+
+#[derive(Debug, clap::Args)]
+pub struct Setup {
+    #[command(flatten)]
+    pub which: Which,
+    /// The shim that editors are to start, as an absolute path [default: the installed one]
+    #[arg(long, value_name = "PATH")]
+    pub shim: Option<PathBuf>,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct Undo {
+    #[command(flatten)]
+    pub which: Which,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct Import {
+    #[command(flatten)]
+    pub which: Which,
+    /// Also take what was imported out of the files of editors: shows each change and asks; `undo` puts it back
+    #[arg(long)]
+    pub remove: bool,
+}
+
+/// Which hosts, and how sure somebody is.
+#[derive(Debug, clap::Args)]
+pub struct Which {
+    /// These and no others, by name: claude-code, claude-desktop, cursor, vscode, copilot-cli, zed, windsurf, codex,
+    /// gemini, cline, roo, continue, opencode, junie, visual-studio, jetbrains [default: all that are found]
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
+    pub host: Vec<String>,
+    /// Show what would be done, and do nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Do it without asking
+    #[arg(long, short)]
+    pub yes: bool,
+}

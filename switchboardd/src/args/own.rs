@@ -1,0 +1,54 @@
+//! What defines servers of a person's own, and the values they need.
+
+use std::path::PathBuf;
+
+use clap::Subcommand;
+
+#[derive(Debug, clap::Args)]
+pub struct Add {
+    pub name: String,
+    /// What the model is told that it is for
+    #[arg(long)]
+    pub description: Option<String>,
+    /// A variable for it, as NAME=VALUE; `${NAME}` in the value is filled in when it starts
+    #[arg(long, value_name = "NAME=VALUE")]
+    pub env: Vec<String>,
+    /// A file of such variables
+    #[arg(long, value_name = "FILE")]
+    pub env_file: Option<PathBuf>,
+    /// The directory it runs in [default: that of its definition]
+    #[arg(long, value_name = "DIR")]
+    pub cwd: Option<PathBuf>,
+    /// Reach it by this URL instead of starting it
+    #[arg(long, conflicts_with_all = ["command", "env", "env_file", "cwd"])]
+    pub url: Option<String>,
+    /// A header for the URL, as NAME: VALUE
+    #[arg(long, value_name = "NAME: VALUE", requires = "url")]
+    pub header: Vec<String>,
+    /// Take the place of a server with this name
+    #[arg(long)]
+    pub force: bool,
+    /// What to run
+    #[arg(last = true, required_unless_present = "url", value_name = "COMMAND")]
+    pub command: Vec<String>,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Secret {
+    /// Store a value, typed at a prompt or read from standard input
+    ///
+    /// It goes into the keyring of the system (Secret Service on Linux, Keychain on macOS) or, where none
+    /// answers, into a file that only you can read. `${NAME}` in a server's definition stands for it.
+    #[command(after_help = "Examples:\n  switchboard secret set GITHUB_TOKEN\n  \
+                            pass show github | switchboard secret set GITHUB_TOKEN")]
+    Set {
+        /// Letters, digits, `_`, `.` and `-`; not a digit first
+        name: String,
+    },
+    /// List the names and where their values are, never the values
+    #[command(after_help = "Example:\n  switchboard secret ls --json")]
+    Ls,
+    /// Forget a secret and delete its value
+    #[command(after_help = "Example:\n  switchboard secret rm GITHUB_TOKEN")]
+    Rm { name: String },
+}

@@ -1,0 +1,258 @@
+//! `switchboard call`: a subtool from a shell, with all that may happen on its way.
+
+use std::io::{IsTerminal, Read, Write};
+
+use serde_json::{Value, json};
+
+use super::Exit;
+use super::ask::{Unanswered, order};
+use super::form;
+use super::output::{failed, print, print_json, width, wrap};
+use super::status::project;
+use super::talk::{Talk, request};
+use crate::args::Args;
+use crate::visible::visible;
+
+const TOKEN: &str = "call";
+
+/// Kinds of faults that are no server's.
+const NOT_THE_SERVERS: [&str; 5] =
+    ["daemon_draining", "daemon_failed", "invalid_params", "unknown_method", "not_allowed"];
+
+pub(super) async fn run(args: &Args, suite: &str, subtool: &str, arguments: Option<&str>) -> Exit {
+    let arguments = match read(arguments) {
+        Ok(arguments) => arguments,
+        Err(why) => {
+            eprintln!("switchboard: {why}");
+            return Exit::Usage;
+        }
+    };
+    match call(args, suite, subtool, &arguments).await {
+        Ok(exit) => exit,
+        Err(unanswered) => unanswered.tell(),
+    }
+}
+
+/// A JSON object: as it was typed, from a file, or from standard input.
+fn read(given: Option<&str>) -> Result<Value, String> {
+    let text = match given {
+        None => return Ok(json!({})),
+        Some("-") => {
+            let mut text = String::new();
+            let read = std::io::stdin().lock().read_to_string(&mut text);
+            read.map_err(|error| format!("standard input cannot be read: {error}"))?;
+            text
+        }
+        Some(file) if file.starts_with('@') => std::fs::read_to_string(&file[1..])
+            .map_err(|error| format!("`{}` cannot be read: {error}", &file[1..]))?,
+        Some(text) => text.to_owned(),
+    };
+    match serde_json::from_str(&text) {
+        Ok(object @ Value::Object(_)) => Ok(object),
+        Ok(_) => Err("the arguments are no JSON object: write '{\"name\": \"value\"}'".to_owned()),
+        Err(error) => Err(format!("the arguments are no JSON: {error}; write '{{\"name\": \"value\"}}'")),
+    }
+}
+
+async fn call(args: &Args, suite: &str, subtool: &str, arguments: &Value) -> Result<Exit, Unanswered> {
+    let known = order(args, "explain", suite).await?;
+    let name = known["name"].as_str().unwrap_or(suite).to_owned();
+    let server = known["child"].as_str().unwrap_or(suite).to_owned();
+    if known["state"] == "held" {
+        return Err(Unanswered::Held(format!(
+            "server `{server}` is held; `switchboard allow {server}` shows it and asks"
+        )));
+    }
+    let person = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
+    // Whether a new version may run is asked by `switchboard allow`, and not in passing.
+    let asks = person && known["waiting"].is_null();
+    let workspace = project(args);
+    let mut talk = Talk::open(args, workspace.as_deref(), asks).await?;
+    let params = json!({
+        "name": name,
+        "arguments": { "action": "call", "subtool": subtool, "args": arguments },
+        "_meta": { "progressToken": TOKEN },
+    });
+    let mut answer = Box::pin(talk.send(&request("tools/call", &params)));
+    let mut news = News::default();
+    let mut interrupted = Box::pin(tokio::signal::ctrl_c());
+    let answer = loop {
+        let message = tokio::select! {
+            biased;
+            _ = &mut interrupted => break None,
+            Some(message) = talk.mail.recv() => message,
+            answer = &mut answer => break Some(answer?),
+        };
+        // Also while somebody is asked.
+        let reply = tokio::select! {
+            biased;
+            _ = &mut interrupted => break None,
+            reply = news.hear(&server, &message, asks) => reply,
+        };
+        if let Some(reply) = reply {
+            // Whatever becomes of it: the call's own answer tells.
+            let _ = talk.send(&reply).await;
+        }
+    };
+    news.clear();
+    let Some(answer) = answer else {
+        // The connection of the call closes when this returns, and that cancels it in the server.
+        eprintln!("switchboard: cancelled `{subtool}` of `{server}`");
+        return Ok(Exit::Interrupted);
+    };
+    Ok(tell(args, &answer))
+}
+
+/// What is told and asked while a call runs.
+#[derive(Default)]
+struct News {
+    shown: bool,
+}
+
+impl News {
+    /// An answer, if this was a question.
+    async fn hear(&mut self, server: &str, message: &Value, asks: bool) -> Option<Value> {
+        let reply = |result: Value| json!({ "jsonrpc": "2.0", "id": message["id"], "result": result });
+        match message["method"].as_str()? {
+            "notifications/progress" => self.progress(&message["params"]),
+            "notifications/message" => self.log(server, &message["params"]),
+            "elicitation/create" => {
+                self.clear();
+                let result = if asks {
+                    form::ask(server, &message["params"]).await
+                } else {
+                    eprintln!(
+                        "switchboard: `{server}` asked something, which was declined: there is no terminal"
+                    );
+                    json!({ "action": "decline" })
+                };
+                return Some(reply(result));
+            }
+            "ping" => return Some(reply(json!({}))),
+            _ if !message["id"].is_null() => {
+                let error = json!({ "code": -32601, "message": "not here" });
+                return Some(json!({ "jsonrpc": "2.0", "id": message["id"], "error": error }));
+            }
+            _ => {}
+        }
+        None
+    }
+
+    fn progress(&mut self, told: &Value) {
+        if !std::io::stderr().is_terminal() {
+            return;
+        }
+        let number = |value: &Value| value.as_f64().map(|number| number.to_string());
+        let mut line = number(&told["progress"]).unwrap_or_default();
+        if let Some(total) = number(&told["total"]) {
+            line = format!("{line} of {total}");
+        }
+        if let Some(words) = told["message"].as_str() {
+            line = format!("{line}  {}", visible(words));
+        }
+        let line: String = line.chars().take(width().min(200).saturating_sub(1)).collect();
+        eprint!("\r\x1b[2K{line}");
+        let _ = std::io::stderr().flush();
+        self.shown = true;
+    }
+
+    fn log(&mut self, server: &str, told: &Value) {
+        if !std::io::stderr().is_terminal() {
+            return;
+        }
+        self.clear();
+        let said = told["data"].as_str().map_or_else(|| told["data"].to_string(), ToOwned::to_owned);
+        eprintln!("{server}: {}: {}", visible(told["level"].as_str().unwrap_or("log")), visible(&said));
+    }
+
+    /// Takes the line of progress away.
+    fn clear(&mut self) {
+        if std::mem::take(&mut self.shown) {
+            eprint!("\r\x1b[2K");
+            let _ = std::io::stderr().flush();
+        }
+    }
+}
+
+/// Prints a result as a person or a program wants it; gives the exit code that belongs to it.
+pub(super) fn tell(args: &Args, answer: &Value) -> Exit {
+    if let Some(error) = answer.get("error") {
+        let kind = error["data"]["switchboard"]["kind"].as_str();
+        if args.json {
+            print_json(&json!({ "error": error }));
+        }
+        let said = error["message"].as_str().map_or_else(|| error.to_string(), ToOwned::to_owned);
+        failed(&visible(&said).replace("\\u{a}", "\n"));
+        return match kind {
+            Some("held") => Exit::Held,
+            Some(kind) if NOT_THE_SERVERS.contains(&kind) => Exit::Error,
+            Some(_) => Exit::ChildFailed,
+            // The server's own error.
+            None => Exit::Error,
+        };
+    }
+    let result = &answer["result"];
+    let is_error = result["isError"] == true;
+    if args.json {
+        print_json(result);
+    } else {
+        let mut shown = false;
+        for part in result["content"].as_array().into_iter().flatten() {
+            shown = true;
+            let text = content(part);
+            if is_error {
+                failed(&text);
+            } else {
+                print(&text);
+            }
+        }
+        if !shown {
+            let structured = result.get("structuredContent").unwrap_or(result);
+            print_json(structured);
+        }
+    }
+    if is_error { Exit::Error } else { Exit::Ok }
+}
+
+/// A text as it is; of anything else what it is, since nobody wants its bytes on a terminal.
+fn content(part: &Value) -> String {
+    let bytes = |value: &Value| value.as_str().map_or(0, |text| text.len() / 4 * 3);
+    match part["type"].as_str() {
+        Some("text") => part["text"].as_str().unwrap_or_default().to_owned(),
+        Some(kind @ ("image" | "audio")) => {
+            format!("[{kind}, {}, {} bytes; `--json` gives it whole]", part["mimeType"], bytes(&part["data"]))
+        }
+        Some("resource") if part["resource"]["text"].is_string() => {
+            part["resource"]["text"].as_str().unwrap_or_default().to_owned()
+        }
+        Some("resource_link") => {
+            let name = part["name"].as_str().unwrap_or_default();
+            wrap(&format!("{name} {}", part["uri"].as_str().unwrap_or_default()), usize::MAX).join(" ")
+        }
+        _ => format!("{part:#}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_are_an_object_wherever_they_come_from() {
+        assert_eq!(read(None), Ok(json!({})));
+        assert_eq!(read(Some(r#"{"a": 1}"#)), Ok(json!({ "a": 1 })));
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), r#"{"b": 2}"#).unwrap();
+        assert_eq!(read(Some(&format!("@{}", file.path().display()))), Ok(json!({ "b": 2 })));
+        for wrong in ["[1]", "nonsense", "", "@/nonexistent/file"] {
+            assert!(read(Some(wrong)).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_text_is_named() {
+        assert_eq!(content(&json!({ "type": "text", "text": "a\nb" })), "a\nb");
+        let picture = content(&json!({ "type": "image", "mimeType": "image/png", "data": "AAAA" }));
+        assert!(picture.contains("image/png") && picture.contains("3 bytes"), "{picture}");
+    }
+}

@@ -1,0 +1,142 @@
+//! `switchboard doctor`: everything that keeps things from working, each with the command that mends it. Works without a
+//! daemon; changes nothing.
+
+mod definitions;
+mod files;
+mod machine;
+mod running;
+
+use serde_json::{Value, json};
+
+use super::Exit;
+use super::desk::Desk;
+use super::output::{Paint, Tone, count, print, print_json, width, wrap};
+use super::status;
+use crate::args::Args;
+use crate::daemon;
+use crate::visible::visible;
+
+/// How much it matters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Severity {
+    /// As it should be.
+    Fine,
+    /// Works, but could do harm, or stop working.
+    Warning,
+    /// Something does not work.
+    Error,
+}
+
+impl Severity {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Fine => "ok",
+            Self::Warning => "warning",
+            Self::Error => "error",
+        }
+    }
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Finding {
+    severity: Severity,
+    /// What was looked at: a word for programs.
+    about: &'static str,
+    what: String,
+    /// The command that mends it.
+    mend: Option<String>,
+}
+
+impl Finding {
+    fn fine(about: &'static str, what: impl Into<String>) -> Self {
+        Self { severity: Severity::Fine, about, what: what.into(), mend: None }
+    }
+
+    fn warning(about: &'static str, what: impl Into<String>, mend: impl Into<String>) -> Self {
+        Self { severity: Severity::Warning, about, what: what.into(), mend: Some(mend.into()) }
+    }
+
+    fn error(about: &'static str, what: impl Into<String>, mend: impl Into<String>) -> Self {
+        Self { severity: Severity::Error, about, what: what.into(), mend: Some(mend.into()) }
+    }
+}
+
+pub(super) async fn run(args: &Args) -> Exit {
+    let findings = look(args).await;
+    let worst = findings.iter().map(|finding| finding.severity).max();
+    if args.json {
+        print_json(&json!({
+            "ok": worst != Some(Severity::Error),
+            "findings": findings.iter().map(as_json).collect::<Vec<_>>(),
+        }));
+    } else {
+        tell(&findings);
+    }
+    if worst == Some(Severity::Error) { Exit::Error } else { Exit::Ok }
+}
+
+async fn look(args: &Args) -> Vec<Finding> {
+    let home = match daemon::home() {
+        Ok(home) => home,
+        Err(fatal) => {
+            return vec![Finding::error("home", fatal.to_string(), "export HOME=/home/you")];
+        }
+    };
+    let place = daemon::place(args, &home);
+    let (config, state) = daemon::files_in_use(args, &home);
+    let status = status::look(args).await;
+    let mut findings = running::presence(&place, &status);
+    let status = status.ok();
+    findings.extend(running::programs(status.as_ref()));
+    findings.extend(files::places(&place, &state));
+    findings.extend(files::config(&config));
+    findings.extend(files::trust(&state));
+    if let Some(desk) = Desk::quietly(args) {
+        let project = desk.here(args).map(|root| desk.workspace(&root));
+        findings.extend(machine::path(&desk).await);
+        findings.extend(definitions::look(&desk, project.as_ref()).await);
+        findings.extend(running::port(status.as_ref(), &desk.personal.config));
+    }
+    findings.extend(running::suites(status.as_ref()));
+    findings.extend(machine::watches(status.as_ref()));
+    findings.extend(machine::linger(&home));
+    findings.extend(running::orphans(&place, status.is_some()));
+    findings
+}
+
+fn as_json(finding: &Finding) -> Value {
+    let Finding { severity, about, what, mend } = finding;
+    json!({ "severity": severity.word(), "about": about, "what": what, "mend": mend })
+}
+
+fn tell(findings: &[Finding]) {
+    let paint = Paint::for_stdout();
+    let mut sorted: Vec<&Finding> = findings.iter().collect();
+    sorted.sort_by_key(|finding| finding.severity);
+    let wide = width().min(120);
+    for finding in sorted {
+        let (mark, tone) = match finding.severity {
+            Severity::Fine => ("✓", Tone::Good),
+            Severity::Warning => ("!", Tone::Warning),
+            Severity::Error => ("✗", Tone::Bad),
+        };
+        let shown = visible(&finding.what).replace("\\u{a}", "\n");
+        for (at, line) in wrap(&shown, wide.saturating_sub(2)).iter().enumerate() {
+            let mark = if at == 0 { paint.on(tone, mark) } else { " ".to_owned() };
+            print(&format!("{mark} {line}"));
+        }
+        if let Some(mend) = &finding.mend {
+            print(&format!("    {}", paint.on(Tone::Strong, visible(mend))));
+        }
+    }
+    let number = |severity| findings.iter().filter(|finding| finding.severity == severity).count();
+    let (errors, warnings) = (number(Severity::Error), number(Severity::Warning));
+    print("");
+    print(&match (errors, warnings) {
+        (0, 0) => paint.on(Tone::Good, "everything is fine"),
+        (0, warnings) => paint.on(Tone::Warning, count(warnings, "warning")),
+        (errors, warnings) => {
+            paint.on(Tone::Bad, format!("{}, {}", count(errors, "error"), count(warnings, "warning")))
+        }
+    });
+}

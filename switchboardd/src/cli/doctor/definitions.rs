@@ -1,0 +1,166 @@
+//! What is wrong or risky in definitions of servers.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use super::Finding;
+use crate::cli::desk::Desk;
+use crate::cli::explain::shell_word;
+use crate::cli::output::tilde;
+use crate::definition::{Definition, Reach};
+use crate::expand::Template;
+use crate::layer::{Entry, Layer};
+use crate::trust::{Standing, unpinned};
+
+/// Names of variables and headers whose values are nobody else's business.
+const SECRET_WORDS: [&str; 9] = [
+    "token",
+    "secret",
+    "password",
+    "passwd",
+    "api_key",
+    "apikey",
+    "authorization",
+    "credential",
+    "private_key",
+];
+/// How well-known tokens begin.
+const SECRET_BEGINNINGS: [&str; 10] =
+    ["ghp_", "gho_", "github_pat_", "glpat-", "sk-", "xoxb-", "xoxp-", "AKIA", "eyJ", "Bearer "];
+
+pub(super) async fn look(desk: &Desk, project: Option<&Layer>) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for layer in std::iter::once(&desk.personal).chain(project) {
+        for problem in &layer.problems {
+            let mend = format!("switchboard check {}", shell_word(&problem.file));
+            findings.push(Finding::warning("definition", problem.to_string(), mend));
+        }
+        for entry in &layer.entries {
+            findings.extend(one(desk, entry).await);
+        }
+    }
+    let servers = desk.personal.entries.len() + project.map_or(0, |project| project.entries.len());
+    if servers == 0 {
+        let what = "no server is defined: hosts are shown nothing";
+        findings.push(Finding::warning("definition", what, "switchboard add time -- uvx mcp-server-time"));
+    } else if findings.is_empty() {
+        findings.push(Finding::fine("definition", format!("{servers} defined, nothing wrong with them")));
+    }
+    findings
+}
+
+async fn one(desk: &Desk, Entry { definition, standing, .. }: &Entry) -> Vec<Finding> {
+    let Definition { name, file, reach, .. } = definition;
+    let reach = match reach {
+        Ok(reach) => reach,
+        Err(why) => {
+            let what = format!("server `{name}` is misconfigured: {why}");
+            return vec![Finding::error(
+                "definition",
+                what,
+                format!("switchboard check {}", shell_word(file)),
+            )];
+        }
+    };
+    // Of one that nobody has allowed nothing runs: whoever allows it is shown all of this.
+    if *standing == Standing::Held {
+        let what = format!("server `{name}` is held: nobody has allowed it");
+        return vec![Finding::warning("held", what, format!("switchboard allow {name}"))];
+    }
+    let mut findings = Vec::new();
+    if let Standing::Outdated { .. } = standing {
+        let what = format!("server `{name}`: a new version of it waits; the one that was allowed serves on");
+        findings.push(Finding::warning("held", what, format!("switchboard allow {name}")));
+    }
+    if let Reach::Process(launch) = reach {
+        if let Err(why) = desk.sources.find_program(launch).await {
+            let what = format!("server `{name}` cannot be started: {why}");
+            let program = launch.program_name();
+            findings.push(Finding::error("program", what, install(&program)));
+        }
+        let words: Vec<String> =
+            std::iter::once(&launch.cmd).chain(&launch.args).map(ToString::to_string).collect();
+        if let Some(package) = unpinned(&words) {
+            let what =
+                format!("server `{name}`: `{package}` has no fixed version; any start may run another");
+            let mend =
+                format!("switchboard explain {name}  # then write `{package}@VERSION` in {}", shown(file));
+            findings.push(Finding::warning("unpinned", what, mend));
+        }
+    }
+    for (variable, origin) in desk.sources.origins(reach).await {
+        if matches!(origin, crate::sources::Origin::Nowhere) {
+            let what = format!("server `{name}` needs `{variable}`, which is not set");
+            findings.push(Finding::error("value", what, format!("switchboard secret set {variable}")));
+        }
+    }
+    findings.extend(secrets(name, file, reach));
+    findings
+}
+
+fn shown(file: &Path) -> String {
+    tilde(&file.display().to_string())
+}
+
+/// How a runner of packages usually gets onto a machine.
+fn install(program: &str) -> String {
+    match program {
+        "uv" | "uvx" => "curl -LsSf https://astral.sh/uv/install.sh | sh".to_owned(),
+        "npx" | "npm" | "node" => "sudo apt install nodejs npm  # or nodejs.org".to_owned(),
+        "docker" => "sudo apt install docker.io  # or docs.docker.com".to_owned(),
+        _ => "switchboard reload  # once it is installed and your login shell finds it".to_owned(),
+    }
+}
+
+/// Values that stand in a file and look like secrets.
+fn secrets(name: &str, file: &Path, reach: &Reach) -> Vec<Finding> {
+    let values: Vec<(&String, &Template)> = match reach {
+        Reach::Process(launch) => {
+            launch.env.iter().filter_map(|(name, value)| Some((name, value.as_ref()?))).collect()
+        }
+        Reach::Remote(remote) => remote.headers.iter().collect(),
+    };
+    let plain = values
+        .into_iter()
+        .filter(|(name, value)| value.literal().is_some_and(|value| is_secret(name, value)));
+    let plain: Vec<&String> = plain.map(|(name, _)| name).collect();
+    let mut findings = Vec::new();
+    for variable in &plain {
+        let set = variable.replace('-', "_").to_uppercase();
+        let what = format!("server `{name}`: the value of `{variable}` stands in {} itself", shown(file));
+        let mend = format!("switchboard secret set {set}  # then write `${{{set}}}` there");
+        findings.push(Finding::warning("secret", what, mend));
+    }
+    if !plain.is_empty() && std::fs::metadata(file).is_ok_and(|meta| meta.mode() & 0o044 != 0) {
+        let what = format!("{} holds a secret, and others can read it", shown(file));
+        findings.push(Finding::error("secret", what, format!("chmod 600 {}", shell_word(file))));
+    }
+    findings
+}
+
+fn is_secret(name: &str, value: &str) -> bool {
+    let name = name.to_lowercase().replace('-', "_");
+    let by_name = SECRET_WORDS.iter().any(|word| name.contains(word)) && value.len() >= 8;
+    by_name || SECRET_BEGINNINGS.iter().any(|begin| value.starts_with(begin) && value.len() >= 16)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_are_known_by_their_names_and_looks() {
+        for (name, value) in [
+            ("GITHUB_TOKEN", "0123456789ab"),
+            ("X", "ghp_0123456789abcdef"),
+            ("Authorization", "Bearer abcdefghijkl"),
+        ] {
+            assert!(is_secret(name, value), "{name}");
+        }
+        for (name, value) in
+            [("LOG_LEVEL", "debug"), ("TOKEN", "short"), ("URL", "https://example.com/a/long/path")]
+        {
+            assert!(!is_secret(name, value), "{name}");
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! Folders and files of our own: whose they are, who can read them, whether they can be written.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use switchboard_wire::place::Place;
+
+use super::Finding;
+use crate::cli::explain::shell_word;
+use crate::cli::output::tilde;
+use crate::config::Config;
+use crate::trust::Store;
+
+/// The socket's folder, the state folder and what is secret in it.
+pub(super) fn places(place: &Place, state: &Path) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let socket_folder = place.socket.parent().unwrap_or(Path::new("/"));
+    let mut folders = vec![socket_folder, state];
+    folders.dedup();
+    for folder in folders {
+        findings.extend(closed(folder, 0o700));
+    }
+    for file in ["token", "trust/trust.json", "secrets/secrets.json"] {
+        findings.extend(closed(&state.join(file), 0o600));
+    }
+    findings.extend(closed(&place.socket, 0o600));
+    findings.extend(writable(state));
+    if findings.is_empty() {
+        let what = format!("{} and {} are yours alone", shown(&place.socket), shown(state));
+        findings.push(Finding::fine("modes", what));
+    }
+    findings
+}
+
+fn shown(path: &Path) -> String {
+    tilde(&path.display().to_string())
+}
+
+/// Nothing to say of what is not there yet.
+fn closed(path: &Path, mode: u32) -> Option<Finding> {
+    let meta = std::fs::symlink_metadata(path).ok()?;
+    let word = shell_word(path);
+    if meta.uid() != rustix::process::geteuid().as_raw() {
+        let what = format!("{} belongs to somebody else (uid {})", shown(path), meta.uid());
+        return Some(Finding::error("modes", what, format!("sudo chown -R \"$USER\" {word}")));
+    }
+    if meta.mode() & 0o077 & !mode == 0 {
+        return None;
+    }
+    let what = format!("{} is open to others (mode {:o})", shown(path), meta.mode() & 0o777);
+    Some(Finding::error("modes", what, format!("chmod {mode:o} {word}")))
+}
+
+/// Whether a file can be made there, by making one.
+fn writable(state: &Path) -> Option<Finding> {
+    if !state.exists() {
+        return None;
+    }
+    let probe = state.join(format!(".doctor-{}", std::process::id()));
+    let written = std::fs::write(&probe, [0; 4096]);
+    let _ = std::fs::remove_file(&probe);
+    let error = written.err()?;
+    let mend = match error.kind() {
+        std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => {
+            format!("df -h {}", shell_word(state))
+        }
+        _ => format!("chmod u+rwx {}", shell_word(state)),
+    };
+    Some(Finding::error("state", format!("{} cannot be written: {error}", shown(state)), mend))
+}
+
+pub(super) fn config(file: &Path) -> Vec<Finding> {
+    match Config::load(file) {
+        Ok(_) if !file.exists() => vec![Finding::fine("config", "no config file: the defaults are used")],
+        Ok(_) => vec![Finding::fine("config", format!("{} is fine", shown(file)))],
+        Err(problems) => problems
+            .iter()
+            .map(|problem| {
+                Finding::error(
+                    "config",
+                    problem.to_string(),
+                    format!("switchboard check {}", shell_word(file)),
+                )
+            })
+            .collect(),
+    }
+}
+
+/// What a person said about servers of projects can be read.
+pub(super) fn trust(state: &Path) -> Option<Finding> {
+    let store = Store::new(state);
+    let error = store.read().err()?;
+    let file = shell_word(&store.file());
+    // Who can write it is said already, with a gentler way to mend it.
+    if std::fs::metadata(store.file()).is_ok_and(|meta| meta.mode() & 0o022 != 0) {
+        return None;
+    }
+    let what = format!("{error}; every server of a project is held until you allow it again");
+    Some(Finding::error("trust", what, format!("mv {file} {file}.damaged")))
+}

@@ -1,0 +1,132 @@
+//! The login shell's search path, the kernel's limits, and whether a service may stay when its person leaves.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use super::Finding;
+use crate::cli::desk::Desk;
+use crate::cli::explain::shell_word;
+
+/// What most servers are started with.
+const RUNNERS: [&str; 4] = ["node", "npx", "uvx", "docker"];
+/// With fewer than this, an editor and a build leave too few.
+const FEW_WATCHES: u64 = 16_384;
+const FEW_INSTANCES: u64 = 32;
+
+/// Where servers' programs are looked for, and whether our own are found there.
+pub(super) async fn path(desk: &Desk) -> Vec<Finding> {
+    let captured = desk.sources.captured().await;
+    let path = captured.variables.path();
+    let found =
+        |name: &str| path.split(':').map(|folder| Path::new(folder).join(name)).find(|file| is_program(file));
+    let shell = captured.variables.get("SHELL").unwrap_or("your login shell");
+    let runners: Vec<String> = RUNNERS
+        .iter()
+        .map(|name| match found(name) {
+            Some(file) => format!("{name} is {}", file.display()),
+            None => format!("no {name}"),
+        })
+        .collect();
+    let mut findings = vec![Finding::fine(
+        "path",
+        format!("PATH for servers, from {shell}: {path}\n{}", runners.join(", ")),
+    )];
+    let Ok(ours) = std::env::current_exe() else { return findings };
+    for (name, ours) in [("switchboardd", ours.clone()), ("switchboard", ours.with_file_name("switchboard"))]
+    {
+        let same = |file: &PathBuf| file.canonicalize().ok() == ours.canonicalize().ok();
+        match found(name) {
+            Some(file) if !same(&file) => {
+                let what =
+                    format!("`{name}` on your PATH is {}, this one is {}", file.display(), ours.display());
+                findings.push(Finding::warning(
+                    "path",
+                    what,
+                    "switchboard restart  # of the one that you mean to use",
+                ));
+            }
+            Some(_) => {}
+            None => {
+                let folder = ours.parent().unwrap_or(Path::new("/"));
+                let what = format!(
+                    "`{name}` is not on your login shell's PATH; hosts need its whole path, {}",
+                    ours.display()
+                );
+                let mend = format!("echo 'export PATH=\"$PATH\":{}' >> ~/.profile", shell_word(folder));
+                findings.push(Finding::warning("path", what, mend));
+            }
+        }
+    }
+    findings
+}
+
+fn is_program(file: &Path) -> bool {
+    file.is_file() && rustix::fs::access(file, rustix::fs::Access::EXEC_OK).is_ok()
+}
+
+/// Whether enough folders can be watched.
+pub(super) fn watches(status: Option<&Value>) -> Option<Finding> {
+    let limit = |name: &str| {
+        std::fs::read_to_string(format!("/proc/sys/fs/inotify/{name}")).ok()?.trim().parse::<u64>().ok()
+    };
+    let (watches, instances) = (limit("max_user_watches")?, limit("max_user_instances")?);
+    let used = status.and_then(|status| status["watchedFolders"].as_u64());
+    let polls = status.is_some_and(|status| status["watchFailed"] == true);
+    Some(judged(watches, instances, used, polls))
+}
+
+fn judged(watches: u64, instances: u64, used: Option<u64>, polls: bool) -> Finding {
+    let used = used.map_or(String::new(), |used| format!("; the daemon uses {used}"));
+    if polls {
+        let what = format!("no more folders can be watched (limit {watches}{used}): changes are seen later");
+        return Finding::warning("inotify", what, raise("max_user_watches", 524_288));
+    }
+    if watches < FEW_WATCHES {
+        let what = format!("only {watches} folders of all your programs can be watched{used}");
+        return Finding::warning("inotify", what, raise("max_user_watches", 524_288));
+    }
+    if instances < FEW_INSTANCES {
+        let what = format!("only {instances} of your programs can watch folders");
+        return Finding::warning("inotify", what, raise("max_user_instances", 512));
+    }
+    Finding::fine("inotify", format!("{watches} folders can be watched{used}"))
+}
+
+fn raise(name: &str, to: u64) -> String {
+    format!("echo fs.inotify.{name}={to} | sudo tee /etc/sysctl.d/60-inotify.conf && sudo sysctl --system")
+}
+
+/// A service of a person ends with their last login, unless they may linger.
+pub(super) fn linger(home: &Path) -> Option<Finding> {
+    let own = std::env::var_os("XDG_CONFIG_HOME").map_or_else(|| home.join(".config"), PathBuf::from);
+    let wanted = own.join("systemd/user/sockets.target.wants/switchboardd.socket");
+    let enabled = wanted.symlink_metadata().is_ok()
+        || own.join("systemd/user/default.target.wants/switchboardd.service").symlink_metadata().is_ok();
+    let user = std::env::var("USER").ok()?;
+    if !enabled || Path::new("/var/lib/systemd/linger").join(&user).exists() {
+        return None;
+    }
+    let what = "the service ends when you log out: lingering is off";
+    Some(Finding::warning("linger", what, "loginctl enable-linger"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Severity;
+    use super::*;
+
+    #[test]
+    fn few_watches_are_told_with_the_way_to_get_more() {
+        assert_eq!(judged(524_288, 1024, Some(9), false).severity, Severity::Fine);
+        for (watches, instances, polls, named) in [
+            (8_192, 1024, false, "max_user_watches"),
+            (524_288, 16, false, "max_user_instances"),
+            (524_288, 1024, true, "max_user_watches"),
+        ] {
+            let finding = judged(watches, instances, None, polls);
+            assert_eq!(finding.severity, Severity::Warning);
+            assert!(finding.mend.unwrap().contains(named));
+        }
+    }
+}

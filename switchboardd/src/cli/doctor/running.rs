@@ -1,0 +1,163 @@
+//! The daemon: whether one runs, which, whether it can be reached, and how its servers are.
+
+use std::path::Path;
+
+use rustix::fs::{FlockOperation, flock};
+use serde_json::Value;
+use switchboard_wire::hop::{HOP, Span};
+use switchboard_wire::place::Place;
+
+use super::Finding;
+use crate::child::descent::Process;
+use crate::child::marked;
+use crate::cli::ask::Unanswered;
+use crate::cli::explain::shell_word;
+use crate::cli::output::tilde;
+use crate::config::Config;
+use crate::visible::visible;
+
+/// Who is there, by the socket, the lock and the file that says so.
+pub(super) fn presence(place: &Place, status: &Result<Value, Unanswered>) -> Vec<Finding> {
+    let told: Value = std::fs::read(&place.daemon_file)
+        .ok()
+        .and_then(|told| serde_json::from_slice(&told).ok())
+        .unwrap_or_default();
+    let pid = told["pid"].as_u64().and_then(|pid| u32::try_from(pid).ok());
+    let lives = pid.and_then(Process::look_up).is_some_and(|process| told["startTime"] == process.start_time);
+    let status = match status {
+        Ok(status) => status,
+        Err(Unanswered::NoDaemon(_)) => return absence(place, pid, lives),
+        Err(unanswered) => {
+            let mend =
+                pid.map_or("switchboard start".to_owned(), |pid| format!("kill {pid} && switchboard start"));
+            return vec![Finding::error("daemon", unanswered.to_string(), mend)];
+        }
+    };
+    let mut findings = Vec::new();
+    let hop: Option<Span> = serde_json::from_value(status["hop"].clone()).ok();
+    if hop.is_some_and(|hop| HOP.meet(hop).is_none()) {
+        let what = format!(
+            "the daemon speaks another hop ({}) than the shim ({} to {})",
+            status["hop"], HOP.min, HOP.max
+        );
+        findings.push(Finding::error("version", what, "switchboard restart"));
+    } else if let Some(why) = status["restartPending"].as_str() {
+        findings.push(Finding::warning("version", format!("{why}; it serves on"), "switchboard restart"));
+    }
+    if told.is_null() {
+        let what =
+            format!("{} is missing: commands may look for its files elsewhere", shown(&place.daemon_file));
+        findings.push(Finding::warning("daemon", what, "switchboard restart"));
+    }
+    if findings.is_empty() {
+        let what = format!(
+            "switchboardd {} runs (pid {})",
+            status["version"].as_str().unwrap_or("-"),
+            status["pid"]
+        );
+        findings.push(Finding::fine("daemon", what));
+    }
+    findings
+}
+
+fn absence(place: &Place, pid: Option<u32>, lives: bool) -> Vec<Finding> {
+    if lives && let Some(pid) = pid {
+        let what = format!("switchboardd (pid {pid}) runs and does not answer on {}", shown(&place.socket));
+        return vec![Finding::error("daemon", what, format!("kill {pid} && switchboard start"))];
+    }
+    if is_locked(&place.daemon_lock) {
+        let what =
+            format!("{} is held, and nobody answers on {}", shown(&place.daemon_lock), shown(&place.socket));
+        return vec![Finding::error(
+            "lock",
+            what,
+            format!("fuser -k {} && switchboard start", shell_word(&place.daemon_lock)),
+        )];
+    }
+    let mut findings = Vec::new();
+    if pid.is_some() {
+        let what =
+            format!("{} is of a daemon that is gone: it was killed, or crashed", shown(&place.daemon_file));
+        findings.push(Finding::warning("daemon", what, "switchboard start"));
+    }
+    if place.stopped.exists() {
+        let what = "switchboardd was stopped; hosts that were open then do not bring it back";
+        findings.push(Finding::warning("daemon", what, "switchboard start"));
+    }
+    if findings.is_empty() {
+        findings.push(Finding::fine("daemon", "no switchboardd runs; the first host starts one"));
+    }
+    findings
+}
+
+fn is_locked(lock: &Path) -> bool {
+    let Ok(file) = std::fs::File::open(lock) else { return false };
+    flock(&file, FlockOperation::NonBlockingLockExclusive) == Err(rustix::io::Errno::WOULDBLOCK)
+}
+
+fn shown(path: &Path) -> String {
+    tilde(&path.display().to_string())
+}
+
+/// Whether the daemon's program is this one.
+pub(super) fn programs(status: Option<&Value>) -> Option<Finding> {
+    let pid = status?["pid"].as_u64()?;
+    let theirs = std::fs::read_link(format!("/proc/{pid}/exe")).ok()?;
+    let ours = std::env::current_exe().ok()?;
+    if theirs == ours || theirs.to_string_lossy().ends_with(" (deleted)") {
+        return None;
+    }
+    let what = format!("the daemon is {}, this command {}", theirs.display(), ours.display());
+    Some(Finding::warning("version", what, "switchboard restart"))
+}
+
+/// A TCP address that is wanted and not to be had.
+pub(super) fn port(status: Option<&Value>, config: &Config) -> Option<Finding> {
+    let why = match status {
+        Some(status) => status["whereabouts"]["noTcp"].as_str().filter(|why| *why != "off")?.to_owned(),
+        None if config.http.listen == "off" => return None,
+        None => {
+            let error = std::net::TcpListener::bind(&config.http.listen).err()?;
+            format!("{}: {error}", config.http.listen)
+        }
+    };
+    let file = shell_word(&config.file);
+    let mend = format!(
+        "${{EDITOR:-vi}} {file} && switchboard restart  # \"http\": {{\"listen\": \"127.0.0.1:7421\"}}, or \"off\""
+    );
+    Some(Finding::warning("port", format!("no TCP: {why}; the unix socket works"), mend))
+}
+
+/// Servers that do not work, as the daemon sees them.
+pub(super) fn suites(status: Option<&Value>) -> Vec<Finding> {
+    let Some(status) = status else { return Vec::new() };
+    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let workspaces = list(&status["workspaces"]);
+    let all =
+        list(&status["suites"]).into_iter().chain(workspaces.iter().flat_map(|one| list(&one["suites"])));
+    all.filter(|suite| matches!(suite["state"].as_str(), Some("failed" | "resting")))
+        .map(|suite| {
+            let name = suite["child"].as_str().unwrap_or("-");
+            let why = suite["lastError"].as_str().unwrap_or("failed");
+            let mend = format!("switchboard logs {name}; switchboard restart {name}");
+            Finding::error("server", format!("server `{name}` {}", visible(why)), mend)
+        })
+        .collect()
+}
+
+/// What is left of a daemon that was killed together with its guards.
+pub(super) fn orphans(place: &Place, runs: bool) -> Option<Finding> {
+    // One that runs sweeps by itself, and its own children carry its mark.
+    if runs {
+        return None;
+    }
+    let ledger = std::fs::read_to_string(place.daemon_file.with_extension("ledger")).ok()?;
+    let marks: Vec<&str> = ledger.lines().filter(|mark| !mark.is_empty()).collect();
+    let left = marked(&marks);
+    if left.is_empty() {
+        return None;
+    }
+    let pids: Vec<String> = left.iter().map(|process| process.id.to_string()).collect();
+    let what = format!("processes of an earlier daemon are left: {}", pids.join(", "));
+    Some(Finding::error("orphans", what, "switchboard start"))
+}

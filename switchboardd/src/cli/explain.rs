@@ -1,0 +1,335 @@
+//! `switchboard explain`: everything about one server that a person may ask, and no value of a secret.
+//!
+//! Read from the files by the command itself, so that it works without a daemon; what only a daemon knows is added.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use super::Exit;
+use super::ask::{Unanswered, order};
+use super::desk::Desk;
+use super::output::{Paint, Tone, age, failed, print, print_json, tilde};
+use crate::args::Args;
+use crate::definition::{Definition, Reach};
+use crate::document::nearest;
+use crate::expand::Template;
+use crate::layer::Layer;
+use crate::sources::Origin;
+use crate::suite_name;
+use crate::trust::view::View;
+use crate::trust::{Record, Standing, Verdict};
+use crate::visible::visible;
+
+/// A definition, and whose it is.
+struct Found<'a> {
+    definition: &'a Definition,
+    standing: Standing,
+    why_held: Option<&'a str>,
+    layer: &'a Layer,
+    own: bool,
+}
+
+/// One line of what is told: a word, and what there is to say under it.
+type Fact = (&'static str, String);
+
+pub(super) async fn run(args: &Args, suite: &str) -> Exit {
+    let desk = match Desk::open(args) {
+        Ok(desk) => desk,
+        Err(exit) => return exit,
+    };
+    let project = desk.here(args).map(|root| desk.workspace(&root));
+    let live = match order(args, "explain", suite).await {
+        Ok(live) => Some(live),
+        Err(Unanswered::NoDaemon(_)) => None,
+        Err(Unanswered::Refused(_)) => None,
+        Err(unanswered) => return unanswered.tell(),
+    };
+    // A suite's name may be one that only the daemon made.
+    let name = live.as_ref().and_then(|live| live["child"].as_str()).unwrap_or(suite);
+    let layers =
+        || std::iter::once((&desk.personal, true)).chain(project.as_ref().map(|layer| (layer, false)));
+    let Some(found) = layers().find_map(|(layer, own)| find(layer, own, name)) else {
+        let names =
+            layers().flat_map(|(layer, _)| layer.entries.iter().map(|entry| entry.definition.name.as_str()));
+        let hint = match nearest(name, names) {
+            Some(near) => format!("; did you mean `{near}`?"),
+            None => "; `switchboard ls` lists them".to_owned(),
+        };
+        return failed(&format!("there is no suite or server `{suite}` here{hint}"));
+    };
+    let mut facts = origin(&found);
+    let rivals = layers().flat_map(|(layer, _)| &layer.problems);
+    let quoted = format!("`{}`", found.definition.name);
+    let rivals = rivals.filter(|problem| problem.message.starts_with(&quoted));
+    facts.extend(rivals.map(|problem| ("problem", problem.to_string())));
+    facts.extend(executed(&desk, &found).await);
+    facts.extend(trust(&desk, &found));
+    let mut next = Vec::new();
+    facts.extend(state(live.as_ref(), &found, &mut next));
+    if args.json {
+        print_json(&as_json(&found, &facts, &next, live.as_ref()));
+        return Exit::Ok;
+    }
+    let paint = Paint::for_stdout();
+    print(&paint.on(Tone::Strong, visible(&found.definition.name)));
+    for (what, text) in facts {
+        for (at, line) in text.lines().enumerate() {
+            print(&format!(
+                "  {} {line}",
+                paint.on(Tone::Quiet, format!("{:9}", if at == 0 { what } else { "" }))
+            ));
+        }
+    }
+    for step in next {
+        print(&format!("  {} {step}", paint.on(Tone::Warning, format!("{:9}", "next"))));
+    }
+    Exit::Ok
+}
+
+fn find<'a>(layer: &'a Layer, own: bool, name: &str) -> Option<Found<'a>> {
+    let named = |definition: &Definition| {
+        definition.name == name
+            || suite_name::derived(&definition.name) == name
+            || layer.config.suite(&definition.name).suite_name.as_deref() == Some(name)
+    };
+    let entry = layer.entries.iter().find(|entry| named(&entry.definition)).map(|entry| Found {
+        definition: &entry.definition,
+        standing: entry.standing.clone(),
+        why_held: entry.why_held.as_deref(),
+        layer,
+        own,
+    });
+    let denied = || layer.denied.iter().find(|definition| named(definition));
+    entry.or_else(|| {
+        denied().map(|definition| Found {
+            definition,
+            standing: Standing::Denied,
+            why_held: None,
+            layer,
+            own,
+        })
+    })
+}
+
+fn origin(found: &Found<'_>) -> Vec<Fact> {
+    let Found { definition, layer, own, .. } = found;
+    let file = tilde(&visible(&definition.file.display().to_string()));
+    let place = definition.at.map_or(file.clone(), |(line, column)| format!("{file}:{line}:{column}"));
+    let whose = match own {
+        true => "your own".to_owned(),
+        false => format!("of the project {}", tilde(&layer.config.folder.display().to_string())),
+    };
+    let mut facts = vec![("from", format!("{place}  ({whose})"))];
+    if let Some(description) = &definition.description {
+        facts.push(("for", visible(description).into_owned()));
+    }
+    let settings = layer.config.suite(&definition.name);
+    if !settings.expose.is_open() {
+        facts.push(("expose", "some subtools only, see `suites` in the config".to_owned()));
+    }
+    facts
+}
+
+/// What would be run or reached, as `switchboard allow` shows it, and where its values come from.
+async fn executed(desk: &Desk, found: &Found<'_>) -> Vec<Fact> {
+    let reach = match &found.definition.reach {
+        Ok(reach) => reach,
+        Err(why) => return vec![("wrong", why.clone())],
+    };
+    let program = match reach {
+        Reach::Process(launch) => Some(desk.sources.find_program(launch).await),
+        Reach::Remote(_) => None,
+    };
+    let (waiting, before) = match &found.standing {
+        Standing::Outdated { waiting } => (Some(&**waiting), Some(reach)),
+        _ => (None, None),
+    };
+    let view = |reach, before| View {
+        definition: found.definition,
+        reach,
+        program: program.as_ref().map(|found| found.as_ref().map(PathBuf::as_path).map_err(String::as_str)),
+        before,
+        root: &found.layer.config.folder,
+    };
+    let mut facts: Vec<Fact> = view(reach, None).facts();
+    for (name, value) in variables(reach) {
+        facts.push(("value", format!("{} = {value}", visible(&name))));
+    }
+    for (name, origin) in desk.sources.origins(reach).await {
+        facts.push(("needs", format!("{} {}", visible(&name), told(&name, &origin))));
+    }
+    if let Some(waiting) = waiting {
+        let changes = view(waiting, before).facts().into_iter().filter(|(what, _)| *what == "changed");
+        facts.extend(changes.map(|(_, text)| ("waits", text)));
+    }
+    facts
+}
+
+fn told(name: &str, origin: &Origin) -> String {
+    match origin {
+        Origin::Keyring => "comes from the keyring".to_owned(),
+        Origin::PrivateFile => "comes from Switchboard's private file".to_owned(),
+        Origin::EnvFile(file) => format!("comes from {}", tilde(&file.display().to_string())),
+        Origin::Shell => "comes from your login shell".to_owned(),
+        Origin::Nowhere => format!("is not set; `switchboard secret set {name}`"),
+        Origin::Unknown(why) => format!("cannot be looked up: {why}"),
+    }
+}
+
+/// Variables and headers with what they are set to, as far as that is no secret: which `${…}` is none.
+fn variables(reach: &Reach) -> Vec<(String, String)> {
+    match reach {
+        Reach::Process(launch) => {
+            let set =
+                launch.env.iter().filter_map(|(name, value)| Some((name.clone(), masked(value.as_ref()?))));
+            let from_file = launch.env_file.keys().map(|name| (name.clone(), "••• (env file)".to_owned()));
+            set.chain(from_file).collect()
+        }
+        Reach::Remote(remote) => {
+            remote.headers.iter().map(|(name, value)| (name.clone(), masked(value))).collect()
+        }
+    }
+}
+
+fn masked(value: &Template) -> String {
+    let names: Vec<String> = value.gaps().map(|(name, _)| format!("${{{name}}}")).collect();
+    if names.is_empty() { "•••".to_owned() } else { names.join("•••") }
+}
+
+fn trust(desk: &Desk, found: &Found<'_>) -> Vec<Fact> {
+    let Definition { file, name, .. } = found.definition;
+    let record = desk.trust.records.get(file).and_then(|names| names.get(name));
+    let root = desk.trust.roots.iter().find(|root| file.starts_with(root));
+    let said = |Record { at, by, .. }: &Record| format!("{at} by {by}");
+    let text = match (&found.standing, record) {
+        (Standing::Denied, record) => {
+            format!("denied {}", record.map(said).unwrap_or_default())
+        }
+        (Standing::Held, _) => match found.why_held {
+            Some(why) => format!("held: {why}"),
+            None => "held: nobody has allowed it".to_owned(),
+        },
+        (Standing::Outdated { .. }, record) => format!(
+            "the version that was allowed {} serves on; its file says something else by now",
+            record.map(said).unwrap_or_default()
+        ),
+        (Standing::Allowed, Some(record @ Record { verdict: Verdict::Allow(_), .. })) => {
+            format!("allowed {}", said(record))
+        }
+        (Standing::Allowed, _) => match root {
+            Some(root) if !found.own => format!("allowed: everything in {} is", root.display()),
+            _ => "your own, which needs no word".to_owned(),
+        },
+    };
+    vec![("trust", text)]
+}
+
+/// What the daemon knows, and what to do about it.
+fn state(live: Option<&Value>, found: &Found<'_>, next: &mut Vec<String>) -> Vec<Fact> {
+    let name = &found.definition.name;
+    match found.standing {
+        Standing::Held | Standing::Outdated { .. } => {
+            next.push(format!(
+                "`switchboard allow {name}` shows it and asks, `switchboard deny {name}` hides it"
+            ));
+        }
+        Standing::Denied => next.push(format!("`switchboard allow {name}` takes it back")),
+        Standing::Allowed => {}
+    }
+    let Some(live) = live else {
+        return vec![("state", "no daemon runs, or it does not know it; `switchboard start`".to_owned())];
+    };
+    let text = |value: &Value| visible(value.as_str().unwrap_or("-")).into_owned();
+    let since = |value: &Value| age(value.as_u64().unwrap_or(0));
+    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let mut facts = vec![("suite", text(&live["name"])), ("state", text(&live["state"]))];
+    if let Some(speaks) = live.get("speaks") {
+        let who = format!("{} {}", text(&speaks["name"]), text(&speaks["version"]));
+        facts.push(("speaks", format!("{} ({}), as {who}", text(&speaks["revision"]), text(&speaks["era"]))));
+    }
+    if let Some(subtools) = live["subtools"].as_u64() {
+        facts.push(("subtools", subtools.to_string()));
+    }
+    if live["pool"].is_object() {
+        let pool = &live["pool"];
+        facts.push((
+            "pool",
+            format!(
+                "scope {}, {} of {} running, {} kept warm, let go after {} idle, {} started so far",
+                text(&pool["scope"]),
+                list(&live["children"]).len(),
+                pool["max"],
+                pool["warm"],
+                since(&pool["idleMs"]),
+                pool["starts"]
+            ),
+        ));
+    }
+    for child in list(&live["children"]) {
+        let pid = child["pid"].as_u64().map_or_else(|| "remote".to_owned(), |pid| format!("pid {pid}"));
+        facts.push((
+            "child",
+            format!("{pid}, up {}, {} in flight", since(&child["ageMs"]), child["inFlight"]),
+        ));
+    }
+    let limits = &live["timeouts"];
+    facts.push((
+        "timeouts",
+        format!(
+            "start {} ms, silence {} ms, whole call {} ms",
+            limits["childSpawnMs"], limits["rpcMs"], limits["maxMs"]
+        ),
+    ));
+    for past in list(&live["exits"]) {
+        facts.push((
+            "exit",
+            format!("{} ago: {}", since(&past["ageMs"]), text(&past["what"]).replace("\\u{a}", "\n")),
+        ));
+    }
+    if let Some(error) = live["lastError"].as_str() {
+        facts.push(("error", visible(error).replace("\\u{a}", "\n")));
+    }
+    for line in list(&live["stderr"]) {
+        facts.push(("stderr", format!("{} {}", text(&line["at"]), text(&line["text"]))));
+    }
+    match live["state"].as_str() {
+        Some("misconfigured") => next.push(format!(
+            "`switchboard check {}`, then what is missing",
+            shell_word(&found.definition.file)
+        )),
+        Some("failed" | "resting") => next.push(format!(
+            "`switchboard logs {name}` shows more; `switchboard restart {name}` tries again at once"
+        )),
+        _ => {}
+    }
+    facts
+}
+
+/// A path as it can be typed.
+pub(super) fn shell_word(path: &Path) -> String {
+    let path = path.display().to_string();
+    let plain = |c: char| c.is_ascii_alphanumeric() || "_-./@+=:".contains(c);
+    if path.chars().all(plain) { path } else { format!("'{}'", path.replace('\'', r"'\''")) }
+}
+
+fn as_json(found: &Found<'_>, facts: &[Fact], next: &[String], live: Option<&Value>) -> Value {
+    let standing = match found.standing {
+        Standing::Allowed => "allowed",
+        Standing::Outdated { .. } => "outdated",
+        Standing::Held => "held",
+        Standing::Denied => "denied",
+    };
+    let (line, column) = found.definition.at.unzip();
+    json!({
+        "server": found.definition.name,
+        "file": found.definition.file,
+        "line": line,
+        "column": column,
+        "layer": if found.own { "personal" } else { "workspace" },
+        "standing": standing,
+        "facts": facts.iter().map(|(what, text)| json!({ "what": what, "text": text })).collect::<Vec<_>>(),
+        "next": next,
+        "live": live,
+    })
+}

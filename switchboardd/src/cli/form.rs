@@ -1,0 +1,143 @@
+//! A question of a server, put to the person at the terminal: one line for each field.
+
+use serde_json::{Map, Value, json};
+
+use super::prompt;
+use crate::visible::visible;
+
+/// Asks, and gives the result of an `elicitation/create`. Nothing typed where something has to be declines.
+pub(super) async fn ask(server: &str, params: &Value) -> Value {
+    let message = params["message"].as_str().unwrap_or_default();
+    // Lines of its own stay lines; nothing else that it wrote moves the cursor.
+    let message: Vec<_> = message.lines().map(visible).collect();
+    eprintln!("`{server}` asks: {}", message.join("\n"));
+    let declined = json!({ "action": "decline" });
+    let fields = fields(&params["requestedSchema"]);
+    if fields.is_empty() {
+        return match prompt::line("ok? [y/N] ").await.as_deref().map(str::trim) {
+            Ok("y" | "yes" | "Y") => json!({ "action": "accept", "content": {} }),
+            _ => declined,
+        };
+    }
+    let mut content = Map::new();
+    for field in &fields {
+        loop {
+            let Ok(typed) = prompt::line(&field.question()).await else { return declined };
+            match field.value(typed.trim()) {
+                Ok(Some(value)) => {
+                    content.insert(field.name.clone(), value);
+                    break;
+                }
+                Ok(None) if !field.required => break,
+                Ok(None) => {
+                    eprintln!("declined");
+                    return declined;
+                }
+                Err(why) => eprintln!("{why}"),
+            }
+        }
+    }
+    json!({ "action": "accept", "content": content })
+}
+
+#[derive(Debug, PartialEq)]
+struct Field {
+    name: String,
+    title: String,
+    kind: String,
+    choices: Vec<String>,
+    default: Option<Value>,
+    required: bool,
+}
+
+fn fields(schema: &Value) -> Vec<Field> {
+    let text = |value: &Value| value.as_str().map(|text| visible(text).into_owned());
+    let required: Vec<&str> =
+        schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    let one = |(name, about): (&String, &Value)| {
+        let named = about["oneOf"].as_array().into_iter().flatten().map(|choice| &choice["const"]);
+        let choices = about["enum"].as_array().into_iter().flatten().chain(named).filter_map(text).collect();
+        Field {
+            name: name.clone(),
+            title: text(&about["title"])
+                .or_else(|| text(&about["description"]))
+                .unwrap_or_else(|| visible(name).into_owned()),
+            kind: about["type"].as_str().unwrap_or("string").to_owned(),
+            choices,
+            default: about.get("default").cloned(),
+            required: required.contains(&name.as_str()),
+        }
+    };
+    schema["properties"].as_object().into_iter().flatten().map(one).collect()
+}
+
+impl Field {
+    fn question(&self) -> String {
+        let what = match self.kind.as_str() {
+            _ if !self.choices.is_empty() => self.choices.join(" | "),
+            "boolean" => "y/n".to_owned(),
+            "string" => "text".to_owned(),
+            kind => kind.to_owned(),
+        };
+        let default = self
+            .default
+            .as_ref()
+            .map_or(String::new(), |value| format!(", else {}", visible(&value.to_string())));
+        let may = if self.required || self.default.is_some() { "" } else { ", or nothing" };
+        format!("  {} ({what}{default}{may}): ", self.title)
+    }
+
+    /// What was typed, as what it has to be; `None` for nothing.
+    fn value(&self, typed: &str) -> Result<Option<Value>, String> {
+        if typed.is_empty() {
+            return Ok(self.default.clone());
+        }
+        if !self.choices.is_empty() {
+            return match self.choices.iter().find(|choice| choice.eq_ignore_ascii_case(typed)) {
+                Some(choice) => Ok(Some(json!(choice))),
+                None => Err(format!("one of {}", self.choices.join(", "))),
+            };
+        }
+        let value = match self.kind.as_str() {
+            "boolean" => match typed.to_lowercase().as_str() {
+                "y" | "yes" | "true" => Some(json!(true)),
+                "n" | "no" | "false" => Some(json!(false)),
+                _ => None,
+            },
+            "integer" => typed.parse::<i64>().ok().map(Value::from),
+            "number" => typed.parse::<f64>().ok().map(Value::from),
+            "array" => Some(typed.split(',').map(|part| json!(part.trim())).collect()),
+            _ => Some(json!(typed)),
+        };
+        value.map(Some).ok_or_else(|| format!("that is no {}", self.kind))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_become_what_their_schema_says() {
+        let schema = json!({
+            "type": "object",
+            "properties": {
+                "age": { "type": "integer" },
+                "colour": { "type": "string", "enum": ["red", "blue"], "default": "red" },
+                "sure": { "type": "boolean" },
+            },
+            "required": ["age"],
+        });
+        let fields = fields(&schema);
+        let of = |name: &str| fields.iter().find(|field| field.name == name).unwrap();
+        assert!(of("age").required && !of("sure").required);
+        assert_eq!(of("age").value("7"), Ok(Some(json!(7))));
+        assert!(of("age").value("seven").is_err());
+        assert_eq!(of("age").value(""), Ok(None));
+        assert_eq!(of("colour").value("BLUE"), Ok(Some(json!("blue"))));
+        assert_eq!(of("colour").value(""), Ok(Some(json!("red"))));
+        assert!(of("colour").value("green").is_err());
+        assert_eq!(of("sure").value("yes"), Ok(Some(json!(true))));
+        assert_eq!(of("colour").question(), "  colour (red | blue, else \"red\"): ");
+    }
+}

@@ -1,0 +1,180 @@
+//! `switchboard logs`: the daemon's own, or what a server wrote to its standard error.
+
+mod tail;
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use hyper::Method;
+use serde_json::{Value, json};
+
+use super::Exit;
+use super::ask::{Unanswered, ask};
+use super::output::{failed, print, print_json};
+use crate::args::Args;
+use crate::{daemon, logging};
+
+/// How long one question for more lines stays open.
+const WAIT_MS: u64 = 25_000;
+/// How often somebody looks who waits for the next daemon.
+const LOOK_AGAIN: Duration = Duration::from_millis(500);
+
+/// What is wanted of a log.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Wish {
+    pub(super) follow: bool,
+    pub(super) lines: usize,
+}
+
+pub(super) async fn run(args: &Args, suite: Option<&str>, wish: Wish) -> Exit {
+    match suite {
+        Some(suite) => of_suite(args, suite, wish).await,
+        None => of_daemon(args, wish).await,
+    }
+}
+
+async fn of_suite(args: &Args, suite: &str, wish: Wish) -> Exit {
+    let mut answer = match more(args, suite, 0, 0).await {
+        Ok(answer) => answer,
+        Err(unanswered) => return unanswered.tell(),
+    };
+    let lines = lines(&answer);
+    let last = &lines[lines.len().saturating_sub(wish.lines)..];
+    if args.json && !wish.follow {
+        print_json(&json!({ "suite": answer["suite"], "server": answer["server"], "lines": last }));
+        return Exit::Ok;
+    }
+    if lines.is_empty() {
+        let what = if answer["remote"] == true {
+            "was not connected to yet"
+        } else {
+            "wrote nothing to its standard error yet"
+        };
+        eprintln!("switchboard: server `{}` {what}", answer["server"].as_str().unwrap_or(suite));
+    }
+    if show(args, last).is_err() || !wish.follow {
+        return Exit::Ok;
+    }
+    let mut gone = false;
+    loop {
+        let after = answer["next"].as_u64().unwrap_or(0);
+        let next = match more(args, suite, after, WAIT_MS).await {
+            Ok(next) => next,
+            Err(Unanswered::NoDaemon(_) | Unanswered::Broken(_)) => {
+                if !std::mem::replace(&mut gone, true) {
+                    eprintln!("switchboard: switchboardd is gone; waiting for the next one");
+                }
+                tokio::time::sleep(LOOK_AGAIN).await;
+                continue;
+            }
+            Err(unanswered) => return unanswered.tell(),
+        };
+        gone = false;
+        if next["boot"] != answer["boot"] && after > 0 {
+            // Another daemon, which counts anew.
+            answer = json!({ "boot": next["boot"], "next": 0 });
+            continue;
+        }
+        if show(args, self::lines(&next)).is_err() {
+            return Exit::Ok;
+        }
+        answer = next;
+    }
+}
+
+async fn more(args: &Args, suite: &str, after: u64, wait_ms: u64) -> Result<Value, Unanswered> {
+    let workspace = super::workspace(args);
+    let body = json!({ "suite": suite, "workspace": workspace, "after": after, "waitMs": wait_ms });
+    ask(args, Method::POST, "/control/logs", Some(&body)).await
+}
+
+fn lines(answer: &Value) -> &[Value] {
+    answer["lines"].as_array().map_or(&[][..], Vec::as_slice)
+}
+
+/// An error means that nobody reads any more.
+fn show(args: &Args, lines: &[Value]) -> std::io::Result<()> {
+    let mut out = std::io::stdout().lock();
+    for line in lines {
+        if args.json {
+            writeln!(out, "{line}")?;
+        } else {
+            let text = |key: &str| line[key].as_str().unwrap_or_default();
+            writeln!(out, "{} {}", text("at"), text("text"))?;
+        }
+    }
+    out.flush()
+}
+
+async fn of_daemon(args: &Args, wish: Wish) -> Exit {
+    let status = match ask(args, Method::GET, "/status", None).await {
+        Ok(status) => Some(status),
+        Err(Unanswered::NoDaemon(_)) => None,
+        Err(unanswered) => return unanswered.tell(),
+    };
+    let place = status.as_ref().map(|status| &status["whereabouts"]["log"]);
+    match place {
+        Some(Value::String(journal)) if journal == "journal" => journalctl(args, wish),
+        Some(Value::Object(file)) => {
+            let file = file.get("file").and_then(Value::as_str).unwrap_or_default();
+            of_file(args, &PathBuf::from(file), wish).await
+        }
+        Some(_) => {
+            let pid = &status.as_ref().map_or(&Value::Null, |status| &status["pid"]);
+            failed(&format!(
+                "switchboardd (pid {pid}) was started in the foreground and writes its log there; `switchboard stop` and `switchboard start` have it write a file"
+            ))
+        }
+        None => {
+            let home = match daemon::home() {
+                Ok(home) => home,
+                Err(fatal) => return failed(&fatal),
+            };
+            let file = logging::file(&daemon::files_in_use(args, &home).1);
+            if !file.exists() {
+                let socket = daemon::place(args, &home).socket.display().to_string();
+                return Unanswered::NoDaemon(socket).tell();
+            }
+            of_file(args, &file, wish).await
+        }
+    }
+}
+
+async fn of_file(args: &Args, file: &Path, wish: Wish) -> Exit {
+    let last = match tail::last(file, wish.lines) {
+        Ok(last) => last,
+        Err(error) => return failed(&format!("`{}` cannot be read: {error}", file.display())),
+    };
+    if args.json && !wish.follow {
+        print_json(&json!({ "file": file, "lines": last.lines }));
+        return Exit::Ok;
+    }
+    last.lines.iter().for_each(|line| print(line));
+    if !wish.follow {
+        return Exit::Ok;
+    }
+    match tail::follow(file, last.end).await {
+        Ok(()) => Exit::Ok,
+        Err(error) => failed(&format!("`{}` cannot be followed: {error}", file.display())),
+    }
+}
+
+/// Becomes `journalctl`, which knows its own files best.
+#[expect(clippy::disallowed_methods, reason = "the person's own log, from the person's own command line")]
+fn journalctl(args: &Args, wish: Wish) -> Exit {
+    use std::os::unix::process::CommandExt;
+    let mut command = Command::new("journalctl");
+    command.args(["--user", "--unit", "switchboardd", "--lines", &wish.lines.to_string()]);
+    if wish.follow {
+        command.arg("--follow");
+    }
+    if args.json {
+        command.args(["--output", "json"]);
+    }
+    let error = command.exec();
+    failed(&format!(
+        "the log is in the journal, and `journalctl --user -u switchboardd` could not be run: {error}"
+    ))
+}

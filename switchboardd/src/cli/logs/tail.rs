@@ -1,0 +1,98 @@
+//! The end of a log file, and what is written to it from then on, rotated or not.
+
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use crate::watch::folder::Folder;
+
+/// What one look at the end of a file reads at most.
+const BLOCK: u64 = 4 * 1024 * 1024;
+
+pub(super) struct Last {
+    pub(super) lines: Vec<String>,
+    /// The file, read to its end.
+    pub(super) end: File,
+}
+
+/// The last so many lines, some of them from the file before if this one has just begun.
+pub(super) fn last(path: &Path, count: usize) -> io::Result<Last> {
+    let mut file = File::open(path)?;
+    let mut lines = ending(&mut file)?;
+    if lines.len() < count
+        && let Ok(mut before) = File::open(earlier(path))
+    {
+        let mut all = ending(&mut before)?;
+        all.append(&mut lines);
+        lines = all;
+    }
+    lines.drain(..lines.len().saturating_sub(count));
+    Ok(Last { lines, end: file })
+}
+
+fn earlier(path: &Path) -> PathBuf {
+    let mut name = path.to_owned().into_os_string();
+    name.push(".1");
+    name.into()
+}
+
+/// As much of its end as is reasonable, and its reader at the very end.
+fn ending(file: &mut File) -> io::Result<Vec<String>> {
+    let length = file.metadata()?.len();
+    file.seek(SeekFrom::Start(length.saturating_sub(BLOCK)))?;
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes)?;
+    let text = String::from_utf8_lossy(&bytes);
+    let cut = usize::from(length > BLOCK);
+    Ok(text.lines().skip(cut).map(ToOwned::to_owned).collect())
+}
+
+/// Copies what is written from now on, until nobody reads it. Sleeps while nothing is written.
+pub(super) async fn follow(path: &Path, mut file: File) -> io::Result<()> {
+    let folder = path.parent().unwrap_or(Path::new("/"));
+    let mut changes = Folder::watch(folder)?;
+    loop {
+        if copy(&mut file).is_err() {
+            return Ok(());
+        }
+        // Another file under its name: what was left of the old one is copied by now.
+        let same = |one: &std::fs::Metadata, other: &std::fs::Metadata| {
+            one.ino() == other.ino() && one.dev() == other.dev()
+        };
+        if let (Ok(named), Ok(ours)) = (std::fs::metadata(path), file.metadata())
+            && !same(&named, &ours)
+            && let Ok(next) = File::open(path)
+        {
+            let _ = copy(&mut file);
+            file = next;
+            continue;
+        }
+        changes.next().await;
+    }
+}
+
+/// An error means that nobody reads any more.
+fn copy(file: &mut File) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    io::copy(file, &mut out)?;
+    out.flush()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_lines_may_be_in_the_file_before() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x.log");
+        std::fs::write(earlier(&path), "1\n2\n3\n").unwrap();
+        std::fs::write(&path, "4\n5\n").unwrap();
+        let of = |count| last(&path, count).unwrap().lines;
+        assert_eq!(of(3), ["3", "4", "5"]);
+        assert_eq!(of(1), ["5"]);
+        assert_eq!(of(100).len(), 5);
+        assert!(of(0).is_empty());
+    }
+}

@@ -1,0 +1,56 @@
+//! `switchboard ls`: the suites that a host in this folder is shown.
+
+use hyper::Method;
+use serde_json::{Value, json};
+
+use super::Exit;
+use super::ask::{about, ask};
+use super::output::{Paint, Table, Tone, cell, print, print_json, tilde, toned, width};
+use super::status::{note, project, state};
+use crate::args::Args;
+use crate::visible::visible;
+
+pub(super) async fn run(args: &Args) -> Exit {
+    let path = format!("/suites{}", about(project(args).as_deref()));
+    let answer = match ask(args, Method::GET, &path, None).await {
+        Ok(answer) => answer,
+        Err(unanswered) => return unanswered.tell(),
+    };
+    let suites = answer["suites"].as_array().map_or(&[][..], Vec::as_slice);
+    if args.json {
+        print_json(&json!({ "suites": suites, "problems": answer["problems"] }));
+        return Exit::Ok;
+    }
+    if suites.is_empty() {
+        print(
+            "no suites: `switchboard add NAME -- COMMAND` defines a server, `switchboard import` takes those of your editors",
+        );
+    }
+    let mut table = Table::new(&["SUITE", "SERVER", "STATE", "SUBTOOLS", "FROM"]);
+    for suite in suites {
+        let text = |key: &str| visible(suite[key].as_str().unwrap_or("-")).into_owned();
+        let subtools = suite["subtools"].as_u64().map_or_else(|| "-".to_owned(), |number| number.to_string());
+        table.row(vec![
+            cell(text("name")),
+            cell(text("child")),
+            state(&suite["state"]),
+            cell(subtools),
+            toned(Tone::Quiet, tilde(&text("file"))),
+        ]);
+    }
+    let paint = Paint::for_stdout();
+    if !table.is_empty() {
+        table.lines(paint, width()).iter().for_each(|line| print(line));
+    }
+    // What keeps one from being used is not for a pipe to find among the names.
+    for suite in
+        suites.iter().filter(|suite| matches!(suite["state"].as_str(), Some("held" | "misconfigured")))
+    {
+        let name = visible(suite["child"].as_str().unwrap_or("-")).into_owned();
+        eprintln!("switchboard: `{name}`: {}", note(suite).text());
+    }
+    for problem in answer["problems"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+        eprintln!("switchboard: problem: {}", visible(problem));
+    }
+    Exit::Ok
+}

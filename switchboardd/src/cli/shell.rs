@@ -1,0 +1,90 @@
+//! `switchboard completions` and `switchboard man`: made from what the command line itself knows.
+
+use std::io::Write;
+use std::path::Path;
+
+use clap::Command;
+use clap_mangen::Man;
+use serde_json::json;
+
+use super::Exit;
+use super::output::{failed, print, print_json};
+use crate::args;
+
+pub(super) fn completions(as_json: bool, shell: clap_complete::Shell) -> Exit {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut args::command(), "switchboard", &mut script);
+    if as_json {
+        print_json(&json!({ "shell": shell.to_string(), "script": String::from_utf8_lossy(&script) }));
+    } else {
+        let _ = std::io::stdout().write_all(&script);
+    }
+    Exit::Ok
+}
+
+pub(super) fn man(as_json: bool, page: Option<&str>, out: Option<&Path>) -> Exit {
+    let pages = pages();
+    if let Some(folder) = out {
+        return write(as_json, folder, &pages);
+    }
+    let wanted = match page {
+        None | Some("switchboard") => "switchboard".to_owned(),
+        Some("switchboardd") => "switchboardd".to_owned(),
+        Some(name) => format!("switchboard-{}", name.replace(' ', "-")),
+    };
+    let Some((name, text)) = pages.iter().find(|(name, _)| *name == wanted) else {
+        let names = pages.iter().map(|(name, _)| name.trim_start_matches("switchboard-"));
+        let near = crate::document::nearest(page.unwrap_or_default(), names);
+        let hint = near.map_or(String::new(), |near| format!("; did you mean `{near}`?"));
+        return failed(&format!("there is no page `{wanted}`{hint}"));
+    };
+    if as_json {
+        print_json(&json!({ "page": name, "roff": String::from_utf8_lossy(text) }));
+    } else {
+        let _ = std::io::stdout().write_all(text);
+    }
+    Exit::Ok
+}
+
+fn write(as_json: bool, folder: &Path, pages: &[(String, Vec<u8>)]) -> Exit {
+    let mut written = Vec::new();
+    for (name, text) in pages {
+        let file = folder.join(format!("{name}.1"));
+        if let Err(error) = std::fs::create_dir_all(folder).and_then(|()| std::fs::write(&file, text)) {
+            return failed(&format!("`{}` cannot be written: {error}", file.display()));
+        }
+        written.push(file);
+    }
+    if as_json {
+        print_json(&json!({ "written": written }));
+    } else {
+        print(&format!("{} pages in {}", written.len(), folder.display()));
+    }
+    Exit::Ok
+}
+
+/// Every page by its name: one for each command, and the daemon's.
+fn pages() -> Vec<(String, Vec<u8>)> {
+    // clap's own way to lay out a page knows nothing of our groups; it lists every command by itself.
+    let mut whole = args::command().disable_help_subcommand(true);
+    whole.build();
+    let mut pages = Vec::new();
+    add(&whole, "switchboard", &mut pages);
+    pages.push(("switchboardd".to_owned(), rendered(args::daemon_command())));
+    pages
+}
+
+fn add(command: &Command, name: &str, pages: &mut Vec<(String, Vec<u8>)>) {
+    // Built, a command knows itself by its whole name, `switchboard-secret-set`.
+    pages.push((name.to_owned(), rendered(command.clone())));
+    for sub in command.get_subcommands().filter(|sub| !sub.is_hide_set() && sub.get_name() != "help") {
+        add(sub, &format!("{name}-{}", sub.get_name()), pages);
+    }
+}
+
+fn rendered(command: Command) -> Vec<u8> {
+    let mut text = Vec::new();
+    // A Vec takes everything.
+    let _ = Man::new(command).manual("Switchboard").render(&mut text);
+    text
+}

@@ -1,0 +1,47 @@
+//! What a running daemon knows of one suite, beyond what its files say.
+
+use std::sync::Arc;
+
+use axum::http::StatusCode;
+use axum::response::Response;
+use serde_json::{Value, json};
+
+use crate::catalog::Catalog;
+use crate::http::discovery::described;
+use crate::http::gate::Pass;
+use crate::http::rescue::json_response;
+use crate::time::utc;
+
+/// As many of the last lines as fit a screen with the rest.
+const LINES: usize = 20;
+
+pub(super) fn answer((catalog, at): &(Arc<Catalog>, usize)) -> Response {
+    let suite = &catalog.suites[*at];
+    let mut body = described(suite, Pass::Full);
+    let millis = |duration: std::time::Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+    body["timeouts"] = json!({
+        "childSpawnMs": millis(suite.limits.spawn),
+        "rpcMs": millis(suite.limits.rpc),
+        "maxMs": millis(suite.limits.max),
+    });
+    let pool = suite.pool.as_ref();
+    let past = pool.map(|pool| pool.history()).unwrap_or_default();
+    let past = past.iter().map(
+        |past| json!({ "at": utc(past.at), "ageMs": past.age_ms(), "what": past.what, "bad": past.bad }),
+    );
+    body["exits"] = past.collect::<Vec<Value>>().into();
+    let lines = pool.map(|pool| pool.stderr_lines(0)).unwrap_or_default();
+    let lines = &lines[lines.len().saturating_sub(LINES)..];
+    body["stderr"] =
+        lines.iter().map(|line| json!({ "at": utc(line.at), "text": line.text })).collect::<Vec<_>>().into();
+    if let Some(hello) = suite.hello() {
+        let server: Value = serde_json::from_str(hello.server.get()).unwrap_or_default();
+        body["speaks"] = json!({
+            "era": hello.era().word(),
+            "revision": hello.revision,
+            "name": server["name"],
+            "version": server["version"],
+        });
+    }
+    json_response(StatusCode::OK, body.to_string())
+}

@@ -1,0 +1,59 @@
+//! What servers wrote to their standard error, and what they write next.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::http::StatusCode;
+use axum::response::Response;
+use serde_json::json;
+use tokio::time::Instant;
+
+use crate::board::{Board, Phase};
+use crate::catalog::Catalog;
+use crate::child;
+use crate::http::rescue::{Refusal, json_response};
+use crate::time::utc;
+
+/// No one waits longer than this for a line; whoever wants to asks again.
+const MAX_WAIT: Duration = Duration::from_secs(60);
+
+/// Lines after `after`; with `wait_ms` the answer waits until there is one.
+pub(super) async fn answer(
+    board: &Arc<Board>,
+    (catalog, at): &(Arc<Catalog>, usize),
+    after: u64,
+    wait_ms: u64,
+) -> Result<Response, Refusal> {
+    let suite = &catalog.suites[*at];
+    if suite.is_held() {
+        return Err(super::held(suite.child_name()));
+    }
+    let until = Instant::now() + Duration::from_millis(wait_ms).min(MAX_WAIT);
+    let mut phase = board.phase();
+    let lines = loop {
+        let written = child::written();
+        tokio::pin!(written);
+        // Told of every line from here on, also before it is awaited.
+        written.as_mut().enable();
+        let lines = suite.pool.as_ref().map(|pool| pool.stderr_lines(after)).unwrap_or_default();
+        if !lines.is_empty() || Instant::now() >= until || *phase.borrow() != Phase::Serving {
+            break lines;
+        }
+        tokio::select! {
+            () = written => {}
+            () = tokio::time::sleep_until(until) => {}
+            _ = phase.changed() => {}
+        }
+    };
+    let next = lines.last().map_or(after, |line| line.number);
+    let lines: Vec<_> = lines.iter().map(|line| json!({ "at": utc(line.at), "text": line.text })).collect();
+    let answer = json!({
+        "suite": suite.name,
+        "server": suite.child_name(),
+        "remote": suite.is_remote(),
+        "boot": board.boot.name(),
+        "next": next,
+        "lines": lines,
+    });
+    Ok(json_response(StatusCode::OK, answer.to_string()))
+}

@@ -1,0 +1,150 @@
+//! How suites, children, sessions and workspaces are shown.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use crate::board::Board;
+use crate::child::{Child, Tie};
+use crate::definition::Reach;
+use crate::http::gate::Pass;
+use crate::layer::Layer;
+use crate::pool::{Doing, Pool, PoolError};
+use crate::session::Session;
+use crate::sources::Unready;
+use crate::suite::Suite;
+use crate::suite::summary::summary;
+use crate::trust::view::{in_short, shown_url};
+use crate::workspace::Workspace;
+
+/// As much of a command line as fits a status.
+const WAITING_SHOWN: usize = 600;
+
+/// What is a workspace's own.
+pub(super) fn workspace_state(
+    board: &Board,
+    workspace: &Arc<Workspace>,
+    measured: impl Fn(&Suite) -> Value,
+) -> Value {
+    let catalog = workspace.catalog();
+    let Some(own) = &catalog.own else { return Value::Null };
+    let is_own =
+        |suite: &&Suite| own.entries.iter().any(|entry| entry.definition.file == suite.definition.file);
+    let here = |session: &&Arc<Session>| session.is_in(workspace);
+    let own_problems = catalog.problems.iter().filter(|problem| problem.file.starts_with(&own.config.folder));
+    let suites = catalog.suites.iter().filter(is_own);
+    json!({
+        "root": workspace.root,
+        "sessions": board.sessions.all().iter().filter(here).count(),
+        "generation": catalog.generation,
+        "suites": suites.map(measured).collect::<Vec<_>>(),
+        "denied": denied(own),
+        "problems": own_problems.map(ToString::to_string).collect::<Vec<_>>(),
+    })
+}
+
+pub(in crate::http) fn described(suite: &Suite, pass: Pass) -> Value {
+    let state = match suite.pool.as_ref().map(|pool| pool.doing()) {
+        None if suite.is_held() => "held",
+        None | Some(Doing::Misconfigured) => "misconfigured",
+        Some(Doing::Held) => "held",
+        Some(Doing::Cold) => "cold",
+        Some(Doing::Starting) => "starting",
+        Some(Doing::Ready) => "ready",
+        Some(Doing::Failed) => "failed",
+        Some(Doing::Resting) => "resting",
+    };
+    let mut body = json!({ "name": suite.name, "state": state });
+    if pass == Pass::Names {
+        return body;
+    }
+    body["child"] = suite.child_name().into();
+    body["file"] = json!(suite.definition.file);
+    body["line"] = json!(suite.definition.at.map(|(line, _)| line));
+    if let Some(waiting) = suite.waiting() {
+        // A version that nobody allowed: what it would run, and that there is one.
+        body["waiting"] = json!(summary(&in_short(waiting), WAITING_SHOWN));
+    }
+    if suite.is_held() {
+        return body;
+    }
+    body["description"] = json!(suite.definition.description);
+    body["subtools"] = json!(subtools(suite));
+    if let Ok(Reach::Remote(remote)) = &suite.definition.reach {
+        body["url"] = shown_url(&remote.url).into();
+    }
+    let pool = suite.pool.as_ref();
+    body["lastError"] = match &suite.definition.reach {
+        Err(why) => json!(why),
+        Ok(_) => json!(pool.and_then(|pool| last_error(pool))),
+    };
+    if let Some(pool) = pool {
+        let settings = pool.settings();
+        body["lastErrorAgeMs"] =
+            json!(pool.last_bad_ending().filter(|_| !body["lastError"].is_null()).map(|past| past.age_ms()));
+        body["pool"] = json!({
+            "scope": settings.scope.word(),
+            "warm": settings.warm,
+            "max": settings.max,
+            "idleMs": u64::try_from(settings.idle.as_millis()).unwrap_or(u64::MAX),
+            "starts": pool.starts(),
+        });
+        body["children"] = pool.running().iter().map(|child| child_state(child)).collect();
+    }
+    body
+}
+
+pub(in crate::http) fn last_error(pool: &Pool) -> Option<String> {
+    pool.last_failure().map(|error| match error {
+        PoolError::Unready(Unready::Misconfigured(why)) => why,
+        error => error.to_string(),
+    })
+}
+
+/// How many of them a host is shown, as far as that is known without starting anything.
+pub(in crate::http) fn subtools(suite: &Suite) -> Option<usize> {
+    let pool = suite.pool.as_ref()?;
+    let running = pool.running().iter().find_map(|child| child.known_tools());
+    let list = running.or_else(|| pool.manifest().map(|manifest| manifest.tools.clone()))?;
+    Some(list.tools.iter().filter(|tool| suite.settings.expose.permits(&tool.name)).count())
+}
+
+fn child_state(child: &Child) -> Value {
+    json!({
+        // A child that runs elsewhere has none here.
+        "pid": child.process(),
+        "ageMs": millis(child.born()),
+        "idleMs": if child.is_idle() { millis(child.last_used()) } else { 0 },
+        "inFlight": child.in_flight(),
+        "ownedBySession": matches!(child.tie(), Tie::Session(_)),
+        "era": child.era().word(),
+        "revision": child.hello().revision,
+        "tools": child.known_tools().map(|list| list.tools.len()),
+        "skippedLines": child.noise(),
+    })
+}
+
+pub(super) fn session_state(session: &Session) -> Value {
+    let profile = session.caller.profile();
+    let told: Value =
+        profile.client_info.as_deref().and_then(|told| serde_json::from_str(told).ok()).unwrap_or_default();
+    json!({
+        "client": profile.client_name(),
+        "clientVersion": told["version"].as_str(),
+        "revision": profile.revision,
+        "modern": profile.is_modern,
+        "workspace": session.folder,
+        "overHttp": session.streams.is_some(),
+        "ageMs": millis(session.opened),
+        "inFlight": session.in_flight(),
+        "droppedMessages": session.mail_dropped(),
+    })
+}
+
+pub(super) fn denied(layer: &Layer) -> Vec<&str> {
+    layer.denied.iter().map(|definition| definition.name.as_str()).collect()
+}
+
+pub(super) fn millis(since: tokio::time::Instant) -> u64 {
+    u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,66 @@
+//! How the children of a pool ended, the last few of them: for people who ask what happened.
+
+use std::collections::VecDeque;
+use std::time::SystemTime;
+
+/// More than this nobody reads.
+const KEEP: usize = 8;
+
+/// One child that is no more, or never was.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Past {
+    pub at: SystemTime,
+    /// Continues the words "server `name` …".
+    pub what: String,
+    /// Nobody had told it to.
+    pub bad: bool,
+}
+
+impl Past {
+    pub fn age_ms(&self) -> u64 {
+        let age = SystemTime::now().duration_since(self.at).unwrap_or_default();
+        u64::try_from(age.as_millis()).unwrap_or(u64::MAX)
+    }
+}
+
+#[derive(Debug, Default)]
+pub(super) struct History {
+    kept: VecDeque<Past>,
+}
+
+impl History {
+    pub(super) fn note(&mut self, what: String, bad: bool) {
+        if self.kept.len() == KEEP {
+            self.kept.pop_front();
+        }
+        self.kept.push_back(Past { at: SystemTime::now(), what, bad });
+    }
+
+    /// The latest first.
+    pub(super) fn all(&self) -> Vec<Past> {
+        self.kept.iter().rev().cloned().collect()
+    }
+
+    pub(super) fn last_bad(&self) -> Option<Past> {
+        self.kept.iter().rev().find(|past| past.bad).cloned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_latest_are_kept() {
+        let mut history = History::default();
+        for number in 0..KEEP + 3 {
+            history.note(number.to_string(), number % 2 == 0);
+        }
+        let all = history.all();
+        assert_eq!(all.len(), KEEP);
+        assert_eq!(all[0].what, (KEEP + 2).to_string());
+        assert_eq!(history.last_bad().unwrap().what, (KEEP + 2).to_string());
+        history.note("stopped".to_owned(), false);
+        assert!(history.last_bad().unwrap().bad);
+    }
+}

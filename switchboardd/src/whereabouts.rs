@@ -1,0 +1,20 @@
+//! Where a daemon can be found and what it writes to, for people who look for it.
+
+use std::path::PathBuf;
+
+use serde::Serialize;
+
+use crate::logging::Destination;
+
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Whereabouts {
+    pub socket: PathBuf,
+    /// The TCP address that is served.
+    pub tcp: Option<String>,
+    /// Why none is.
+    pub no_tcp: Option<String>,
+    pub token_file: PathBuf,
+    pub state: PathBuf,
+    pub log: Option<&'static Destination>,
+}
