@@ -142,6 +142,8 @@ fn a_replaced_program_asks_for_a_restart() {
         std::fs::copy(program, folder.join(program.file_name().unwrap())).unwrap();
     }
     home.order_with(&folder.join("switchboard"), &["start"]);
+    // With somebody here the daemon does not make room for the next one by itself.
+    let _shim = home.shim();
     assert!(!told(&home, &["status"]).contains("pending"));
     let program = folder.join("switchboardd");
     std::fs::remove_file(&program).unwrap();
@@ -150,5 +152,4 @@ fn a_replaced_program_asks_for_a_restart() {
     assert!(text.contains("pending") && text.contains("switchboard restart"), "{text}");
     home.order_with(&folder.join("switchboard"), &["restart"]);
     until_true("the new program", PATIENCE, || !told(&home, &["status"]).contains("pending"));
-    home.order(&["stop"]);
 }

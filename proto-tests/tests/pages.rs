@@ -33,7 +33,7 @@ fn completions_are_accepted_by_the_shells_they_are_for() {
     let home = Home::new();
     for (shell, args) in [("bash", &["-n"][..]), ("zsh", &["-n"]), ("fish", &["--no-execute"])] {
         let script = said(&home, &["completions", shell]);
-        for word in ["status", "introspect", "--workspace", "no-start"] {
+        for word in ["status", "introspect", "workspace", "no-start"] {
             assert!(script.contains(word), "{shell} does not know `{word}`");
         }
         match fed(shell, args, &script) {

@@ -17,10 +17,7 @@ pub use own::{Add, Secret};
 const AS_SHIM: &str = "As the shim";
 const AS_DAEMON: &str = "As the daemon";
 
-/// One warm set of MCP servers for every editor, one suite tool per server.
-///
-/// Without a command `switchboardd` serves in the foreground; `switchboard` is the stdio shim that
-/// goes into an editor's config. Both take the commands below.
+/// One warm set of MCP servers for every editor, one suite tool per server
 #[derive(Debug, Parser)]
 #[command(name = "switchboard", bin_name = "switchboard", version, max_term_width = 100)]
 pub struct Args {

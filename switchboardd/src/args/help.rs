@@ -90,9 +90,29 @@ fn template(command: &Command) -> String {
     if !others.is_empty() {
         text.push_str(&format!("\n{HEADING}More:{HEADING:#}\n{others}"));
     }
-    // Words in braces are the template's own.
-    let text = text.replace("${NAME}", "$NAME");
-    text + "\n{options}{after-help}"
+    let headings = [None, Some(super::AS_SHIM), Some(super::AS_DAEMON)];
+    let flags = |heading: Option<&'static str>| {
+        command.get_arguments().filter(move |arg| !arg.is_hide_set() && arg.get_help_heading() == heading)
+    };
+    let width =
+        headings.into_iter().flat_map(flags).map(|arg| spelled(arg).chars().count()).max().unwrap_or(0);
+    for heading in headings {
+        text.push_str(&format!("\n{HEADING}{}:{HEADING:#}\n", heading.unwrap_or("Options")));
+        for arg in flags(heading) {
+            let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
+            text.push_str(&format!("  {NAME}{:width$}{NAME:#}  {help}\n", spelled(arg)));
+        }
+    }
+    text + "\n`switchboard COMMAND --help` has examples of each.{after-help}"
+}
+
+/// `--config FILE`.
+fn spelled(arg: &Arg) -> String {
+    let long = arg.get_long().unwrap_or_default();
+    let short = arg.get_short().map_or(String::new(), |short| format!("-{short}, "));
+    let takes = arg.get_action().takes_values();
+    let value = arg.get_value_names().and_then(|names| names.first()).filter(|_| takes);
+    format!("{short}--{long}{}", value.map_or(String::new(), |value| format!(" {value}")))
 }
 
 #[cfg(test)]
@@ -117,6 +137,7 @@ mod tests {
         for sub in whole.get_subcommands().filter(|sub| !sub.is_hide_set()) {
             assert!(help.contains(&format!("  {}", sub.get_name())), "{}: {help}", sub.get_name());
         }
+        assert!(help.contains("values of `${NAME}`"), "{help}");
         for flag in ["--child", "--no-start", "--workspace", "--json", "--listen"] {
             assert!(help.contains(flag), "{flag}: {help}");
         }

@@ -36,7 +36,7 @@ pub(super) async fn run(args: &Args, suite: Option<&str>, wish: Wish) -> Exit {
 }
 
 async fn of_suite(args: &Args, suite: &str, wish: Wish) -> Exit {
-    let mut answer = match more(args, suite, 0, 0).await {
+    let mut answer = match more(args, suite, &Value::Null, 0).await {
         Ok(answer) => answer,
         Err(unanswered) => return unanswered.tell(),
     };
@@ -59,8 +59,7 @@ async fn of_suite(args: &Args, suite: &str, wish: Wish) -> Exit {
     }
     let mut gone = false;
     loop {
-        let after = answer["next"].as_u64().unwrap_or(0);
-        let next = match more(args, suite, after, WAIT_MS).await {
+        let next = match more(args, suite, &answer, WAIT_MS).await {
             Ok(next) => next,
             Err(Unanswered::NoDaemon(_) | Unanswered::Broken(_)) => {
                 if !std::mem::replace(&mut gone, true) {
@@ -72,21 +71,28 @@ async fn of_suite(args: &Args, suite: &str, wish: Wish) -> Exit {
             Err(unanswered) => return unanswered.tell(),
         };
         gone = false;
-        if next["boot"] != answer["boot"] && after > 0 {
-            // Another daemon, which counts anew.
-            answer = json!({ "boot": next["boot"], "next": 0 });
-            continue;
-        }
         if show(args, self::lines(&next)).is_err() {
             return Exit::Ok;
+        }
+        if next["draining"] == true {
+            // It answers at once until it is gone.
+            tokio::time::sleep(LOOK_AGAIN).await;
         }
         answer = next;
     }
 }
 
-async fn more(args: &Args, suite: &str, after: u64, wait_ms: u64) -> Result<Value, Unanswered> {
+/// Lines after those of an earlier answer.
+async fn more(args: &Args, suite: &str, earlier: &Value, wait_ms: u64) -> Result<Value, Unanswered> {
+    let after = earlier["next"].as_u64().unwrap_or(0);
     let workspace = super::workspace(args);
-    let body = json!({ "suite": suite, "workspace": workspace, "after": after, "waitMs": wait_ms });
+    let body = json!({
+        "suite": suite,
+        "workspace": workspace,
+        "after": after,
+        "boot": earlier["boot"],
+        "waitMs": wait_ms,
+    });
     ask(args, Method::POST, "/control/logs", Some(&body)).await
 }
 

@@ -78,7 +78,9 @@ fn spawn(args: &Args) -> std::io::Result<tokio::process::Child> {
     if let Some(mut stdin) = shim.stdin.take() {
         let hello = concat!(
             r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","#,
-            r#""capabilities":{},"clientInfo":{"name":"switchboard start","version":"0"}}}"#,
+            r#""capabilities":{},"clientInfo":{"name":"switchboard start","version":""#,
+            env!("CARGO_PKG_VERSION"),
+            r#""}}}"#,
             "\n"
         );
         tokio::spawn(async move {

@@ -14,6 +14,9 @@ use super::output::{
 use crate::args::Args;
 use crate::visible::visible;
 
+/// Stands for subtools that no server has: their names are anybody's words.
+const OTHER: &str = "_other";
+
 pub(super) async fn run(args: &Args) -> Exit {
     match look(args).await {
         Ok(status) if args.json => {
@@ -32,7 +35,13 @@ pub(super) async fn run(args: &Args) -> Exit {
 pub(super) async fn look(args: &Args) -> Result<Value, super::ask::Unanswered> {
     let mut status =
         ask(args, Method::GET, &format!("/status{}", about(project(args).as_deref())), None).await?;
-    status["restartPending"] = json!(skew(&status, env!("CARGO_PKG_VERSION"), is_replaced(&status)));
+    match why_pending(&status["restartPending"]) {
+        Some(why) => status["restartPending"]["why"] = json!(why),
+        None => {
+            let why = skew(&status, env!("CARGO_PKG_VERSION"), is_replaced(&status));
+            status["restartPending"] = why.map_or(Value::Null, |why| json!({ "why": why }));
+        }
+    }
     Ok(status)
 }
 
@@ -40,6 +49,20 @@ pub(super) async fn look(args: &Args) -> Result<Value, super::ask::Unanswered> {
 pub(super) fn project(args: &Args) -> Option<PathBuf> {
     let folder = super::workspace(args);
     Desk::quietly(args).and_then(|desk| desk.here(args)).or(folder)
+}
+
+/// What a daemon says that has noticed its successor.
+fn why_pending(next: &Value) -> Option<String> {
+    let binary = next["binary"].as_str()?;
+    Some(match (next["problem"].as_str(), next["version"].as_str()) {
+        (Some(problem), _) => format!("`{binary}` was replaced and cannot take over: {problem}"),
+        (None, version) => {
+            format!(
+                "version {} is installed and takes over when nothing is under way",
+                version.unwrap_or("?")
+            )
+        }
+    })
 }
 
 /// Whether the program that runs is no longer the one on the disk.
@@ -63,6 +86,11 @@ fn list(value: &Value) -> &[Value] {
 
 fn text(value: &Value) -> String {
     visible(value.as_str().unwrap_or("-")).into_owned()
+}
+
+/// What was said on several lines, on one.
+fn on_one_line(said: &str) -> String {
+    said.lines().map(visible).collect::<Vec<_>>().join(" | ")
 }
 
 fn since(value: &Value) -> String {
@@ -113,14 +141,25 @@ pub(super) fn told(status: &Value) -> String {
 fn last_error(status: &Value, suites: &[&Value]) -> Option<String> {
     if let Some(last) = list(&status["lastErrors"]).first() {
         let past = status["nowMs"].as_u64()?.saturating_sub(last["at"].as_u64()?);
-        let of = [&last["suite"], &last["tool"]].into_iter().filter_map(Value::as_str);
+        let of = [&last["suite"], &last["tool"]]
+            .into_iter()
+            .filter_map(Value::as_str)
+            .filter(|name| *name != OTHER);
         let of: Vec<_> = of.map(|name| format!("`{}`", visible(name))).collect();
-        return Some(format!("last error, {} ago, {}: {}", age(past), of.join(" "), text(&last["message"])));
+        return Some(format!(
+            "last error, {} ago, {}: {}",
+            age(past),
+            of.join(" "),
+            on_one_line(last["message"].as_str().unwrap_or("-"))
+        ));
     }
     let failed = suites.iter().filter(|suite| suite["lastErrorAgeMs"].is_u64());
     let last = failed.min_by_key(|suite| suite["lastErrorAgeMs"].as_u64())?;
     let (past, name) = (since(&last["lastErrorAgeMs"]), text(&last["child"]));
-    Some(format!("last error, {past} ago: server `{name}` {}", text(&last["lastError"])))
+    Some(format!(
+        "last error, {past} ago: server `{name}` {}",
+        on_one_line(last["lastError"].as_str().unwrap_or("-"))
+    ))
 }
 
 /// How many there were, and how long they took.
@@ -190,7 +229,7 @@ fn daemon(status: &Value, paint: Paint) -> Vec<String> {
     if let Some(calls) = calls(&status["calls"]) {
         fact("calls", cell(calls));
     }
-    if let Some(why) = status["restartPending"].as_str() {
+    if let Some(why) = status["restartPending"]["why"].as_str() {
         fact("restart", toned(Tone::Warning, format!("pending: {why}; `switchboard restart`")));
     }
     lines.extend(facts.lines(paint, width()));
@@ -248,9 +287,9 @@ pub(super) fn note(suite: &Value) -> Cell {
     }
     match suite["lastError"].as_str() {
         Some(error) if suite["state"] == "ready" => {
-            toned(Tone::Quiet, format!("earlier: {}", visible(error)))
+            toned(Tone::Quiet, format!("earlier: {}", on_one_line(error)))
         }
-        Some(error) => toned(Tone::Bad, visible(error).into_owned()),
+        Some(error) => toned(Tone::Bad, on_one_line(error)),
         None => match suite["url"].as_str() {
             Some(url) => toned(Tone::Quiet, visible(url).into_owned()),
             None => cell(""),

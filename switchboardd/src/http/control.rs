@@ -31,6 +31,8 @@ struct Order {
     /// For `logs`: the last line that is known, and how long to wait for another.
     #[serde(default)]
     after: u64,
+    /// Of which daemon: another one counts anew.
+    boot: Option<String>,
     #[serde(default)]
     wait_ms: u64,
 }
@@ -55,7 +57,11 @@ pub(super) async fn order(
         }
         "restart" => restart(&board, &wanted).await,
         "open" => open(&board),
-        "logs" => logs::answer(&board, &found(&board, &wanted).await?, wanted.after, wanted.wait_ms).await,
+        "logs" => {
+            let same = wanted.boot.as_deref() == Some(board.boot.name());
+            let after = if same { wanted.after } else { 0 };
+            logs::answer(&board, &found(&board, &wanted).await?, after, wanted.wait_ms).await
+        }
         "explain" => Ok(explain::answer(&found(&board, &wanted).await?)),
         "login" => login::begin(&found(&board, &wanted).await?).await,
         "login-done" => login::done(&found(&board, &wanted).await?).await,

@@ -125,10 +125,19 @@ impl Client {
             .headers(headers)
             .body(outgoing.body.clone());
         request.send().await.map_err(|error| match error.is_connect() {
-            true => RemoteError::Unreachable { why: root_cause(&error) },
+            true => RemoteError::Unreachable { why: unreachable(&outgoing.url, &root_cause(&error)) },
             false => RemoteError::Cut { why: lost(&error) },
         })
     }
+}
+
+/// What was tried, without what may be a key behind the `?`; and a hint where both ends speak, but not the same.
+fn unreachable(url: &Url, cause: &str) -> String {
+    let place = format!("{}{}", url.origin().ascii_serialization(), url.path());
+    let is_plain = url.scheme() == "https"
+        && ["InvalidContentType", "corrupt message"].iter().any(|sign| cause.contains(sign));
+    let hint = if is_plain { "; it seems to speak plain `http`, not `https`" } else { "" };
+    format!("{cause} (`{place}`){hint}")
 }
 
 /// What the definition sets, as far as it is a person's to set.

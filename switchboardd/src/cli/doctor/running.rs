@@ -41,7 +41,7 @@ pub(super) fn presence(place: &Place, status: &Result<Value, Unanswered>) -> Vec
             status["hop"], HOP.min, HOP.max
         );
         findings.push(Finding::error("version", what, "switchboard restart"));
-    } else if let Some(why) = status["restartPending"].as_str() {
+    } else if let Some(why) = status["restartPending"]["why"].as_str() {
         findings.push(Finding::warning("version", format!("{why}; it serves on"), "switchboard restart"));
     }
     if told.is_null() {

@@ -53,6 +53,7 @@ pub(super) async fn answer(
         "remote": suite.is_remote(),
         "boot": board.boot.name(),
         "next": next,
+        "draining": *phase.borrow() != Phase::Serving,
         "lines": lines,
     });
     Ok(json_response(StatusCode::OK, answer.to_string()))

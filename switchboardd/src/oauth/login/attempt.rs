@@ -195,15 +195,15 @@ impl Login {
     /// Who gives out the tokens that the server wants.
     async fn find(&self, fetch: &Fetch, before: Option<&str>) -> Result<Found, String> {
         let known = self.memory().demand.clone();
-        let demand = match known {
-            Some(demand) => Some(demand),
+        let (status, demand) = match known {
+            Some(demand) => (None, Some(demand)),
             None => self.provoke(fetch).await?,
         };
         // It let us in as we are, and says nothing of tokens either.
         if demand.is_none() {
             let described = discovery::resource(fetch, &self.url, None).await;
             if described.map_err(|error| error.to_string())?.is_none() {
-                return Err("it asks for no login".to_owned());
+                return Err(self.asks_for_none(status));
             }
         }
         let found = discovery::find(fetch, &self.url, demand.as_ref(), before).await;
@@ -213,10 +213,24 @@ impl Login {
     }
 
     /// Asks the server something without a token, to hear what it wants.
-    async fn provoke(&self, fetch: &Fetch) -> Result<Option<Demand>, String> {
+    async fn provoke(&self, fetch: &Fetch) -> Result<(Option<u16>, Option<Demand>), String> {
         let fetched = fetch.knock(&self.url).await.map_err(|error| error.to_string())?;
-        let refused = matches!(fetched.status.as_u16(), 401 | 403);
-        Ok(refused.then(|| fetched.challenge.as_deref().and_then(Demand::parse).unwrap_or_default()))
+        let status = fetched.status.as_u16();
+        let refused = matches!(status, 401 | 403);
+        let demand =
+            refused.then(|| fetched.challenge.as_deref().and_then(Demand::parse).unwrap_or_default());
+        Ok((Some(status), demand))
+    }
+
+    /// Where was asked, without what may be a key behind the `?`, and what came of it.
+    fn asks_for_none(&self, status: Option<u16>) -> String {
+        let place = format!("{}{}", self.url.origin().ascii_serialization(), self.url.path());
+        let (status, hint) = match status {
+            Some(status @ 404) => (format!("status {status}"), "; is the path right?"),
+            Some(status) => (format!("status {status}"), ""),
+            None => ("no challenge".to_owned(), ""),
+        };
+        format!("it asks for no login: `{place}` answered a request without one with {status}{hint}")
     }
 
     fn choose(&self, found: &Found, kept: &Kept) -> Scopes {

@@ -1,0 +1,239 @@
+//! `switchboard doctor`: each thing that can be wrong is found, and the command that it names mends it.
+#![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
+#![allow(clippy::disallowed_methods, reason = "tests start processes")]
+
+use std::fs::{Permissions, set_permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
+
+use proto_tests::wait::until_true;
+use proto_tests::{Daemon, Home, PATIENCE, bins};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+
+/// Everything that was found, and how it ended.
+fn examined(home: &Home) -> (Vec<Value>, Option<i32>) {
+    let output = home.command(&["doctor", "--json"]);
+    let told: Value =
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"));
+    assert_eq!(told["ok"] == true, output.status.success(), "{told}");
+    (told["findings"].as_array().unwrap().clone(), output.status.code())
+}
+
+/// The finding about this, which is to be as bad as this, with the command that mends it.
+#[track_caller]
+fn found(home: &Home, about: &str, severity: &str, part: &str) -> String {
+    let (findings, code) = examined(home);
+    let is_it = |finding: &&Value| {
+        finding["about"] == about
+            && finding["severity"] == severity
+            && finding["what"].as_str().unwrap().contains(part)
+    };
+    let finding = findings.iter().find(is_it).unwrap_or_else(|| panic!("no {about} {part:?}: {findings:#?}"));
+    if severity == "error" {
+        assert_eq!(code, Some(1), "{findings:#?}");
+    }
+    finding["mend"].as_str().unwrap().to_owned()
+}
+
+#[track_caller]
+fn healed(home: &Home, about: &str, part: &str) {
+    let (findings, _) = examined(home);
+    let still = findings.iter().find(|finding| {
+        finding["about"] == about
+            && finding["severity"] != "ok"
+            && finding["what"].as_str().unwrap().contains(part)
+    });
+    assert!(still.is_none(), "{still:#?}");
+}
+
+/// Types what the doctor said, in a shell that finds our programs.
+#[track_caller]
+fn typed(home: &Home, mend: &str) {
+    let folder = bins().switchboard.parent().unwrap();
+    let output = Command::new("sh")
+        .args(["-c", mend])
+        .env_clear()
+        .envs(home.environment())
+        .env("PATH", format!("{}:/usr/local/bin:/usr/bin:/bin", folder.display()))
+        .env("SWITCHBOARD_SOCKET", home.socket())
+        .current_dir(home.workspace())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{mend}: {output:?}");
+}
+
+fn mode(path: &Path, mode: u32) {
+    set_permissions(path, Permissions::from_mode(mode)).unwrap();
+}
+
+/// A home in which our own programs are found and one server works.
+fn healthy() -> Home {
+    let home = Home::new();
+    let folder = bins().switchboard.parent().unwrap();
+    home.write(".profile", &format!("export PATH={}:/usr/local/bin:/usr/bin:/bin\n", folder.display()));
+    home.child("kid", &["echo"]);
+    home
+}
+
+#[test]
+fn a_healthy_home_is_fine_with_and_without_a_daemon() {
+    let home = healthy();
+    for _ in 0..2 {
+        let (findings, code) = examined(&home);
+        assert_eq!(code, Some(0), "{findings:#?}");
+        let wrong: Vec<_> = findings
+            .iter()
+            // What the machine itself is like is not for this test to say.
+            .filter(|finding| finding["severity"] != "ok" && finding["about"] != "inotify")
+            .collect();
+        assert!(wrong.is_empty(), "{wrong:#?}");
+        assert!(findings.iter().any(|finding| finding["about"] == "path"), "{findings:#?}");
+        home.order(&["start"]);
+    }
+    let text = String::from_utf8(home.command(&["doctor"]).stdout).unwrap();
+    assert!(
+        text.contains('✓')
+            && text.contains("switchboardd")
+            && text.contains("no docker") | text.contains("docker is"),
+        "{text}"
+    );
+}
+
+#[test]
+fn open_folders_and_files_are_closed() {
+    let home = healthy();
+    home.order(&["start"]);
+    let state = home.state_folder();
+    for (path, open) in [(state.clone(), 0o755), (state.join("token"), 0o644), (home.socket(), 0o666)] {
+        mode(&path, open);
+        let part = path.file_name().unwrap().to_str().unwrap();
+        let part = if part == "s" { "/s is open".to_owned() } else { format!("{part} is open") };
+        let mend = found(&home, "modes", "error", &part);
+        assert!(mend.starts_with("chmod "), "{mend}");
+        typed(&home, &mend);
+        healed(&home, "modes", &part);
+    }
+}
+
+#[test]
+fn a_daemon_that_was_killed_is_noticed_and_so_is_one_that_hangs() {
+    let home = healthy();
+    home.order(&["start"]);
+    home.order(&["call", "kid", "echo"]);
+    home.kill_daemons();
+    let mend = found(&home, "daemon", "warning", "killed, or crashed");
+    typed(&home, &mend);
+    healed(&home, "daemon", "");
+    home.order(&["stop"]);
+    let mend = found(&home, "daemon", "warning", "was stopped");
+    typed(&home, &mend);
+    healed(&home, "daemon", "");
+    // One that runs where nobody finds it.
+    let pid = home.daemons()[0].pid;
+    kill_process(Pid::from_raw(pid).unwrap(), Signal::STOP).unwrap();
+    std::fs::remove_file(home.socket()).unwrap();
+    let mend = found(&home, "daemon", "error", "does not answer");
+    assert!(mend.contains(&pid.to_string()), "{mend}");
+    kill_process(Pid::from_raw(pid).unwrap(), Signal::CONT).unwrap();
+    until_true("it to go", PATIENCE, || home.daemons().is_empty());
+}
+
+#[test]
+fn definitions_are_looked_into() {
+    let home = healthy();
+    home.definition(
+        "loose",
+        &json!({"name": "loose", "command": {"cmd": "npx", "args": ["-y", "some-server"]}}).to_string(),
+    );
+    assert!(found(&home, "unpinned", "warning", "`some-server`").contains("some-server@VERSION"));
+    home.definition(
+        "loose",
+        &json!({"name": "loose", "command": {"cmd": "/nonexistent/server"}}).to_string(),
+    );
+    found(&home, "program", "error", "`loose`");
+    let file = home.definition(
+        "loose",
+        &json!({"name": "loose", "command": {"cmd": "sh", "env": {"API_TOKEN": "0123456789abcdef"}}})
+            .to_string(),
+    );
+    mode(&file, 0o644);
+    let mend = found(&home, "secret", "error", "others can read it");
+    typed(&home, &mend);
+    healed(&home, "secret", "others can read it");
+    let mend = found(&home, "secret", "warning", "`API_TOKEN` stands in");
+    assert!(mend.starts_with("switchboard secret set API_TOKEN"), "{mend}");
+    let (findings, _) = examined(&home);
+    assert!(!json!(findings).to_string().contains("0123456789abcdef"));
+    home.definition(
+        "loose",
+        &json!({"name": "loose", "command": {"cmd": "sh", "env": {"A": "${NOWHERE_SET}"}}}).to_string(),
+    );
+    let mend = found(&home, "value", "error", "`NOWHERE_SET`");
+    typed(&home, &format!("echo value | {mend}"));
+    healed(&home, "value", "NOWHERE_SET");
+    home.definition("loose", "{");
+    let mend = found(&home, "definition", "warning", "loose/.mcp.json");
+    assert!(mend.starts_with("switchboard check "), "{mend}");
+}
+
+#[test]
+fn a_held_server_is_named_with_the_command_that_allows_it() {
+    let home = healthy();
+    let project = home.project("work");
+    project.child("notes", &[]);
+    assert_eq!(found(&home, "held", "warning", "`notes`"), "switchboard allow notes");
+    project.allow();
+    healed(&home, "held", "notes");
+}
+
+#[test]
+fn config_and_trust_that_cannot_be_read_are_errors() {
+    let home = healthy();
+    let file = home.write(".config/switchboard/switchboard.config.json", r#"{"htp": {}}"#);
+    assert_eq!(found(&home, "config", "error", "htp"), format!("switchboard check {}", file.display()));
+    home.config(&json!({}));
+    healed(&home, "config", "");
+    let trust = home.write(".local/state/switchboard/trust/trust.json", "not json");
+    for folder in trust.ancestors().skip(1).take(2) {
+        mode(folder, 0o700);
+    }
+    mode(&trust, 0o600);
+    let mend = found(&home, "trust", "error", "held until");
+    typed(&home, &mend);
+    healed(&home, "trust", "");
+}
+
+#[test]
+fn a_taken_port_and_a_failing_server_are_found() {
+    let home = healthy();
+    home.child("bad", &["exit-at-start", "1"]);
+    let other = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = other.local_addr().unwrap().to_string();
+    home.config(&json!({"http": {"listen": address}}));
+    found(&home, "port", "warning", &address);
+    let _daemon = Daemon::start(&home, &[]);
+    found(&home, "port", "warning", "is taken");
+    assert_eq!(home.command(&["call", "bad", "x"]).status.code(), Some(5));
+    assert!(found(&home, "server", "error", "`bad`").contains("switchboard logs bad"));
+}
+
+#[test]
+fn what_an_earlier_daemon_left_is_found_and_cleared() {
+    let home = healthy();
+    // As a run leaves it that was killed together with its guards: a mark, and a process that carries it.
+    let mark = "0123456789abcdef0123456789abcdef";
+    std::fs::write(home.socket().with_file_name("s.ledger"), format!("{mark}\n")).unwrap();
+    let mut stray = Command::new("sleep")
+        .arg("300")
+        .env_clear()
+        .envs(home.environment())
+        .env("SWITCHBOARD_RUN", mark)
+        .spawn()
+        .unwrap();
+    let mend = found(&home, "orphans", "error", &stray.id().to_string());
+    typed(&home, &mend);
+    until_true("the stray to go", PATIENCE, || stray.try_wait().unwrap().is_some());
+    healed(&home, "orphans", "");
+}
