@@ -152,4 +152,6 @@ fn a_replaced_program_asks_for_a_restart() {
     assert!(text.contains("pending") && text.contains("switchboard restart"), "{text}");
     home.order_with(&folder.join("switchboard"), &["restart"]);
     until_true("the new program", PATIENCE, || !told(&home, &["status"]).contains("pending"));
+    // Nobody else knows a daemon of this copy.
+    home.order(&["stop"]);
 }

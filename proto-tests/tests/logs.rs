@@ -115,6 +115,8 @@ fn a_follower_sees_new_lines_a_crash_and_the_next_daemon() {
     let pid = i32::try_from(status["pid"].as_i64().unwrap()).unwrap();
     kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
     follower.shows("waiting for the next one");
+    // What is still open of a killed process can be connected to for a moment.
+    until_true("its end", PATIENCE, || home.command(&["status"]).status.code() == Some(3));
     home.order(&["start"]);
     say(&home, "after a kill");
     follower.shows("after a kill");

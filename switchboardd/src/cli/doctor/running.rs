@@ -23,7 +23,9 @@ pub(super) fn presence(place: &Place, status: &Result<Value, Unanswered>) -> Vec
         .and_then(|told| serde_json::from_slice(&told).ok())
         .unwrap_or_default();
     let pid = told["pid"].as_u64().and_then(|pid| u32::try_from(pid).ok());
-    let lives = pid.and_then(Process::look_up).is_some_and(|process| told["startTime"] == process.start_time);
+    let lives = pid
+        .and_then(Process::look_up)
+        .is_some_and(|process| !process.zombie && told["startTime"] == process.start_time);
     let status = match status {
         Ok(status) => status,
         Err(Unanswered::NoDaemon(_)) => return absence(place, pid, lives),
