@@ -189,6 +189,18 @@ fn a_held_server_is_named_with_the_command_that_allows_it() {
 }
 
 #[test]
+fn a_host_that_starts_servers_itself_is_told_with_the_way_out() {
+    let home = healthy();
+    home.write(".cursor/mcp.json", r#"{"mcpServers": {"own": {"command": "sh", "args": ["-c", "true"]}}}"#);
+    let mend = found(&home, "host", "warning", "cursor still starts own itself");
+    assert!(mend.contains("--host cursor"), "{mend}");
+    let mend = found(&home, "host", "warning", "cursor does not know Switchboard");
+    assert_eq!(mend, "switchboard setup --host cursor");
+    typed(&home, &format!("{mend} --yes --shim {}", bins().switchboard.display()));
+    healed(&home, "host", "does not know");
+}
+
+#[test]
 fn config_and_trust_that_cannot_be_read_are_errors() {
     let home = healthy();
     let file = home.write(".config/switchboard/switchboard.config.json", r#"{"htp": {}}"#);

@@ -3,6 +3,7 @@
 
 mod definitions;
 mod files;
+mod hosts;
 mod machine;
 mod running;
 
@@ -99,6 +100,7 @@ async fn look(args: &Args) -> Vec<Finding> {
     }
     findings.extend(running::suites(status.as_ref()));
     findings.extend(machine::watches(status.as_ref()));
+    findings.extend(hosts::look(&home));
     findings.extend(machine::linger(&home));
     findings.extend(running::orphans(&place, status.is_some()));
     findings
