@@ -101,12 +101,12 @@ fn since(value: &Value) -> String {
 pub(super) fn told(status: &Value) -> String {
     let paint = Paint::for_stdout();
     let mut lines = daemon(status, paint);
-    section(&mut lines, paint, "session", sessions(status));
+    section(&mut lines, paint, "session", &sessions(status));
     let personal = list(&status["suites"]);
     let workspaces = list(&status["workspaces"]);
     let all: Vec<&Value> =
         personal.iter().chain(workspaces.iter().flat_map(|one| list(&one["suites"]))).collect();
-    section(&mut lines, paint, "suite", suites(personal));
+    section(&mut lines, paint, "suite", &suites(personal));
     for workspace in workspaces.iter().filter(|one| !list(&one["suites"]).is_empty()) {
         let suites = suites(list(&workspace["suites"]));
         let heading = format!(
@@ -119,7 +119,7 @@ pub(super) fn told(status: &Value) -> String {
     }
     let running = children(&all);
     if !running.is_empty() {
-        section(&mut lines, paint, "child", running);
+        section(&mut lines, paint, "child", &running);
     }
     if let Some(said) = last_error(status, &all) {
         lines.push(String::new());
@@ -174,7 +174,7 @@ fn calls(calls: &Value) -> Option<String> {
     ))
 }
 
-fn section(lines: &mut Vec<String>, paint: Paint, what: &str, table: Table) {
+fn section(lines: &mut Vec<String>, paint: Paint, what: &str, table: &Table) {
     let plural = if what == "child" && table.len() != 1 {
         format!("{} children", table.len())
     } else {
