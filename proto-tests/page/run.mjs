@@ -112,8 +112,10 @@ try {
     "turned\u202eevil": { command: "/nowhere", description: "\u202e\u0007" },
     long: { command: `/${"x".repeat(3000)}/${EVIL}` },
   });
-  await stage.host(`${EVIL}\u202e`, `<b>work</b>`);
-  await page.locator("#session-rows tr", { hasText: "<img" }).waitFor();
+  await stage.host(`${EVIL}\u202e${"x".repeat(100_000)}`, `<b>work</b>`);
+  const guest = page.locator("#session-rows tr", { hasText: "<img" });
+  await guest.waitFor();
+  assert.ok((await guest.textContent()).length < 400, "a name takes the whole page");
   await until("hostile suites", async () => Number(await figure(page, "Suites")) >= 6);
   for (const fold of await page.locator(".suite .name button").all()) await fold.click();
   assert.deepEqual(await page.evaluate(() => [document.images.length, window.hurt, document.querySelectorAll("b").length]), [1, undefined, 0]);
@@ -180,6 +182,9 @@ try {
   assert.equal(await page.isVisible("#notice"), false);
   await host.call("mock", "echo", { text: "again" });
   await row(page, "mock_suite").locator(".pill", { hasText: "ready" }).waitFor();
+  // What is saved is counted from what children said of themselves before.
+  await page.locator("#savings-body", { hasText: /[1-9][\d,]* with every tool listed/ }).waitFor();
+  assert.match(await page.textContent("#savings-body"), /Processes.*Memory.*Cold starts/s);
   // While nobody listens the browser says so itself.
   seen.complaints = seen.complaints.filter((words) => !/Failed to load resource: net::ERR_/.test(words));
   done("it outlives the daemon and takes the next one");

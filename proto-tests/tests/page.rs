@@ -16,13 +16,14 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 
 const PING: &str = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
-const PARTS: [&str; 11] = [
+const PARTS: [&str; 12] = [
     "/",
     "/page/page.css",
     "/page/icon.svg",
     "/page/page.js",
     "/page/link.js",
     "/page/view.js",
+    "/page/savings.js",
     "/page/suites.js",
     "/page/figures.js",
     "/page/charts.js",
@@ -324,6 +325,7 @@ fn a_bearer_reads_what_the_page_shows_and_nothing_else() {
     assert!(ask("GET", "/suites/kid_suite").json()["file"].is_string());
     assert_eq!(ask("GET", "/suites/kid_suite/tools").json()["known"], true);
     assert_eq!(ask("HEAD", "/status").status, 200);
+    assert!(ask("GET", "/savings").json()["perSession"]["listed"].is_number());
     // Names a workspace that nobody is in: looking at it would load it.
     let before = status["workspaces"].as_array().unwrap().len();
     let elsewhere = home.path().join("elsewhere/mcps");
@@ -336,8 +338,17 @@ fn a_bearer_reads_what_the_page_shows_and_nothing_else() {
 
     let controls = ["reload", "restart", "logs", "stop", "open", "login", "login-done", "logout"];
     let controls: Vec<_> = controls.iter().map(|order| format!("/control/{order}")).collect();
-    let all =
-        ["/proxy", "/proxy/kid", "/mcp", "/mcp/kid", "/hop/session", "/hop/mailbox", "/status", "/suites"];
+    let all = [
+        "/proxy",
+        "/proxy/kid",
+        "/mcp",
+        "/mcp/kid",
+        "/hop/session",
+        "/hop/mailbox",
+        "/status",
+        "/suites",
+        "/savings",
+    ];
     let more =
         ["/status/events", "/suites/kid_suite", "/suites/kid_suite/tools", "/", "/page/page.js", "/metrics"];
     for target in all.iter().chain(&more).copied().chain(controls.iter().map(String::as_str)) {

@@ -116,7 +116,7 @@ pub(super) fn is_same_origin(headers: &HeaderMap) -> bool {
 
 /// What a status page reads.
 fn is_for_pages(path: &str) -> bool {
-    matches!(path, "/status" | page::FEED) || is_under(path, "/suites")
+    matches!(path, "/status" | "/savings" | page::FEED) || is_under(path, "/suites")
 }
 
 fn is_discovery(path: &str) -> bool {

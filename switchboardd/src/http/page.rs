@@ -43,13 +43,14 @@ struct Part {
 
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 
-const PARTS: [Part; 11] = [
+const PARTS: [Part; 12] = [
     Part { path: "/", kind: "text/html; charset=utf-8", body: include_str!("page/index.html") },
     Part { path: "/page/page.css", kind: "text/css; charset=utf-8", body: include_str!("page/page.css") },
     Part { path: "/page/icon.svg", kind: "image/svg+xml", body: include_str!("page/icon.svg") },
     Part { path: "/page/page.js", kind: SCRIPT, body: include_str!("page/page.js") },
     Part { path: "/page/link.js", kind: SCRIPT, body: include_str!("page/link.js") },
     Part { path: "/page/view.js", kind: SCRIPT, body: include_str!("page/view.js") },
+    Part { path: "/page/savings.js", kind: SCRIPT, body: include_str!("page/savings.js") },
     Part { path: "/page/suites.js", kind: SCRIPT, body: include_str!("page/suites.js") },
     Part { path: "/page/figures.js", kind: SCRIPT, body: include_str!("page/figures.js") },
     Part { path: "/page/charts.js", kind: SCRIPT, body: include_str!("page/charts.js") },

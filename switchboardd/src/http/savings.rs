@@ -17,7 +17,7 @@ pub(super) async fn show(
     Extension(pass): Extension<Pass>,
     uri: Uri,
 ) -> Result<Response, Refusal> {
-    if pass != Pass::Full {
+    if pass == Pass::Names {
         return Err(Refusal::NoToken);
     }
     workspace_of(&board, pass, &uri).await;

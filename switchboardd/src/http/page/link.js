@@ -150,6 +150,13 @@ function parse(event) {
   return { kind: field("event: ")[0], words: field("data: ").join("\n") };
 }
 
+/** Something else that the page may read; `null` if it may not. */
+export async function read(path) {
+  const bearer = sessionStorage.getItem(KEY);
+  const answer = await ask(path, { headers: bearer ? { authorization: `Bearer ${bearer}` } : {} }).catch(() => null);
+  return answer?.ok ? answer.json() : null;
+}
+
 const ask = (path, options) =>
   fetch(path, { cache: "no-store", credentials: "omit", redirect: "error", referrerPolicy: "no-referrer", ...options });
 

@@ -1,7 +1,8 @@
 // The status page: what the daemon says, drawn again whenever it says something new.
 
 import { by, el, growOlder, mark, say, show } from "./dom.js";
-import { WHY, connect } from "./link.js";
+import { WHY, connect, read } from "./link.js";
+import { drawSavings } from "./savings.js";
 import { sift } from "./suites.js";
 import { draw } from "./view.js";
 
@@ -34,11 +35,27 @@ function notice(why) {
   show(node, Boolean(why));
 }
 
+/** Savings are counted by a process of its own: that is worth a look a minute. */
+const SAVINGS = 60_000;
+let counted = -Infinity;
+
+async function savings() {
+  if (document.body.dataset.link !== "live" || document.hidden || performance.now() - counted < SAVINGS) return;
+  counted = performance.now();
+  const found = await read("/savings");
+  if (found) drawSavings(found);
+}
+
 connect({
   state(word) {
+    if (word === "names") {
+      counted = -Infinity;
+      drawSavings(null);
+    }
     mark(by("link"), "data-state", word);
     mark(document.body, "data-link", word);
     say(by("link-words"), STATES[word]);
+    void savings();
   },
   why: notice,
   status: draw,
@@ -47,3 +64,4 @@ connect({
 by("filter").addEventListener("input", sift);
 by("state-filter").addEventListener("change", sift);
 setInterval(() => document.hidden || growOlder(), 1000);
+setInterval(() => void savings(), 5_000);
