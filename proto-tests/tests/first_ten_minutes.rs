@@ -1,0 +1,190 @@
+//! A new user's first ten minutes: the shell blocks of the README, as they stand there, in a clean HOME with two
+//! editors. What is printed is compared with `first_ten_minutes.txt`; `UPDATE_TRANSCRIPT=1` writes it anew.
+#![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
+#![allow(clippy::disallowed_methods, reason = "tests start processes")]
+
+use std::fmt::Write as _;
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use proto_tests::wait::until_true;
+use proto_tests::{Home, PATIENCE, bins};
+use serde_json::{Value, json};
+
+const README: &str = include_str!("../../README.md");
+
+/// The block behind the mark `<!-- test: NAME -->`, line by line.
+fn block(name: &str) -> Vec<&'static str> {
+    let mark = format!("<!-- test: {name} -->\n```sh\n");
+    let (_, rest) = README.split_once(&mark).unwrap_or_else(|| panic!("README has no block `{name}`"));
+    rest.split_once("```").unwrap().0.lines().collect()
+}
+
+/// Somebody at a terminal, and what they saw.
+struct Person<'h> {
+    home: &'h Home,
+    seen: String,
+}
+
+impl Person<'_> {
+    fn bin(&self) -> PathBuf {
+        self.home.path().join(".cargo/bin")
+    }
+
+    fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
+        let mut command = Command::new(program);
+        command.env_clear().envs(self.home.environment());
+        command.env("PATH", format!("{}:/usr/local/bin:/usr/bin:/bin", self.bin().display()));
+        command.env("SWITCHBOARD_SOCKET", self.home.socket()).current_dir(self.home.workspace());
+        command
+    }
+
+    /// Types a line; gives the exit code.
+    fn types(&mut self, line: &str) -> i32 {
+        let output = self.command("/bin/sh").args(["-c", line]).stdin(Stdio::null()).output().unwrap();
+        let line = line.split("  #").next().unwrap().trim_end();
+        writeln!(self.seen, "$ {line}").unwrap();
+        for text in [&output.stdout, &output.stderr] {
+            self.seen.push_str(&String::from_utf8_lossy(text));
+        }
+        let code = output.status.code().unwrap();
+        if code != 0 {
+            writeln!(self.seen, "(exit {code})").unwrap();
+        }
+        code
+    }
+
+    fn follows(&mut self, name: &str) {
+        for line in block(name) {
+            assert_eq!(self.types(line), 0, "{line}\n{}", self.seen);
+        }
+    }
+
+    /// What differs between machines and runs is taken out.
+    fn transcript(&self) -> String {
+        let seen = self.seen.replace(self.home.path().to_str().unwrap(), "~");
+        let seen = seen.replace(bins().mock_child.to_str().unwrap(), "/usr/bin/mock-child");
+        let seen = seen.replace(self.home.mark(), "/TMP");
+        let mut words = String::new();
+        let mut before = "";
+        for word in seen.split_inclusive([' ', '\n']) {
+            let changes = matches!(before.trim(), "pid" | "up");
+            let end = &word[word.trim_end().len()..];
+            words.push_str(if changes { "N" } else { word.trim_end() });
+            words.push_str(end);
+            before = word;
+        }
+        words
+    }
+}
+
+/// What a host does with the command line in its file.
+fn as_a_host(person: &Person<'_>, program: &str) -> Vec<Value> {
+    let mut shim = person
+        .command(program)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let (mut input, mut output) = (shim.stdin.take().unwrap(), BufReader::new(shim.stdout.take().unwrap()));
+    let suite = |arguments: Value| json!({"name": "mock_suite", "arguments": arguments});
+    let asked = [
+        (
+            "initialize",
+            json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "cursor", "version": "1"}}),
+        ),
+        ("tools/list", json!({})),
+        ("tools/call", suite(json!({"action": "introspect"}))),
+        ("tools/call", suite(json!({"action": "call", "subtool": "echo", "args": {"word": "hello"}}))),
+    ];
+    let mut answers = Vec::new();
+    for (id, (method, params)) in asked.into_iter().enumerate() {
+        writeln!(input, "{}", json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}))
+            .unwrap();
+        loop {
+            let mut line = String::new();
+            assert!(output.read_line(&mut line).unwrap() > 0, "the shim ended");
+            let answer: Value = serde_json::from_str(&line).unwrap();
+            if answer["id"] == id {
+                answers.push(answer);
+                break;
+            }
+        }
+    }
+    drop(input);
+    assert!(shim.wait().unwrap().success());
+    answers
+}
+
+#[test]
+fn from_nothing_to_a_working_editor_and_back() {
+    let home = Home::new();
+    fs::remove_dir_all(home.config_folder()).unwrap();
+    let mut person = Person { home: &home, seen: String::new() };
+    // In place of `cargo install`.
+    fs::create_dir_all(person.bin()).unwrap();
+    for program in [&bins().switchboard, &bins().switchboardd] {
+        let to = person.bin().join(program.file_name().unwrap());
+        fs::hard_link(program, &to).or_else(|_| fs::copy(program, &to).map(drop)).unwrap();
+    }
+    let entry = home.entry(&bins().mock_child, &[], &[]);
+    let cursor = home.write(".cursor/mcp.json", &format!("{:#}\n", json!({"mcpServers": {"mock": entry}})));
+    let codex = home.write(".codex/config.toml", "# mine\nmodel = \"some-model\"\n");
+    let before = [&cursor, &codex].map(|file| fs::read(file).unwrap());
+
+    person.follows("servers");
+    person.follows("editors");
+    let written: Value = serde_json::from_slice(&fs::read(&cursor).unwrap()).unwrap();
+    let servers = written["mcpServers"].as_object().unwrap();
+    assert_eq!(servers.keys().collect::<Vec<_>>(), ["switchboard"], "{written}");
+    let program = servers["switchboard"]["command"].as_str().unwrap();
+    assert_eq!(Path::new(program), person.bin().join("switchboard"));
+    assert!(fs::read_to_string(&codex).unwrap().contains(program));
+
+    let answers = as_a_host(&person, program);
+    assert_eq!(answers[0]["result"]["serverInfo"]["name"], "switchboard");
+    assert_eq!(answers[1]["result"]["tools"][0]["name"], "mock_suite", "{answers:?}");
+    assert!(answers[2]["result"]["content"][0]["text"].as_str().unwrap().contains("\"echo\""));
+    assert!(answers[3]["result"].to_string().contains("hello"), "{}", answers[3]);
+
+    // A slip of the keyboard, found and mended.
+    let file = home.config_folder().join("mcps/mock/.mcp.json");
+    let good = fs::read_to_string(&file).unwrap();
+    fs::write(&file, good.replacen("\"command\"", "\"comand\"", 1)).unwrap();
+    assert_eq!(
+        person.types("switchboard check ~/.config/switchboard/mcps/mock/.mcp.json"),
+        1,
+        "{}",
+        person.seen
+    );
+    fs::write(&file, good).unwrap();
+    assert_eq!(
+        person.types("switchboard check ~/.config/switchboard/mcps/mock/.mcp.json"),
+        0,
+        "{}",
+        person.seen
+    );
+
+    for line in block("remove") {
+        // What the test put there in place of `cargo install` goes with its HOME; nothing here is a service.
+        if !line.starts_with("cargo") && !line.contains("service") {
+            assert_eq!(person.types(line), 0, "{line}\n{}", person.seen);
+        }
+    }
+    assert_eq!([&cursor, &codex].map(|file| fs::read(file).unwrap()), before);
+    assert!(!home.config_folder().exists() && !home.state_folder().exists());
+    until_true("nothing to be left", PATIENCE, || home.processes().is_empty());
+
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/first_ten_minutes.txt");
+    if std::env::var_os("UPDATE_TRANSCRIPT").is_some() {
+        fs::write(&golden, person.transcript()).unwrap();
+    }
+    assert_eq!(
+        person.transcript(),
+        fs::read_to_string(&golden).unwrap_or_default(),
+        "README and program differ"
+    );
+}
