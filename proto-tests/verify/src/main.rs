@@ -25,7 +25,8 @@ fn main() -> ExitCode {
         keyring && step("metrics, as Prometheus reads them", script(root, "interop/prometheus.sh").arg(&bin));
     let page = metrics && step("the status page in a browser", script(root, "page/run.sh").arg(&bin));
     let service = page && step("a real systemd", script(root, "interop/service.sh").arg(&bin));
-    let interop = service && step("real clients and children", script(root, "interop/run.sh").arg(&bin));
+    let package = service && step("what people install", script(root, "interop/package.sh").arg(&bin));
+    let interop = package && step("real clients and children", script(root, "interop/run.sh").arg(&bin));
     // It says how many scenarios and checks passed.
     let suite = interop && step("the official conformance suite", &mut program(&bin, "conformance"));
     let client = suite && step("the same, the other way round", program(&bin, "conformance").arg("client"));
