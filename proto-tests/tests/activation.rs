@@ -301,10 +301,10 @@ fn a_new_binary_takes_over_when_nothing_is_under_way() {
     until_true("the call", PATIENCE, || shim.call("k", "received", "{}").contains("9000"));
     install(&bins().switchboardd, &program, "another version");
     // Busy: it goes on, and says what waits.
-    until_true("the new version to be noticed", PATIENCE, || !daemon.status()["successor"].is_null());
+    until_true("the new version to be noticed", PATIENCE, || !daemon.status()["restartPending"].is_null());
     let status = daemon.status();
-    assert_eq!(status["successor"]["version"], env!("CARGO_PKG_VERSION"), "{status}");
-    assert!(status["successor"]["problem"].is_null(), "{status}");
+    assert_eq!(status["restartPending"]["version"], env!("CARGO_PKG_VERSION"), "{status}");
+    assert!(status["restartPending"]["problem"].is_null(), "{status}");
     assert_eq!(boot(&daemon), before);
     assert!(shim.answer_to(&slow.to_string()).contains("\"ok\":true"));
     // Then it makes room: the same process and sockets, another program.
@@ -314,7 +314,7 @@ fn a_new_binary_takes_over_when_nothing_is_under_way() {
     assert_eq!(daemon.status()["pid"], pid);
     let running = fs::metadata(format!("/proc/{pid}/exe")).unwrap().ino();
     assert_eq!(running, fs::metadata(&program).unwrap().ino());
-    assert!(daemon.status()["successor"].is_null());
+    assert!(daemon.status()["restartPending"].is_null());
     assert_eq!(daemon.tcp_address(), address);
     assert_eq!(Door::Tcp(address).get("/health").status, 200);
     assert!(shim.call("k", "echo", "{}").contains("\"ok\":true"));
@@ -352,9 +352,9 @@ fn what_cannot_take_over_does_not() {
     let script = home.write("broken", "#!/bin/sh\nexit 7\n");
     fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     install(&script, &program, "");
-    until_true("the problem", PATIENCE, || daemon.status()["successor"]["problem"].is_string());
+    until_true("the problem", PATIENCE, || daemon.status()["restartPending"]["problem"].is_string());
     let status = daemon.status();
-    assert!(status["successor"]["problem"].as_str().unwrap().contains("exit status: 7"), "{status}");
+    assert!(status["restartPending"]["problem"].as_str().unwrap().contains("exit status: 7"), "{status}");
     assert_eq!(boot(&daemon), before);
     assert!(home.shim().call("k", "echo", "{}").contains("\"ok\":true"));
     // The next one may.

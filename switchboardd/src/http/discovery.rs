@@ -124,7 +124,7 @@ pub(super) fn everything(board: &Board, weights: &Weights) -> Value {
         "pid": std::process::id(),
         "boot": board.boot.name(),
         "uptimeMs": millis(board.started),
-        "successor": successor(board),
+        "restartPending": restart_pending(board),
         "generation": catalog.generation,
         "config": board.config_file,
         "nowMs": figures::unix_millis(SystemTime::now()),
@@ -151,7 +151,7 @@ pub(super) fn everything(board: &Board, weights: &Weights) -> Value {
 }
 
 /// A new version that waits until nothing is under way, or cannot take over: which, and why.
-fn successor(board: &Board) -> Value {
+fn restart_pending(board: &Board) -> Value {
     board.successor().map_or(
         Value::Null,
         |next| json!({ "binary": next.binary, "version": next.version, "problem": next.problem }),
