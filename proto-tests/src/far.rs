@@ -19,6 +19,8 @@ pub struct Asked {
     pub target: String,
     pub headers: Vec<(String, String)>,
     pub body: String,
+    /// The same, also where it is no text.
+    pub bytes: Vec<u8>,
 }
 
 impl Asked {
@@ -191,7 +193,7 @@ fn read(stream: &TcpStream) -> Option<Asked> {
     let length = length.and_then(|(_, value)| value.parse().ok()).unwrap_or(0);
     let mut body = vec![0; length];
     reader.read_exact(&mut body).ok()?;
-    Some(Asked { verb, target, headers, body: String::from_utf8_lossy(&body).into_owned() })
+    Some(Asked { verb, target, headers, body: String::from_utf8_lossy(&body).into_owned(), bytes: body })
 }
 
 /// The one tool of the polite servers.

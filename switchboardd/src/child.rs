@@ -54,6 +54,7 @@ use crate::measures;
 use crate::measures::child_tally::ChildTally;
 use crate::methods;
 use crate::subscriptions::Subscriptions;
+use crate::telemetry::trace::Context;
 use calls::Calls;
 use failure::clip;
 use in_flight::Timed;
@@ -231,7 +232,20 @@ impl Child {
         token: Option<&str>,
         params: impl FnOnce(ChildId, &mut Vec<u8>),
     ) -> Result<InFlight, ChildError> {
+        self.call_within(None, caller, method, token, params)
+    }
+
+    /// The same, as part of what `parent` is the span of.
+    pub fn call_within(
+        self: &Arc<Self>,
+        parent: Option<Context>,
+        caller: Option<&Arc<Caller>>,
+        method: &str,
+        token: Option<&str>,
+        params: impl FnOnce(ChildId, &mut Vec<u8>),
+    ) -> Result<InFlight, ChildError> {
         let era = self.era();
+        let span = self.tally.span_below(parent);
         let begun = Instant::now();
         let (opened, many) = {
             let mut calls = self.calls();
@@ -254,6 +268,10 @@ impl Child {
         if era == Era::Modern || caller.is_some_and(|caller| caller.as_once().is_some()) {
             translate(era, caller.map(|caller| &**caller), &mut line, empty);
         }
+        if let Some((span, _)) = span {
+            let written = line.split_off(empty);
+            span.push_into(Raw::parse(&written), &mut line);
+        }
         if line.len() == empty {
             line.truncate(before);
         }
@@ -262,7 +280,7 @@ impl Child {
         let cancellable = method != methods::INITIALIZE && !probes;
         match self.way.send(Some(id), line, many) {
             Ok(()) => {
-                let timed = Timed { begun, method: measures::known(method), tool: None, ended: None };
+                let timed = Timed { begun, method: measures::known(method), tool: None, ended: None, span };
                 Ok(InFlight { child: self.clone(), id, reply, open: true, cancellable, timed })
             }
             Err(unsent) => {

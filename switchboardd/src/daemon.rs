@@ -1,5 +1,6 @@
 //! The serving daemon: takes bound listeners, serves until it is told to go, and leaves nothing behind.
 
+mod collector;
 mod listen;
 mod notify;
 mod presence;
@@ -24,7 +25,9 @@ use crate::document::Problem;
 use crate::http::{Doors, Listener};
 use crate::layer::Ground;
 use crate::reload::Why;
+use crate::telemetry;
 use crate::whereabouts::Whereabouts;
+use collector::Telemetry;
 
 /// How long clearing up waits for the first answers to be given.
 const AFTER_FIRST_ANSWERS: Duration = Duration::from_millis(100);
@@ -170,7 +173,9 @@ pub async fn serve(args: &Args) -> Result<(), Fatal> {
     );
     let (ledger, swept) = take_over(&place);
     let ground = Ground::new(&home, &state, &trust_roots(args)?);
+    let env_file = config.folder.join("env");
     let board = Board::new(file, config, ground, token, ledger);
+    let telemetry = telemetry::settings(&env_file).map(|wanted| Telemetry::begin(&board, wanted));
     board.pages.are_at(address.ok_or_else(|| no_page(&listen, &board.config_file)));
     let _ = board.whereabouts.set(Whereabouts {
         socket: place.socket.clone(),
@@ -199,6 +204,10 @@ pub async fn serve(args: &Args) -> Result<(), Fatal> {
     board.nursery.thrift.flush();
     presence::leave(&place);
     drop(lock);
+    // Nobody but this process waits for a collector.
+    if let Some(telemetry) = telemetry {
+        telemetry.close().await;
+    }
     let Some((binary, kept)) = successor else {
         tracing::info!(target: "daemon", "gone");
         return Ok(());

@@ -233,6 +233,12 @@ fn daemon(sink: &mut impl Sink, measures: &Measures, now: &Now) {
     let (ok, failed) = measures.reloads();
     sink.sample(&[("result", "ok")], ok as f64);
     sink.sample(&[("result", "failed")], failed as f64);
+    if let Some(spans) = measures.spans() {
+        let (sent, dropped) = spans.counts();
+        sink.family("switchboard_spans", Type::Counter, "Spans that a collector took, or nobody.");
+        sink.sample(&[("result", "sent")], sent as f64);
+        sink.sample(&[("result", "dropped")], dropped as f64);
+    }
     sink.family("switchboard_trust_pending", Type::Gauge, "Definitions that wait for a person's consent.");
     sink.sample(&[], now.pending as f64);
 }

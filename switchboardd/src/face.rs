@@ -22,6 +22,7 @@ use crate::measures::Note;
 use crate::methods;
 use crate::session::Session;
 use crate::suite::{Said, Suite};
+use crate::telemetry::trace::Context;
 
 pub use aggregate::instructions;
 
@@ -50,11 +51,17 @@ pub struct Request<'a> {
     pub params: Option<Raw<'a>>,
     /// Where is noted what becomes of it.
     pub note: Option<&'a Note>,
+    /// The span that it came with, beside what it says itself.
+    pub parent: Option<Context>,
 }
 
 impl<'a> Request<'a> {
     pub fn new(id: Raw<'a>, method: &'a str, params: Option<Raw<'a>>) -> Self {
-        Self { id, method, params, note: None }
+        Self { id, method, params, note: None, parent: None }
+    }
+
+    pub fn within(self, parent: Option<Context>) -> Self {
+        Self { parent, ..self }
     }
 
     fn is_for(&self, suite: &Suite) {

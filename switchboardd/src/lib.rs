@@ -37,6 +37,7 @@ pub mod session;
 pub mod sources;
 pub mod subscriptions;
 pub mod suite;
+pub mod telemetry;
 pub mod thrift;
 pub mod whereabouts;
 pub mod workspace;

@@ -16,12 +16,16 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, SystemTime};
 
+use switchboard_wire::envelope::string;
+use switchboard_wire::raw::Raw;
 use tokio::time::Instant;
 
 use crate::methods;
+use crate::telemetry::spans::{Side, Span, Spans};
+use crate::telemetry::trace::Context;
 use child_tally::{ChildCounts, ChildTally};
 use names::{Name, Names};
 use series::{AllSeries, Histogram, Kind, Via, What};
@@ -29,6 +33,8 @@ use tally::{Figures, STEP, Tally};
 
 /// Failures that are remembered, for people.
 const TROUBLES: usize = 50;
+/// As much of a request's id as a span has.
+const ID_SHOWN: usize = 64;
 /// As much of what one says.
 const TROUBLE_SHOWN: usize = 400;
 
@@ -54,6 +60,8 @@ pub struct Store {
     names: Arc<Names>,
     // A leaf lock: held to count or to copy.
     series: Mutex<AllSeries>,
+    /// Where spans go, if anybody wants them.
+    spans: OnceLock<Arc<Spans>>,
 }
 
 impl Store {
@@ -128,13 +136,40 @@ impl Measures {
         counter.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A request of a host begins; it ends when what this returns is dropped.
-    pub fn begin(&self, via: Via, single: bool, method: &str) -> Operation<'_> {
+    /// From now on requests are spans.
+    pub fn trace(&self, spans: &Arc<Spans>) {
+        let _ = self.store.spans.set(spans.clone());
+    }
+
+    pub fn spans(&self) -> Option<&Arc<Spans>> {
+        self.store.spans.get()
+    }
+
+    /// A request of a host begins; it ends when what this returns is dropped. `parent`: the span that it came with beside
+    /// what it says itself.
+    pub fn begin(
+        &self,
+        via: Via,
+        single: bool,
+        method: &str,
+        id: Raw<'_>,
+        params: Option<Raw<'_>>,
+        parent: Option<Context>,
+    ) -> Operation<'_> {
         let method = known(method);
+        let traced = self.spans().map(|spans| {
+            let parent = Context::of(params).or(parent);
+            let id = string(id).map_or_else(
+                || id.get().chars().take(ID_SHOWN).collect(),
+                |id| id.chars().take(ID_SHOWN).collect(),
+            );
+            Box::new(Traced { context: spans.sampler.begin(parent), parent, id, begun: SystemTime::now() })
+        });
         if method == methods::TOOLS_CALL {
             self.overall.enter();
         }
-        Operation { measures: self, via, single, method, begun: Instant::now(), note: Note::of(method) }
+        let note = Note::of(method, traced.as_ref().map(|traced| traced.context));
+        Operation { measures: self, via, single, method, begun: Instant::now(), note, traced }
     }
 
     pub fn overall(&self) -> Figures {
@@ -223,12 +258,24 @@ pub struct Operation<'a> {
     method: &'static str,
     begun: Instant,
     pub note: Note,
+    traced: Option<Box<Traced>>,
+}
+
+/// What is only known of an operation that is a span.
+#[derive(Debug)]
+struct Traced {
+    context: Context,
+    parent: Option<Context>,
+    id: Box<str>,
+    begun: SystemTime,
 }
 
 /// What is found out about an operation on its way.
 #[derive(Debug)]
 pub struct Note {
     is_call: bool,
+    /// The operation's own span, which those to children are below.
+    pub span: Option<Context>,
     // A leaf lock, and nobody's but this operation's: it is there because futures must be `Send`.
     noted: Mutex<Noted>,
 }
@@ -252,8 +299,8 @@ pub enum Tool {
 }
 
 impl Note {
-    fn of(method: &'static str) -> Self {
-        Self { is_call: method == methods::TOOLS_CALL, noted: Mutex::default() }
+    fn of(method: &'static str, span: Option<Context>) -> Self {
+        Self { is_call: method == methods::TOOLS_CALL, span, noted: Mutex::default() }
     }
 
     /// Whose it is.
@@ -336,6 +383,23 @@ impl Drop for Operation<'_> {
         let what = What::Asked { via, single, method };
         measures.store.add(Kind { what, whose: name, tool, error }, took);
         let failed = error.is_some_and(|error| error != outcome::CANCELLED);
+        if let Some((spans, traced)) = measures.spans().zip(self.traced.take())
+            && traced.context.sampled
+        {
+            spans.push(Span {
+                context: traced.context,
+                parent: traced.parent.map(|parent| parent.span),
+                side: Side::Server { face: via.word() },
+                method,
+                tool: tool.map(|tool| measures.text(tool)),
+                whose: name.map(|name| measures.text(name)),
+                id: traced.id,
+                error,
+                failed,
+                begun: traced.begun,
+                took,
+            });
+        }
         if is_call && introspects {
             measures.overall.introspected();
             suite.iter().for_each(|suite| suite.introspected());

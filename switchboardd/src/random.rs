@@ -1,5 +1,13 @@
 //! Names and keys that nobody can guess.
 
+/// So many random bytes from the kernel.
+pub fn bytes<const N: usize>() -> [u8; N] {
+    let mut random = [0_u8; N];
+    rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())
+        .expect("BUG: the kernel always has random bytes once it runs");
+    random
+}
+
 /// `bytes` random bytes from the kernel, in hexadecimal.
 pub fn hex(bytes: usize) -> String {
     let mut random = [0_u8; 32];

@@ -9,6 +9,7 @@ use super::calls::{Answer, ChildId, Reply};
 use super::{Child, ChildError, Limits};
 use crate::measures::series::What;
 use crate::measures::{Tool, outcome};
+use crate::telemetry::trace::Context;
 
 /// A call on its way. Dropping it tells the child that nobody waits any more.
 pub struct InFlight {
@@ -28,6 +29,8 @@ pub(super) struct Timed {
     pub(super) tool: Option<Tool>,
     /// How it went, once that is known.
     pub(super) ended: Option<Option<&'static str>>,
+    /// Its span and the one above, if anybody wants to know.
+    pub(super) span: Option<(Context, Context)>,
 }
 
 impl InFlight {
@@ -79,11 +82,15 @@ impl InFlight {
 
 impl Drop for InFlight {
     fn drop(&mut self) {
-        let Timed { begun, method, tool, ended } = &mut self.timed;
-        let what = What::Sent { remote: self.child.is_remote(), method };
+        let Timed { begun, method, tool, ended, span } = &mut self.timed;
+        let (remote, took) = (self.child.is_remote(), begun.elapsed());
+        let what = What::Sent { remote, method };
         let error = ended.unwrap_or(Some(outcome::CANCELLED));
         let has = |name: &str| self.child.known_tools().is_some_and(|list| list.find(name).is_some());
-        self.child.tally.sent(what, tool.take(), error, begun.elapsed(), has);
+        let tool = self.child.tally.sent(what, tool.take(), error, took, has);
+        if let Some(span) = span {
+            self.child.tally.traced(*span, remote, method, self.id.0, tool, error, took);
+        }
         // Take the lock for the bookkeeping only; the write comes after it.
         if self.open && self.child.calls().abandon(self.id) {
             self.child.cancel(self.id, self.cancellable);

@@ -32,8 +32,8 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::timeout;
 
-pub use address::address;
-pub use dialer::Dialer;
+pub use address::{address, is_loopback};
+pub use dialer::{Dialer, root_cause};
 pub use failure::RemoteError;
 
 use super::life::Mourner;

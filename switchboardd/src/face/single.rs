@@ -164,12 +164,13 @@ pub(super) async fn forward(
             push_params(params, token, swap.as_ref(), id, out);
         }
     };
+    let span = request.note.and_then(|note| note.span);
     let call = suite
-        .send(lease, caller, request.method, tool, token.map(Raw::get), params)
+        .send(lease, caller, request.method, tool, token.map(Raw::get), span, params)
         .await
         .map_err(|error| suite.unavailable(tool, error))?;
     drop(lane);
-    let asked = Asked { method: request.method, subtool: tool, token: token.map(Raw::get), params };
+    let asked = Asked { method: request.method, subtool: tool, token: token.map(Raw::get), span, params };
     suite.converse(call, caller, asked).await
 }
 

@@ -32,11 +32,13 @@ use crate::face::{self, Face};
 use crate::measures::series::Via;
 use crate::methods;
 use crate::session::{Entry, Grounded, Session};
+use crate::telemetry::trace::Context;
 use crate::workspace::Workspace;
 
 const ALLOW: &str = "POST, GET, OPTIONS";
 
 pub(super) const SESSION: HeaderName = HeaderName::from_static(SESSION_HEADER);
+const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 const SEQ: HeaderName = HeaderName::from_static(SEQ_HEADER);
 const MAILBOX: HeaderName = HeaderName::from_static(MAILBOX_HEADER);
 
@@ -158,7 +160,7 @@ where
                 return Err(Refusal::Draining(draining));
             }
             let method = method.name();
-            let request = face::Request::new(id, &method, params);
+            let request = face::Request::new(id, &method, params).within(parent(board, &head.headers));
             let answer = fly(board, face, &session, &session.caller, request, via(&session), turn);
             if method == methods::LISTEN {
                 // Nothing that will ever be finished: the next daemon is to be told.
@@ -207,7 +209,14 @@ pub(super) async fn fly(
     turn: Option<crate::session::Turn>,
 ) -> Result<Vec<u8>, StatusCode> {
     let _underway = board.begin();
-    let operation = board.nursery.measures.begin(via, face.child().is_some(), request.method);
+    let operation = board.nursery.measures.begin(
+        via,
+        face.child().is_some(),
+        request.method,
+        request.id,
+        request.params,
+        request.parent,
+    );
     let request = face::Request { note: Some(&operation.note), ..request };
     let host_id = request.id.get();
     let (_airborne, grounded) = session.take_off(host_id);
@@ -234,6 +243,12 @@ pub(super) async fn fly(
     };
     operation.note.ended();
     Ok(answer)
+}
+
+/// The span that a request's headers name; only who exports spans wants to know. It goes no further.
+pub(super) fn parent(board: &Board, headers: &HeaderMap) -> Option<Context> {
+    board.nursery.measures.spans()?;
+    Context::parse(headers.get(TRACEPARENT)?.to_str().ok()?)
 }
 
 /// By which door a message of this session came.

@@ -2,11 +2,14 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use super::names::Name;
+use super::outcome::CANCELLED;
 use super::series::{Kind, What};
 use super::{Store, Tool};
+use crate::telemetry::spans::{Side, Span};
+use crate::telemetry::trace::Context;
 
 /// What a child is started for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -93,6 +96,40 @@ impl ChildTally {
         self.store.names.find(name).map_or_else(|| Tool::New(name.into()), Tool::Known)
     }
 
+    /// The span of a request to it that is made within another.
+    pub fn span_below(&self, parent: Option<Context>) -> Option<(Context, Context)> {
+        self.store.spans.get()?;
+        parent.map(|parent| (parent.child(), parent))
+    }
+
+    /// A request to it was a span.
+    #[expect(clippy::too_many_arguments, reason = "all that a span is made of")]
+    pub fn traced(
+        &self,
+        (context, parent): (Context, Context),
+        remote: bool,
+        method: &'static str,
+        id: u64,
+        tool: Option<Name>,
+        error: Option<&'static str>,
+        took: Duration,
+    ) {
+        let Some(spans) = self.store.spans.get().filter(|_| context.sampled) else { return };
+        spans.push(Span {
+            context,
+            parent: Some(parent.span),
+            side: Side::Client { remote },
+            method,
+            tool: tool.map(|tool| self.store.names.text(tool)),
+            whose: Some(self.store.names.text(self.name())),
+            id: id.to_string().into(),
+            error,
+            failed: error.is_some_and(|error| error != CANCELLED),
+            begun: SystemTime::now() - took,
+            took,
+        });
+    }
+
     /// A request to it is over. `has`: whether it is known to have a tool.
     pub fn sent(
         &self,
@@ -117,8 +154,12 @@ impl ChildTally {
     }
 
     fn add(&self, what: What, tool: Option<Name>, error: Option<&'static str>, took: Duration) {
-        let whose = Some(*self.name.get_or_init(|| self.store.names.number(&self.text)));
+        let whose = Some(self.name());
         self.store.add(Kind { what, whose, tool, error }, took);
+    }
+
+    fn name(&self) -> Name {
+        *self.name.get_or_init(|| self.store.names.number(&self.text))
     }
 
     pub(super) fn text(&self) -> &str {

@@ -16,6 +16,7 @@ use crate::error::Failure;
 use crate::measures::Note;
 use crate::methods;
 use crate::pool::{Lease, PoolError};
+use crate::telemetry::trace::Context;
 
 /// A request on its way to a child that is held for it.
 pub struct Sent {
@@ -102,18 +103,20 @@ impl Suite {
             }
         }
         self.trace_arguments(subtool, args);
+        let span = note.and_then(|note| note.span);
         let params = |id, out: &mut Vec<u8>| outgoing::call_params(params, subtool, args, id, out);
         let call = self
-            .send(lease, caller, methods::TOOLS_CALL, Some(subtool), token, params)
+            .send(lease, caller, methods::TOOLS_CALL, Some(subtool), token, span, params)
             .await
             .map_err(|error| self.unavailable(Some(subtool), error))?;
         drop(lane);
-        let asked = Asked { method: methods::TOOLS_CALL, subtool: Some(subtool), token, params };
+        let asked = Asked { method: methods::TOOLS_CALL, subtool: Some(subtool), token, span, params };
         self.converse(call, caller, asked).await
     }
 
     /// Sends a request to a leased child. One that ended while nobody used it is replaced once: not a
     /// byte of the request reached it, so this is no second try.
+    #[expect(clippy::too_many_arguments, reason = "a request, and whom it is from and for")]
     pub async fn send(
         &self,
         lease: Lease,
@@ -121,15 +124,16 @@ impl Suite {
         method: &str,
         tool: Option<&str>,
         token: Option<&str>,
+        span: Option<Context>,
         params: impl Fn(ChildId, &mut Vec<u8>),
     ) -> Result<Sent, PoolError> {
-        match lease.call(Some(caller), method, token, &params) {
+        match lease.call_within(span, Some(caller), method, token, &params) {
             Ok(call) => return Ok(Sent { call: call.about(tool), lease }),
             Err(ChildError::Unsent) => {}
             Err(error) => return Err(error.into()),
         }
         let lease = self.next_lease(lease, caller).await?;
-        match lease.call(Some(caller), method, token, &params) {
+        match lease.call_within(span, Some(caller), method, token, &params) {
             Ok(call) => Ok(Sent { call: call.about(tool), lease }),
             Err(ChildError::Unsent) => Err(lease.ending().await.into()),
             Err(error) => Err(error.into()),

@@ -22,6 +22,7 @@ use crate::child::{Answer, Child, ChildId};
 use crate::era::Era;
 use crate::era::results::Kind;
 use crate::error::Failure;
+use crate::telemetry::trace::Context;
 
 /// Questions that come one after the other within this are one round.
 const ROUND: Duration = Duration::from_millis(25);
@@ -31,6 +32,8 @@ pub struct Asked<'a, P: Fn(ChildId, &mut Vec<u8>)> {
     pub method: &'a str,
     pub subtool: Option<&'a str>,
     pub token: Option<&'a str>,
+    /// The span that it is part of.
+    pub span: Option<Context>,
     pub params: P,
 }
 

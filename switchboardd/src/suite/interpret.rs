@@ -62,7 +62,7 @@ impl Suite {
                 Err(Unanswered::Refused(error)) => return Ok(Said::Fault(error)),
                 Err(Unanswered::Child(error)) => return Err(failed(error)),
             };
-            let again = lease.call(Some(caller), asked.method, asked.token, |id, out| {
+            let again = lease.call_within(asked.span, Some(caller), asked.method, asked.token, |id, out| {
                 let mut first = Vec::new();
                 (asked.params)(id, &mut first);
                 let first = String::from_utf8_lossy(&first);

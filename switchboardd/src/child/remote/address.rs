@@ -23,7 +23,7 @@ pub fn address(to: &Destination) -> Result<Url, String> {
     Ok(url)
 }
 
-pub(super) fn is_loopback(url: &Url) -> bool {
+pub fn is_loopback(url: &Url) -> bool {
     match url.host_str() {
         Some("localhost") => true,
         Some(host) => {

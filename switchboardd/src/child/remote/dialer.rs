@@ -35,7 +35,7 @@ impl Dialer {
         FIRST_NUMBER + self.reached.fetch_add(1, Ordering::Relaxed) % FIRST_NUMBER
     }
 
-    pub(super) async fn client(&self, url: &Url, variables: &Variables) -> Result<Client, RemoteError> {
+    pub async fn client(&self, url: &Url, variables: &Variables) -> Result<Client, RemoteError> {
         let unusable = |error: reqwest::Error| RemoteError::Unreachable { why: root_cause(&error) };
         if is_loopback(url) && url.scheme() == "http" {
             let client = self.near.get_or_try_init(|| async {
@@ -108,7 +108,7 @@ fn own_certificates(file: Option<&str>) -> Vec<Certificate> {
 }
 
 /// The innermost reason. The outer ones name the URL, which may hold a secret.
-pub(super) fn root_cause(error: &dyn std::error::Error) -> String {
+pub fn root_cause(error: &dyn std::error::Error) -> String {
     let mut innermost = error;
     while let Some(source) = innermost.source() {
         innermost = source;

@@ -20,6 +20,7 @@ use crate::http::rescue::json_response;
 use crate::mailbox::{Kind, Mailbox};
 use crate::measures::series::Via;
 use crate::session::{Session, Streams};
+use crate::telemetry::trace::Context;
 
 /// An answer that comes within this, alone, needs no stream.
 pub(super) const AT_ONCE: Duration = Duration::from_millis(250);
@@ -32,12 +33,19 @@ pub(super) async fn answer(
     streams: &Arc<Streams>,
     requests: Vec<Bytes>,
     together: bool,
+    parent: Option<Context>,
 ) -> Response {
     let stream = streams.open();
     let caller = session.caller.on_stream(stream.mailbox.clone());
     let closing = Closing(stream.mailbox.clone());
-    let flight =
-        Flight { board: board.clone(), face, session: session.clone(), streams: streams.clone(), caller };
+    let flight = Flight {
+        board: board.clone(),
+        face,
+        session: session.clone(),
+        streams: streams.clone(),
+        caller,
+        parent,
+    };
     tokio::spawn(async move {
         let _closing = closing;
         let mut open = JoinSet::new();
@@ -95,6 +103,7 @@ struct Flight {
     session: Arc<Session>,
     streams: Arc<Streams>,
     caller: Arc<Caller>,
+    parent: Option<Context>,
 }
 
 impl Flight {
@@ -113,7 +122,7 @@ impl Flight {
             }
         };
         let method = method.name();
-        let request = face::Request::new(id, &method, params);
+        let request = face::Request::new(id, &method, params).within(self.parent);
         let answer =
             fly(&self.board, &self.face, &self.session, &self.caller, request, Via::Registry, None).await;
         // One that was cancelled has none.

@@ -18,7 +18,7 @@ use crate::board::Board;
 use crate::era::terms;
 use crate::face::{self, Face};
 use crate::http::accept;
-use crate::http::proxy::fly;
+use crate::http::proxy::{fly, parent};
 use crate::http::rescue::{Complaint, Refusal, json_response};
 use crate::measures::series::Via;
 use crate::methods::{self, LEGACY_REVISIONS, MODERN_REVISIONS};
@@ -70,7 +70,16 @@ pub(super) async fn post(
                 return Err(Refusal::Draining(draining));
             }
             has_room(&session, 1)?;
-            Ok(calls::answer(board, face, &session, &streams, vec![body.clone()], false).await)
+            Ok(calls::answer(
+                board,
+                face,
+                &session,
+                &streams,
+                vec![body.clone()],
+                false,
+                parent(board, headers),
+            )
+            .await)
         }
         message => {
             take(board, &session, body, message);
@@ -123,7 +132,7 @@ pub(super) async fn batch(
     if requests.is_empty() {
         return Ok(StatusCode::ACCEPTED.into_response());
     }
-    Ok(calls::answer(board, face.clone(), &session, &streams, requests, true).await)
+    Ok(calls::answer(board, face.clone(), &session, &streams, requests, true, parent(board, headers)).await)
 }
 
 /// GET: the session's own stream, or the rest of one that the host lost.

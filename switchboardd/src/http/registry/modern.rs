@@ -18,13 +18,14 @@ use crate::board::Board;
 use crate::caller::Caller;
 use crate::error::LACKS_CAPABILITY;
 use crate::face::{self, Face};
-use crate::http::proxy::fly;
+use crate::http::proxy::{fly, parent};
 use crate::http::rescue::{Complaint, Refusal, json_response};
 use crate::listens;
 use crate::mailbox::{Kind, Mailbox};
 use crate::measures::series::Via;
 use crate::methods;
 use crate::session::Session;
+use crate::telemetry::trace::Context;
 use crate::workspace::Workspace;
 
 /// A notification has nothing to say here: a modern host cancels by closing its connection.
@@ -50,7 +51,7 @@ pub(super) async fn post(
     let mailbox = Arc::<Mailbox>::default();
     let session = board.strangers_of(workspace);
     let caller = session.caller.on_stream(mailbox.clone());
-    let call = Call { board: board.clone(), face, session, caller };
+    let call = Call { parent: parent(board, given), board: board.clone(), face, session, caller };
     let (closing, body) = (Closing(mailbox.clone()), body.clone());
     // Ends with what holds it: this handler, then the stream.
     let mut running = JoinSet::new();
@@ -71,13 +72,14 @@ struct Call {
     face: Face,
     session: Arc<Session>,
     caller: Arc<Caller>,
+    parent: Option<Context>,
 }
 
 impl Call {
     async fn run(self, body: &[u8]) {
         let Ok(Message::Request { id, method, params }) = Message::parse(body) else { return };
         let method = method.name();
-        let request = face::Request::new(id, &method, params);
+        let request = face::Request::new(id, &method, params).within(self.parent);
         let answer = fly(&self.board, &self.face, &self.session, &self.caller, request, Via::Registry, None);
         let answer = if method == methods::LISTEN {
             tokio::select! {

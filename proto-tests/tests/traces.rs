@@ -1,0 +1,422 @@
+//! Traces: what a host says of them reaches the child, and a collector hears of both, whatever state it is in.
+#![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
+
+use std::collections::BTreeMap;
+use std::net::TcpListener;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use proto_tests::far::{self, Asked, Back, Far};
+use proto_tests::shim::structured;
+use proto_tests::streamable::{HttpHost, ModernHost};
+use proto_tests::wait::{until, until_true};
+use proto_tests::{Daemon, Home, PATIENCE, Request};
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
+const HOST_SPAN: &str = "00f067aa0ba902b7";
+
+fn parent() -> String {
+    format!("00-{TRACE}-{HOST_SPAN}-01")
+}
+
+fn meta() -> Value {
+    json!({"traceparent": parent(), "tracestate": "vendor=a:1", "baggage": "user=7"})
+}
+
+fn call(subtool: &str) -> Value {
+    json!({"name": "kid_suite", "arguments": {"action": "call", "subtool": subtool, "args": {"password": "hunter2"}}, "_meta": meta()})
+}
+
+fn own(tool: &str) -> Value {
+    json!({"name": tool, "arguments": {"password": "hunter2"}, "_meta": meta()})
+}
+
+fn message(method: &str, params: &Value) -> String {
+    json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).to_string()
+}
+
+/// The `_meta` of all calls that the evil child has seen so far, this look aside.
+fn seen(daemon: &Daemon) -> Vec<Value> {
+    let look = json!({"name": "received", "arguments": {}});
+    let answer = daemon.door().post("/proxy/kid", &message("tools/call", &look)).text();
+    let lines = structured(&answer)["lines"].as_array().unwrap().clone();
+    let messages = lines.iter().map(|line| serde_json::from_str::<Value>(line.as_str().unwrap()).unwrap());
+    messages.filter(|it| it["params"]["name"] == "echo").map(|it| it["params"]["_meta"].clone()).collect()
+}
+
+#[test]
+fn what_a_host_says_of_its_trace_reaches_the_child_as_it_is() {
+    let home = Home::new();
+    home.child("kid", &["echo"]);
+    let (old, new) = (Far::start(far::legacy), Far::start(far::modern));
+    home.definition(
+        "far",
+        &json!({"mcpServers": {
+            "old": {"url": old.url()}, "new": {"url": new.url()}
+        }})
+        .to_string(),
+    );
+    let daemon = home.daemon();
+    let mut shim = home.shim();
+    shim.request("tools/call", &call("echo").to_string());
+    let mut single = home.shim_of("kid");
+    single.initialize();
+    single.request("tools/call", &own("echo").to_string());
+    let door = daemon.door();
+    door.post("/proxy", &message("tools/call", &call("echo")));
+    door.post("/proxy/kid", &message("tools/call", &own("echo")));
+    HttpHost::open(daemon.door(), "/mcp", "2025-11-25", &json!({})).ask("tools/call", &call("echo"));
+    ModernHost::new(daemon.door(), "/mcp/kid").ask("tools/call", &own("echo"));
+    let all = seen(&daemon);
+    assert_eq!(all.len(), 6);
+    for meta in &all {
+        for key in ["traceparent", "tracestate", "baggage"] {
+            assert_eq!(meta[key], self::meta()[key], "{meta}");
+        }
+    }
+    // A header is nobody's but ours.
+    let bare = json!({"name": "echo", "arguments": {}});
+    let request =
+        Request::new("POST", "/proxy/kid").header("traceparent", &parent()).header("baggage", "user=8");
+    door.send(&request.body(message("tools/call", &bare)));
+    assert_eq!(seen(&daemon).last().unwrap(), &Value::Null);
+
+    for (name, server) in [("old", &old), ("new", &new)] {
+        let mut through = call("echo");
+        through["name"] = format!("{name}_suite").into();
+        shim.request("tools/call", &through.to_string());
+        ModernHost::new(daemon.door(), &format!("/mcp/{name}")).ask("tools/call", &own("echo"));
+        let calls: Vec<Asked> =
+            server.asked().into_iter().filter(|asked| asked.what() == "tools/call").collect();
+        assert_eq!(calls.len(), 2, "{name}");
+        for asked in calls {
+            let said = &asked.message()["params"]["_meta"];
+            assert_eq!(
+                (&said["traceparent"], &said["baggage"]),
+                (&meta()["traceparent"], &meta()["baggage"])
+            );
+            assert_eq!((asked.header("traceparent"), asked.header("baggage")), (None, None), "{asked:?}");
+        }
+    }
+}
+
+/// Takes everything.
+fn collector() -> Far {
+    Far::start(|_, back| back.json(200, &json!({})))
+}
+
+fn base(collector: &Far) -> String {
+    format!("http://127.0.0.1:{}", collector.port())
+}
+
+fn bodies(collector: &Far, path: &str) -> Vec<Value> {
+    collector.asked().iter().filter(|asked| asked.target == path).map(Asked::message).collect()
+}
+
+fn spans(collector: &Far) -> Vec<Value> {
+    let of = |body: Value| body["resourceSpans"][0]["scopeSpans"][0]["spans"].as_array().unwrap().clone();
+    bodies(collector, "/v1/traces").into_iter().flat_map(of).collect()
+}
+
+fn attributes(of: &Value) -> BTreeMap<String, String> {
+    let pair = |one: &Value| {
+        (one["key"].as_str().unwrap().to_owned(), one["value"]["stringValue"].as_str().unwrap().to_owned())
+    };
+    of["attributes"].as_array().unwrap().iter().map(pair).collect()
+}
+
+fn wanted<'a>(home: &'a Home, variables: &[(&'a str, &'a str)]) -> Daemon {
+    let quick = [("OTEL_BSP_SCHEDULE_DELAY", "50"), ("OTEL_METRIC_EXPORT_INTERVAL", "100")];
+    let all: Vec<_> = quick.iter().chain(variables).copied().collect();
+    Daemon::start_with(home, &["--listen", "off"], &all)
+}
+
+#[test]
+fn a_call_is_two_spans_and_the_child_is_told_of_its_own() {
+    let home = Home::new();
+    home.child("kid", &["echo"]);
+    let collector = collector();
+    let daemon = wanted(
+        &home,
+        &[
+            ("OTEL_EXPORTER_OTLP_ENDPOINT", &base(&collector)),
+            ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/json"),
+            ("OTEL_EXPORTER_OTLP_HEADERS", "authorization=Bearer%20abc"),
+            ("OTEL_SERVICE_NAME", "my-switchboard"),
+            ("OTEL_RESOURCE_ATTRIBUTES", "team=a%2Cb"),
+        ],
+    );
+    let mut shim = home.shim();
+    shim.request("tools/call", &call("echo").to_string());
+    let named = |name: &str| {
+        let name = name.to_owned();
+        until(&name, PATIENCE, || {
+            let found: Vec<Value> =
+                spans(&collector).into_iter().filter(|span| span["name"] == *name).collect();
+            (found.len() == 2).then_some(found)
+        })
+    };
+    let found = named("tools/call echo");
+    let of_kind = |kind: u64| found.iter().find(|span| span["kind"] == kind).unwrap();
+    let (server, client) = (of_kind(2), of_kind(3));
+    assert_eq!((&server["traceId"], &server["parentSpanId"]), (&json!(TRACE), &json!(HOST_SPAN)));
+    assert_eq!((&client["traceId"], &client["parentSpanId"]), (&json!(TRACE), &server["spanId"]));
+    let told = &seen(&daemon)[0];
+    let span = client["spanId"].as_str().unwrap();
+    assert_eq!(told["traceparent"], format!("00-{TRACE}-{span}-01"));
+    assert_eq!((&told["tracestate"], &told["baggage"]), (&meta()["tracestate"], &meta()["baggage"]));
+    let of_server = attributes(server);
+    for (key, value) in [
+        ("mcp.method.name", "tools/call"),
+        ("gen_ai.operation.name", "execute_tool"),
+        ("gen_ai.tool.name", "echo"),
+        ("switchboard.suite", "kid_suite"),
+        ("switchboard.face", "shim"),
+    ] {
+        assert_eq!(of_server.get(key).map(String::as_str), Some(value), "{of_server:?}");
+    }
+    assert_eq!(attributes(client)["network.transport"], "pipe");
+    let time = |span: &Value, key: &str| span[key].as_str().unwrap().parse::<u64>().unwrap();
+    assert!(time(server, "startTimeUnixNano") <= time(client, "startTimeUnixNano") + 1_000_000);
+    assert!(time(client, "endTimeUnixNano") <= time(server, "endTimeUnixNano") + 1_000_000);
+
+    // One that fails, of a host that says nothing: a trace of its own.
+    shim.call("kid", "crash", "{}");
+    let crashed = named("tools/call crash");
+    assert!(
+        crashed.iter().all(|span| span["status"]["code"] == 2 && span["traceId"] != TRACE),
+        "{crashed:?}"
+    );
+    let root = crashed.iter().find(|span| span["kind"] == 2).unwrap();
+    assert_eq!(
+        (&root["parentSpanId"], attributes(root)["error.type"].as_str()),
+        (&Value::Null, "child_exited")
+    );
+
+    // A header counts where the message says nothing.
+    let header = format!("00-{TRACE}-00000000000000aa-01");
+    let bare = json!({"name": "count", "arguments": {}});
+    let request = Request::new("POST", "/proxy/kid").header("traceparent", &header);
+    daemon.door().send(&request.body(message("tools/call", &bare)));
+    let counted = named("tools/call count");
+    assert!(counted.iter().any(|span| span["parentSpanId"] == "00000000000000aa"), "{counted:?}");
+
+    let asked = collector.asked();
+    let traces = asked.iter().find(|asked| asked.target == "/v1/traces").unwrap();
+    assert_eq!(traces.header("authorization"), Some("Bearer abc"));
+    assert_eq!(traces.header("content-type"), Some("application/json"));
+    let resource = attributes(&traces.message()["resourceSpans"][0]["resource"]);
+    assert_eq!((resource["service.name"].as_str(), resource["team"].as_str()), ("my-switchboard", "a,b"));
+    assert!(asked.iter().all(|asked| !asked.body.contains("hunter2")), "arguments are nobody's business");
+    assert!(!daemon.log().contains("abc"));
+
+    // The same figures as at `/metrics`.
+    let count = || {
+        let metrics = bodies(&collector, "/v1/metrics").pop()?;
+        let metrics = metrics["resourceMetrics"][0]["scopeMetrics"][0]["metrics"].as_array()?.clone();
+        let operations =
+            metrics.into_iter().find(|metric| metric["name"] == "mcp.server.operation.duration")?;
+        assert_eq!(
+            (&operations["unit"], &operations["histogram"]["aggregationTemporality"]),
+            (&json!("s"), &json!(2))
+        );
+        let points = operations["histogram"]["dataPoints"].as_array()?.clone();
+        let echo = points
+            .into_iter()
+            .find(|point| attributes(point).get("gen_ai.tool.name").is_some_and(|tool| tool == "echo"))?;
+        echo["count"].as_str()?.parse::<u64>().ok()
+    };
+    until_true("the figures", PATIENCE, || count() == Some(1));
+}
+
+/// Fields of a protobuf message by number: what is in them, or the number itself.
+fn fields(mut bytes: &[u8]) -> Vec<(u64, Vec<u8>)> {
+    fn varint(bytes: &mut &[u8]) -> u64 {
+        let mut number = 0;
+        for shift in (0..).step_by(7) {
+            let (byte, rest) = bytes.split_first().unwrap();
+            *bytes = rest;
+            number |= u64::from(byte & 0x7f) << shift;
+            if byte & 0x80 == 0 {
+                break;
+            }
+        }
+        number
+    }
+    let mut all = Vec::new();
+    while !bytes.is_empty() {
+        let tag = varint(&mut bytes);
+        let value = match tag & 7 {
+            0 => varint(&mut bytes).to_le_bytes().to_vec(),
+            1 => bytes.split_off(..8).unwrap().to_vec(),
+            2 => {
+                let length = usize::try_from(varint(&mut bytes)).unwrap();
+                bytes.split_off(..length).unwrap().to_vec()
+            }
+            other => panic!("wire type {other}"),
+        };
+        all.push((tag >> 3, value));
+    }
+    all
+}
+
+#[track_caller]
+fn only(message: &[u8], number: u64) -> Vec<u8> {
+    fields(message).into_iter().find(|(found, _)| *found == number).map(|(_, value)| value).unwrap()
+}
+
+#[test]
+fn protobuf_is_spoken_unless_somebody_wants_json() {
+    let home = Home::new();
+    home.child("kid", &["echo"]);
+    let collector = collector();
+    let traces = format!("{}/own/path", base(&collector));
+    let _daemon = wanted(&home, &[("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", &traces)]);
+    let mut shim = home.shim();
+    shim.request("tools/call", &call("echo").to_string());
+    let trace: Vec<u8> =
+        (0..16).map(|at| u8::from_str_radix(&TRACE[2 * at..2 * at + 2], 16).unwrap()).collect();
+    until_true("a span", PATIENCE, || {
+        collector.asked().iter().any(|asked| {
+            assert_eq!(asked.target, "/own/path");
+            assert_eq!(asked.header("content-type"), Some("application/x-protobuf"));
+            let scope_spans = only(&only(&asked.bytes, 1), 2);
+            let spans = fields(&scope_spans).into_iter().filter(|(number, _)| *number == 2);
+            spans.map(|(_, span)| span).any(|span| {
+                only(&span, 1) == trace
+                    && only(&span, 5) == b"tools/call echo"
+                    && only(&span, 6) == 3_u64.to_le_bytes()
+                    && only(&span, 2).len() == 8
+            })
+        })
+    });
+}
+
+#[test]
+fn a_sampled_out_trace_is_told_on_and_not_kept() {
+    let home = Home::new();
+    home.child("kid", &["echo"]);
+    let collector = collector();
+    let daemon = wanted(
+        &home,
+        &[
+            ("OTEL_EXPORTER_OTLP_ENDPOINT", &base(&collector)),
+            ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/json"),
+            ("OTEL_METRICS_EXPORTER", "none"),
+            ("OTEL_TRACES_SAMPLER", "always_off"),
+        ],
+    );
+    let mut shim = home.shim();
+    shim.request("tools/call", &call("echo").to_string());
+    let told = seen(&daemon)[0]["traceparent"].as_str().unwrap().to_owned();
+    assert!(told.starts_with(&format!("00-{TRACE}-")) && told.ends_with("-00"), "{told}");
+    assert!(!told.contains(HOST_SPAN), "{told}");
+    drop(shim);
+    drop(daemon);
+    assert_eq!(collector.asked().len(), 0);
+}
+
+#[test]
+fn the_last_spans_are_sent_before_the_daemon_goes() {
+    let home = Home::new();
+    home.child("kid", &["echo"]);
+    let collector = collector();
+    let endpoint = format!("OTEL_EXPORTER_OTLP_ENDPOINT={}\n", base(&collector));
+    let more = "OTEL_EXPORTER_OTLP_PROTOCOL=http/json\nOTEL_BSP_SCHEDULE_DELAY=3600000\nOTEL_METRIC_EXPORT_INTERVAL=3600000\n";
+    // A daemon that a shim starts has no other place to be told.
+    let file = home.write(".config/switchboard/env", &format!("{endpoint}{more}"));
+    std::fs::set_permissions(file, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+    let mut daemon = home.daemon();
+    let mut shim = home.shim();
+    shim.call("kid", "echo", "{}");
+    assert_eq!(collector.asked().len(), 0);
+    drop(shim);
+    daemon.signal(Signal::TERM);
+    daemon.ended(PATIENCE);
+    assert!(spans(&collector).iter().any(|span| span["name"] == "tools/call echo"));
+    assert_eq!(bodies(&collector, "/v1/metrics").len(), 1);
+}
+
+/// A collector that is no good costs spans and nothing else.
+#[track_caller]
+fn endures(what: &str, endpoint: &str) {
+    let home = Home::new();
+    home.child("kid", &["echo"]);
+    let mut daemon = wanted(
+        &home,
+        &[
+            ("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint),
+            ("OTEL_EXPORTER_OTLP_TIMEOUT", "200"),
+            ("OTEL_BSP_MAX_QUEUE_SIZE", "8"),
+            ("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "4"),
+        ],
+    );
+    let mut shim = home.shim();
+    for _ in 0..60 {
+        let answer = shim.call("kid", "echo", "{}");
+        assert!(answer.contains("result"), "{what}: {answer}");
+    }
+    let dropped = || {
+        let text = daemon.door().get("/metrics").text();
+        let line = text.lines().find(|line| line.starts_with("switchboard_spans_total{result=\"dropped\"}"));
+        line.and_then(|line| line.rsplit_once(' ')).and_then(|(_, count)| count.parse::<u64>().ok())
+    };
+    until_true("spans to be dropped", PATIENCE, || dropped().is_some_and(|count| count >= 60));
+    until_true("a word of it", PATIENCE, || daemon.log().contains("takes no spans"));
+    assert_eq!(daemon.log().matches("takes no spans").count(), 1, "{what}: {}", daemon.log());
+    drop(shim);
+    daemon.signal(Signal::TERM);
+    daemon.ended(PATIENCE);
+}
+
+#[test]
+fn a_collector_that_is_not_there_costs_nothing_but_spans() {
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    endures("refusing", &format!("http://127.0.0.1:{port}"));
+}
+
+#[test]
+fn a_collector_that_hangs_costs_nothing_but_spans() {
+    let over = Arc::new(AtomicBool::new(false));
+    let held = Arc::new(Mutex::new(Vec::<Back>::new()));
+    let (stop, hold) = (over.clone(), held.clone());
+    let hanging = Far::start(move |_, back| {
+        if !stop.load(Ordering::Relaxed) {
+            hold.lock().unwrap().push(back.again());
+            back.is_left();
+        }
+    });
+    endures("hanging", &base(&hanging));
+    over.store(true, Ordering::Relaxed);
+    held.lock().unwrap().clear();
+}
+
+#[test]
+fn a_collector_that_fails_or_babbles_costs_nothing_but_spans() {
+    endures("failing", &base(&Far::start(|_, back| back.empty(500))));
+    let babbling = Far::start(|_, back| {
+        back.raw("what?\r\n\r\n");
+    });
+    endures("babbling", &base(&babbling));
+}
+
+#[test]
+fn what_cannot_be_spoken_is_said_by_name() {
+    let home = Home::new();
+    home.child("kid", &["echo"]);
+    let collector = collector();
+    let daemon = wanted(
+        &home,
+        &[("OTEL_EXPORTER_OTLP_ENDPOINT", &base(&collector)), ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")],
+    );
+    until_true("a warning", PATIENCE, || daemon.log().contains("`OTEL_EXPORTER_OTLP_PROTOCOL` is `grpc`"));
+    let mut shim = home.shim();
+    shim.request("tools/call", &call("echo").to_string());
+    // Nothing is traced, so nothing is touched.
+    assert_eq!(seen(&daemon)[0]["traceparent"], parent());
+    drop(shim);
+    drop(daemon);
+    assert_eq!(collector.asked().len(), 0);
+}

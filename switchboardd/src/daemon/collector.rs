@@ -1,0 +1,239 @@
+//! The tasks that send what was measured to a collector. They are beside everything else: a collector that is down,
+//! slow or wrong costs spans, which are counted, and nothing besides.
+
+mod figures;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use reqwest::{Client, StatusCode};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use crate::board::Board;
+use crate::child::remote::{is_loopback, root_cause};
+use crate::environment::Variables;
+use crate::telemetry::message::{Value, attribute, field, message};
+use crate::telemetry::settings::{Settings, Spelling, Target};
+use crate::telemetry::spans::{self, Spans};
+use figures::Figures;
+
+/// How often a batch is tried; the pause between doubles.
+const TRIES: u32 = 4;
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+
+/// As long as a daemon that goes waits for its last spans.
+const GOODBYE: Duration = Duration::from_secs(2);
+
+/// What is exported, until it is closed.
+#[derive(Debug)]
+pub(super) struct Telemetry {
+    tasks: JoinSet<()>,
+    closing: watch::Sender<bool>,
+}
+
+impl Telemetry {
+    /// Begins what the settings ask for.
+    pub(super) fn begin(board: &Arc<Board>, settings: Settings) -> Self {
+        for warning in &settings.warnings {
+            tracing::warn!(target: "telemetry", "{warning}");
+        }
+        let (closing, closes) = watch::channel(false);
+        let mut tasks = JoinSet::new();
+        let resource = settings.resource.iter().map(|(key, value)| attribute(key, value)).collect();
+        let resource = message([field(1, "attributes", Value::List(resource))]);
+        if let Some(target) = settings.traces {
+            let spans = Spans::new(settings.sampler, settings.queue, settings.batch);
+            board.nursery.measures.trace(&spans);
+            let post = Post::new(board, target, "spans");
+            tasks.spawn(send_spans(spans, post, resource.clone(), settings.delay, closes.clone()));
+        }
+        if let Some(target) = settings.metrics {
+            let post = Post::new(board, target, "figures");
+            tasks.spawn(send_figures(board.clone(), post, resource, settings.interval, closes));
+        }
+        Self { tasks, closing }
+    }
+
+    /// Sends what is left, for a moment at most.
+    pub(super) async fn close(mut self) {
+        self.closing.send_replace(true);
+        let _ =
+            tokio::time::timeout(GOODBYE, async { while self.tasks.join_next().await.is_some() {} }).await;
+    }
+}
+
+async fn send_spans(
+    spans: Arc<Spans>,
+    mut post: Post,
+    resource: Value,
+    delay: Duration,
+    mut closes: watch::Receiver<bool>,
+) {
+    loop {
+        let closing = tokio::select! {
+            () = tokio::time::sleep(delay) => false,
+            () = spans.enough() => false,
+            _ = closes.wait_for(|closing| *closing) => true,
+        };
+        loop {
+            let batch = spans.take();
+            if batch.is_empty() {
+                break;
+            }
+            let body = spans::request(&resource, &batch);
+            if post.send(&body, &mut closes).await {
+                spans.note_sent(batch.len());
+            } else {
+                spans.note_dropped(batch.len());
+            }
+        }
+        if closing {
+            return;
+        }
+    }
+}
+
+async fn send_figures(
+    board: Arc<Board>,
+    mut post: Post,
+    resource: Value,
+    interval: Duration,
+    mut closes: watch::Receiver<bool>,
+) {
+    let figures = Figures::new(resource);
+    loop {
+        let closing = tokio::select! {
+            () = tokio::time::sleep(interval) => false,
+            _ = closes.wait_for(|closing| *closing) => true,
+        };
+        let body = figures.request(&board).await;
+        // The next ones say all that these did.
+        post.send(&body, &mut closes).await;
+        if closing {
+            return;
+        }
+    }
+}
+
+/// The way to one address of a collector.
+struct Post {
+    board: Arc<Board>,
+    target: Target,
+    headers: HeaderMap,
+    what: &'static str,
+    client: Option<Client>,
+    /// A failure is told once, until something was taken again.
+    fails: bool,
+}
+
+/// Why nothing was taken.
+struct Refused {
+    why: String,
+    /// Whether it may be taken later.
+    later: bool,
+}
+
+impl Post {
+    fn new(board: &Arc<Board>, target: Target, what: &'static str) -> Self {
+        let mut headers = HeaderMap::new();
+        for (name, value) in &target.headers {
+            match (HeaderName::try_from(name), HeaderValue::try_from(value)) {
+                (Ok(name), Ok(mut value)) => {
+                    value.set_sensitive(true);
+                    headers.insert(name, value);
+                }
+                _ => {
+                    tracing::warn!(target: "telemetry", "`{name}` of `OTEL_EXPORTER_OTLP_HEADERS` is no header and is left out")
+                }
+            }
+        }
+        let kind = match target.spelling {
+            Spelling::Protobuf => "application/x-protobuf",
+            Spelling::Json => "application/json",
+        };
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+        Self { board: board.clone(), target, headers, what, client: None, fails: false }
+    }
+
+    /// True if it was taken.
+    async fn send(&mut self, body: &Value, closes: &mut watch::Receiver<bool>) -> bool {
+        let body: bytes::Bytes = match self.target.spelling {
+            Spelling::Protobuf => body.protobuf(),
+            Spelling::Json => body.json(),
+        }
+        .into();
+        let mut pause = FIRST_PAUSE;
+        for last in (0..TRIES).map(|number| number + 1 == TRIES) {
+            let refused = match self.try_once(body.clone()).await {
+                Ok(()) => {
+                    if std::mem::take(&mut self.fails) {
+                        tracing::info!(target: "telemetry", "`{}` takes {} again", self.shown(), self.what);
+                    }
+                    return true;
+                }
+                Err(refused) => refused,
+            };
+            if !std::mem::replace(&mut self.fails, true) {
+                tracing::warn!(target: "telemetry", "`{}` takes no {}: {}", self.shown(), self.what, refused.why);
+            }
+            if last || !refused.later || *closes.borrow() {
+                return false;
+            }
+            tokio::select! {
+                () = tokio::time::sleep(pause) => {}
+                // One more try, and no waiting.
+                _ = closes.wait_for(|closing| *closing) => {}
+            }
+            pause *= 2;
+        }
+        false
+    }
+
+    async fn try_once(&mut self, body: bytes::Bytes) -> Result<(), Refused> {
+        let timeout = self.target.timeout;
+        let attempt = async {
+            let client = self.client().await?;
+            let request = client.post(self.target.url.clone()).headers(self.headers.clone()).body(body);
+            let answer = request.send().await;
+            let status = answer.map_err(|error| Refused { why: root_cause(&error), later: true })?.status();
+            if status.is_success() {
+                return Ok(());
+            }
+            let later = matches!(
+                status,
+                StatusCode::TOO_MANY_REQUESTS
+                    | StatusCode::BAD_GATEWAY
+                    | StatusCode::SERVICE_UNAVAILABLE
+                    | StatusCode::GATEWAY_TIMEOUT
+            );
+            Err(Refused { why: format!("it answers with {status}"), later })
+        };
+        let late = || Refused { why: format!("no answer within {} ms", timeout.as_millis()), later: true };
+        tokio::time::timeout(timeout, attempt).await.unwrap_or_else(|_| Err(late()))
+    }
+
+    /// Made with the first thing that is sent.
+    async fn client(&mut self) -> Result<Client, Refused> {
+        if let Some(client) = &self.client {
+            return Ok(client.clone());
+        }
+        let nursery = &self.board.nursery;
+        // On this machine there is neither a proxy nor a certificate to ask the login shell for.
+        let client = if is_loopback(&self.target.url) && self.target.url.scheme() == "http" {
+            nursery.dialer.client(&self.target.url, &Variables::default()).await
+        } else {
+            nursery.dialer.client(&self.target.url, &nursery.sources.captured().await.variables).await
+        };
+        let client = client.map_err(|error| Refused { why: error.to_string(), later: true })?;
+        Ok(self.client.insert(client).clone())
+    }
+
+    /// Without what may be secret.
+    fn shown(&self) -> String {
+        let url = &self.target.url;
+        let port = url.port_or_known_default().map_or(String::new(), |port| format!(":{port}"));
+        format!("{}://{}{port}{}", url.scheme(), url.host_str().unwrap_or_default(), url.path())
+    }
+}

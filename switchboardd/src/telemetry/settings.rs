@@ -1,0 +1,341 @@
+//! What the standard `OTEL_…` variables say. Nothing is exported unless an endpoint is among them. Pure.
+//!
+//! What cannot be done as it was asked for is said, with the variable's name, and never done in another way.
+
+use std::time::Duration;
+
+use url::Url;
+
+use super::trace::Sampler;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Spelling {
+    Protobuf,
+    Json,
+}
+
+/// Where one kind of data goes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Target {
+    pub url: Url,
+    pub headers: Vec<(String, String)>,
+    pub spelling: Spelling,
+    pub timeout: Duration,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Settings {
+    pub traces: Option<Target>,
+    pub metrics: Option<Target>,
+    /// `service.name` and what else is said of all data.
+    pub resource: Vec<(String, String)>,
+    pub sampler: Sampler,
+    /// Spans that may wait, and that go together.
+    pub queue: usize,
+    pub batch: usize,
+    /// How long spans wait for others, and how often figures are sent.
+    pub delay: Duration,
+    pub interval: Duration,
+    pub warnings: Vec<String>,
+}
+
+impl Settings {
+    /// `None` if nothing is to be exported and there is nothing to say. An empty variable is one that is not set.
+    pub fn read(variable: impl Fn(&str) -> Option<String>) -> Option<Self> {
+        let variable = |name: &str| {
+            variable(name).map(|value| value.trim().to_owned()).filter(|value| !value.is_empty())
+        };
+        if variable("OTEL_SDK_DISABLED").is_some_and(|value| value.eq_ignore_ascii_case("true")) {
+            return None;
+        }
+        let mut warnings = Vec::new();
+        let mut reader = Reader { variable: &variable, warnings: &mut warnings };
+        let traces = reader.target("TRACES", "v1/traces");
+        let metrics = reader.target("METRICS", "v1/metrics");
+        let sampler = reader.sampler();
+        let queue = reader.number("OTEL_BSP_MAX_QUEUE_SIZE", 2048).clamp(1, 65_536);
+        let batch = reader.number("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", 512).clamp(1, queue);
+        let delay = reader.number("OTEL_BSP_SCHEDULE_DELAY", 5000).max(1);
+        let interval = reader.number("OTEL_METRIC_EXPORT_INTERVAL", 60_000).max(1);
+        let resource = reader.resource();
+        if traces.is_none() && metrics.is_none() && warnings.is_empty() {
+            return None;
+        }
+        Some(Self {
+            traces,
+            metrics,
+            resource,
+            sampler,
+            queue: usize::try_from(queue).unwrap_or(usize::MAX),
+            batch: usize::try_from(batch).unwrap_or(usize::MAX),
+            delay: Duration::from_millis(delay),
+            interval: Duration::from_millis(interval),
+            warnings,
+        })
+    }
+}
+
+struct Reader<'a, V: Fn(&str) -> Option<String>> {
+    variable: &'a V,
+    warnings: &'a mut Vec<String>,
+}
+
+impl<V: Fn(&str) -> Option<String>> Reader<'_, V> {
+    fn warn(&mut self, warning: String) {
+        if !self.warnings.contains(&warning) {
+            self.warnings.push(warning);
+        }
+    }
+
+    /// The variable of this kind of data, else the one for all of it, with the name of the one that counts.
+    fn own_or_all(&self, kind: &str, rest: &str) -> Option<(String, String)> {
+        let names = [format!("OTEL_EXPORTER_OTLP_{kind}_{rest}"), format!("OTEL_EXPORTER_OTLP_{rest}")];
+        names.into_iter().find_map(|name| (self.variable)(&name).map(|value| (name, value)))
+    }
+
+    fn target(&mut self, kind: &str, path: &str) -> Option<Target> {
+        let own = format!("OTEL_EXPORTER_OTLP_{kind}_ENDPOINT");
+        let (name, endpoint) = self.own_or_all(kind, "ENDPOINT")?;
+        let exporter = format!("OTEL_{kind}_EXPORTER");
+        match (self.variable)(&exporter).as_deref() {
+            None | Some("otlp") => {}
+            Some("none") => return None,
+            // `/metrics` is there in any case.
+            Some("prometheus") if kind == "METRICS" => return None,
+            Some(other) => {
+                self.warn(format!(
+                    "`{exporter}` is `{other}`, which Switchboard does not have; use `otlp` or `none`"
+                ));
+                return None;
+            }
+        }
+        let spelling = match self.own_or_all(kind, "PROTOCOL") {
+            None => Spelling::Protobuf,
+            Some((name, protocol)) => match protocol.as_str() {
+                "http/protobuf" => Spelling::Protobuf,
+                "http/json" => Spelling::Json,
+                other => {
+                    self.warn(format!(
+                        "`{name}` is `{other}`, which Switchboard does not speak; use `http/protobuf` or `http/json` (port 4318 of most collectors)"
+                    ));
+                    return None;
+                }
+            },
+        };
+        for unused in ["CERTIFICATE", "CLIENT_CERTIFICATE", "CLIENT_KEY"] {
+            if let Some((name, _)) = self.own_or_all(kind, unused) {
+                self.warn(format!(
+                    "`{name}` is not used; certificates are those of the system and `SSL_CERT_FILE`"
+                ));
+            }
+        }
+        if let Some((name, other)) = self.own_or_all(kind, "COMPRESSION").filter(|(_, value)| value != "none")
+        {
+            self.warn(format!("`{name}` is `{other}`, and nothing is compressed"));
+        }
+        let url =
+            if name == own { endpoint.clone() } else { format!("{}/{path}", endpoint.trim_end_matches('/')) };
+        let url =
+            Url::parse(&url).ok().filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
+        let Some(url) = url else {
+            // It may hold a password.
+            self.warn(format!("`{name}` is no `http://` or `https://` address, so nothing is sent there"));
+            return None;
+        };
+        let timeout = match self.own_or_all(kind, "TIMEOUT") {
+            None => 10_000,
+            Some((name, _)) => self.number(&name, 10_000),
+        };
+        let headers =
+            self.own_or_all(kind, "HEADERS").map(|(name, text)| self.pairs(&name, &text)).unwrap_or_default();
+        let timeout = Duration::from_millis(timeout.max(1));
+        Some(Target { url, headers, spelling, timeout })
+    }
+
+    fn sampler(&mut self) -> Sampler {
+        let usual = Sampler { parent_based: true, ratio: 1.0 };
+        let Some(name) = (self.variable)("OTEL_TRACES_SAMPLER") else { return usual };
+        let (parent_based, rest) = match name.strip_prefix("parentbased_") {
+            Some(rest) => (true, rest),
+            None => (false, name.as_str()),
+        };
+        let ratio = match rest {
+            "always_on" => 1.0,
+            "always_off" => 0.0,
+            "traceidratio" => {
+                match (self.variable)("OTEL_TRACES_SAMPLER_ARG").map(|ratio| ratio.parse::<f64>()) {
+                    None => 1.0,
+                    Some(Ok(ratio)) if (0.0..=1.0).contains(&ratio) => ratio,
+                    Some(_) => {
+                        self.warn(
+                            "`OTEL_TRACES_SAMPLER_ARG` must be a number from 0 to 1; all traces are kept"
+                                .to_owned(),
+                        );
+                        1.0
+                    }
+                }
+            }
+            _ => {
+                self.warn(format!("`OTEL_TRACES_SAMPLER` is `{name}`, which Switchboard does not have; `parentbased_always_on` is used"));
+                return usual;
+            }
+        };
+        Sampler { parent_based, ratio }
+    }
+
+    fn number(&mut self, name: &str, usual: u64) -> u64 {
+        match (self.variable)(name).map(|value| value.parse()) {
+            None => usual,
+            Some(Ok(number)) => number,
+            Some(Err(_)) => {
+                self.warn(format!("`{name}` must be a whole number; {usual} is used"));
+                usual
+            }
+        }
+    }
+
+    fn resource(&mut self) -> Vec<(String, String)> {
+        let name = "OTEL_RESOURCE_ATTRIBUTES";
+        let mut all = (self.variable)(name).map(|text| self.pairs(name, &text)).unwrap_or_default();
+        if let Some(service) = (self.variable)("OTEL_SERVICE_NAME") {
+            all.retain(|(key, _)| key != "service.name");
+            all.insert(0, ("service.name".to_owned(), service));
+        } else if !all.iter().any(|(key, _)| key == "service.name") {
+            all.insert(0, ("service.name".to_owned(), "switchboard".to_owned()));
+        }
+        for (key, value) in [
+            ("service.version", env!("CARGO_PKG_VERSION")),
+            ("telemetry.sdk.name", "switchboard"),
+            ("telemetry.sdk.language", "rust"),
+        ] {
+            if !all.iter().any(|(known, _)| known == key) {
+                all.push((key.to_owned(), value.to_owned()));
+            }
+        }
+        all
+    }
+
+    /// `key=value,…`, each with `%` and two digits for what could not stand there.
+    fn pairs(&mut self, name: &str, text: &str) -> Vec<(String, String)> {
+        let mut all = Vec::new();
+        for pair in text.split(',').filter(|pair| !pair.trim().is_empty()) {
+            match pair.split_once('=').map(|(key, value)| (key.trim(), decoded(value.trim()))) {
+                Some((key, Some(value))) if !key.is_empty() => all.push((key.to_owned(), value)),
+                // It may hold a password.
+                _ => {
+                    self.warn(format!("`{name}` must be `key=value,…`; a part of it is not and was left out"))
+                }
+            }
+        }
+        all
+    }
+}
+
+fn decoded(text: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let [first, behind @ ..] = rest {
+        rest = behind;
+        if *first == b'%' {
+            let digits = std::str::from_utf8(rest.get(..2)?).ok()?;
+            bytes.push(u8::from_str_radix(digits, 16).ok()?);
+            rest = &rest[2..];
+        } else {
+            bytes.push(*first);
+        }
+    }
+    String::from_utf8(bytes).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(variables: &[(&str, &str)]) -> Option<Settings> {
+        Settings::read(|name| {
+            variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())
+        })
+    }
+
+    const ALL: (&str, &str) = ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://localhost:4318/base/");
+
+    #[test]
+    fn nothing_is_exported_unless_somebody_says_where_to() {
+        for nothing in [
+            &[][..],
+            &[("OTEL_SERVICE_NAME", "x"), ("OTEL_TRACES_SAMPLER", "always_on")],
+            &[("OTEL_EXPORTER_OTLP_ENDPOINT", "")],
+            &[ALL, ("OTEL_SDK_DISABLED", "TRUE")],
+            &[ALL, ("OTEL_TRACES_EXPORTER", "none"), ("OTEL_METRICS_EXPORTER", "none")],
+        ] {
+            assert_eq!(read(nothing), None, "{nothing:?}");
+        }
+    }
+
+    #[test]
+    fn variables_mean_what_the_specification_says() {
+        let settings = read(&[
+            ALL,
+            ("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", "https://else.example/in?x=1"),
+            ("OTEL_EXPORTER_OTLP_HEADERS", "authorization=Basic%20abc%3D, x-a = b"),
+            ("OTEL_EXPORTER_OTLP_METRICS_HEADERS", "k=v"),
+            ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "http/json"),
+            ("OTEL_EXPORTER_OTLP_TIMEOUT", "2500"),
+            ("OTEL_RESOURCE_ATTRIBUTES", "service.name=from-attributes,team=a%2Cb"),
+            ("OTEL_SERVICE_NAME", "mine"),
+            ("OTEL_TRACES_SAMPLER", "parentbased_traceidratio"),
+            ("OTEL_TRACES_SAMPLER_ARG", "0.25"),
+            ("OTEL_BSP_MAX_QUEUE_SIZE", "10"),
+        ])
+        .unwrap();
+        assert_eq!(settings.warnings, [""; 0]);
+        let traces = settings.traces.unwrap();
+        assert_eq!(traces.url.as_str(), "http://localhost:4318/base/v1/traces");
+        assert_eq!((traces.spelling, traces.timeout), (Spelling::Json, Duration::from_millis(2500)));
+        let pair = |key: &str, value: &str| (key.to_owned(), value.to_owned());
+        assert_eq!(traces.headers, [pair("authorization", "Basic abc="), pair("x-a", "b")]);
+        let metrics = settings.metrics.unwrap();
+        assert_eq!(metrics.url.as_str(), "https://else.example/in?x=1");
+        assert_eq!((metrics.spelling, metrics.headers), (Spelling::Protobuf, vec![pair("k", "v")]));
+        assert_eq!(settings.resource[..2], [pair("service.name", "mine"), pair("team", "a,b")]);
+        assert_eq!(settings.sampler, Sampler { parent_based: true, ratio: 0.25 });
+        assert_eq!((settings.queue, settings.batch), (10, 10));
+        assert_eq!(settings.delay, Duration::from_secs(5));
+    }
+
+    #[test]
+    fn what_cannot_be_done_is_said_and_not_done_otherwise() {
+        for (variable, value) in [
+            ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc"),
+            ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "http/xml"),
+            ("OTEL_TRACES_EXPORTER", "zipkin"),
+            ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "localhost:4317"),
+            ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "ftp://user:hunter2@x"),
+        ] {
+            let settings = read(&[ALL, (variable, value)]).unwrap();
+            assert_eq!(settings.traces, None, "{variable}");
+            assert_eq!(settings.warnings.len(), 1, "{settings:?}");
+            let warning = &settings.warnings[0];
+            assert!(warning.contains(&format!("`{variable}`")) && !warning.contains("hunter2"), "{warning}");
+        }
+        for (variable, value) in [
+            ("OTEL_EXPORTER_OTLP_COMPRESSION", "gzip"),
+            ("OTEL_EXPORTER_OTLP_CERTIFICATE", "/x.pem"),
+            ("OTEL_EXPORTER_OTLP_HEADERS", "authorization:hunter2"),
+            ("OTEL_EXPORTER_OTLP_TIMEOUT", "soon"),
+            ("OTEL_TRACES_SAMPLER", "jaeger_remote"),
+            ("OTEL_BSP_SCHEDULE_DELAY", "-1"),
+        ] {
+            let settings = read(&[ALL, (variable, value)]).unwrap();
+            assert!(settings.traces.is_some(), "{variable}");
+            let warning = &settings.warnings[0];
+            assert!(
+                warning.contains(&format!("`{variable}`")) && !warning.contains("hunter2"),
+                "{settings:?}"
+            );
+        }
+        let ratio =
+            read(&[ALL, ("OTEL_TRACES_SAMPLER", "traceidratio"), ("OTEL_TRACES_SAMPLER_ARG", "7")]).unwrap();
+        assert!(ratio.warnings[0].contains("`OTEL_TRACES_SAMPLER_ARG`"), "{ratio:?}");
+    }
+}

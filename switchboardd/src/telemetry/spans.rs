@@ -1,0 +1,230 @@
+//! Spans of requests that are over, on their way out. A queue with an end: whoever makes one never waits.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use tokio::sync::Notify;
+
+use super::message::{Value, attribute, field, message};
+use super::trace::{Context, Sampler};
+use crate::methods;
+
+/// A request of a host, or one of ours to a child.
+#[derive(Debug, Clone)]
+pub struct Span {
+    pub context: Context,
+    pub parent: Option<[u8; 8]>,
+    pub side: Side,
+    pub method: &'static str,
+    pub tool: Option<Arc<str>>,
+    /// The suite, or the child.
+    pub whose: Option<Arc<str>>,
+    pub id: Box<str>,
+    /// What became of it, if not what was wished for.
+    pub error: Option<&'static str>,
+    /// What was called off is no failure.
+    pub failed: bool,
+    pub begun: SystemTime,
+    pub took: Duration,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Side {
+    /// By which door it came.
+    Server {
+        face: &'static str,
+    },
+    Client {
+        remote: bool,
+    },
+}
+
+#[derive(Debug)]
+pub struct Spans {
+    pub sampler: Sampler,
+    most: usize,
+    batch: usize,
+    // A leaf lock: held to push or to take a batch.
+    queue: Mutex<VecDeque<Span>>,
+    /// There are enough for a batch.
+    enough: Notify,
+    sent: AtomicU64,
+    dropped: AtomicU64,
+}
+
+impl Spans {
+    pub fn new(sampler: Sampler, most: usize, batch: usize) -> Arc<Self> {
+        Arc::new(Self {
+            sampler,
+            most,
+            batch,
+            queue: Mutex::default(),
+            enough: Notify::new(),
+            sent: AtomicU64::new(0),
+            dropped: AtomicU64::new(0),
+        })
+    }
+
+    /// One that finds no room is dropped and counted.
+    pub fn push(&self, span: Span) {
+        let waiting = {
+            let mut queue = self.queue.lock().expect("BUG: a push panicked");
+            if queue.len() >= self.most {
+                self.dropped.fetch_add(1, Ordering::Relaxed);
+                return;
+            }
+            queue.push_back(span);
+            queue.len()
+        };
+        if waiting >= self.batch {
+            self.enough.notify_one();
+        }
+    }
+
+    /// Those that go together, the oldest first.
+    pub fn take(&self) -> Vec<Span> {
+        let mut queue = self.queue.lock().expect("BUG: a copy panicked");
+        let count = queue.len().min(self.batch);
+        queue.drain(..count).collect()
+    }
+
+    pub async fn enough(&self) {
+        self.enough.notified().await;
+    }
+
+    pub fn note_sent(&self, count: usize) {
+        self.sent.fetch_add(count as u64, Ordering::Relaxed);
+    }
+
+    pub fn note_dropped(&self, count: usize) {
+        self.dropped.fetch_add(count as u64, Ordering::Relaxed);
+    }
+
+    /// How many were taken by the collector, and how many by nobody.
+    pub fn counts(&self) -> (u64, u64) {
+        (self.sent.load(Ordering::Relaxed), self.dropped.load(Ordering::Relaxed))
+    }
+}
+
+/// The body of a request to `/v1/traces`.
+pub fn request(resource: &Value, spans: &[Span]) -> Value {
+    let spans = Value::List(spans.iter().map(Span::written).collect());
+    let scope = message([field(1, "scope", scope()), field(2, "spans", spans)]);
+    let of_resource =
+        message([field(1, "resource", resource.clone()), field(2, "scopeSpans", Value::List(vec![scope]))]);
+    message([field(1, "resourceSpans", Value::List(vec![of_resource]))])
+}
+
+/// Who measured.
+pub fn scope() -> Value {
+    message([
+        field(1, "name", Value::Text("switchboard".to_owned())),
+        field(2, "version", Value::Text(env!("CARGO_PKG_VERSION").to_owned())),
+    ])
+}
+
+pub fn nanos(time: SystemTime) -> u64 {
+    u64::try_from(time.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos()).unwrap_or(u64::MAX)
+}
+
+impl Span {
+    fn written(&self) -> Value {
+        let (kind, place) = match self.side {
+            Side::Server { .. } => (2, "switchboard.suite"),
+            Side::Client { .. } => (3, "switchboard.child"),
+        };
+        let name = match &self.tool {
+            Some(tool) => format!("{} {tool}", self.method),
+            None => self.method.to_owned(),
+        };
+        let mut attributes =
+            vec![attribute("mcp.method.name", self.method), attribute("jsonrpc.request.id", &self.id)];
+        if self.method == methods::TOOLS_CALL {
+            attributes.push(attribute("gen_ai.operation.name", "execute_tool"));
+        }
+        attributes.extend(self.tool.as_ref().map(|tool| attribute("gen_ai.tool.name", tool)));
+        attributes.extend(self.whose.as_ref().map(|whose| attribute(place, whose)));
+        attributes.push(match self.side {
+            Side::Server { face } => attribute("switchboard.face", face),
+            Side::Client { remote } => attribute("network.transport", if remote { "tcp" } else { "pipe" }),
+        });
+        attributes.extend(self.error.map(|error| attribute("error.type", error)));
+        let begun = nanos(self.begun);
+        let took = u64::try_from(self.took.as_nanos()).unwrap_or(u64::MAX);
+        let mut fields = vec![
+            field(1, "traceId", Value::Id(self.context.trace.into())),
+            field(2, "spanId", Value::Id(self.context.span.into())),
+        ];
+        fields.extend(self.parent.map(|parent| field(4, "parentSpanId", Value::Id(parent.into()))));
+        fields.extend([
+            field(5, "name", Value::Text(name)),
+            field(6, "kind", Value::Small(kind)),
+            field(7, "startTimeUnixNano", Value::Fixed64(begun)),
+            field(8, "endTimeUnixNano", Value::Fixed64(begun.saturating_add(took))),
+            field(9, "attributes", Value::List(attributes)),
+        ]);
+        if self.failed {
+            fields.push(field(15, "status", message([field(3, "code", Value::Small(2))])));
+        }
+        message(fields)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn span(id: u64) -> Span {
+        Span {
+            context: Context { trace: [1; 16], span: [2; 8], sampled: true },
+            parent: Some([3; 8]),
+            side: Side::Server { face: "shim" },
+            method: methods::TOOLS_CALL,
+            tool: Some("echo".into()),
+            whose: Some("kid_suite".into()),
+            id: id.to_string().into(),
+            error: Some("tool_error"),
+            failed: true,
+            begun: UNIX_EPOCH + Duration::from_secs(1),
+            took: Duration::from_nanos(5),
+        }
+    }
+
+    #[test]
+    fn a_span_is_written_by_the_conventions() {
+        let json: serde_json::Value = serde_json::from_slice(&span(7).written().json()).unwrap();
+        assert_eq!(json["traceId"], "01".repeat(16));
+        assert_eq!((&json["name"], &json["kind"]), (&"tools/call echo".into(), &2.into()));
+        assert_eq!(json["endTimeUnixNano"], "1000000005");
+        assert_eq!(json["status"]["code"], 2);
+        let attributes = json["attributes"].as_array().unwrap().iter();
+        let attributes: Vec<_> = attributes
+            .map(|one| (one["key"].as_str().unwrap(), one["value"]["stringValue"].as_str().unwrap()))
+            .collect();
+        assert_eq!(
+            attributes,
+            [
+                ("mcp.method.name", "tools/call"),
+                ("jsonrpc.request.id", "7"),
+                ("gen_ai.operation.name", "execute_tool"),
+                ("gen_ai.tool.name", "echo"),
+                ("switchboard.suite", "kid_suite"),
+                ("switchboard.face", "shim"),
+                ("error.type", "tool_error"),
+            ]
+        );
+    }
+
+    #[test]
+    fn what_finds_no_room_is_dropped_and_counted() {
+        let spans = Spans::new(Sampler { parent_based: true, ratio: 1.0 }, 5, 2);
+        (0..8).for_each(|id| spans.push(span(id)));
+        let ids: Vec<_> = std::iter::from_fn(|| Some(spans.take()).filter(|batch| !batch.is_empty()))
+            .map(|batch| batch.iter().map(|span| span.id.to_string()).collect::<Vec<_>>().join(" "))
+            .collect();
+        assert_eq!(ids, ["0 1", "2 3", "4"]);
+        assert_eq!(spans.counts(), (0, 3));
+    }
+}

@@ -1,0 +1,197 @@
+//! Which trace a request belongs to, by the W3C's `traceparent`, and which traces are kept. Pure, but for the ids.
+
+use std::fmt;
+
+use switchboard_wire::envelope::place_of;
+use switchboard_wire::members::{Members, with};
+use switchboard_wire::raw::Raw;
+
+const KEY: &str = "traceparent";
+
+/// One span of one trace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Context {
+    pub trace: [u8; 16],
+    pub span: [u8; 8],
+    pub sampled: bool,
+}
+
+impl Context {
+    /// `None` if this is none, or none that means anything.
+    pub fn parse(text: &str) -> Option<Self> {
+        let mut parts = text.trim().split('-');
+        let (version, trace, span, flags) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
+        let version = bytes::<1>(version)?[0];
+        // A later version may have more to say; this one may not.
+        if version == 0xff || (version == 0 && parts.next().is_some()) {
+            return None;
+        }
+        let found =
+            Self { trace: bytes(trace)?, span: bytes(span)?, sampled: bytes::<1>(flags)?[0] & 1 == 1 };
+        (found.trace != [0; 16] && found.span != [0; 8]).then_some(found)
+    }
+
+    /// What a request says of itself in its `_meta`.
+    pub fn of(params: Option<Raw<'_>>) -> Option<Self> {
+        let meta = Members::of(Members::of(params?)?.get("_meta")?)?;
+        Self::parse(&meta.text(KEY)?)
+    }
+
+    /// A new span below this one.
+    pub fn child(self) -> Self {
+        Self { span: crate::random::bytes(), ..self }
+    }
+
+    /// The `params` of a request that is made within this span.
+    pub fn push_into(self, params: Option<Raw<'_>>, out: &mut Vec<u8>) {
+        let Some(params) = params else {
+            return out.extend_from_slice(format!(r#"{{"_meta":{{"{KEY}":"{self}"}}}}"#).as_bytes());
+        };
+        let meta = Members::of(params).and_then(|params| params.get("_meta"));
+        let Some(meta) = meta.filter(|meta| meta.get().starts_with('{')) else {
+            let meta = format!(r#""_meta":{{"{KEY}":"{self}"}}"#);
+            return out.extend_from_slice(with(params.get(), &meta).as_bytes());
+        };
+        let whole = params.get().as_bytes();
+        let given = Members::of(meta).and_then(|meta| meta.get(KEY));
+        let (place, text) = match given {
+            Some(given) => (place_of(whole, given.get()), format!("\"{self}\"")),
+            None => (place_of(whole, meta.get()), with(meta.get(), &format!(r#""{KEY}":"{self}""#))),
+        };
+        out.extend_from_slice(&whole[..place.start]);
+        out.extend_from_slice(text.as_bytes());
+        out.extend_from_slice(&whole[place.end..]);
+    }
+}
+
+impl fmt::Display for Context {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("00-")?;
+        self.trace.iter().try_for_each(|byte| write!(f, "{byte:02x}"))?;
+        f.write_str("-")?;
+        self.span.iter().try_for_each(|byte| write!(f, "{byte:02x}"))?;
+        write!(f, "-{:02x}", u8::from(self.sampled))
+    }
+}
+
+/// Small letters and digits, exactly so many.
+fn bytes<const N: usize>(text: &str) -> Option<[u8; N]> {
+    let digit = |letter: u8| match letter {
+        b'0'..=b'9' => Some(letter - b'0'),
+        b'a'..=b'f' => Some(letter - b'a' + 10),
+        _ => None,
+    };
+    let pairs = text.as_bytes().chunks_exact(2);
+    if text.len() != 2 * N {
+        return None;
+    }
+    let mut all = [0; N];
+    for (byte, pair) in all.iter_mut().zip(pairs) {
+        *byte = digit(pair[0])? << 4 | digit(pair[1])?;
+    }
+    Some(all)
+}
+
+/// Which traces are kept.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Sampler {
+    /// Whether a host's word on it counts.
+    pub parent_based: bool,
+    /// Of those that nobody has decided on, this part.
+    pub ratio: f64,
+}
+
+impl Sampler {
+    /// The span of a request that came with `parent`.
+    pub fn begin(self, parent: Option<Context>) -> Context {
+        let (trace, said) = match parent {
+            Some(parent) => (parent.trace, Some(parent.sampled).filter(|_| self.parent_based)),
+            None => (crate::random::bytes(), None),
+        };
+        Context { trace, span: crate::random::bytes(), sampled: said.unwrap_or_else(|| self.keeps(trace)) }
+    }
+
+    /// Everybody who samples by ratio decides alike on one trace.
+    fn keeps(self, trace: [u8; 16]) -> bool {
+        let [.., a, b, c, d, e, f, g, h] = trace;
+        let number = u64::from_be_bytes([a, b, c, d, e, f, g, h]) >> 1;
+        #[expect(clippy::cast_precision_loss, reason = "a few traces of 2^52 more or less")]
+        let part = number as f64 / (1_u64 << 63) as f64;
+        part < self.ratio
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+
+    #[test]
+    fn only_a_right_traceparent_is_one() {
+        let right = Context::parse(PARENT).unwrap();
+        assert_eq!(right.to_string(), PARENT);
+        assert!(!Context::parse(&PARENT.replace("-01", "-00")).unwrap().sampled);
+        // Later versions may say more.
+        assert_eq!(Context::parse(&format!("cc{}-what-else", &PARENT[2..])), Some(right));
+        for wrong in [
+            "",
+            "00",
+            &PARENT[1..],
+            &PARENT.to_uppercase(),
+            &format!("{PARENT}-more"),
+            &format!("ff{}", &PARENT[2..]),
+            &PARENT.replace("4bf92f3577b34da6a3ce929d0e0e4736", "00000000000000000000000000000000"),
+            &PARENT.replace("00f067aa0ba902b7", "0000000000000000"),
+            &PARENT.replace("4bf9", "4bé"),
+            &PARENT.replace("-01", "-1"),
+        ] {
+            assert_eq!(Context::parse(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_request_says_which_span_it_is_within_and_nothing_else_changes() {
+        let context = Context::parse(PARENT).unwrap();
+        let own = format!(r#""traceparent":"{PARENT}""#);
+        for (before, after) in [
+            (r#"{"a": 1}"#.to_owned(), format!(r#"{{"a": 1,"_meta":{{{own}}}}}"#)),
+            (
+                r#"{"_meta": {"k":[1.0]} ,"a":1}"#.to_owned(),
+                format!(r#"{{"_meta": {{"k":[1.0],{own}}} ,"a":1}}"#),
+            ),
+            (
+                r#"{"_meta":{"traceparent" : "x","tracestate":"a=b"},"traceparent":"y"}"#.to_owned(),
+                format!(r#"{{"_meta":{{"traceparent" : "{PARENT}","tracestate":"a=b"}},"traceparent":"y"}}"#),
+            ),
+            (r#"{"_meta":{}}"#.to_owned(), format!(r#"{{"_meta":{{{own}}}}}"#)),
+            ("{}".to_owned(), format!(r#"{{"_meta":{{{own}}}}}"#)),
+        ] {
+            let mut out = Vec::new();
+            context.push_into(Raw::parse(before.as_bytes()), &mut out);
+            assert_eq!(String::from_utf8(out).unwrap(), after);
+        }
+        let mut out = Vec::new();
+        context.push_into(None, &mut out);
+        assert_eq!(String::from_utf8(out).unwrap(), format!(r#"{{"_meta":{{{own}}}}}"#));
+        let params = format!(r#"{{"_meta":{{"traceparent":"{PARENT}"}}}}"#);
+        assert_eq!(Context::of(Raw::parse(params.as_bytes())), Some(context));
+        assert_eq!(Context::of(Raw::parse(br#"{"_meta":{"traceparent":7}}"#)), None);
+    }
+
+    #[test]
+    fn who_is_kept_is_decided_once() {
+        let parent = Context::parse(PARENT).unwrap();
+        let unkept = Context { sampled: false, ..parent };
+        let by_parent = Sampler { parent_based: true, ratio: 1.0 };
+        assert!(by_parent.begin(None).sampled && !by_parent.begin(Some(unkept)).sampled);
+        let begun = by_parent.begin(Some(parent));
+        assert!(begun.sampled && begun.trace == parent.trace && begun.span != parent.span);
+        let alone = Sampler { parent_based: false, ratio: 0.0 };
+        assert!(!alone.begin(Some(parent)).sampled);
+        let half = Sampler { parent_based: false, ratio: 0.5 };
+        let kept = (0..2000).filter(|_| half.begin(None).sampled).count();
+        assert!((800..1200).contains(&kept), "{kept}");
+        assert_eq!(half.begin(Some(parent)).sampled, half.begin(Some(parent)).sampled);
+    }
+}
