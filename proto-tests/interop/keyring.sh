@@ -7,17 +7,9 @@ set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
-fail() {
-    echo "keyring: FAILED: $*" >&2
-    exit 1
-}
-skip() {
-    echo "skipped: $*" >&2
-    case "${CI:-}" in
-    "" | false | 0) exit 0 ;;
-    *) fail "may not be skipped in CI" ;;
-    esac
-}
+me=keyring
+# shellcheck source=step.sh
+. "$here/step.sh"
 have() {
     command -v gnome-keyring-daemon >/dev/null && command -v dbus-run-session >/dev/null && command -v dbus-send >/dev/null
 }
@@ -30,11 +22,7 @@ bin=$(cd "$1" && pwd)
 
 if [ "${2:-}" != --inside ]; then
     [ "$(uname)" = Linux ] || skip "the Secret Service is a thing of Linux"
-    if ! have && [ "$(id -u)" -eq 0 ] && command -v apt-get >/dev/null; then
-        echo "keyring: installing gnome-keyring and dbus" >&2
-        { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends gnome-keyring dbus; } \
-            >/dev/null || echo "keyring: apt-get failed" >&2
-    fi
+    have || debian gnome-keyring dbus
     have || skip "gnome-keyring or dbus missing (Debian, Ubuntu: apt install gnome-keyring dbus)"
     home=$(mktemp -d)
     trap 'rm -rf "$home"' EXIT

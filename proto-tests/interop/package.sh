@@ -8,17 +8,9 @@ set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 source=$(cd "$here/../.." && pwd)
 
-fail() {
-    echo "package: FAILED: $*" >&2
-    exit 1
-}
-skip() {
-    echo "skipped: $*" >&2
-    case "${CI:-}" in
-    "" | false | 0) exit 0 ;;
-    *) fail "may not be skipped in CI" ;;
-    esac
-}
+me=package
+# shellcheck source=step.sh
+. "$here/step.sh"
 ok() {
     echo "ok: $*"
 }

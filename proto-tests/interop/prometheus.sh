@@ -5,19 +5,12 @@
 # missing are installed where we are root; where they cannot be had it says so and ends well, except where CI is set.
 set -euo pipefail
 
-root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+root=$(cd "$here/../.." && pwd)
 
-fail() {
-    echo "prometheus: FAILED: $*" >&2
-    exit 1
-}
-skip() {
-    echo "skipped: $*" >&2
-    case "${CI:-}" in
-    "" | false | 0) exit 0 ;;
-    *) fail "may not be skipped in CI" ;;
-    esac
-}
+me=prometheus
+# shellcheck source=step.sh
+. "$here/step.sh"
 have() {
     command -v promtool >/dev/null && command -v curl >/dev/null
 }
@@ -28,12 +21,8 @@ have() {
 }
 bin=$(cd "$1" && pwd)
 
-if ! have && [ "$(id -u)" -eq 0 ] && command -v apt-get >/dev/null; then
-    echo "prometheus: installing prometheus and curl" >&2
-    # For its tool alone: nothing of it is to be started.
-    { apt-get update -qq && RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends prometheus curl; } \
-        >/dev/null || echo "prometheus: apt-get failed" >&2
-fi
+# For its tool alone.
+have || debian prometheus curl
 have || skip "promtool or curl missing (Debian, Ubuntu: apt install prometheus curl)"
 
 home=$(mktemp -d)
