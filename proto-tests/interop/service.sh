@@ -197,13 +197,16 @@ expect 'inactive inactive' "$(property ActiveState switchboardd.socket) $(proper
 call echo '{}'
 expect '*"kind":"stopped"*' "$answer" "the shim does not bring it back"
 expect 'inactive inactive' "$(property ActiveState switchboardd.socket) $(property ActiveState switchboardd.service)" "nor does its connection"
-expect '0 *by the service*' "$(says switchboard start)" "start starts both"
+said=$(says switchboard start)
+expect "0 switchboardd started (pid $(main_pid))" "$said" "start starts both"
 works() {
     call echo '{}'
     case $answer in *'"ok":true'*) ;; *) return 1 ;; esac
 }
 await "the shim to find it" works
 expect 'active' "$(property ActiveState switchboardd.service)" "under systemd again"
+said=$(says switchboard restart)
+expect "0 switchboardd restarted (pid $(main_pid))" "$said" "restart leaves it there"
 
 touch .config/systemd/user/mine.service
 expect '0 *removed*' "$(says switchboard service remove)" "it is removed"
