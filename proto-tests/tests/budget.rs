@@ -240,7 +240,9 @@ fn an_idle_child_that_ate_the_memory_makes_room_for_the_next() {
     assert!(is_ok(&shim.call("b", "echo", "{}")));
     until_true("the glutton to go", PATIENCE, || !procs::alive(glutton));
     // A status weighs at most once a second.
-    until_true("its memory to be free", PATIENCE, || daemon.status()["budget"]["usedMb"].as_u64() < Some(120));
+    until_true("its memory to be free", PATIENCE, || {
+        daemon.status()["budget"]["usedMb"].as_u64() < Some(120)
+    });
 }
 
 #[test]
