@@ -24,7 +24,7 @@ fn what_cannot_be_logged_in_to_is_said() {
     }}});
     world.home.definition("keyed", &preset.to_string());
     let _daemon = world.home.daemon();
-    told(&world, &["login", "nobody"], 1, "there is no suite `nobody`");
+    told(&world, &["login", "nobody"], 1, "there is no suite or server `nobody`");
     told(&world, &["login", "near"], 1, "has no login");
     told(&world, &["login", "keyed"], 1, "has no login");
     world.guarded.change(|wants| {
