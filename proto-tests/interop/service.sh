@@ -164,6 +164,19 @@ await "another daemon" is_other "$pid"
 call echo '{}'
 expect '*"ok":true*' "$answer" "a killed one is back"
 
+pid=$(main_pid)
+config=.config/switchboard/switchboard.config.json
+mv $config kept.json
+echo broken >$config
+systemctl --user restart switchboardd 2>/dev/null || true
+tried() { [ "$(property NRestarts switchboardd.service)" -ge 6 ]; }
+await "six tries" tried
+expect 'active' "$(property ActiveState switchboardd.socket | sed s/activating/active/)" "a broken config does not take the socket down"
+mv kept.json $config
+await "another daemon" is_other "$pid"
+call echo '{}'
+expect '*"ok":true*' "$answer" "and a mended one is enough"
+
 mkdir -p .config/systemd/user/switchboardd.service.d
 printf '[Service]\nWatchdogSec=1\nTimeoutAbortSec=2\n' >.config/systemd/user/switchboardd.service.d/w.conf
 systemctl --user daemon-reload
@@ -198,7 +211,7 @@ call echo '{}'
 expect '*"kind":"stopped"*' "$answer" "the shim does not bring it back"
 expect 'inactive inactive' "$(property ActiveState switchboardd.socket) $(property ActiveState switchboardd.service)" "nor does its connection"
 said=$(says switchboard start)
-expect "0 switchboardd started (pid $(main_pid))" "$said" "start starts both"
+expect "0 switchboardd started by the service (pid $(main_pid))" "$said" "start starts both"
 works() {
     call echo '{}'
     case $answer in *'"ok":true'*) ;; *) return 1 ;; esac

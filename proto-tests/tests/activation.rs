@@ -4,7 +4,7 @@
 
 use std::collections::HashSet;
 use std::fs;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, TcpStream};
 use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -17,7 +17,7 @@ use proto_tests::shim::{kind_of, structured};
 use proto_tests::wait::until_true;
 use proto_tests::{Daemon, Door, Home, PATIENCE, Shim, bins};
 use rustix::process::Signal;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 fn boot(daemon: &Daemon) -> String {
     daemon.status()["boot"].as_str().unwrap().to_owned()
@@ -342,6 +342,26 @@ fn a_daemon_that_a_shim_started_makes_room_too() {
 }
 
 #[test]
+fn what_takes_over_listens_where_the_config_says_now() {
+    let home = Home::new();
+    let listen = |listen: &str| home.config(&json!({ "http": { "listen": listen } }));
+    listen("127.0.0.1:0");
+    let bin = installed(&home);
+    let mut shim = Shim::start_program(&home, &bin.join("switchboard"));
+    shim.initialize();
+    let told = || Door::unix(&home.socket()).get("/status").json();
+    let before = told();
+    let address = before["whereabouts"]["tcp"].as_str().unwrap();
+    assert!(TcpStream::connect(address).is_ok(), "{before}");
+    listen("off");
+    install(&bins().switchboardd, &bin.join("switchboardd"), "another version");
+    until_true("the port to be free", PATIENCE, || TcpStream::connect(address).is_err());
+    let after = told();
+    assert!(after["whereabouts"]["tcp"].is_null() && after["boot"] != before["boot"], "{after}");
+    assert!(home.command(&["stop"]).status.success());
+}
+
+#[test]
 fn what_cannot_take_over_does_not() {
     let home = Home::new();
     home.child("k", &["echo"]);
@@ -357,6 +377,15 @@ fn what_cannot_take_over_does_not() {
     assert!(status["restartPending"]["problem"].as_str().unwrap().contains("exit status: 7"), "{status}");
     assert_eq!(boot(&daemon), before);
     assert!(home.shim().call("k", "echo", "{}").contains("\"ok\":true"));
+    // Whoever wonders why nothing happens is told.
+    for command in ["status", "doctor"] {
+        let output = home.command(&[command]);
+        let said = String::from_utf8_lossy(&output.stdout).split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(
+            said.contains("cannot take over: `--version` ended with exit status: 7"),
+            "{command}: {said}"
+        );
+    }
     // The next one may.
     install(&bins().switchboardd, &program, "mended");
     until_true("the mended one", PATIENCE, || boot(&daemon) != before);

@@ -508,12 +508,22 @@ fn open_shows_the_page_in_a_browser() {
     let told: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!((&told["opened"], &told["expiresMs"]), (&json!(true), &json!(30_000)), "{told}");
     until_true("the browser", PATIENCE, || opened.exists());
-    let url = fs::read_to_string(&opened).unwrap();
-    assert_eq!(url.trim_end(), format!("1:{}", told["url"].as_str().unwrap()));
+    // What it is started with is for every user to see: a file of the person's own leads to the page.
+    let file = home.state_folder().join("open.html");
+    assert_eq!(fs::read_to_string(&opened).unwrap().trim_end(), format!("1:file://{}", file.display()));
+    assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(fs::metadata(home.state_folder()).unwrap().permissions().mode() & 0o077, 0);
+    let lead = fs::read_to_string(&file).unwrap();
+    assert!(lead.contains(&format!("content=\"0; url={}\"", told["url"].as_str().unwrap())), "{lead}");
+    assert!(!lead.contains("<script"), "{lead}");
     let code = told["url"].as_str().unwrap().strip_prefix(&start).unwrap();
     assert_eq!(exchange(&daemon.tcp(), code).status, 200);
     fs::remove_file(&opened).unwrap();
     let told: Value = serde_json::from_slice(&open(&["--json", "--no-browser"]).stdout).unwrap();
     assert_eq!(told["opened"], false);
     assert!(!opened.exists());
+    // It leads nowhere once the daemon is another.
+    drop(daemon);
+    let _daemon = home.daemon_on_tcp();
+    assert!(!file.exists());
 }

@@ -257,7 +257,7 @@ impl Board {
     }
 
     /// Whether another daemon could go on with everything: no call, no child that keeps something for one session, no
-    /// session that would not find its way there.
+    /// session that would not find its way there, no person who is logging in, nobody who was asked something.
     pub fn would_not_be_missed(&self) -> bool {
         let is_free = |child: &Arc<crate::child::Child>| {
             child.is_idle() && !child.is_parked() && !matches!(child.tie(), Tie::Session(_))
@@ -265,6 +265,8 @@ impl Board {
         self.requests.load(Ordering::Relaxed) == 0
             && self.nursery.roster.all().iter().all(is_free)
             && self.sessions.all().iter().all(|session| session.is_shims)
+            && !self.nursery.logins.any_open()
+            && !self.parking.is_awaited()
     }
 
     pub fn phase(&self) -> watch::Receiver<Phase> {

@@ -7,7 +7,6 @@ mod presence;
 mod successor;
 mod token;
 
-use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -176,6 +175,8 @@ pub async fn serve(args: &Args) -> Result<(), Fatal> {
     let env_file = config.folder.join("env");
     let board = Board::new(file, config, ground, token, ledger);
     let telemetry = telemetry::settings(&env_file).map(|wanted| Telemetry::begin(&board, wanted));
+    // Whatever it leads to ended with the daemon that gave it out.
+    crate::pages::forget_way_in(&state, Duration::ZERO);
     board.pages.are_at(address.ok_or_else(|| no_page(&listen, &board.config_file)));
     let _ = board.whereabouts.set(Whereabouts {
         socket: place.socket.clone(),
@@ -223,7 +224,7 @@ struct Kit {
     board: Arc<Board>,
     listeners: Vec<Listener>,
     /// The same sockets once more, for a successor.
-    kept: Vec<OwnedFd>,
+    kept: Vec<listen::Kept>,
     keeper: notify::Keeper,
     binary: Option<successor::Binary>,
 }
@@ -262,7 +263,7 @@ async fn run(
     mut orders: Orders,
     displaced: impl Future<Output = ()>,
     idle: Option<Duration>,
-) -> Option<(successor::Binary, Vec<OwnedFd>)> {
+) -> Option<(successor::Binary, Vec<listen::Kept>)> {
     let doors = Doors::new(kit.board.clone());
     kit.listeners.drain(..).for_each(|listener| doors.open(listener));
     kit.keeper.ready(&kit.board).await;
@@ -393,7 +394,8 @@ async fn until_idle(board: &Board, idle: Option<Duration>) {
         let (quiet_since, begun) = (tokio::time::Instant::now(), board.begun());
         loop {
             tokio::time::sleep(idle.min(Duration::from_secs(1))).await;
-            if !board.sessions.all().is_empty() || board.begun() != begun {
+            let is_needed = !board.sessions.all().is_empty() || board.nursery.logins.any_open();
+            if is_needed || board.begun() != begun {
                 break;
             }
             if quiet_since.elapsed() >= idle {

@@ -71,6 +71,11 @@ impl Logins {
         }
     }
 
+    /// Whether a person is in the middle of one.
+    pub fn any_open(&self) -> bool {
+        self.known.lock().expect("BUG: bookkeeping panicked").values().any(|login| login.is_open())
+    }
+
     /// The login to what is reached under this name at this place.
     pub fn login(&self, child: &str, url: &Url) -> Arc<Login> {
         let mut known = self.known.lock().expect("BUG: bookkeeping panicked");

@@ -5,8 +5,9 @@
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -29,6 +30,21 @@ const BEARERS: usize = 16;
 pub const FEEDS: usize = 8;
 
 const SECRET_BYTES: usize = 32;
+
+/// The file that leads a browser in. What a program is started with is for every user to see; a file of ours is not.
+pub fn way_in(state: &Path) -> PathBuf {
+    state.join("open.html")
+}
+
+/// Takes it away, if it is that old.
+pub fn forget_way_in(state: &Path, age: Duration) {
+    let file = way_in(state);
+    let is_old = |modified: SystemTime| modified.elapsed().is_ok_and(|elapsed| elapsed >= age);
+    let modified = std::fs::symlink_metadata(&file).and_then(|meta| meta.modified());
+    if modified.is_ok_and(|modified| age.is_zero() || is_old(modified)) {
+        let _ = std::fs::remove_file(file);
+    }
+}
 
 #[derive(Debug)]
 pub struct Pages {
@@ -169,6 +185,20 @@ mod tests {
         let pages = Arc::new(Pages::default());
         pages.are_at(Ok("127.0.0.1:7420".parse().unwrap()));
         pages
+    }
+
+    #[test]
+    fn a_way_in_that_leads_nowhere_goes() {
+        let state = tempfile::tempdir().unwrap();
+        let file = way_in(state.path());
+        forget_way_in(state.path(), Duration::ZERO);
+        std::fs::write(&file, "").unwrap();
+        forget_way_in(state.path(), CODE_LIFE);
+        assert!(file.exists(), "somebody else's, and newer");
+        let then = SystemTime::now() - CODE_LIFE;
+        std::fs::File::options().write(true).open(&file).unwrap().set_modified(then).unwrap();
+        forget_way_in(state.path(), CODE_LIFE);
+        assert!(!file.exists());
     }
 
     fn code(pages: &Pages) -> String {

@@ -2,6 +2,7 @@
 //! come back: what is not fetched in time is cancelled, questions and call.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -23,6 +24,8 @@ pub struct Parking {
     seal: Seal,
     /// States are good for some time from here, whatever the clock on the wall does.
     begun: Instant,
+    /// Until when somebody may come back to a modern child, in seconds from there. They need not tell when they do.
+    awaited: AtomicU64,
     // A leaf lock: held for an insert or a removal. What is taken out is dropped after it.
     calls: Mutex<HashMap<String, Parked>>,
 }
@@ -36,7 +39,12 @@ struct Parked {
 
 impl Parking {
     pub fn new(boot: &str) -> Arc<Self> {
-        Arc::new(Self { seal: Seal::new(boot), begun: Instant::now(), calls: Mutex::default() })
+        Arc::new(Self {
+            seal: Seal::new(boot),
+            begun: Instant::now(),
+            awaited: AtomicU64::new(0),
+            calls: Mutex::default(),
+        })
     }
 
     /// Keeps a call until somebody comes with the state that this gives; `None` if there is no room.
@@ -72,7 +80,14 @@ impl Parking {
 
     /// The state of a modern child, so that its host comes back to the process that gave it.
     pub fn wrap(&self, pid: u32, state: Option<String>, bound: Bound<'_>) -> String {
-        self.seal.close(&Leads::ToChild { pid, state }, bound, self.seconds() + PATIENCE.as_secs())
+        let until = self.seconds() + PATIENCE.as_secs();
+        self.awaited.fetch_max(until, Ordering::Relaxed);
+        self.seal.close(&Leads::ToChild { pid, state }, bound, until)
+    }
+
+    /// Whether a state is out that leads to a child of this daemon and to no other's.
+    pub fn is_awaited(&self) -> bool {
+        self.seconds() < self.awaited.load(Ordering::Relaxed)
     }
 
     pub fn open(&self, state: &str, bound: Bound<'_>) -> Result<Leads, Broken> {

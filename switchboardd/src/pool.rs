@@ -369,7 +369,12 @@ impl Pool {
             return known.clone();
         }
         let read = self.nursery.manifests.read(&self.reach).map(Arc::new);
-        self.lock().manifest = Known::Looked(read.clone());
+        let mut state = self.lock();
+        // A child may have said something newer meanwhile.
+        if let Known::Looked(known) = &state.manifest {
+            return known.clone();
+        }
+        state.manifest = Known::Looked(read.clone());
         read
     }
 

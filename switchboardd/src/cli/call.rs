@@ -201,9 +201,9 @@ pub(super) fn tell(args: &Args, answer: &Value) -> Exit {
             shown = true;
             let text = content(part);
             if is_error {
-                failed(&text);
+                failed(&harmless(text, std::io::stderr().is_terminal()));
             } else {
-                print(&text);
+                print(&harmless(text, std::io::stdout().is_terminal()));
             }
         }
         if !shown {
@@ -212,6 +212,12 @@ pub(super) fn tell(args: &Args, answer: &Value) -> Exit {
         }
     }
     if is_error { Exit::Error } else { Exit::Ok }
+}
+
+/// On a terminal a server's text moves no cursor and reaches no clipboard; a program gets it as it is.
+fn harmless(text: String, on_terminal: bool) -> String {
+    let harms = |c: char| c.is_control() && !matches!(c, '\n' | '\t');
+    if on_terminal && text.contains(harms) { text.replace(harms, "") } else { text }
 }
 
 /// A text as it is; of anything else what it is, since nobody wants its bytes on a terminal.
@@ -247,6 +253,13 @@ mod tests {
         for wrong in ["[1]", "nonsense", "", "@/nonexistent/file"] {
             assert!(read(Some(wrong)).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_terminal_is_not_told_what_to_do() {
+        let evil = "a\tb\r\n\x1b]52;c;aGk=\x07\u{9b}2Jé\u{a0}✓\x7f".to_owned();
+        assert_eq!(harmless(evil.clone(), true), "a\tb\n]52;c;aGk=2Jé\u{a0}✓");
+        assert_eq!(harmless(evil.clone(), false), evil);
     }
 
     #[test]

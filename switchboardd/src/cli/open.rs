@@ -2,12 +2,34 @@
 
 use hyper::Method;
 use serde_json::json;
+use switchboard_wire::place::private_folder;
+use url::Url;
 
 use super::Exit;
 use super::ask::ask;
 use super::browser;
 use super::output::print;
 use crate::args::Args;
+use crate::{daemon, pages};
+
+/// A private file that leads to the page, by its address: what a browser is started with, every user can read. The
+/// daemon takes it away.
+fn way_in(args: &Args, page: &str) -> Option<String> {
+    let (_, state) = daemon::files_in_use(args, &daemon::home().ok()?);
+    let file = pages::way_in(&state);
+    let url = Url::from_file_path(&file).ok()?;
+    private_folder(&state).and_then(|()| crate::files::replace(&file, lead(page).as_bytes())).ok()?;
+    Some(url.into())
+}
+
+fn lead(page: &str) -> String {
+    let page = page.replace('&', "&amp;").replace('"', "&quot;").replace('<', "&lt;");
+    format!(
+        "<!doctype html>\n<meta charset=\"utf-8\">\n<meta name=\"referrer\" content=\"no-referrer\">\n\
+         <meta http-equiv=\"refresh\" content=\"0; url={page}\">\n<title>Switchboard</title>\n\
+         <p><a href=\"{page}\">Switchboard's status page</a></p>\n"
+    )
+}
 
 pub(super) async fn run(args: &Args, no_browser: bool) -> Exit {
     let answer = match ask(args, Method::POST, "/control/open", None).await {
@@ -15,7 +37,7 @@ pub(super) async fn run(args: &Args, no_browser: bool) -> Exit {
         Err(unanswered) => return unanswered.tell(),
     };
     let page = answer["url"].as_str().unwrap_or_default();
-    let opened = !no_browser && browser::show(page);
+    let opened = !no_browser && way_in(args, page).is_some_and(|file| browser::show(&file));
     let seconds = answer["expiresMs"].as_u64().unwrap_or(0) / 1000;
     if args.json {
         print(&json!({ "url": page, "expiresMs": answer["expiresMs"], "opened": opened }).to_string());

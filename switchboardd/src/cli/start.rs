@@ -24,7 +24,7 @@ pub(super) async fn run(args: &Args) -> Exit {
     match ask(args, Method::GET, "/status", None).await {
         Ok(status) => told(args, &status, "is running"),
         Err(Unanswered::NoDaemon(_)) => match bring_up(args).await {
-            Ok(status) => told(args, &status, "started"),
+            Ok((status, how)) => told(args, &status, how),
             Err(exit) => exit,
         },
         Err(unanswered) => unanswered.tell(),
@@ -42,18 +42,20 @@ fn told(args: &Args, status: &Value, what: &str) -> Exit {
     Exit::Ok
 }
 
-/// Has a daemon start, and gives its status.
-async fn bring_up(args: &Args) -> Result<Value, Exit> {
+/// Has a daemon start, and gives its status and who started it.
+async fn bring_up(args: &Args) -> Result<(Value, &'static str), Exit> {
     if let Some(keeper) = Keeper::to_start(args).await {
         let started = keeper.start().await;
         started.map_err(|why| failed(&format!("the service did not start it: {why}")))?;
-        return ask(args, Method::GET, "/status", None).await.map_err(|unanswered| unanswered.tell());
+        let status = ask(args, Method::GET, "/status", None).await.map_err(|unanswered| unanswered.tell())?;
+        return Ok((status, "started by the service"));
     }
     // The shim knows how to start a daemon; it does so for its first message.
     let mut shim =
         spawn(args).map_err(|error| failed(&format!("`switchboard` could not be run: {error}")))?;
     let _ = tokio::time::timeout(PATIENCE, shim.wait()).await;
-    ask(args, Method::GET, "/status", None).await.map_err(|unanswered| match unanswered {
+    let status = ask(args, Method::GET, "/status", None).await;
+    status.map(|status| (status, "started")).map_err(|unanswered| match unanswered {
         // The shim has said why.
         Unanswered::NoDaemon(_) => {
             failed(&"switchboardd did not start; run `switchboardd` with the same flags to see more")
@@ -217,7 +219,7 @@ async fn restart_daemon(args: &Args) -> Exit {
     let status = match ask(args, Method::GET, "/status", None).await {
         Ok(status) => status,
         Err(_) => match bring_up(args).await {
-            Ok(status) => status,
+            Ok((status, _)) => status,
             Err(exit) => return exit,
         },
     };

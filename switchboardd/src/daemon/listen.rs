@@ -1,7 +1,7 @@
 //! The sockets to serve on: handed over by whoever started us, or bound here.
 
-use std::net::TcpListener as StdTcpListener;
-use std::os::fd::{AsFd, OwnedFd};
+use std::net::{SocketAddr, TcpListener as StdTcpListener};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixListener as StdListener;
 use std::path::Path;
@@ -16,13 +16,38 @@ use super::{Fatal, presence};
 /// Where the protocol of `LISTEN_FDS` begins to count.
 const FIRST_HANDED: usize = 3;
 
+/// In `LISTEN_FDNAMES`, for a successor: a TCP address that the config asked for. What somebody else bound for us is
+/// wanted whatever the config says.
+const BY_CONFIG: &str = "switchboard-config";
+const BY_OTHERS: &str = "switchboard-kept";
+
 /// Bound sockets, before they are served.
 #[derive(Debug, Default)]
 pub(super) struct Bound {
     sockets: Vec<StdListener>,
-    tcp: Vec<StdTcpListener>,
+    tcp: Vec<Tcp>,
     /// Why there is none.
     no_tcp: Option<String>,
+}
+
+#[derive(Debug)]
+struct Tcp {
+    listener: StdTcpListener,
+    /// Ours to close when the config says something else.
+    by_config: bool,
+}
+
+/// A second handle of a socket, and what a successor is told of it.
+#[derive(Debug)]
+pub(super) struct Kept {
+    fd: OwnedFd,
+    pub(super) name: &'static str,
+}
+
+impl AsFd for Kept {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
 }
 
 impl Bound {
@@ -38,14 +63,15 @@ impl Bound {
     }
 
     /// Adds the TCP address that is wanted, if it is to be had: a taken port is a warning, the socket is enough. One
-    /// that was handed over takes its place.
+    /// that was handed over takes its place, unless a predecessor had it for a config that says something else by now.
     pub(super) fn with_tcp(mut self, listen: &str) -> Result<Self, Fatal> {
         if let Some(problem) = crate::config::listen_problem(listen) {
             return Err(Fatal::Listen(problem));
         }
+        self.tcp.retain(|tcp| !tcp.by_config || is_at(&tcp.listener, listen));
         if listen != "off" && self.tcp.is_empty() {
             match StdTcpListener::bind(listen) {
-                Ok(listener) => self.tcp.push(listener),
+                Ok(listener) => self.tcp.push(Tcp { listener, by_config: true }),
                 Err(error) => {
                     let why = match error.kind() {
                         std::io::ErrorKind::AddrInUse => format!("{listen} is taken by another program"),
@@ -72,14 +98,18 @@ impl Bound {
         self.no_tcp.clone().filter(|_| self.tcp.is_empty())
     }
 
-    pub(super) fn address(&self) -> Option<std::net::SocketAddr> {
-        self.tcp.first().and_then(|tcp| tcp.local_addr().ok())
+    pub(super) fn address(&self) -> Option<SocketAddr> {
+        self.tcp.first().and_then(|tcp| tcp.listener.local_addr().ok())
     }
 
     /// Second handles, for a successor to go on with.
-    pub(super) fn kept(&self) -> std::io::Result<Vec<OwnedFd>> {
-        let sockets = self.sockets.iter().map(|socket| socket.as_fd().try_clone_to_owned());
-        sockets.chain(self.tcp.iter().map(|tcp| tcp.as_fd().try_clone_to_owned())).collect()
+    pub(super) fn kept(&self) -> std::io::Result<Vec<Kept>> {
+        let sockets = self.sockets.iter().map(|socket| (socket.as_fd(), BY_OTHERS));
+        let tcp = self.tcp.iter().map(|tcp| {
+            let name = if tcp.by_config { BY_CONFIG } else { BY_OTHERS };
+            (tcp.listener.as_fd(), name)
+        });
+        sockets.chain(tcp).map(|(fd, name)| Ok(Kept { fd: fd.try_clone_to_owned()?, name })).collect()
     }
 
     pub(super) fn open(self) -> std::io::Result<Vec<crate::http::Listener>> {
@@ -89,15 +119,22 @@ impl Bound {
             open.push(crate::http::Listener::Socket(UnixListener::from_std(socket)?));
         }
         for tcp in self.tcp {
-            tcp.set_nonblocking(true)?;
-            open.push(crate::http::Listener::Tcp(TcpListener::from_std(tcp)?));
+            tcp.listener.set_nonblocking(true)?;
+            open.push(crate::http::Listener::Tcp(TcpListener::from_std(tcp.listener)?));
         }
         Ok(open)
     }
 }
 
+/// Whether a listener is what binding to `listen` would give.
+fn is_at(listener: &StdTcpListener, listen: &str) -> bool {
+    let (Ok(is), Ok(wanted)) = (listener.local_addr(), listen.parse::<SocketAddr>()) else { return false };
+    is.ip() == wanted.ip() && (wanted.port() == 0 || is.port() == wanted.port())
+}
+
 /// By `LISTEN_FDS`, if `LISTEN_PID` is ours.
 fn handed() -> Result<Bound, Fatal> {
+    let names = std::env::var("LISTEN_FDNAMES").unwrap_or_default();
     let mut handed = ListenFd::from_env();
     let mut bound = Bound::default();
     for at in 0..handed.len() {
@@ -119,7 +156,8 @@ fn handed() -> Result<Bound, Fatal> {
             if !listens(&tcp) {
                 return Err(wrong("it is a connection; the socket unit needs `Accept=no`"));
             }
-            bound.tcp.push(tcp);
+            let by_config = names.split(':').nth(at) == Some(BY_CONFIG);
+            bound.tcp.push(Tcp { listener: tcp, by_config });
         } else {
             return Err(wrong("it is neither a unix stream socket nor a TCP one"));
         }
@@ -167,4 +205,27 @@ async fn bind(place: &Place) -> Result<StdListener, Fatal> {
     let listener = StdListener::bind(&place.socket).map_err(wrong)?;
     std::fs::set_permissions(&place.socket, std::fs::Permissions::from_mode(0o600)).map_err(wrong)?;
     Ok(listener)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_successor_serves_what_the_config_says_now() {
+        let listener = || StdTcpListener::bind("127.0.0.1:0").unwrap();
+        for by_config in [false, true] {
+            let bound = |listen: &str| {
+                let tcp = vec![Tcp { listener: listener(), by_config }];
+                let before = tcp[0].listener.local_addr().unwrap();
+                let listen = listen.replace("SAME", &before.to_string());
+                let bound = Bound { tcp, ..Bound::default() }.with_tcp(&listen).unwrap();
+                (bound.address() == Some(before), bound.address().is_some())
+            };
+            assert_eq!(bound("SAME"), (true, true));
+            assert_eq!(bound("127.0.0.1:0"), (true, true));
+            assert_eq!(bound("off"), (!by_config, !by_config), "{by_config}");
+            assert_eq!(bound("[::1]:0").0, !by_config, "{by_config}");
+        }
+    }
 }

@@ -4,7 +4,7 @@
 use std::ffi::OsString;
 use std::fs::Metadata;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use rustix::io::{FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
 
+use super::listen::Kept;
 use crate::board::{Board, Successor};
 
 /// How often the binary is looked at. One that is the same at two looks is no longer being written.
@@ -147,7 +148,7 @@ async fn version(path: &Path) -> Result<String, String> {
 }
 
 /// Becomes the binary that stands there now, with the same arguments and sockets. Returns only if that fails.
-pub(super) fn take_over(binary: &Binary, kept: &[OwnedFd]) -> io::Error {
+pub(super) fn take_over(binary: &Binary, kept: &[Kept]) -> io::Error {
     let row = match in_a_row(kept) {
         Ok(row) => row,
         Err(error) => return error,
@@ -166,12 +167,12 @@ pub(super) fn take_over(binary: &Binary, kept: &[OwnedFd]) -> io::Error {
         .env("LISTEN_FDS", row.len().to_string())
         // The first ones are in use here and cannot be put elsewhere; whoever reads this is ours.
         .env("LISTEN_FDS_FIRST_FD", row.first().map_or(FIRST_IN_ROW, AsRawFd::as_raw_fd).to_string())
-        .env_remove("LISTEN_FDNAMES");
+        .env("LISTEN_FDNAMES", kept.iter().map(|kept| kept.name).collect::<Vec<_>>().join(":"));
     command.exec()
 }
 
 /// Copies with consecutive numbers, which is how they are handed over.
-fn in_a_row(kept: &[OwnedFd]) -> io::Result<Vec<OwnedFd>> {
+fn in_a_row(kept: &[impl AsFd]) -> io::Result<Vec<OwnedFd>> {
     let mut from = FIRST_IN_ROW;
     loop {
         let mut row: Vec<OwnedFd> = Vec::with_capacity(kept.len());

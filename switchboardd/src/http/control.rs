@@ -6,6 +6,7 @@ mod logs;
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::extract::{Path, Request, State};
 use axum::http::StatusCode;
@@ -19,8 +20,11 @@ use super::proxy::read_body;
 use super::rescue::{Refusal, json_response};
 use crate::board::Board;
 use crate::catalog::Catalog;
-use crate::pages::CODE_LIFE;
+use crate::pages::{self, CODE_LIFE};
 use crate::reload::Why;
+
+/// So long a command may take from a code to the file that leads in by it.
+const WRITTEN_WITHIN: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
@@ -100,6 +104,13 @@ async fn reload(board: &Arc<Board>) -> Result<Response, Refusal> {
 /// A page for a browser, with the code that lets it in.
 fn open(board: &Board) -> Result<Response, Refusal> {
     let url = board.pages.invite().map_err(Refusal::BadRequest)?;
+    if let Some(state) = board.whereabouts.get().map(|place| place.state.clone()) {
+        tokio::spawn(async move {
+            // The command writes it a moment after this.
+            tokio::time::sleep(CODE_LIFE + WRITTEN_WITHIN).await;
+            let _ = tokio::task::spawn_blocking(move || pages::forget_way_in(&state, CODE_LIFE)).await;
+        });
+    }
     let life = u64::try_from(CODE_LIFE.as_millis()).unwrap_or(u64::MAX);
     Ok(json_response(StatusCode::OK, json!({ "url": url, "expiresMs": life }).to_string()))
 }

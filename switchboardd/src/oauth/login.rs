@@ -129,6 +129,11 @@ impl Login {
         self.attempt.lock().await.clone()
     }
 
+    /// Whether a person is in the middle of an attempt, or one begins.
+    pub(super) fn is_open(&self) -> bool {
+        self.attempt.try_lock().map_or(true, |slot| slot.as_ref().is_some_and(|open| open.is_open()))
+    }
+
     /// Waits until nobody is in the middle of changing what is kept.
     pub(super) async fn settled(&self) {
         drop(self.turn.lock().await);

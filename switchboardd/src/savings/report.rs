@@ -26,10 +26,12 @@ pub(super) fn report(all: &Gathered, kept: &Kept, peak: i64, problem: Option<&st
     let mut net = 0;
     let mut past = Past::default();
     let mut suites = Vec::new();
+    // Two definitions may share a pool.
+    let mut pools = HashSet::new();
     for row in &all.suites {
         let (told, own_net) = suite(all, kept, row);
         net += own_net;
-        if let Some(stock) = &row.stock {
+        if let Some(stock) = row.stock.as_ref().filter(|stock| pools.insert(stock.mark)) {
             past += &kept.past(stock.mark);
         }
         suites.push(told);

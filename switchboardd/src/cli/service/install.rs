@@ -166,8 +166,6 @@ async fn install_agent(here: &Here, wanted: &Wanted, steps: &mut Steps) -> Resul
         return Ok(());
     }
     if !steps.dry_run {
-        let logs = here.home.join("Library/Logs/Switchboard");
-        std::fs::create_dir_all(&logs).map_err(file_error(&logs))?;
         let folder = here.place.socket.parent().unwrap_or(Path::new("/"));
         private_folder(folder).map_err(file_error(folder))?;
     }

@@ -19,6 +19,9 @@ const SETTLE: Duration = Duration::from_millis(100);
 const SHARE: Duration = Duration::from_millis(90);
 /// No page is told more often than that.
 const PACE: Duration = Duration::from_millis(500);
+/// Nor more often than that where there is much to tell, all of it on the one thread.
+const SLOW_PACE: Duration = Duration::from_secs(1);
+const MANY_SUITES: usize = 100;
 /// Memory and the last five minutes change without a word.
 const BEAT: Duration = Duration::from_secs(15);
 /// After that the page has to ask again, with a bearer that still holds.
@@ -62,7 +65,13 @@ async fn write(board: &Arc<Board>, feed: &Feed, out: &mpsc::Sender<Bytes>) {
         share = SHARE;
         let told = Instant::now();
         if let Ok(Ok(())) = tokio::time::timeout(BEAT, pulse.changed()).await {
-            tokio::time::sleep_until((told + PACE).max(Instant::now() + SETTLE)).await;
+            tokio::time::sleep_until((told + pace(board)).max(Instant::now() + SETTLE)).await;
         }
     }
+}
+
+fn pace(board: &Board) -> Duration {
+    let own = board.catalog().suites.len();
+    let theirs = board.workspaces.all().iter().map(|known| known.catalog().suites.len()).sum::<usize>();
+    if own + theirs > MANY_SUITES { SLOW_PACE } else { PACE }
 }

@@ -106,6 +106,11 @@ function attention(status, suites, whole) {
       const [, file, why] = /^(\S+:\d+:\d+): ([^]*)$/.exec(problem) ?? [null, "a file", problem];
       items.push({ key: `problem ${problem}`, state: "misconfigured", what: file, why });
     }
+    const next = status.restartPending;
+    if (next?.problem) {
+      const says = "was replaced and cannot take over:";
+      items.push({ key: "successor", state: "failed", what: next.binary, says, why: next.problem, type: "switchboard doctor" });
+    }
     for (const suite of suites) {
       const name = quoted(suite.child ?? suite.name);
       const where = suite.workspace ? `--workspace ${quoted(suite.workspace)} ` : "";
