@@ -269,7 +269,7 @@ pub enum Command {
         no_browser: bool,
     },
     /// Have the daemon kept by systemd or launchd: there from login on, back after a crash
-    #[command(subcommand)]
+    #[command(subcommand, after_help = "Example:\n  switchboard service install")]
     Service(Service),
     /// Show what Switchboard saves: tokens, processes, memory, starts; and where it costs more than it saves
     #[command(after_help = "Example: `switchboard savings --json`")]
