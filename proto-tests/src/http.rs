@@ -87,6 +87,13 @@ impl Door {
         connection.response(head).expect("a response")
     }
 
+    /// The same, of a daemon that may be about to go.
+    pub fn try_get(&self, target: &str) -> Option<Response> {
+        let mut connection = self.connect().ok()?;
+        connection.write(&Request::new("GET", target).bytes(&self.host()));
+        connection.response(false).ok()
+    }
+
     #[track_caller]
     pub fn get(&self, target: &str) -> Response {
         self.send(&Request::new("GET", target))

@@ -23,6 +23,14 @@ fn boot(daemon: &Daemon) -> String {
     daemon.status()["boot"].as_str().unwrap().to_owned()
 }
 
+/// Waits for another run of the daemon. A connection that is open when the next one takes over is cut.
+#[track_caller]
+fn await_next(door: &Door, before: &str) {
+    until_true("the next one", PATIENCE, || {
+        door.try_get("/status").is_some_and(|told| told.status == 200 && told.json()["boot"] != before)
+    });
+}
+
 #[test]
 fn a_service_manager_hears_how_things_stand() {
     let home = Home::new();
@@ -310,7 +318,7 @@ fn a_new_binary_takes_over_when_nothing_is_under_way() {
     // Then it makes room: the same process and sockets, another program.
     let heard = manager.until("READY=1");
     assert!(!heard.iter().any(|said| said.contains("STOPPING")), "{heard:?}");
-    until_true("the next one", PATIENCE, || boot(&daemon) != before);
+    await_next(&daemon.door(), &before);
     assert_eq!(daemon.status()["pid"], pid);
     let running = fs::metadata(format!("/proc/{pid}/exe")).unwrap().ino();
     assert_eq!(running, fs::metadata(&program).unwrap().ino());
@@ -333,7 +341,7 @@ fn a_daemon_that_a_shim_started_makes_room_too() {
     let told = || door.get("/status").json();
     let before = told();
     install(&bins().switchboardd, &bin.join("switchboardd"), "another version");
-    until_true("the next one", PATIENCE, || told()["boot"] != before["boot"]);
+    await_next(&door, before["boot"].as_str().unwrap());
     assert_eq!(told()["pid"], before["pid"]);
     assert!(shim.call("k", "echo", "{}").contains("\"ok\":true"));
     // What was stopped stays stopped, whatever is installed then.
@@ -356,6 +364,7 @@ fn what_takes_over_listens_where_the_config_says_now() {
     listen("off");
     install(&bins().switchboardd, &bin.join("switchboardd"), "another version");
     until_true("the port to be free", PATIENCE, || TcpStream::connect(address).is_err());
+    await_next(&Door::unix(&home.socket()), before["boot"].as_str().unwrap());
     let after = told();
     assert!(after["whereabouts"]["tcp"].is_null() && after["boot"] != before["boot"], "{after}");
     assert!(home.command(&["stop"]).status.success());
@@ -388,5 +397,5 @@ fn what_cannot_take_over_does_not() {
     }
     // The next one may.
     install(&bins().switchboardd, &program, "mended");
-    until_true("the mended one", PATIENCE, || boot(&daemon) != before);
+    await_next(&daemon.door(), &before);
 }
