@@ -72,10 +72,20 @@ fn the_socket_can_be_asked_for() {
     assert!(found(&bins().switchboard).starts_with('/'));
 }
 
+/// What it answers with `--json`, and its exit code.
+#[track_caller]
+fn in_json(home: &Home, command: &[&str]) -> (Value, Option<i32>) {
+    // In front: behind `--` it would be somebody else's.
+    let output = switchboard(home, &[&["--json"], command].concat());
+    let told = String::from_utf8(output.stdout).unwrap();
+    let told = serde_json::from_str(&told)
+        .unwrap_or_else(|error| panic!("{command:?}: {error}: {told} {:?}", output.stderr.escape_ascii()));
+    (told, output.status.code())
+}
+
 /// Every command that needs a daemon.
 const ASKS_THE_DAEMON: &[&[&str]] = &[
     &["status"],
-    &["status", "--json"],
     &["ls"],
     &["introspect", "kid"],
     &["call", "kid", "echo"],
@@ -98,6 +108,9 @@ fn without_a_daemon_commands_say_so() {
         let told = String::from_utf8(output.stderr).unwrap();
         assert_eq!(told.lines().count(), 1, "{command:?}: {told}");
         assert!(told.contains("switchboard start"), "{command:?}: {told}");
+        let (told, code) = in_json(&home, command);
+        assert_eq!(code, Some(3), "{command:?}: {told}");
+        assert!(told["error"].as_str().unwrap().contains("switchboard start"), "{command:?}: {told}");
     }
     assert!(home.processes().is_empty());
 }
@@ -119,6 +132,9 @@ fn what_makes_no_sense_is_misuse() {
         let output = switchboard(&home, command);
         assert_eq!(output.status.code(), Some(2), "{command:?}: {output:?}");
         assert!(!output.stderr.is_empty(), "{command:?}");
+        let (told, code) = in_json(&home, command);
+        assert_eq!(code, Some(2), "{command:?}: {told}");
+        assert!(told["error"].is_string(), "{command:?}: {told}");
     }
     for command in ["--help", "--version"] {
         assert!(!said(&switchboard(&home, &[command])).is_empty());
@@ -145,18 +161,95 @@ fn every_command_answers_in_json() {
         &["socket"],
         &["allow", "--list"],
         &["secret", "ls"],
+        &["secret", "set", "A_NAME"],
+        &["secret", "rm", "A_NAME"],
+        &["add", "time", "--", "true"],
+        &["remove", "time_suite"],
+        &["explain", "kid"],
+        &["savings"],
+        &["overview"],
+        &["--dry-run"],
         &["completions", "fish"],
         &["man"],
         &["man", "call"],
         &["man", "--out", pages.to_str().unwrap()],
         &["stop"],
     ] {
-        let output = switchboard(&home, &[command, &["--json"]].concat());
-        let told = said(&output);
-        let told: Value =
-            serde_json::from_str(&told).unwrap_or_else(|error| panic!("{command:?}: {error}: {told}"));
+        let (told, code) = in_json(&home, command);
+        assert_eq!(code, Some(0), "{command:?}: {told}");
         assert!(told.is_object() || told.is_array(), "{command:?}: {told}");
     }
+}
+
+#[test]
+fn every_command_that_fails_says_so_in_json() {
+    let home = Home::new();
+    home.child("kid", &["echo"]);
+    let _daemon = home.daemon();
+    for (command, code) in [
+        (&["introspect", "nope"][..], 1),
+        (&["call", "nope", "echo"], 1),
+        (&["call", "kid", "echo", "{"], 2),
+        (&["logs", "nope"], 1),
+        (&["explain", "nope"], 1),
+        (&["restart", "nope"], 1),
+        (&["allow"], 1),
+        (&["allow", "nope"], 1),
+        (&["deny", "nope"], 1),
+        (&["login", "kid"], 1),
+        (&["logout", "kid"], 1),
+        (&["add", "kid", "--", "true"], 1),
+        (&["remove", "nope"], 1),
+        (&["secret", "set", "no name"], 1),
+        (&["secret", "rm", "NOPE"], 1),
+        (&["man", "nope"], 1),
+    ] {
+        let (told, exit) = in_json(&home, command);
+        assert_eq!(exit, Some(code), "{command:?}: {told}");
+        assert!(!told["error"].as_str().unwrap_or_default().is_empty(), "{command:?}: {told}");
+    }
+    home.write(".config/switchboard/switchboard.config.json", "{ \"htp\": 1 }");
+    let (told, exit) = in_json(&home, &["--dry-run"]);
+    assert_eq!(exit, Some(1), "{told}");
+    assert!(told["error"].as_str().unwrap().contains("did you mean `http`?"), "{told}");
+}
+
+#[test]
+fn a_config_that_cannot_be_used_ends_no_daemon() {
+    let home = Home::new();
+    let daemon = home.daemon();
+    home.write(".config/switchboard/switchboard.config.json", "{ \"htp\": 1 }");
+    let output = switchboard(&home, &["restart"]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert!(told.contains(":1:3: unknown key `htp`; did you mean `http`?"), "{told}");
+    let status: Value = serde_json::from_str(&said(&switchboard(&home, &["status", "--json"]))).unwrap();
+    assert_eq!(status["pid"], daemon.pid());
+}
+
+#[test]
+fn a_daemon_that_cannot_start_says_why_once() {
+    let home = Home::new();
+    home.write(".config/switchboard/switchboard.config.json", "{ \"htp\": 1 }");
+    let output = switchboard(&home, &["start"]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(told.matches(":1:3: unknown key `htp`; did you mean `http`?").count(), 1, "{told}");
+    assert_eq!(told.matches("switchboard: ").count(), 1, "{told}");
+    let (told, _) = in_json(&home, &["start"]);
+    assert!(told["error"].as_str().unwrap().contains("did you mean `http`?"), "{told}");
+    // And to a host.
+    let mut shim = home.shim();
+    shim.send(r#"{"jsonrpc":"2.0","id":7,"method":"tools/list"}"#);
+    let answer = shim.answer_to("7");
+    assert!(answer.contains("did you mean `http`?"), "{answer}");
+    drop(shim);
+    // One that starts takes the word back.
+    home.config(&json!({}));
+    said(&switchboard(&home, &["start"]));
+    let failure = format!("{}.failure", home.socket().display());
+    assert!(!std::path::Path::new(&failure).exists());
+    said(&switchboard(&home, &["stop"]));
 }
 
 #[test]

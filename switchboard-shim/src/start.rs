@@ -116,7 +116,7 @@ pub(crate) async fn meet(
     place.forget_stop();
     let listener = bind(&place.socket)?;
     let child = launch(meeting, listener).map_err(|error| StartError::Step("running ourselves", error))?;
-    let death = reap(child).map_err(|error| StartError::Step("starting a thread", error))?;
+    let death = reap(child, place.clone()).map_err(|error| StartError::Step("starting a thread", error))?;
     let starting = Starting { _lock: lock, death };
     // The socket's backlog takes the connection before the daemon is up.
     match Connection::open(&place.socket).await {
@@ -182,8 +182,8 @@ fn launch(meeting: &Meeting, listener: UnixListener) -> io::Result<Child> {
 }
 
 /// Waits for the daemon's end in a thread, so that it is no zombie while we live. The pipe is its
-/// stderr until the exec and says why there was none.
-fn reap(mut child: Child) -> io::Result<oneshot::Receiver<String>> {
+/// stderr until the exec and says why there was none; after that it leaves its last words in a file.
+fn reap(mut child: Child, place: Place) -> io::Result<oneshot::Receiver<String>> {
     let (death, deaths) = oneshot::channel();
     std::thread::Builder::new().name("reaper".to_owned()).stack_size(128 * 1024).spawn(move || {
         let mut why = String::new();
@@ -193,7 +193,12 @@ fn reap(mut child: Child) -> io::Result<oneshot::Receiver<String>> {
         let status = child.wait();
         if why.is_empty() {
             let how = status.map_or_else(|error| error.to_string(), |status| status.to_string());
-            why = format!("switchboardd ended before it answered ({how}); run `switchboardd` to see why");
+            why = match place.failure_of(child.id()) {
+                Some(words) => format!("switchboardd could not start: {words}"),
+                None => {
+                    format!("switchboardd ended before it answered ({how}); run `switchboardd` to see why")
+                }
+            };
         }
         let _ = death.send(why);
     })?;

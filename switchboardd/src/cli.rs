@@ -75,14 +75,14 @@ pub fn main() -> ExitCode {
 
 async fn run(args: Args) -> ExitCode {
     if args.dry_run {
-        return dry_run::run(&args).await.into();
+        return output::close(args.json, dry_run::run(&args).await).into();
     }
     let Some(command) = &args.command else {
         return serve(&args).await.into();
     };
     if let Some(folder) = args.workspace.as_ref().filter(|folder| !folder.is_dir()) {
-        eprintln!("switchboard: `--workspace {}` is no folder", folder.display());
-        return Exit::Usage.into();
+        output::complain(&format!("`--workspace {}` is no folder", folder.display()));
+        return output::close(args.json, Exit::Usage).into();
     }
     let exit = match command {
         Command::Overview => overview::run(&args).await,
@@ -123,7 +123,7 @@ async fn run(args: Args) -> ExitCode {
         Command::Explain { suite } => explain::run(&args, suite).await,
         Command::Doctor => doctor::run(&args).await,
     };
-    exit.into()
+    output::close(args.json, exit).into()
 }
 
 async fn serve(args: &Args) -> Exit {
@@ -135,6 +135,7 @@ async fn serve(args: &Args) -> Exit {
         Ok(()) => Exit::Ok,
         Err(fatal) => {
             tracing::error!(target: "daemon", "{fatal}");
+            daemon::leave_word(args, &fatal);
             Exit::Error
         }
     };

@@ -128,6 +128,14 @@ pub fn trust_roots(args: &Args) -> Result<Vec<PathBuf>, Fatal> {
     args.trust_root.iter().map(real).collect()
 }
 
+/// Leaves why there is no daemon where the shim that started it looks: it has no standard error to say it on.
+pub fn leave_word(args: &Args, fatal: &Fatal) {
+    let Ok(home) = home() else { return };
+    let words = format!("{}\n{fatal}", std::process::id());
+    // Without the folder there is no shim that waits for us.
+    let _ = crate::files::replace(&place(args, &home).failure, words.as_bytes());
+}
+
 /// From the command line to the end of the daemon.
 pub async fn serve(args: &Args) -> Result<(), Fatal> {
     crate::files::raise_limit();
@@ -148,7 +156,9 @@ pub async fn serve(args: &Args) -> Result<(), Fatal> {
     let state = state_folder(&home);
     let token_file = state.join("token");
     let listen = args.listen.clone().unwrap_or_else(|| config.http.listen.clone());
-    let (token, bound) = match token::obtain(&token_file) {
+    let token = token::obtain(&token_file);
+    let no_token = token.is_err();
+    let (token, bound) = match token {
         Ok(token) => (token, bound.with_tcp(&listen)?),
         // Nobody could read the token, so nobody could use the port.
         Err(error) => {
@@ -177,11 +187,17 @@ pub async fn serve(args: &Args) -> Result<(), Fatal> {
     let telemetry = telemetry::settings(&env_file).map(|wanted| Telemetry::begin(&board, wanted));
     // Whatever it leads to ended with the daemon that gave it out.
     crate::pages::forget_way_in(&state, Duration::ZERO);
-    board.pages.are_at(address.ok_or_else(|| no_page(&listen, &board.config_file)));
+    board.pages.are_at(address.ok_or_else(|| match &no_tcp {
+        Some(why) if no_token => {
+            format!("the status page needs TCP: {why}; mend that, then `switchboard restart`")
+        }
+        _ => no_page(&listen, &board.config_file),
+    }));
     let _ = board.whereabouts.set(Whereabouts {
         socket: place.socket.clone(),
         tcp: address.map(|address| address.to_string()),
         no_tcp,
+        no_token,
         token_file,
         state,
         log: crate::logging::destination(),
@@ -231,7 +247,7 @@ struct Kit {
 
 /// Why browsers do not find us, and what to do about it.
 fn no_page(listen: &str, config: &Path) -> String {
-    let mend = format!("in `{}`, then `switchboard stop` and `switchboard start`", config.display());
+    let mend = format!("in `{}`, then `switchboard restart`", config.display());
     if listen == "off" {
         return format!(
             "the status page needs TCP, which is off; set `http.listen` to `127.0.0.1:7420` {mend} without `--listen off`"

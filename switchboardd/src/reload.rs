@@ -405,8 +405,7 @@ impl Board {
     /// What is read and takes effect only with the next daemon.
     fn unheeded(&self, config: &Config) -> Option<Problem> {
         (config.http.listen != self.listen).then(|| {
-            let message =
-                "`http.listen` changed: it takes effect after `switchboard stop` and `switchboard start`";
+            let message = "`http.listen` changed: it takes effect after `switchboard restart`";
             Problem::of(&config.file, message)
         })
     }

@@ -14,6 +14,8 @@ pub struct Whereabouts {
     pub tcp: Option<String>,
     /// Why none is.
     pub no_tcp: Option<String>,
+    /// Whether it is for want of a token, which another port does not help.
+    pub no_token: bool,
     pub token_file: PathBuf,
     pub state: PathBuf,
     pub log: Option<&'static Destination>,

@@ -1,5 +1,7 @@
 //! Help as a newcomer reads it: what to type first, commands by what they are for.
 
+use std::io::Write;
+
 use clap::builder::styling::Style;
 use clap::error::ErrorKind;
 use clap::{Arg, Command, CommandFactory, FromArgMatches};
@@ -24,14 +26,26 @@ const NAME: Style = Style::new().bold();
 /// Reads the command line of this process, or ends it with what is wrong with it.
 pub fn parse() -> Args {
     let mut command = command();
-    let matches = command.get_matches_mut();
-    let args = Args::from_arg_matches(&matches).unwrap_or_else(|error| error.format(&mut command).exit());
+    let matches =
+        command.try_get_matches_from_mut(std::env::args_os()).unwrap_or_else(|error| misuse(&error));
+    let args = Args::from_arg_matches(&matches).unwrap_or_else(|error| misuse(&error.format(&mut command)));
     let of_shim = [("--child", args.child.is_some()), ("--no-start", args.no_start)];
     if let Some((flag, _)) = of_shim.into_iter().find(|(_, given)| *given) {
         let why = format!("`{flag}` is for the shim: `switchboard` without a command, its input piped");
-        command.error(ErrorKind::ArgumentConflict, why).exit();
+        misuse(&command.error(ErrorKind::ArgumentConflict, why));
     }
     args
+}
+
+/// Ends the process with what is wrong with its command line, in JSON too if that was asked for.
+fn misuse(error: &clap::Error) -> ! {
+    let as_json = std::env::args_os().skip(1).take_while(|arg| arg != "--").any(|arg| arg == "--json");
+    if as_json && error.use_stderr() {
+        let said = error.to_string();
+        let said = said.strip_prefix("error: ").unwrap_or(&said).trim_end();
+        let _ = writeln!(std::io::stdout(), "{}", serde_json::json!({ "error": said }));
+    }
+    error.exit()
 }
 
 /// Everything that can be typed, with its help.

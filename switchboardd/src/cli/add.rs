@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::Exit;
 use super::ask::tell_daemon;
-use super::output::print;
+use super::output::{complain, print, print_json};
 use crate::args::{Add, Args};
 use crate::config::Config;
 use crate::daemon;
@@ -81,14 +81,17 @@ impl Own {
 pub(super) async fn run(args: &Args, add: &Add) -> Exit {
     match write(args, add) {
         Ok(file) => {
-            print(&format!("added `{}` in {}", add.name, file.display()));
-            if let Some(note) = note(args, &add.name).await {
-                print(&format!("note: {note}"));
+            let note = note(args, &add.name).await;
+            if args.json {
+                print_json(&json!({ "added": add.name, "file": file, "note": note }));
+            } else {
+                print(&format!("added `{}` in {}", add.name, file.display()));
+                note.iter().for_each(|note| print(&format!("note: {note}")));
             }
             tell_daemon(args).await;
             Exit::Ok
         }
-        Err(complaints) => complain(&complaints),
+        Err(complaints) => refuse(&complaints),
     }
 }
 
@@ -185,16 +188,20 @@ fn definition(add: &Add) -> Result<Value, String> {
 
 pub(super) async fn remove(args: &Args, name: &str) -> Exit {
     match take_out(args, name) {
-        Ok(file) => {
-            print(&format!("removed `{name}` from {}", file.display()));
+        Ok((server, file)) => {
+            match args.json {
+                true => print_json(&json!({ "removed": server, "file": file })),
+                false => print(&format!("removed `{server}` from {}", file.display())),
+            }
             tell_daemon(args).await;
             Exit::Ok
         }
-        Err(complaints) => complain(&complaints),
+        Err(complaints) => refuse(&complaints),
     }
 }
 
-fn take_out(args: &Args, name: &str) -> Result<PathBuf, Vec<String>> {
+/// Gives the server that was meant, and the file that it was in.
+fn take_out(args: &Args, name: &str) -> Result<(String, PathBuf), Vec<String>> {
     let one = |complaint: String| vec![complaint];
     let own = Own::open(args)?;
     let (definitions, _) = own.definitions();
@@ -221,7 +228,7 @@ fn take_out(args: &Args, name: &str) -> Result<PathBuf, Vec<String>> {
     {
         let _ = std::fs::remove_dir(folder);
     }
-    Ok(file)
+    Ok((known.name.clone(), file))
 }
 
 /// The file without this entry, everything else as it was; `None` if it is about this server alone.
@@ -242,8 +249,8 @@ fn without(text: &str, name: &str) -> Result<Option<String>, String> {
     Ok(Some(format!("{}{root}", &text[..text.len() - body.len()])))
 }
 
-fn complain(complaints: &[String]) -> Exit {
-    complaints.iter().for_each(|complaint| eprintln!("switchboard: {complaint}"));
+fn refuse(complaints: &[String]) -> Exit {
+    complaints.iter().for_each(|complaint| complain(complaint));
     Exit::Error
 }
 

@@ -11,7 +11,7 @@ use serde_json::json;
 use super::Exit;
 use super::ask::tell_daemon;
 use super::desk::Desk;
-use super::output::{print, print_json};
+use super::output::{complain, failed, print, print_json};
 use crate::args::Args;
 use crate::definition::{Definition, Launch, Reach};
 use crate::layer::Layer;
@@ -67,8 +67,10 @@ impl Desk {
                 |root| format!("in `{}`", root.display()),
             );
             let what = visible(what);
-            eprintln!("switchboard: neither a server that waits {} nor a file: `{what}`", visible(&place));
-            return Err(Exit::Error);
+            return Err(failed(&format!(
+                "neither a server that waits {} nor a file: `{what}`",
+                visible(&place)
+            )));
         };
         if path.is_dir() {
             return Ok(self.candidates(self.ground.workspace(&path).as_deref()));
@@ -84,8 +86,7 @@ impl Desk {
         });
         found.ok_or_else(|| {
             let path = path.display().to_string();
-            eprintln!("switchboard: nothing in `{}` waits, in this workspace or above it", visible(&path));
-            Exit::Error
+            failed(&format!("nothing in `{}` waits, in this workspace or above it", visible(&path)))
         })
     }
 }
@@ -125,9 +126,13 @@ fn candidates(layer: &Layer, own: bool) -> Vec<Candidate> {
 }
 
 pub(super) async fn run(args: &Args, what: Option<&str>) -> Exit {
+    if args.json {
+        return failed(
+            &"`allow` asks a person and has no JSON; `switchboard allow --list --json` has what waits",
+        );
+    }
     if let Some(why) = nobody_here() {
-        eprintln!("switchboard: {why}");
-        return Exit::Error;
+        return failed(&why);
     }
     let desk = match Desk::open(args) {
         Ok(desk) => desk,
@@ -191,7 +196,7 @@ async fn consider(desk: &Desk, candidate: &Candidate) -> Option<bool> {
             Reach::Process(Launch { program: Some(program), ..launch.clone() })
         }
         (Reach::Process(_), _) => {
-            eprintln!("switchboard: it cannot be allowed before its program is there");
+            complain(&"it cannot be allowed before its program is there");
             return Some(false);
         }
         (remote, _) => remote.clone(),
@@ -207,7 +212,7 @@ async fn consider(desk: &Desk, candidate: &Candidate) -> Option<bool> {
             Some(true)
         }
         Err(error) => {
-            eprintln!("switchboard: {error}");
+            complain(&error);
             Some(false)
         }
     }
@@ -222,16 +227,22 @@ pub(super) async fn deny(args: &Args, what: &str) -> Exit {
         Ok(meant) => meant,
         Err(exit) => return exit,
     };
+    let mut denied = Vec::new();
     for Candidate { definition: Definition { file, name, .. }, .. } in &meant {
         if let Err(error) = desk.ground.trust.say(file, name, record(Verdict::Deny)) {
-            eprintln!("switchboard: {error}");
-            return Exit::Error;
+            return failed(&error);
         }
-        print(&format!(
-            "denied `{}` in {}; `switchboard allow` with its name takes it back",
-            visible(name),
-            visible(&file.display().to_string())
-        ));
+        denied.push(json!({ "name": name, "file": file }));
+        if !args.json {
+            print(&format!(
+                "denied `{}` in {}; `switchboard allow` with its name takes it back",
+                visible(name),
+                visible(&file.display().to_string())
+            ));
+        }
+    }
+    if args.json {
+        print_json(&json!({ "denied": denied }));
     }
     tell_daemon(args).await;
     Exit::Ok

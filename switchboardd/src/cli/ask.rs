@@ -29,7 +29,7 @@ pub(super) enum Unanswered {
 impl Unanswered {
     /// Says it, and gives the exit code that belongs to it.
     pub(super) fn tell(&self) -> Exit {
-        eprintln!("switchboard: {self}");
+        super::output::complain(self);
         match self {
             Self::NoDaemon(_) => Exit::NoDaemon,
             Self::Held(_) => Exit::Held,

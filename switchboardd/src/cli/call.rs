@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::Exit;
 use super::ask::{Unanswered, order};
 use super::form;
-use super::output::{failed, print, print_json, width, wrap};
+use super::output::{complain, failed, print, print_json, width, wrap};
 use super::status::project;
 use super::talk::{Talk, request};
 use crate::args::Args;
@@ -23,7 +23,7 @@ pub(super) async fn run(args: &Args, suite: &str, subtool: &str, arguments: Opti
     let arguments = match read(arguments) {
         Ok(arguments) => arguments,
         Err(why) => {
-            eprintln!("switchboard: {why}");
+            complain(&why);
             return Exit::Usage;
         }
     };
@@ -81,7 +81,12 @@ async fn call(args: &Args, suite: &str, subtool: &str, arguments: &Value) -> Res
             biased;
             _ = &mut interrupted => break None,
             Some(message) = talk.mail.recv() => message,
-            answer = &mut answer => break Some(answer?),
+            answer = &mut answer => break Some(answer.map_err(|unanswered| match unanswered {
+                Unanswered::Broken(_) => {
+                    Unanswered::Refused("switchboardd went away; the call may or may not have run".to_owned())
+                }
+                unanswered => unanswered,
+            })?),
         };
         // Also while somebody is asked.
         let reply = tokio::select! {
@@ -97,7 +102,7 @@ async fn call(args: &Args, suite: &str, subtool: &str, arguments: &Value) -> Res
     news.clear();
     let Some(answer) = answer else {
         // The connection of the call closes when this returns, and that cancels it in the server.
-        eprintln!("switchboard: cancelled `{subtool}` of `{server}`");
+        complain(&format!("cancelled `{subtool}` of `{server}`"));
         return Ok(Exit::Interrupted);
     };
     Ok(tell(args, &answer))

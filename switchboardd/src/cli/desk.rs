@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::Exit;
-use super::output::failed;
+use super::output::{complain, failed};
 use crate::args::Args;
 use crate::config::Config;
 use crate::daemon;
@@ -38,7 +38,7 @@ impl Desk {
         let (config_file, state) = daemon::files_in_use(args, &home);
         let ground = Ground::new(&home, &state, &roots);
         let config = Config::load(&config_file).map_err(|problems| {
-            problems.iter().for_each(|problem| eprintln!("switchboard: {problem}"));
+            problems.iter().for_each(|problem| complain(problem));
             Exit::Error
         })?;
         let records = ground.trust.read().map_err(|error| failed(&error))?;

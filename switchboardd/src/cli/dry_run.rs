@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
+use serde_json::{Value, json};
+
 use super::Exit;
-use super::output::print;
+use super::output::{complain, failed, print, print_json};
 use crate::args::Args;
 use crate::board::Board;
 use crate::caller::Caller;
-use crate::child::Ledger;
+use crate::child::{Ledger, Tool, ToolList};
 use crate::config::Config;
 use crate::daemon;
 use crate::error::Failure;
@@ -18,66 +20,72 @@ use crate::suite::summary::summary;
 pub(super) async fn run(args: &Args) -> Exit {
     let home = match daemon::home() {
         Ok(home) => home,
-        Err(fatal) => {
-            eprintln!("switchboard: {fatal}");
-            return Exit::Error;
-        }
+        Err(fatal) => return failed(&fatal),
     };
     let file = daemon::config_file(args, &home);
     let config = match Config::load(&file) {
         Ok(config) => config,
         Err(problems) => {
-            problems.iter().for_each(|problem| eprintln!("switchboard: {problem}"));
+            problems.iter().for_each(|problem| complain(problem));
             return Exit::Error;
         }
     };
     let trust_roots = match daemon::trust_roots(args) {
         Ok(roots) => roots,
-        Err(fatal) => {
-            eprintln!("switchboard: {fatal}");
-            return Exit::Error;
-        }
+        Err(fatal) => return failed(&fatal),
     };
     let ground = Ground::new(&home, &daemon::state_folder(&home), &trust_roots);
     let board = Board::new(file, config, ground, String::new(), Ledger::unwritten());
     let workspace = board.workspace(super::workspace(args).as_deref()).await;
     let catalog = workspace.catalog();
-    for problem in &catalog.problems {
-        eprintln!("problem: {problem}");
+    let mut exit = Exit::Ok;
+    let mut told = Vec::new();
+    if !args.json {
+        catalog.problems.iter().for_each(|problem| eprintln!("problem: {problem}"));
     }
-    if catalog.suites.is_empty() {
+    if catalog.suites.is_empty() && !args.json {
         print(&format!(
             "no servers found in {} (globs: {})",
             catalog.config().folder.display(),
             catalog.config().discover_globs.join(", ")
         ));
     }
-    let mut exit = Exit::Ok;
     for suite in &catalog.suites {
-        print(&format!("{}  ({}, {})", suite.name, suite.child_name(), suite.definition.file.display()));
+        let (name, server, file) = (&suite.name, suite.child_name(), &suite.definition.file);
+        if !args.json {
+            print(&format!("{name}  ({server}, {})", file.display()));
+        }
+        let mut one = json!({ "name": &**name, "server": server, "file": file });
         match subtools(suite, &board.strangers_of(&workspace).caller).await {
-            Ok(()) => {}
-            Err(failure @ Failure::Held { .. }) => {
-                eprintln!("  {failure}");
-                exit = Exit::Held;
-            }
+            Ok(tools) if args.json => one["tools"] = as_json(suite, &tools),
+            Ok(tools) => show(suite, &tools),
             Err(failure) => {
+                exit = match failure {
+                    Failure::Held { .. } => Exit::Held,
+                    _ => Exit::ChildFailed,
+                };
                 eprintln!("  {failure}");
-                exit = Exit::ChildFailed;
+                one["error"] = json!(failure.to_string());
             }
         }
+        told.push(one);
+    }
+    if args.json {
+        let problems: Vec<String> = catalog.problems.iter().map(ToString::to_string).collect();
+        print_json(&json!({ "suites": told, "problems": problems }));
     }
     board.nursery.roster.clear().await;
     exit
 }
 
-/// Starts the child, prints its subtools with a mark on those that are not exposed.
-async fn subtools(suite: &Suite, caller: &Arc<Caller>) -> Result<(), Failure> {
+/// Starts the child, and gives what it lists.
+async fn subtools(suite: &Suite, caller: &Arc<Caller>) -> Result<Arc<ToolList>, Failure> {
     let lease = suite.lease(caller, None, None).await?;
-    let list = lease
-        .tools(suite.limits, tokio::time::Instant::now())
-        .await
-        .map_err(|error| suite.failed(None, error))?;
+    lease.tools(suite.limits, tokio::time::Instant::now()).await.map_err(|error| suite.failed(None, error))
+}
+
+/// With a mark on those that are not exposed.
+fn show(suite: &Suite, list: &ToolList) {
     let width = list.tools.iter().map(|tool| tool.name.chars().count()).max().unwrap_or(0).min(40);
     for tool in &list.tools {
         let mark = if suite.settings.expose.permits(&tool.name) { ' ' } else { '-' };
@@ -86,5 +94,12 @@ async fn subtools(suite: &Suite, caller: &Arc<Caller>) -> Result<(), Failure> {
     }
     let hidden = list.tools.iter().filter(|tool| !suite.settings.expose.permits(&tool.name)).count();
     print(&format!("    {} subtools, {hidden} not exposed (-)", list.tools.len()));
-    Ok(())
+}
+
+fn as_json(suite: &Suite, list: &ToolList) -> Value {
+    let one = |tool: &Tool| {
+        let exposed = suite.settings.expose.permits(&tool.name);
+        json!({ "name": tool.name, "exposed": exposed, "description": tool.description })
+    };
+    list.tools.iter().map(one).collect()
 }

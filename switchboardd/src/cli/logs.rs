@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::Exit;
 use super::ask::{Unanswered, ask};
-use super::output::{failed, print, print_json};
+use super::output::{failed, print, print_json, print_json_line};
 use crate::args::Args;
 use crate::{daemon, logging};
 
@@ -157,11 +157,14 @@ async fn of_file(args: &Args, file: &Path, wish: Wish) -> Exit {
         print_json(&json!({ "file": file, "lines": last.lines }));
         return Exit::Ok;
     }
-    last.lines.iter().for_each(|line| print(line));
+    last.lines.iter().for_each(|line| match args.json {
+        true => print_json_line(&json!({ "text": line })),
+        false => print(line),
+    });
     if !wish.follow {
         return Exit::Ok;
     }
-    match tail::follow(file, last.end).await {
+    match tail::follow(file, last.end, args.json).await {
         Ok(()) => Exit::Ok,
         Err(error) => failed(&format!("`{}` cannot be followed: {error}", file.display())),
     }

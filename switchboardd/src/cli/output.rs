@@ -2,16 +2,24 @@
 
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::Exit;
 
 /// Below this nothing can be laid out.
 const NARROWEST: usize = 40;
 
+/// Whether this command has printed something.
+static ANSWERED: AtomicBool = AtomicBool::new(false);
+/// What went wrong, for those who want to read it in JSON.
+static COMPLAINTS: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
 /// Commands may print; a reader that went away (`| head`) is no error.
 pub(super) fn print(text: &str) {
+    ANSWERED.store(true, Ordering::Relaxed);
     let _ = writeln!(io::stdout(), "{text}");
 }
 
@@ -19,9 +27,30 @@ pub(super) fn print_json(value: &Value) {
     print(&format!("{value:#}"));
 }
 
+/// One object on one line, of many.
+pub(super) fn print_json_line(value: &Value) {
+    print(&value.to_string());
+}
+
+/// Says to a person what went wrong, and keeps it for `close`.
+pub(super) fn complain(error: &dyn Display) {
+    eprintln!("switchboard: {error}");
+    COMPLAINTS.lock().expect("BUG: a push panicked").push(error.to_string());
+}
+
+/// The end of a command: one that had nothing to print but was to answer in JSON prints what went wrong.
+pub(super) fn close(as_json: bool, exit: Exit) -> Exit {
+    if as_json && !matches!(exit, Exit::Ok) && !ANSWERED.load(Ordering::Relaxed) {
+        let said = COMPLAINTS.lock().expect("BUG: a push panicked").join("\n");
+        let said = if said.is_empty() { "it failed; standard error says why".to_owned() } else { said };
+        print_json_line(&json!({ "error": said }));
+    }
+    exit
+}
+
 /// Says what went wrong.
 pub(super) fn failed(error: &dyn Display) -> Exit {
-    eprintln!("switchboard: {error}");
+    complain(error);
     Exit::Error
 }
 

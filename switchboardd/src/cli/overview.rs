@@ -6,12 +6,15 @@ use serde_json::json;
 
 use super::Exit;
 use super::ask::Unanswered;
-use super::output::{print, print_json};
+use super::output::{failed, print, print_json};
 use super::status::{look, told};
 use crate::args::Args;
 use crate::daemon;
 
 pub(super) async fn run(args: &Args) -> Exit {
+    if args.json {
+        return super::status::run(args).await;
+    }
     let help = crate::args::command().render_help();
     print(&if std::io::stdout().is_terminal() { help.ansi().to_string() } else { help.to_string() });
     match look(args).await {
@@ -33,9 +36,6 @@ pub(super) fn socket(args: &Args) -> Exit {
             }
             Exit::Ok
         }
-        Err(fatal) => {
-            eprintln!("switchboard: {fatal}");
-            Exit::Error
-        }
+        Err(fatal) => failed(&fatal),
     }
 }

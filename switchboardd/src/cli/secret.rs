@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::Exit;
 use super::ask::{Unanswered, ask};
-use super::output::print;
+use super::output::{failed, print, print_json};
 use super::prompt;
 use crate::args::{Args, Secret};
 use crate::daemon;
@@ -28,7 +28,10 @@ pub(super) async fn run(args: &Args, what: &Secret) -> Exit {
         Secret::Ls => ls(&secrets, args.json),
         Secret::Rm { name } => match secrets.remove(name, &own_variables()).await {
             Ok(()) => {
-                print(&format!("removed `{name}`"));
+                match args.json {
+                    true => print_json(&json!({ "removed": name })),
+                    false => print(&format!("removed `{name}`")),
+                }
                 reload(args).await;
                 Exit::Ok
             }
@@ -47,9 +50,15 @@ async fn set(args: &Args, secrets: &Secrets, name: &str) -> Exit {
         Err(error) => return failed(&format!("no value was read: {error}")),
     };
     match secrets.set(name, &value, &own_variables()).await {
+        Ok(Stored::InKeyring) if args.json => print_json(&json!({ "stored": name, "in": Where::Keyring })),
         Ok(Stored::InKeyring) => print(&format!("stored `{name}` in the keyring")),
         Ok(Stored::InFile { why, stale }) => {
-            print(&format!("stored `{name}` in a private file (no keyring answered: {why})"));
+            match args.json {
+                true => {
+                    print_json(&json!({ "stored": name, "in": Where::File, "noKeyring": why.to_string() }))
+                }
+                false => print(&format!("stored `{name}` in a private file (no keyring answered: {why})")),
+            }
             if stale {
                 eprintln!("switchboard: the keyring still holds an older value of `{name}`");
             }
@@ -116,9 +125,4 @@ pub(super) fn own_variables() -> Variables {
     Variables::from_all(
         own.filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?))),
     )
-}
-
-fn failed(error: &dyn std::fmt::Display) -> Exit {
-    eprintln!("switchboard: {error}");
-    Exit::Error
 }

@@ -1,5 +1,6 @@
 //! `switchboard start`, `stop`, `restart` and `reload`: orders to the daemon as a whole, and one to a suite.
 
+use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -12,6 +13,7 @@ use super::ask::{Unanswered, ask, order};
 use super::output::{count, failed, print, print_json};
 use super::service::Keeper;
 use crate::args::Args;
+use crate::config::Config;
 use crate::daemon;
 
 /// Calls in flight have 10 s to finish, and children some to end.
@@ -51,17 +53,27 @@ async fn bring_up(args: &Args) -> Result<(Value, &'static str), Exit> {
         return Ok((status, "started by the service"));
     }
     // The shim knows how to start a daemon; it does so for its first message.
-    let mut shim =
-        spawn(args).map_err(|error| failed(&format!("`switchboard` could not be run: {error}")))?;
-    let _ = tokio::time::timeout(PATIENCE, shim.wait()).await;
+    let shim = spawn(args).map_err(|error| failed(&format!("`switchboard` could not be run: {error}")))?;
+    let answer = tokio::time::timeout(PATIENCE, shim.wait_with_output()).await;
     let status = ask(args, Method::GET, "/status", None).await;
     status.map(|status| (status, "started")).map_err(|unanswered| match unanswered {
-        // The shim has said why.
         Unanswered::NoDaemon(_) => {
-            failed(&"switchboardd did not start; run `switchboardd` with the same flags to see more")
+            let answer: Value =
+                answer.ok().and_then(Result::ok).map_or(Value::Null, |answer| first_line(&answer.stdout));
+            failed(
+                &answer["error"]["message"].as_str().unwrap_or(
+                    "switchboardd did not start; run `switchboardd` with the same flags to see more",
+                ),
+            )
         }
         unanswered => unanswered.tell(),
     })
+}
+
+/// What a shim answers first.
+fn first_line(output: &[u8]) -> Value {
+    let line = output.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    serde_json::from_slice(line).unwrap_or_default()
 }
 
 /// A shim with an empty conversation: it opens a session, which starts the daemon, and ends.
@@ -76,7 +88,8 @@ fn spawn(args: &Args) -> std::io::Result<tokio::process::Child> {
     if let Some(config) = &args.config {
         command.arg("--config").arg(config);
     }
-    let mut shim = command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn()?;
+    // What it would say to a person is in its answer, too.
+    let mut shim = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
     if let Some(mut stdin) = shim.stdin.take() {
         let hello = concat!(
             r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","#,
@@ -209,6 +222,10 @@ async fn restart_daemon(args: &Args) -> Exit {
         Ok(status) => status,
         Err(unanswered) => return unanswered.tell(),
     };
+    // One that could not start again is worth more than none.
+    if let Err(fatal) = could_start(args, &before) {
+        return failed(&format!("switchboardd goes on as it is, since it could not start again: {fatal}"));
+    }
     if let Err(unanswered) = ask(args, Method::POST, "/control/restart", None).await {
         return unanswered.tell();
     }
@@ -224,6 +241,16 @@ async fn restart_daemon(args: &Args) -> Exit {
         },
     };
     told(args, &status, "restarted")
+}
+
+/// Whether the next daemon could read its config: the one that runs, and the one that is named here.
+fn could_start(args: &Args, running: &Value) -> Result<(), daemon::Fatal> {
+    let named = args.config.as_ref().and_then(|file| std::path::absolute(file).ok());
+    let in_use = running["config"].as_str().map(PathBuf::from);
+    for file in named.into_iter().chain(in_use) {
+        Config::load(&file).map_err(daemon::Fatal::Config)?;
+    }
+    Ok(())
 }
 
 pub(super) async fn reload(args: &Args) -> Exit {

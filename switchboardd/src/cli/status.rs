@@ -1,6 +1,6 @@
 //! `switchboard status`: the daemon, who uses it, what runs for them, and what went wrong.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use hyper::Method;
 use serde_json::{Value, json};
@@ -145,7 +145,9 @@ fn last_error(status: &Value, suites: &[&Value]) -> Option<String> {
             .into_iter()
             .filter_map(Value::as_str)
             .filter(|name| *name != OTHER);
-        let of: Vec<_> = of.map(|name| format!("`{}`", visible(name))).collect();
+        let mut of: Vec<_> = of.map(|name| format!("`{}`", visible(name))).collect();
+        // A call that names no subtool is one of the suite's own tool.
+        of.dedup();
         return Some(format!(
             "last error, {} ago, {}: {}",
             age(past),
@@ -207,15 +209,13 @@ fn daemon(status: &Value, paint: Paint) -> Vec<String> {
             fact("token", cell(tilde(&text(&place["tokenFile"]))));
         }
         (None, Some("off")) => fact("tcp", cell("off")),
-        (None, why) => fact(
-            "tcp",
-            toned(
-                Tone::Warning,
-                format!("none: {}; set `http.listen` to another port", why.unwrap_or("unknown")),
-            ),
-        ),
+        (None, why) => {
+            fact("tcp", toned(Tone::Warning, format!("none: {}", no_tcp(place, why.unwrap_or("unknown")))))
+        }
     }
-    fact("config", cell(tilde(&text(&status["config"]))));
+    let config = tilde(&text(&status["config"]));
+    let there = status["config"].as_str().is_none_or(|file| Path::new(file).exists());
+    fact("config", cell(if there { config } else { format!("none, defaults ({config} would be read)") }));
     fact(
         "log",
         cell(match &place["log"] {
@@ -234,6 +234,14 @@ fn daemon(status: &Value, paint: Paint) -> Vec<String> {
     }
     lines.extend(facts.lines(paint, width()));
     lines
+}
+
+/// Why there is no TCP, and what helps: another port only where the port is what was not to be had.
+fn no_tcp(place: &Value, why: &str) -> String {
+    match place["noToken"] == true {
+        true => format!("{why}; mend that, then `switchboard restart`"),
+        false => format!("{why}; set `http.listen` to another port, then `switchboard restart`"),
+    }
 }
 
 fn sessions(status: &Value) -> Table {

@@ -64,6 +64,7 @@ pub(super) fn announce(
     config_file: &Path,
 ) -> std::io::Result<()> {
     place.forget_stop();
+    place.forget_failure();
     let pid = std::process::id();
     let body = json!({
         "pid": pid,

@@ -21,6 +21,8 @@ pub struct Place {
     pub daemon_file: PathBuf,
     /// There when a person stopped the daemon: when, for those who have been running since before.
     pub stopped: PathBuf,
+    /// Why the last daemon that could not start did not: its pid, and below it its words.
+    pub failure: PathBuf,
 }
 
 impl Place {
@@ -40,6 +42,7 @@ impl Place {
             daemon_lock: state.join("daemon.lock"),
             daemon_file: state.join("daemon.json"),
             stopped: state.join("stopped"),
+            failure: state.join("last-failure"),
         }
     }
 
@@ -56,6 +59,7 @@ impl Place {
             daemon_lock: with(".lock"),
             daemon_file: with(".json"),
             stopped: with(".stopped"),
+            failure: with(".failure"),
         }
     }
 
@@ -77,6 +81,18 @@ impl Place {
     /// A daemon is wanted again.
     pub fn forget_stop(&self) {
         let _ = std::fs::remove_file(&self.stopped);
+    }
+
+    /// What the daemon with this pid said when it could not start.
+    pub fn failure_of(&self, pid: u32) -> Option<String> {
+        let told = std::fs::read_to_string(&self.failure).ok()?;
+        let (whose, words) = told.split_once('\n')?;
+        (whose == pid.to_string()).then(|| words.to_owned())
+    }
+
+    /// One serves: whatever kept another from it is over.
+    pub fn forget_failure(&self) {
+        let _ = std::fs::remove_file(&self.failure);
     }
 
     fn stopped_at(&self) -> Option<u128> {

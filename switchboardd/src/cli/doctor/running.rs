@@ -123,6 +123,10 @@ pub(super) fn port(status: Option<&Value>, config: &Config) -> Option<Finding> {
             format!("{}: {error}", config.http.listen)
         }
     };
+    if status.is_some_and(|status| status["whereabouts"]["noToken"] == true) {
+        let what = format!("no TCP: {why}; the unix socket works");
+        return Some(Finding::warning("port", what, "switchboard restart  # once it can be written"));
+    }
     let file = shell_word(&config.file);
     let mend = format!(
         "${{EDITOR:-vi}} {file} && switchboard restart  # \"http\": {{\"listen\": \"127.0.0.1:7421\"}}, or \"off\""

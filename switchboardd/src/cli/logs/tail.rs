@@ -49,9 +49,14 @@ fn ending(file: &mut File) -> io::Result<Vec<String>> {
 }
 
 /// Copies what is written from now on, until nobody reads it. Sleeps while nothing is written.
-pub(super) async fn follow(path: &Path, mut file: File) -> io::Result<()> {
+pub(super) async fn follow(path: &Path, mut file: File, as_json: bool) -> io::Result<()> {
     let folder = path.parent().unwrap_or(Path::new("/"));
     let mut changes = Folder::watch(folder)?;
+    let mut begun = Vec::new();
+    let mut copy = |file: &mut File| match as_json {
+        true => copy_lines(file, &mut begun, &mut io::stdout().lock()),
+        false => copy(file),
+    };
     loop {
         if copy(&mut file).is_err() {
             return Ok(());
@@ -79,9 +84,32 @@ fn copy(file: &mut File) -> io::Result<()> {
     out.flush()
 }
 
+/// The same, as one object for each whole line; `begun` is the one that is still being written.
+fn copy_lines(file: &mut File, begun: &mut Vec<u8>, out: &mut dyn Write) -> io::Result<()> {
+    file.read_to_end(begun)?;
+    while let Some(end) = begun.iter().position(|byte| *byte == b'\n') {
+        let line: Vec<u8> = begun.drain(..=end).collect();
+        let text = String::from_utf8_lossy(&line[..end]);
+        writeln!(out, "{}", serde_json::json!({ "text": text }))?;
+    }
+    out.flush()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lines_in_json_are_whole_ones() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x.log");
+        std::fs::write(&path, "one\ntw").unwrap();
+        let (mut file, mut begun, mut out) = (File::open(&path).unwrap(), Vec::new(), Vec::new());
+        copy_lines(&mut file, &mut begun, &mut out).unwrap();
+        std::fs::write(&path, "one\ntwo\n").unwrap();
+        copy_lines(&mut file, &mut begun, &mut out).unwrap();
+        assert_eq!(String::from_utf8(out).unwrap(), "{\"text\":\"one\"}\n{\"text\":\"two\"}\n");
+    }
 
     #[test]
     fn the_last_lines_may_be_in_the_file_before() {
