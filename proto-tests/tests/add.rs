@@ -102,6 +102,7 @@ fn what_cannot_work_is_not_left_there() {
     assert!(told.contains("Switchboard itself"), "{told}");
     for (options, says) in [
         (&["--url", "h.example/mcp"][..], "`url` must begin with `http://` or `https://`"),
+        (&["--url", "http://h.example/mcp"], "`url` is not encrypted"),
         (&["--url", "https://h.example", "--header", "Bearer hunter2"], "`--header` is not NAME: VALUE"),
         (&["--url", "https://h.example", "--header", "a b: c"], "cannot name a header"),
     ] {
@@ -115,6 +116,15 @@ fn what_cannot_work_is_not_left_there() {
     }
     let left: Vec<_> = fs::read_dir(home.config_folder().join("mcps")).unwrap().flatten().collect();
     assert!(left.is_empty(), "{left:?}");
+}
+
+#[test]
+fn a_secret_in_the_file_is_spoken_of() {
+    let home = Home::new();
+    let told = add(&home, "tok", &["--env", "GITHUB_TOKEN=ghp_0123456789abcdefghij"], 0);
+    assert!(told.contains("`switchboard secret set GITHUB_TOKEN`") && !told.contains("ghp_"), "{told}");
+    let told = add(&home, "gap", &["--env", "GITHUB_TOKEN=${GITHUB_TOKEN:-none}"], 0);
+    assert!(!told.contains("secret set"), "{told}");
 }
 
 #[test]

@@ -333,6 +333,41 @@ fn a_server_works_after_it_was_imported() {
 }
 
 #[test]
+fn what_would_not_run_here_stays_in_its_host() {
+    let home = Home::new();
+    let cursor = json!({"mcpServers": {
+        "plain": {"url": "http://192.168.1.5:8080/mcp"},
+        "files": {"command": "npx", "args": ["-y", "server-filesystem", "."]},
+    }});
+    home.write(".cursor/mcp.json", &cursor.to_string());
+    home.write(".codex/config.toml", "[mcp_servers.slow]\ncommand = \"slow\"\nstartup_timeout_sec = 30\n");
+    let told = said(&home, &["import", "--remove", "--yes"], 0);
+    assert!(told.contains("plain (Cursor): left out: `url` is not encrypted"), "{told}");
+    assert!(told.contains("files (Cursor): left out: its `.` is meant from the project"), "{told}");
+    assert!(told.contains(r#""suites": { "slow": { "timeouts": { "childSpawnMs": 30000 } } }"#), "{told}");
+    let kept = fs::read_to_string(home.path().join(".cursor/mcp.json")).unwrap();
+    assert_eq!(kept, cursor.to_string());
+}
+
+#[test]
+fn a_server_of_one_project_runs_there_and_says_so() {
+    let home = Home::new();
+    let claude = json!({
+        "projects": {"/work/shop": {"mcpServers": {
+            "mine": {"command": "/bin/mine"},
+            "other": {"command": "/bin/wide"},
+        }}},
+        "mcpServers": {"wide": {"command": "/bin/wide"}},
+    });
+    home.write(".claude.json", &claude.to_string());
+    let told = said(&home, &["import"], 0);
+    assert!(told.contains("was for /work/shop only"), "{told}");
+    assert!(told.contains("other (Claude Code, /work/shop): already there as `wide`"), "{told}");
+    assert_eq!(definition(&home, "mine")["command"]["cwd"], "/work/shop");
+    assert!(definition(&home, "wide")["command"].get("cwd").is_none());
+}
+
+#[test]
 fn what_was_imported_can_be_taken_out_of_its_host() {
     for (host, file, vector, servers) in SAMPLES {
         let home = Home::new();

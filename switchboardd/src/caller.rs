@@ -101,6 +101,11 @@ pub struct Profile {
     pub set_level: bool,
 }
 
+/// What our own commands call themselves when they open a session.
+pub const CALL: &str = "switchboard call";
+pub const START: &str = "switchboard start";
+const COMMAND_LINE: [&str; 2] = [CALL, START];
+
 impl Profile {
     /// What the host calls itself.
     pub fn client_name(&self) -> Option<String> {
@@ -268,8 +273,17 @@ impl Caller {
         matches!(self.owner().sort, Sort::Deaf)
     }
 
-    /// What its host was shown, used and fetched so far; `None` for a stranger, of whom nobody knows that.
+    /// Whether it is one of our own commands, which no host would have started a child for.
+    pub fn is_command_line(self: &Arc<Self>) -> bool {
+        self.owner().profile().client.as_deref().is_some_and(|client| COMMAND_LINE.contains(&client))
+    }
+
+    /// What its host was shown, used and fetched so far; `None` for a stranger, of whom nobody knows that, and for
+    /// our own commands, which are no host.
     pub fn account(self: &Arc<Self>) -> Option<std::sync::MutexGuard<'_, Account>> {
+        if self.is_command_line() {
+            return None;
+        }
         let account = match &self.owner().sort {
             Sort::Host(listening) => &listening.account,
             Sort::Named(account) => account,

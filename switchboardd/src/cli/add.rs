@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::Exit;
 use super::ask::tell_daemon;
+use super::check::reachable;
 use super::output::{complain, print, print_json};
 use crate::args::{Add, Args};
 use crate::config::Config;
@@ -16,6 +17,7 @@ use crate::definition::{Definition, Reach};
 use crate::discover::shapes::MANY;
 use crate::discover::{Area, Memory, discover, walk};
 use crate::files::replace;
+use crate::hosts::import::{Literal, hide_secrets};
 use crate::sources::Sources;
 use crate::visible::{is_hidden, visible};
 
@@ -58,7 +60,7 @@ impl Own {
         let (after, problems) = self.definitions();
         let found = after.iter().find(|known| known.name == name && known.file == file);
         let globs = &self.config.discover_globs;
-        let complaint = match found.map(|known| &known.reach) {
+        let complaint = match found.map(|known| known.reach.clone().and_then(reachable)) {
             Some(Ok(_)) => return Ok(file),
             Some(Err(why)) => format!("`{name}` would be misconfigured: {why}"),
             None if !walk::walk(&self.config.folder, globs, false).files.contains(&file) => {
@@ -81,18 +83,36 @@ impl Own {
 pub(super) async fn run(args: &Args, add: &Add) -> Exit {
     match write(args, add) {
         Ok(file) => {
-            let note = note(args, &add.name).await;
+            let mut notes: Vec<String> = note(args, &add.name).await.into_iter().collect();
+            notes.extend(secrets(add).into_iter().map(|secret| {
+                format!(
+                    "the value of `{secret}` now stands in that file; `switchboard secret set {secret}` keeps it \
+                     safe, and `${{{secret}}}` stands for it"
+                )
+            }));
             if args.json {
-                print_json(&json!({ "added": add.name, "file": file, "note": note }));
+                print_json(&json!({ "added": add.name, "file": file, "notes": notes }));
             } else {
                 print(&format!("added `{}` in {}", add.name, file.display()));
-                note.iter().for_each(|note| print(&format!("note: {note}")));
+                notes.iter().for_each(|note| print(&format!("note: {note}")));
             }
             tell_daemon(args).await;
             Exit::Ok
         }
         Err(complaints) => refuse(&complaints),
     }
+}
+
+/// What `import` would not write into a file.
+fn secrets(add: &Add) -> Vec<String> {
+    let mut names = Vec::new();
+    if let Ok(Value::Object(mut definition)) = definition(add) {
+        let _ = hide_secrets(&add.name, &mut definition, &mut |Literal { name, .. }| {
+            names.push(name);
+            Ok(String::new())
+        });
+    }
+    names
 }
 
 /// What keeps a server that was just defined from working yet.

@@ -73,9 +73,8 @@ impl Verdict {
     }
 }
 
-/// All of it, without the values of variables and headers.
 /// A server elsewhere whose URL says already that nobody can reach it.
-fn reachable(reach: Reach) -> Result<Reach, String> {
+pub(super) fn reachable(reach: Reach) -> Result<Reach, String> {
     if let Reach::Remote(remote) = &reach
         && let Some(url) = remote.url.literal()
     {
@@ -85,6 +84,7 @@ fn reachable(reach: Reach) -> Result<Reach, String> {
     Ok(reach)
 }
 
+/// All of it, without the values of variables and headers.
 fn server(definition: &Definition, reach: &Reach) -> Value {
     let timeout = definition.timeout.map(|timeout| timeout.as_millis());
     let mut server = match reach {

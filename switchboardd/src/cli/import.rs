@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 use super::Exit;
 use super::add::Own;
 use super::ask::tell_daemon;
+use super::check::reachable;
 use super::output::{Paint, Tone, print};
 use super::secret::own_variables;
 use super::setup::{Desk, named, refuse_unasked};
@@ -18,12 +19,12 @@ use crate::discover::entry::Spot;
 use crate::discover::{Area, places, read_variables, shapes};
 use crate::document::{Document, Problem};
 use crate::files::text::read_text;
-use crate::hosts::import::{Draft, Literal, draft, folder_name, hide_secrets};
+use crate::hosts::import::{Draft, Literal, draft, folder_name, has_relative, hide_secrets, startup_ms};
 use crate::hosts::machine::Machine;
 use crate::hosts::record::Records;
 use crate::hosts::setup::{Server, plan_removal, take_out};
 use crate::hosts::table::HOSTS;
-use crate::hosts::{Entry, Host, survey};
+use crate::hosts::{Entry, Host, survey, words};
 use crate::secrets::{Secrets, SecretsError, check_name};
 use crate::visible::visible;
 
@@ -176,7 +177,10 @@ fn decide<'a>(own: &Own, entries: Vec<Found>, kept: &'a BTreeMap<String, String>
         definitions.iter().filter_map(|known| Some((signature(known)?, known.name.clone()))).collect();
     let mut purse = Purse { kept, new: BTreeMap::new() };
     let mut fates = Vec::new();
-    for Found { host, file, entry, inputs } in entries {
+    // Those of all projects first: what a project has as well goes by their names.
+    let (wide, narrow): (Vec<_>, Vec<_>) =
+        entries.into_iter().partition(|found| found.entry.project.is_none());
+    for Found { host, file, entry, inputs } in wide.into_iter().chain(narrow) {
         if survey::is_ours(&entry) {
             continue;
         }
@@ -207,8 +211,22 @@ fn consider(
         Ok(format!("${{{name}}}"))
     })?;
     let read = parsed(own, &wished, &body)?;
-    let launch = signature(&read).ok_or_else(|| read.reach.err().unwrap_or_default())?;
-    if let Some(name) = launches.get(&launch) {
+    reachable(read.reach.clone()?)?;
+    let launch = signature(&read).unwrap_or_default();
+    // A server of a project runs there; the same of all projects does as well.
+    let anywhere = match (&entry.project, &read.reach) {
+        (Some(project), Ok(Reach::Process(launch))) if !has_relative(&words(&entry.value)) => {
+            let mut bare = body.clone();
+            if launch.base.join(launch.cwd.to_string()) == *project
+                && let Some(command) = bare.get_mut("command").and_then(Value::as_object_mut)
+            {
+                command.remove("cwd");
+            }
+            signature(&parsed(own, &wished, &bare)?)
+        }
+        _ => None,
+    };
+    if let Some(name) = launches.get(&launch).or_else(|| launches.get(anywhere.as_ref()?)) {
         return Ok(End::Same { name: name.clone() });
     }
     // Free as a name, and as a folder that may hold something else.
@@ -219,6 +237,16 @@ fn consider(
         notes.push(format!("another server is called `{wished}`: this one is `{name}`"));
     } else if name != entry.name {
         notes.push(format!("`{}` cannot be its name here: it is `{name}`", visible(&entry.name)));
+    }
+    if let Some(ms) = startup_ms(&entry.value) {
+        notes.push(format!(
+            "its time to start is not taken over; in `{}`: \"suites\": {{ {}: {{ \"timeouts\": {{ \"childSpawnMs\": {ms} }} }} }}",
+            own.config.file.display(),
+            json!(name)
+        ));
+    }
+    if let Some(project) = &entry.project {
+        notes.push(format!("was for {} only; now every host has it", project.display()));
     }
     names.insert(name.clone());
     launches.insert(launch, name.clone());

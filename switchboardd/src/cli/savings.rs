@@ -127,12 +127,12 @@ fn told(savings: &Value, paint: Paint) -> String {
         count(&processes["peakAvoided"]),
     ));
     lines.push(format!(
-        "  children take {}, {} more without; daemon {} and shims {}: net {} saved",
+        "  children take {}, {} more without; daemon {} and shims {}: {}",
         mib(&memory["childrenBytes"]),
         mib(&memory["avoidedBytes"]),
         mib(&memory["daemonBytes"]),
         mib(&memory["shimsBytes"]),
-        mib(&memory["netBytes"]),
+        net(&memory["netBytes"]),
     ));
 
     lines.push(String::new());
@@ -181,6 +181,13 @@ fn plural(number: &Value, one: &str, more: &str) -> String {
 
 fn seconds(ms: &Value) -> String {
     format!("{:.1} s", ms.as_f64().unwrap_or(0.0) / 1000.0)
+}
+
+fn net(bytes: &Value) -> String {
+    match bytes.as_i64() {
+        Some(less) if less < 0 => format!("costs {} more", mib(&Value::from(-less))),
+        _ => format!("net {} saved", mib(bytes)),
+    }
 }
 
 fn mib(bytes: &Value) -> String {

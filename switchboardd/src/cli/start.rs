@@ -91,13 +91,15 @@ fn spawn(args: &Args) -> std::io::Result<tokio::process::Child> {
     // What it would say to a person is in its answer, too.
     let mut shim = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
     if let Some(mut stdin) = shim.stdin.take() {
-        let hello = concat!(
-            r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","#,
-            r#""capabilities":{},"clientInfo":{"name":"switchboard start","version":""#,
-            env!("CARGO_PKG_VERSION"),
-            r#""}}}"#,
-            "\n"
-        );
+        let hello = serde_json::json!({
+            "jsonrpc": "2.0", "id": 1, "method": "initialize",
+            "params": {
+                "protocolVersion": "2025-11-25",
+                "capabilities": {},
+                "clientInfo": { "name": crate::caller::START, "version": env!("CARGO_PKG_VERSION") },
+            },
+        });
+        let hello = format!("{hello}\n");
         tokio::spawn(async move {
             let _ = stdin.write_all(hello.as_bytes()).await;
         });

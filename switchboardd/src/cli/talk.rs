@@ -49,7 +49,7 @@ impl<'a> Talk<'a> {
         let hello = json!({
             "protocolVersion": REVISION,
             "capabilities": capabilities,
-            "clientInfo": { "name": "switchboard call", "version": env!("CARGO_PKG_VERSION") },
+            "clientInfo": { "name": crate::caller::CALL, "version": env!("CARGO_PKG_VERSION") },
         });
         talk.send(&request("initialize", &hello)).await?;
         talk.send(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" })).await?;

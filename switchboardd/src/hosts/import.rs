@@ -34,6 +34,10 @@ impl std::fmt::Debug for Literal {
 const FILTERS: [&str; 6] =
     ["includeTools", "excludeTools", "enabled_tools", "disabled_tools", "disabledTools", "tools"];
 
+/// `timeouts.childSpawnMs` where nobody sets it, and the most it takes.
+const USUAL_START_MS: f64 = 8000.0;
+const MOST_START_MS: f64 = 600_000.0;
+
 /// Why a server is left out, or what is made of it.
 pub fn draft(host: &Host, entry: &Entry, inputs: &Value) -> Result<Draft, String> {
     if is_off(&entry.value) {
@@ -135,34 +139,38 @@ fn process(
             }
             command.insert("cwd".to_owned(), json!(cwd));
         }
-        None => place(entry, &all, reader, &mut command)?,
+        None => place(entry, &all, &mut command)?,
     }
     definition.insert("command".to_owned(), Value::Object(command));
     Ok(())
 }
 
 /// Hosts start servers in the project that is open; paths from there mean nothing elsewhere.
-fn place(
-    entry: &Entry,
-    words: &[String],
-    reader: &mut Reader<'_>,
-    command: &mut Map<String, Value>,
-) -> Result<(), String> {
-    let is_relative = |word: &&String| *word == "." || word.starts_with("./") || word.starts_with("../");
-    match (&entry.project, words.iter().find(is_relative)) {
-        (Some(project), Some(_)) => {
+fn place(entry: &Entry, words: &[String], command: &mut Map<String, Value>) -> Result<(), String> {
+    match (&entry.project, words.iter().find(|word| is_relative(word))) {
+        (Some(project), _) => {
             command.insert("cwd".to_owned(), json!(project));
         }
-        (None, Some(word)) if words.first() == Some(word) => {
-            return Err(format!("its command `{word}` is meant from the project that is open"));
-        }
-        (None, Some(word)) => reader.notes.push(format!(
-            "`{word}` is meant from the project that is open in {}; here it runs in a folder of its own",
-            reader.host.name
-        )),
-        _ => {}
+        (None, Some(word)) => return Err(format!("its `{word}` is meant from the project that is open")),
+        (None, None) => {}
     }
     Ok(())
+}
+
+fn is_relative(word: &str) -> bool {
+    matches!(word, "." | "..") || word.starts_with("./") || word.starts_with("../")
+}
+
+/// Whether a command line means something by where it is run.
+pub fn has_relative(words: &[String]) -> bool {
+    words.iter().any(|word| is_relative(word))
+}
+
+/// What a host gives a server to start, in milliseconds, if that is more than it has here.
+pub fn startup_ms(value: &Value) -> Option<u64> {
+    let seconds = value["startup_timeout_sec"].as_f64().map(|seconds| seconds * 1000.0);
+    let ms = seconds.or_else(|| value["startup_timeout_ms"].as_f64())?;
+    (ms > USUAL_START_MS && ms <= MOST_START_MS).then_some(ms as u64)
 }
 
 fn remote(
@@ -392,6 +400,9 @@ mod tests {
             why("claude-code", json!({"url": "https://h", "headersHelper": "x"})).contains("`headersHelper`")
         );
         assert!(why("cursor", json!({"command": "./serve"})).contains("the project that is open"));
+        for path in [".", "..", "./x", "../x"] {
+            assert!(why("cursor", json!({"command": "npx", "args": ["fs", path]})).contains("that is open"));
+        }
         assert!(
             why("cursor", json!({"command": "x", "envFile": ".env"})).contains("the project that is open")
         );

@@ -109,6 +109,9 @@ impl Gathered {
             all.view(root, &catalog, &mut places);
         }
         for session in board.sessions.all() {
+            if session.caller.is_command_line() {
+                continue;
+            }
             let root = session.workspace().root.clone();
             let account = session.caller.account();
             let (used, fetched) = account

@@ -44,8 +44,8 @@ impl Balance {
         // A session in four that introspects it, and nothing is left.
         if 4 * self.saves() < signed(self.introspection) {
             return Some(format!(
-                "`{suite}` is so small that it costs more than it saves: it spares {} tokens where it is left \
-                 alone, and costs {} where a model introspects it; {instead}",
+                "`{suite}` is so small that it costs more as soon as a model introspects it: it spares {} tokens where \
+                 it is left alone, and costs {} where it is introspected; {instead}",
                 self.saves(),
                 signed(self.introspection) - self.saves()
             ));
@@ -94,8 +94,10 @@ mod tests {
         assert!(word(small).contains("its tool takes 99 tokens, the suite 100"));
         let slight = Balance { tools: 2, listed: 120, introspection: 110, ..FAIR };
         assert!(word(slight).contains("spares 20 tokens where it is left alone, and costs 90"));
+        assert!(word(small).contains("costs more than it saves: "));
+        assert!(word(slight).contains("costs more as soon as a model introspects it: "));
         for one in [small, slight] {
-            assert!(word(one).starts_with("`s` is so small that it costs more than it saves"));
+            assert!(word(one).starts_with("`s` is so small that it costs more "));
             assert!(word(one).ends_with("as `switchboard --child c`"));
         }
     }
