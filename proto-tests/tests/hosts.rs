@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::Write;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -247,9 +248,13 @@ fn secrets_go_where_secrets_are_and_are_seen_nowhere() {
         }
     }
     let kept = said(&home, &["secret", "ls"], 0);
-    for name in
-        ["GITHUB_PERSONAL_ACCESS_TOKEN", "DOCS_TOKEN", "FIGMA_X_FIGMA_TOKEN", "NOTES_API_KEY", "REMOTE_TOKEN"]
-    {
+    for name in [
+        "GITHUB_GITHUB_PERSONAL_ACCESS_TOKEN",
+        "DOCS_TOKEN",
+        "FIGMA_X_FIGMA_TOKEN",
+        "NOTES_API_KEY",
+        "REMOTE_TOKEN",
+    ] {
         assert!(kept.lines().any(|line| line.starts_with(&format!("{name} "))), "{name}: {kept}");
     }
     assert_eq!(definition(&home, "docs")["headers"]["Authorization"], "Bearer ${DOCS_TOKEN}");
@@ -321,7 +326,7 @@ fn a_server_works_after_it_was_imported() {
     let mut shim = home.shim();
     assert!(said(&home, &["import"], 0).contains("kid (Cursor): taken as `kid`"));
     assert!(shim.call("kid", "echo", "{}").contains("\"ok\":true"));
-    assert_eq!(definition(&home, "kid")["command"]["env"]["API_TOKEN"], "${API_TOKEN}");
+    assert_eq!(definition(&home, "kid")["command"]["env"]["API_TOKEN"], "${KID_API_TOKEN}");
     // What is one's own already is not taken a second time, whatever its name.
     home.write(".gemini/settings.json", &json!({"mcpServers": {"toy": entry}}).to_string());
     assert!(said(&home, &["import"], 0).contains("toy (Gemini CLI): already there as `kid`"));
@@ -329,7 +334,7 @@ fn a_server_works_after_it_was_imported() {
     let other = home.entry(&bins().evil_child, &["echo"], &[("API_TOKEN", "sk-CANARY9876543210fedcba")]);
     home.write(".gemini/settings.json", &json!({"mcpServers": {"kid": other}}).to_string());
     assert!(said(&home, &["import"], 0).contains("this one is `kid-2`"));
-    assert_eq!(definition(&home, "kid-2")["command"]["env"]["API_TOKEN"], "${API_TOKEN_KID}");
+    assert_eq!(definition(&home, "kid-2")["command"]["env"]["API_TOKEN"], "${KID_API_TOKEN_2}");
 }
 
 #[test]
@@ -619,6 +624,77 @@ fn a_host_that_writes_all_the_time_loses_nothing() {
     assert_eq!(value["n"], last.load(Ordering::Relaxed), "the host's last word was lost");
     let left: Vec<_> = fs::read_dir(home.path()).unwrap().flatten().map(|entry| entry.file_name()).collect();
     assert!(!left.iter().any(|name| name.to_string_lossy().contains("switchboard-")), "{left:?}");
+}
+
+#[test]
+fn a_host_that_saves_in_place_loses_nothing() {
+    let home = Home::new();
+    let long = "x".repeat(8000);
+    let whole = |n: u64| format!("{{\n  \"n\": {n},\n  \"long\": \"{long}\",\n  \"mcpServers\": {{}}\n}}\n");
+    let file = home.write(".claude.json", &whole(0));
+    let shim = shim(&home, "bin");
+    let (stop, last) = (AtomicBool::new(false), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        // As Node's `writeFile` does it, which a busy machine may interrupt anywhere: empties the file and fills it.
+        scope.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                let text = whole(last.fetch_add(1, Ordering::Relaxed) + 1);
+                let mut open = fs::OpenOptions::new().write(true).truncate(true).open(&file).expect("a file");
+                for piece in text.as_bytes().chunks(2000) {
+                    std::thread::sleep(std::time::Duration::from_millis(3));
+                    open.write_all(piece).unwrap();
+                }
+                drop(open);
+                std::thread::sleep(std::time::Duration::from_millis(50));
+            }
+        });
+        for round in 0..6 {
+            let command: &[&str] = if round % 2 == 0 {
+                &["setup", "--yes", "--shim", &shim, "--host", "claude-code"]
+            } else {
+                &["undo", "--yes"]
+            };
+            // What is read in the midst of a save may be refused, but never written over.
+            let told = home.command(command);
+            assert!(matches!(told.status.code(), Some(0 | 1)), "{}", text(&told));
+            for record in fs::read_dir(home.state_folder().join("hosts")).into_iter().flatten().flatten() {
+                let body = fs::read_to_string(record.path()).unwrap_or_default();
+                assert!(
+                    body.is_empty() || body.contains(&long),
+                    "the copy of what stood there was lost: {body}"
+                );
+            }
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    let value: Value = serde_json::from_slice(&fs::read(&file).unwrap()).expect("it is a whole one");
+    assert_eq!(value["n"], last.load(Ordering::Relaxed), "the host's last word was lost");
+    assert_eq!(value["long"], long);
+}
+
+#[test]
+fn what_stood_in_a_file_that_is_gone_is_kept() {
+    let home = Home::new();
+    let file = home.write(".cursor/mcp.json", &sample("cursor.json"));
+    set_up(&home, &[]);
+    fs::remove_file(&file).unwrap();
+    assert!(set_up(&home, &["--host", "cursor"]).contains("Cursor: set up"));
+    said(&home, &["undo", "--yes"], 0);
+    assert_eq!(fs::read_to_string(&file).unwrap(), sample("cursor.json"));
+    said(&home, &["import", "--remove", "--yes"], 0);
+    fs::remove_dir_all(home.path().join(".cursor")).unwrap();
+    assert!(said(&home, &["undo", "--yes"], 0).contains("restored as it was"));
+    assert_eq!(fs::read_to_string(&file).unwrap(), sample("cursor.json"));
+}
+
+#[test]
+fn a_file_with_two_names_is_left_alone() {
+    let home = Home::new();
+    let file = home.write(".cursor/mcp.json", "{}");
+    fs::hard_link(&file, home.path().join("mine.json")).unwrap();
+    let shim = shim(&home, "bin");
+    assert!(said(&home, &["setup", "--yes", "--shim", &shim], 1).contains("has another name as well"));
+    assert_eq!(fs::read_to_string(&file).unwrap(), "{}");
 }
 
 #[test]

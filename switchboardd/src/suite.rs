@@ -213,7 +213,7 @@ impl Suite {
         match &self.definition.reach {
             Ok(reach) if self.is_held() => Failure::Held {
                 child,
-                what: format!("`{}`", summary::summary(&view::in_short(reach), HELD_SHOWN)),
+                what: format!("`{}`", summary::summary(&view::mentioned(reach), HELD_SHOWN)),
                 file: visible(&file).into_owned(),
             },
             Ok(Reach::Process(_)) => Failure::Misconfigured { child, why: "no command".to_owned(), file },

@@ -183,6 +183,7 @@ async fn consider(desk: &Desk, candidate: &Candidate) -> Option<bool> {
         program: shown,
         before: candidate.before.as_ref(),
         root: &candidate.root,
+        is_masked: false,
     };
     view.lines().iter().for_each(|line| print(line));
     if let (Reach::Process(Launch { program: Some(was), .. }), Some(Ok(_))) = (&candidate.wanted, &program) {

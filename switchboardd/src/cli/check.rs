@@ -16,7 +16,7 @@ use crate::definition::{Definition, Destination, Reach, Transport};
 use crate::discover::entry::Spot;
 use crate::discover::{Area, hosts, places, read_variables, shapes};
 use crate::document::{Document, Problem};
-use crate::trust::view::{in_short, shown_url};
+use crate::trust::view::{mentioned, shown_url};
 use crate::visible::visible;
 
 /// What is to be said of a file.
@@ -127,7 +127,7 @@ fn tell(file: &Path, verdict: &Verdict) {
         _ => print(&format!("{}: {count} problem{}", file.display(), if count == 1 { "" } else { "s" })),
     }
     for (definition, reach) in &verdict.servers {
-        print(&format!("  {}: {}", visible(&definition.name), in_short(reach)));
+        print(&format!("  {}: {}", visible(&definition.name), mentioned(reach)));
     }
 }
 

@@ -151,6 +151,7 @@ async fn executed(desk: &Desk, found: &Found<'_>) -> Vec<Fact> {
         program: program.as_ref().map(|found| found.as_ref().map(PathBuf::as_path).map_err(String::as_str)),
         before,
         root: &found.layer.config.folder,
+        is_masked: true,
     };
     let mut facts: Vec<Fact> = view(reach, None).facts();
     for (name, value) in variables(reach) {

@@ -206,7 +206,7 @@ fn consider(
     let mut chosen = purse.new.clone();
     let (mut body, mut secrets) = (definition, Vec::new());
     hide_secrets(&wished, &mut body, &mut |literal| {
-        let name = purse.name(&mut chosen, &wished, literal)?;
+        let name = purse.name(&mut chosen, literal)?;
         secrets.push(name.clone());
         Ok(format!("${{{name}}}"))
     })?;
@@ -257,31 +257,34 @@ fn consider(
 
 impl Purse<'_> {
     /// The name under which a value is kept, or will be.
-    fn name(
-        &self,
-        chosen: &mut BTreeMap<String, String>,
-        server: &str,
-        literal: Literal,
-    ) -> Result<String, String> {
-        let Literal { name, value } = literal;
+    fn name(&self, chosen: &mut BTreeMap<String, String>, literal: Literal) -> Result<String, String> {
+        let Literal { name, value, variable } = literal;
         let suits = |name: &String| match (self.kept.get(name), chosen.get(name)) {
             (Some(kept), _) | (None, Some(kept)) => *kept == value,
             (None, None) => true,
         };
-        let server: String = server
-            .chars()
-            .map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' })
-            .collect();
-        let longer = format!("{name}_{}", server.trim_matches('_'));
-        let numbered = (2..100).map(|number| format!("{longer}_{number}"));
-        let mut all = [name.clone(), longer.clone()].into_iter().chain(numbered);
-        let found = all.find(suits).ok_or_else(|| format!("no name is left for its secret `{name}`"))?;
+        // The same value of the same variable is not kept twice.
+        let is_same = |(known, kept): &(&String, &String)| {
+            let of = |variable: &String| known.strip_suffix(variable.as_str()).is_some_and(is_prefix);
+            **kept == value && variable.as_ref().is_some_and(of)
+        };
+        let has_own = [self.kept, &*chosen].iter().any(|all| all.get(&name) == Some(&value));
+        let shared = self.kept.iter().chain(chosen.iter()).find(is_same).filter(|_| !has_own);
+        let numbered = (2..100).map(|number| format!("{name}_{number}"));
+        let all = shared.map(|(known, _)| known.clone()).into_iter().chain([name.clone()]).chain(numbered);
+        let found =
+            all.into_iter().find(suits).ok_or_else(|| format!("no name is left for its secret `{name}`"))?;
         check_name(&found).map_err(|error| error.to_string())?;
         if !self.kept.contains_key(&found) {
             chosen.insert(found.clone(), value);
         }
         Ok(found)
     }
+}
+
+/// What stands before a variable in a secret's name.
+fn is_prefix(text: &str) -> bool {
+    text.is_empty() || text.ends_with('_')
 }
 
 fn named_definition(name: &str, body: &Map<String, Value>) -> Value {

@@ -103,6 +103,7 @@ impl Question {
             program: program.as_deref().map(Ok),
             before: self.before.as_ref(),
             root: &root,
+            is_masked: false,
         };
         let message = format!(
             "Switchboard: a server of this workspace waits for your word. This version of it does not run until you allow it.\n\n{}",

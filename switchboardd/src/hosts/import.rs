@@ -4,7 +4,7 @@
 use serde_json::{Map, Value, json};
 
 use super::gaps::Reader;
-use super::mask::{is_secret, is_secret_name, looks_secret};
+use super::mask::{is_secret, is_secret_name, looks_secret, password};
 use super::{Entry, Host, Unit, is_off, survey, url, words};
 
 /// What is made of an entry.
@@ -21,6 +21,8 @@ pub struct Draft {
 pub struct Literal {
     pub name: String,
     pub value: String,
+    /// The variable that it was the value of.
+    pub variable: Option<String>,
 }
 
 /// Names only.
@@ -230,14 +232,18 @@ pub fn hide_secrets(
     keep: &mut dyn FnMut(Literal) -> Result<String, String>,
 ) -> Result<(), String> {
     let prefix = variable_name(server);
-    let mut hide =
-        |name: &str, value: &str| keep(Literal { name: variable_name(name), value: value.to_owned() });
+    let mut keep = |name: &str, value: &str, variable: Option<&str>| {
+        let variable = variable.map(variable_name);
+        keep(Literal { name: variable_name(name), value: value.to_owned(), variable })
+    };
     if let Some(command) = definition.get_mut("command").and_then(Value::as_object_mut) {
         for (name, value) in command.get_mut("env").and_then(Value::as_object_mut).into_iter().flatten() {
             if let Some(text) = value.as_str().filter(|text| !text.contains("${") && is_secret(name, text)) {
-                *value = json!(hide(name, text)?);
+                // Under its bare name, every other server that asks for that one would be given it.
+                *value = json!(keep(&format!("{prefix}_{name}"), text, Some(name))?);
             }
         }
+        let mut hide = |name: &str, value: &str| keep(name, value, None);
         let mut flag: Option<String> = None;
         for arg in command.get_mut("args").and_then(Value::as_array_mut).into_iter().flatten() {
             let Some(text) = arg.as_str().map(ToOwned::to_owned) else { continue };
@@ -268,6 +274,7 @@ pub fn hide_secrets(
             }
         }
     }
+    let mut hide = |name: &str, value: &str| keep(name, value, None);
     for (name, value) in definition.get_mut("headers").and_then(Value::as_object_mut).into_iter().flatten() {
         let Some(text) = value.as_str().filter(|text| !text.contains("${")).map(ToOwned::to_owned) else {
             continue;
@@ -286,14 +293,20 @@ pub fn hide_secrets(
     Ok(())
 }
 
-/// A query's values; a password in front of the host has no way to be sent.
+/// A query's values, and a password in front of the host.
 fn hide_in_url(
     prefix: &str,
     url: &str,
     hide: &mut dyn FnMut(&str, &str) -> Result<String, String>,
 ) -> Result<Option<String>, String> {
-    let Some((address, query)) = url.split_once('?') else { return Ok(None) };
+    let mut address = url.to_owned();
     let mut changed = false;
+    if let Some(at) = password(&address) {
+        let hidden = hide(&format!("{prefix}_PASSWORD"), &address[at.clone()])?;
+        address.replace_range(at, &hidden);
+        changed = true;
+    }
+    let Some((address, query)) = address.split_once('?') else { return Ok(changed.then_some(address)) };
     let mut parts = Vec::new();
     for part in query.split('&') {
         match part.split_once('=') {
@@ -345,7 +358,7 @@ mod tests {
     fn hidden(definition: Value) -> (Value, Vec<(String, String)>) {
         let Value::Object(mut definition) = definition else { panic!("no object") };
         let mut kept = Vec::new();
-        hide_secrets("my server", &mut definition, &mut |Literal { name, value }| {
+        hide_secrets("my server", &mut definition, &mut |Literal { name, value, .. }| {
             kept.push((name.clone(), value));
             Ok(format!("${{{name}}}"))
         })
@@ -378,8 +391,24 @@ mod tests {
         );
         check(
             json!({"command": {"cmd": "x", "env": {"API_KEY": "abcdef", "KEY_FILE": "/run/key", "TOKEN": "${T}", "A": "b"}}}),
-            &json!({"command": {"cmd": "x", "env": {"API_KEY": "${API_KEY}", "KEY_FILE": "/run/key", "TOKEN": "${T}", "A": "b"}}}),
-            &[("API_KEY", "abcdef")],
+            &json!({"command": {"cmd": "x", "env": {"API_KEY": "${MY_SERVER_API_KEY}", "KEY_FILE": "/run/key", "TOKEN": "${T}", "A": "b"}}}),
+            &[("MY_SERVER_API_KEY", "abcdef")],
+        );
+        check(
+            json!({"command": {"cmd": "x", "args": ["postgresql://u:hunter2@h/d", "-e", "DB=postgres://u:hunter3@h/d"],
+                "env": {"DATABASE_URL": "postgres://u:hunter4@h/d"}}}),
+            &json!({"command": {"cmd": "x", "args": ["${MY_SERVER_KEY}", "-e", "DB=${MY_SERVER_DB}"],
+                "env": {"DATABASE_URL": "${MY_SERVER_DATABASE_URL}"}}}),
+            &[
+                ("MY_SERVER_DATABASE_URL", "postgres://u:hunter4@h/d"),
+                ("MY_SERVER_KEY", "postgresql://u:hunter2@h/d"),
+                ("MY_SERVER_DB", "postgres://u:hunter3@h/d"),
+            ],
+        );
+        check(
+            json!({"url": "https://u:hunter2@h/mcp"}),
+            &json!({"url": "https://u:${MY_SERVER_PASSWORD}@h/mcp"}),
+            &[("MY_SERVER_PASSWORD", "hunter2")],
         );
         check(
             json!({"url": "https://h/mcp?key=abcdef&page=2", "headers": {"authorization": "Bearer ghijkl", "X-Page": "2"}}),

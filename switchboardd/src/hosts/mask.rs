@@ -69,7 +69,77 @@ pub fn is_secret_name(name: &str) -> bool {
 pub fn looks_secret(text: &str) -> bool {
     let is_shape = SHAPES.iter().any(|(begin, least)| text.starts_with(begin) && text.len() >= *least);
     let is_jwt = text.starts_with("eyJ") && text.len() > 40 && text.matches('.').count() == 2;
-    is_shape || is_jwt
+    is_shape || is_jwt || (is_scheme(text) && password(text).is_some())
+}
+
+/// Where the password of the first address in a text stands that has one: `scheme://user:password@host`.
+pub fn password(text: &str) -> Option<std::ops::Range<usize>> {
+    let mut from = 0;
+    while let Some(at) = text[from..].find("://") {
+        from += at + 3;
+        let rest = &text[from..];
+        let end = rest.find(|c: char| c.is_whitespace() || "/?#\"'`<>,".contains(c)).unwrap_or(rest.len());
+        let Some((user, password)) =
+            rest[..end].rsplit_once('@').and_then(|(person, _)| person.split_once(':'))
+        else {
+            continue;
+        };
+        if !password.is_empty() && password != MASK && !password.contains("${") {
+            let start = from + user.len() + 1;
+            return Some(start..start + password.len());
+        }
+    }
+    None
+}
+
+fn is_scheme(text: &str) -> bool {
+    let scheme = text.split_once("://").map_or("", |(scheme, _)| scheme);
+    !scheme.is_empty() && scheme.chars().all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c))
+}
+
+/// Words of a command as they may be shown.
+pub fn masked_words(words: &[String]) -> Vec<String> {
+    let mut is_next = false;
+    let hide = |word: &String| {
+        let (shown, was_next) = (without_passwords(word), std::mem::take(&mut is_next));
+        let is_bare = !word.contains("${");
+        match word.split_once('=') {
+            Some((name, value)) if name.starts_with('-') || !value.is_empty() && is_secret_name(name) => {
+                if is_bare && is_secret(name, value) {
+                    format!("{name}={}", hidden(value))
+                } else {
+                    shown
+                }
+            }
+            _ if word.starts_with('-') => {
+                is_next = is_secret_name(word);
+                shown
+            }
+            _ if is_bare && (looks_secret(word) || (was_next && !is_harmless(word))) => hidden(word),
+            // `--header "Authorization: Bearer …"` and the like.
+            _ => match word.split_once([':', '=']) {
+                Some((name, value)) if is_bare && is_secret(name, value.trim()) => {
+                    format!("{}{}", &word[..=name.len()], hidden(value))
+                }
+                _ => shown,
+            },
+        }
+    };
+    words.iter().map(hide).collect()
+}
+
+/// Of an address, its password only.
+fn hidden(value: &str) -> String {
+    let shown = without_passwords(value);
+    if shown == value || !is_scheme(value) { MASK.to_owned() } else { shown }
+}
+
+fn without_passwords(text: &str) -> String {
+    let mut text = text.to_owned();
+    while let Some(at) = password(&text) {
+        text.replace_range(at, MASK);
+    }
+    text
 }
 
 /// Whether the value of a variable or header is one that must not stand in a file.
@@ -98,7 +168,7 @@ pub fn masked(host: &Host, text: &str) -> String {
         }
     }
     hidden.sort_by_key(|value| std::cmp::Reverse(value.len()));
-    let mut text = by_looks(text);
+    let mut text = by_looks(&without_passwords(text));
     for value in hidden {
         // As it is, and as JSON writes it.
         let escaped = Value::from(value.as_str()).to_string();
@@ -188,6 +258,10 @@ mod tests {
             assert!(!is_secret(name, "abcdefgh"), "{name}");
         }
         assert!(is_secret("X", "ghp_0123456789abcdefghij"));
+        assert!(is_secret("DATABASE_URL", "postgres://u:hunter2@h/d"));
+        for value in ["http://h:8080/@x", "https://u@h/", "postgres://u:${PW}@h/d", "git@h:x/y"] {
+            assert!(!is_secret("URL", value), "{value}");
+        }
         for value in ["/run/secrets/token", "~/.key", "true", "", "8080"] {
             assert!(!is_secret("API_KEY", value), "{value}");
         }
@@ -205,5 +279,27 @@ mod tests {
         let shown =
             masked(by_id("continue").unwrap(), "models:\n  - apiKey: hunter2 # mine\n    model: gpt\n");
         assert_eq!(shown, "models:\n  - apiKey: ••• # mine\n    model: gpt\n");
+        let shown = masked(by_id("continue").unwrap(), "a: postgres://u:hunter2@h/d # http://x:hunter3@h\n");
+        assert_eq!(shown, "a: postgres://u:•••@h/d # http://x:•••@h\n");
+    }
+
+    #[test]
+    fn a_command_is_shown_without_its_secrets() {
+        let words = |line: &str| -> Vec<String> { line.split('|').map(ToOwned::to_owned).collect() };
+        for (line, shown) in [
+            ("npx|--api-key|hunter2|--verbose|x", "npx|--api-key|•••|--verbose|x"),
+            ("x|--token=hunter2|--key|${KEY}|--auth=${A}", "x|--token=•••|--key|${KEY}|--auth=${A}"),
+            ("x|postgresql://u:hunter2@h/d|sk-0123456789abcdefgh", "x|postgresql://u:•••@h/d|•••"),
+            (
+                "x|-e|DATABASE_URL=postgres://u:hunter2@h/d|-e|TOKEN=hunter2",
+                "x|-e|DATABASE_URL=postgres://u:•••@h/d|-e|TOKEN=•••",
+            ),
+            (
+                "x|--header|Authorization: Bearer hunter2|--port|8080",
+                "x|--header|Authorization:•••|--port|8080",
+            ),
+        ] {
+            assert_eq!(masked_words(&words(line)), words(shown));
+        }
     }
 }

@@ -56,6 +56,11 @@ impl Record {
         }
     }
 
+    /// Whether something stands in it that may stand nowhere else.
+    pub fn holds_something(&self) -> bool {
+        !self.taken.is_empty() || self.original.as_deref().is_some_and(|text| !text.trim().is_empty())
+    }
+
     /// Whether a text is what we wrote last.
     pub fn is_ours(&self, text: &str) -> bool {
         self.written == fingerprint(text)

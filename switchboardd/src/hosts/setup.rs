@@ -112,7 +112,13 @@ pub fn set_up(records: &Records, host: &Host, file: &Path, shim: &str) -> Result
 /// The record to go on with: what stood there before all of ours.
 pub(super) fn base(host: &Host, file: &Path, before: Option<&str>, known: Option<&Record>) -> Record {
     let fresh = || Record::new(host.id, file, before);
-    let (Some(known), Some(before)) = (known, before) else { return fresh() };
+    let Some(known) = known else { return fresh() };
+    // The only copy of something is kept, whatever became of the file.
+    let before = match before {
+        Some(before) if !before.trim().is_empty() || !known.holds_something() => before,
+        _ if known.holds_something() => return known.clone(),
+        _ => return fresh(),
+    };
     if known.is_ours(before) {
         return known.clone();
     }
@@ -139,6 +145,11 @@ fn without_ours(host: &Host, record: &Record, text: &str) -> Result<Option<Strin
 }
 
 fn undone(host: &Host, record: &Record, text: Option<&str>) -> Result<(Kind, Option<String>), Refusal> {
+    let is_gone = text.is_none_or(|text| text.trim().is_empty());
+    if let Some(original) = record.original.as_ref().filter(|_| is_gone && record.holds_something()) {
+        // The only copy there is.
+        return Ok((Kind::Restore, Some(original.clone())));
+    }
     let Some(text) = text else { return Ok((Kind::Forget, None)) };
     if record.is_ours(text) {
         return Ok((Kind::Restore, record.original.clone()));
@@ -163,6 +174,10 @@ pub fn plan_undo(host: &Host, record: &Record) -> Result<Plan, Problem> {
 /// Takes back what was done to a file.
 pub fn undo(records: &Records, host: &Host, record: &Record) -> Result<Kind, Problem> {
     let mut kind = Kind::Forget;
+    if let Some(folder) = record.file.parent().filter(|_| record.holds_something()) {
+        std::fs::create_dir_all(folder)
+            .map_err(|error| Problem::of(&record.file, format!("cannot be written: {error}")))?;
+    }
     swap(
         &record.file,
         |text| {

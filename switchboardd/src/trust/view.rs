@@ -7,6 +7,7 @@ use std::path::Path;
 use super::warnings::warnings;
 use crate::definition::{Definition, Launch, Reach, Remote, Transport};
 use crate::expand::Template;
+use crate::hosts::mask::masked_words;
 use crate::visible::{is_hidden, visible};
 
 /// What is known of a definition when somebody is asked about it.
@@ -21,6 +22,8 @@ pub struct View<'a> {
     pub before: Option<&'a Reach>,
     /// The workspace.
     pub root: &'a Path,
+    /// Whether it is only looked at: then what looks like a secret in a command is left out. Who is asked sees all.
+    pub is_masked: bool,
 }
 
 impl View<'_> {
@@ -38,7 +41,8 @@ impl View<'_> {
     /// What there is to know, and under which word.
     pub fn facts(&self) -> Vec<(&'static str, String)> {
         let mut all = Vec::new();
-        for (what, text) in facts(self.reach) {
+        let line = if self.is_masked { masked_line } else { command_line };
+        for (what, text) in facts(self.reach, line) {
             all.push((what, text));
             if what == "runs" {
                 match self.program {
@@ -53,16 +57,26 @@ impl View<'_> {
         let program = self.program.and_then(Result::ok);
         all.extend(warnings(self.reach, program, self.root).into_iter().map(|warning| ("warning", warning)));
         if let Some(before) = self.before {
-            all.extend(difference(before, self.reach).into_iter().map(|line| ("changed", line)));
+            all.extend(difference(before, self.reach, line).into_iter().map(|line| ("changed", line)));
         }
         all
     }
 }
 
+/// How a command is written.
+type Line = fn(&Launch) -> String;
+
 /// The command line, so that it is clear where each argument ends.
 pub fn command_line(launch: &Launch) -> String {
     let words = std::iter::once(&launch.cmd).chain(&launch.args);
     words.map(|word| quoted(&word.to_string())).collect::<Vec<_>>().join(" ")
+}
+
+/// The same without what looks like a secret.
+fn masked_line(launch: &Launch) -> String {
+    let words: Vec<String> =
+        std::iter::once(&launch.cmd).chain(&launch.args).map(ToString::to_string).collect();
+    masked_words(&words).iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")
 }
 
 /// What would be executed or reached, in a few words.
@@ -73,12 +87,20 @@ pub fn in_short(reach: &Reach) -> String {
     }
 }
 
+/// The same where it is only mentioned, without what looks like a secret.
+pub fn mentioned(reach: &Reach) -> String {
+    match reach {
+        Reach::Process(launch) => masked_line(launch),
+        Reach::Remote(remote) => shown_url(&remote.url),
+    }
+}
+
 /// Each on a line of its own, and what it is.
-fn facts(reach: &Reach) -> Vec<(&'static str, String)> {
+fn facts(reach: &Reach, line: Line) -> Vec<(&'static str, String)> {
     let mut facts = Vec::new();
     match reach {
         Reach::Process(launch) => {
-            facts.push(("runs", command_line(launch)));
+            facts.push(("runs", line(launch)));
             facts.push((
                 "in",
                 visible(&launch.base.join(launch.cwd.to_string()).display().to_string()).into_owned(),
@@ -131,19 +153,20 @@ pub fn shown_url(url: &Template) -> String {
 }
 
 /// What is other than it was, values of variables and headers left out.
-fn difference(before: &Reach, after: &Reach) -> Vec<String> {
+fn difference(before: &Reach, after: &Reach, line: Line) -> Vec<String> {
     match (before, after) {
-        (Reach::Process(before), Reach::Process(after)) => process_difference(before, after),
+        (Reach::Process(before), Reach::Process(after)) => process_difference(before, after, line),
         (Reach::Remote(before), Reach::Remote(after)) => remote_difference(before, after),
-        (before, _) => vec![format!("was {}", in_short(before))],
+        (Reach::Process(before), _) => vec![format!("was {}", line(before))],
+        (Reach::Remote(before), _) => vec![format!("was {}", shown_url(&before.url))],
     }
 }
 
-fn process_difference(before: &Launch, after: &Launch) -> Vec<String> {
+fn process_difference(before: &Launch, after: &Launch, line: Line) -> Vec<String> {
     let mut lines = Vec::new();
     if (&before.cmd, &before.args) != (&after.cmd, &after.args) {
-        lines.push(format!("ran    {}", command_line(before)));
-        lines.push(format!("runs   {}", command_line(after)));
+        lines.push(format!("ran    {}", line(before)));
+        lines.push(format!("runs   {}", line(after)));
     }
     if (&before.cwd, &before.base) != (&after.cwd, &after.base) {
         lines.push(format!(
@@ -226,7 +249,9 @@ mod tests {
             at: None,
         };
         let program = Some(Ok(Path::new(if before.is_some() { "/w/x" } else { "/bin/x" })));
-        View { definition: &definition, reach, program, before, root: Path::new("/w") }.lines().join("\n")
+        View { definition: &definition, reach, program, before, root: Path::new("/w"), is_masked: false }
+            .lines()
+            .join("\n")
     }
 
     #[test]

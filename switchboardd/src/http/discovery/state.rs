@@ -14,7 +14,7 @@ use crate::session::Session;
 use crate::sources::Unready;
 use crate::suite::Suite;
 use crate::suite::summary::summary;
-use crate::trust::view::{in_short, shown_url};
+use crate::trust::view::{mentioned, shown_url};
 use crate::workspace::Workspace;
 
 /// As much of a command line as fits a status.
@@ -63,7 +63,7 @@ pub(in crate::http) fn described(suite: &Suite, pass: Pass) -> Value {
     body["line"] = json!(suite.definition.at.map(|(line, _)| line));
     if let Some(waiting) = suite.waiting() {
         // A version that nobody allowed: what it would run, and that there is one.
-        body["waiting"] = json!(summary(&in_short(waiting), WAITING_SHOWN));
+        body["waiting"] = json!(summary(&mentioned(waiting), WAITING_SHOWN));
     }
     if suite.is_held() {
         return body;
