@@ -236,7 +236,7 @@ fn a_file_that_may_not_be_read_is_reported() {
     let mut daemon = nobody(&home).args(["--listen", "off"]).stderr(Stdio::null()).spawn().unwrap();
     let status: Value = until("the daemon's status", PATIENCE, || {
         let output = as_nobody(&home, &["status", "--json"]);
-        serde_json::from_slice(&output.stdout).ok()
+        serde_json::from_slice(&output.stdout).ok().filter(|_| output.status.success())
     });
     let told = status["problems"].to_string();
     assert!(told.contains("closed/.mcp.json: cannot be read: Permission denied"), "{told}");

@@ -161,8 +161,6 @@ fn every_command_answers_in_json() {
         &["socket"],
         &["allow", "--list"],
         &["secret", "ls"],
-        &["secret", "set", "A_NAME"],
-        &["secret", "rm", "A_NAME"],
         &["add", "time", "--", "true"],
         &["remove", "time_suite"],
         &["explain", "kid"],
