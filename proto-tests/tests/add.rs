@@ -122,7 +122,7 @@ fn what_cannot_work_is_not_left_there() {
 fn a_secret_in_the_file_is_spoken_of() {
     let home = Home::new();
     let told = add(&home, "tok", &["--env", "GITHUB_TOKEN=ghp_0123456789abcdefghij"], 0);
-    assert!(told.contains("`switchboard secret set GITHUB_TOKEN`") && !told.contains("ghp_"), "{told}");
+    assert!(told.contains("`switchboard secret set TOK_GITHUB_TOKEN`") && !told.contains("ghp_"), "{told}");
     let told = add(&home, "gap", &["--env", "GITHUB_TOKEN=${GITHUB_TOKEN:-none}"], 0);
     assert!(!told.contains("secret set"), "{told}");
 }

@@ -86,8 +86,8 @@ pub(super) async fn run(args: &Args, add: &Add) -> Exit {
             let mut notes: Vec<String> = note(args, &add.name).await.into_iter().collect();
             notes.extend(secrets(add).into_iter().map(|secret| {
                 format!(
-                    "the value of `{secret}` now stands in that file; `switchboard secret set {secret}` keeps it \
-                     safe, and `${{{secret}}}` stands for it"
+                    "a secret now stands in that file; `switchboard secret set {secret}` keeps it safe, and \
+                     `${{{secret}}}` in its place stands for it"
                 )
             }));
             if args.json {
