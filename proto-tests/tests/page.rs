@@ -459,7 +459,7 @@ fn open_says_what_is_in_its_way() {
         let output = home.command(&["open", "--no-browser"]);
         assert_eq!(output.status.code(), Some(1), "{output:?}");
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        for word in words.iter().chain(&["http.listen", "switchboard.config.json", "switchboard start"]) {
+        for word in words.iter().chain(&["http.listen", "switchboard.config.json", "switchboard restart"]) {
             assert!(said.contains(word), "{word} is not in {said}");
         }
         assert!(output.stdout.is_empty());
