@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
 
 use std::thread;
+use std::time::{Duration, Instant};
 
 use proto_tests::shim::{kind_of, structured};
 use proto_tests::wait::{until, until_true};
@@ -21,6 +22,8 @@ const CHILDREN: u64 = 8;
 /// Slices of the whole, with a look at the daemon after each.
 const SLICES: u64 = 20;
 const HOSTS: u64 = 8;
+/// Helper threads end when they had nothing to do for two seconds.
+const SETTLED: Duration = Duration::from_secs(4);
 
 /// What the daemon holds when nothing runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,13 +85,13 @@ fn at_rest(home: &Home, daemon: &Daemon) -> Holds {
     }
     until_true("all children to go, zombies too", PATIENCE, || procs::descendants(daemon.pid()).is_empty());
     // Helper threads end after a while of having nothing to do; descriptors of answered requests close.
-    let mut last = holds(daemon);
-    let mut same = 0;
+    let mut last = (holds(daemon), Instant::now());
     until("it to settle", PATIENCE, || {
         let now = holds(daemon);
-        same = if now == last { same + 1 } else { 0 };
-        last = now;
-        (same > 300).then_some(now)
+        if now != last.0 {
+            last = (now, Instant::now());
+        }
+        (last.1.elapsed() > SETTLED).then_some(now)
     })
 }
 

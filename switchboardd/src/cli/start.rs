@@ -18,6 +18,8 @@ use crate::daemon;
 
 /// Calls in flight have 10 s to finish, and children some to end.
 const PATIENCE: Duration = Duration::from_secs(20);
+/// How long a daemon that answers nobody may take for what is left.
+const LAST_WORDS: Duration = Duration::from_secs(8);
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 /// What takes longer than this is worth a word.
 const LONG: Duration = Duration::from_millis(700);
@@ -137,6 +139,12 @@ pub(super) async fn stop(args: &Args) -> Exit {
     }
     if !gone(args, None).await {
         return failed(&format!("switchboardd is still there after {} s", PATIENCE.as_secs()));
+    }
+    // It answers nobody any more; what it writes down at its end is written when its file is gone.
+    let begun = Instant::now();
+    while place.as_ref().is_some_and(|place| daemon::running(place).is_some()) && begun.elapsed() < LAST_WORDS
+    {
+        tokio::time::sleep(LOOK_AGAIN).await;
     }
     gone_for_now(args, "switchboardd stopped")
 }
