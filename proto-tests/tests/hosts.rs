@@ -319,8 +319,8 @@ fn what_hosts_write_differently_becomes_the_same_definition() {
     assert_eq!(command("postgres")["env"]["REGION"], "${input:region:-eu}");
     assert_eq!(command("everything")["env"], json!({"API_KEY": "${EVERYTHING_KEY}", "PLAIN": "x"}));
     assert_eq!(command("files")["env"], json!({"TOKEN": "${FILES_TOKEN}"}));
-    assert_eq!(command("local-db")["cwd"], "/work/shop");
-    assert_eq!(command("git")["cwd"], "/work/shop");
+    assert_eq!(command("local-db")["cwd"], "/home/ada/shop");
+    assert_eq!(command("git")["cwd"], "/home/ada/shop");
     let all = everything(&home);
     assert!(!said(&home, &["import"], 0).contains("taken as"));
     assert_eq!(everything(&home), all);
@@ -367,7 +367,7 @@ fn what_would_not_run_here_stays_in_its_host() {
 fn a_server_of_one_project_runs_there_and_says_so() {
     let home = Home::new();
     let claude = json!({
-        "projects": {"/work/shop": {"mcpServers": {
+        "projects": {"/home/ada/shop": {"mcpServers": {
             "mine": {"command": "/bin/mine"},
             "other": {"command": "/bin/wide"},
         }}},
@@ -375,9 +375,9 @@ fn a_server_of_one_project_runs_there_and_says_so() {
     });
     home.write(".claude.json", &claude.to_string());
     let told = said(&home, &["import"], 0);
-    assert!(told.contains("was for /work/shop only"), "{told}");
-    assert!(told.contains("other (Claude Code, /work/shop): already there as `wide`"), "{told}");
-    assert_eq!(definition(&home, "mine")["command"]["cwd"], "/work/shop");
+    assert!(told.contains("was for /home/ada/shop only"), "{told}");
+    assert!(told.contains("other (Claude Code, /home/ada/shop): already there as `wide`"), "{told}");
+    assert_eq!(definition(&home, "mine")["command"]["cwd"], "/home/ada/shop");
     assert!(definition(&home, "wide")["command"].get("cwd").is_none());
 }
 
