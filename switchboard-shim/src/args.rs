@@ -1,4 +1,4 @@
-//! The command line. Decides between being the shim, being the launcher of a daemon and handing over
+//! The command line. Decides between being the shim, being a launcher of the daemon and handing over
 //! to `switchboardd`; knows the shim's own flags and none of the daemon's commands.
 
 use std::ffi::{OsStr, OsString};
@@ -7,16 +7,21 @@ use std::path::PathBuf;
 
 pub(crate) const USAGE: &str = "usage: switchboard [--socket PATH] [--workspace DIR] [--child NAME] [--config FILE] [--no-start] | COMMAND …";
 
-/// The hidden first argument of the process that turns into the daemon.
+/// The hidden first argument of the process that starts the one which turns into the daemon.
 pub(crate) const LAUNCH: &str = "--launch";
+
+/// The hidden first argument of the process that turns into the daemon.
+pub(crate) const BECOME: &str = "--become-daemon";
 
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Invocation {
     Shim(Flags),
     /// A command, or a question that `switchboardd` answers: it gets these arguments.
     Command(Vec<OsString>),
-    /// Become the daemon, with these arguments.
+    /// Start a process that becomes the daemon, with this program and its arguments.
     Launch(Vec<OsString>),
+    /// Become the daemon: this program with its arguments.
+    Become(Vec<OsString>),
 }
 
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -47,8 +52,10 @@ impl std::fmt::Display for Misuse {
 
 /// `person` says that stdin is a terminal: somebody typed this, no host did.
 pub(crate) fn parse(args: &[OsString], person: bool) -> Result<Invocation, Misuse> {
-    if args.first().is_some_and(|first| first == LAUNCH) {
-        return Ok(Invocation::Launch(args[1..].to_vec()));
+    match args.split_first() {
+        Some((first, rest)) if first == LAUNCH => return Ok(Invocation::Launch(rest.to_vec())),
+        Some((first, rest)) if first == BECOME => return Ok(Invocation::Become(rest.to_vec())),
+        _ => {}
     }
     let mut flags = Flags::default();
     let mut rest = args.iter();
@@ -155,7 +162,9 @@ mod tests {
 
     #[test]
     fn the_launcher_keeps_the_daemons_arguments() {
-        let args = ["--launch", "--socket", "/s"].map(OsString::from);
+        let args = ["--launch", "/bin/d", "--socket", "/s"].map(OsString::from);
         assert_eq!(parse(&args, false), Ok(Invocation::Launch(args[1..].to_vec())));
+        let args = ["--become-daemon", "/bin/d", "--socket", "/s"].map(OsString::from);
+        assert_eq!(parse(&args, false), Ok(Invocation::Become(args[1..].to_vec())));
     }
 }

@@ -1,8 +1,14 @@
-//! The process between the shim and the daemon: started by the shim as `switchboard --launch …` with the
-//! listening socket as stdin, it leaves the host's terminal and folder and becomes `switchboardd`.
+//! The two processes between the shim and the daemon, each with the listening socket as stdin and a pipe to the
+//! shim as stderr.
 //!
-//! A process of its own because all of this has to happen between fork and exec, where only `unsafe`
-//! code could do it. Its pid stays the daemon's, so `LISTEN_PID` can be its own.
+//! The first one, `switchboard --launch …`, starts the second, says its pid on stdout and ends at once. So the
+//! daemon descends from no shim and from no host: some hosts end every descendant of a server when they exit, and
+//! the daemon is everybody's. A host that adopts orphans (`PR_SET_CHILD_SUBREAPER`) still gets it as a child of its
+//! own; only a service manager can start it out of such a host's reach (`switchboard service install`).
+//!
+//! The second one, `switchboard --become-daemon …`, leaves the host's terminal and folder and becomes
+//! `switchboardd`. A process of its own because all of this has to happen between fork and exec, where only
+//! `unsafe` code could do it. Its pid stays the daemon's, so `LISTEN_PID` can be its own.
 
 use std::env;
 use std::ffi::OsString;
@@ -12,6 +18,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use crate::args::BECOME;
 use crate::{binary, limits};
 
 /// All that a daemon may know of the environment of the host that happened to start it.
@@ -23,22 +30,38 @@ const LISTEN_FD: i32 = 3;
 /// Moves stdin to descriptor 3 and runs the rest of the arguments.
 const BY_SHELL: &str = r#"exec 3<&0 </dev/null; exec "$0" "$@""#;
 
-/// Becomes the daemon. Returns only if that fails, after saying why on stderr.
+/// Starts the process that becomes the daemon and says its pid. Does not wait for it: whoever adopts orphans is its
+/// parent once this process has ended.
+#[expect(clippy::disallowed_methods, reason = "ourselves again, to become the daemon")]
+pub(crate) fn detach(args: &[OsString]) -> Result<(), String> {
+    // A signal to the host's process group is not for the daemon. It fails only for a group leader, which a child
+    // of the shim is not.
+    let _ = rustix::process::setsid();
+    let started = binary::ourselves()
+        .and_then(|path| Command::new(path).arg(BECOME).args(args).stdout(Stdio::null()).spawn());
+    let pid = started.map_err(|error| format!("cannot run ourselves: {error}"))?.id();
+    // Without a shim that hears it there is nobody to wait for the daemon's answer.
+    let _ = writeln!(std::io::stdout(), "{pid}");
+    Ok(())
+}
+
+/// Becomes the daemon: the first argument is its program. Returns only if that fails, after saying why on stderr.
 pub(crate) fn become_daemon(args: &[OsString]) {
     // The exec moves /dev/null over stderr before it can fail; this one is closed by the exec itself.
     let stderr = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stderr(), 10);
-    let why = exec(args);
+    let why = match args.split_first() {
+        Some((program, args)) => exec(Path::new(program), args),
+        None => "no program was named".to_owned(),
+    };
     if let Ok(stderr) = stderr {
         let _ = std::fs::File::from(stderr).write_all(why.as_bytes());
     }
 }
 
-fn exec(args: &[OsString]) -> String {
-    // It fails only for a group leader, which a child of the shim is not.
+fn exec(program: &Path, args: &[OsString]) -> String {
     let _ = rustix::process::setsid();
     let _ = env::set_current_dir("/");
     limits::restore();
-    let program = binary::daemon();
     // A careless host leaves descriptors open in us. A daemon that kept them would keep pipes open that
     // somebody waits for the end of.
     close_fds::set_fds_cloexec(LISTEN_FD, &[]);
@@ -47,13 +70,13 @@ fn exec(args: &[OsString]) -> String {
         Ok(listener) => listener,
         Err(error) => return format!("no socket to hand over: {error}"),
     };
-    let mut command = command(&program, args, listener.as_raw_fd() == LISTEN_FD);
+    let mut command = command(program, args, listener.as_raw_fd() == LISTEN_FD);
     let _held = (listener.as_raw_fd() == LISTEN_FD).then_some(listener);
     command.env_clear().stdout(Stdio::null()).stderr(Stdio::null());
     command.envs(KEPT.iter().filter_map(|name| Some((name, env::var_os(name)?))));
     command.env("LISTEN_FDS", "1").env("LISTEN_PID", std::process::id().to_string());
     let error = command.exec();
-    binary::no_exec(&program, &error)
+    binary::no_exec(program, &error)
 }
 
 #[expect(clippy::disallowed_methods, reason = "the exec that makes this process the daemon")]

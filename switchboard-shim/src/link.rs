@@ -16,9 +16,6 @@ use crate::start::{self, Meeting, StartError, Starting};
 /// A new daemon may have to wait 10 s for the lock of one that drains.
 const FIRST_ANSWER: Duration = Duration::from_secs(15);
 
-/// How long the reason of a daemon's death may take once its connection ended.
-const LAST_WORDS: Duration = Duration::from_millis(300);
-
 #[derive(Debug)]
 pub(crate) struct Opened {
     pub(crate) session: Arc<str>,
@@ -127,11 +124,11 @@ async fn first_answer(
             Ok(answer) => return Ok(answer),
             Err(error) => error,
         },
-        why = starting.death() => return Err(OpenError::Died(why)),
+        why = starting.failed_launch() => return Err(OpenError::Died(why)),
     };
-    match timeout(LAST_WORDS, starting.death()).await {
-        Ok(why) => Err(OpenError::Died(why)),
-        Err(_) => Err(OpenError::Lost(failed)),
+    match starting.last_words().await {
+        Some(why) => Err(OpenError::Died(why)),
+        None => Err(OpenError::Lost(failed)),
     }
 }
 

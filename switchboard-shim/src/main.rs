@@ -46,7 +46,14 @@ fn main() -> ExitCode {
             Err(error) => failed(&error.to_string(), 1),
         },
         Ok(Invocation::Command(args)) => failed(&binary::become_daemon_binary(&args), 1),
-        Ok(Invocation::Launch(args)) => {
+        Ok(Invocation::Launch(args)) => match launch::detach(&args) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(why) => {
+                eprint!("{why}");
+                ExitCode::from(127)
+            }
+        },
+        Ok(Invocation::Become(args)) => {
             launch::become_daemon(&args);
             ExitCode::from(127)
         }

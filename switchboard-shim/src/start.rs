@@ -13,6 +13,7 @@ use std::time::{Duration, SystemTime};
 
 use rustix::fs::FlockOperation;
 use switchboard_wire::place::Place;
+use switchboard_wire::process;
 use tokio::sync::oneshot;
 
 use crate::args::LAUNCH;
@@ -21,6 +22,10 @@ use crate::{binary, limits};
 
 /// How often a lock that somebody else holds is tried; what they start can be connected to long before.
 const LOCK_RETRY: Duration = Duration::from_millis(20);
+
+/// How long the end of a daemon may take, and its reason, once its connection ended.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
 /// Where the daemon is and how to start it.
 #[derive(Debug)]
@@ -67,15 +72,62 @@ impl fmt::Display for StartError {
 #[derive(Debug)]
 pub(crate) struct Starting {
     _lock: File,
-    death: oneshot::Receiver<String>,
+    place: Place,
+    launched: Launched,
+}
+
+/// What became of the launch.
+#[derive(Debug)]
+enum Launched {
+    Pending(oneshot::Receiver<Result<u32, String>>),
+    /// The pid of the daemon, or why there is none.
+    Known(Result<u32, String>),
+}
+
+impl Launched {
+    async fn outcome(&mut self) -> Result<u32, String> {
+        let outcome = match self {
+            Self::Known(outcome) => return outcome.clone(),
+            Self::Pending(receiver) => {
+                receiver.await.unwrap_or_else(|_| Err("its launcher was lost".to_owned()))
+            }
+        };
+        *self = Self::Known(outcome.clone());
+        outcome
+    }
 }
 
 impl Starting {
-    /// Resolves when the daemon died, with the reason.
-    pub(crate) async fn death(&mut self) -> String {
-        match (&mut self.death).await {
-            Ok(why) => why,
-            Err(_) => std::future::pending().await,
+    /// Resolves when there is no daemon because it could not be launched, with the reason.
+    pub(crate) async fn failed_launch(&mut self) -> String {
+        match self.launched.outcome().await {
+            Err(why) => why,
+            Ok(_) => std::future::pending().await,
+        }
+    }
+
+    /// Why the daemon ended, for those whose connection did; `None` if it runs on. It is nobody's child, so its
+    /// exit status is not to be had: it leaves its last words in a file.
+    pub(crate) async fn last_words(&mut self) -> Option<String> {
+        let pid = match tokio::time::timeout(LAST_WORDS, self.launched.outcome()).await.ok()? {
+            Ok(pid) => pid,
+            Err(why) => return Some(why),
+        };
+        let until = tokio::time::Instant::now() + LAST_WORDS;
+        loop {
+            let runs = process::is_running(pid);
+            if let Some(words) = self.place.failure_of(pid) {
+                return Some(format!("switchboardd could not start: {words}"));
+            }
+            if !runs {
+                return Some(
+                    "switchboardd ended before it answered; run `switchboardd` to see why".to_owned(),
+                );
+            }
+            if tokio::time::Instant::now() >= until {
+                return None;
+            }
+            tokio::time::sleep(LOOK_AGAIN).await;
         }
     }
 }
@@ -116,8 +168,8 @@ pub(crate) async fn meet(
     place.forget_stop();
     let listener = bind(&place.socket)?;
     let child = launch(meeting, listener).map_err(|error| StartError::Step("running ourselves", error))?;
-    let death = reap(child, place.clone()).map_err(|error| StartError::Step("starting a thread", error))?;
-    let starting = Starting { _lock: lock, death };
+    let outcome = hear(child).map_err(|error| StartError::Step("starting a thread", error))?;
+    let starting = Starting { _lock: lock, place: place.clone(), launched: Launched::Pending(outcome) };
     // The socket's backlog takes the connection before the daemon is up.
     match Connection::open(&place.socket).await {
         Ok(connection) => Ok((connection, Some(starting))),
@@ -125,11 +177,11 @@ pub(crate) async fn meet(
     }
 }
 
-/// The launcher was gone before the connection stood, and the socket with it: its own words are better.
+/// The daemon, or its launcher, was gone before the connection stood: its own words are better.
 async fn refused(mut starting: Starting, error: io::Error, socket: &Path) -> StartError {
-    match tokio::time::timeout(Duration::from_secs(1), starting.death()).await {
-        Ok(why) => StartError::Step("launching it", io::Error::other(why)),
-        Err(_) => StartError::Connect(socket.to_owned(), error),
+    match starting.last_words().await {
+        Some(why) => StartError::Step("launching it", io::Error::other(why)),
+        None => StartError::Connect(socket.to_owned(), error),
     }
 }
 
@@ -164,11 +216,11 @@ fn bind(socket: &Path) -> Result<UnixListener, StartError> {
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "the one process the shim ever starts: itself, to become the daemon"
+    reason = "the one process the shim ever starts: itself, to launch the daemon"
 )]
 fn launch(meeting: &Meeting, listener: UnixListener) -> io::Result<Child> {
     let mut command = Command::new(binary::ourselves()?);
-    command.arg(LAUNCH);
+    command.arg(LAUNCH).arg(binary::daemon());
     if meeting.socket_named {
         command.arg("--socket").arg(&meeting.place.socket);
     }
@@ -178,29 +230,30 @@ fn launch(meeting: &Meeting, listener: UnixListener) -> io::Result<Child> {
     if let Some(limit) = limits::before() {
         command.env(limits::VARIABLE, limit.to_string());
     }
-    command.stdin(Stdio::from(OwnedFd::from(listener))).stdout(Stdio::null()).stderr(Stdio::piped()).spawn()
+    command.stdin(Stdio::from(OwnedFd::from(listener))).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()
 }
 
-/// Waits for the daemon's end in a thread, so that it is no zombie while we live. The pipe is its
-/// stderr until the exec and says why there was none; after that it leaves its last words in a file.
-fn reap(mut child: Child, place: Place) -> io::Result<oneshot::Receiver<String>> {
-    let (death, deaths) = oneshot::channel();
-    std::thread::Builder::new().name("reaper".to_owned()).stack_size(128 * 1024).spawn(move || {
-        let mut why = String::new();
-        if let Some(stderr) = child.stderr.take() {
+/// Waits for the launcher's end in a thread. It says the daemon's pid on its stdout; its stderr is the daemon's until
+/// the exec, and says why there was none.
+fn hear(mut launcher: Child) -> io::Result<oneshot::Receiver<Result<u32, String>>> {
+    let (sender, outcome) = oneshot::channel();
+    std::thread::Builder::new().name("launch".to_owned()).stack_size(128 * 1024).spawn(move || {
+        let (mut pid, mut why) = (String::new(), String::new());
+        if let Some(stdout) = launcher.stdout.take() {
+            let _ = stdout.take(64).read_to_string(&mut pid);
+        }
+        if let Some(stderr) = launcher.stderr.take() {
             let _ = stderr.take(4096).read_to_string(&mut why);
         }
-        let status = child.wait();
-        if why.is_empty() {
-            let how = status.map_or_else(|error| error.to_string(), |status| status.to_string());
-            why = match place.failure_of(child.id()) {
-                Some(words) => format!("switchboardd could not start: {words}"),
-                None => {
-                    format!("switchboardd ended before it answered ({how}); run `switchboardd` to see why")
-                }
-            };
-        }
-        let _ = death.send(why);
+        let status = launcher.wait();
+        let _ = sender.send(match pid.trim().parse() {
+            Ok(pid) if why.is_empty() => Ok(pid),
+            _ if !why.is_empty() => Err(why),
+            _ => {
+                let how = status.map_or_else(|error| error.to_string(), |status| status.to_string());
+                Err(format!("its launcher ended without a word ({how})"))
+            }
+        });
     })?;
-    Ok(deaths)
+    Ok(outcome)
 }

@@ -3,6 +3,7 @@
 use std::fs;
 
 use rustix::process::{Pid, Signal};
+use switchboard_wire::process::Stat;
 
 /// A process at one moment: its number may be given out again, its start time tells.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,16 +19,7 @@ pub struct Process {
 impl Process {
     /// `None` once it is gone.
     pub fn look_up(id: u32) -> Option<Self> {
-        let stat = fs::read(format!("/proc/{id}/stat")).ok()?;
-        // The name in brackets may hold anything, half a character too, so the fields are counted from its end.
-        let end = stat.iter().rposition(|byte| *byte == b')')?;
-        let begin = stat.iter().position(|byte| *byte == b'(')?;
-        let program = String::from_utf8_lossy(stat.get(begin + 1..end)?).into_owned();
-        let rest = std::str::from_utf8(stat.get(end + 2..)?).ok()?;
-        let mut fields = rest.split(' ');
-        let zombie = matches!(fields.next()?, "Z" | "X");
-        let parent = fields.next()?.parse().ok()?;
-        let start_time = fields.nth(17)?.parse().ok()?;
+        let Stat { program, zombie, parent, start_time } = Stat::of(id)?;
         Some(Self { id, parent, start_time, zombie, program })
     }
 

@@ -1,0 +1,64 @@
+//! One process as the system shows it, for those who did not start it.
+
+use std::fs;
+
+/// What `/proc` says of a process at one moment. Where there is no such thing, nothing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stat {
+    /// What the kernel calls its program, as far as that is text.
+    pub program: String,
+    pub zombie: bool,
+    pub parent: u32,
+    /// A number may be given out again; this tells the two apart.
+    pub start_time: u64,
+}
+
+impl Stat {
+    /// `None` once it is gone.
+    pub fn of(pid: u32) -> Option<Self> {
+        Self::parse(&fs::read(format!("/proc/{pid}/stat")).ok()?)
+    }
+
+    fn parse(stat: &[u8]) -> Option<Self> {
+        // The name in brackets may hold anything, half a character too, so the fields are counted from its end.
+        let end = stat.iter().rposition(|byte| *byte == b')')?;
+        let begin = stat.iter().position(|byte| *byte == b'(')?;
+        let program = String::from_utf8_lossy(stat.get(begin + 1..end)?).into_owned();
+        let rest = std::str::from_utf8(stat.get(end + 2..)?).ok()?;
+        let mut fields = rest.split(' ');
+        let zombie = matches!(fields.next()?, "Z" | "X");
+        let parent = fields.next()?.parse().ok()?;
+        let start_time = fields.nth(17)?.parse().ok()?;
+        Some(Self { program, zombie, parent, start_time })
+    }
+}
+
+/// Whether a process runs. One that has ended does not, even if nobody has asked for its status yet.
+pub fn is_running(pid: u32) -> bool {
+    if cfg!(target_os = "linux") {
+        return Stat::of(pid).is_some_and(|stat| !stat.zombie);
+    }
+    rustix::process::Pid::from_raw(pid.cast_signed())
+        .is_some_and(|pid| rustix::process::test_kill_process(pid) != Err(rustix::io::Errno::SRCH))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_may_hold_anything() {
+        let fields = "S 7 1 1 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 4711 0";
+        for name in ["sh", "a) b", "(x", "\u{fffd})"] {
+            let stat = Stat::parse(format!("12 ({name}) {fields}").as_bytes()).unwrap();
+            assert_eq!((stat.program.as_str(), stat.parent, stat.start_time), (name, 7, 4711));
+        }
+        assert!(Stat::parse(b"12 (sh").is_none());
+    }
+
+    #[test]
+    fn only_what_is_there_runs() {
+        assert!(is_running(std::process::id()));
+        assert!(!is_running(i32::MAX.cast_unsigned()));
+    }
+}
