@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use proto_tests::shim::{structured, text_of};
+use proto_tests::shim::{ShimOptions, structured, text_of};
 use proto_tests::wait::until_true;
 use proto_tests::{Daemon, Home, PATIENCE, Shim};
 use serde_json::{Value, json};
@@ -48,6 +48,9 @@ fn initialize_of(home: &Home, pid: i32) -> Value {
 }
 
 // --- roots ---
+
+const WITHOUT_ROOTS: &str =
+    r#"{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}"#;
 
 #[test]
 fn a_shared_child_is_told_no_hosts_roots() {
@@ -94,16 +97,70 @@ fn a_sessions_own_child_is_told_its_own_hosts_roots() {
 }
 
 #[test]
-fn a_host_without_roots_has_none_to_tell() {
+fn a_host_without_roots_lends_its_workspace() {
     let home = home_with(&json!({"scope": "session"}));
     let _daemon = home.daemon();
     let mut shim = home.raw_shim();
-    shim.initialize_as(
-        r#"{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}"#,
-    );
-    assert_eq!(ask(&mut shim, "roots")["result"], json!({"roots": []}));
+    shim.initialize_as(WITHOUT_ROOTS);
+    let workspace = home.workspace().canonicalize().unwrap();
+    let root = json!({"uri": format!("file://{}", workspace.display()), "name": "work"});
+    assert_eq!(ask(&mut shim, "roots")["result"], json!({"roots": [root]}));
     assert_eq!(ask(&mut shim, "elicitation")["result"]["action"], "decline");
     assert!(ask(&mut shim, "sampling")["error"].is_object());
+}
+
+#[test]
+fn a_host_without_workspace_and_roots_has_none_to_tell() {
+    let home = home_with(&json!({"scope": "session"}));
+    let _daemon = home.daemon();
+    let options = ShimOptions { workspace: Some(home.path()), ..ShimOptions::default() };
+    let mut shim = Shim::start(&home, options);
+    shim.initialize_as(WITHOUT_ROOTS);
+    assert_eq!(ask(&mut shim, "roots")["result"], json!({"roots": []}));
+}
+
+/// A server that learns its folders from the roots, in a suite whose checks are off: `folders` is not in its list.
+fn home_with_follower(pool: &Value) -> Home {
+    let home = Home::new();
+    home.child("k", &["follows-roots"]);
+    home.config(&json!({"suites": {"k": {"pool": pool, "validate": false}}}));
+    home
+}
+
+#[test]
+fn the_first_call_of_a_session_waits_for_the_workspace_as_root() {
+    for pool in [json!({"scope": "session"}), json!({"scope": "session", "warm": 1})] {
+        let home = home_with_follower(&pool);
+        let _daemon = home.daemon();
+        for _ in 0..2 {
+            let mut shim = home.raw_shim();
+            shim.initialize_as(WITHOUT_ROOTS);
+            let folders = text_of(&shim.call("k", "folders", "{}"));
+            assert!(folders.contains("/work\""), "{pool}: {folders}");
+        }
+    }
+}
+
+#[test]
+fn the_first_call_of_a_session_waits_for_the_roots_of_its_host() {
+    let home = home_with_follower(&json!({"scope": "session"}));
+    let _daemon = home.daemon();
+    let mut shim = home.shim();
+    let id = shim.start_call("k", "folders", "{}");
+    let question = shim.notification("roots/list");
+    reply(&mut shim, &question, &json!({"roots": [{"uri": "file:///of/the/host"}]}));
+    let folders = text_of(&shim.answer_to(&id.to_string()));
+    assert!(folders.contains("file:///of/the/host"), "{folders}");
+}
+
+#[test]
+fn a_host_that_never_answers_roots_list_is_served_all_the_same() {
+    let home = home_with_follower(&json!({"scope": "session"}));
+    let _daemon = home.daemon();
+    let mut shim = home.shim();
+    let id = shim.start_call("k", "folders", "{}");
+    shim.notification("roots/list");
+    assert_eq!(text_of(&shim.answer_to(&id.to_string())), "none yet");
 }
 
 #[test]

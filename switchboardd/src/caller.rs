@@ -3,6 +3,7 @@
 mod once;
 
 use std::collections::HashMap;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -79,6 +80,8 @@ struct Listening {
     questions: Mutex<HashMap<Box<str>, Question>>,
     lanes: Mutex<HashMap<Box<str>, Lane>>,
     account: Mutex<Account>,
+    /// The directory that its session belongs to.
+    folder: Mutex<Option<PathBuf>>,
     closed: AtomicBool,
 }
 
@@ -204,6 +207,7 @@ impl Caller {
             questions: Mutex::default(),
             lanes: Mutex::default(),
             account: Mutex::default(),
+            folder: Mutex::default(),
             closed: AtomicBool::new(false),
         };
         Self::of(Sort::Host(listening))
@@ -290,6 +294,24 @@ impl Caller {
             Sort::Streamed(_) | Sort::Once(_) | Sort::Deaf => return None,
         };
         Some(account.lock().expect("BUG: a note panicked"))
+    }
+
+    /// The directory that its session belongs to.
+    pub fn works_in(&self, folder: &Path) {
+        if let Sort::Host(listening) = &self.sort {
+            *listening.folder.lock().expect("BUG: a copy panicked") = Some(folder.to_owned());
+        }
+    }
+
+    /// The result of `roots/list` for a host that has no roots: the directory of its session, as a root. `None` if it
+    /// belongs to no directory.
+    pub fn workspace_as_roots(self: &Arc<Self>) -> Option<String> {
+        let Sort::Host(listening) = &self.owner().sort else { return None };
+        let folder = listening.folder.lock().expect("BUG: a copy panicked").clone()?;
+        let uri = url::Url::from_directory_path(&folder).ok()?;
+        let uri = uri.as_str().trim_end_matches('/');
+        let name = folder.file_name().unwrap_or_default().to_string_lossy();
+        Some(json!({ "roots": [{ "uri": uri, "name": name }] }).to_string())
     }
 
     /// Whether it is a session's, which ends.

@@ -18,6 +18,7 @@ mod listening;
 mod lists;
 mod outbox;
 pub mod remote;
+mod roots;
 mod roster;
 mod spawn;
 mod stderr;
@@ -87,6 +88,8 @@ pub struct Ground<'a> {
     pub subscriptions: &'a Arc<Subscriptions>,
     pub variables: &'a Variables,
     pub roster: &'a Arc<Roster>,
+    /// Whether a host without roots lends its workspace as a root.
+    pub lends_workspace: bool,
     pub ledger: &'a Ledger,
     pub dialer: &'a Arc<Dialer>,
     /// Who knows the credentials of children that run elsewhere.
@@ -156,6 +159,8 @@ pub struct Child {
     /// A modern child said what it will tell of.
     acknowledged: Notify,
     questions: inbound::Questions,
+    roots: roots::Roots,
+    lends_workspace: bool,
     noise: AtomicU64,
     leases: AtomicI64,
     /// Calls that wait until their hosts come back with answers.

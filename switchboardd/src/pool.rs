@@ -241,9 +241,11 @@ impl Pool {
             };
             match step {
                 Step::Use(child) => {
+                    let lease = Lease { child, pool: self.clone() };
                     self.note_use(caller, ran == Some(true));
                     self.keep_warm(limits);
-                    return Ok(Lease { child, pool: self.clone() });
+                    lease.wait_for_roots().await;
+                    return Ok(lease);
                 }
                 Step::Start(owner) => drop(tokio::spawn(self.clone().start(owner, limits, Reason::Call))),
                 Step::Refuse(refusal) => return Err(refusal),

@@ -111,6 +111,7 @@ impl Session {
         caller: Arc<Caller>,
         streams: Option<Arc<Streams>>,
     ) -> Arc<Self> {
+        workspace.root.iter().for_each(|root| caller.works_in(root));
         Arc::new(Self {
             is_shims: !id.is_empty() && streams.is_none(),
             id,
@@ -160,6 +161,7 @@ impl Session {
 
     /// Its workspace took longer to load than a host waits.
     pub fn settle(&self, workspace: Arc<Workspace>) {
+        workspace.root.iter().for_each(|root| self.caller.works_in(root));
         *self.workspace.write().expect("BUG: a copy panicked") = workspace;
     }
 

@@ -1,6 +1,7 @@
 //! What can go wrong before the first call.
 
 use std::io::Write;
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
@@ -125,6 +126,32 @@ pub(crate) const TABLE: &[Behaviour] = &[
                         let _ = held.map(thread::JoinHandle::join);
                         answer(&peer, &message);
                     });
+                    return Turn::Taken;
+                }
+                Turn::Usual
+            });
+        },
+    ),
+    Behaviour::new(
+        "follows-roots",
+        "asks for the roots after initialized and whenever they change, serves at once; the tool `folders` tells them",
+        |peer, _| {
+            let known = Arc::new(Mutex::new("none yet".to_owned()));
+            serve(&peer, |peer, message| {
+                if message.is("notifications/initialized") || message.is("notifications/roots/list_changed") {
+                    // Asked before anything else is answered, as the official SDKs do.
+                    let (answer, known) = (peer.begin_asking("roots/list", "{}"), known.clone());
+                    thread::spawn(move || {
+                        let answer = answer.recv().unwrap_or_default();
+                        // As a server does that looks at each folder first.
+                        thread::sleep(Duration::from_millis(20));
+                        *known.lock().unwrap() = answer;
+                    });
+                    return Turn::Taken;
+                }
+                if message.is("tools/call") && message.param("name").as_deref() == Some("\"folders\"") {
+                    let text = serde_json::json!(*known.lock().unwrap());
+                    peer.result(message.id(), &format!(r#"{{"content":[{{"type":"text","text":{text}}}]}}"#));
                     return Turn::Taken;
                 }
                 Turn::Usual

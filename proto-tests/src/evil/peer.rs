@@ -5,7 +5,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, Read, Write};
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 
 use serde_json::value::RawValue;
@@ -103,11 +103,16 @@ impl Peer {
 
     /// Asks the host something and waits for the whole answer. Never call it on the reading thread.
     pub(crate) fn ask(&self, method: &str, params: &str) -> String {
+        self.begin_asking(method, params).recv().unwrap_or_else(|_| "null".into())
+    }
+
+    /// Asks the host something; the whole answer comes later.
+    pub(crate) fn begin_asking(&self, method: &str, params: &str) -> Receiver<String> {
         let id = format!("\"evil-{}\"", self.next_id.fetch_add(1, Ordering::Relaxed));
         let (sender, receiver) = channel();
         self.asked.lock().unwrap().insert(id.clone(), sender);
         self.send(&format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{params}}}"#));
-        receiver.recv().unwrap_or_else(|_| "null".into())
+        receiver
     }
 
     /// The next request or notification; `None` at end of input. Answers go to whoever asked.

@@ -226,12 +226,16 @@ impl Child {
                 // By the call that it is about, if there is one; a modern host cannot be asked otherwise.
                 let asked = match self.candidates(about) {
                     Candidates::One(caller) if self.serves(&caller) => caller,
-                    _ => owner,
+                    _ => owner.clone(),
                 };
                 if !asked.profile().takes.roots {
-                    return none();
+                    return self.workspace_roots(&owner).or_else(none);
                 }
-                self.put_question(&asked, body, id, methods::ROOTS_LIST, params).err().and_then(|_| none())
+                let put = self.put_question(&asked, body, id, methods::ROOTS_LIST, params);
+                if put.is_ok() {
+                    self.roots.asked(id.get());
+                }
+                put.err().and_then(|_| none())
             }
             Tie::Spare => none(),
         }
@@ -289,7 +293,7 @@ impl Child {
         self.notify(format!(r#"{{"jsonrpc":"2.0","id":{id},{outcome}}}"#).as_bytes());
     }
 
-    fn questions(&self) -> std::sync::MutexGuard<'_, Open> {
+    pub(super) fn questions(&self) -> std::sync::MutexGuard<'_, Open> {
         self.questions.lock().expect("BUG: bookkeeping panicked")
     }
 }

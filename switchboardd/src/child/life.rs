@@ -198,6 +198,8 @@ impl Child {
             acknowledged: Notify::new(),
             subscriptions: ground.subscriptions.clone(),
             questions: Questions::new(HashMap::new()),
+            roots: super::roots::Roots::default(),
+            lends_workspace: ground.lends_workspace,
             noise: AtomicU64::new(0),
             leases: AtomicI64::new(0),
             parked: AtomicI64::new(0),

@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::state::{Known, Member};
+use super::stateful::names_folders;
 use super::{Pool, PoolError};
 use crate::caller::Caller;
 use crate::child::{Child, ChildError, Ground, Limits, Manner, StartError, StderrRing, Tie};
@@ -85,6 +86,7 @@ impl Pool {
             subscriptions: &self.subscriptions,
             variables: &captured.variables,
             roster: &self.nursery.roster,
+            lends_workspace: !names_folders(&self.reach),
             ledger: &self.nursery.ledger,
             dialer: &self.nursery.dialer,
             logins: &*self.nursery.logins,
