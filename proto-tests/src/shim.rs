@@ -317,8 +317,10 @@ pub fn structured(answer: &str) -> Value {
     content
 }
 
-/// `data.switchboard.kind` of a fault.
+/// The kind of a failure of ours: of a call in its result, of anything else in its error.
 pub fn kind_of(answer: &str) -> Option<String> {
     let value: Value = serde_json::from_str(answer).ok()?;
-    value["error"]["data"]["switchboard"]["kind"].as_str().map(str::to_owned)
+    let failed = &value["result"]["isError"] == true;
+    let of_call = value["result"]["_meta"]["switchboard"]["kind"].as_str().filter(|_| failed);
+    of_call.or_else(|| value["error"]["data"]["switchboard"]["kind"].as_str()).map(str::to_owned)
 }

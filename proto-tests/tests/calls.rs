@@ -282,7 +282,7 @@ fn the_last_words_of_a_child_are_in_the_fault() {
     let answer = shim.call("k", "crash", "{}");
     assert!(answer.contains("crash was asked for") && answer.contains("status 3"), "{answer}");
     let fault: Value = serde_json::from_str(&answer).unwrap();
-    let about = &fault["error"]["data"]["switchboard"];
+    let about = &fault["result"]["_meta"]["switchboard"];
     assert_eq!((about["child"].as_str(), about["subtool"].as_str()), (Some("k"), Some("crash")));
     assert_eq!(about["retryable"], false);
 }

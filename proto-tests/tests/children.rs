@@ -271,7 +271,8 @@ fn judge(expect: Expect, answer: &str, id: u64, round: usize) -> Result<(), Stri
             holds(*said == json!({"ok": true, "name": "echo", "args": {"z": round, "a": 1.0}}), "no echo")
         }
         EchoOr(kind) => {
-            holds(parsed()?["result"].is_object() || kind_of(answer).as_deref() == Some(kind), "neither")
+            let echoed = parsed()?["result"]["structuredContent"]["ok"] == true;
+            holds(echoed || kind_of(answer).as_deref() == Some(kind), "neither")
         }
         Raw(expected) => holds(body()? == expected, "other bytes"),
         Starts(expected) => holds(body()?.starts_with(expected), "other bytes"),
@@ -285,11 +286,12 @@ fn judge(expect: Expect, answer: &str, id: u64, round: usize) -> Result<(), Stri
         }
         Fault(kind, says) => {
             let parsed = parsed()?;
-            let fault = &parsed["error"];
             holds(kind_of(answer).as_deref() == Some(kind), "another kind")?;
-            holds(fault["code"] == -32000, "another code")?;
-            holds(fault["message"].as_str().unwrap_or_default().contains(says), "says it not")?;
-            let about = &fault["data"]["switchboard"];
+            let result = &parsed["result"];
+            holds(result["isError"] == true, "no result that says `isError`")?;
+            let text = result["content"][0]["text"].as_str().unwrap_or_default();
+            holds(text.contains(says), "says it not")?;
+            let about = &result["_meta"]["switchboard"];
             holds(about["child"].is_string() && about["retryable"].is_boolean(), "does not say about whom")
         }
     }

@@ -7,11 +7,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use proto_tests::shim::{kind_of, structured};
+use proto_tests::shim::{call_params, kind_of, structured};
+use proto_tests::streamable::{HttpHost, ModernHost, dressed};
 use proto_tests::wait::until_true;
 use proto_tests::{Home, PATIENCE, Shim};
 use rustix::process::{Pid, Signal, kill_process};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 #[test]
 fn a_restart_under_load_fails_no_call_and_runs_none_twice() {
@@ -97,6 +98,35 @@ fn a_call_that_outlasts_the_drain_gets_a_clear_fault() {
     // The drain takes at most 10 s, the rest of the way down at most 5 s.
     assert!(asked.elapsed() < Duration::from_secs(25), "{:?}", asked.elapsed());
     assert!(shim.call("k", "echo", "{}").contains("\"ok\":true"));
+}
+
+#[test]
+fn a_call_by_http_while_the_daemon_drains_is_told_as_a_result() {
+    let home = Home::new();
+    home.child("k", &["echo"]);
+    let daemon = home.daemon();
+    let mut shim = home.shim();
+    let legacy = HttpHost::open(daemon.door(), "/mcp", "2025-11-25", &json!({}));
+    shim.start_call("k", "hang", "{}");
+    until_true("the call", PATIENCE, || shim.call("k", "received", "{}").contains("hang"));
+    daemon.signal(Signal::TERM);
+    let post = |method: &str, params: &Value| {
+        let body = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
+        daemon.door().post("/proxy", &body.to_string())
+    };
+    until_true("the drain to begin", PATIENCE, || post("tools/list", &json!({})).status == 503);
+    let params: Value = serde_json::from_str(&call_params("k", "echo", "{}")).unwrap();
+    let about = json!({"kind": "daemon_draining", "retryable": true});
+    let modern = ModernHost::new(daemon.door(), "/mcp");
+    for answer in [
+        post("tools/call", &params).json(),
+        post("tools/call", &dressed(&params)).json(),
+        legacy.ask("tools/call", &params),
+        modern.ask("tools/call", &params),
+    ] {
+        assert_eq!(answer["result"]["isError"], true, "{answer}");
+        assert_eq!(answer["result"]["_meta"]["switchboard"], about, "{answer}");
+    }
 }
 
 #[test]

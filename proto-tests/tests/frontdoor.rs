@@ -6,6 +6,7 @@ use std::fs;
 use std::io::Read;
 use std::process::{Command, Stdio};
 
+use proto_tests::streamable::{HttpHost, ModernHost, dressed};
 use proto_tests::wait::{until, until_true};
 use proto_tests::{Door, Home, PATIENCE, Request, Response, bins};
 use rustix::process::{Pid, Signal, kill_process};
@@ -337,21 +338,60 @@ fn names_of_children_are_percent_encoded() {
     assert_eq!(response.status, 200, "{}", response.text());
 }
 
+/// What a host must not take for a reason to make the call again: a result that says what failed.
+#[track_caller]
+fn is_crash(answer: &Value, child: &str, is_modern: bool) {
+    assert!(answer.get("error").is_none(), "{answer}");
+    assert_eq!((&answer["id"], &answer["result"]["isError"]), (&json!(1), &json!(true)), "{answer}");
+    let about = json!({"kind": "child_exited", "child": child, "subtool": "crash", "retryable": false});
+    assert_eq!(answer["result"]["_meta"]["switchboard"], about, "{answer}");
+    let text = answer["result"]["content"][0]["text"].as_str().unwrap_or_default();
+    assert!(text.contains("crash was asked for"), "{answer}");
+    assert_eq!(answer["result"]["resultType"] == "complete", is_modern, "{answer}");
+}
+
 #[test]
-fn failures_of_children_are_answers_with_a_kind() {
+fn a_failed_call_is_a_result_on_every_face_and_in_both_eras() {
     let home = Home::new();
-    home.child("kid", &["echo"]);
+    // Several, since one that crashes often is left alone for a while.
+    for name in ["a", "b", "kid"] {
+        home.child(name, &["echo"]);
+    }
+    home.definition("lost", r#"{"name": "lost", "command": {"cmd": "/no/such/program"}}"#);
     let daemon = home.daemon();
-    let body = json!({"jsonrpc": "2.0", "id": 9, "method": "tools/call", "params":
-        {"name": "kid_suite", "arguments": {"action": "call", "subtool": "crash", "args": {}}}});
-    let response = daemon.door().post("/proxy", &body.to_string());
-    assert_eq!(response.status, 200);
-    let fault = response.json();
-    assert_eq!((&fault["id"], &fault["error"]["code"]), (&json!(9), &json!(-32000)));
-    assert_eq!(
-        fault["error"]["data"]["switchboard"],
-        json!({"kind": "child_exited", "child": "kid", "subtool": "crash", "retryable": false})
-    );
+    let in_suite = |name: &str, tool: &str| {
+        let arguments = json!({"action": "call", "subtool": tool, "args": {}});
+        json!({"name": format!("{name}_suite"), "arguments": arguments})
+    };
+    let call_at = |route: &str, params: &Value| {
+        let body = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params});
+        let response = daemon.door().post(route, &body.to_string());
+        assert_eq!(response.status, 200, "{}", response.text());
+        response.json()
+    };
+    for (child, path, params) in
+        [("a", "", in_suite("a", "crash")), ("b", "/b", json!({"name": "crash", "arguments": {}}))]
+    {
+        let (proxy, registry) = (format!("/proxy{path}"), format!("/mcp{path}"));
+        is_crash(&call_at(&proxy, &params), child, false);
+        is_crash(&call_at(&proxy, &dressed(&params)), child, true);
+        let legacy = HttpHost::open(daemon.door(), &registry, "2025-11-25", &json!({}));
+        is_crash(&legacy.ask("tools/call", &params), child, false);
+        let modern = ModernHost::new(daemon.door(), &registry);
+        is_crash(&modern.ask("tools/call", &params), child, true);
+    }
+    // One that cannot start, and an `introspect`, which is a call of the suite too.
+    for arguments in [json!({"action": "introspect"}), json!({"action": "call", "subtool": "x"})] {
+        let answer = call_at("/proxy", &json!({"name": "lost_suite", "arguments": arguments}));
+        assert_eq!(answer["result"]["isError"], true, "{answer}");
+        assert_eq!(answer["result"]["_meta"]["switchboard"]["child"], "lost", "{answer}");
+    }
+    // A server's own error is its own, and what was never a call keeps its code.
+    let mut own = in_suite("kid", "raise");
+    own["arguments"]["args"] = json!({"json": r#"{"code":-32050,"message":"mine"}"#});
+    assert_eq!(call_at("/proxy", &own)["error"], json!({"code": -32050, "message": "mine"}));
+    assert_eq!(call_at("/proxy", &in_suite("nobody", "x"))["error"]["code"], -32602);
+    assert_eq!(call_at("/proxy", &json!({}))["error"]["code"], -32602);
 }
 
 #[test]

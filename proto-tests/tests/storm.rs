@@ -147,9 +147,8 @@ fn take_answer(
         Some(Open::Cancelled) => {}
         None => panic!("session {session} got an answer that it did not wait for: {line}"),
     }
-    if answer.get("error").is_some() {
+    if let Some(kind) = kind_of(&line) {
         // A child that crashed, or one that crashed so often that it is left alone for a moment.
-        let kind = kind_of(&line).unwrap_or_default();
         assert!(matches!(kind.as_str(), "child_exited" | "child_resting"), "{line}");
         tally.faults += 1;
         return;

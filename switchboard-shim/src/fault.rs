@@ -3,11 +3,16 @@
 
 use switchboard_wire::envelope::{INTERNAL_ERROR, INVALID_REQUEST, PARSE_ERROR};
 
+use crate::methods::{self, Kind, Method, Outgoing};
+
 /// The longest message a host is sent: the strictest one reads lines up to 8 MiB.
 pub(crate) const MAX_TO_HOST: usize = 7 * 1024 * 1024;
 
 /// The code of a failure that is the daemon's or the hop's.
 const SERVER_ERROR: i64 = -32000;
+
+/// Where a modern result says who made it.
+const SERVER_KEY: &str = "io.modelcontextprotocol/serverInfo";
 
 /// A failure of the hop that some request has to be told about.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,13 +42,26 @@ pub(crate) enum Fault {
 }
 
 impl Fault {
-    pub(crate) fn to(&self, id: &str) -> Vec<u8> {
-        self.to_host(id, false)
+    /// The answer to this message, if one is owed. A call may have run, and hosts make one again that ended with a
+    /// protocol error: it gets a result that says what failed.
+    pub(crate) fn answer(&self, message: &Outgoing) -> Option<Vec<u8>> {
+        let Kind::Request { id, method } = &message.kind else { return None };
+        let modern = methods::is_modern(&message.body);
+        let told = self.told();
+        Some(match (method, self) {
+            (Method::Call, _) => told.result(id, modern),
+            (_, Self::Refused { .. }) => told.error(id, INTERNAL_ERROR),
+            // The modern era has no codes that a server could choose for itself.
+            _ => told.error(id, if modern { INTERNAL_ERROR } else { SERVER_ERROR }),
+        })
     }
 
-    /// The modern era has no codes that a server could choose for itself.
-    pub(crate) fn to_host(&self, id: &str, modern: bool) -> Vec<u8> {
-        let code = if modern { INTERNAL_ERROR } else { SERVER_ERROR };
+    /// To the daemon, about a question that does not reach the host.
+    pub(crate) fn to_question(&self, id: &str) -> Vec<u8> {
+        self.told().error(id, SERVER_ERROR)
+    }
+
+    fn told(&self) -> Told {
         let (kind, retryable, text) = match self {
             Self::DaemonGone => {
                 ("daemon_gone", false, "switchboardd restarted; the call may or may not have run".into())
@@ -68,21 +86,53 @@ impl Fault {
                 ("input_closed", false, "the host closed its output before the answer came".to_owned())
             }
             Self::InputClosed { why: Some(why) } => ("input_closed", true, why.clone()),
-            Self::Refused { status } => {
-                let text = format!("switchboardd answered with HTTP status {status} and no JSON-RPC message");
-                return error(id, INTERNAL_ERROR, &text, Some(("refused", false)));
-            }
+            Self::Refused { status } => (
+                "refused",
+                false,
+                format!("switchboardd answered with HTTP status {status} and no JSON-RPC message"),
+            ),
         };
-        error(id, code, &text, Some((kind, retryable)))
+        Told { kind, retryable, text }
+    }
+}
+
+/// A failure as it is told.
+struct Told {
+    kind: &'static str,
+    retryable: bool,
+    text: String,
+}
+
+impl Told {
+    fn error(&self, id: &str, code: i64) -> Vec<u8> {
+        error(id, code, &self.text, &format!(r#","data":{{{}}}"#, self.about()))
+    }
+
+    /// As the result of a call.
+    fn result(&self, id: &str, modern: bool) -> Vec<u8> {
+        let (text, about) = (serde_json::Value::from(&*self.text), self.about());
+        let version = env!("CARGO_PKG_VERSION");
+        let (kind, server) = if modern {
+            let server = format!(r#","{SERVER_KEY}":{{"name":"switchboard","version":"{version}"}}"#);
+            (r#""resultType":"complete","#, server)
+        } else {
+            ("", String::new())
+        };
+        format!(
+            r#"{{"jsonrpc":"2.0","id":{id},"result":{{{kind}"content":[{{"type":"text","text":{text}}}],"isError":true,"_meta":{{{about}{server}}}}}}}"#
+        )
+        .into_bytes()
+    }
+
+    fn about(&self) -> String {
+        let Self { kind, retryable, .. } = self;
+        format!(r#""switchboard":{{"kind":"{kind}","retryable":{retryable}}}"#)
     }
 }
 
 /// A whole error answer.
-fn error(id: &str, code: i64, text: &str, kind: Option<(&str, bool)>) -> Vec<u8> {
+fn error(id: &str, code: i64, text: &str, data: &str) -> Vec<u8> {
     let text = serde_json::Value::from(text);
-    let data = kind.map_or(String::new(), |(kind, retryable)| {
-        format!(r#","data":{{"switchboard":{{"kind":"{kind}","retryable":{retryable}}}}}"#)
-    });
     format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":{code},"message":{text}{data}}}}}"#).into_bytes()
 }
 
@@ -93,7 +143,7 @@ pub(crate) fn parse_error() -> Vec<u8> {
 }
 
 pub(crate) fn invalid_request(id: Option<&str>, text: &str) -> Vec<u8> {
-    error(id.unwrap_or("null"), INVALID_REQUEST, text, None)
+    error(id.unwrap_or("null"), INVALID_REQUEST, text, "")
 }
 
 /// An error of somebody else's, under the id of the request it is about. `body` is its `error` member.
@@ -115,24 +165,41 @@ pub(crate) fn cancelled(id: &str, reason: &str) -> Vec<u8> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
+    use bytes::Bytes;
     use switchboard_wire::envelope::Message;
+    use tokio::time::Instant;
 
     use super::*;
+    use crate::methods::Spoken;
+
+    /// A request of the host's on its way.
+    pub(crate) fn request(id: &str, method: &str, params: &str) -> Outgoing {
+        let body = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{params}}}"#);
+        let body = Bytes::from(body);
+        let Ok(Spoken::Forward(kind)) = methods::read(&body) else { panic!("{body:?}") };
+        Outgoing { arrival: 1, arrived: Instant::now(), body, kind, tries: 0 }
+    }
 
     #[test]
     fn every_text_is_a_message() {
-        for body in [
-            Fault::DaemonGone.to("1.0"),
-            Fault::NoDaemon("a \"quoted\"\nreason".into()).to("\"x\""),
-            Fault::AnswerTooLong { bytes: 8 << 20 }.to("1"),
-            Fault::Refused { status: 500 }.to("1"),
+        let told = |fault: Fault, id| {
+            ["prompts/get", "tools/call"].map(|method| fault.answer(&request(id, method, "{}")).unwrap())
+        };
+        let faults = [
+            told(Fault::DaemonGone, "1.0"),
+            told(Fault::NoDaemon("a \"quoted\"\nreason".into()), "\"x\""),
+            told(Fault::AnswerTooLong { bytes: 8 << 20 }, "1"),
+            told(Fault::Refused { status: 500 }, "1"),
+        ];
+        for body in faults.concat().into_iter().chain([
+            Fault::AnswerTooLong { bytes: 8 << 20 }.to_question("1"),
             parse_error(),
             invalid_request(None, "x"),
             with_id("7", r#"{"code":-32600,"message":"x"}"#),
             empty_result("7"),
             cancelled("\"b-1\"", "gone"),
-        ] {
+        ]) {
             Message::parse(&body).unwrap_or_else(|error| panic!("{error}: {}", body.escape_ascii()));
             assert!(!body.contains(&b'\n'));
         }
@@ -140,9 +207,37 @@ mod tests {
 
     #[test]
     fn a_fault_names_its_kind() {
+        let told = |method, params| {
+            String::from_utf8(Fault::DaemonGone.answer(&request("\"a\"", method, params)).unwrap()).unwrap()
+        };
         assert_eq!(
-            String::from_utf8(Fault::DaemonGone.to("\"a\"")).unwrap(),
+            told("x", "{}"),
             r#"{"jsonrpc":"2.0","id":"a","error":{"code":-32000,"message":"switchboardd restarted; the call may or may not have run","data":{"switchboard":{"kind":"daemon_gone","retryable":false}}}}"#
         );
+        assert_eq!(
+            told("tools/call", "{}"),
+            r#"{"jsonrpc":"2.0","id":"a","result":{"content":[{"type":"text","text":"switchboardd restarted; the call may or may not have run"}],"isError":true,"_meta":{"switchboard":{"kind":"daemon_gone","retryable":false}}}}"#
+        );
+    }
+
+    #[test]
+    fn a_modern_host_gets_a_modern_result() {
+        let params = r#"{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}"#;
+        let answer = Fault::DaemonGone.answer(&request("1", "tools/call", params)).unwrap();
+        let answer: serde_json::Value = serde_json::from_slice(&answer).unwrap();
+        assert_eq!(answer["result"]["resultType"], "complete");
+        assert_eq!(answer["result"]["_meta"][SERVER_KEY]["name"], "switchboard");
+        assert_eq!(answer["result"]["_meta"]["switchboard"]["kind"], "daemon_gone");
+        let answer = Fault::DaemonGone.answer(&request("1", "x", params)).unwrap();
+        let answer: serde_json::Value = serde_json::from_slice(&answer).unwrap();
+        assert_eq!(answer["error"]["code"], INTERNAL_ERROR);
+    }
+
+    #[test]
+    fn only_a_request_is_answered() {
+        let body = Bytes::from_static(br#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
+        let Ok(Spoken::Forward(kind)) = methods::read(&body) else { panic!("{body:?}") };
+        let message = Outgoing { arrival: 1, arrived: Instant::now(), body, kind, tries: 0 };
+        assert_eq!(Fault::DaemonGone.answer(&message), None);
     }
 }

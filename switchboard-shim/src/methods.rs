@@ -50,7 +50,9 @@ pub(crate) enum Method {
     Listen,
     /// Asking twice does nothing that asking once did not.
     Safe,
-    /// `tools/call` and whatever we do not know: never sent twice.
+    /// `tools/call`: never sent twice, and what fails on it is told as its result.
+    Call,
+    /// Whatever we do not know: never sent twice.
     Once,
 }
 
@@ -86,7 +88,7 @@ impl Outgoing {
     /// Whether it may be sent again although the daemon may have acted on it.
     pub(crate) fn may_repeat(&self) -> bool {
         match &self.kind {
-            Kind::Request { method, .. } => *method != Method::Once,
+            Kind::Request { method, .. } => !matches!(method, Method::Call | Method::Once),
             Kind::Notification(note) => *note != Note::Other,
             // The question died with the daemon that asked it.
             Kind::Response { .. } => false,
@@ -130,6 +132,7 @@ fn classify(body: &Bytes) -> Result<Spoken, Malformed> {
 fn class(name: &str, params: Option<Raw<'_>>) -> Method {
     let uri = || params.and_then(|params| member(params, "uri")).map_or("", Raw::get).into();
     match name {
+        "tools/call" => Method::Call,
         "initialize" => Method::Initialize,
         "logging/setLevel" => Method::SetLevel,
         "resources/subscribe" => Method::Subscribe { uri: uri() },
@@ -229,7 +232,8 @@ mod tests {
 
     #[test]
     fn calls_and_unknown_methods_are_never_repeated() {
-        for name in ["tools/call", "x/list", "sampling/createMessage", "tools/list2"] {
+        assert_eq!(method("tools/call"), Method::Call);
+        for name in ["x/list", "sampling/createMessage", "tools/list2"] {
             assert_eq!(method(name), Method::Once, "{name}");
         }
         for name in ["tools/list", "resources/templates/list", "prompts/get", "completion/complete"] {

@@ -282,8 +282,8 @@ impl Relay {
     }
 
     fn fail(&mut self, message: &Outgoing, fault: &Fault) {
-        if let Some(id) = message.request_id() {
-            self.write(fault.to_host(id, methods::is_modern(&message.body)));
+        if let Some(answer) = fault.answer(message) {
+            self.write(answer);
         }
     }
 

@@ -18,7 +18,9 @@ impl Replay {
     /// Whether [`Replay::note`] wants to hear of the answer to this message.
     pub(crate) fn concerns(kind: &Kind) -> bool {
         match kind {
-            Kind::Request { method, .. } => !matches!(method, Method::Safe | Method::Once | Method::Listen),
+            Kind::Request { method, .. } => {
+                !matches!(method, Method::Safe | Method::Call | Method::Once | Method::Listen)
+            }
             Kind::Notification(note) => *note == Note::Initialized,
             Kind::Response { .. } => false,
         }

@@ -40,6 +40,15 @@ pub const LEVEL_KEY: &str = "io.modelcontextprotocol/logLevel";
 pub const SERVER_KEY: &str = "io.modelcontextprotocol/serverInfo";
 pub const SUBSCRIPTION_KEY: &str = "io.modelcontextprotocol/subscriptionId";
 
+/// Who we are to hosts.
+pub fn server() -> serde_json::Value {
+    serde_json::json!({
+        "name": "switchboard",
+        "title": "Switchboard",
+        "version": env!("CARGO_PKG_VERSION"),
+    })
+}
+
 /// What a modern server says to headers that do not fit their body.
 pub const HEADER_MISMATCH: i64 = -32020;
 

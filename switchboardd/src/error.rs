@@ -1,10 +1,12 @@
 //! Everything that can fail on a call's way, as what the host is told: one sum, answered in one place.
 
 use serde_json::json;
+use switchboard_wire::envelope::quoted;
+use switchboard_wire::raw::Raw;
 
 use crate::child::ChildError;
-use crate::era::Era;
 use crate::era::seal::Broken;
+use crate::era::{self, Era, results};
 use crate::methods;
 use crate::pool::PoolError;
 use crate::sources::Unready;
@@ -57,6 +59,10 @@ pub enum Failure {
     NotAllowed { suite: String, subtool: String },
     #[error("switchboardd is shutting down; the call may or may not have run")]
     ShuttingDown,
+    #[error("switchboardd is shutting down and did not start this call; make it again in a moment")]
+    NotStarted,
+    #[error("this session has {limit} calls under way; wait for some of them")]
+    TooManyCalls { limit: usize },
     #[error("switchboardd failed on this request; its log says why")]
     Panicked,
 }
@@ -78,25 +84,15 @@ impl Failure {
             | Self::InvalidParams(_)
             | Self::UnsupportedVersion { .. }
             | Self::LacksCapability { .. }
-            | Self::Broken(_)
+            | Self::Broken(Broken::NotOurs)
             | Self::NoSuchChild { .. }
             | Self::NoSuchResource { .. }
             | Self::NotAllowed { .. } => Blame::Host,
             Self::Child { .. } | Self::Misconfigured { .. } | Self::Held { .. } => Blame::Child,
             Self::Unavailable { .. } | Self::StillStarting { .. } => Blame::Child,
-            Self::ShuttingDown | Self::Panicked | Self::TooManyParked => Blame::Daemon,
-        }
-    }
-
-    /// Whether a model can do something about it: wait, or tell its person.
-    pub fn is_mendable(&self) -> bool {
-        match self {
-            Self::StillStarting { .. } | Self::Held { .. } => true,
-            Self::Child { error, .. } => error.wants_a_person(),
-            Self::Unavailable { error: PoolError::Unready(unready), .. } => {
-                matches!(unready, Unready::Held { .. })
-            }
-            _ => false,
+            Self::ShuttingDown | Self::NotStarted | Self::Panicked => Blame::Daemon,
+            Self::TooManyCalls { .. } | Self::TooManyParked => Blame::Daemon,
+            Self::Broken(Broken::EarlierBoot | Broken::Expired) => Blame::Daemon,
         }
     }
 
@@ -113,6 +109,7 @@ impl Failure {
             }
             Self::Unavailable { error: PoolError::Unready(_), .. } => false,
             Self::Unavailable { .. } | Self::StillStarting { .. } => true,
+            Self::NotStarted | Self::TooManyCalls { .. } => true,
             _ => false,
         }
     }
@@ -138,7 +135,8 @@ impl Failure {
                 PoolError::Unready(Unready::Misconfigured(_)) => "misconfigured",
                 PoolError::Unready(Unready::Held { .. }) => "held",
             },
-            Self::ShuttingDown => "daemon_draining",
+            Self::ShuttingDown | Self::NotStarted => "daemon_draining",
+            Self::TooManyCalls { .. } => "busy",
             Self::TooManyParked => "no_room",
             Self::Panicked => "daemon_failed",
             Self::Child { error, .. } => error.kind(),
@@ -163,13 +161,33 @@ impl Failure {
         }
     }
 
-    /// The whole answer to a legacy host's request with this id.
-    pub fn answer(&self, host_id: &str) -> Vec<u8> {
-        self.answer_in(Era::Legacy, host_id)
+    /// The whole answer to the request of this method and id. Hosts make a call again that ended with a protocol
+    /// error, and this one may have run: what fails on a call is told as its result.
+    pub fn answer(&self, era: Era, method: &str, host_id: &str) -> Vec<u8> {
+        if method == methods::TOOLS_CALL && self.blame() != Blame::Host {
+            return format!(r#"{{"jsonrpc":"2.0","id":{host_id},"result":{}}}"#, self.result(era))
+                .into_bytes();
+        }
+        self.fault(era, host_id)
     }
 
-    pub fn answer_in(&self, era: Era, host_id: &str) -> Vec<u8> {
-        let mut data = json!({ "kind": self.kind(), "retryable": self.retryable() });
+    /// The result of a call that failed like this.
+    fn result(&self, era: Era) -> String {
+        let text = quoted(&self.to_string());
+        let meta = json!({ "switchboard": self.about() });
+        let result =
+            format!(r#"{{"content":[{{"type":"text","text":{text}}}],"isError":true,"_meta":{meta}}}"#);
+        match (era, Raw::parse(result.as_bytes())) {
+            (Era::Modern, Some(raw)) => {
+                results::for_modern(raw, methods::TOOLS_CALL, &era::server().to_string())
+            }
+            _ => result,
+        }
+    }
+
+    /// For programs: what happened, and to whom.
+    fn about(&self) -> serde_json::Value {
+        let mut about = json!({ "kind": self.kind(), "retryable": self.retryable() });
         let (child, subtool) = match self {
             Self::Child { child, subtool, .. }
             | Self::Unavailable { child, subtool, .. }
@@ -180,14 +198,18 @@ impl Failure {
             _ => (None, None),
         };
         if let Some(child) = child {
-            data["child"] = child.into();
+            about["child"] = child.into();
         }
         if let Some(subtool) = subtool {
-            data["subtool"] = subtool.into();
+            about["subtool"] = subtool.into();
         }
+        about
+    }
+
+    fn fault(&self, era: Era, host_id: &str) -> Vec<u8> {
         let mut error = json!({ "code": self.code(era), "message": self.to_string() });
         if self.blame() != Blame::Host {
-            error["data"] = json!({ "switchboard": data });
+            error["data"] = json!({ "switchboard": self.about() });
         }
         match self {
             Self::UnsupportedVersion { requested } => {
@@ -213,20 +235,69 @@ pub fn fault(host_id: &str, error: &serde_json::Value) -> Vec<u8> {
 mod tests {
     use super::*;
 
+    fn answered(failure: &Failure, era: Era, method: &str) -> serde_json::Value {
+        serde_json::from_slice(&failure.answer(era, method, "\"a\"")).unwrap()
+    }
+
+    fn silent() -> Failure {
+        let error = ChildError::Silent { ms: 60_000 };
+        Failure::Child { child: "github".into(), subtool: Some("search".into()), error }
+    }
+
     #[test]
-    fn a_childs_failure_names_child_and_subtool() {
-        let failure = Failure::Child {
-            child: "github".into(),
-            subtool: Some("search".into()),
-            error: ChildError::Silent { ms: 60_000 },
-        };
-        let answer = String::from_utf8(failure.answer("\"a\"")).unwrap();
-        let answer: serde_json::Value = serde_json::from_str(&answer).unwrap();
-        assert_eq!(answer["id"], "a");
-        assert_eq!(answer["error"]["code"], -32000);
-        assert_eq!(
-            answer["error"]["data"]["switchboard"],
-            json!({"kind": "rpc_timeout", "child": "github", "subtool": "search", "retryable": false})
-        );
+    fn a_failure_names_child_and_subtool() {
+        let about =
+            json!({"kind": "rpc_timeout", "child": "github", "subtool": "search", "retryable": false});
+        let answer = answered(&silent(), Era::Legacy, "prompts/get");
+        assert_eq!((&answer["id"], &answer["error"]["code"]), (&json!("a"), &json!(-32000)));
+        assert_eq!(answer["error"]["data"], json!({"switchboard": about}));
+        assert_eq!(answered(&silent(), Era::Modern, "prompts/get")["error"]["code"], -32603);
+        let answer = answered(&silent(), Era::Legacy, "tools/call");
+        let text = json!([{"type": "text", "text": silent().to_string()}]);
+        let result = json!({"content": text, "isError": true, "_meta": {"switchboard": about}});
+        assert_eq!(answer, json!({"jsonrpc": "2.0", "id": "a", "result": result}));
+        let answer = answered(&silent(), Era::Modern, "tools/call");
+        assert_eq!(answer["result"]["resultType"], "complete");
+        assert_eq!(answer["result"]["_meta"]["switchboard"], about);
+        assert_eq!(answer["result"]["_meta"][era::SERVER_KEY]["name"], "switchboard");
+    }
+
+    #[test]
+    fn what_was_never_a_call_keeps_its_code() {
+        for (failure, code) in [
+            (Failure::InvalidParams("Unknown tool: x".into()), -32602),
+            (Failure::UnknownMethod { method: "x".into() }, -32601),
+            (Failure::NoSuchChild { child: "x".into() }, -32602),
+            (Failure::UnsupportedVersion { requested: "x".into() }, -32022),
+            (Failure::LacksCapability { required: r#"{"sampling":{}}"# }, -32021),
+            (Failure::Broken(Broken::NotOurs), -32602),
+        ] {
+            for era in [Era::Legacy, Era::Modern] {
+                assert_eq!(answered(&failure, era, "tools/call")["error"]["code"], code, "{failure}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_failure_of_a_call_is_its_result() {
+        for failure in [
+            silent(),
+            Failure::ShuttingDown,
+            Failure::NotStarted,
+            Failure::Panicked,
+            Failure::TooManyParked,
+            Failure::TooManyCalls { limit: 1 },
+            Failure::Broken(Broken::EarlierBoot),
+            Failure::Broken(Broken::Expired),
+            Failure::Held { child: "x".into(), what: "y".into(), file: "z".into() },
+            Failure::Misconfigured { child: "x".into(), why: "y".into(), file: "z".into() },
+        ] {
+            for era in [Era::Legacy, Era::Modern] {
+                let answer = answered(&failure, era, "tools/call");
+                assert_eq!(answer["result"]["isError"], true, "{failure}");
+                let kind = &answer["result"]["_meta"]["switchboard"]["kind"];
+                assert_eq!(kind, failure.kind(), "{failure}");
+            }
+        }
     }
 }

@@ -104,7 +104,7 @@ pub async fn answer(
         }
         Err(failure) => {
             request.note.iter().for_each(|note| note.failed(failure.kind(), &failure));
-            return failure.answer_in(Era::Modern, request.id.get());
+            return failure.answer(Era::Modern, request.method, request.id.get());
         }
     }
     let catalog = session.workspace().catalog();
@@ -126,13 +126,13 @@ pub async fn answer(
             format!(r#"{{"jsonrpc":"2.0","id":{},"error":{error}}}"#, request.id.get()).into_bytes()
         }
         // Only a modern request is answered with a question.
-        Ok(Said::Asks(_)) => Failure::Panicked.answer(request.id.get()),
+        Ok(Said::Asks(_)) => Failure::Panicked.answer(Era::Legacy, request.method, request.id.get()),
         Ok(Said::Ours(result)) => {
             format!(r#"{{"jsonrpc":"2.0","id":{},"result":{result}}}"#, request.id.get()).into_bytes()
         }
         Err(failure) => {
             tracing::debug!(target: "face", method = request.method, kind = failure.kind(), "{failure}");
-            failure.answer(request.id.get())
+            failure.answer(Era::Legacy, request.method, request.id.get())
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The one tool that stands for a child: `introspect` tells what its subtools are, `call` runs one.
 //!
 //! Mistakes that a model can mend are answered as results with a sentence that says how; everything
-//! else is a failure. A child's result passes through untouched.
+//! else is a failure, of which `error.rs` makes a result too. A child's result passes through untouched.
 
 mod arguments;
 mod call;
@@ -286,14 +286,7 @@ impl Suite {
                 Err(failure) => Err(failure),
             };
         }
-        match said {
-            // A model can mend these: by waiting, or by telling its person.
-            Err(mendable) if mendable.is_mendable() => {
-                note.iter().for_each(|note| note.failed(mendable.kind(), &mendable));
-                Ok(mistake(&mendable.to_string()))
-            }
-            said => said,
-        }
+        said
     }
 
     async fn act(

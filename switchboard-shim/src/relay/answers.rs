@@ -118,7 +118,7 @@ impl Relay {
             return;
         };
         let body = match (answer.status, answer.body) {
-            (_, Body::TooLong { bytes }) => Fault::AnswerTooLong { bytes }.to(id).into(),
+            (_, Body::TooLong { bytes }) => answered(&Fault::AnswerTooLong { bytes }, &message),
             (200, Body::Whole(body)) => {
                 if Replay::concerns(&message.kind) && is_result(&body) {
                     self.replay.note(&message.kind, &message.body);
@@ -130,7 +130,7 @@ impl Relay {
             }
             // Cancelled: the host does not want to hear of it.
             (202 | 204, _) => return,
-            (status, Body::Whole(body)) => addressed(id, status, body),
+            (status, Body::Whole(body)) => addressed(&message, id, status, body),
         };
         let written = self.link.session().map_or(u64::MAX, |session| session.mail);
         if current && answer.mailbox > written {
@@ -203,7 +203,7 @@ impl Relay {
                 .say(&format!("dropped a message of {bytes} bytes to the host; the limit is {MAX_TO_HOST}"));
             if let Mail::Question(id) = mail {
                 // Whoever asked would wait for ever.
-                let body = Fault::AnswerTooLong { bytes }.to(&id).into();
+                let body = Fault::AnswerTooLong { bytes }.to_question(&id).into();
                 self.arrivals += 1;
                 let (arrival, arrived) = (self.arrivals, Instant::now());
                 self.hold(Outgoing { arrival, arrived, body, kind: Kind::Response { id }, tries: 0 });
@@ -283,25 +283,32 @@ fn is_result(body: &[u8]) -> bool {
     matches!(Message::parse(body), Ok(Message::Response { outcome: Outcome::Result(_), .. }))
 }
 
-/// The body of an answer that is no 200, as an answer to this id.
-fn addressed(id: &str, status: u16, body: Bytes) -> Bytes {
+/// What a request is told of a failure.
+fn answered(fault: &Fault, message: &Outgoing) -> Bytes {
+    fault.answer(message).expect("BUG: only a request is answered").into()
+}
+
+/// The body of an answer that is no 200, as an answer to this message, which has this id.
+fn addressed(message: &Outgoing, id: &str, status: u16, body: Bytes) -> Bytes {
     match Message::parse(&body) {
         Ok(Message::Response { id: own, outcome: Outcome::Error(error) }) if own.get() == "null" => {
             fault::with_id(id, error.get()).into()
         }
         Ok(Message::Response { id: own, .. }) if own.get() == id => body,
-        _ => Fault::Refused { status }.to(id).into(),
+        _ => answered(&Fault::Refused { status }, message),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fault::tests::request;
 
     #[test]
     fn an_error_without_an_id_is_given_the_hosts() {
+        let message = request("\"a\"", "tools/list", "{}");
         let check = |body: &'static str, expect: &str| {
-            let out = addressed("\"a\"", 413, Bytes::from_static(body.as_bytes()));
+            let out = addressed(&message, "\"a\"", 413, Bytes::from_static(body.as_bytes()));
             assert_eq!(std::str::from_utf8(&out).unwrap(), expect);
         };
         check(
@@ -309,7 +316,7 @@ mod tests {
             r#"{"jsonrpc":"2.0","id":"a","error":{"code":-32600,"x":1.0}}"#,
         );
         check(r#"{"jsonrpc":"2.0","error":{},"id":"a"}"#, r#"{"jsonrpc":"2.0","error":{},"id":"a"}"#);
-        let refused = String::from_utf8(Fault::Refused { status: 413 }.to("\"a\"")).unwrap();
+        let refused = String::from_utf8(Fault::Refused { status: 413 }.answer(&message).unwrap()).unwrap();
         check("<html>", &refused);
         check(r#"{"jsonrpc":"2.0","error":{},"id":"somebody else's"}"#, &refused);
     }

@@ -11,18 +11,15 @@ use super::posts::Ticket;
 use super::{Errand, Posted, Relay};
 use crate::fault::{Fault, MAX_TO_HOST};
 use crate::mailbox::SHORTAGE_PAUSE;
-use crate::methods::{self, Kind, Outgoing};
+use crate::methods::{Kind, Outgoing};
 use crate::post::{Request, post};
 
 impl Relay {
     /// Puts a message where [`Relay::pump`] takes it from.
     pub(super) fn hold(&mut self, message: Outgoing) {
         if let Err(full) = self.waiting.add(message) {
-            match full.refused.request_id() {
-                Some(id) => {
-                    let modern = methods::is_modern(&full.refused.body);
-                    self.write(Fault::Busy { waiting: full.waiting }.to_host(id, modern));
-                }
+            match (Fault::Busy { waiting: full.waiting }).answer(&full.refused) {
+                Some(answer) => self.write(answer),
                 None => self.notes.say("too many notifications are waiting; one was dropped"),
             }
         }

@@ -78,8 +78,8 @@ fn after_a_stop_requests_are_told_at_once_until_somebody_starts_it() {
     daemon.mail(&news());
     assert_eq!(host.hears()["method"], "notifications/message");
     host.request(2, "tools/call");
-    let fault = host.hears_fault(2, "stopped");
-    assert_eq!(fault["message"], "switchboardd was stopped; run `switchboard start`");
+    let text = host.hears_failed_call(2, "stopped");
+    assert_eq!(text, "switchboardd was stopped; run `switchboard start`");
     under_way.result(&json!({}));
     host.hears_result(1);
     daemon.die();
@@ -106,5 +106,5 @@ fn a_stop_during_the_hello_is_heard() {
     daemon.refuse("HTTP/1.1 503 X\r\ncontent-length: 0\r\nSwitchboard-Draining: stop\r\n\r\n");
     let mut host = Host::start(&socket);
     host.request(1, "tools/call");
-    host.hears_fault(1, "stopped");
+    host.hears_failed_call(1, "stopped");
 }

@@ -122,6 +122,16 @@ impl Host {
         heard["error"].clone()
     }
 
+    /// The next message is the result of the call `id`, which failed in this way; its text.
+    #[track_caller]
+    pub(crate) fn hears_failed_call(&self, id: impl Into<Value>, kind: &str) -> String {
+        let result = self.hears_result(id);
+        assert_eq!(result["isError"], true, "{result}");
+        assert_eq!(result["_meta"]["switchboard"]["kind"], kind, "{result}");
+        assert!(result["_meta"]["switchboard"]["retryable"].is_boolean(), "{result}");
+        result["content"][0]["text"].as_str().unwrap_or_else(|| panic!("no text in {result}")).to_owned()
+    }
+
     /// A `ping` and its answer: everything written before it was read by then.
     #[track_caller]
     pub(crate) fn ping(&mut self) {

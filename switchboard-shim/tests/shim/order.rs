@@ -111,6 +111,9 @@ fn errors_of_the_daemon_reach_the_request_they_are_about() {
     );
     host.request("b", "tools/call");
     daemon.call().answer(500, "", "<html>");
+    assert!(host.hears_failed_call("b", "refused").contains("500"));
+    host.request("b", "tools/list");
+    daemon.call().answer(500, "", "<html>");
     assert_eq!(host.hears_fault("b", "refused")["code"], -32603);
     host.request("c", "tools/call");
     daemon.call().answer(204, "", "");

@@ -92,7 +92,7 @@ fn a_lost_filler_is_sent_again() {
     let (mut host, daemon, _folder) = Host::with_daemon();
     host.request(1, "tools/call");
     daemon.expect("tools/call").hang_up();
-    host.hears_fault(1, "connection_lost");
+    host.hears_failed_call(1, "connection_lost");
     for _ in 0..3 {
         let filler = daemon.expect("notifications/cancelled");
         assert_eq!(filler.seq, 1);
@@ -110,7 +110,7 @@ fn a_session_whose_gap_stays_open_is_replaced() {
     let (mut host, daemon, _folder) = Host::with_daemon();
     host.request(1, "tools/call");
     daemon.expect("tools/call").hang_up();
-    host.hears_fault(1, "connection_lost");
+    host.hears_failed_call(1, "connection_lost");
     for _ in 0..5 {
         daemon.expect("notifications/cancelled").hang_up();
     }

@@ -182,22 +182,23 @@ impl News {
 /// Prints a result as a person or a program wants it; gives the exit code that belongs to it.
 pub(super) fn tell(args: &Args, answer: &Value) -> Exit {
     if let Some(error) = answer.get("error") {
-        let kind = error["data"]["switchboard"]["kind"].as_str();
         if args.json {
             print_json(&json!({ "error": error }));
         }
         let said = error["message"].as_str().map_or_else(|| error.to_string(), ToOwned::to_owned);
         failed(&visible(&said).replace("\\u{a}", "\n"));
-        return match kind {
-            Some("held") => Exit::Held,
-            Some(kind) if NOT_THE_SERVERS.contains(&kind) => Exit::Error,
-            Some(_) => Exit::ChildFailed,
-            // The server's own error.
-            None => Exit::Error,
-        };
+        return exit_of(error["data"]["switchboard"]["kind"].as_str());
     }
     let result = &answer["result"];
     let is_error = result["isError"] == true;
+    if let Some(kind) = result["_meta"]["switchboard"]["kind"].as_str().filter(|_| is_error) {
+        if args.json {
+            print_json(result);
+        }
+        let said = result["content"][0]["text"].as_str().unwrap_or_default();
+        failed(&visible(said).replace("\\u{a}", "\n"));
+        return exit_of(Some(kind));
+    }
     if args.json {
         print_json(result);
     } else {
@@ -217,6 +218,16 @@ pub(super) fn tell(args: &Args, answer: &Value) -> Exit {
         }
     }
     if is_error { Exit::Error } else { Exit::Ok }
+}
+
+/// By the kind of a failure of ours; a server's own error has none.
+fn exit_of(kind: Option<&str>) -> Exit {
+    match kind {
+        Some("held") => Exit::Held,
+        Some(kind) if NOT_THE_SERVERS.contains(&kind) => Exit::Error,
+        Some(_) => Exit::ChildFailed,
+        None => Exit::Error,
+    }
 }
 
 /// On a terminal a server's text moves no cursor and reaches no clipboard; a program gets it as it is.

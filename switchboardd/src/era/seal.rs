@@ -24,11 +24,11 @@ pub struct Bound<'a> {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Broken {
-    #[error("`requestState` is of an earlier run of switchboardd; make the call again")]
+    #[error("`requestState` is of an earlier run of switchboardd; the call may or may not have run")]
     EarlierBoot,
     #[error("`requestState` is not ours, was changed, or belongs to another request")]
     NotOurs,
-    #[error("`requestState` has expired; make the call again")]
+    #[error("`requestState` was used before or has expired; the call may or may not have run")]
     Expired,
 }
 

@@ -11,6 +11,7 @@ use crate::board::Board;
 use crate::caller::Caller;
 use crate::catalog::Catalog;
 use crate::child::List;
+use crate::era;
 use crate::error::Failure;
 use crate::methods;
 use crate::session::Session;
@@ -132,7 +133,7 @@ fn initialize(catalog: &Catalog, caller: &Caller, request: Request<'_>) -> Strin
     serde_json::json!({
         "protocolVersion": revision,
         "capabilities": capabilities(),
-        "serverInfo": server(),
+        "serverInfo": era::server(),
         "instructions": instructions(catalog),
     })
     .to_string()
@@ -155,14 +156,6 @@ fn capabilities() -> serde_json::Value {
         "resources": { "subscribe": true, "listChanged": true },
         "completions": {},
         "logging": {},
-    })
-}
-
-pub(super) fn server() -> serde_json::Value {
-    serde_json::json!({
-        "name": "switchboard",
-        "title": "Switchboard",
-        "version": env!("CARGO_PKG_VERSION"),
     })
 }
 

@@ -14,7 +14,7 @@ use crate::era::errors::{self, Mapped};
 use crate::era::retry::{self, Retry};
 use crate::era::seal::{Bound, Broken, Leads};
 use crate::era::terms::Terms;
-use crate::era::{Era, envelope, results};
+use crate::era::{self, Era, envelope, results};
 use crate::error::Failure;
 use crate::methods;
 use crate::session::Session;
@@ -50,7 +50,7 @@ pub(super) async fn answer(
     outcome.unwrap_or_else(|failure| {
         request.note.iter().for_each(|note| note.failed(failure.kind(), &failure));
         tracing::debug!(target: "face", method = request.method, kind = failure.kind(), "{failure}");
-        failure.answer_in(Era::Modern, request.id.get())
+        failure.answer(Era::Modern, request.method, request.id.get())
     })
 }
 
@@ -172,7 +172,7 @@ impl Visit<'_> {
     fn server(&self) -> String {
         let catalog = self.session.workspace().catalog();
         let hello = self.face.child().and_then(|name| catalog.child(name)).and_then(|suite| suite.hello());
-        hello.map_or_else(|| aggregate::server().to_string(), |hello| hello.server.get().to_owned())
+        hello.map_or_else(|| era::server().to_string(), |hello| hello.server.get().to_owned())
     }
 
     /// A modern child's question, with its state in ours.

@@ -156,10 +156,15 @@ where
     match message {
         Message::Request { .. } if stale => Ok(with_watermark(&session, Err(StatusCode::NO_CONTENT))),
         Message::Request { id, method, params } => {
-            if let Some(draining) = board.draining() {
-                return Err(Refusal::Draining(draining));
-            }
             let method = method.name();
+            if let Some(draining) = board.draining() {
+                // A shim keeps it for the next daemon.
+                if session.is_shims || method != methods::TOOLS_CALL {
+                    return Err(Refusal::Draining(draining));
+                }
+                let era = face::Request::new(id, &method, params).era();
+                return Ok(with_watermark(&session, Ok(Failure::NotStarted.answer(era, &method, id.get()))));
+            }
             let request = face::Request::new(id, &method, params).within(parent(board, &head.headers));
             let answer = fly(board, face, &session, &session.caller, request, via(&session), turn);
             if method == methods::LISTEN {
@@ -231,7 +236,7 @@ pub(super) async fn fly(
     };
     let failed = |failure: &Failure| {
         operation.note.failed(failure.kind(), failure);
-        failure.answer_in(request.era(), host_id)
+        failure.answer(request.era(), request.method, host_id)
     };
     let answer = tokio::select! {
         biased;

@@ -15,7 +15,8 @@ use super::calls;
 use super::classify::VERSION;
 use super::events::{self, Manner};
 use crate::board::Board;
-use crate::era::terms;
+use crate::era::{Era, terms};
+use crate::error::Failure;
 use crate::face::{self, Face};
 use crate::http::accept;
 use crate::http::proxy::{fly, parent};
@@ -65,11 +66,15 @@ pub(super) async fn post(
         Message::Request { method, .. } if method.name() == methods::INITIALIZE => {
             Err(bad("this session was opened before").about(id).into())
         }
-        Message::Request { .. } => {
-            if let Some(draining) = board.phase().borrow().draining() {
-                return Err(Refusal::Draining(draining));
+        Message::Request { id, method, .. } => {
+            let refused = refusal(board, &session);
+            if let Some((failure, _)) = refused.as_ref().filter(|_| method.name() == methods::TOOLS_CALL) {
+                let answer = failure.answer(Era::Legacy, methods::TOOLS_CALL, id.get());
+                return Ok(json_response(StatusCode::OK, answer));
             }
-            has_room(&session, 1)?;
+            if let Some((_, refusal)) = refused {
+                return Err(refusal);
+            }
             Ok(calls::answer(
                 board,
                 face,
@@ -240,13 +245,23 @@ fn find(
     }
 }
 
+/// Why one request more is not taken: what a call is told, and what anything else is.
+fn refusal(board: &Board, session: &Session) -> Option<(Failure, Refusal)> {
+    if let Some(draining) = board.phase().borrow().draining() {
+        return Some((Failure::NotStarted, Refusal::Draining(draining)));
+    }
+    let complaint = has_room(session, 1).err()?;
+    Some((FULL, complaint.into()))
+}
+
+const FULL: Failure = Failure::TooManyCalls { limit: IN_FLIGHT };
+
 /// Whether it may have so many calls more.
 fn has_room(session: &Session, calls: usize) -> Result<(), Complaint> {
     if session.in_flight() + calls <= IN_FLIGHT {
         return Ok(());
     }
-    let why = format!("this session has {IN_FLIGHT} calls under way; wait for some of them");
-    Err(Complaint::new(StatusCode::TOO_MANY_REQUESTS, -32000, why))
+    Err(Complaint::new(StatusCode::TOO_MANY_REQUESTS, -32000, FULL.to_string()))
 }
 
 /// Takes in what needs no answer.

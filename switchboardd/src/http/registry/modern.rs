@@ -16,7 +16,8 @@ use super::classify::HEADER_MISMATCH;
 use super::{events, headers};
 use crate::board::Board;
 use crate::caller::Caller;
-use crate::error::LACKS_CAPABILITY;
+use crate::era::Era;
+use crate::error::{Failure, LACKS_CAPABILITY};
 use crate::face::{self, Face};
 use crate::http::proxy::{fly, parent};
 use crate::http::rescue::{Complaint, Refusal, json_response};
@@ -46,6 +47,10 @@ pub(super) async fn post(
         })?;
     }
     if let Some(draining) = board.draining() {
+        if method.name() == methods::TOOLS_CALL {
+            let answer = Failure::NotStarted.answer(Era::Modern, methods::TOOLS_CALL, id.get());
+            return Ok(json_response(StatusCode::OK, answer));
+        }
         return Err(Refusal::Draining(draining));
     }
     let mailbox = Arc::<Mailbox>::default();
