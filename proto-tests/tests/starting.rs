@@ -46,9 +46,48 @@ fn an_rc_file_that_hangs_leaves_nothing_behind() {
     let env = structured(&shim.call("env", "env", "{}"));
     // Not the one that the daemon was started with: that is some host's.
     assert_eq!(env["PATH"], "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin");
-    assert!(daemon.log().contains("the login shell gave no environment"), "{}", daemon.log());
+    assert!(daemon.log().contains("the login shell takes longer than 5 s"), "{}", daemon.log());
+    // It may still answer for the next start, but not longer than the daemon runs.
     let sleepers = || home.processes().iter().any(|process| process.cmdline.contains("6543"));
+    drop(daemon);
     until_true("the shell to go", PATIENCE, || !sleepers());
+}
+
+/// A home where a server is found by the login shell's PATH only, and the profile does something the first time.
+fn home_with_first_time(what: &str) -> Home {
+    let home = Home::new();
+    fs::create_dir_all(home.path().join("bin")).unwrap();
+    std::os::unix::fs::symlink(&bins().evil_child, home.path().join("bin/only-in-my-profile")).unwrap();
+    let first = format!("[ -e \"$HOME/asked\" ] || {{ : > \"$HOME/asked\"; {what}; }}");
+    home.write(".profile", &format!("{first}\nexport PATH=$HOME/bin:/usr/bin:/bin NEEDED=there\n"));
+    let entry = home.entry("only-in-my-profile".as_ref(), &["echo"], &[("GIVEN", "${NEEDED}")]);
+    home.definition("p", &json!({"mcpServers": {"p": entry}}).to_string());
+    home
+}
+
+#[test]
+fn a_login_shell_that_was_slow_once_is_heard_all_the_same() {
+    let home = home_with_first_time("sleep 7");
+    let daemon = home.daemon();
+    let mut shim = home.shim();
+    let refused = shim.call("p", "env", "{}");
+    assert!(refused.contains("NEEDED") || refused.contains("only-in-my-profile"), "{refused}");
+    until_true("the shell's late answer to be used", PATIENCE, || {
+        kind_of(&shim.call("p", "env", "{}")).is_none()
+    });
+    assert_eq!(structured(&shim.call("p", "env", "{}"))["GIVEN"], "there");
+    assert!(daemon.log().contains("the login shell gave its environment"), "{}", daemon.log());
+}
+
+#[test]
+fn a_login_shell_that_failed_once_is_asked_again() {
+    let home = home_with_first_time("exit 1");
+    let _daemon = home.daemon();
+    let mut shim = home.shim();
+    let refused = shim.call("p", "env", "{}");
+    assert!(refused.contains("NEEDED") || refused.contains("only-in-my-profile"), "{refused}");
+    until_true("the shell to be asked again", PATIENCE, || kind_of(&shim.call("p", "env", "{}")).is_none());
+    assert_eq!(structured(&shim.call("p", "env", "{}"))["GIVEN"], "there");
 }
 
 #[test]

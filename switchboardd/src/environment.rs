@@ -11,13 +11,20 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use tokio::io::AsyncReadExt;
-use tokio::sync::OnceCell;
+use tokio::sync::Notify;
 
 /// The first argument that makes this binary the keeper of a login shell.
 pub const SHELL_ENV: &str = "--shell-env";
 
-/// A login shell that takes longer than this does not answer any more.
+/// How long a start waits for the login shell.
 const SHELL_PATIENCE: Duration = Duration::from_secs(5);
+
+/// A login shell that takes longer than this does not answer any more. What it says after that start is for the next.
+const SHELL_MAX: Duration = Duration::from_secs(60);
+
+/// How soon a shell that did not answer is asked again, doubled each time.
+const FIRST_PAUSE: Duration = Duration::from_secs(5);
+const LONGEST_PAUSE: Duration = Duration::from_secs(10 * 60);
 
 /// How long it may take to end once it has answered.
 const LAST_STEPS: Duration = Duration::from_millis(200);
@@ -117,46 +124,170 @@ impl std::fmt::Debug for Captured {
     }
 }
 
-/// The login shell's environment, asked for once, when the first child starts.
+/// The login shell's environment, asked for when the first child starts. A good answer is kept. Until there is one,
+/// children get the usual PATH, and the shell is asked again when another starts.
 #[derive(Debug, Default)]
 pub struct LoginShell {
-    // A leaf lock: held to copy or replace the handle.
-    captured: Mutex<Arc<OnceCell<Arc<Captured>>>>,
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    // A leaf lock: held to look at or replace what is known.
+    known: Mutex<Known>,
+    /// A shell answered, or did not.
+    answered: Notify,
+    /// A shell answered after somebody had stopped waiting for it.
+    late: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    captured: Option<Arc<Captured>>,
+    asking: Option<Asking>,
+    /// How many were asked in vain, and when the next may be asked.
+    failures: u32,
+    next: Option<Instant>,
+    /// How often a person wanted it to be asked again: an answer to an earlier question is not taken in.
+    round: u64,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Asking {
+    since: Instant,
+    round: u64,
 }
 
 impl LoginShell {
     pub async fn captured(&self) -> Arc<Captured> {
-        let captured = self.captured.lock().expect("BUG: a copy panicked").clone();
-        captured.get_or_init(|| async { Arc::new(capture().await) }).await.clone()
+        loop {
+            let answered = self.shared.answered.notified();
+            tokio::pin!(answered);
+            answered.as_mut().enable();
+            let until = {
+                let mut known = self.shared.lock();
+                if let Some(captured) = &known.captured {
+                    return captured.clone();
+                }
+                match known.asking(Instant::now()) {
+                    Ask::Wait(until) => until,
+                    Ask::Begin(asking) => {
+                        tokio::spawn(self.shared.clone().ask(asking));
+                        asking.since + SHELL_PATIENCE
+                    }
+                    Ask::Later => return Arc::new(Captured::without_shell()),
+                }
+            };
+            if tokio::time::timeout_at(until.into(), answered).await.is_err() {
+                tracing::warn!(
+                    target: "environment",
+                    "the login shell takes longer than {} s; children get the usual PATH until it answers",
+                    SHELL_PATIENCE.as_secs()
+                );
+                return Arc::new(Captured::without_shell());
+            }
+        }
     }
 
     /// A person may have changed their profile: the next child's start asks again.
     pub fn forget(&self) {
-        *self.captured.lock().expect("BUG: a copy panicked") = Arc::default();
+        let mut known = self.shared.lock();
+        *known = Known { round: known.round + 1, ..Known::default() };
+        drop(known);
+        self.shared.answered.notify_waiters();
+    }
+
+    /// Resolves when a shell has answered that nobody waited for any more.
+    pub async fn answered_late(&self) {
+        self.shared.late.notified().await;
+    }
+
+    /// Whether a shell has answered.
+    pub fn is_known(&self) -> bool {
+        self.shared.lock().captured.is_some()
     }
 }
 
-async fn capture() -> Captured {
-    let own = || {
-        std::env::vars_os()
-            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
-            .filter(|(name, _)| name != "PATH")
-    };
-    let shell = std::env::var("SHELL").ok().filter(|shell| shell.starts_with('/')).or_else(passwd_shell);
-    // What the daemon itself was started with is nobody's to ask for by name.
-    let own = || Captured { variables: Variables::from_all(own()), all: BTreeMap::new() };
-    let Some(shell) = shell else { return own() };
-    let asked = tokio::time::timeout(SHELL_PATIENCE, ask(&shell)).await;
-    match asked.ok().flatten() {
-        Some(answer) => {
-            let all: BTreeMap<String, String> = answer.into_iter().collect();
-            Captured { variables: Variables::from_all(all.clone()), all }
+/// What a start does that needs the environment.
+enum Ask {
+    /// Somebody has asked already: wait with them.
+    Wait(Instant),
+    Begin(Asking),
+    /// It did not answer just now, or takes too long: do without.
+    Later,
+}
+
+impl Known {
+    fn asking(&mut self, now: Instant) -> Ask {
+        if let Some(asking) = self.asking {
+            let until = asking.since + SHELL_PATIENCE;
+            return if until > now { Ask::Wait(until) } else { Ask::Later };
         }
-        None => {
-            tracing::warn!(target: "environment", shell, "the login shell gave no environment; children get the usual PATH");
-            own()
+        if self.next.is_some_and(|next| next > now) {
+            return Ask::Later;
+        }
+        let asking = Asking { since: now, round: self.round };
+        self.asking = Some(asking);
+        Ask::Begin(asking)
+    }
+
+    /// What came of it. True if somebody stopped waiting before it came.
+    fn note(&mut self, asking: Asking, answer: Option<Captured>, now: Instant) -> bool {
+        if asking.round != self.round {
+            return false;
+        }
+        self.asking = None;
+        let Some(captured) = answer else {
+            let pause = FIRST_PAUSE.saturating_mul(2_u32.saturating_pow(self.failures)).min(LONGEST_PAUSE);
+            self.failures = self.failures.saturating_add(1);
+            self.next = Some(now + pause);
+            return false;
+        };
+        let is_late = self.failures > 0 || now >= asking.since + SHELL_PATIENCE;
+        self.captured = Some(Arc::new(captured));
+        is_late
+    }
+}
+
+impl Shared {
+    async fn ask(self: Arc<Self>, asking: Asking) {
+        let answer = tokio::time::timeout(SHELL_MAX, capture()).await.ok().flatten();
+        if answer.is_none() {
+            tracing::warn!(target: "environment", "the login shell gave no environment; children get the usual PATH");
+        }
+        let is_late = self.lock().note(asking, answer, Instant::now());
+        self.answered.notify_waiters();
+        if is_late {
+            tracing::info!(target: "environment", "the login shell gave its environment");
+            self.late.notify_one();
         }
     }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Known> {
+        self.known.lock().expect("BUG: a note panicked")
+    }
+}
+
+impl Captured {
+    /// What the daemon itself was started with, but for the PATH. None of it can be asked for by name.
+    fn without_shell() -> Self {
+        let own = std::env::vars_os()
+            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+            .filter(|(name, _)| name != "PATH");
+        Self { variables: Variables::from_all(own), all: BTreeMap::new() }
+    }
+}
+
+/// `None` if the shell says nothing. Where there is no shell, that is the answer.
+async fn capture() -> Option<Captured> {
+    let named = std::env::var("SHELL").ok().filter(|shell| shell.starts_with('/'));
+    let shell = match named {
+        Some(named) => Some(named),
+        None => tokio::task::spawn_blocking(passwd_shell).await.ok().flatten(),
+    };
+    let Some(shell) = shell else { return Some(Captured::without_shell()) };
+    let all: BTreeMap<String, String> = ask(&shell).await?.into_iter().collect();
+    Some(Captured { variables: Variables::from_all(all.clone()), all })
 }
 
 /// Has a keeper run the shell. The keeper ends it when our end of its standard input closes, which
@@ -224,7 +355,7 @@ pub fn run_shell(mut args: impl Iterator<Item = OsString>) -> ExitCode {
         .process_group(0)
         .spawn();
     let Ok(mut shell) = spawned else { return ExitCode::from(127) };
-    let until = Instant::now() + SHELL_PATIENCE;
+    let until = Instant::now() + SHELL_MAX;
     while Instant::now() < until && !is_let_go() {
         if let Ok(Some(_)) = shell.try_wait() {
             return ExitCode::SUCCESS;
@@ -271,5 +402,36 @@ mod tests {
         assert_eq!(answer(format!("noise{MARK}A=1\0{MARK}more")), Some("A=1\0".to_owned()));
         assert_eq!(answer(format!("noise{MARK}A=1\0")), None);
         assert_eq!(answer(String::new()), None);
+    }
+
+    #[test]
+    fn a_shell_that_was_slow_or_failed_is_asked_again_and_taken_in_late() {
+        let mut known = Known::default();
+        let begin = Instant::now();
+        let Ask::Begin(first) = known.asking(begin) else { panic!("nobody has asked") };
+        let (soon, late) = (begin + Duration::from_secs(1), begin + SHELL_PATIENCE);
+        assert!(matches!(known.asking(soon), Ask::Wait(until) if until == begin + SHELL_PATIENCE));
+        assert!(matches!(known.asking(late), Ask::Later), "one shell at a time, and nobody waits twice");
+        // It failed: asked again, but not at once.
+        assert!(!known.note(first, None, late));
+        assert!(matches!(known.asking(late), Ask::Later));
+        let Ask::Begin(second) = known.asking(late + FIRST_PAUSE) else { panic!("not asked again") };
+        known.note(second, None, late + FIRST_PAUSE);
+        assert!(matches!(known.asking(late + FIRST_PAUSE * 2), Ask::Later), "the pause doubles");
+        let Ask::Begin(third) = known.asking(late + FIRST_PAUSE * 3) else { panic!("not asked again") };
+        assert!(
+            known.note(third, Some(Captured::default()), late + SHELL_MAX),
+            "those who did without hear of it"
+        );
+        assert!(known.captured.is_some());
+    }
+
+    #[test]
+    fn an_answer_to_an_earlier_question_is_not_taken_in() {
+        let mut known = Known::default();
+        let Ask::Begin(before) = known.asking(Instant::now()) else { panic!("nobody has asked") };
+        known = Known { round: known.round + 1, ..Known::default() };
+        assert!(!known.note(before, Some(Captured::default()), Instant::now()));
+        assert!(known.captured.is_none());
     }
 }

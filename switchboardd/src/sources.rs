@@ -59,6 +59,16 @@ impl Sources {
         self.shell.captured().await
     }
 
+    /// Whether the login shell has said what it has to say.
+    pub fn has_shell(&self) -> bool {
+        self.shell.is_known()
+    }
+
+    /// Resolves when the login shell has answered after somebody did without: what was missing may be there.
+    pub async fn shell_answered_late(&self) {
+        self.shell.answered_late().await;
+    }
+
     /// A person may have changed their profile: the next one who asks asks the shell again.
     pub fn forget_shell(&self) {
         self.shell.forget();

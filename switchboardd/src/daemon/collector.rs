@@ -221,13 +221,18 @@ impl Post {
         }
         let nursery = &self.board.nursery;
         // On this machine there is neither a proxy nor a certificate to ask the login shell for.
-        let client = if is_loopback(&self.target.url) && self.target.url.scheme() == "http" {
+        let is_near = is_loopback(&self.target.url) && self.target.url.scheme() == "http";
+        let client = if is_near {
             nursery.dialer.client(&self.target.url, &Variables::default()).await
         } else {
             nursery.dialer.client(&self.target.url, &nursery.sources.captured().await.variables).await
         };
         let client = client.map_err(|error| Refused { why: error.to_string(), later: true })?;
-        Ok(self.client.insert(client).clone())
+        // Without the login shell's word the proxy may be missing: then it is made again for the next.
+        if is_near || nursery.sources.has_shell() {
+            self.client = Some(client.clone());
+        }
+        Ok(client)
     }
 
     /// Without what may be secret.

@@ -22,6 +22,8 @@ pub struct Checks {
 #[derive(Debug, Default)]
 struct Look {
     files: Vec<Stamp>,
+    /// Whether the login shell had answered.
+    has_shell: bool,
     pools: HashSet<usize>,
 }
 
@@ -55,10 +57,11 @@ impl Board {
         let pools: Vec<Arc<Pool>> = self.pools.all().into_iter().filter(needs).collect();
         let due: Vec<Arc<Pool>> = {
             let mut last = self.checks.last.lock().expect("BUG: a note panicked");
-            let all_over = why == Why::Told || last.files != stamps;
+            let has_shell = self.nursery.sources.has_shell();
+            let all_over = why == Why::Told || last.files != stamps || last.has_shell != has_shell;
             let is_due = |pool: &&Arc<Pool>| all_over || !last.pools.contains(&name(pool));
             let due = pools.iter().filter(is_due).cloned().collect();
-            *last = Look { files: stamps, pools: pools.iter().map(name).collect() };
+            *last = Look { files: stamps, has_shell, pools: pools.iter().map(name).collect() };
             due
         };
         for pool in due {

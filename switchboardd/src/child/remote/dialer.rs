@@ -18,6 +18,11 @@ const CONNECT: Duration = Duration::from_secs(10);
 const IDLE: Duration = Duration::from_secs(55);
 const IDLE_PER_HOST: usize = 4;
 
+const PROXY: [&str; 2] = ["https_proxy", "HTTPS_PROXY"];
+const ALL_PROXY: [&str; 2] = ["all_proxy", "ALL_PROXY"];
+const NO_PROXY: [&str; 2] = ["no_proxy", "NO_PROXY"];
+const SSL_CERT_FILE: &str = "SSL_CERT_FILE";
+
 /// No process has a number as high as those of children that run elsewhere.
 const FIRST_NUMBER: u32 = 1 << 31;
 
@@ -25,7 +30,8 @@ const FIRST_NUMBER: u32 = 1 << 31;
 pub struct Dialer {
     /// For this machine: no certificates, no proxy.
     near: OnceCell<Client>,
-    far: OnceCell<Client>,
+    /// For other machines, with what it was made by. Whoever makes it holds it.
+    far: tokio::sync::Mutex<Option<(Way, Client)>>,
     reached: AtomicU32,
 }
 
@@ -44,7 +50,26 @@ impl Dialer {
             });
             return client.await.cloned().map_err(unusable);
         }
-        self.far.get_or_try_init(|| far(variables, |client| client)).await.cloned().map_err(unusable)
+        let way = Way::of(variables);
+        let mut known = self.far.lock().await;
+        if let Some((_, client)) = known.as_ref().filter(|(made_by, _)| *made_by == way) {
+            return Ok(client.clone());
+        }
+        // The first one, or the login shell says something else by now.
+        let client = far(variables, |client| client).await.map_err(unusable)?;
+        *known = Some((way, client.clone()));
+        Ok(client)
+    }
+}
+
+/// What of the login shell's variables decides how other machines are reached.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Way(Vec<Option<String>>);
+
+impl Way {
+    fn of(variables: &Variables) -> Self {
+        let names = PROXY.into_iter().chain(ALL_PROXY).chain(NO_PROXY).chain([SSL_CERT_FILE]);
+        Self(names.map(|name| variables.get(name).map(ToOwned::to_owned)).collect())
     }
 }
 
@@ -59,7 +84,7 @@ pub(crate) async fn far(
         client = client.proxy(proxy);
     }
     let client = adjust(client);
-    let file = variables.get("SSL_CERT_FILE").map(ToOwned::to_owned);
+    let file = variables.get(SSL_CERT_FILE).map(ToOwned::to_owned);
     // Reads all certificates of the system.
     let build = move || client.tls_certs_merge(own_certificates(file.as_deref())).build();
     tokio::task::spawn_blocking(build).await.expect("BUG: a build panicked")
@@ -83,9 +108,9 @@ fn provide() {
 /// The proxy of the person's login shell.
 fn proxy(variables: &Variables) -> Option<Proxy> {
     let first = |names: [&str; 2]| names.into_iter().find_map(|name| variables.get(name));
-    let address = first(["https_proxy", "HTTPS_PROXY"]).or_else(|| first(["all_proxy", "ALL_PROXY"]))?;
+    let address = first(PROXY).or_else(|| first(ALL_PROXY))?;
     // This machine is never reached through another one.
-    let direct = format!("localhost,127.0.0.0/8,::1,{}", first(["no_proxy", "NO_PROXY"]).unwrap_or_default());
+    let direct = format!("localhost,127.0.0.0/8,::1,{}", first(NO_PROXY).unwrap_or_default());
     let direct = NoProxy::from_string(&direct);
     match Proxy::all(address) {
         Ok(proxy) => Some(proxy.no_proxy(direct)),
