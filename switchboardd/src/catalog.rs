@@ -142,6 +142,11 @@ impl Catalog {
         self.suites.iter().filter_map(|suite| suite.pool.as_ref())
     }
 
+    /// Whether a child that it shows would be stopped after each call: then it is not current, whatever its files say.
+    pub fn has_retired_pool(&self) -> bool {
+        self.pools().any(|pool| pool.is_retired())
+    }
+
     /// Whatever failed before may be mended now: it is tried again at once.
     pub fn forgive(&self) {
         self.pools().for_each(|pool| pool.forgive());

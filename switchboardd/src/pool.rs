@@ -319,6 +319,10 @@ impl Pool {
         self.renew();
     }
 
+    pub fn is_retired(&self) -> bool {
+        self.lock().retired
+    }
+
     /// Has the next callers get fresh children; calls in flight finish on the old ones. False if none ran.
     pub fn renew(&self) -> bool {
         let members = {

@@ -4,15 +4,14 @@
 //! Nothing here touches a file on the one thread that works. A directory that does not answer (a network file
 //! system that is away) costs its own workspace its news, and nobody else anything.
 
+mod arrivals;
 mod values;
 
 use std::collections::HashSet;
-use std::path::{Path, PathBuf};
 use std::sync::{Arc, TryLockError};
 use std::time::Duration;
 
-use tokio::task::JoinHandle;
-
+pub use arrivals::Arrival;
 pub use values::Checks;
 
 use crate::board::Board;
@@ -31,16 +30,10 @@ use crate::workspace::Workspace;
 
 /// Changes come in flocks: an editor writes, renames, writes again.
 const SETTLE: Duration = Duration::from_millis(200);
-/// A workspace that nobody came back to is let go after this.
-const LINGER: Duration = Duration::from_secs(5 * 60);
 /// New folders show new folders; deeper than this nobody goes in one step.
 const NEW_FOLDERS: usize = 4;
-/// More than a person has open; those that nobody is in go first.
-const MAX_WORKSPACES: usize = 128;
 /// Files that take longer than this to read are not read now.
 const READ: Duration = Duration::from_secs(5);
-/// No host waits longer for its workspace; it hears of it later.
-const ARRIVE: Duration = Duration::from_secs(2);
 
 /// Why everything is read again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,9 +43,6 @@ pub enum Why {
     /// A person says so: past failures are forgiven, the login shell is asked again.
     Told,
 }
-
-/// Somebody who is on the way to their workspace.
-pub type Arrival = JoinHandle<Arc<Workspace>>;
 
 /// Does something with files beside the one thread that works. `None` if it took too long.
 async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
@@ -88,36 +78,6 @@ impl Board {
         outcome.map(|()| self.personal.catalog())
     }
 
-    /// The workspace of this directory, loaded if need be; that of nobody's if it cannot be one, or does not
-    /// answer.
-    pub async fn workspace(self: &Arc<Self>, named: Option<&Path>) -> Arc<Workspace> {
-        self.arrive(named).await.0
-    }
-
-    /// The same, with a way to the right one if it takes longer than anybody waits.
-    pub async fn arrive(self: &Arc<Self>, named: Option<&Path>) -> (Arc<Workspace>, Option<Arrival>) {
-        let Some(named) = named else { return (self.personal.clone(), None) };
-        let mut arrival = tokio::spawn(self.clone().take_in(named.to_owned()));
-        match tokio::time::timeout(ARRIVE, &mut arrival).await {
-            Ok(Ok(workspace)) => (workspace, None),
-            Ok(Err(_)) => (self.personal.clone(), None),
-            Err(_) => {
-                tracing::warn!(target: "workspace", "`{}` takes long to answer", named.display());
-                (self.personal.clone(), Some(arrival))
-            }
-        }
-    }
-
-    /// A session that did not wait for its workspace is there at last.
-    pub async fn settle(self: Arc<Self>, session: Arc<Session>, arrival: Arrival) {
-        if let Ok(workspace) = arrival.await
-            && workspace.root.is_some()
-        {
-            session.settle(workspace);
-            self.tell_changed(&session);
-        }
-    }
-
     /// The catalog that a session sees has changed.
     pub fn tell_changed(&self, session: &Session) {
         self.nursery.news.notify_one();
@@ -146,38 +106,6 @@ impl Board {
         }
     }
 
-    async fn take_in(self: Arc<Self>, named: PathBuf) -> Arc<Workspace> {
-        let board = self.clone();
-        let root = tokio::task::spawn_blocking(move || board.ground.workspace(&named)).await;
-        let Some(root) = root.ok().flatten() else { return self.personal.clone() };
-        if let Some(known) = self.known(&root) {
-            return known;
-        }
-        let board = self.clone();
-        let Ok(workspace) = tokio::task::spawn_blocking(move || board.load(root)).await else {
-            return self.personal.clone();
-        };
-        // Somebody else may have been quicker.
-        if let Some(known) = workspace.root.as_deref().and_then(|root| self.known(root)) {
-            return known;
-        }
-        self.make_room();
-        workspace.touch();
-        self.workspaces.insert(&workspace);
-        report(&workspace.catalog(), None);
-        tokio::spawn(self.clone().let_go_when_left(workspace.clone()));
-        // Its folders are watched from there on, and looked at once more: they may have changed meanwhile,
-        // and so may the person's own.
-        self.changed.notify_one();
-        workspace
-    }
-
-    fn known(&self, root: &Path) -> Option<Arc<Workspace>> {
-        let known = self.workspaces.get(root)?;
-        known.touch();
-        Some(known)
-    }
-
     /// Looks again whenever something may have changed; never resolves.
     pub async fn keep_current(self: &Arc<Self>) {
         let board = self.clone();
@@ -197,6 +125,7 @@ impl Board {
             tokio::select! {
                 () = self.changed.notified() => tokio::time::sleep(SETTLE).await,
                 () = tokio::time::sleep(LOOK), if looks => {}
+                () = self.nursery.sources.shell_answered_late() => {}
             }
             // Said once, by whoever publishes; the config's problems stand in the status too.
             let _ = self.reload(Why::Changed).await;
@@ -211,15 +140,6 @@ impl Board {
             Err(_) => false,
         };
         aside(set).await.unwrap_or(false)
-    }
-
-    fn load(&self, root: PathBuf) -> Arc<Workspace> {
-        let personal = self.personal.catalog().personal.clone();
-        let (trust, _) = self.ground.trust(&personal.config);
-        let mut memory = Memory::default();
-        let own = Arc::new(Layer::workspace(&root, &self.ground, &trust, &mut memory));
-        let catalog = Catalog::build(&personal, Some(&own), &self.pools, &self.nursery, 1);
-        Workspace::new(Some(root), catalog, memory)
     }
 
     /// The person's own first; then every workspace for itself, all at once.
@@ -285,7 +205,8 @@ impl Board {
         if !std::mem::take(&mut *broken).is_empty() {
             self.nursery.pulse.beat();
         }
-        if why == Why::Told || !layer.is_same(&self.personal.catalog().personal) {
+        let before = self.personal.catalog();
+        if why == Why::Told || !layer.is_same(&before.personal) || before.has_retired_pool() {
             self.nursery.budget.set(layer.config.budget);
             self.nursery.logins.set(layer.config.oauth.clone());
             self.show(&self.personal, &Arc::new(layer), None, why);
@@ -307,7 +228,7 @@ impl Board {
             (None, _) => true,
             (Some(_), None) => false,
         };
-        let is_current = Arc::ptr_eq(&before.personal, personal);
+        let is_current = Arc::ptr_eq(&before.personal, personal) && !before.has_retired_pool();
         if why == Why::Told || !same || !is_current {
             let own = if same { before.own.clone() } else { layer.map(Arc::new) };
             self.show(workspace, personal, own.as_ref(), why);
@@ -334,7 +255,8 @@ impl Board {
         self.sessions.stir();
     }
 
-    /// What nobody shows any more goes when it has finished.
+    /// What nobody shows any more goes when it has finished. A catalog takes its pools in the same turn of the event
+    /// loop in which it is shown, and this runs on that loop too: it never meets pools of a catalog under way.
     fn sweep(&self) {
         let mut shown: HashSet<*const Pool> = HashSet::new();
         let all = self.workspaces.all();
@@ -364,42 +286,6 @@ impl Board {
             }
         }
         plan
-    }
-
-    async fn let_go_when_left(self: Arc<Self>, workspace: Arc<Workspace>) {
-        while self.workspaces.has(&workspace) {
-            if self.is_used(&workspace) {
-                workspace.touch();
-            } else if workspace.last_used().elapsed() >= LINGER {
-                self.let_go(&workspace);
-                let _reloading = self.reloading.lock().await;
-                self.watch().await;
-                return;
-            }
-            tokio::time::sleep_until(workspace.last_used() + LINGER).await;
-        }
-    }
-
-    fn is_used(&self, workspace: &Arc<Workspace>) -> bool {
-        self.sessions.all().iter().any(|session| session.is_in(workspace))
-            || self.all_strangers().iter().any(|them| them.is_in(workspace) && them.in_flight() > 0)
-    }
-
-    fn let_go(&self, workspace: &Workspace) {
-        tracing::debug!(target: "workspace", root = ?workspace.root, "let go");
-        self.workspaces.remove(workspace);
-        self.forget_strangers(workspace);
-        self.sweep();
-    }
-
-    fn make_room(&self) {
-        let all = self.workspaces.all();
-        if all.len() >= MAX_WORKSPACES
-            && let Some(oldest) =
-                all.iter().filter(|known| !self.is_used(known)).min_by_key(|known| known.last_used())
-        {
-            self.let_go(oldest);
-        }
     }
 
     /// What is read and takes effect only with the next daemon.
@@ -442,42 +328,4 @@ pub(crate) fn report(catalog: &Catalog, before: Option<&Catalog>) {
         suites = catalog.suites.len(),
         "loaded from {folder}",
     );
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::child::Ledger;
-    use crate::face::Face;
-
-    #[tokio::test(start_paused = true)]
-    async fn a_workspace_that_everybody_left_is_let_go() {
-        let folder = tempfile::tempdir().unwrap();
-        let root = folder.path().canonicalize().unwrap();
-        let (home, work) = (root.join("home"), root.join("work"));
-        std::fs::create_dir_all(&home).unwrap();
-        std::fs::create_dir_all(work.join("mcps/a")).unwrap();
-        std::fs::write(work.join("mcps/a/.mcp.json"), r#"{"name": "a", "command": {"cmd": "true"}}"#)
-            .unwrap();
-        let ground = Ground::new(&home, &root.join("state"), std::slice::from_ref(&work));
-        let board =
-            Board::new(home.join("c"), Config::defaults(&home), ground, String::new(), Ledger::unwritten());
-        let workspace = board.workspace(Some(&work)).await;
-        assert_eq!(workspace.catalog().suites.len(), 1);
-        assert_eq!(board.pools.all().len(), 1);
-        let session = Session::open(&board.boot, &workspace, None, Face::Aggregate);
-        board.sessions.insert(&session);
-        board.reload(Why::Changed).await.unwrap();
-        let watched = board.watcher.lock().unwrap().folders();
-        tokio::time::sleep(LINGER * 3).await;
-        assert!(Arc::ptr_eq(&board.workspace(Some(&work)).await, &workspace));
-        board.sessions.remove(&session.id);
-        tokio::time::sleep(LINGER * 2 + SETTLE).await;
-        assert!(board.workspaces.all().is_empty() && board.pools.all().is_empty());
-        assert!(board.watcher.lock().unwrap().folders() < watched);
-        // HOME and `/` are nobody's workspace.
-        for none in [&home, Path::new("/")] {
-            assert!(board.workspace(Some(none)).await.root.is_none());
-        }
-    }
 }
