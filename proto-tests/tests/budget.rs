@@ -4,9 +4,10 @@
 
 use std::time::{Duration, Instant};
 
+use proto_tests::far::{Asked, Back, Far, legacy};
 use proto_tests::shim::{kind_of, structured};
 use proto_tests::wait::until_true;
-use proto_tests::{Daemon, Home, PATIENCE, Shim, procs};
+use proto_tests::{Daemon, Home, PATIENCE, Shim, bins, procs};
 use serde_json::{Value, json};
 
 /// Refused after the 5 s that a start waits for room; the machine may be busy.
@@ -226,7 +227,122 @@ fn a_reload_changes_the_budget() {
     assert_eq!(daemon.status()["budget"]["running"], 2);
 }
 
+// --- resources that somebody follows ---
+
+/// Follows a resource of this child and leaves it without a call.
+fn follow(home: &Home, child: &str, uri: &str) -> Shim {
+    let mut shim = home.shim_of(child);
+    shim.initialize();
+    let answer = shim.request("resources/subscribe", &json!({"uri": uri}).to_string());
+    assert!(answer.contains("\"result\""), "{answer}");
+    shim
+}
+
+/// `b` finds no room next to a child that somebody follows, and gets it when nobody does any more.
+fn stays_while_it_is_followed(home: &Home, child: &str, uri: &str) {
+    home.child("b", &["echo"]);
+    home.config(&json!({"budget": {"children": 1}}));
+    let daemon = home.daemon();
+    let mut follower = follow(home, child, uri);
+    let mut shim = home.shim();
+    for _ in 0..3 {
+        let asked = Instant::now();
+        let answer = shim.call("b", "echo", "{}");
+        assert_eq!(kind_of(&answer).as_deref(), Some("no_room"), "{answer}");
+        assert!(asked.elapsed() < PATIENT, "{:?}", asked.elapsed());
+    }
+    assert_eq!(daemon.starts(child), 1, "{}", daemon.log());
+    assert!(!daemon.log().contains("stopped to make room"), "{}", daemon.log());
+    follower.request("resources/unsubscribe", &json!({"uri": uri}).to_string());
+    let answer = shim.call("b", "echo", "{}");
+    assert!(is_ok(&answer), "{answer}");
+    assert_eq!(daemon.starts(child), 1, "nobody wants it any more");
+}
+
+#[test]
+fn a_child_whose_resources_are_followed_is_not_pushed_out() {
+    for era in ["legacy", "modern"] {
+        let home = Home::new();
+        let entry = home.entry(&bins().era_child, &["--era", era], &[]);
+        home.definition("era", &json!({"mcpServers": {"era": entry}}).to_string());
+        stays_while_it_is_followed(&home, "era", "test://watched-resource");
+    }
+}
+
+#[test]
+fn a_remote_child_whose_resources_are_followed_is_not_pushed_out() {
+    let far = Far::start(|asked: &Asked, back: &mut Back| match asked.what().as_str() {
+        "initialize" => {
+            let hello = json!({"protocolVersion": "2025-11-25", "serverInfo": {"name": "far", "version": "1"},
+                "capabilities": {"tools": {}, "resources": {"subscribe": true}}});
+            back.json_with(200, &[("Mcp-Session-Id", "s1")], &asked.result(&hello));
+        }
+        "resources/list" => {
+            back.json(200, &asked.result(&json!({"resources": [{"uri": "u:1", "name": "one"}]})));
+        }
+        "resources/templates/list" => back.json(200, &asked.result(&json!({"resourceTemplates": []}))),
+        "resources/subscribe" | "resources/unsubscribe" => back.json(200, &asked.result(&json!({}))),
+        _ => legacy(asked, back),
+    });
+    let home = Home::new();
+    home.definition("far", &json!({"mcpServers": {"far": {"type": "http", "url": far.url()}}}).to_string());
+    stays_while_it_is_followed(&home, "far", "u:1");
+}
+
+/// What keeps a follower's child running takes room that is free, and no other child's.
+#[test]
+fn a_followed_child_that_died_comes_back_without_pushing_anybody_out() {
+    let home = home_with(&["b"], &json!({"budget": {"children": 2}}));
+    let entry = home.entry(&bins().era_child, &["--era", "legacy"], &[]);
+    home.definition("era", &json!({"mcpServers": {"era": entry}}).to_string());
+    let daemon = home.daemon();
+    let mut shim = home.shim();
+    let b = shim.pid_of("b");
+    let _follower = follow(&home, "era", "test://watched-resource");
+    // With a smaller budget there is no room for both.
+    home.config(&json!({"budget": {"children": 1}}));
+    home.order(&["reload"]);
+    let era = rustix::process::Pid::from_raw(daemon.pids("era")[0]).unwrap();
+    rustix::process::kill_process(era, rustix::process::Signal::KILL).unwrap();
+    until_true("it to be gone", PATIENCE, || daemon.pids("era").is_empty());
+    let begin = Instant::now();
+    until_true("a while", PATIENCE, || begin.elapsed() > Duration::from_secs(2));
+    assert!(procs::alive(b) && daemon.pids("era").is_empty(), "{}", daemon.log());
+    home.config(&json!({"budget": {"children": 2}}));
+    home.order(&["reload"]);
+    until_true("it to come back without a call", PATIENCE, || daemon.pids("era").len() == 1);
+    assert!(procs::alive(b));
+}
+
 // --- memory ---
+
+#[test]
+fn a_lack_of_memory_stops_no_connection_and_refuses_none() {
+    let far = Far::start(legacy);
+    let home = home_with(&["glutton", "b"], &json!({"budget": {"memoryMb": 100}}));
+    for name in ["far", "near"] {
+        let entry = json!({"type": "http", "url": format!("{}?{name}", far.url())});
+        home.definition(name, &json!({"mcpServers": {name: entry}}).to_string());
+    }
+    let daemon = home.daemon();
+    let (mut shim, mut other) = (home.shim(), home.shim());
+    let served = |answer: &str| {
+        assert!(kind_of(answer).is_none() && answer.contains("\"result\""), "{answer}");
+    };
+    served(&other.call("far", "echo", "{}"));
+    assert!(is_ok(&shim.call("glutton", "eat", r#"{"mb":130}"#)));
+    let held = shim.start_call("glutton", "slow", r#"{"ms":20000}"#);
+    busy(&daemon, "glutton", 1);
+    let answer = other.call("b", "echo", "{}");
+    assert_eq!(kind_of(&answer).as_deref(), Some("no_room"), "{answer}");
+    assert!(answer.contains("budget.memoryMb"), "{answer}");
+    assert!(!daemon.log().contains("stopped to make room"), "{}", daemon.log());
+    served(&other.call("far", "echo", "{}"));
+    assert_eq!(daemon.starts("far"), 1);
+    // A connection takes no memory of this machine.
+    served(&other.call("near", "echo", "{}"));
+    assert!(is_ok(&shim.answer_to(&held.to_string())));
+}
 
 #[test]
 fn an_idle_child_that_ate_the_memory_makes_room_for_the_next() {

@@ -10,7 +10,6 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::child::descent::memory_of;
 use crate::child::{Child, Place, Roster};
 use crate::config::BudgetConfig;
 use scales::Scales;
@@ -29,6 +28,16 @@ pub enum NoRoom {
     Children { running: usize, most: usize },
     #[error("was not started: children use {used_mb} MiB and `budget.memoryMb` is {most_mb}; none is idle")]
     Memory { used_mb: u64, most_mb: u64 },
+}
+
+impl NoRoom {
+    /// Whether there is more of what is short when this child goes.
+    fn is_eased_by(&self, child: &Child) -> bool {
+        match self {
+            Self::Children { .. } => true,
+            Self::Memory { .. } => child.process().is_some(),
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -52,25 +61,26 @@ impl Budget {
         *self.ceiling.lock().expect("BUG: a copy panicked")
     }
 
-    /// Room for one more child. Spares do not wait and push nobody out: `patient` is for callers.
-    pub async fn admit(&self, patient: bool) -> Result<Place, NoRoom> {
+    /// Room for one more child. Spares do not wait and push nobody out: `patient` is for callers. A connection to a
+    /// remote server takes no memory here: only a `process` is refused for lack of it.
+    pub async fn admit(&self, patient: bool, process: bool) -> Result<Place, NoRoom> {
         let until = Instant::now() + PATIENCE;
         loop {
             let left = self.roster.departure();
             tokio::pin!(left);
             left.as_mut().enable();
-            let full = match self.room() {
+            let full = match self.room(process).await {
                 Ok(place) => return Ok(place),
                 Err(full) if !patient => return Err(full),
                 Err(full) => full,
             };
-            if let Some(idle) = self.least_recently_used(|_| true) {
+            if let Some(idle) = self.least_recently_used(|child| full.is_eased_by(child)) {
                 tracing::info!(target: "budget", child = idle.name(), pid = idle.pid(), "stopped to make room");
                 idle.stop();
                 idle.cleared().await;
                 continue;
             }
-            if self.nothing_can_become_free() || Instant::now() >= until {
+            if self.nothing_can_become_free(&full) || Instant::now() >= until {
                 return Err(full);
             }
             // A child that becomes idle, or begins to ask its host, says nothing: looked at again soon.
@@ -78,39 +88,51 @@ impl Budget {
         }
     }
 
-    /// Every child waits for its host, and those hosts may be the ones that wait for us.
-    fn nothing_can_become_free(&self) -> bool {
+    /// Every child waits for its host, or is kept by one that follows its resources; and those hosts may be the ones
+    /// that wait for us.
+    fn nothing_can_become_free(&self, full: &NoRoom) -> bool {
         let children = self.roster.all();
-        children.len() == self.roster.taken() && children.iter().all(|child| child.is_asking())
+        let stays = |child: &Arc<Child>| child.is_asking() || (child.is_idle() && child.is_followed());
+        children.len() == self.roster.taken()
+            && children.iter().filter(|child| full.is_eased_by(child)).all(stays)
     }
 
-    fn room(&self) -> Result<Place, NoRoom> {
+    async fn room(&self, process: bool) -> Result<Place, NoRoom> {
         let ceiling = self.ceiling();
+        // Weighed before the others are counted: nothing may happen between the count and the reservation.
+        let memory = match ceiling.memory_mb.filter(|_| process) {
+            Some(most_mb) => Some((self.used_mb().await, most_mb)),
+            None => None,
+        };
         let running = self.roster.taken();
         if running >= ceiling.children {
             return Err(NoRoom::Children { running, most: ceiling.children });
         }
-        if let Some(most_mb) = ceiling.memory_mb {
-            let used_mb = self.used_mb();
-            if used_mb >= most_mb {
-                return Err(NoRoom::Memory { used_mb, most_mb });
-            }
+        if let Some((used_mb, most_mb)) = memory.filter(|(used_mb, most_mb)| used_mb >= most_mb) {
+            return Err(NoRoom::Memory { used_mb, most_mb });
         }
         Ok(self.roster.reserve())
     }
 
     /// What each child takes, and the daemon, as of a moment ago.
     pub async fn weigh(&self) -> Arc<Weights> {
-        self.scales.weigh(|| self.roster.all().iter().filter_map(|child| child.guard_pid()).collect()).await
+        self.scales.weigh(self.guards()).await
     }
 
-    /// What all children and everything they started take now.
-    fn used_mb(&self) -> u64 {
-        self.roster.all().iter().filter_map(|child| child.guard_pid()).map(memory_of).sum::<u64>() >> 20
+    /// What the children that run now, and everything they started, took a moment ago.
+    async fn used_mb(&self) -> u64 {
+        let weights = self.weigh().await;
+        // Those that ended since the look no longer take anything.
+        self.guards().into_iter().filter_map(|guard| weights.of_child(Some(guard))).sum::<u64>() >> 20
+    }
+
+    fn guards(&self) -> Vec<u32> {
+        self.roster.all().iter().filter_map(|child| child.guard_pid()).collect()
     }
 
     fn least_recently_used(&self, helps: impl Fn(&Child) -> bool) -> Option<Arc<Child>> {
-        let idle = self.roster.all().into_iter().filter(|child| child.is_alive() && child.is_idle());
+        let is_idle = |child: &Arc<Child>| child.is_alive() && child.is_idle() && !child.is_followed();
+        let idle = self.roster.all().into_iter().filter(is_idle);
         idle.filter(|child| helps(child)).min_by_key(|child| child.last_used())
     }
 
@@ -119,7 +141,7 @@ impl Budget {
         loop {
             tokio::time::sleep(LOOK).await;
             let Some(most_mb) = self.ceiling().memory_mb else { continue };
-            while self.used_mb() > most_mb {
+            while self.used_mb().await > most_mb {
                 let Some(idle) = self.least_recently_used(|child| child.process().is_some()) else { break };
                 tracing::info!(target: "budget", child = idle.name(), pid = idle.pid(), most_mb, "stopped to save memory");
                 idle.stop();

@@ -5,6 +5,7 @@
 //! waiting happens here, starting and tending in `tend.rs`.
 
 mod breaker;
+mod followed;
 mod history;
 mod pools;
 mod settings;

@@ -40,13 +40,16 @@ pub(super) struct Scales {
 }
 
 impl Scales {
-    pub(super) async fn weigh(&self, guards: impl FnOnce() -> Vec<u32>) -> Arc<Weights> {
+    /// One look for all who ask within a second, unless one of `guards` has come since.
+    pub(super) async fn weigh(&self, guards: Vec<u32>) -> Arc<Weights> {
         let _looking = self.looking.lock().await;
         let last = self.last.lock().expect("BUG: a copy panicked").clone();
-        if let Some((_, weights)) = last.filter(|(when, _)| when.elapsed() < FRESH) {
+        let is_good = |(when, weights): &(Instant, Arc<Weights>)| {
+            when.elapsed() < FRESH && guards.iter().all(|guard| weights.by_guard.contains_key(guard))
+        };
+        if let Some((_, weights)) = last.filter(is_good) {
             return weights;
         }
-        let guards = guards();
         let looked = tokio::task::spawn_blocking(move || Weights {
             by_guard: memory_of_each(&guards).into_iter().collect(),
             own: own_memory(),
@@ -54,5 +57,22 @@ impl Scales {
         let weights = Arc::new(looked.await.unwrap_or_default());
         *self.last.lock().expect("BUG: a copy panicked") = Some((Instant::now(), weights.clone()));
         weights
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn one_look_serves_all_who_ask_within_a_second() {
+        let (scales, me) = (Scales::default(), std::process::id());
+        let first = scales.weigh(vec![me]).await;
+        assert!(Arc::ptr_eq(&first, &scales.weigh(vec![me]).await));
+        assert!(Arc::ptr_eq(&first, &scales.weigh(Vec::new()).await), "one that went needs no new look");
+        let parent = std::os::unix::process::parent_id();
+        let second = scales.weigh(vec![me, parent]).await;
+        assert!(!Arc::ptr_eq(&first, &second), "one that came was not weighed yet");
+        assert!(second.of_child(Some(parent)).is_some());
     }
 }

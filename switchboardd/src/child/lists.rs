@@ -205,6 +205,11 @@ impl Child {
         }
     }
 
+    /// Somebody whom it serves follows one of its resources: it is needed although nobody calls it.
+    pub fn is_followed(&self) -> bool {
+        !self.followed().is_empty()
+    }
+
     /// Has it tell of changes of these resources, or no longer. Nobody waits for its answers.
     pub fn follow(self: &Arc<Self>, uris: &[Box<str>], follow: bool) {
         if self.era() == Era::Modern {

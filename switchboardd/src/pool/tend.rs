@@ -68,7 +68,8 @@ impl Pool {
         limits: Limits,
         patient: bool,
     ) -> Result<Arc<Child>, PoolError> {
-        let place = self.nursery.budget.admit(patient).await?;
+        let here = matches!(self.reach, Reach::Process(_));
+        let place = self.nursery.budget.admit(patient, here).await?;
         let target = self.nursery.sources.fill(&self.reach).await?;
         self.lock().values = Some(target.digest());
         let captured = self.nursery.sources.captured().await;
@@ -107,7 +108,7 @@ impl Pool {
             Err(StartError { of_probe: true, error }) => {
                 // Some servers end when they hear something before `initialize`.
                 tracing::debug!(target: "pool", child = &*self.name, "{error}; it is started again and not asked");
-                let place = self.nursery.budget.admit(patient).await?;
+                let place = self.nursery.budget.admit(patient, here).await?;
                 self.lock().manner = Some(Manner::Legacy);
                 start(tie, place, Some(Manner::Legacy)).await
             }
@@ -244,20 +245,6 @@ impl Pool {
         self.nursery.news.notify_one();
         self.keep_warm(limits);
         self.keep_followed(&child, limits);
-    }
-
-    /// Somebody follows resources of a child that ended: the next one has to tell of them.
-    fn keep_followed(self: &Arc<Self>, ended: &Child, limits: Limits) {
-        let who = match ended.tie() {
-            Tie::Nobody => Caller::deaf(),
-            Tie::Session(owner) if !owner.is_closed() && !owner.is_stranger() => owner,
-            Tie::Session(_) | Tie::Spare => return,
-        };
-        if self.lock().retired || ended.followed().is_empty() || self.settings().scope == Scope::Call {
-            return;
-        }
-        let pool = self.clone();
-        tokio::spawn(async move { pool.lease(&who, limits).await.map(drop) });
     }
 
     /// Stops a child that nobody needs; gives the moment to look again.
