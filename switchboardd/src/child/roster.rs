@@ -1,6 +1,5 @@
 //! Every child that runs, whoever started it: for the status, the budget, and a shutdown that leaves none.
 
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use tokio::sync::Notify;
@@ -16,7 +15,8 @@ pub struct Roster {
 
 #[derive(Debug, Default)]
 struct State {
-    children: HashMap<u32, Arc<Child>>,
+    /// Known by what they are, not by their process: its number may be another child's before all of the first is gone.
+    children: Vec<Arc<Child>>,
     reserved: usize,
 }
 
@@ -41,12 +41,12 @@ impl Roster {
 
     /// The child takes the place that was kept for it.
     pub(super) fn enter(&self, child: &Arc<Child>, place: Place) {
-        self.lock().children.insert(child.pid(), child.clone());
+        self.lock().children.push(child.clone());
         drop(place);
     }
 
     pub(super) fn leave(&self, child: &Child) {
-        self.lock().children.remove(&child.pid());
+        remove(&mut self.lock().children, child);
         self.left.notify_waiters();
     }
 
@@ -57,7 +57,7 @@ impl Roster {
     }
 
     pub fn all(&self) -> Vec<Arc<Child>> {
-        self.lock().children.values().cloned().collect()
+        self.lock().children.clone()
     }
 
     /// Resolves when a child has gone, or the place of one that never came is free again.
@@ -81,5 +81,23 @@ impl Roster {
 
     fn lock(&self) -> std::sync::MutexGuard<'_, State> {
         self.state.lock().expect("BUG: a roster entry panicked")
+    }
+}
+
+/// Takes out this very one, not another that looks the same.
+fn remove<T>(all: &mut Vec<Arc<T>>, gone: &T) {
+    all.retain(|known| !std::ptr::eq(&**known, gone));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_leaves_does_not_take_another_of_the_same_number_along() {
+        let (first, second) = (Arc::new(4711), Arc::new(4711));
+        let mut all = vec![first.clone(), second.clone()];
+        remove(&mut all, &*first);
+        assert!(all.len() == 1 && Arc::ptr_eq(&all[0], &second));
     }
 }
