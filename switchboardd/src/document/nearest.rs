@@ -10,6 +10,7 @@ pub fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&
     }
     let wanted: Vec<char> = name.to_lowercase().chars().collect();
     known
+        .filter(|candidate| candidate.len() <= MAX_NAME)
         .map(|candidate| {
             (distance(&wanted, &candidate.to_lowercase().chars().collect::<Vec<_>>()), candidate)
         })

@@ -11,6 +11,10 @@ use super::summary::summary;
 
 /// Tools a query leaves at most.
 const BEST: usize = 5;
+/// What is looked at of a query and of a description. Each word of one is looked for in the other, for every tool, on
+/// the thread that serves all hosts.
+const QUERY_CHARS: usize = 300;
+const DESCRIPTION_CHARS: usize = 4000;
 
 /// What the caller wants to see.
 #[derive(Debug, Clone, Copy)]
@@ -66,7 +70,7 @@ fn entry(tool: &Tool, wish: Wish<'_>, out: &mut String) {
 
 /// The tools that a query is most likely about, best first.
 fn best<'t>(tools: &[&'t Tool], query: &str) -> Vec<&'t Tool> {
-    let words: Vec<String> = words(query);
+    let words: Vec<String> = words(first(query, QUERY_CHARS));
     let named: Vec<&Tool> = tools.iter().copied().filter(|tool| is_named(tool, &words)).collect();
     if !named.is_empty() {
         return named.into_iter().take(BEST).collect();
@@ -87,7 +91,8 @@ fn is_named(tool: &Tool, query: &[String]) -> bool {
 
 fn score(tool: &Tool, query: &[String]) -> usize {
     let name = words(&tool.name);
-    let description = tool.description.as_deref().unwrap_or_default().to_lowercase();
+    let description =
+        first(tool.description.as_deref().unwrap_or_default(), DESCRIPTION_CHARS).to_lowercase();
     query
         .iter()
         .map(|word| {
@@ -101,6 +106,11 @@ fn score(tool: &Tool, query: &[String]) -> usize {
             in_name + usize::from(description.contains(word.as_str()))
         })
         .sum()
+}
+
+/// The first so many characters of a text.
+fn first(text: &str, count: usize) -> &str {
+    text.char_indices().nth(count).map_or(text, |(end, _)| &text[..end])
 }
 
 /// Lower-case words; `camelCase` and `snake_case` come apart.
@@ -190,5 +200,19 @@ mod tests {
         assert!(
             shown(Wish { query: Some("zzz"), ..SUMMARY }).contains("there are: createIssue, search_code")
         );
+    }
+
+    #[test]
+    fn only_the_beginning_of_a_long_query_is_looked_at() {
+        let begins = format!("search issues {}", "x".repeat(QUERY_CHARS));
+        let ends = format!("{} search issues", "é ".repeat(QUERY_CHARS));
+        let shown = |query: &str| shown(Wish { query: Some(query), ..SUMMARY });
+        assert!(shown(&begins).contains("search_issues"));
+        assert!(shown(&ends).contains("no subtool matches"));
+        // Without the bound this takes minutes.
+        let tools = (0..200).map(|_| tool("search", &"word ".repeat(2000))).collect();
+        let query = "some words ".repeat(1024 * 1024);
+        let wish = Wish { query: Some(&query), ..SUMMARY };
+        assert!(text(&ToolList { tools }, &Expose::default(), wish).contains("search"));
     }
 }
