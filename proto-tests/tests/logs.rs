@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 
 use proto_tests::wait::until_true;
-use proto_tests::{Home, PATIENCE, bins};
+use proto_tests::{Daemon, Home, PATIENCE, bins};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
@@ -166,4 +166,50 @@ fn of_a_server_elsewhere_the_connection_is_told() {
     assert_eq!(home.command(&["call", "far", "x"]).status.code(), Some(5));
     let text = String::from_utf8(home.command(&["logs", "far"]).stdout).unwrap();
     assert!(text.contains("127.0.0.1:9"), "{text}");
+}
+
+/// A daemon that writes its log into a folder that it watches.
+fn log_in_a_watched_folder(variable: &str, level: &str) -> String {
+    let home = Home::new();
+    let project = home.project("w");
+    project.child("a", &[]);
+    let log = project.path().join("out.log");
+    let mut daemon = Command::new(&bins().switchboardd)
+        .args(["--listen", "off", "--socket"])
+        .arg(home.socket())
+        .env_clear()
+        .envs(home.environment())
+        .env(variable, level)
+        .current_dir(project.path())
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(std::fs::File::create(&log).unwrap())
+        .spawn()
+        .unwrap();
+    until_true("the daemon", PATIENCE, || std::os::unix::net::UnixStream::connect(home.socket()).is_ok());
+    let mut shim = project.shim();
+    shim.tools();
+    let begin = std::time::Instant::now();
+    until_true("a while", PATIENCE, || begin.elapsed() > std::time::Duration::from_secs(3));
+    drop(shim);
+    kill_process(Pid::from_raw(i32::try_from(daemon.id()).unwrap()).unwrap(), Signal::TERM).unwrap();
+    daemon.wait().unwrap();
+    std::fs::read_to_string(log).unwrap()
+}
+
+#[test]
+fn a_log_in_a_watched_folder_does_not_cause_itself() {
+    for variable in ["LOG_LEVEL", "RUST_LOG"] {
+        let log = log_in_a_watched_folder(variable, "trace");
+        assert!(log.contains("catalog"), "{log}");
+        assert!(log.len() < 100_000, "{} bytes, such as {:?}", log.len(), log.lines().last());
+        assert!(!log.contains("notify::"), "{log}");
+    }
+}
+
+#[test]
+fn libraries_log_when_they_are_named() {
+    let home = Home::new();
+    let daemon = Daemon::start_with(&home, &["--listen", "off"], &[("RUST_LOG", "warn,notify=trace")]);
+    until_true("a line of the library", PATIENCE, || daemon.log().contains("notify::"));
 }
