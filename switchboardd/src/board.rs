@@ -157,7 +157,7 @@ impl Board {
         nursery.logins.set(config.oauth.clone());
         let listen = config.http.listen.clone();
         let pools = Pools::default();
-        let (layer, memory) = reload::first_look(config, &ground);
+        let (layer, memory) = reload::first_look(config, &ground, &nursery.manifests);
         let catalog = Catalog::build(&layer, None, &pools, &nursery, 1);
         reload::report(&catalog, None);
         let personal = Workspace::new(None, catalog, memory);

@@ -83,6 +83,10 @@ impl Catalog {
                 Suite::new(name, entry, &layer.config, pool, tally)
             })
             .collect();
+        // The pools have them now.
+        for layer in own.into_iter().chain([personal]) {
+            layer.manifests.lock().expect("BUG: a note panicked").clear();
+        }
         suites.sort_by(|a, b| a.child_name().cmp(b.child_name()));
         let tools: Vec<String> = suites.iter().map(Suite::tool).collect();
         let tools_list = format!(r#"{{"tools":[{}]}}"#, tools.join(","));
@@ -273,6 +277,7 @@ mod tests {
             denied: Vec::new(),
             problems: Vec::new(),
             watched: Watched::default(),
+            manifests: Mutex::default(),
         }
     }
 

@@ -16,6 +16,7 @@ use globset::{Glob, GlobSet, GlobSetBuilder};
 
 use crate::child::Limits;
 use crate::document::{Document, Problem};
+use crate::event_loop::may_block;
 use crate::expand::Template;
 
 pub const FILE_NAME: &str = "switchboard.config.json";
@@ -296,6 +297,7 @@ impl Config {
     }
 
     fn read(file: &Path, folder: &Path, extent: Extent) -> Result<Self, Vec<Problem>> {
+        may_block();
         let within = (extent == Extent::Workspace).then_some(folder);
         let Some(document) = Document::read(file, within).map_err(|problem| vec![problem])? else {
             let program = REFUSED.iter().map(|name| folder.join(name)).find(|file| file.exists());

@@ -21,6 +21,7 @@ use crate::board::{Board, Phase};
 use crate::child::Ledger;
 use crate::config::{Config, personal_file};
 use crate::document::Problem;
+use crate::event_loop::{Serving, aside};
 use crate::http::{Doors, Listener};
 use crate::layer::Ground;
 use crate::reload::Why;
@@ -280,6 +281,7 @@ async fn run(
     displaced: impl Future<Output = ()>,
     idle: Option<Duration>,
 ) -> Option<(successor::Binary, Vec<listen::Kept>)> {
+    let _serving = Serving::begin();
     let doors = Doors::new(kit.board.clone());
     kit.listeners.drain(..).for_each(|listener| doors.open(listener));
     kit.keeper.ready(&kit.board).await;
@@ -370,7 +372,11 @@ async fn until_displaced(place: &Place, identity: Option<listen::Identity>) {
     if identity.is_none() {
         return std::future::pending().await;
     }
-    while listen::identity(&place.socket) == identity {
+    let socket = || {
+        let socket = place.socket.clone();
+        aside(move || listen::identity(&socket))
+    };
+    while socket().await == identity {
         tokio::time::sleep(LOOK_AT_SOCKET).await;
     }
 }

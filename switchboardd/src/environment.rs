@@ -13,6 +13,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::io::AsyncReadExt;
 use tokio::sync::Notify;
 
+use crate::event_loop::{aside, may_block};
+
 /// The first argument that makes this binary the keeper of a login shell.
 pub const SHELL_ENV: &str = "--shell-env";
 
@@ -283,7 +285,7 @@ async fn capture() -> Option<Captured> {
     let named = std::env::var("SHELL").ok().filter(|shell| shell.starts_with('/'));
     let shell = match named {
         Some(named) => Some(named),
-        None => tokio::task::spawn_blocking(passwd_shell).await.ok().flatten(),
+        None => aside(passwd_shell).await,
     };
     let Some(shell) = shell else { return Some(Captured::without_shell()) };
     let all: BTreeMap<String, String> = ask(&shell).await?.into_iter().collect();
@@ -378,6 +380,7 @@ fn is_let_go() -> bool {
 
 /// The shell that the user database names; only local accounts are looked at.
 fn passwd_shell() -> Option<String> {
+    may_block();
     let uid = rustix::process::getuid().as_raw().to_string();
     let users = std::fs::read_to_string("/etc/passwd").ok()?;
     let user = users.lines().find(|line| line.split(':').nth(2) == Some(&uid))?;

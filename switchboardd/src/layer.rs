@@ -4,12 +4,15 @@
 use std::collections::HashMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
 
 use crate::config::{Config, FILE_NAME};
 use crate::definition::{Definition, Reach};
 use crate::discover::{Area, Memory, Watched, discover};
 use crate::document::Problem;
+use crate::event_loop::may_block;
 use crate::files::{has_access_list, is_ours_alone};
+use crate::manifest::{Manifest, Manifests};
 use crate::trust::{Provenance, Standing, Store, Trust};
 
 #[derive(Debug)]
@@ -20,6 +23,9 @@ pub struct Layer {
     pub denied: Vec<Definition>,
     pub problems: Vec<Problem>,
     pub watched: Watched,
+    /// What is written of its servers, held until a catalog has made their pools.
+    // A leaf lock: held to put it there or to take it.
+    pub manifests: Mutex<Vec<Arc<Manifest>>>,
 }
 
 /// A definition and how it stands.
@@ -64,6 +70,7 @@ impl Ground {
 
     /// Everything a person has said; nothing, if that cannot be read.
     pub fn trust(&self, personal: &Config) -> (Trust, Vec<Problem>) {
+        may_block();
         let mut problems = Vec::new();
         let mut roots = self.trust_roots.clone();
         if !personal.trust.roots.is_empty() {
@@ -88,6 +95,7 @@ impl Ground {
 
     /// The directory a workspace is, as it really is; `None` where there is nothing that could be one.
     pub fn workspace(&self, named: &Path) -> Option<PathBuf> {
+        may_block();
         // Whoever says where they are says it in full: our own directory means nothing to them.
         let root = Some(named).filter(|named| named.is_absolute())?.canonicalize().ok()?;
         if !root.is_dir() {
@@ -147,6 +155,7 @@ impl Layer {
             denied: Vec::new(),
             problems: found.problems,
             watched: found.watched,
+            manifests: Mutex::default(),
         };
         for definition in found.definitions {
             let provenance = provenance(&definition.file);
@@ -185,6 +194,14 @@ impl Layer {
             self.problems.push(Problem { at: *at, ..Problem::of(file, message) });
         }
         self.entries = settled;
+    }
+
+    /// Reads what is written of its servers, before anybody is shown them.
+    pub fn recall(self, manifests: &Manifests) -> Self {
+        let startable = self.entries.iter().filter(|entry| entry.standing != Standing::Held);
+        let known = manifests.look(startable.filter_map(|entry| entry.definition.reach.as_ref().ok()));
+        *self.manifests.lock().expect("BUG: a note panicked") = known;
+        self
     }
 
     /// Whether it says the same as another: then nobody has to hear of it.

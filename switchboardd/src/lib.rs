@@ -16,6 +16,7 @@ pub mod catalog;
 pub mod child;
 pub mod era;
 pub mod error;
+pub mod event_loop;
 pub mod exposition;
 pub mod face;
 pub mod http;

@@ -1,8 +1,9 @@
 //! What a child last said about itself, kept on disk by launch key: so that listing a child that ran
 //! before never has to start it. A file that cannot be read is dropped, never an error.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, Weak};
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -10,6 +11,7 @@ use switchboard_wire::place::private_folder;
 
 use crate::child::{Hello, List, Manner, Offers, ToolList, offers};
 use crate::definition::Reach;
+use crate::event_loop::may_block;
 use crate::files::replace;
 
 /// Anything longer is not one of ours.
@@ -43,18 +45,47 @@ struct Written<'a> {
 
 const VERSION: u32 = 1;
 
-/// The folder of manifests.
+/// The folder of manifests, and those of them that somebody holds.
 #[derive(Debug, Clone)]
 pub struct Manifests {
     folder: PathBuf,
+    // A leaf lock: held for a look or an insert.
+    held: Arc<Mutex<HashMap<String, Weak<Manifest>>>>,
 }
 
 impl Manifests {
     pub fn new(state: &Path) -> Self {
-        Self { folder: state.join("manifests") }
+        Self { folder: state.join("manifests"), held: Arc::default() }
+    }
+
+    /// Reads what is written of these, so that nobody has to while hosts wait. They stay known for as long as somebody
+    /// holds what this returns.
+    pub fn look<'a>(&self, reaches: impl Iterator<Item = &'a Reach>) -> Vec<Arc<Manifest>> {
+        let read = |reach| {
+            let manifest = Arc::new(self.read(reach)?);
+            self.hold(reach, &manifest);
+            Some(manifest)
+        };
+        reaches.filter_map(|reach| self.known(reach).or_else(|| read(reach))).collect()
+    }
+
+    /// What is known of it without a look at the disk.
+    pub fn known(&self, reach: &Reach) -> Option<Arc<Manifest>> {
+        self.lock().get(&reach.digest())?.upgrade()
+    }
+
+    fn hold(&self, reach: &Reach, manifest: &Arc<Manifest>) {
+        let mut held = self.lock();
+        held.retain(|_, held| held.strong_count() > 0);
+        held.insert(reach.digest(), Arc::downgrade(manifest));
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<String, Weak<Manifest>>> {
+        self.held.lock().expect("BUG: a note panicked")
     }
 
     pub fn read(&self, reach: &Reach) -> Option<Manifest> {
+        may_block();
         let file = self.file(reach);
         let length = std::fs::metadata(&file).ok()?.len();
         let text = (length <= MAX_BYTES).then(|| std::fs::read_to_string(&file).ok()).flatten();
@@ -66,11 +97,9 @@ impl Manifests {
         manifest
     }
 
-    pub fn exists(&self, reach: &Reach) -> bool {
-        self.file(reach).exists()
-    }
-
-    pub fn write(&self, reach: &Reach, manifest: &Manifest) {
+    pub fn write(&self, reach: &Reach, manifest: &Arc<Manifest>) {
+        may_block();
+        self.hold(reach, manifest);
         let body = manifest.written();
         let file = self.file(reach);
         if std::fs::read(&file).is_ok_and(|before| before == body.as_bytes()) {
@@ -147,10 +176,12 @@ mod tests {
         let prompt = raw(r#"{"x":1.0, "name":"p"}"#);
         let offers = Offers { prompts: offers(List::Prompts, [&*prompt].into_iter()), ..Offers::default() };
         let tools = Arc::new(ToolList::from_raw(&[&tool]));
-        manifests.write(
-            &launch("secret"),
-            &Manifest { manner: Manner::OldSse, hello, tools, offers: Arc::new(offers) },
-        );
+        let manifest = Manifest { manner: Manner::OldSse, hello, tools, offers: Arc::new(offers) };
+        manifests.write(&launch("secret"), &Arc::new(manifest));
+        assert!(manifests.known(&launch("secret")).is_none(), "nobody holds it");
+        let looked = manifests.look([launch("secret"), launch("other")].iter());
+        assert_eq!(looked.len(), 1);
+        assert!(manifests.known(&launch("secret")).is_some());
         let back = manifests.read(&launch("secret")).unwrap();
         assert_eq!(back.manner, Manner::OldSse);
         assert_eq!(back.tools.tools[0].raw.get(), tool.get());

@@ -82,7 +82,6 @@ impl Seen {
 impl Board {
     /// Tells hosts of changed lists, for as long as it is polled.
     pub async fn keep_told(&self) {
-        self.recall().await;
         loop {
             self.nursery.news.notified().await;
             tokio::time::sleep(SETTLE).await;
@@ -94,14 +93,6 @@ impl Board {
                     session.caller.push(Kind::Changed(method), body.into_bytes());
                 }
             }
-        }
-    }
-
-    /// Looks up what children said in earlier runs, before anybody asks for it.
-    async fn recall(&self) {
-        let pools: Vec<_> = self.catalog().pools().cloned().collect();
-        for pool in pools {
-            let _ = tokio::task::spawn_blocking(move || pool.manifest()).await;
         }
     }
 

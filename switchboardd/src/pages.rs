@@ -13,6 +13,7 @@ use bytes::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
+use crate::event_loop::may_block;
 use crate::random::{hex, same};
 
 /// A browser is there sooner than that. Guesses are not counted, which would let anybody on this machine keep the
@@ -38,6 +39,7 @@ pub fn way_in(state: &Path) -> PathBuf {
 
 /// Takes it away, if it is that old.
 pub fn forget_way_in(state: &Path, age: Duration) {
+    may_block();
     let file = way_in(state);
     let is_old = |modified: SystemTime| modified.elapsed().is_ok_and(|elapsed| elapsed >= age);
     let modified = std::fs::symlink_metadata(&file).and_then(|meta| meta.modified());

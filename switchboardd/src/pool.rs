@@ -39,7 +39,7 @@ use crate::subscriptions::Subscriptions;
 use crate::thrift::{Mark, Thrift, Use};
 use breaker::Breaker;
 use history::History;
-use state::{Known, Member, State, Step};
+use state::{Member, State, Step};
 
 /// How long a call waits for one of `max` children to become free for its session.
 const ROOM: Duration = Duration::from_secs(5);
@@ -152,6 +152,7 @@ impl Drop for Lease {
 
 impl Pool {
     pub fn new(name: &str, reach: Reach, settings: Settings, nursery: Nursery) -> Arc<Self> {
+        let manifest = nursery.manifests.known(&reach);
         let state = State {
             settings,
             members: Vec::new(),
@@ -160,9 +161,9 @@ impl Pool {
             breaker: Breaker::default(),
             failed_starts: 0,
             last_failure: None,
-            ran_before: nursery.manifests.exists(&reach),
+            ran_before: manifest.is_some(),
             retired: false,
-            manifest: Known::NotLooked,
+            manifest,
             manner: None,
             lists_failed: None,
             last_words: Arc::default(),
@@ -372,25 +373,7 @@ impl Pool {
 
     /// What the child last said of itself, in this run or an earlier one.
     pub fn manifest(&self) -> Option<Arc<Manifest>> {
-        if let Known::Looked(known) = &self.lock().manifest {
-            return known.clone();
-        }
-        let read = self.nursery.manifests.read(&self.reach).map(Arc::new);
-        let mut state = self.lock();
-        // A child may have said something newer meanwhile.
-        if let Known::Looked(known) = &state.manifest {
-            return known.clone();
-        }
-        state.manifest = Known::Looked(read.clone());
-        read
-    }
-
-    /// The same, as far as it takes no look at the disk.
-    pub fn remembered(&self) -> Option<Arc<Manifest>> {
-        match &self.lock().manifest {
-            Known::Looked(known) => known.clone(),
-            Known::NotLooked => None,
-        }
+        self.lock().manifest.clone()
     }
 
     pub fn running(&self) -> Vec<Arc<Child>> {

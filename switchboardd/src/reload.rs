@@ -21,6 +21,7 @@ use crate::discover::Memory;
 use crate::document::Problem;
 use crate::layer::{Ground, Layer};
 use crate::mailbox::Kind;
+use crate::manifest::Manifests;
 use crate::methods;
 use crate::pool::Pool;
 use crate::session::Session;
@@ -175,7 +176,8 @@ impl Board {
         let before = self.personal.catalog();
         let (trust, damage) = self.ground.trust(config.as_ref().unwrap_or(before.config()));
         Some(config.map(|config| {
-            let mut layer = Layer::personal(config, &self.ground, &trust, &mut memory);
+            let mut layer =
+                Layer::personal(config, &self.ground, &trust, &mut memory).recall(&self.nursery.manifests);
             layer.problems.extend(damage);
             layer.problems.extend(self.unheeded(&layer.config));
             layer
@@ -186,7 +188,7 @@ impl Board {
         let root = workspace.root.as_deref()?;
         let mut memory = free(workspace.memory.try_lock())?;
         let (trust, _) = self.ground.trust(self.personal.catalog().config());
-        Some(Layer::workspace(root, &self.ground, &trust, &mut memory))
+        Some(Layer::workspace(root, &self.ground, &trust, &mut memory).recall(&self.nursery.manifests))
     }
 
     fn publish_personal(&self, read: Result<Layer, Vec<Problem>>, why: Why) -> Result<(), Vec<Problem>> {
@@ -307,10 +309,10 @@ fn free<T>(tried: Result<T, TryLockError<T>>) -> Option<T> {
 }
 
 /// The first look, before anybody is served.
-pub(crate) fn first_look(config: Config, ground: &Ground) -> (Arc<Layer>, Memory) {
+pub(crate) fn first_look(config: Config, ground: &Ground, manifests: &Manifests) -> (Arc<Layer>, Memory) {
     let (trust, damage): (Trust, _) = ground.trust(&config);
     let mut memory = Memory::default();
-    let mut layer = Layer::personal(config, ground, &trust, &mut memory);
+    let mut layer = Layer::personal(config, ground, &trust, &mut memory).recall(manifests);
     layer.problems.extend(damage);
     (Arc::new(layer), memory)
 }

@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::env_file::is_name;
 use crate::environment::Variables;
+use crate::event_loop::aside;
 use crate::files::private::Unfit;
 use index::{Index, Kept};
 use keyring::{Answer, Request, Unanswered};
@@ -125,7 +126,7 @@ impl Secrets {
         if names.is_empty() {
             return Ok(BTreeMap::new());
         }
-        let mut kept = Index::load(&self.folder)?.secrets;
+        let mut kept = self.index().await?.secrets;
         // The keyring is asked for all that it holds at once.
         let (mut values, mut asked) = (BTreeMap::new(), Vec::new());
         for name in names {
@@ -157,7 +158,7 @@ impl Secrets {
         check_name(name)?;
         check_value(name, value)?;
         let _lock = index::lock(&self.folder).await?;
-        let mut index = Index::load(&self.folder)?;
+        let mut index = self.index().await?;
         let request = Request::Set { name: name.to_owned(), value: Hidden(value.to_owned()) };
         let (kept, stored) = match keyring::ask(&request, variables).await {
             Ok(_) => (Kept::Keyring {}, Stored::InKeyring),
@@ -167,7 +168,7 @@ impl Secrets {
             }
         };
         index.secrets.insert(name.to_owned(), kept);
-        index.save(&self.folder)?;
+        self.save(index).await?;
         Ok(stored)
     }
 
@@ -175,17 +176,33 @@ impl Secrets {
     pub async fn remove(&self, name: &str, variables: &Variables) -> Result<(), SecretsError> {
         check_name(name)?;
         let absent = || SecretsError::Absent(name.to_owned());
-        if !Index::load(&self.folder)?.secrets.contains_key(name) {
+        if !self.index().await?.secrets.contains_key(name) {
             return Err(absent());
         }
         let _lock = index::lock(&self.folder).await?;
-        let mut index = Index::load(&self.folder)?;
+        let mut index = self.index().await?;
         if let Kept::Keyring {} = index.secrets.remove(name).ok_or_else(absent)? {
             let request = Request::Remove { name: name.to_owned() };
             let answer = keyring::ask(&request, variables).await;
             answer.map_err(|why| SecretsError::Keyring { names: vec![name.to_owned()], why })?;
         }
-        index.save(&self.folder)
+        self.save(index).await
+    }
+
+    async fn index(&self) -> Result<Index, SecretsError> {
+        let folder = self.folder.clone();
+        aside(move || Index::load(&folder)).await
+    }
+
+    async fn save(&self, index: Index) -> Result<(), SecretsError> {
+        let folder = self.folder.clone();
+        aside(move || index.save(&folder)).await
+    }
+
+    /// The same as `list`, for those who must not wait for a disk.
+    pub async fn listed(&self) -> Result<BTreeMap<String, Where>, SecretsError> {
+        let secrets = self.clone();
+        aside(move || secrets.list()).await
     }
 
     /// All names, and where the value of each is.

@@ -1,7 +1,7 @@
 //! Where the values for `${…}` come from: secrets, then the person's env file, then the login shell. Never
 //! the environment of the host that happened to start the daemon.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -9,6 +9,7 @@ use crate::child::program;
 use crate::child::remote::address;
 use crate::definition::{Filled, Launch, Reach, Remote, Target};
 use crate::environment::{Captured, LoginShell};
+use crate::event_loop::aside;
 use crate::expand::{Missing, Template, Values};
 use crate::secrets::{Secrets, Where};
 
@@ -116,8 +117,14 @@ impl Sources {
         Err(Unready::Held { found: found.display().to_string(), allowed: allowed.display().to_string() })
     }
 
-    fn listed(&self) -> Result<BTreeSet<String>, String> {
-        Ok(self.secrets.list().map_err(|error| error.to_string())?.into_keys().collect())
+    async fn listed(&self) -> Result<BTreeSet<String>, String> {
+        Ok(self.secrets.listed().await.map_err(|error| error.to_string())?.into_keys().collect())
+    }
+
+    /// The person's env file.
+    async fn personal(&self) -> Result<Option<BTreeMap<String, String>>, String> {
+        let file = self.files[0].clone();
+        aside(move || crate::env_file::read_private(&file)).await
     }
 
     /// Whether everything is set that a child needs, as far as that is known without asking a keyring.
@@ -131,7 +138,7 @@ impl Sources {
 
     /// The values of those names, the secret ones left empty.
     async fn known_values(&self, mut names: BTreeSet<String>) -> Result<Values, Unready> {
-        let in_secrets = self.listed().map_err(Unready::Misconfigured)?;
+        let in_secrets = self.listed().await.map_err(Unready::Misconfigured)?;
         let known: Vec<String> = names.iter().filter(|name| in_secrets.contains(*name)).cloned().collect();
         names.retain(|name| !in_secrets.contains(name));
         let mut values = self.values(&names).await.map_err(Unready::Misconfigured)?;
@@ -166,7 +173,8 @@ impl Sources {
         let values = self.values(&only.gaps()).await?;
         let filled = only.fill(&values).map_err(|missing| told(&missing))?;
         let program = self.program(&filled).await?;
-        if program.is_file() {
+        let found = program.clone();
+        if aside(move || found.is_file()).await {
             Ok(program)
         } else {
             Err(format!("`{}` does not exist", filled.shown(&program)))
@@ -175,10 +183,13 @@ impl Sources {
 
     /// Where a link of a workspace leads is part of what is allowed: its target could be changed unasked.
     async fn program(&self, filled: &Filled) -> Result<PathBuf, String> {
-        let captured = self.shell.captured().await;
-        let found = program(filled, &captured.variables)?;
-        let is_its_own = filled.cmd.contains('/') || filled.env.contains_key("PATH");
-        Ok(if is_its_own { found.canonicalize().unwrap_or(found) } else { found })
+        let (captured, filled) = (self.shell.captured().await, filled.clone());
+        aside(move || {
+            let found = program(&filled, &captured.variables)?;
+            let is_its_own = filled.cmd.contains('/') || filled.env.contains_key("PATH");
+            Ok(if is_its_own { found.canonicalize().unwrap_or(found) } else { found })
+        })
+        .await
     }
 
     /// Where each value would come from that has to come from its person. One with a default is never missing.
@@ -187,8 +198,8 @@ impl Sources {
         if names.is_empty() {
             return Vec::new();
         }
-        let secrets = self.secrets.list();
-        let personal = crate::env_file::read_private(&self.files[0]);
+        let secrets = self.secrets.listed().await;
+        let personal = self.personal().await;
         let captured = self.shell.captured().await;
         let missing: BTreeSet<String> = match reach {
             Reach::Process(launch) => launch.fill(&Values::new()).err().unwrap_or_default(),
@@ -223,12 +234,12 @@ impl Sources {
             return Ok(values);
         }
         let wanted: Vec<String> = names.iter().cloned().collect();
-        if self.listed()?.iter().any(|name| names.contains(name)) {
+        if self.listed().await?.iter().any(|name| names.contains(name)) {
             let captured = self.shell.captured().await;
             values =
                 self.secrets.values(&wanted, &captured.variables).await.map_err(|error| error.to_string())?;
         }
-        let personal = crate::env_file::read_private(&self.files[0])?.unwrap_or_default();
+        let personal = self.personal().await?.unwrap_or_default();
         for (name, value) in personal {
             if names.contains(&name) {
                 values.entry(name).or_insert(value);

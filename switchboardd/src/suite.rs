@@ -411,7 +411,7 @@ impl Suite {
         let Some(pool) = &self.pool else { return false };
         let has = |list: &ToolList| list.find(name).is_some();
         pool.running().iter().any(|child| child.known_tools().is_some_and(|list| has(&list)))
-            || pool.remembered().is_some_and(|manifest| has(&manifest.tools))
+            || pool.manifest().is_some_and(|manifest| has(&manifest.tools))
     }
 
     pub fn not_allowed(&self, subtool: &str) -> Said {

@@ -19,6 +19,7 @@ use tokio::sync::Notify;
 
 use crate::discover::Watched;
 use crate::discover::walk::Through;
+use crate::event_loop::may_block;
 
 /// How often we look where nobody tells us.
 pub const LOOK: Duration = Duration::from_secs(3);
@@ -68,6 +69,7 @@ impl Plan {
     /// A file that need not be there, in a folder that need not be either.
     /// Every link on the way to it counts.
     pub fn file(&mut self, file: &Path) {
+        may_block();
         let words = |path: &Path| -> Vec<OsString> {
             path.components().rev().map(|part| part.as_os_str().to_owned()).collect()
         };
@@ -153,6 +155,7 @@ impl Watcher {
 
     /// From now on this is watched. True if something is that was not before: it may have changed meanwhile.
     pub fn set(&mut self, mut plan: Plan) -> bool {
+        may_block();
         let all: Vec<PathBuf> = if plan.look { Vec::new() } else { plan.folders.keys().cloned().collect() };
         plan.look |= all.iter().any(|folder| is_networked(folder));
         let mut looks = plan.look;

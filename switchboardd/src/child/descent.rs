@@ -5,6 +5,8 @@ use std::fs;
 use rustix::process::{Pid, Signal};
 use switchboard_wire::process::Stat;
 
+use crate::event_loop::may_block;
+
 /// A process at one moment: its number may be given out again, its start time tells.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Process {
@@ -41,6 +43,7 @@ impl Process {
 }
 
 pub(super) fn all() -> Vec<Process> {
+    may_block();
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
     entries
         .flatten()
@@ -100,6 +103,7 @@ pub fn memory_of_each(roots: &[u32]) -> Vec<(u32, u64)> {
 
 /// What this process takes, in bytes; `None` where nobody says.
 pub fn own_memory() -> Option<u64> {
+    may_block();
     let status = fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
     line.split_whitespace().next()?.parse::<u64>().ok().map(|kib| kib * 1024)
@@ -107,6 +111,7 @@ pub fn own_memory() -> Option<u64> {
 
 /// What one process takes, its part of shared pages included.
 pub fn proportional(pid: u32) -> Option<u64> {
+    may_block();
     let rollup = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
     let line = rollup.lines().find_map(|line| line.strip_prefix("Pss:"))?;
     line.split_whitespace().next()?.parse::<u64>().ok().map(|kib| kib * 1024)

@@ -15,6 +15,7 @@ use rustix::process::Signal;
 use switchboard_wire::place::private_folder;
 
 use super::descent::{Process, all};
+use crate::event_loop::may_block;
 use crate::files::replace;
 
 /// The variable that marks a child and everything it starts.
@@ -104,6 +105,7 @@ pub struct Leftovers {
 impl Leftovers {
     /// Ends every process that carries an earlier run's mark, and every container with a file.
     pub fn sweep(&self) {
+        may_block();
         if self.marks.is_empty() {
             return;
         }

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, WaitOptions};
 
 use super::descent::{Process, children_of, descendants_of};
+use crate::event_loop::may_block;
 
 const GRACE: Duration = Duration::from_millis(300);
 
@@ -18,6 +19,7 @@ pub(crate) fn adopt() {
 
 /// Ends all that were adopted, and their descendants. Blocks until none is left.
 pub(super) fn clear() {
+    may_block();
     let kill_from = Instant::now() + GRACE;
     let mut termed = false;
     loop {

@@ -12,6 +12,7 @@ use switchboard_wire::place::Place;
 use tokio::net::{TcpListener, UnixListener};
 
 use super::{Fatal, presence};
+use crate::event_loop::may_block;
 
 /// Where the protocol of `LISTEN_FDS` begins to count.
 const FIRST_HANDED: usize = 3;
@@ -184,6 +185,7 @@ pub(super) struct Identity {
 
 /// The socket that is found at `path`, if one is.
 pub(super) fn identity(path: &Path) -> Option<Identity> {
+    may_block();
     let meta = std::fs::symlink_metadata(path).ok().filter(|meta| meta.file_type().is_socket())?;
     Some(Identity { device: meta.dev(), inode: meta.ino() })
 }

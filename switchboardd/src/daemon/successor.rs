@@ -16,6 +16,7 @@ use rustix::io::{FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
 
 use super::listen::Kept;
 use crate::board::{Board, Successor};
+use crate::event_loop::{aside, may_block};
 
 /// How often the binary is looked at. One that is the same at two looks is no longer being written.
 const LOOK: Duration = Duration::from_secs(2);
@@ -25,7 +26,7 @@ const SAY_VERSION: Duration = Duration::from_secs(5);
 const FIRST_IN_ROW: i32 = 64;
 
 /// The file that this process runs, by the path that it was started by.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Binary {
     path: PathBuf,
     running: Identity,
@@ -70,6 +71,7 @@ impl Binary {
 
     /// What stands in its place, if that is something else.
     fn replacement(&self) -> Option<(Identity, Metadata)> {
+        may_block();
         let meta =
             std::fs::metadata(&self.path).ok().filter(|meta| meta.is_file() && meta.mode() & 0o100 != 0)?;
         let found = Identity::of(&meta);
@@ -85,7 +87,8 @@ pub(super) async fn is_due(board: &Arc<Board>, binary: Option<&Binary>) {
     let mut begun = board.begun();
     loop {
         tokio::time::sleep(LOOK).await;
-        let found = binary.replacement();
+        let look = binary.clone();
+        let found = aside(move || look.replacement()).await;
         let identity = found.as_ref().map(|(identity, _)| *identity);
         let settled = std::mem::replace(&mut before, identity) == identity;
         let Some((identity, meta)) = found.filter(|_| settled) else {

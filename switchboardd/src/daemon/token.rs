@@ -6,9 +6,12 @@ use std::path::Path;
 
 use switchboard_wire::place::private_folder;
 
+use crate::event_loop::may_block;
+
 pub(super) const BYTES: usize = 32;
 
 pub(super) fn obtain(file: &Path) -> io::Result<String> {
+    may_block();
     if let Some(folder) = file.parent() {
         private_folder(folder)?;
     }

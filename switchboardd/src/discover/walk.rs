@@ -8,6 +8,8 @@ use std::sync::Arc;
 
 use globset::{GlobBuilder, GlobMatcher};
 
+use crate::event_loop::may_block;
+
 /// Folders deeper than any glob of ours needs, and more of them and of files than anybody has.
 const MAX_DEPTH: usize = 16;
 const MAX_FOLDERS: usize = 20_000;
@@ -58,6 +60,7 @@ impl Through {
 
 /// Walks `root` for all globs. Confined, nothing outside of it is entered, whatever links say.
 pub fn walk(root: &Path, globs: &[String], confined: bool) -> Walked {
+    may_block();
     let mut walked = Walked::default();
     let real = root.canonicalize().unwrap_or_else(|_| root.to_owned());
     for glob in globs {

@@ -4,6 +4,8 @@ use std::io::Read;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use crate::event_loop::may_block;
+
 const MAX_BYTES: u64 = 1024 * 1024;
 
 /// Why a file's text cannot be had.
@@ -16,6 +18,7 @@ pub enum Unreadable {
 /// The text of a file that somebody else may have put there: a regular one, of a sane size, and none that
 /// leads out of `within`. Never waits, whatever stands there under that name.
 pub fn read_text(file: &Path, within: Option<&Path>) -> Result<String, Unreadable> {
+    may_block();
     let refused = |why: String| Unreadable::Refused(why);
     let failed = |error: std::io::Error| match error.kind() {
         std::io::ErrorKind::NotFound if file.is_symlink() => {

@@ -5,6 +5,8 @@ use std::fs;
 use rustix::param::clock_ticks_per_second;
 use rustix::process::{Resource, getrlimit};
 
+use crate::event_loop::may_block;
+
 #[derive(Debug, Default)]
 pub(super) struct Process {
     pub(super) cpu_seconds: Option<f64>,
@@ -17,6 +19,7 @@ pub(super) struct Process {
 
 impl Process {
     pub(super) fn look() -> Self {
+        may_block();
         let most_files = getrlimit(Resource::Nofile).current;
         let open_files = fs::read_dir("/proc/self/fd").ok().map(|all| all.count() as u64);
         let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();

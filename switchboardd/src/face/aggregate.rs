@@ -182,7 +182,7 @@ pub fn instructions(catalog: &Catalog) -> String {
     // What the servers themselves have to say, as far as there is room, and it is at hand: nobody waits for
     // a disk here.
     for suite in &catalog.suites {
-        let manifest = suite.pool.as_ref().and_then(|pool| pool.remembered());
+        let manifest = suite.pool.as_ref().and_then(|pool| pool.manifest());
         let said = manifest.as_ref().and_then(|manifest| string(&**manifest.hello.instructions.as_ref()?));
         let Some(said) = said.filter(|said| !said.trim().is_empty()) else { continue };
         let said = format!("\n\n{}: {}", suite.name, summary(&said, OWN_INSTRUCTIONS));

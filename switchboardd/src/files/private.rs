@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
 
+use crate::event_loop::may_block;
+
 /// Why a file is not used.
 #[derive(Debug, thiserror::Error)]
 pub enum Unfit {
@@ -24,6 +26,7 @@ pub enum Unfit {
 
 /// The whole of a private file; `None` if there is none. What is checked is what was opened.
 pub fn read(file: &Path, limit: u64) -> Result<Option<Vec<u8>>, Unfit> {
+    may_block();
     let unreadable = |error| Unfit::Unreadable { file: file.to_owned(), error };
     let opened = match open(file) {
         Ok(opened) => opened,

@@ -6,11 +6,14 @@ use std::path::Path;
 
 use rustix::fs::OFlags;
 
+use crate::event_loop::may_block;
+
 /// Hosts keep histories beside their settings; none is longer.
 const MAX_BYTES: u64 = 64 * 1024 * 1024;
 
 /// The text; `None` if there is no such file. Never waits, whatever stands there under that name.
 pub fn read_text(file: &Path) -> Result<Option<String>, String> {
+    may_block();
     let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed();
     let opened = match std::fs::OpenOptions::new().read(true).custom_flags(flags).open(file) {
         Ok(opened) => opened,

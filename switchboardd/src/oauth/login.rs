@@ -140,8 +140,8 @@ impl Login {
     }
 
     /// Where the login is kept, in a word.
-    pub fn place(&self) -> Option<Where> {
-        self.store.place(&self.name).ok().flatten()
+    pub async fn place(&self) -> Option<Where> {
+        self.store.place(&self.name).await.ok().flatten()
     }
 
     /// The page of an attempt that a person is in the middle of.

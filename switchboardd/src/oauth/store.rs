@@ -15,6 +15,7 @@ use tokio::time::Instant;
 
 use super::kept::Kept;
 use crate::environment::Captured;
+use crate::event_loop::may_block;
 use crate::expand::Template;
 use crate::secrets::{Secrets, SecretsError, Stored, Where};
 use crate::sources::Sources;
@@ -50,7 +51,7 @@ impl Store {
     /// What is kept under a name.
     pub async fn load(&self, name: &str) -> Result<Option<Kept>, StoreError> {
         // Most have none, and then nobody has to be asked for the way to a keyring.
-        if !self.secrets.list()?.contains_key(name) {
+        if !self.secrets.listed().await?.contains_key(name) {
             return Ok(None);
         }
         let variables = &self.captured().await.variables;
@@ -61,8 +62,8 @@ impl Store {
     }
 
     /// Where it is kept.
-    pub fn place(&self, name: &str) -> Result<Option<Where>, StoreError> {
-        Ok(self.secrets.list()?.remove(name))
+    pub async fn place(&self, name: &str) -> Result<Option<Where>, StoreError> {
+        Ok(self.secrets.listed().await?.remove(name))
     }
 
     pub async fn save(&self, name: &str, kept: &Kept) -> Result<(), StoreError> {
@@ -97,6 +98,7 @@ impl Store {
         let (file, folder) = (self.folder.join(format!("{name}.lock")), self.folder.clone());
         let path = file.clone();
         let opened = tokio::task::spawn_blocking(move || {
+            may_block();
             private_folder(&folder)?;
             let flags = OFlags::NOFOLLOW.bits().cast_signed();
             OpenOptions::new().create(true).append(true).mode(0o600).custom_flags(flags).open(path)

@@ -29,7 +29,8 @@ pub(super) struct State {
     pub(super) ran_before: bool,
     /// Its definition is gone: children serve those who have them or wait for them, and go.
     pub(super) retired: bool,
-    pub(super) manifest: Known,
+    /// What is known of the child without asking it.
+    pub(super) manifest: Option<Arc<Manifest>>,
     /// How its children were spoken with when they were last started.
     pub(super) manner: Option<Manner>,
     /// Why a child that runs could not be asked for its lists.
@@ -56,13 +57,6 @@ pub(super) struct Member {
     pub(super) owner: Option<Arc<Caller>>,
     /// It ended by itself, and another was started in its place.
     pub(super) replaced: bool,
-}
-
-/// What is known of the child without asking it.
-#[derive(Debug)]
-pub(super) enum Known {
-    NotLooked,
-    Looked(Option<Arc<Manifest>>),
 }
 
 #[derive(Debug)]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::state::{Known, Member};
+use super::state::Member;
 use super::stateful::names_folders;
 use super::{Pool, PoolError};
 use crate::caller::Caller;
@@ -282,7 +282,7 @@ impl Pool {
         let hello = child.hello().clone();
         let (manifests, reach) = (self.nursery.manifests.clone(), self.reach.clone());
         let manifest = Arc::new(Manifest { manner: child.manner(), hello, tools, offers });
-        self.lock().manifest = Known::Looked(Some(manifest.clone()));
+        self.lock().manifest = Some(manifest.clone());
         self.note_lists(child, failed);
         let written = tokio::task::spawn_blocking(move || manifests.write(&reach, &manifest));
         let _ = written.await;

@@ -84,7 +84,7 @@ impl Board {
     fn read_new(&self, root: &Path) -> (Layer, Memory) {
         let (trust, _) = self.ground.trust(self.personal.catalog().config());
         let mut memory = Memory::default();
-        let own = Layer::workspace(root, &self.ground, &trust, &mut memory);
+        let own = Layer::workspace(root, &self.ground, &trust, &mut memory).recall(&self.nursery.manifests);
         (own, memory)
     }
 

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use super::{Board, Why, aside};
+use crate::event_loop::may_block;
 use crate::pool::Pool;
 
 /// What the last look was made of.
@@ -71,6 +72,7 @@ impl Board {
 }
 
 fn stamp(file: &PathBuf) -> Stamp {
+    may_block();
     let meta = std::fs::metadata(file).ok()?;
     Some((meta.ino(), meta.ctime(), meta.ctime_nsec()))
 }

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use switchboard_wire::place::private_folder;
 
 use super::{Hidden, SecretsError};
+use crate::event_loop::may_block;
 use crate::files::private;
 
 const VERSION: u64 = 1;
@@ -40,6 +41,7 @@ struct Version {
 impl Index {
     /// What is in the file; nothing if there is none.
     pub(super) fn load(folder: &Path) -> Result<Self, SecretsError> {
+        may_block();
         let file = file(folder);
         let Some(body) = private::read(&file, LIMIT)? else {
             return Ok(Self { version: VERSION, secrets: BTreeMap::new() });
@@ -69,6 +71,7 @@ pub(super) async fn lock(folder: &Path) -> Result<File, SecretsError> {
     let (file, folder) = (folder.join("lock"), folder.to_owned());
     let path = file.clone();
     let locked = tokio::task::spawn_blocking(move || {
+        may_block();
         private_folder(&folder)?;
         std::fs::set_permissions(&folder, Permissions::from_mode(0o700))?;
         let flags = OFlags::NOFOLLOW.bits().cast_signed();

@@ -22,6 +22,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::Hidden;
 use crate::environment::{Variables, keeper};
+use crate::event_loop::aside;
 
 /// The first argument that makes this binary speak to the keyring.
 pub const KEYRING: &str = "--keyring";
@@ -70,7 +71,7 @@ pub(super) async fn ask(request: &Request, variables: &Variables) -> Result<Answ
 async fn ask_process(request: &Request, variables: &Variables) -> Result<Answer, Unanswered> {
     let mut command = tokio::process::Command::from(keeper());
     command.arg(KEYRING).env_clear().envs(variables.iter());
-    if let Some(folder) = runtime_folder(variables) {
+    if let Some(folder) = runtime_folder(variables).await {
         command.env("XDG_RUNTIME_DIR", folder);
     }
     let (stdin, stdout) = (Stdio::piped(), Stdio::piped());
@@ -92,12 +93,12 @@ async fn ask_process(request: &Request, variables: &Variables) -> Result<Answer,
 }
 
 /// Where the session's D-Bus is, if nobody said so.
-fn runtime_folder(variables: &Variables) -> Option<PathBuf> {
+async fn runtime_folder(variables: &Variables) -> Option<PathBuf> {
     if variables.iter().any(|(name, _)| name == "XDG_RUNTIME_DIR") {
         return None;
     }
     let folder = PathBuf::from(format!("/run/user/{}", rustix::process::getuid().as_raw()));
-    folder.is_dir().then_some(folder)
+    aside(move || folder.is_dir().then_some(folder)).await
 }
 
 /// The whole life of `switchboardd --keyring`.

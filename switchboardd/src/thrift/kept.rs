@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use switchboard_wire::place::private_folder;
 
 use super::{Mark, Notes};
+use crate::event_loop::may_block;
 use crate::files::replace;
 use crate::tokens::{MAX_TEXT, TOKENIZER};
 
@@ -168,6 +169,7 @@ impl Store {
 
     /// Nobody else writes meanwhile, another daemon of this person included.
     pub fn change<T>(&self, change: impl FnOnce(&mut Kept) -> T) -> T {
+        may_block();
         let mut unwritten = self.unwritten.lock().expect("BUG: a note panicked");
         let lock = private_folder(&self.folder).and_then(|()| {
             let open =

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use switchboard_wire::place::private_folder;
 
 use super::{Record, Records, Verdict};
+use crate::event_loop::may_block;
 use crate::files::{is_ours_alone, replace};
 
 const VERSION: u32 = 1;
@@ -68,6 +69,7 @@ impl Store {
     }
 
     pub fn read(&self) -> Result<Records, StoreError> {
+        may_block();
         let file = self.file();
         let meta = match std::fs::symlink_metadata(&file) {
             Ok(meta) => meta,
@@ -108,6 +110,7 @@ impl Store {
     }
 
     fn change(&self, change: impl FnOnce(&mut Records) -> Option<String>) -> Result<(), StoreError> {
+        may_block();
         let failed = |error| self.failed(error);
         self.prepare().map_err(failed)?;
         let lock = private(&self.folder.join("lock"), false).map_err(failed)?;

@@ -11,6 +11,7 @@ use tokio::sync::OnceCell;
 use super::RemoteError;
 use super::address::is_loopback;
 use crate::environment::Variables;
+use crate::event_loop::may_block;
 
 /// How long a connection may take to open.
 const CONNECT: Duration = Duration::from_secs(10);
@@ -124,6 +125,7 @@ fn proxy(variables: &Variables) -> Option<Proxy> {
 /// Certificates of the file that the person's login shell names, beside those of the system.
 fn own_certificates(file: Option<&str>) -> Vec<Certificate> {
     let Some(file) = file else { return Vec::new() };
+    may_block();
     let read = std::fs::read(file).map_err(|error| error.to_string());
     let read = read.and_then(|pem| Certificate::from_pem_bundle(&pem).map_err(|error| error.to_string()));
     read.unwrap_or_else(|why| {

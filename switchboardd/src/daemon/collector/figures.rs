@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use crate::board::Board;
+use crate::event_loop::aside;
 use crate::exposition::{Now, Sink, expose};
 use crate::measures::series::Histogram;
 use crate::measures::text::{Labels, Type};
@@ -28,8 +29,13 @@ impl Figures {
         let weights = board.nursery.budget.weigh().await;
         let now = Now::of(board, &weights);
         let mut gathered = Gathered::new(self.started, SystemTime::now());
-        expose(&board.nursery.measures, &now, &mut gathered);
-        gathered.request(&self.resource)
+        let (measures, resource) = (board.nursery.measures.clone(), self.resource.clone());
+        // Thousands of figures take a while, and some stand in files.
+        aside(move || {
+            expose(&measures, &now, &mut gathered);
+            gathered.request(&resource)
+        })
+        .await
     }
 }
 

@@ -26,7 +26,7 @@ pub(super) async fn done(place: &Place) -> Result<Response, Refusal> {
     let (login, child) = login_of(place).await?;
     let attempt = login.latest().await.ok_or_else(|| Refusal::BadRequest("no login was begun".to_owned()))?;
     attempt.done().await.map_err(|why| refused(&child, &format!("could not be logged in to: {why}")))?;
-    Ok(json_response(StatusCode::OK, json!({ "child": child, "kept": login.place() }).to_string()))
+    Ok(json_response(StatusCode::OK, json!({ "child": child, "kept": login.place().await }).to_string()))
 }
 
 pub(super) async fn end(place: &Place) -> Result<Response, Refusal> {

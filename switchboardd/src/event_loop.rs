@@ -1,0 +1,171 @@
+//! The thread that serves all hosts. Whatever waits for a disk, or reads what grows with the machine (`/proc`), has no
+//! place on it: a folder that does not answer would keep everybody waiting.
+//!
+//! Everything that touches files says [`may_block`] first; a test below looks that no other module touches any.
+
+use std::cell::Cell;
+
+thread_local! {
+    static IS_HERE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// While it lives, this thread serves hosts.
+#[derive(Debug)]
+pub struct Serving(());
+
+impl Serving {
+    /// From here on nothing on this thread may wait for a disk.
+    pub fn begin() -> Self {
+        IS_HERE.set(true);
+        Self(())
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        IS_HERE.set(false);
+    }
+}
+
+/// What follows may wait for a disk. In a debug build, which is what tests run, that is a panic on the thread that
+/// serves; in a release build it costs nothing.
+#[track_caller]
+pub fn may_block() {
+    debug_assert!(
+        !IS_HERE.get(),
+        "BUG: the thread that serves all hosts touches files; use `event_loop::aside`"
+    );
+}
+
+/// Does work that may wait for a disk on a thread for such work.
+pub async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(done) => done,
+        Err(error) => match error.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            // The daemon goes, and nobody waits for this any more.
+            Err(_) => std::future::pending().await,
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::{Path, PathBuf};
+
+    use super::*;
+
+    /// What touches files, as far as a text tells.
+    const TOUCHES: [&str; 17] = [
+        "std::fs",
+        "rustix::fs",
+        "File::",
+        "OpenOptions::",
+        "DirBuilder::",
+        "files::replace",
+        "private_folder(",
+        ".exists()",
+        ".try_exists()",
+        ".is_file()",
+        ".is_dir()",
+        ".is_symlink()",
+        ".metadata()",
+        ".symlink_metadata()",
+        ".read_dir()",
+        ".read_link()",
+        ".canonicalize()",
+    ];
+
+    /// Modules that do it on threads for that: each says `may_block`.
+    const ASIDE: [&str; 25] = [
+        "child/descent.rs",
+        "child/ledger.rs",
+        "child/remote/dialer.rs",
+        "child/strays.rs",
+        "config.rs",
+        "daemon/listen.rs",
+        "daemon/successor.rs",
+        "daemon/token.rs",
+        "discover/walk.rs",
+        "document/text.rs",
+        "environment.rs",
+        "exposition/process.rs",
+        "files/private.rs",
+        "files/text.rs",
+        "layer.rs",
+        "manifest.rs",
+        "oauth/store.rs",
+        "pages.rs",
+        "reload/values.rs",
+        "secrets/index.rs",
+        "secrets/keyring.rs",
+        "sources.rs",
+        "thrift/kept.rs",
+        "trust/store.rs",
+        "watch.rs",
+    ];
+
+    /// Modules that do it at another time or in another process, and why nobody waits for that.
+    const OTHERWISE: [(&str, &str); 10] = [
+        ("cli/", "commands are processes of their own"),
+        ("cli.rs", "commands are processes of their own"),
+        ("hosts/", "commands only"),
+        ("hosts.rs", "commands only"),
+        ("child/guard", "a guard is a process of its own"),
+        ("child/spawn.rs", "a few looks when a child starts; to be moved aside"),
+        ("daemon.rs", "before the daemon serves, and after"),
+        ("daemon/presence.rs", "before the daemon serves, and after"),
+        ("discover", "part of a walk, which says it"),
+        ("files.rs", "callers say it"),
+    ];
+
+    /// The log is opened before the daemon serves and written by a thread of its own.
+    const LOG: &str = "logging.rs";
+
+    fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
+        for entry in std::fs::read_dir(folder).unwrap().flatten() {
+            let path = entry.path();
+            if path.is_dir() {
+                sources(&path, found);
+            } else if path.extension().is_some_and(|kind| kind == "rs") {
+                found.push(path);
+            }
+        }
+    }
+
+    /// A new module that touches files belongs on a thread for that: see `aside` above.
+    #[test]
+    fn only_these_modules_touch_files() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+        let mut found = Vec::new();
+        sources(&root, &mut found);
+        let mut silent = Vec::new();
+        for file in found {
+            let name = file.strip_prefix(&root).unwrap().to_str().unwrap().to_owned();
+            let text = std::fs::read_to_string(&file).unwrap();
+            let code = text.split("#[cfg(test)]\nmod tests").next().unwrap();
+            let is_code = |line: &&str| !line.trim_start().starts_with("//");
+            let touches = |line: &&str| TOUCHES.iter().any(|word| line.contains(word));
+            let lines: Vec<&str> = code.lines().filter(is_code).filter(touches).collect();
+            if ASIDE.contains(&name.as_str()) {
+                let says = code.contains("may_block()") || code.contains("aside(");
+                assert!(says, "`{name}` touches files and does not say `may_block()`");
+            } else if !lines.is_empty()
+                && name != LOG
+                && !OTHERWISE.iter().any(|(other, _)| name.starts_with(other))
+            {
+                silent.push((name, lines.iter().map(|line| (*line).trim().to_owned()).collect::<Vec<_>>()));
+            }
+        }
+        assert!(silent.is_empty(), "these touch files on the thread that serves all hosts: {silent:#?}");
+    }
+
+    #[tokio::test]
+    async fn files_are_for_other_threads() {
+        let serving = Serving::begin();
+        assert!(std::panic::catch_unwind(may_block).is_err());
+        aside(may_block).await;
+        drop(serving);
+        may_block();
+    }
+}
