@@ -9,7 +9,7 @@ use std::path::Path;
 use proto_tests::project::CANNOT_ASK;
 use proto_tests::shim::{structured, text_of};
 use proto_tests::wait::until_true;
-use proto_tests::{Daemon, Home, PATIENCE, Project, Request, Shim, ShimOptions};
+use proto_tests::{Daemon, Home, PATIENCE, Project, Request, Shim, ShimOptions, Terminal};
 use serde_json::{Value, json};
 
 /// A daemon that trusts all projects of this home, and listens on a port too.
@@ -337,4 +337,40 @@ fn a_project_is_the_same_by_whatever_way_it_is_named() {
     assert_eq!(straight.pid_of("k"), by_link.pid_of("k"));
     let known = daemon.status()["workspaces"].clone();
     assert_eq!(known.as_array().unwrap().len(), 1, "{known}");
+}
+
+#[test]
+fn sessions_and_commands_agree_on_the_workspace_of_a_folder() {
+    let home = Home::new();
+    let project = home.project("work");
+    project.child("k", &[]);
+    let deep = project.path().join("deep/er");
+    fs::create_dir_all(&deep).unwrap();
+    let daemon = trusting(&home);
+    let options = ShimOptions { workspace: Some(deep.clone()), ..ShimOptions::default() };
+    let mut shim = Shim::start(&home, options);
+    shim.initialize();
+    assert_eq!(names(&mut shim), ["k_suite"]);
+    assert_eq!(children(&daemon.seen_from(&deep)), ["k"]);
+    let root = format!("--trust-root={}", home.mark());
+    for args in [
+        &["ls"][..],
+        &["status"],
+        &["call", "k", "echo"],
+        &["introspect", "k"],
+        &["savings"],
+        &["logs", "k"],
+        &["explain", "k"],
+        &["--dry-run", &root],
+    ] {
+        let screen = Terminal::start(&home, &deep, args, &[]).answer_all("");
+        assert_eq!(screen.code, Some(0), "{args:?}: {}", screen.text);
+    }
+    for args in [&["ls"][..], &["--dry-run", &root]] {
+        let screen = Terminal::start(&home, &deep, args, &[]).answer_all("");
+        assert!(screen.text.contains("k_suite"), "{args:?}: {}", screen.text);
+    }
+    let known = daemon.status()["workspaces"].clone();
+    assert_eq!(known.as_array().unwrap().len(), 1, "{known}");
+    assert_eq!(known[0]["root"], json!(project.path()), "{known}");
 }

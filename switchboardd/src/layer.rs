@@ -93,7 +93,9 @@ impl Ground {
         (Trust { records, roots }, problems)
     }
 
-    /// The directory a workspace is, as it really is; `None` where there is nothing that could be one.
+    /// The workspace that a folder belongs to, for sessions and commands alike: the nearest folder, from there upwards,
+    /// that is a project, and the folder itself if none is. `None` where there is nothing that could be one. Not above
+    /// HOME, a repository, or what belongs to somebody else.
     pub fn workspace(&self, named: &Path) -> Option<PathBuf> {
         may_block();
         // Whoever says where they are says it in full: our own directory means nothing to them.
@@ -102,8 +104,28 @@ impl Ground {
             return None;
         }
         let home = self.home.canonicalize().unwrap_or_else(|_| self.home.clone());
-        (root != Path::new("/") && root != home).then_some(root)
+        let could_be = |folder: &Path| folder != Path::new("/") && folder != home;
+        if !could_be(&root) {
+            return None;
+        }
+        let own = rustix::process::getuid().as_raw();
+        let mut folders = root.ancestors().take_while(|folder| could_be(folder));
+        while let Some(folder) = folders.next() {
+            if is_project(folder) {
+                return Some(folder.to_owned());
+            }
+            let above_is_ours = folder.parent().and_then(|above| above.metadata().ok());
+            if folder.join(".git").exists() || above_is_ours.is_none_or(|above| above.uid() != own) {
+                break;
+            }
+        }
+        Some(root)
     }
+}
+
+/// Whether something is defined here, or might be.
+fn is_project(folder: &Path) -> bool {
+    folder.join(FILE_NAME).is_file() || folder.join("mcps").is_dir()
 }
 
 impl Layer {
@@ -278,5 +300,37 @@ mod tests {
             assert_eq!(ground.workspace(Path::new(none)), None, "{none}");
         }
         assert_eq!(ground.workspace(Path::new("/usr/./lib/..")), Some("/usr".into()));
+    }
+
+    #[test]
+    fn a_folder_belongs_to_the_nearest_project() {
+        let base = tempfile::tempdir().unwrap();
+        let base = base.path().canonicalize().unwrap();
+        let home = base.join("home");
+        let of = |folder: &str| {
+            let ground = Ground::new(&home, Path::new("/s"), &[]);
+            ground.workspace(&home.join(folder)).map(|root| root.strip_prefix(&home).unwrap().to_owned())
+        };
+        for folder in ["app/deep/er", "app/mcps/x", "repo/.git", "repo/src", "other/src", "app/own/src"] {
+            std::fs::create_dir_all(home.join(folder)).unwrap();
+        }
+        std::fs::write(home.join("app/own").join(FILE_NAME), "{}").unwrap();
+        // HOME is no project, whatever is in it.
+        std::fs::create_dir(home.join("mcps")).unwrap();
+        for (folder, root) in [
+            ("app", "app"),
+            ("app/deep/er", "app"),
+            ("app/mcps/x", "app"),
+            ("app/own/src", "app/own"),
+            ("other/src", "other/src"),
+            ("repo/src", "repo/src"),
+        ] {
+            assert_eq!(of(folder), Some(root.into()), "{folder}");
+        }
+        // A repository inside of a project is not part of it.
+        std::fs::create_dir_all(home.join("app/vendor/.git")).unwrap();
+        std::fs::create_dir_all(home.join("app/vendor/src")).unwrap();
+        assert_eq!(of("app/vendor/src"), Some("app/vendor/src".into()));
+        assert_eq!(of(""), None);
     }
 }

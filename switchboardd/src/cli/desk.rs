@@ -53,13 +53,8 @@ impl Desk {
         Layer::workspace(root, &self.ground, &self.trust, &mut Memory::default())
     }
 
-    /// The workspace that was typed in: the nearest folder, from there upwards, that defines something.
+    /// The workspace that was typed in.
     pub(super) fn here(&self, args: &Args) -> Option<PathBuf> {
-        let folder = super::workspace(args)?;
-        let found = folder.ancestors().filter_map(|root| self.ground.workspace(root)).find(|root| {
-            let layer = self.workspace(root);
-            !layer.entries.is_empty() || !layer.denied.is_empty()
-        });
-        found.or_else(|| self.ground.workspace(&folder))
+        self.ground.workspace(&super::workspace(args)?)
     }
 }
