@@ -260,7 +260,9 @@ fn sessions_that_share_a_child_avoid_processes_and_starts() {
     );
     assert!(number(&processes["peakAvoided"]) >= 2, "{processes}");
     let memory = &all["memory"];
-    assert_eq!(number(&kid["memoryAvoidedBytes"]), 2 * number(&kid["memoryBytes"]), "{kid}");
+    // A further copy shares its program with the one that runs.
+    let avoided = number(&kid["memoryAvoidedBytes"]);
+    assert!(avoided > 0 && avoided < 2 * number(&kid["memoryBytes"]), "{kid}");
     assert!(number(&memory["childrenBytes"]) > 0 && number(&memory["shimsBytes"]) > 0, "{memory}");
     assert_eq!(
         number(&memory["netBytes"]),

@@ -109,11 +109,26 @@ pub fn own_memory() -> Option<u64> {
     line.split_whitespace().next()?.parse::<u64>().ok().map(|kib| kib * 1024)
 }
 
+/// What another copy of a process with its descendants would take: what they wrote to. Pages of files would be shared.
+pub fn memory_of_copy(root: u32) -> u64 {
+    let everyone = all();
+    let family = family_of(root, &everyone);
+    std::iter::once(root).chain(family.iter().map(|process| process.id)).filter_map(private).sum()
+}
+
+fn private(pid: u32) -> Option<u64> {
+    of_rollup(pid, "Private_Dirty:")
+}
+
 /// What one process takes, its part of shared pages included.
 pub fn proportional(pid: u32) -> Option<u64> {
+    of_rollup(pid, "Pss:")
+}
+
+fn of_rollup(pid: u32, what: &str) -> Option<u64> {
     may_block();
     let rollup = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
-    let line = rollup.lines().find_map(|line| line.strip_prefix("Pss:"))?;
+    let line = rollup.lines().find_map(|line| line.strip_prefix(what))?;
     line.split_whitespace().next()?.parse::<u64>().ok().map(|kib| kib * 1024)
 }
 

@@ -9,7 +9,7 @@ use switchboard_wire::envelope::string;
 
 use crate::board::Board;
 use crate::catalog::Catalog;
-use crate::child::descent::{memory_of, proportional};
+use crate::child::descent::{memory_of, memory_of_copy, proportional};
 use crate::definition::Reach;
 use crate::face::{self, Face};
 use crate::suite::Suite;
@@ -68,6 +68,8 @@ pub(super) struct Stock {
     pub(super) children: usize,
     /// What their processes take, in bytes.
     pub(super) memory: Option<u64>,
+    /// What so many more of them would take, in bytes.
+    pub(super) copies: Option<u64>,
     pub(super) start_ms: Option<u64>,
 }
 
@@ -187,12 +189,16 @@ impl Gathered {
             shown: self.text(seen(&suite.tool())),
             stock: suite.pool.as_ref().map(|pool| {
                 let running = pool.running();
-                let guards = running.iter().filter_map(|child| child.guard_pid());
+                let guards: Vec<u32> = running.iter().filter_map(|child| child.guard_pid()).collect();
+                let sum = |of: fn(u32) -> u64| {
+                    Some(guards.iter().map(|guard| of(*guard)).sum()).filter(|bytes| *bytes > 0)
+                };
                 Stock {
                     mark: pool.mark(),
                     is_remote: matches!(pool.reach(), Reach::Remote(_)),
                     children: running.len(),
-                    memory: Some(guards.map(memory_of).sum()).filter(|bytes| *bytes > 0),
+                    memory: sum(memory_of),
+                    copies: sum(memory_of_copy),
                     start_ms: pool
                         .start_took()
                         .map(|took| u64::try_from(took.as_millis()).unwrap_or(u64::MAX)),

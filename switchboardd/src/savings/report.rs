@@ -194,9 +194,9 @@ fn avoided(all: &Gathered, stock: &Stock) -> i64 {
     signed(users(all, stock) as u64) - signed(stock.children as u64)
 }
 
-/// Nobody knows what a child takes that does not run now.
+/// An estimate: what is private to a child that runs now, for each that does not. Nobody knows it where none runs.
 fn memory_avoided(all: &Gathered, stock: &Stock) -> Option<i64> {
-    let each = signed(stock.memory?) / signed(stock.children.max(1) as u64);
+    let each = signed(stock.copies?) / signed(stock.children.max(1) as u64);
     Some(each * avoided(all, stock))
 }
 
