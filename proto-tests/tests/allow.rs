@@ -26,8 +26,9 @@ fn shown(home: &Home, entry: &Value) -> String {
 }
 
 #[test]
-fn all_of_what_would_run_is_shown_and_no_value() {
+fn all_of_what_would_run_is_shown_and_no_secret() {
     let home = Home::new();
+    home.write(".profile", "export SECRET_TOKEN=hidden-value\n");
     let long = "x".repeat(3000);
     let project = home.project("work");
     project.write("variables", "IN_FILE=hidden-value\n");
@@ -36,7 +37,7 @@ fn all_of_what_would_run_is_shown_and_no_value() {
         &json!({
             "command": bins().evil_child,
             "args": ["two words", "", "it's", "$HOME", "${FROM_PERSON}", long, "last"],
-            "env": {"PLAIN": "hidden-value", "TOKEN": "${SECRET_TOKEN}", "GONE": null},
+            "env": {"PLAIN": "--require ./hook.js", "A_KEY": "hidden-value", "TOKEN": "${SECRET_TOKEN}", "GONE": null},
             "envFile": "../../variables",
             "passEnv": ["PASSED"],
             "description": "words of its own",
@@ -49,10 +50,12 @@ fn all_of_what_would_run_is_shown_and_no_value() {
         format!(r"  runs      {program} 'two words' '' 'it'\''s' '$HOME' '${{FROM_PERSON}}' {long} last"),
         format!("  program   {}\n", bins().evil_child.canonicalize().unwrap().display()),
         format!("  in        {}\n", file.parent().unwrap().display()),
-        "  sets      PLAIN, TOKEN\n".to_owned(),
+        "  sets      A_KEY=•••\n".to_owned(),
+        "  sets      PLAIN='--require ./hook.js'\n".to_owned(),
+        "  sets      TOKEN='${SECRET_TOKEN}'\n".to_owned(),
         "  unsets    GONE\n".to_owned(),
         format!("  env file  {}, IN_FILE\n", project.path().join("variables").display()),
-        "  is given  FROM_PERSON, PASSED, SECRET_TOKEN\n".to_owned(),
+        "  is given  FROM_PERSON (not set), PASSED, your variable SECRET_TOKEN\n".to_owned(),
         "allow this version? [y/N] ".to_owned(),
     ] {
         assert!(text.contains(&part), "{part}\n---\n{text}");

@@ -45,7 +45,7 @@ fn home_with_values() -> Home {
 fn entry(home: &Home, n: u8) -> Value {
     let literal = format!("canary-literal-{n}");
     let env = [
-        ("LITERAL", literal.as_str()),
+        ("LITERAL_TOKEN", literal.as_str()),
         ("BY_SECRET", "${SECRET_VALUE}"),
         ("BY_FILE", "${PERSONAL_VALUE}"),
         ("BY_SHELL", "x${env:SHELL_VALUE}y"),
@@ -59,8 +59,7 @@ fn entry(home: &Home, n: u8) -> Value {
 
 /// Entries that go wrong at every step, each with canaries at hand.
 fn troubled(home: &Home) -> Value {
-    let env =
-        json!({"LITERAL": "canary-literal", "BY_SECRET": "${SECRET_VALUE}", "SWITCHBOARD_TEST": home.mark()});
+    let env = json!({"LITERAL_TOKEN": "canary-literal", "BY_SECRET": "${SECRET_VALUE}", "SWITCHBOARD_TEST": home.mark()});
     let evil = &bins().evil_child;
     json!({
         "crashes": {"command": evil, "args": ["exit-at-start", "${SECRET_VALUE}"], "env": env},
@@ -151,7 +150,7 @@ fn no_value_is_ever_shown() {
     // A person who is asked, on a terminal or in a host, sees names.
     let asks = |screen: &str| {
         is_clean("allow", screen);
-        for name in ["BY_SECRET", "LITERAL", "IN_FILE", "SECRET_VALUE", "PERSONAL_VALUE"] {
+        for name in ["BY_SECRET", "LITERAL_TOKEN", "IN_FILE", "SECRET_VALUE", "PERSONAL_VALUE"] {
             assert!(screen.contains(name), "{name}: {screen}");
         }
     };
@@ -167,7 +166,7 @@ fn no_value_is_ever_shown() {
     for child in ["k", "w"] {
         let env = structured(&shim.call(child, "env", "{}"));
         for (name, value) in [
-            ("LITERAL", "canary-literal-1"),
+            ("LITERAL_TOKEN", "canary-literal-1"),
             ("BY_SECRET", "canary-secret"),
             ("BY_FILE", "canary-personal"),
             ("BY_SHELL", "xcanary-shelly"),
@@ -186,7 +185,7 @@ fn no_value_is_ever_shown() {
     project.write("mcps/w/variables", "IN_FILE=canary-other\n");
     until_true("the update", PATIENCE, || daemon.suite_from(project.path(), "w")["waiting"].is_string());
     let screen = project.on_terminal(&["allow"], "n\n").text;
-    assert!(screen.contains("another value for variable LITERAL"), "{screen}");
+    assert!(screen.contains("another value for variable LITERAL_TOKEN"), "{screen}");
     is_clean("the update", &screen);
     look_everywhere(&home, &daemon, &project, &mut shim);
     drop(daemon);

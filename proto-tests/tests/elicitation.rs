@@ -40,7 +40,11 @@ fn nobody_was_asked(shim: &mut Shim) {
 fn the_first_call_asks_and_goes_on_when_it_is_allowed() {
     let home = Home::new();
     let project = home.project("work");
-    let mut entry = home.entry(&bins().evil_child, &["echo", "two words"], &[("LD_LIBRARY_PATH", "hidden")]);
+    let mut entry = home.entry(
+        &bins().evil_child,
+        &["echo", "two words"],
+        &[("LD_LIBRARY_PATH", "/own/lib"), ("A_TOKEN", "hidden")],
+    );
     entry["description"] = "words of its own".into();
     project.define("k", &entry);
     let _daemon = home.daemon();
@@ -50,7 +54,8 @@ fn the_first_call_asks_and_goes_on_when_it_is_allowed() {
     let message = question["params"]["message"].as_str().unwrap();
     for part in [
         format!("runs      {} echo 'two words'", bins().evil_child.display()),
-        "sets      LD_LIBRARY_PATH, SWITCHBOARD_TEST".to_owned(),
+        "sets      LD_LIBRARY_PATH=/own/lib\n".to_owned(),
+        "sets      A_TOKEN=•••\n".to_owned(),
         "warning   sets `LD_LIBRARY_PATH`".to_owned(),
         project.path().join("mcps/k/.mcp.json").display().to_string(),
     ] {

@@ -130,6 +130,7 @@ fn the_daemons_own_log_is_followed_through_a_rotation() {
     assert!(text.contains("serving"), "{text}");
     let follower = Follower::start(&home, &["logs", "-f", "-n", "1"]);
     let file = home.state_folder().join("logs/switchboardd.log");
+    follower.shows("INFO");
     home.order(&["restart"]);
     follower.shows("restarting on request");
     follower.shows("serving");

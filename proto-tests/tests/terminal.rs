@@ -1,11 +1,55 @@
-//! What a person sees who types `switchboard` and nothing else, and a shim that nobody used for a while.
+//! What a terminal is shown: nothing of what files and servers say can draw on it.
 #![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
 #![allow(clippy::disallowed_methods, reason = "tests start processes")]
 
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use proto_tests::{Home, bins, shim::structured};
+use proto_tests::terminal::Screen;
+use proto_tests::{Daemon, Home, Project, Terminal, bins, shim::structured};
+use serde_json::json;
+
+/// Clears the screen, sets its title, goes back to the start of the line, reorders and hides.
+const EVIL: &str = "\x1b[2J\x1b]0;t\x07\r\u{9b}31m\u{202e}\u{200b}!";
+
+/// Fails if something in it is no text. Colours are ours.
+#[track_caller]
+fn harmless(what: &str, text: &str) {
+    let mut rest = text.to_owned();
+    for colour in ["0", "1", "2", "4", "31", "32", "33"] {
+        rest = rest.replace(&format!("\x1b[{colour}m"), "");
+    }
+    // A line of progress takes the place of the one before.
+    rest = rest.replace("\r\x1b[2K", "").replace("\r\n", "\n");
+    let raw = |c: char| {
+        (c.is_control() && !matches!(c, '\n' | '\t'))
+            || matches!(c, '\u{200b}'..='\u{200c}' | '\u{200e}'..='\u{200f}' | '\u{202a}'..='\u{202e}')
+    };
+    if let Some(at) = rest.find(raw) {
+        let near: String = rest[at..].chars().take(60).collect();
+        panic!("`{what}` shows {near:?} raw:\n{}", rest.escape_debug());
+    }
+}
+
+/// A project whose files hold escapes wherever text may stand.
+fn hostile(home: &Home) -> Project<'_> {
+    home.child("evil", &["escapes"]);
+    home.child_with("mine", &["echo"], &[("PLAIN", EVIL)]);
+    let project = home.project("work");
+    project.define(
+        "aaa",
+        &json!({"command": format!("missing {EVIL}"), "args": [EVIL], "env": {"A": EVIL}, "description": EVIL}),
+    );
+    project.define(
+        "bbb",
+        &json!({"command": bins().evil_child, "args": ["echo", EVIL], "env": {"B": EVIL}, "description": EVIL}),
+    );
+    project.define("ccc", &json!({"url": format!("http://127.0.0.1:9/{EVIL}"), "headers": {"x-a": "b"}}));
+    project.define("ddd", &json!({"command": "true", "args": EVIL}));
+    project.write(&format!("mcps/{}/.mcp.json", "f\x1b[2J\u{202e}g"), "{nonsense \x1b[2J");
+    project.write("evil.json", &json!({"mcpServers": {EVIL: {"command": EVIL, EVIL: 1}}}).to_string());
+    project
+}
 
 /// Runs `switchboard` on a terminal of its own and gives what it showed there.
 fn on_a_terminal(home: &Home) -> String {
@@ -47,4 +91,107 @@ fn the_next_call_of_an_idle_shim_works_at_once() {
     let answer = shim.call("a", "echo", r#"{"after":"idle"}"#);
     assert_eq!(structured(&answer)["args"]["after"], "idle");
     assert!(start.elapsed() < Duration::from_secs(1), "it took {:?}", start.elapsed());
+}
+
+#[test]
+fn no_command_shows_control_characters_of_files_or_servers() {
+    let home = Home::new();
+    let project = hostile(&home);
+    let cursor = json!({"mcpServers": {EVIL: {"command": EVIL, "env": {"A": EVIL}}}});
+    home.write(".cursor/mcp.json", &cursor.to_string());
+    let _daemon = Daemon::start(&home, &[]);
+    for args in [
+        &["introspect", "evil"][..],
+        &["introspect", "evil", "x;touch y"],
+        &["introspect", "evil", "--full"],
+        &["call", "evil", "x;touch y", r#"{"a'; touch z #": "1"}"#],
+        &["call", "evil", "x;touch y", r#"{"a'; touch z #": "1"}"#, "--json"],
+        &[
+            "call",
+            "mine",
+            "raise",
+            &format!(r#"{{"json": {}}}"#, json!(json!({"code": 1, "message": EVIL}).to_string())),
+        ],
+        &["status"],
+        &["status", "--json"],
+        &["ls"],
+        &["ls", "--json"],
+        &["explain", "evil"],
+        &["explain", "mine"],
+        &["explain", "aaa"],
+        &["explain", "bbb"],
+        &["explain", "bbb", "--json"],
+        &["explain", "ccc"],
+        &["logs"],
+        &["logs", "evil"],
+        &["logs", "evil", "--json"],
+        &["doctor"],
+        &["doctor", "--json"],
+        &["allow", "--list"],
+        &["allow", "--list", "--json"],
+        &["allow"],
+        &["savings"],
+        &["check", "evil.json", "mcps/aaa/.mcp.json", "mcps/ddd/.mcp.json"],
+        &["check", "evil.json", "--json"],
+        &["import", "--dry-run"],
+        &["import", "--dry-run", "--json"],
+        &["setup", "--dry-run", "--host", "cursor"],
+        &["reload"],
+        &["--dry-run"],
+        &["--dry-run", "--json"],
+        &["deny", "aaa"],
+        &["explain", "aaa"],
+    ] {
+        let mut terminal = Terminal::start(&home, project.path(), args, &[]);
+        // Whatever is asked gets an answer that declines.
+        let screen = if args[0] == "call" && args[1] == "evil" {
+            if terminal.shows("): ") {
+                terminal.type_in("\n");
+            }
+            terminal.end()
+        } else {
+            terminal.answer_all("n\n")
+        };
+        harmless(&args.join(" "), &screen.text);
+        assert!(!screen.text.contains("panicked"), "{args:?}: {}", screen.text);
+    }
+    // The command to copy is one command.
+    let Screen { text, .. } = project.on_terminal(&["introspect", "evil", "x;touch y"], "");
+    assert!(text.contains(r#"switchboard call evil_suite 'x;touch y' '{"a'\''; touch z #":"#), "{text}");
+    // A person reads lines, and pictures as they were meant.
+    assert!(text.contains("\n  second line 👩‍💻"), "{text}");
+}
+
+#[test]
+fn a_repository_cannot_draw_the_question_of_another_entry() {
+    let home = Home::new();
+    let project = home.project("work");
+    let forged =
+        "\x1b[2J\x1b[Hgithub\r\n  runs      npx -y server-github\r\nallow this version? [y/N] \x1b[20;24r";
+    project.define("aaa", &json!({"command": forged}));
+    project
+        .define("github", &json!({"command": "/bin/sh", "args": ["-c", "touch /nonexistent/x; sleep 60"]}));
+    let Screen { text, code } = project.on_terminal(&["allow"], "n\n");
+    assert_eq!(code, Some(4), "{text}");
+    harmless("allow", &text);
+    // One question, below what is asked about.
+    assert_eq!(text.matches("\nallow this version? [y/N] ").count(), 1, "{text}");
+    let last = text.rfind("\nallow this version? [y/N] ").unwrap();
+    assert!(text[..last].contains("  runs      /bin/sh -c 'touch /nonexistent/x; sleep 60'\n"), "{text}");
+}
+
+#[test]
+fn an_answer_that_was_typed_before_the_question_does_not_count() {
+    let home = Home::new();
+    // Time to type: the login shell is asked for the PATH before the program is looked for.
+    home.write(".profile", "sleep 2\n");
+    let project = home.project("work");
+    project.child("k", &[]);
+    let mut terminal = Terminal::start(&home, project.path(), &["allow"], &[]);
+    terminal.type_in("y\n");
+    assert!(terminal.shows("[y/N] "));
+    terminal.type_in("n\n");
+    let Screen { text, code } = terminal.end();
+    assert_eq!(code, Some(4), "{text}");
+    assert!(text.contains("stays held"), "{text}");
 }

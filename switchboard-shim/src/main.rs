@@ -8,6 +8,8 @@
 //! tells it what the host said at its own start (`replay`). Every command is an exec of `switchboardd`
 //! (`binary`), so that this binary stays small.
 
+#![warn(clippy::print_stderr)]
+
 mod args;
 mod binary;
 mod fault;
@@ -31,6 +33,7 @@ use std::process::ExitCode;
 use std::time::SystemTime;
 
 use switchboard_wire::place::Place;
+use switchboard_wire::visible::Printable;
 
 use crate::args::{Flags, Invocation};
 use crate::link::About;
@@ -62,7 +65,7 @@ fn main() -> ExitCode {
 }
 
 fn failed(why: &str, code: u8) -> ExitCode {
-    eprintln!("switchboard: {why}");
+    notes::last_words(&Printable::text(format_args!("switchboard: {why}")));
     ExitCode::from(code)
 }
 

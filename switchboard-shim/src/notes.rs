@@ -4,6 +4,8 @@
 use std::time::{Duration, Instant};
 
 use rustix::event::PollFlags;
+use switchboard_wire::printable;
+use switchboard_wire::visible::Printable;
 
 use crate::host::is_ready;
 
@@ -32,16 +34,21 @@ impl Notes {
     }
 }
 
+/// Before the end: waits for whoever reads it.
+#[expect(clippy::print_stderr, reason = "text that a terminal shows as it stands")]
+pub(crate) fn last_words(text: &Printable) {
+    eprintln!("{}", text.as_str());
+}
+
 fn line(text: &str, left_out: u32) -> String {
-    let mut line = String::from("switchboard: ");
-    for letter in text.chars().take_while({
-        let mut length = 0;
-        move |letter| {
-            length += letter.len_utf8();
-            length <= MAX_LINE - 80
+    // A daemon's words hold words of servers.
+    let text = printable!("switchboard: {}", text.replace('\n', " "));
+    let mut line = String::new();
+    for letter in text.as_str().chars() {
+        if line.len() + letter.len_utf8() > MAX_LINE - 60 {
+            break;
         }
-    }) {
-        line.push(if letter == '\n' { ' ' } else { letter });
+        line.push(letter);
     }
     if left_out > 0 {
         line.push_str(&format!(" ({left_out} more left out)"));
@@ -57,6 +64,7 @@ mod tests {
     #[test]
     fn a_line_is_one_line_and_short() {
         assert_eq!(line("a\nb", 0), "switchboard: a b\n");
+        assert_eq!(line("a\r\x1b[2J\u{202e}", 0), "switchboard: a\\u{d}\\u{1b}[2J\\u{202e}\n");
         assert_eq!(line("a", 3), "switchboard: a (3 more left out)\n");
         assert!(line(&"ä".repeat(2000), u32::MAX).len() <= MAX_LINE);
     }

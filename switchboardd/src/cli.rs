@@ -25,6 +25,7 @@ mod secret;
 mod service;
 mod setup;
 mod shell;
+mod shell_word;
 mod start;
 mod status;
 mod talk;
@@ -67,7 +68,7 @@ pub fn main() -> ExitCode {
     match runtime {
         Ok(runtime) => runtime.block_on(run(args)),
         Err(error) => {
-            eprintln!("switchboard: {error}");
+            output::complain(&error);
             Exit::Error.into()
         }
     }

@@ -136,6 +136,18 @@ impl Template {
         filled
     }
 
+    /// As a person writes it, with what is no gap as `shown` gives it.
+    pub fn shown(&self, shown: impl Fn(&str) -> String) -> String {
+        let one = |piece: &Piece| match piece {
+            Piece::Text(text) => shown(text),
+            Piece::Gap { name, default, kind } => {
+                let default = default.as_deref().map(&shown);
+                Self(vec![Piece::Gap { name: name.clone(), default, kind: *kind }]).to_string()
+            }
+        };
+        self.0.iter().map(one).collect()
+    }
+
     /// Whether a gap comes before anything else.
     pub fn begins_with_gap(&self) -> bool {
         matches!(self.0.first(), Some(Piece::Gap { .. }))

@@ -4,6 +4,8 @@
 //! is answered by a `face`, which shows `suite`s, which lease a `child` from its `pool`. What is found
 //! in files comes from `discover` and stands in the `catalog`. A module names none above it.
 
+#![warn(clippy::print_stderr)]
+
 pub mod args;
 pub mod cli;
 pub mod daemon;
@@ -60,5 +62,6 @@ pub mod suite_name;
 pub mod time;
 pub mod tokens;
 pub mod trust;
-pub mod visible;
 pub mod watch;
+
+pub use switchboard_wire::visible;

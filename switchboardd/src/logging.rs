@@ -2,6 +2,7 @@
 
 mod filter;
 
+use std::borrow::Cow;
 use std::fs::{File, OpenOptions};
 use std::io::{self, IsTerminal, Write};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
@@ -17,6 +18,7 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::args::LogFormat;
 use filter::chosen;
+use crate::visible::{is_hidden, visible, visible_json};
 
 /// Five files of ten mebibytes.
 const MAX_BYTES: u64 = 10 * 1024 * 1024;
@@ -50,6 +52,7 @@ pub fn file(state: &Path) -> PathBuf {
     state.join("logs/switchboardd.log")
 }
 
+#[expect(clippy::disallowed_methods, reason = "a log is written to standard error, each line made visible")]
 pub fn init(format: LogFormat, state: &Path) {
     let wanted = ["RUST_LOG", "LOG_LEVEL"].iter().find_map(|name| std::env::var(name).ok());
     let filter = wanted.as_deref().and_then(chosen);
@@ -64,8 +67,8 @@ pub fn init(format: LogFormat, state: &Path) {
     let colour = file.is_none() && io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     // A log that cannot be written (a closed pipe, a full disk) is no reason to fail anything.
     let queue = Queue::start(format, move |line| match &mut file {
-        Some(file) => file.write(line),
-        None => drop(io::stderr().write_all(line)),
+        Some(file) => file.write(&shown(line, format)),
+        None => drop(io::stderr().write_all(&shown(line, format))),
     });
     let Ok(queue) = queue else { return };
     let queue = QUEUED.get_or_init(|| queue);
@@ -81,6 +84,24 @@ pub fn init(format: LogFormat, state: &Path) {
     }
     // Where a panic happened belongs into the same log as everything else.
     std::panic::set_hook(Box::new(|panic| tracing::error!(target: "panic", "{panic}")));
+}
+
+/// A line without what hides or reorders. Escape characters in it are those of our own colours: `tracing` takes others
+/// out of what is logged.
+fn shown(line: &[u8], format: LogFormat) -> Cow<'_, [u8]> {
+    let hides = |c: char| is_hidden(c) && !matches!(c, '\n' | '\t' | '\x1b');
+    let text = String::from_utf8_lossy(line);
+    if !text.contains(hides) {
+        return Cow::Borrowed(line);
+    }
+    let text = match format {
+        LogFormat::Json => visible_json(&text).into_owned(),
+        LogFormat::Pretty => text
+            .chars()
+            .map(|c| if hides(c) { visible(c.encode_utf8(&mut [0; 4])).into_owned() } else { c.into() })
+            .collect(),
+    };
+    Cow::Owned(text.into_bytes())
 }
 
 /// Waits until what was logged so far is written, for a moment at most.

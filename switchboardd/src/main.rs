@@ -2,6 +2,8 @@
 //! asks for their environment, the processes that speak to the keyring and count tokens, and the commands
 //! a person types.
 
+#![warn(clippy::print_stderr)]
+
 use std::process::ExitCode;
 
 use switchboardd::environment::SHELL_ENV;

@@ -16,7 +16,7 @@ mod tend;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
 pub use history::Past;
@@ -94,6 +94,8 @@ pub struct Pool {
     tally: Arc<ChildTally>,
     /// What its notes are found by.
     mark: OnceLock<Mark>,
+    /// For how many children it was looked at what they offer, and that written down.
+    manifests_kept: watch::Sender<u64>,
 }
 
 /// How many children a pool has, and who waits for one.
@@ -184,6 +186,7 @@ impl Pool {
             changed: Notify::new(),
             subscriptions: Arc::default(),
             mark: OnceLock::new(),
+            manifests_kept: watch::Sender::new(0),
         })
     }
 
@@ -369,6 +372,12 @@ impl Pool {
                 member.child.stop();
             }
         }
+    }
+
+    /// Waits until what its first child offers is written down, or is known not to be had.
+    pub async fn manifest_kept(&self) {
+        // The sender is ours: it does not go away meanwhile.
+        let _ = self.manifests_kept.subscribe().wait_for(|times| *times > 0).await;
     }
 
     /// What the child last said of itself, in this run or an earlier one.

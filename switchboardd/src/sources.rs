@@ -12,6 +12,7 @@ use crate::environment::{Captured, LoginShell};
 use crate::event_loop::aside;
 use crate::expand::{Missing, Template, Values};
 use crate::secrets::{Secrets, Where};
+use crate::trust::view::{Given, Giver};
 
 /// Why a launch cannot be carried out as it is. The texts continue the words "child `name` …".
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -225,6 +226,18 @@ impl Sources {
             Some((name, origin))
         };
         names.into_iter().filter_map(one).collect()
+    }
+
+    /// The same for whoever is asked about it.
+    pub async fn given(&self, reach: &Reach) -> Given {
+        let giver = |origin: Origin| match origin {
+            Origin::Keyring | Origin::PrivateFile => Some(Giver::Secret),
+            Origin::EnvFile(_) | Origin::Shell => Some(Giver::Variable),
+            Origin::Nowhere => Some(Giver::Nowhere),
+            Origin::Unknown(_) => None,
+        };
+        let origins = self.origins(reach).await.into_iter();
+        origins.filter_map(|(name, origin)| Some((name, giver(origin)?))).collect()
     }
 
     /// The values of those names that are set somewhere.

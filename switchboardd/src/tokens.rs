@@ -63,6 +63,11 @@ async fn ask(texts: &[&str], counts: &mut Vec<u64>) -> Result<(), Uncounted> {
 }
 
 /// The whole life of `switchboardd --count-tokens`.
+#[expect(
+    clippy::disallowed_methods,
+    clippy::print_stderr,
+    reason = "numbers for the daemon that started it; constant words"
+)]
 pub fn run() -> ExitCode {
     let lines: Result<Vec<String>, _> = std::io::stdin().lock().lines().collect();
     let texts: Option<Vec<String>> =

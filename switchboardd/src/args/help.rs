@@ -43,7 +43,9 @@ fn misuse(error: &clap::Error) -> ! {
     if as_json && error.use_stderr() {
         let said = error.to_string();
         let said = said.strip_prefix("error: ").unwrap_or(&said).trim_end();
-        let _ = writeln!(std::io::stdout(), "{}", serde_json::json!({ "error": said }));
+        let said = serde_json::json!({ "error": said }).to_string();
+        #[expect(clippy::disallowed_methods, reason = "JSON without hidden characters")]
+        let _ = writeln!(std::io::stdout(), "{}", crate::visible::visible_json(&said));
     }
     error.exit()
 }

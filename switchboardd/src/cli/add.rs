@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::Exit;
 use super::ask::tell_daemon;
 use super::check::reachable;
-use super::output::{complain, print, print_json};
+use super::output::{complain, print_json, say};
 use crate::args::{Add, Args};
 use crate::config::Config;
 use crate::daemon;
@@ -93,8 +93,8 @@ pub(super) async fn run(args: &Args, add: &Add) -> Exit {
             if args.json {
                 print_json(&json!({ "added": add.name, "file": file, "notes": notes }));
             } else {
-                print(&format!("added `{}` in {}", add.name, file.display()));
-                notes.iter().for_each(|note| print(&format!("note: {note}")));
+                say!("added `{}` in {}", add.name, file.display());
+                notes.iter().for_each(|note| say!("note: {note}"));
             }
             tell_daemon(args).await;
             Exit::Ok
@@ -211,7 +211,7 @@ pub(super) async fn remove(args: &Args, name: &str) -> Exit {
         Ok((server, file)) => {
             match args.json {
                 true => print_json(&json!({ "removed": server, "file": file })),
-                false => print(&format!("removed `{server}` from {}", file.display())),
+                false => say!("removed `{server}` from {}", file.display()),
             }
             tell_daemon(args).await;
             Exit::Ok

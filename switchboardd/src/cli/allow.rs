@@ -2,7 +2,7 @@
 //!
 //! Works without a daemon, on what the files say at this moment: what is shown is what is written down.
 
-use std::io::{BufRead, IsTerminal, Write};
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -11,18 +11,34 @@ use serde_json::json;
 use super::Exit;
 use super::ask::tell_daemon;
 use super::desk::Desk;
-use super::output::{complain, failed, print, print_json};
+use super::output::{complain, failed, is_terminal, print_json, remark, say};
+use super::prompt;
 use crate::args::Args;
 use crate::definition::{Definition, Launch, Reach};
 use crate::layer::Layer;
 use crate::suite_name;
-use crate::trust::view::{View, in_short};
+use crate::trust::view::{View, mentioned};
 use crate::trust::{Record, Standing, Verdict};
 use crate::visible::visible;
 
 /// Names of variables that programs set for what they start in place of a person. Not a lock: a bump.
-const AGENTS: [&str; 4] = ["CLAUDECODE", "GEMINI_CLI", "AI_AGENT", "OPENCODE"];
-const AGENT_PREFIXES: [&str; 2] = ["CODEX_", "CURSOR_"];
+const AGENTS: [&str; 14] = [
+    "AI_AGENT",
+    "AMP_CURRENT_THREAD_ID",
+    "ANTIGRAVITY_AGENT",
+    "AUGMENT_AGENT",
+    "CLAUDECODE",
+    "CLINE_ACTIVE",
+    "COPILOT_CLI",
+    "GEMINI_CLI",
+    "GOOSE_TERMINAL",
+    "IFLOW_CLI",
+    "OPENCODE",
+    "QWEN_CODE",
+    "ROO_ACTIVE",
+    "TRAE_AI_SHELL_ID",
+];
+const AGENT_PREFIXES: [&str; 3] = ["CODEX_", "COPILOT_AGENT_", "CURSOR_"];
 
 /// A definition that somebody can have a say in.
 struct Candidate {
@@ -43,7 +59,7 @@ impl Desk {
         if let Some(root) = root {
             let layer = self.workspace(root);
             for problem in &layer.problems {
-                eprintln!("problem: {}", visible(&problem.to_string()));
+                remark!("problem: {}", visible(&problem.to_string()));
             }
             all.extend(candidates(&layer, false));
         }
@@ -155,7 +171,7 @@ pub(super) async fn run(args: &Args, what: Option<&str>) -> Exit {
         }
     }
     match (allowed, left) {
-        (0, 0) => print("nothing waits for your word here"),
+        (0, 0) => say!("nothing waits for your word here"),
         _ => tell_daemon(args).await,
     }
     if left > 0 { Exit::Held } else { Exit::Ok }
@@ -176,6 +192,7 @@ async fn consider(desk: &Desk, candidate: &Candidate) -> Option<bool> {
     if settled {
         return None;
     }
+    let given = desk.sources.given(&candidate.wanted).await;
     let shown = program.as_ref().map(|found| found.as_ref().map(PathBuf::as_path).map_err(String::as_str));
     let view = View {
         definition: &candidate.definition,
@@ -184,13 +201,15 @@ async fn consider(desk: &Desk, candidate: &Candidate) -> Option<bool> {
         before: candidate.before.as_ref(),
         root: &candidate.root,
         is_masked: false,
+        shows_values: true,
+        given: &given,
     };
-    view.lines().iter().for_each(|line| print(line));
+    view.lines().iter().for_each(|line| say!("{line}"));
     if let (Reach::Process(Launch { program: Some(was), .. }), Some(Ok(_))) = (&candidate.wanted, &program) {
-        print(&format!("  changed   its program was {}", visible(&was.display().to_string())));
+        say!("  changed   its program was {}", visible(&was.display().to_string()));
     }
     if candidate.denied {
-        print("  denied    you have denied it before");
+        say!("  denied    you have denied it before");
     }
     let wanted = match (&candidate.wanted, program) {
         (Reach::Process(launch), Some(Ok(program))) => {
@@ -202,14 +221,14 @@ async fn consider(desk: &Desk, candidate: &Candidate) -> Option<bool> {
         }
         (remote, _) => remote.clone(),
     };
-    if !yes("allow this version? [y/N] ") {
-        print("  stays held");
+    if !prompt::yes(&"allow this version? [y/N] ".into()) {
+        say!("  stays held");
         return Some(false);
     }
     let Definition { file, name, .. } = &candidate.definition;
     match desk.ground.trust.say(file, name, record(Verdict::Allow(Box::new(wanted)))) {
         Ok(()) => {
-            print("  allowed");
+            say!("  allowed");
             Some(true)
         }
         Err(error) => {
@@ -235,11 +254,11 @@ pub(super) async fn deny(args: &Args, what: &str) -> Exit {
         }
         denied.push(json!({ "name": name, "file": file }));
         if !args.json {
-            print(&format!(
+            say!(
                 "denied `{}` in {}; `switchboard allow` with its name takes it back",
                 visible(name),
                 visible(&file.display().to_string())
-            ));
+            );
         }
     }
     if args.json {
@@ -265,35 +284,35 @@ pub(super) fn list(args: &Args) -> Exit {
         let said: Vec<_> = said
             .map(|(file, name, Record { verdict, at, by })| match verdict {
                 Verdict::Allow(reach) => {
-                    json!({ "verdict": "allow", "name": name, "file": file, "runs": in_short(reach), "at": at, "by": by })
+                    json!({ "verdict": "allow", "name": name, "file": file, "runs": mentioned(reach), "at": at, "by": by })
                 }
                 Verdict::Deny => json!({ "verdict": "deny", "name": name, "file": file, "at": at, "by": by }),
             })
             .collect();
         let waiting: Vec<_> = waiting
             .iter()
-            .map(|one| json!({ "name": one.definition.name, "file": one.definition.file, "wouldRun": in_short(&one.wanted) }))
+            .map(|one| json!({ "name": one.definition.name, "file": one.definition.file, "wouldRun": mentioned(&one.wanted) }))
             .collect();
         print_json(&json!({ "said": said, "waiting": waiting, "trustRoots": desk.trust.roots }));
         return Exit::Ok;
     }
     for root in &desk.trust.roots {
-        print(&format!("allowed   everything in {}", root.display()));
+        say!("allowed   everything in {}", root.display());
     }
     for (file, name, Record { verdict, at, .. }) in said {
         let file = file.display().to_string();
         let (name, file) = (visible(name), visible(&file));
         match verdict {
-            Verdict::Allow(reach) => print(&format!("allowed   {name}  {}  ({file}, {at})", in_short(reach))),
-            Verdict::Deny => print(&format!("denied    {name}  ({file}, {at})")),
+            Verdict::Allow(reach) => say!("allowed   {name}  {}  ({file}, {at})", mentioned(reach)),
+            Verdict::Deny => say!("denied    {name}  ({file}, {at})"),
         }
     }
     for one in &waiting {
         let (name, file) = (visible(&one.definition.name), one.definition.file.display().to_string());
-        print(&format!("waiting   {name}  {}  ({})", in_short(&one.wanted), visible(&file)));
+        say!("waiting   {name}  {}  ({})", mentioned(&one.wanted), visible(&file));
     }
     if waiting.is_empty() && desk.trust.records.is_empty() && desk.trust.roots.is_empty() {
-        print("nothing was allowed or denied yet, and nothing waits here");
+        say!("nothing was allowed or denied yet, and nothing waits here");
     }
     Exit::Ok
 }
@@ -314,17 +333,8 @@ fn nobody_here() -> Option<String> {
             "only a person can allow something, and `{agent}` says that a program runs this; use a terminal of your own"
         ));
     }
-    let terminal = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
+    let terminal = std::io::stdin().is_terminal() && is_terminal();
     (!terminal).then(|| "only a person can allow something: run it on a terminal".to_owned())
-}
-
-/// Asks; anything but a clear yes is a no.
-fn yes(question: &str) -> bool {
-    let mut out = std::io::stdout();
-    let _ = write!(out, "{question}").and_then(|()| out.flush());
-    let mut answer = String::new();
-    let _ = std::io::stdin().lock().read_line(&mut answer);
-    matches!(answer.trim().to_lowercase().as_str(), "y" | "yes")
 }
 
 fn record(verdict: Verdict) -> Record {

@@ -1,17 +1,22 @@
 //! `switchboard call`: a subtool from a shell, with all that may happen on its way.
 
-use std::io::{IsTerminal, Read, Write};
+use std::io::{IsTerminal, Read};
 
 use serde_json::{Value, json};
+use switchboard_wire::printable;
 
 use super::Exit;
 use super::ask::{Unanswered, order};
 use super::form;
-use super::output::{complain, failed, print, print_json, width, wrap};
+use super::output::{
+    complain, failed, person_reads_errors, print_exact, print_json, print_remark, progress, remark, width,
+    wrap,
+};
+use super::shell_word::shell_word;
 use super::status::project;
 use super::talk::{Talk, request};
 use crate::args::Args;
-use crate::visible::visible;
+use crate::visible::Printable;
 
 const TOKEN: &str = "call";
 
@@ -60,10 +65,11 @@ async fn call(args: &Args, suite: &str, subtool: &str, arguments: &Value) -> Res
     let server = known["child"].as_str().unwrap_or(suite).to_owned();
     if known["state"] == "held" {
         return Err(Unanswered::Held(format!(
-            "server `{server}` is held; `switchboard allow {server}` shows it and asks"
+            "server `{server}` is held; `switchboard allow {}` shows it and asks",
+            shell_word(&server)
         )));
     }
-    let person = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
+    let person = std::io::stdin().is_terminal() && person_reads_errors();
     // Whether a new version may run is asked by `switchboard allow`, and not in passing.
     let asks = person && known["waiting"].is_null();
     let workspace = project(args);
@@ -126,7 +132,7 @@ impl News {
                 let result = if asks {
                     form::ask(server, &message["params"]).await
                 } else {
-                    eprintln!(
+                    remark!(
                         "switchboard: `{server}` asked something, which was declined: there is no terminal"
                     );
                     json!({ "action": "decline" })
@@ -144,7 +150,7 @@ impl News {
     }
 
     fn progress(&mut self, told: &Value) {
-        if !std::io::stderr().is_terminal() {
+        if !person_reads_errors() {
             return;
         }
         let number = |value: &Value| value.as_f64().map(|number| number.to_string());
@@ -153,28 +159,28 @@ impl News {
             line = format!("{line} of {total}");
         }
         if let Some(words) = told["message"].as_str() {
-            line = format!("{line}  {}", visible(words));
+            line = format!("{line}  {words}");
         }
-        let line: String = line.chars().take(width().min(200).saturating_sub(1)).collect();
-        eprint!("\r\x1b[2K{line}");
-        let _ = std::io::stderr().flush();
+        let line = printable!("{line}");
+        let line: String = line.as_str().chars().take(width().min(200).saturating_sub(1)).collect();
+        progress(&printable!("{line}"));
         self.shown = true;
     }
 
     fn log(&mut self, server: &str, told: &Value) {
-        if !std::io::stderr().is_terminal() {
+        if !person_reads_errors() {
             return;
         }
         self.clear();
         let said = told["data"].as_str().map_or_else(|| told["data"].to_string(), ToOwned::to_owned);
-        eprintln!("{server}: {}: {}", visible(told["level"].as_str().unwrap_or("log")), visible(&said));
+        let level = told["level"].as_str().unwrap_or("log");
+        print_remark(&Printable::text(format_args!("{server}: {}: {said}", printable!("{level}"))));
     }
 
     /// Takes the line of progress away.
     fn clear(&mut self) {
         if std::mem::take(&mut self.shown) {
-            eprint!("\r\x1b[2K");
-            let _ = std::io::stderr().flush();
+            progress(&Printable::default());
         }
     }
 }
@@ -186,7 +192,7 @@ pub(super) fn tell(args: &Args, answer: &Value) -> Exit {
             print_json(&json!({ "error": error }));
         }
         let said = error["message"].as_str().map_or_else(|| error.to_string(), ToOwned::to_owned);
-        failed(&visible(&said).replace("\\u{a}", "\n"));
+        failed(&said);
         return exit_of(error["data"]["switchboard"]["kind"].as_str());
     }
     let result = &answer["result"];
@@ -196,7 +202,7 @@ pub(super) fn tell(args: &Args, answer: &Value) -> Exit {
             print_json(result);
         }
         let said = result["content"][0]["text"].as_str().unwrap_or_default();
-        failed(&visible(said).replace("\\u{a}", "\n"));
+        failed(&said);
         return exit_of(Some(kind));
     }
     if args.json {
@@ -207,9 +213,9 @@ pub(super) fn tell(args: &Args, answer: &Value) -> Exit {
             shown = true;
             let text = content(part);
             if is_error {
-                failed(&harmless(text, std::io::stderr().is_terminal()));
+                failed(&text);
             } else {
-                print(&harmless(text, std::io::stdout().is_terminal()));
+                print_exact(&text);
             }
         }
         if !shown {
@@ -228,12 +234,6 @@ fn exit_of(kind: Option<&str>) -> Exit {
         Some(_) => Exit::ChildFailed,
         None => Exit::Error,
     }
-}
-
-/// On a terminal a server's text moves no cursor and reaches no clipboard; a program gets it as it is.
-fn harmless(text: String, on_terminal: bool) -> String {
-    let harms = |c: char| c.is_control() && !matches!(c, '\n' | '\t');
-    if on_terminal && text.contains(harms) { text.replace(harms, "") } else { text }
 }
 
 /// A text as it is; of anything else what it is, since nobody wants its bytes on a terminal.
@@ -269,13 +269,6 @@ mod tests {
         for wrong in ["[1]", "nonsense", "", "@/nonexistent/file"] {
             assert!(read(Some(wrong)).is_err(), "{wrong}");
         }
-    }
-
-    #[test]
-    fn a_terminal_is_not_told_what_to_do() {
-        let evil = "a\tb\r\n\x1b]52;c;aGk=\x07\u{9b}2Jé\u{a0}✓\x7f".to_owned();
-        assert_eq!(harmless(evil.clone(), true), "a\tb\n]52;c;aGk=2Jé\u{a0}✓");
-        assert_eq!(harmless(evil.clone(), false), evil);
     }
 
     #[test]

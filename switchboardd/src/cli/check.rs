@@ -1,13 +1,12 @@
 //! `switchboard check FILE`: what is wrong with a file, where, and which hosts would not take it.
 
 use std::collections::BTreeMap;
-use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
 use super::Exit;
-use super::output::print;
+use super::output::{is_terminal, print, print_json, say};
 use crate::args::Args;
 use crate::child::remote::address;
 use crate::config::{Config, Extent, FILE_NAME};
@@ -17,7 +16,7 @@ use crate::discover::entry::Spot;
 use crate::discover::{Area, hosts, places, read_variables, shapes};
 use crate::document::{Document, Problem};
 use crate::trust::view::{mentioned, shown_url};
-use crate::visible::visible;
+use crate::visible::{Printable, visible};
 
 /// What is to be said of a file.
 #[derive(Default)]
@@ -48,7 +47,7 @@ pub(super) fn run(args: &Args, files: &[PathBuf]) -> Exit {
         }
     }
     if args.json {
-        print(&format!("{:#}", json!(all)));
+        print_json(&json!(all));
     }
     exit
 }
@@ -109,25 +108,25 @@ fn server(definition: &Definition, reach: &Reach) -> Value {
 
 fn tell(file: &Path, verdict: &Verdict) {
     // Lines of a file are for a person's eyes: what was named by accident goes nowhere else.
-    let pictured = std::io::stdout().is_terminal();
+    let pictured = is_terminal();
     let shown = |problem: &Problem| if pictured { problem.pictured() } else { problem.to_string() };
     for problem in &verdict.problems {
-        print(&shown(problem));
+        print(&Printable::text(shown(problem)));
     }
     // Where it stands says enough of what is only worth a note.
     for note in &verdict.notes {
-        print(&format!("note: {note}"));
+        say!("note: {note}");
     }
     for host in &verdict.hosts {
-        print(&format!("note: {host}"));
+        say!("note: {host}");
     }
     let count = verdict.problems.len();
     match count {
-        0 => print(&format!("{}: fine", file.display())),
-        _ => print(&format!("{}: {count} problem{}", file.display(), if count == 1 { "" } else { "s" })),
+        0 => say!("{}: fine", file.display()),
+        _ => say!("{}: {count} problem{}", file.display(), if count == 1 { "" } else { "s" }),
     }
     for (definition, reach) in &verdict.servers {
-        print(&format!("  {}: {}", visible(&definition.name), mentioned(reach)));
+        say!("  {}: {}", visible(&definition.name), mentioned(reach));
     }
 }
 

@@ -11,11 +11,11 @@ use serde_json::{Value, json};
 
 use super::Exit;
 use super::desk::Desk;
-use super::output::{Paint, Tone, count, print, print_json, width, wrap};
+use super::output::{Paint, Tone, count, print, print_json, say, width, wrap};
 use super::status;
 use crate::args::Args;
 use crate::daemon;
-use crate::visible::visible;
+use crate::visible::{Printable, visible};
 
 /// How much it matters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -122,18 +122,18 @@ fn tell(findings: &[Finding]) {
             Severity::Warning => ("!", Tone::Warning),
             Severity::Error => ("✗", Tone::Bad),
         };
-        let shown = visible(&finding.what).replace("\\u{a}", "\n");
-        for (at, line) in wrap(&shown, wide.saturating_sub(2)).iter().enumerate() {
-            let mark = if at == 0 { paint.on(tone, mark) } else { " ".to_owned() };
-            print(&format!("{mark} {line}"));
+        let shown = Printable::text(&finding.what);
+        for (at, line) in wrap(shown.as_str(), wide.saturating_sub(2)).iter().enumerate() {
+            let mark = if at == 0 { paint.on(tone, mark) } else { " ".into() };
+            say!("{mark} {line}");
         }
         if let Some(mend) = &finding.mend {
-            print(&format!("    {}", paint.on(Tone::Strong, visible(mend))));
+            say!("    {}", paint.on(Tone::Strong, visible(mend)));
         }
     }
     let number = |severity| findings.iter().filter(|finding| finding.severity == severity).count();
     let (errors, warnings) = (number(Severity::Error), number(Severity::Warning));
-    print("");
+    say!("");
     print(&match (errors, warnings) {
         (0, 0) => paint.on(Tone::Good, "everything is fine"),
         (0, warnings) => paint.on(Tone::Warning, count(warnings, "warning")),

@@ -1,11 +1,13 @@
 //! `switchboard --dry-run`: what a host would be shown, and what is behind it, without a daemon.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::{Value, json};
+use switchboard_wire::printable;
 
 use super::Exit;
-use super::output::{complain, failed, print, print_json};
+use super::output::{complain, count, failed, print, print_json, remark, say};
 use crate::args::Args;
 use crate::board::Board;
 use crate::caller::Caller;
@@ -16,6 +18,9 @@ use crate::error::Failure;
 use crate::layer::Ground;
 use crate::suite::Suite;
 use crate::suite::summary::summary;
+
+/// How long a server may take to list its prompts and resources, once its tools are known.
+const WRITES_DOWN: Duration = Duration::from_secs(20);
 
 pub(super) async fn run(args: &Args) -> Exit {
     let home = match daemon::home() {
@@ -41,19 +46,19 @@ pub(super) async fn run(args: &Args) -> Exit {
     let mut exit = Exit::Ok;
     let mut told = Vec::new();
     if !args.json {
-        catalog.problems.iter().for_each(|problem| eprintln!("problem: {problem}"));
+        catalog.problems.iter().for_each(|problem| remark!("problem: {problem}"));
     }
     if catalog.suites.is_empty() && !args.json {
-        print(&format!(
+        say!(
             "no servers found in {} (globs: {})",
             catalog.config().folder.display(),
             catalog.config().discover_globs.join(", ")
-        ));
+        );
     }
     for suite in &catalog.suites {
         let (name, server, file) = (&suite.name, suite.child_name(), &suite.definition.file);
         if !args.json {
-            print(&format!("{name}  ({server}, {})", file.display()));
+            say!("{name}  ({server}, {})", file.display());
         }
         let mut one = json!({ "name": &**name, "server": server, "file": file });
         match subtools(suite, &board.strangers_of(&workspace).caller).await {
@@ -64,7 +69,7 @@ pub(super) async fn run(args: &Args) -> Exit {
                     Failure::Held { .. } => Exit::Held,
                     _ => Exit::ChildFailed,
                 };
-                eprintln!("  {failure}");
+                remark!("  {failure}");
                 one["error"] = json!(failure.to_string());
             }
         }
@@ -81,7 +86,17 @@ pub(super) async fn run(args: &Args) -> Exit {
 /// Starts the child, and gives what it lists.
 async fn subtools(suite: &Suite, caller: &Arc<Caller>) -> Result<Arc<ToolList>, Failure> {
     let lease = suite.lease(caller, None, None).await?;
-    lease.tools(suite.limits, tokio::time::Instant::now()).await.map_err(|error| suite.failed(None, error))
+    let tools = lease
+        .tools(suite.limits, tokio::time::Instant::now())
+        .await
+        .map_err(|error| suite.failed(None, error))?;
+    // What it lists besides is asked for, and all of it written down, before it is stopped.
+    if let Some(pool) = &suite.pool
+        && tokio::time::timeout(WRITES_DOWN, pool.manifest_kept()).await.is_err()
+    {
+        remark!("  what it offers was not written down: it takes longer than {} s", WRITES_DOWN.as_secs());
+    }
+    Ok(tools)
 }
 
 /// With a mark on those that are not exposed.
@@ -90,10 +105,10 @@ fn show(suite: &Suite, list: &ToolList) {
     for tool in &list.tools {
         let mark = if suite.settings.expose.permits(&tool.name) { ' ' } else { '-' };
         let line = summary(tool.description.as_deref().unwrap_or_default(), 80);
-        print(format!("  {mark} {:width$}  {line}", tool.name).trim_end());
+        print(&printable!("  {mark} {:width$}  {line}", tool.name).trim_end());
     }
     let hidden = list.tools.iter().filter(|tool| !suite.settings.expose.permits(&tool.name)).count();
-    print(&format!("    {} subtools, {hidden} not exposed (-)", list.tools.len()));
+    say!("    {}, {hidden} not exposed (-)", count(list.tools.len(), "subtool"));
 }
 
 fn as_json(suite: &Suite, list: &ToolList) -> Value {

@@ -2,14 +2,15 @@
 //!
 //! Read from the files by the command itself, so that it works without a daemon; what only a daemon knows is added.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
 use super::Exit;
 use super::ask::{Unanswered, order};
 use super::desk::Desk;
-use super::output::{Paint, Tone, age, failed, print, print_json, tilde};
+use super::output::{Paint, Tone, age, failed, print, print_json, say, tilde};
+use super::shell_word::shell_word;
 use crate::args::Args;
 use crate::definition::{Definition, Reach};
 use crate::document::nearest;
@@ -72,17 +73,14 @@ pub(super) async fn run(args: &Args, suite: &str) -> Exit {
         return Exit::Ok;
     }
     let paint = Paint::for_stdout();
-    print(&paint.on(Tone::Strong, visible(&found.definition.name)));
+    print(&paint.on(Tone::Strong, &found.definition.name));
     for (what, text) in facts {
         for (at, line) in text.lines().enumerate() {
-            print(&format!(
-                "  {} {line}",
-                paint.on(Tone::Quiet, format!("{:9}", if at == 0 { what } else { "" }))
-            ));
+            say!("  {} {line}", paint.on(Tone::Quiet, format!("{:9}", if at == 0 { what } else { "" })));
         }
     }
     for step in next {
-        print(&format!("  {} {step}", paint.on(Tone::Warning, format!("{:9}", "next"))));
+        say!("  {} {step}", paint.on(Tone::Warning, format!("{:9}", "next")));
     }
     Exit::Ok
 }
@@ -122,7 +120,7 @@ fn origin(found: &Found<'_>) -> Vec<Fact> {
     };
     let mut facts = vec![("from", format!("{place}  ({whose})"))];
     if let Some(description) = &definition.description {
-        facts.push(("for", visible(description).into_owned()));
+        facts.push(("for", description.clone()));
     }
     let settings = layer.config.suite(&definition.name);
     if !settings.expose.is_open() {
@@ -145,6 +143,7 @@ async fn executed(desk: &Desk, found: &Found<'_>) -> Vec<Fact> {
         Standing::Outdated { waiting } => (Some(&**waiting), Some(reach)),
         _ => (None, None),
     };
+    let given = desk.sources.given(reach).await;
     let view = |reach, before| View {
         definition: found.definition,
         reach,
@@ -152,13 +151,16 @@ async fn executed(desk: &Desk, found: &Found<'_>) -> Vec<Fact> {
         before,
         root: &found.layer.config.folder,
         is_masked: true,
+        // Values in a project's file are nobody's secret; those of the person's own files may be one.
+        shows_values: !found.own,
+        given: &given,
     };
     let mut facts: Vec<Fact> = view(reach, None).facts();
-    for (name, value) in variables(reach) {
-        facts.push(("value", format!("{} = {value}", visible(&name))));
+    for (name, value) in variables(reach).into_iter().filter(|_| found.own) {
+        facts.push(("value", format!("{name} = {value}")));
     }
     for (name, origin) in desk.sources.origins(reach).await {
-        facts.push(("needs", format!("{} {}", visible(&name), told(&name, &origin))));
+        facts.push(("needs", format!("{name} {}", told(&name, &origin))));
     }
     if let Some(waiting) = waiting {
         let changes = view(waiting, before).facts().into_iter().filter(|(what, _)| *what == "changed");
@@ -173,7 +175,7 @@ fn told(name: &str, origin: &Origin) -> String {
         Origin::PrivateFile => "comes from Switchboard's private file".to_owned(),
         Origin::EnvFile(file) => format!("comes from {}", tilde(&file.display().to_string())),
         Origin::Shell => "comes from your login shell".to_owned(),
-        Origin::Nowhere => format!("is not set; `switchboard secret set {name}`"),
+        Origin::Nowhere => format!("is not set; `switchboard secret set {}`", shell_word(name)),
         Origin::Unknown(why) => format!("cannot be looked up: {why}"),
     }
 }
@@ -228,7 +230,7 @@ fn trust(desk: &Desk, found: &Found<'_>) -> Vec<Fact> {
 
 /// What the daemon knows, and what to do about it.
 fn state(live: Option<&Value>, found: &Found<'_>, next: &mut Vec<String>) -> Vec<Fact> {
-    let name = &found.definition.name;
+    let name = shell_word(&found.definition.name);
     match found.standing {
         Standing::Held | Standing::Outdated { .. } => {
             next.push(format!(
@@ -241,7 +243,7 @@ fn state(live: Option<&Value>, found: &Found<'_>, next: &mut Vec<String>) -> Vec
     let Some(live) = live else {
         return vec![("state", "no daemon runs, or it does not know it; `switchboard start`".to_owned())];
     };
-    let text = |value: &Value| visible(value.as_str().unwrap_or("-")).into_owned();
+    let text = |value: &Value| value.as_str().unwrap_or("-").to_owned();
     let since = |value: &Value| age(value.as_u64().unwrap_or(0));
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
     let mut facts = vec![("suite", text(&live["name"])), ("state", text(&live["state"]))];
@@ -282,18 +284,7 @@ fn state(live: Option<&Value>, found: &Found<'_>, next: &mut Vec<String>) -> Vec
             limits["childSpawnMs"], limits["rpcMs"], limits["maxMs"]
         ),
     ));
-    for past in list(&live["exits"]) {
-        facts.push((
-            "exit",
-            format!("{} ago: {}", since(&past["ageMs"]), text(&past["what"]).replace("\\u{a}", "\n")),
-        ));
-    }
-    if let Some(error) = live["lastError"].as_str() {
-        facts.push(("error", visible(error).replace("\\u{a}", "\n")));
-    }
-    for line in list(&live["stderr"]) {
-        facts.push(("stderr", format!("{} {}", text(&line["at"]), text(&line["text"]))));
-    }
+    facts.extend(failures(live));
     match live["state"].as_str() {
         Some("misconfigured") => next.push(format!(
             "`switchboard check {}`, then what is missing",
@@ -307,11 +298,27 @@ fn state(live: Option<&Value>, found: &Found<'_>, next: &mut Vec<String>) -> Vec
     facts
 }
 
-/// A path as it can be typed.
-pub(super) fn shell_word(path: &Path) -> String {
-    let path = path.display().to_string();
-    let plain = |c: char| c.is_ascii_alphanumeric() || "_-./@+=:".contains(c);
-    if path.chars().all(plain) { path } else { format!("'{}'", path.replace('\'', r"'\''")) }
+/// How it ended, what went wrong last, and what it wrote: each once, although one may repeat the other.
+fn failures(live: &Value) -> Vec<Fact> {
+    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let mut facts: Vec<Fact> = Vec::new();
+    let mut told = String::new();
+    for past in list(&live["exits"]) {
+        let what = past["what"].as_str().unwrap_or("-");
+        facts.push(("exit", format!("{} ago: {what}", age(past["ageMs"].as_u64().unwrap_or(0)))));
+        told.push_str(what);
+    }
+    if let Some(error) = live["lastError"].as_str().filter(|error| !told.contains(error)) {
+        facts.push(("error", error.to_owned()));
+        told.push_str(error);
+    }
+    for line in list(&live["stderr"]) {
+        let text = line["text"].as_str().unwrap_or_default();
+        if text.trim().is_empty() || !told.contains(text.trim()) {
+            facts.push(("stderr", format!("{} {text}", line["at"].as_str().unwrap_or("-"))));
+        }
+    }
+    facts
 }
 
 fn as_json(found: &Found<'_>, facts: &[Fact], next: &[String], live: Option<&Value>) -> Value {
@@ -333,4 +340,23 @@ fn as_json(found: &Found<'_>, facts: &[Fact], next: &[String], live: Option<&Val
         "next": next,
         "live": live,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_failure_is_told_once() {
+        let live = json!({
+            "exits": [{ "ageMs": 1000, "what": "exited with status 1: no key" }],
+            "lastError": "exited with status 1: no key",
+            "stderr": [{ "at": "t1", "text": "no key" }, { "at": "t2", "text": "something else" }],
+        });
+        let expected = [
+            ("exit", "1 s ago: exited with status 1: no key".to_owned()),
+            ("stderr", "t2 something else".to_owned()),
+        ];
+        assert_eq!(failures(&live), expected);
+    }
 }

@@ -2,19 +2,22 @@
 
 use serde_json::{Map, Value, json};
 
+use switchboard_wire::printable;
+
+use super::output::{print_remark, remark};
 use super::prompt;
-use crate::visible::visible;
+use crate::visible::Printable;
 
 /// Asks, and gives the result of an `elicitation/create`. Nothing typed where something has to be declines.
 pub(super) async fn ask(server: &str, params: &Value) -> Value {
     let message = params["message"].as_str().unwrap_or_default();
     // Lines of its own stay lines; nothing else that it wrote moves the cursor.
-    let message: Vec<_> = message.lines().map(visible).collect();
-    eprintln!("`{server}` asks: {}", message.join("\n"));
+    print_remark(&Printable::text(format_args!("`{server}` asks: {message}")));
+    prompt::discard_typed();
     let declined = json!({ "action": "decline" });
     let fields = fields(&params["requestedSchema"]);
     if fields.is_empty() {
-        return match prompt::line("ok? [y/N] ").await.as_deref().map(str::trim) {
+        return match prompt::line(&"ok? [y/N] ".into()).await.as_deref().map(str::trim) {
             Ok("y" | "yes" | "Y") => json!({ "action": "accept", "content": {} }),
             _ => declined,
         };
@@ -30,10 +33,10 @@ pub(super) async fn ask(server: &str, params: &Value) -> Value {
                 }
                 Ok(None) if !field.required => break,
                 Ok(None) => {
-                    eprintln!("declined");
+                    remark!("declined");
                     return declined;
                 }
-                Err(why) => eprintln!("{why}"),
+                Err(why) => print_remark(&why),
             }
         }
     }
@@ -51,7 +54,7 @@ struct Field {
 }
 
 fn fields(schema: &Value) -> Vec<Field> {
-    let text = |value: &Value| value.as_str().map(|text| visible(text).into_owned());
+    let text = |value: &Value| value.as_str().map(ToOwned::to_owned);
     let required: Vec<&str> =
         schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
     let one = |(name, about): (&String, &Value)| {
@@ -61,7 +64,7 @@ fn fields(schema: &Value) -> Vec<Field> {
             name: name.clone(),
             title: text(&about["title"])
                 .or_else(|| text(&about["description"]))
-                .unwrap_or_else(|| visible(name).into_owned()),
+                .unwrap_or_else(|| name.clone()),
             kind: about["type"].as_str().unwrap_or("string").to_owned(),
             choices,
             default: about.get("default").cloned(),
@@ -72,30 +75,27 @@ fn fields(schema: &Value) -> Vec<Field> {
 }
 
 impl Field {
-    fn question(&self) -> String {
+    fn question(&self) -> Printable {
         let what = match self.kind.as_str() {
             _ if !self.choices.is_empty() => self.choices.join(" | "),
             "boolean" => "y/n".to_owned(),
             "string" => "text".to_owned(),
             kind => kind.to_owned(),
         };
-        let default = self
-            .default
-            .as_ref()
-            .map_or(String::new(), |value| format!(", else {}", visible(&value.to_string())));
+        let default = self.default.as_ref().map_or(String::new(), |value| format!(", else {value}"));
         let may = if self.required || self.default.is_some() { "" } else { ", or nothing" };
-        format!("  {} ({what}{default}{may}): ", self.title)
+        printable!("  {} ({what}{default}{may}): ", self.title)
     }
 
     /// What was typed, as what it has to be; `None` for nothing.
-    fn value(&self, typed: &str) -> Result<Option<Value>, String> {
+    fn value(&self, typed: &str) -> Result<Option<Value>, Printable> {
         if typed.is_empty() {
             return Ok(self.default.clone());
         }
         if !self.choices.is_empty() {
             return match self.choices.iter().find(|choice| choice.eq_ignore_ascii_case(typed)) {
                 Some(choice) => Ok(Some(json!(choice))),
-                None => Err(format!("one of {}", self.choices.join(", "))),
+                None => Err(printable!("one of {}", self.choices.join(", "))),
             };
         }
         let value = match self.kind.as_str() {
@@ -109,7 +109,7 @@ impl Field {
             "array" => Some(typed.split(',').map(|part| json!(part.trim())).collect()),
             _ => Some(json!(typed)),
         };
-        value.map(Some).ok_or_else(|| format!("that is no {}", self.kind))
+        value.map(Some).ok_or_else(|| printable!("that is no {}", self.kind))
     }
 }
 

@@ -9,7 +9,7 @@ use super::Exit;
 use super::add::Own;
 use super::ask::tell_daemon;
 use super::check::reachable;
-use super::output::{Paint, Tone, print};
+use super::output::{Paint, Tone, print_json, remark, say};
 use super::secret::own_variables;
 use super::setup::{Desk, named, refuse_unasked};
 use crate::args::{Args, Import};
@@ -80,7 +80,7 @@ pub(super) async fn run(args: &Args, import: &Import) -> Exit {
     match take(args, import, &named).await {
         Ok(exit) => exit,
         Err(complaints) => {
-            complaints.iter().for_each(|complaint| eprintln!("switchboard: {complaint}"));
+            complaints.iter().for_each(|complaint| remark!("switchboard: {complaint}"));
             Exit::Error
         }
     }
@@ -106,7 +106,7 @@ async fn take(args: &Args, import: &Import, named: &[&'static Host]) -> Result<E
             if let End::Taken { name, definition, .. } = &fate.end
                 && let Err(why) = own.define(name, definition)
             {
-                eprintln!("switchboard: {}: `{}` was not taken: {why}", fate.host.name, visible(name));
+                remark!("switchboard: {}: `{}` was not taken: {why}", fate.host.name, visible(name));
                 failed.insert(name.clone());
                 broken = true;
             }
@@ -117,10 +117,10 @@ async fn take(args: &Args, import: &Import, named: &[&'static Host]) -> Result<E
     if !args.json {
         fates.iter().for_each(|fate| tell(fate, import.which.dry_run));
         if fates.is_empty() && problems.is_empty() {
-            print("no host on this machine has servers of its own");
+            say!("no host on this machine has servers of its own");
         }
     }
-    problems.iter().for_each(|problem| eprintln!("switchboard: {problem}; it was left alone"));
+    problems.iter().for_each(|problem| remark!("switchboard: {problem}; it was left alone"));
     if import.remove {
         remove(&mut desk, &state, &fates, &failed);
     }
@@ -129,7 +129,7 @@ async fn take(args: &Args, import: &Import, named: &[&'static Host]) -> Result<E
         let problems: Vec<_> = problems.iter().map(ToString::to_string).collect();
         let files: Vec<_> = desk.told.iter().map(super::setup::Told::as_json).collect();
         let told = json!({ "dryRun": import.which.dry_run, "servers": servers, "problems": problems, "files": files });
-        print(&format!("{told:#}"));
+        print_json(&told);
     }
     if !import.which.dry_run && fates.iter().any(|fate| matches!(fate.end, End::Taken { .. })) {
         tell_daemon(args).await;
@@ -363,8 +363,8 @@ fn tell(fate: &Fate, would: bool) {
         End::Same { name } => (Tone::Quiet, format!("already there as `{}`", visible(name)), Vec::new()),
         End::Left { why } => (Tone::Warning, format!("left out: {}", visible(why)), Vec::new()),
     };
-    print(&format!("{name} ({of}): {}", Paint::for_stdout().on(tone, word)));
-    more.iter().for_each(|line| print(&format!("  {}", visible(line))));
+    say!("{name} ({of}): {}", Paint::for_stdout().on(tone, word));
+    more.iter().for_each(|line| say!("  {}", visible(line)));
 }
 
 impl Fate {

@@ -1,6 +1,5 @@
 //! `switchboard introspect`: what a suite can do, for a person who wants to call it.
 
-use std::io::IsTerminal;
 use std::time::Duration;
 
 use hyper::Method;
@@ -8,11 +7,15 @@ use serde_json::{Value, json};
 
 use super::Exit;
 use super::ask::{Unanswered, about, ask, order};
-use super::output::{Paint, Table, Tone, cell, print, print_json, toned, width, wrap};
+use super::output::{
+    Paint, Table, Tone, cell, is_terminal, person_reads_errors, print, print_json, remark, say, toned, width,
+    wrap,
+};
+use super::shell_word::shell_word;
 use super::status::project;
 use super::talk::request;
 use crate::args::Args;
-use crate::visible::visible;
+use crate::visible::{Printable, visible_json};
 
 /// A server that runs answers within this; another has to be started first.
 const STARTS: Duration = Duration::from_secs(1);
@@ -29,7 +32,10 @@ async fn look(args: &Args, suite: &str, query: Option<&str>, full: bool) -> Resu
     let name = known["name"].as_str().unwrap_or(suite);
     let server = known["child"].as_str().unwrap_or(suite);
     if known["state"] == "held" {
-        let why = format!("server `{server}` is held; `switchboard allow {server}` shows it and asks");
+        let why = format!(
+            "server `{server}` is held; `switchboard allow {}` shows it and asks",
+            shell_word(server)
+        );
         return Err(Unanswered::Held(why));
     }
     let all =
@@ -61,18 +67,19 @@ async fn look(args: &Args, suite: &str, query: Option<&str>, full: bool) -> Resu
     }
     if shown.is_empty() {
         let about = query.map_or(String::new(), |query| format!(" about `{query}`"));
-        eprintln!("switchboard: `{name}` has no subtool{about}");
+        remark!("switchboard: `{name}` has no subtool{about}");
         return Ok(Exit::Ok);
     }
     let mut table = Table::default();
     for tool in &shown {
-        let text = |key: &str| visible(tool[key].as_str().unwrap_or_default()).into_owned();
-        let says = crate::suite::summary::summary(&text("description"), 160);
+        let text = |key: &str| tool[key].as_str().unwrap_or_default();
+        let says = crate::suite::summary::summary(text("description"), 160);
         table.row(vec![toned(Tone::Strong, text("name")), cell(says)]);
     }
     table.lines(Paint::for_stdout(), width()).iter().for_each(|line| print(line));
-    if std::io::stdout().is_terminal() {
-        eprintln!("\n`switchboard introspect {server} SUBTOOL` shows what one takes");
+    if is_terminal() {
+        remark!("");
+        remark!("`switchboard introspect {} SUBTOOL` shows what one takes", shell_word(server));
     }
     Ok(Exit::Ok)
 }
@@ -85,8 +92,8 @@ async fn introspect(args: &Args, suite: &str, server: &str, arguments: &Value) -
     match tokio::time::timeout(STARTS, &mut answer).await {
         Ok(answer) => answer,
         Err(_) => {
-            if std::io::stderr().is_terminal() {
-                eprintln!("starting `{server}` …");
+            if person_reads_errors() {
+                remark!("starting `{server}` …");
             }
             answer.await
         }
@@ -102,12 +109,11 @@ fn tools(answer: &Value) -> Vec<Value> {
 /// One subtool: what it does, and what it takes.
 fn single(suite: &str, tool: &Value) {
     let paint = Paint::for_stdout();
-    let text = |value: &Value| visible(value.as_str().unwrap_or_default()).into_owned();
-    print(&paint.on(Tone::Strong, text(&tool["name"])));
-    let description = tool["description"].as_str().unwrap_or_default();
-    for line in description.lines().flat_map(|line| wrap(&visible(line), width().min(100).saturating_sub(2)))
-    {
-        print(&format!("  {line}"));
+    let name = tool["name"].as_str().unwrap_or_default();
+    print(&paint.on(Tone::Strong, name));
+    let description = Printable::text(tool["description"].as_str().unwrap_or_default());
+    for line in wrap(description.as_str(), width().min(100).saturating_sub(2)) {
+        print(&Printable::text(format_args!("  {line}")));
     }
     let schema = &tool["inputSchema"];
     let required: Vec<&str> =
@@ -123,23 +129,25 @@ fn single(suite: &str, tool: &Value) {
         };
         let must = if required.contains(&name.as_str()) { "required" } else { "" };
         let what = about["description"].as_str().unwrap_or_default().replace('\n', " ");
-        table.row(vec![
-            cell(visible(name).into_owned()),
-            toned(Tone::Quiet, visible(&kind).into_owned()),
-            toned(Tone::Warning, must),
-            cell(visible(&what).into_owned()),
-        ]);
+        table.row(vec![cell(name), toned(Tone::Quiet, kind), toned(Tone::Warning, must), cell(what)]);
     }
     if table.is_empty() {
-        print("\n  takes no arguments");
+        say!("");
+        say!("  takes no arguments");
     } else {
-        print("");
+        say!("");
         table.lines(paint, width()).iter().for_each(|line| print(line));
     }
     let example: serde_json::Map<String, Value> =
         required.iter().map(|name| ((*name).to_owned(), example(&schema["properties"][*name]))).collect();
-    let example = if example.is_empty() { String::new() } else { format!(" '{}'", Value::Object(example)) };
-    print(&format!("\n  switchboard call {suite} {}{example}", text(&tool["name"])));
+    let mut words = vec![suite.to_owned(), name.to_owned()];
+    if !example.is_empty() {
+        // Escaped as JSON: what is pasted is what was meant, and nothing of it hides.
+        words.push(visible_json(&Value::Object(example).to_string()).into_owned());
+    }
+    let words: Vec<String> = words.iter().map(|word| shell_word(word)).collect();
+    say!("");
+    say!("  switchboard call {}", words.join(" "));
 }
 
 /// Something of the right kind to begin with.

@@ -5,7 +5,7 @@ use serde_json::json;
 use super::Exit;
 use super::ask::{Unanswered, order};
 use super::browser;
-use super::output::{print, print_json};
+use super::output::{print_json, remark, say};
 use crate::args::Args;
 
 pub(super) async fn run(args: &Args, child: &str, no_browser: bool) -> Exit {
@@ -15,7 +15,7 @@ pub(super) async fn run(args: &Args, child: &str, no_browser: bool) -> Exit {
             Exit::Ok
         }
         Ok(kept) => {
-            print(&format!("logged in to `{child}`; the login is kept in {kept}"));
+            say!("logged in to `{child}`; the login is kept in {kept}");
             Exit::Ok
         }
         Err(unanswered) => unanswered.tell(),
@@ -26,11 +26,14 @@ async fn log_in(args: &Args, child: &str, no_browser: bool) -> Result<String, Un
     let begun = order(args, "login", child).await?;
     let page = begun["open"].as_str().unwrap_or_default();
     if args.json {
-        eprintln!("open this page to log in to `{child}`:\n{page}");
+        remark!("open this page to log in to `{child}`:");
+        remark!("{page}");
     } else if no_browser || !browser::show(page) {
-        print(&format!("open this page to log in to `{child}`:\n{page}"));
+        say!("open this page to log in to `{child}`:");
+        say!("{page}");
     } else {
-        print(&format!("your browser shows how to log in to `{child}`; if it does not, open:\n{page}"));
+        say!("your browser shows how to log in to `{child}`; if it does not, open:");
+        say!("{page}");
     }
     let done = order(args, "login-done", child).await?;
     Ok(if done["kept"] == "keyring" { "the keyring" } else { "a private file" }.to_owned())
@@ -45,13 +48,13 @@ pub(super) async fn leave(args: &Args, child: &str) -> Exit {
         print_json(&answer);
         return Exit::Ok;
     }
-    print(&match answer["gone"].as_str() {
-        Some("nothing") => format!("`{child}` was not logged in to"),
-        Some("revoked") => format!("logged out of `{child}`; its tokens are revoked"),
+    match answer["gone"].as_str() {
+        Some("nothing") => say!("`{child}` was not logged in to"),
+        Some("revoked") => say!("logged out of `{child}`; its tokens are revoked"),
         _ => {
             let why = answer["why"].as_str().unwrap_or_default();
-            format!("logged out of `{child}`; its tokens are deleted here and not revoked: {why}")
+            say!("logged out of `{child}`; its tokens are deleted here and not revoked: {why}");
         }
-    });
+    }
     Exit::Ok
 }

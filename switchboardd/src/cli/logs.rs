@@ -2,18 +2,19 @@
 
 mod tail;
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
 use hyper::Method;
 use serde_json::{Value, json};
+use switchboard_wire::printable;
 
 use super::Exit;
 use super::ask::{Unanswered, ask};
-use super::output::{failed, print, print_json, print_json_line};
+use super::output::{failed, print, print_json, print_json_line, remark, try_print};
 use crate::args::Args;
+use crate::visible::Printable;
 use crate::{daemon, logging};
 
 /// How long one question for more lines stays open.
@@ -52,7 +53,7 @@ async fn of_suite(args: &Args, suite: &str, wish: Wish) -> Exit {
         } else {
             "wrote nothing to its standard error yet"
         };
-        eprintln!("switchboard: server `{}` {what}", answer["server"].as_str().unwrap_or(suite));
+        remark!("switchboard: server `{}` {what}", answer["server"].as_str().unwrap_or(suite));
     }
     if show(args, last).is_err() || !wish.follow {
         return Exit::Ok;
@@ -63,7 +64,7 @@ async fn of_suite(args: &Args, suite: &str, wish: Wish) -> Exit {
             Ok(next) => next,
             Err(Unanswered::NoDaemon(_) | Unanswered::Broken(_)) => {
                 if !std::mem::replace(&mut gone, true) {
-                    eprintln!("switchboard: switchboardd is gone; waiting for the next one");
+                    remark!("switchboard: switchboardd is gone; waiting for the next one");
                 }
                 tokio::time::sleep(LOOK_AGAIN).await;
                 continue;
@@ -102,16 +103,15 @@ fn lines(answer: &Value) -> &[Value] {
 
 /// An error means that nobody reads any more.
 fn show(args: &Args, lines: &[Value]) -> std::io::Result<()> {
-    let mut out = std::io::stdout().lock();
     for line in lines {
         if args.json {
-            writeln!(out, "{line}")?;
+            print_json_line(line)?;
         } else {
             let text = |key: &str| line[key].as_str().unwrap_or_default();
-            writeln!(out, "{} {}", text("at"), text("text"))?;
+            try_print(&printable!("{} {}", text("at"), text("text")))?;
         }
     }
-    out.flush()
+    Ok(())
 }
 
 async fn of_daemon(args: &Args, wish: Wish) -> Exit {
@@ -158,8 +158,8 @@ async fn of_file(args: &Args, file: &Path, wish: Wish) -> Exit {
         return Exit::Ok;
     }
     last.lines.iter().for_each(|line| match args.json {
-        true => print_json_line(&json!({ "text": line })),
-        false => print(line),
+        true => drop(print_json_line(&json!({ "text": line }))),
+        false => print(&Printable::text(line)),
     });
     if !wish.follow {
         return Exit::Ok;

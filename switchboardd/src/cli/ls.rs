@@ -5,10 +5,9 @@ use serde_json::{Value, json};
 
 use super::Exit;
 use super::ask::{about, ask};
-use super::output::{Paint, Table, Tone, cell, print, print_json, tilde, toned, width};
+use super::output::{Paint, Table, Tone, cell, print, print_json, remark, say, tilde, toned, width};
 use super::status::{note, project, state};
 use crate::args::Args;
-use crate::visible::visible;
 
 pub(super) async fn run(args: &Args) -> Exit {
     let path = format!("/suites{}", about(project(args).as_deref()));
@@ -22,13 +21,13 @@ pub(super) async fn run(args: &Args) -> Exit {
         return Exit::Ok;
     }
     if suites.is_empty() {
-        print(
+        say!(
             "no suites: `switchboard add NAME -- COMMAND` defines a server, `switchboard import` takes those of your editors",
         );
     }
     let mut table = Table::new(&["SUITE", "SERVER", "STATE", "SUBTOOLS", "FROM"]);
     for suite in suites {
-        let text = |key: &str| visible(suite[key].as_str().unwrap_or("-")).into_owned();
+        let text = |key: &str| suite[key].as_str().unwrap_or("-").to_owned();
         let subtools = suite["subtools"].as_u64().map_or_else(|| "-".to_owned(), |number| number.to_string());
         table.row(vec![
             cell(text("name")),
@@ -46,11 +45,11 @@ pub(super) async fn run(args: &Args) -> Exit {
     for suite in
         suites.iter().filter(|suite| matches!(suite["state"].as_str(), Some("held" | "misconfigured")))
     {
-        let name = visible(suite["child"].as_str().unwrap_or("-")).into_owned();
-        eprintln!("switchboard: `{name}`: {}", note(suite).text());
+        let name = suite["child"].as_str().unwrap_or("-");
+        remark!("switchboard: `{name}`: {}", note(suite).text());
     }
     for problem in answer["problems"].as_array().into_iter().flatten().filter_map(Value::as_str) {
-        eprintln!("switchboard: problem: {}", visible(problem));
+        remark!("switchboard: problem: {problem}");
     }
     Exit::Ok
 }

@@ -8,7 +8,7 @@ use url::Url;
 use super::Exit;
 use super::ask::ask;
 use super::browser;
-use super::output::print;
+use super::output::{print_json_line, say};
 use crate::args::Args;
 use crate::{daemon, pages};
 
@@ -40,15 +40,15 @@ pub(super) async fn run(args: &Args, no_browser: bool) -> Exit {
     let opened = !no_browser && way_in(args, page).is_some_and(|file| browser::show(&file));
     let seconds = answer["expiresMs"].as_u64().unwrap_or(0) / 1000;
     if args.json {
-        print(&json!({ "url": page, "expiresMs": answer["expiresMs"], "opened": opened }).to_string());
+        let _ = print_json_line(&json!({ "url": page, "expiresMs": answer["expiresMs"], "opened": opened }));
     } else if no_browser {
-        print(page);
+        say!("{page}");
     } else if opened {
-        print(&format!(
-            "your browser shows the status page; if it does not, open this within {seconds} s:\n{page}"
-        ));
+        say!("your browser shows the status page; if it does not, open this within {seconds} s:");
+        say!("{page}");
     } else {
-        print(&format!("no browser could be started; open this within {seconds} s:\n{page}"));
+        say!("no browser could be started; open this within {seconds} s:");
+        say!("{page}");
     }
     Exit::Ok
 }

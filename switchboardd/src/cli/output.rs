@@ -1,4 +1,7 @@
 //! What commands write: results to standard output, colour only where a person looks, columns that line up.
+//!
+//! The one place that writes to a terminal. Text gets there as a `Printable` or as JSON without hidden characters.
+#![allow(clippy::disallowed_methods, reason = "the one place that knows standard output and standard error")]
 
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
@@ -6,8 +9,10 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::{Value, json};
+use switchboard_wire::printable;
 
 use super::Exit;
+use crate::visible::{Colour, Printable, visible_json};
 
 /// Below this nothing can be laid out.
 const NARROWEST: usize = 40;
@@ -17,25 +22,94 @@ static ANSWERED: AtomicBool = AtomicBool::new(false);
 /// What went wrong, for those who want to read it in JSON.
 static COMPLAINTS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
+/// One line on standard output, from a format string.
+macro_rules! say {
+    ($($arg:tt)*) => { $crate::cli::output::print(&switchboard_wire::printable!($($arg)*)) };
+}
+
+/// One line on standard error, from a format string.
+macro_rules! remark {
+    ($($arg:tt)*) => { $crate::cli::output::print_remark(&switchboard_wire::printable!($($arg)*)) };
+}
+
+pub(super) use {remark, say};
+
 /// Commands may print; a reader that went away (`| head`) is no error.
-pub(super) fn print(text: &str) {
+pub(super) fn print(text: &Printable) {
+    let _ = try_print(text);
+}
+
+/// The same for those who stop when nobody reads any more.
+pub(super) fn try_print(text: &Printable) -> io::Result<()> {
+    write_out(&format!("{}\n", text.as_str()))
+}
+
+/// A server's own text: a program gets it as it is, a terminal what can be shown of it.
+pub(super) fn print_exact(text: &str) {
+    if is_terminal() {
+        print(&Printable::text(text));
+    } else {
+        let _ = write_out(&format!("{text}\n"));
+    }
+}
+
+/// What this program generates from its own constants: help, completions, pages of the manual.
+pub(super) fn print_generated(text: &[u8]) {
     ANSWERED.store(true, Ordering::Relaxed);
-    let _ = writeln!(io::stdout(), "{text}");
+    let _ = io::stdout().write_all(text);
 }
 
 pub(super) fn print_json(value: &Value) {
-    print(&format!("{value:#}"));
+    let _ = write_out(&format!("{}\n", visible_json(&format!("{value:#}"))));
 }
 
-/// One object on one line, of many.
-pub(super) fn print_json_line(value: &Value) {
-    print(&value.to_string());
+/// One object on one line, of many. An error means that nobody reads any more.
+pub(super) fn print_json_line(value: &Value) -> io::Result<()> {
+    write_out(&format!("{}\n", visible_json(&value.to_string())))
+}
+
+fn write_out(text: &str) -> io::Result<()> {
+    ANSWERED.store(true, Ordering::Relaxed);
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.flush()
+}
+
+/// For a person, beside the result.
+pub(super) fn print_remark(text: &Printable) {
+    let _ = writeln!(io::stderr(), "{}", text.as_str());
+}
+
+/// A question; the answer is typed behind it. It goes where a person sees it.
+pub(super) fn question(text: &Printable) {
+    if person_reads_errors() || !is_terminal() {
+        let _ = write!(io::stderr(), "{}", text.as_str()).and_then(|()| io::stderr().flush());
+    } else {
+        let _ = write!(io::stdout(), "{}", text.as_str()).and_then(|()| io::stdout().flush());
+    }
+}
+
+/// In place of the line that the cursor is on.
+pub(super) fn progress(text: &Printable) {
+    let _ = write!(io::stderr(), "\r\x1b[2K{}", text.as_str());
+    let _ = io::stderr().flush();
+}
+
+/// Whether a person sees what goes to standard output.
+pub(super) fn is_terminal() -> bool {
+    io::stdout().is_terminal()
+}
+
+/// Whether a person sees what goes to standard error.
+pub(super) fn person_reads_errors() -> bool {
+    io::stderr().is_terminal()
 }
 
 /// Says to a person what went wrong, and keeps it for `close`.
 pub(super) fn complain(error: &dyn Display) {
-    eprintln!("switchboard: {error}");
-    COMPLAINTS.lock().expect("BUG: a push panicked").push(error.to_string());
+    let error = Printable::text(error);
+    print_remark(&printable!("switchboard: {error}"));
+    COMPLAINTS.lock().expect("BUG: a push panicked").push(error.as_str().to_owned());
 }
 
 /// The end of a command: one that had nothing to print but was to answer in JSON prints what went wrong.
@@ -43,7 +117,7 @@ pub(super) fn close(as_json: bool, exit: Exit) -> Exit {
     if as_json && !matches!(exit, Exit::Ok) && !ANSWERED.load(Ordering::Relaxed) {
         let said = COMPLAINTS.lock().expect("BUG: a push panicked").join("\n");
         let said = if said.is_empty() { "it failed; standard error says why".to_owned() } else { said };
-        print_json_line(&json!({ "error": said }));
+        let _ = print_json_line(&json!({ "error": said }));
     }
     exit
 }
@@ -76,17 +150,18 @@ impl Paint {
         Self(io::stdout().is_terminal() && !refused && !dumb)
     }
 
-    pub(super) fn on(self, tone: Tone, text: impl Display) -> String {
-        let code = match tone {
-            Tone::Plain => return text.to_string(),
-            _ if !self.0 => return text.to_string(),
-            Tone::Good => "32",
-            Tone::Warning => "33",
-            Tone::Bad => "31",
-            Tone::Quiet => "2",
-            Tone::Strong => "1",
+    pub(super) fn on(self, tone: Tone, text: impl Display) -> Printable {
+        let text = Printable::line(text);
+        let colour = match tone {
+            Tone::Plain => return text,
+            _ if !self.0 => return text,
+            Tone::Good => Colour::Green,
+            Tone::Warning => Colour::Yellow,
+            Tone::Bad => Colour::Red,
+            Tone::Quiet => Colour::Dim,
+            Tone::Strong => Colour::Bold,
         };
-        format!("\x1b[{code}m{text}\x1b[0m")
+        text.coloured(colour)
     }
 }
 
@@ -134,22 +209,22 @@ pub(super) fn tilde(path: &str) -> String {
 
 #[derive(Debug, Clone)]
 pub(super) struct Cell {
-    text: String,
+    text: Printable,
     tone: Tone,
 }
 
 impl Cell {
-    pub(super) fn text(&self) -> &str {
+    pub(super) fn text(&self) -> &Printable {
         &self.text
     }
 }
 
-pub(super) fn cell(text: impl Into<String>) -> Cell {
-    Cell { text: text.into(), tone: Tone::Plain }
+pub(super) fn cell(text: impl Display) -> Cell {
+    toned(Tone::Plain, text)
 }
 
-pub(super) fn toned(tone: Tone, text: impl Into<String>) -> Cell {
-    Cell { text: text.into(), tone }
+pub(super) fn toned(tone: Tone, text: impl Display) -> Cell {
+    Cell { text: Printable::line(text), tone }
 }
 
 /// Rows whose columns line up. What does not fit on a line goes on below it.
@@ -176,11 +251,11 @@ impl Table {
         self.rows.is_empty()
     }
 
-    pub(super) fn lines(&self, paint: Paint, width: usize) -> Vec<String> {
+    pub(super) fn lines(&self, paint: Paint, width: usize) -> Vec<Printable> {
         let heading: Vec<Cell> = self.heading.iter().map(|word| toned(Tone::Quiet, *word)).collect();
         let rows = || std::iter::once(&heading).filter(|row| !row.is_empty()).chain(&self.rows);
         let columns = rows().map(Vec::len).max().unwrap_or(0);
-        let length = |cell: &Cell| cell.text.chars().count();
+        let length = |cell: &Cell| cell.text.as_str().chars().count();
         let widths: Vec<usize> = (0..columns)
             .map(|at| rows().filter_map(|row| row.get(at)).map(length).max().unwrap_or(0))
             .collect();
@@ -189,7 +264,7 @@ impl Table {
             widths.iter().take(columns.saturating_sub(1)).map(|width| width + 2).sum::<usize>() + 2;
         let mut lines = Vec::new();
         for row in rows() {
-            let mut line = String::from(" ");
+            let mut line = printable!(" ");
             let mut below = None;
             for (at, cell) in row.iter().enumerate() {
                 let is_last = at + 1 == columns;
@@ -199,12 +274,12 @@ impl Table {
                 }
                 let pad = widths[at] - length(cell);
                 let pad = if at + 1 == row.len() { 0 } else { pad };
-                line.push_str(&format!(" {}{:pad$} ", paint.on(cell.tone, &cell.text), ""));
+                line = printable!("{line} {}{:pad$} ", paint.on(cell.tone, &cell.text), "");
             }
-            lines.push(line.trim_end().to_owned());
+            lines.push(line.trim_end());
             if let Some(cell) = below {
-                let wrapped = wrap(&cell.text, width.saturating_sub(6));
-                lines.extend(wrapped.iter().map(|part| format!("      {}", paint.on(cell.tone, part))));
+                let wrapped = wrap(cell.text.as_str(), width.saturating_sub(6));
+                lines.extend(wrapped.iter().map(|part| printable!("      {}", paint.on(cell.tone, part))));
             }
         }
         lines
@@ -271,7 +346,7 @@ mod tests {
             narrow[2..],
             ["  long_suite  failed", "      exited with status 1 before", "      answering"]
         );
-        assert!(narrow.iter().all(|line| line.chars().count() <= 40), "{narrow:#?}");
-        assert!(table.lines(Paint(true), 40)[1].contains("\x1b[32mready\x1b[0m"));
+        assert!(narrow.iter().all(|line| line.as_str().chars().count() <= 40), "{narrow:#?}");
+        assert!(table.lines(Paint(true), 40)[1].as_str().contains("\x1b[32mready\x1b[0m"));
     }
 }

@@ -1,12 +1,10 @@
 //! `switchboard` alone on a terminal: help and the state of things; and where the socket is.
 
-use std::io::IsTerminal;
-
 use serde_json::json;
 
 use super::Exit;
 use super::ask::Unanswered;
-use super::output::{failed, print, print_json};
+use super::output::{failed, is_terminal, print, print_generated, print_json, say};
 use super::status::{look, told};
 use crate::args::Args;
 use crate::daemon;
@@ -16,10 +14,11 @@ pub(super) async fn run(args: &Args) -> Exit {
         return super::status::run(args).await;
     }
     let help = crate::args::command().render_help();
-    print(&if std::io::stdout().is_terminal() { help.ansi().to_string() } else { help.to_string() });
+    let help = if is_terminal() { help.ansi().to_string() } else { help.to_string() };
+    print_generated(format!("{help}\n").as_bytes());
     match look(args).await {
         Ok(status) => print(&told(&status)),
-        Err(unanswered @ Unanswered::NoDaemon(_)) => print(&unanswered.to_string()),
+        Err(unanswered @ Unanswered::NoDaemon(_)) => say!("{unanswered}"),
         Err(unanswered) => return unanswered.tell(),
     }
     Exit::Ok
@@ -32,7 +31,7 @@ pub(super) fn socket(args: &Args) -> Exit {
             if args.json {
                 print_json(&json!({ "socket": socket }));
             } else {
-                print(&socket.display().to_string());
+                say!("{}", socket.display());
             }
             Exit::Ok
         }

@@ -1,23 +1,40 @@
-//! Asking a person for something that must not be seen.
+//! Asking a person at the terminal: a yes, a line, or something that must not be seen.
 
-use std::io::{self, BufRead, Write};
+use std::io::{self, BufRead};
 
-use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
+use rustix::termios::{LocalModes, OptionalActions, QueueSelector, Termios, tcflush, tcgetattr, tcsetattr};
 use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use super::output::{question, remark};
+use crate::visible::Printable;
 
 /// A terminal cuts longer lines off, silently.
 const LONGEST_LINE: usize = if cfg!(target_os = "macos") { 1022 } else { 4094 };
 
+/// Asks; anything but a clear yes is a no. What was typed before the question is no answer to it.
+pub(super) fn yes(message: &Printable) -> bool {
+    discard_typed();
+    question(message);
+    let mut answer = String::new();
+    let _ = io::stdin().lock().read_line(&mut answer);
+    matches!(answer.trim().to_lowercase().as_str(), "y" | "yes")
+}
+
+/// Forgets what was typed so far and not read.
+pub(super) fn discard_typed() {
+    // An error means that it is no terminal: then nothing was typed.
+    let _ = tcflush(rustix::stdio::stdin(), QueueSelector::IFlush);
+}
+
 /// One line from the terminal that is standard input, without showing it. A signal that would end us
 /// ends the asking instead; either way the terminal shows again what is typed.
-pub(super) async fn hidden(message: &str) -> io::Result<String> {
+pub(super) async fn hidden(message: &Printable) -> io::Result<String> {
     // Before the echo goes: from here on a Ctrl-C no longer ends the process.
     let mut ends =
         [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup(), SignalKind::quit()]
             .map(signal);
     let quiet = Quiet::new()?;
-    eprint!("{message}");
-    let _ = io::stderr().flush();
+    question(message);
     let (tell, told) = tokio::sync::oneshot::channel();
     // A thread of its own, which nobody waits for: it cannot be woken from its read.
     std::thread::spawn(move || {
@@ -30,7 +47,7 @@ pub(super) async fn hidden(message: &str) -> io::Result<String> {
         () = any(&mut ends) => Err(io::Error::new(io::ErrorKind::Interrupted, "interrupted")),
     };
     drop(quiet);
-    eprintln!();
+    remark!("");
     let mut line = line?;
     line.truncate(line.trim_end_matches(['\n', '\r']).len());
     if line.len() > LONGEST_LINE {
@@ -40,9 +57,8 @@ pub(super) async fn hidden(message: &str) -> io::Result<String> {
 }
 
 /// One line from the terminal that is standard input; an error at its end.
-pub(super) async fn line(message: &str) -> io::Result<String> {
-    eprint!("{message}");
-    let _ = io::stderr().flush();
+pub(super) async fn line(message: &Printable) -> io::Result<String> {
+    question(message);
     let (tell, told) = tokio::sync::oneshot::channel();
     // As above: nobody waits for it.
     std::thread::spawn(move || {

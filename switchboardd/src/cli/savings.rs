@@ -2,11 +2,13 @@
 
 use hyper::Method;
 use serde_json::Value;
+use switchboard_wire::printable;
 
 use super::Exit;
 use super::ask::ask;
-use super::output::{Paint, Tone, print};
+use super::output::{Paint, Tone, print, print_json};
 use crate::args::Args;
+use crate::visible::Printable;
 
 pub(super) async fn run(args: &Args) -> Exit {
     let workspace = super::workspace(args).map(|folder| folder.to_string_lossy().into_owned());
@@ -15,7 +17,7 @@ pub(super) async fn run(args: &Args) -> Exit {
         .finish();
     match ask(args, Method::GET, &format!("/savings?{query}"), None).await {
         Ok(savings) if args.json => {
-            print(&format!("{savings:#}"));
+            print_json(&savings);
             Exit::Ok
         }
         Ok(savings) => {
@@ -27,7 +29,7 @@ pub(super) async fn run(args: &Args) -> Exit {
 }
 
 /// The figures for a person.
-fn told(savings: &Value, paint: Paint) -> String {
+fn told(savings: &Value, paint: Paint) -> Printable {
     let suites = savings["suites"].as_array().map_or(&[][..], Vec::as_slice);
     let (known, unknown): (Vec<&Value>, Vec<&Value>) =
         suites.iter().partition(|suite| suite["known"] == true);
@@ -71,7 +73,7 @@ fn told(savings: &Value, paint: Paint) -> String {
             .any(|suite| suite["workspace"].is_string() && suite["workspace"] == workspace["workspace"])
     };
     for workspace in savings["workspaces"].as_array().into_iter().flatten().filter(has_own) {
-        lines.push(format!(
+        lines.push(printable!(
             "  with those of {}: {} listed, {} shown, {} saved",
             text(&workspace["workspace"]),
             count(&workspace["listed"]),
@@ -90,11 +92,11 @@ fn told(savings: &Value, paint: Paint) -> String {
     }
 
     lines.extend([
-        String::new(),
+        Printable::default(),
         paint.on(Tone::Strong, format!("so far, since {}", text(&savings["since"]))),
     ]);
     let past = &savings["tokens"];
-    lines.push(format!(
+    lines.push(printable!(
         "  {} shown the suites; {} fetched {} tokens; net {} tokens saved",
         plural(&past["sessions"], "session was", "sessions were"),
         plural(&past["introspections"], "introspection", "introspections"),
@@ -102,13 +104,13 @@ fn told(savings: &Value, paint: Paint) -> String {
         count(&past["net"]),
     ));
     if past["uncounted"].as_u64().unwrap_or(0) > 0 {
-        lines.push(format!(
+        lines.push(printable!(
             "  {} could not be counted",
             plural(&past["uncounted"], "introspection", "introspections")
         ));
     }
     let cold = &savings["coldStarts"];
-    lines.push(format!(
+    lines.push(printable!(
         "  {} avoided ({}), {} added ({})",
         plural(&cold["avoided"], "cold start", "cold starts"),
         seconds(&cold["avoidedMs"]),
@@ -116,26 +118,38 @@ fn told(savings: &Value, paint: Paint) -> String {
         seconds(&cold["addedMs"]),
     ));
 
-    lines.extend([String::new(), paint.on(Tone::Strong, "now")]);
+    lines.extend([Printable::default(), paint.on(Tone::Strong, "now")]);
     let (processes, memory) = (&savings["processes"], &savings["memory"]);
-    lines.push(format!(
-        "  {} with {}; without Switchboard {}: {} avoided (at most {} since the daemon started)",
+    let avoided = processes["avoided"].as_i64().unwrap_or(0);
+    let fewer = match avoided {
+        ..0 => format!("{} are kept running that no session uses", -avoided),
+        _ => format!("{avoided} avoided"),
+    };
+    lines.push(printable!(
+        "  {} with {}; without Switchboard {}: {fewer} (at most {} avoided since the daemon started)",
         plural(&processes["sessions"], "session", "sessions"),
         plural(&processes["running"], "child", "children"),
         count(&processes["without"]),
-        count(&processes["avoided"]),
-        count(&processes["peakAvoided"]),
+        processes["peakAvoided"].as_i64().unwrap_or(0).max(0),
     ));
-    lines.push(format!(
-        "  children take {}, {} more without; daemon {} and shims {}: {}",
+    let more = memory["avoidedBytes"].as_i64().unwrap_or(0);
+    let more = match more {
+        ..0 => format!("about {} of it that no session uses", mib(&Value::from(-more))),
+        _ => format!("without Switchboard about {} more", mib(&Value::from(more))),
+    };
+    lines.push(printable!(
+        "  children take {}, {more}; daemon {} and shims {}: {}",
         mib(&memory["childrenBytes"]),
-        mib(&memory["avoidedBytes"]),
         mib(&memory["daemonBytes"]),
         mib(&memory["shimsBytes"]),
         net(&memory["netBytes"]),
     ));
+    lines.push(paint.on(
+        Tone::Quiet,
+        "  an estimate: what a further copy of a child takes is what the one that runs shares with nobody",
+    ));
 
-    lines.push(String::new());
+    lines.push(Printable::default());
     for word in suites.iter().filter_map(|suite| suite["word"].as_str()) {
         lines.push(paint.on(Tone::Warning, word));
     }
@@ -143,11 +157,11 @@ fn told(savings: &Value, paint: Paint) -> String {
         lines.push(paint.on(Tone::Bad, format!("problem: {problem}")));
     }
     lines.push(paint.on(Tone::Quiet, text(&savings["tokenizer"]["note"])));
-    lines.join("\n")
+    Printable::lines(lines)
 }
 
 /// The first column to the left, the others to the right.
-fn columns<const N: usize>(table: &[[String; N]]) -> Vec<String> {
+fn columns<const N: usize>(table: &[[String; N]]) -> Vec<Printable> {
     let width = |column: usize| table.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
     let widths: Vec<usize> = (0..N).map(width).collect();
     let line = |row: &[String; N]| {
@@ -155,7 +169,7 @@ fn columns<const N: usize>(table: &[[String; N]]) -> Vec<String> {
         for (cell, width) in row.iter().zip(&widths).skip(1) {
             line.push_str(&format!("  {cell:>width$}"));
         }
-        line.trim_end().to_owned()
+        printable!("{}", line.trim_end())
     };
     table.iter().map(line).collect()
 }
@@ -185,8 +199,8 @@ fn seconds(ms: &Value) -> String {
 
 fn net(bytes: &Value) -> String {
     match bytes.as_i64() {
-        Some(less) if less < 0 => format!("costs {} more", mib(&Value::from(-less))),
-        _ => format!("net {} saved", mib(bytes)),
+        Some(less) if less < 0 => format!("costs about {} more", mib(&Value::from(-less))),
+        _ => format!("net about {} saved", mib(bytes)),
     }
 }
 

@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use hyper::Method;
 use serde_json::json;
+use switchboard_wire::printable;
 
 use super::Exit;
 use super::ask::{Unanswered, ask};
-use super::output::{failed, print, print_json};
+use super::output::{failed, print_json, remark, say};
 use super::prompt;
 use crate::args::{Args, Secret};
 use crate::daemon;
@@ -30,7 +31,7 @@ pub(super) async fn run(args: &Args, what: &Secret) -> Exit {
             Ok(()) => {
                 match args.json {
                     true => print_json(&json!({ "removed": name })),
-                    false => print(&format!("removed `{name}`")),
+                    false => say!("removed `{name}`"),
                 }
                 reload(args).await;
                 Exit::Ok
@@ -51,16 +52,16 @@ async fn set(args: &Args, secrets: &Secrets, name: &str) -> Exit {
     };
     match secrets.set(name, &value, &own_variables()).await {
         Ok(Stored::InKeyring) if args.json => print_json(&json!({ "stored": name, "in": Where::Keyring })),
-        Ok(Stored::InKeyring) => print(&format!("stored `{name}` in the keyring")),
+        Ok(Stored::InKeyring) => say!("stored `{name}` in the keyring"),
         Ok(Stored::InFile { why, stale }) => {
             match args.json {
                 true => {
                     print_json(&json!({ "stored": name, "in": Where::File, "noKeyring": why.to_string() }))
                 }
-                false => print(&format!("stored `{name}` in a private file (no keyring answered: {why})")),
+                false => say!("stored `{name}` in a private file (no keyring answered: {why})"),
             }
             if stale {
-                eprintln!("switchboard: the keyring still holds an older value of `{name}`");
+                remark!("switchboard: the keyring still holds an older value of `{name}`");
             }
         }
         Err(error) => return failed(&error),
@@ -71,7 +72,7 @@ async fn set(args: &Args, secrets: &Secrets, name: &str) -> Exit {
 
 async fn value(name: &str) -> io::Result<String> {
     if io::stdin().is_terminal() {
-        return prompt::hidden(&format!("value for {name} (not shown): ")).await;
+        return prompt::hidden(&printable!("value for {name} (not shown): ")).await;
     }
     let mut bytes = Vec::new();
     io::stdin().lock().take(TOO_LONG).read_to_end(&mut bytes)?;
@@ -93,11 +94,11 @@ fn ls(secrets: &Secrets, as_json: bool) -> Exit {
     };
     if as_json {
         let list: Vec<_> = list.iter().map(|(name, place)| json!({ "name": name, "in": place })).collect();
-        print(&format!("{:#}", json!({ "secrets": list })));
+        print_json(&json!({ "secrets": list }));
         return Exit::Ok;
     }
     if list.is_empty() {
-        print("no secrets are set; `switchboard secret set NAME` sets one");
+        say!("no secrets are set; `switchboard secret set NAME` sets one");
     }
     let width = list.keys().map(String::len).max().unwrap_or(0);
     for (name, place) in list {
@@ -105,7 +106,7 @@ fn ls(secrets: &Secrets, as_json: bool) -> Exit {
             Where::Keyring => "keyring",
             Where::File => "private file",
         };
-        print(&format!("{name:width$}  {place}"));
+        say!("{name:width$}  {place}");
     }
     Exit::Ok
 }
@@ -114,8 +115,8 @@ fn ls(secrets: &Secrets, as_json: bool) -> Exit {
 async fn reload(args: &Args) {
     match tokio::time::timeout(RELOAD, ask(args, Method::POST, "/control/reload", None)).await {
         Ok(Ok(_) | Err(Unanswered::NoDaemon(_))) => {}
-        Ok(Err(unanswered)) => eprintln!("switchboard: the daemon was not told: {unanswered}"),
-        Err(_) => eprintln!("switchboard: the daemon was not told: no answer within {} s", RELOAD.as_secs()),
+        Ok(Err(unanswered)) => remark!("switchboard: the daemon was not told: {unanswered}"),
+        Err(_) => remark!("switchboard: the daemon was not told: no answer within {} s", RELOAD.as_secs()),
     }
 }
 

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use switchboard_wire::place::Place;
 
 use super::Exit;
-use super::output::print;
+use super::output::{print_json, remark, say};
 use crate::args::{Args, Service};
 use crate::daemon;
 
@@ -77,9 +77,9 @@ pub(super) async fn run(args: &Args, what: Service) -> Exit {
         }
         Err(refused) => {
             if args.json {
-                print(&format!("{:#}", json!({ "error": refused.to_string() })));
+                print_json(&json!({ "error": refused.to_string() }));
             } else {
-                eprintln!("switchboard: {refused}");
+                remark!("switchboard: {refused}");
             }
             Exit::Error
         }
@@ -104,9 +104,9 @@ impl Report {
 
     fn tell(&self, args: &Args) {
         if args.json {
-            print(&format!("{:#}", Value::Object(self.facts.clone())));
+            print_json(&Value::Object(self.facts.clone()));
         } else {
-            self.lines.iter().for_each(|line| print(line));
+            self.lines.iter().for_each(|line| say!("{line}"));
         }
     }
 }

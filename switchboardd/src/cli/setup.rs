@@ -1,13 +1,15 @@
 //! `switchboard setup` and `switchboard undo`: the files of hosts.
 
-use std::io::{BufRead, IsTerminal, Write};
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use similar::{ChangeTag, TextDiff};
+use switchboard_wire::printable;
 
 use super::Exit;
-use super::output::{Paint, Tone, print};
+use super::output::{Paint, Tone, print, print_json, remark, say};
+use super::prompt;
 use crate::args::{Args, Setup, Undo, Which};
 use crate::daemon;
 use crate::document::{Problem, nearest};
@@ -17,7 +19,7 @@ use crate::hosts::record::{Record, Records};
 use crate::hosts::setup::{Kind, Plan, plan, plan_undo, set_up, undo as take_back};
 use crate::hosts::table::{HOSTS, by_id};
 use crate::hosts::{Host, shim};
-use crate::visible::visible;
+use crate::visible::{Printable, visible};
 
 /// More of a line than this is of no use on a terminal.
 const MAX_LINE: usize = 160;
@@ -65,10 +67,10 @@ pub(super) fn run(args: &Args, setup: &Setup) -> Exit {
                 Some(Trace::Folder) => "its folder",
                 _ => "its program",
             };
-            print(&format!("found      {} (by {by})", host.name));
+            say!("found      {} (by {by})", host.name);
         }
         let missing: Vec<_> = missing.iter().map(|host| host.name).collect();
-        print(&format!("not found  {}", missing.join(", ")));
+        say!("not found  {}", missing.join(", "));
     }
     let mut snippets = Vec::new();
     for host in meant {
@@ -92,10 +94,9 @@ pub(super) fn run(args: &Args, setup: &Setup) -> Exit {
             snippets.iter().map(|(host, text)| json!({ "host": host.id, "snippet": text })).collect();
         let missing: Vec<_> = missing.iter().map(|host| host.id).collect();
         let files: Vec<_> = desk.told.iter().map(Told::as_json).collect();
-        print(&format!(
-            "{:#}",
-            json!({ "shim": shim, "dryRun": dry_run, "files": files, "notFound": missing, "snippets": snippets })
-        ));
+        print_json(
+            &json!({ "shim": shim, "dryRun": dry_run, "files": files, "notFound": missing, "snippets": snippets }),
+        );
         return desk.exit();
     }
     for (host, text) in &snippets {
@@ -104,14 +105,18 @@ pub(super) fn run(args: &Args, setup: &Setup) -> Exit {
         } else {
             "by hand, that would be"
         };
-        print(&format!("\n{}: {what}:\n\n{text}", host.name));
+        say!("");
+        say!("{}: {what}:", host.name);
+        say!("");
+        print(&Printable::text(text));
     }
     if desk.told.is_empty() && snippets.is_empty() {
-        print("no host was found on this machine; `--host NAME` sets one up all the same");
+        say!("no host was found on this machine; `--host NAME` sets one up all the same");
     }
     if desk.told.iter().any(Told::is_new) {
-        print("\nwhat is set up is seen when a host is started again; `switchboard undo` takes it back");
-        print("`switchboard import` takes over the servers that your hosts start themselves");
+        say!("");
+        say!("what is set up is seen when a host is started again; `switchboard undo` takes it back");
+        say!("`switchboard import` takes over the servers that your hosts start themselves");
     }
     desk.exit()
 }
@@ -127,13 +132,13 @@ pub(super) fn undo(args: &Args, undo: &Undo) -> Exit {
     };
     let state = daemon::files_in_use(args, &home).1;
     let (all, problems) = Records::peek(&state).all();
-    problems.iter().for_each(|problem| eprintln!("switchboard: {problem}"));
+    problems.iter().for_each(|problem| remark!("switchboard: {problem}"));
     let is_meant = |record: &Record| named.is_empty() || named.iter().any(|host| host.id == record.host);
     let meant: Vec<Record> = all.into_iter().filter(is_meant).collect();
     if meant.is_empty() {
         match args.json {
-            true => print(&format!("{:#}", json!({ "dryRun": undo.which.dry_run, "files": [] }))),
-            false => print("nothing to undo: no host's file was changed"),
+            true => print_json(&json!({ "dryRun": undo.which.dry_run, "files": [] })),
+            false => say!("nothing to undo: no host's file was changed"),
         }
         return if problems.is_empty() { Exit::Ok } else { Exit::Error };
     }
@@ -144,7 +149,7 @@ pub(super) fn undo(args: &Args, undo: &Undo) -> Exit {
         Desk { as_json: args.json, dry_run: undo.which.dry_run, yes: undo.which.yes, told: Vec::new() };
     for record in &meant {
         let Some(host) = by_id(&record.host) else {
-            eprintln!("switchboard: `{}` is no host that this version knows", visible(&record.host));
+            remark!("switchboard: `{}` is no host that this version knows", visible(&record.host));
             continue;
         };
         let planned = plan_undo(host, record);
@@ -159,7 +164,7 @@ pub(super) fn undo(args: &Args, undo: &Undo) -> Exit {
     }
     if args.json {
         let files: Vec<_> = desk.told.iter().map(Told::as_json).collect();
-        print(&format!("{:#}", json!({ "dryRun": undo.which.dry_run, "files": files })));
+        print_json(&json!({ "dryRun": undo.which.dry_run, "files": files }));
     }
     match problems.is_empty() {
         true => desk.exit(),
@@ -187,7 +192,8 @@ impl Desk {
         let outcome = planned.and_then(|plan| {
             let diff = plan.changes().then(|| difference(host, file, &plan));
             if let (Some(diff), false) = (&diff, self.as_json) {
-                print(&format!("\n{}", Paint::for_stdout().on(Tone::Strong, host.name)));
+                say!("");
+                say!("{}", Paint::for_stdout().on(Tone::Strong, host.name));
                 print(&coloured(diff));
             }
             let word = if diff.is_none() && plan.kind != Kind::Forget {
@@ -226,9 +232,9 @@ impl Told {
                     _ => Tone::Good,
                 };
                 let word = Paint::for_stdout().on(tone, word);
-                print(&format!("{}: {word} ({})", self.host.name, visible(&self.file.display().to_string())));
+                say!("{}: {word} ({})", self.host.name, visible(&self.file.display().to_string()));
             }
-            Err(problem) => eprintln!("switchboard: {}: {problem}; it was left alone", self.host.name),
+            Err(problem) => remark!("switchboard: {}: {problem}; it was left alone", self.host.name),
         }
     }
 
@@ -279,7 +285,7 @@ pub(super) fn named(ids: &[String]) -> Result<Vec<&'static Host>, Exit> {
                 || format!("known are {}", known.join(", ")),
                 |near| format!("did you mean `{near}`?"),
             );
-            eprintln!("switchboard: there is no host `{}`; {hint}", visible(id));
+            remark!("switchboard: there is no host `{}`; {hint}", visible(id));
             return Err(Exit::Usage);
         };
         if !hosts.iter().any(|known| known.id == host.id) {
@@ -295,18 +301,14 @@ pub(super) fn refuse_unasked(args: &Args, which: &Which) -> Option<Exit> {
     if which.dry_run || which.yes || can_ask {
         return None;
     }
-    eprintln!(
+    remark!(
         "switchboard: nobody can be asked here; `--yes` goes on without asking, `--dry-run` shows what would be done"
     );
     Some(Exit::Usage)
 }
 
 fn agreed(file: &Path) -> bool {
-    let mut out = std::io::stdout();
-    let _ = write!(out, "change {}? [y/N] ", visible(&file.display().to_string())).and_then(|()| out.flush());
-    let mut answer = String::new();
-    let _ = std::io::stdin().lock().read_line(&mut answer);
-    matches!(answer.trim().to_lowercase().as_str(), "y" | "yes")
+    prompt::yes(&printable!("change {}? [y/N] ", visible(&file.display().to_string())))
 }
 
 /// Line by line, in the usual notation, without secrets.
@@ -344,18 +346,18 @@ fn short(line: &str) -> String {
     format!("…{}", line.chars().skip(length - MAX_LINE).collect::<String>())
 }
 
-fn coloured(diff: &str) -> String {
+fn coloured(diff: &str) -> Printable {
     let paint = Paint::for_stdout();
     let line = |line: &str| match line.as_bytes().first() {
         Some(b'+') => paint.on(Tone::Good, line),
         Some(b'-') => paint.on(Tone::Bad, line),
         Some(b'@') => paint.on(Tone::Quiet, line),
-        _ => line.to_owned(),
+        _ => Printable::line(line),
     };
-    diff.lines().map(line).collect::<Vec<_>>().join("\n")
+    Printable::lines(diff.lines().map(line))
 }
 
 fn failed(error: &dyn std::fmt::Display) -> Exit {
-    eprintln!("switchboard: {error}");
+    remark!("switchboard: {error}");
     Exit::Error
 }

@@ -1,6 +1,5 @@
 //! `switchboard completions` and `switchboard man`: made from what the command line itself knows.
 
-use std::io::Write;
 use std::path::Path;
 
 use clap::Command;
@@ -8,7 +7,7 @@ use clap_mangen::Man;
 use serde_json::json;
 
 use super::Exit;
-use super::output::{failed, print, print_json};
+use super::output::{failed, print_generated, print_json, say};
 use crate::args;
 
 pub(super) fn completions(as_json: bool, shell: clap_complete::Shell) -> Exit {
@@ -17,7 +16,7 @@ pub(super) fn completions(as_json: bool, shell: clap_complete::Shell) -> Exit {
     if as_json {
         print_json(&json!({ "shell": shell.to_string(), "script": String::from_utf8_lossy(&script) }));
     } else {
-        let _ = std::io::stdout().write_all(&script);
+        print_generated(&script);
     }
     Exit::Ok
 }
@@ -41,7 +40,7 @@ pub(super) fn man(as_json: bool, page: Option<&str>, out: Option<&Path>) -> Exit
     if as_json {
         print_json(&json!({ "page": name, "roff": String::from_utf8_lossy(text) }));
     } else {
-        let _ = std::io::stdout().write_all(text);
+        print_generated(text);
     }
     Exit::Ok
 }
@@ -58,7 +57,7 @@ fn write(as_json: bool, folder: &Path, pages: &[(String, Vec<u8>)]) -> Exit {
     if as_json {
         print_json(&json!({ "written": written }));
     } else {
-        print(&format!("{} pages in {}", written.len(), folder.display()));
+        say!("{} pages in {}", written.len(), folder.display());
     }
     Exit::Ok
 }

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::Exit;
 use super::ask::{Unanswered, ask, order};
-use super::output::{count, failed, print, print_json};
+use super::output::{count, failed, print_json, remark, say};
 use super::service::Keeper;
 use crate::args::Args;
 use crate::config::Config;
@@ -41,7 +41,7 @@ fn told(args: &Args, status: &Value, what: &str) -> Exit {
         let started = what != "is running";
         print_json(&json!({ "running": true, "started": started, "pid": pid, "version": version }));
     } else {
-        print(&format!("switchboardd {what} (pid {pid})"));
+        say!("switchboardd {what} (pid {pid})");
     }
     Exit::Ok
 }
@@ -115,7 +115,7 @@ pub(super) async fn stop(args: &Args) -> Exit {
     match place.as_ref().map(|place| place.mark_stopped()) {
         // Where there is no folder there never was a daemon.
         Some(Err(error)) if error.kind() != std::io::ErrorKind::NotFound => {
-            eprintln!("switchboard: running shims may bring it back: {error}");
+            remark!("switchboard: running shims may bring it back: {error}");
         }
         _ => {}
     }
@@ -153,7 +153,7 @@ fn gone_for_now(args: &Args, said: &str) -> Exit {
     if args.json {
         print_json(&json!({ "running": false }));
     } else {
-        print(said);
+        say!("{said}");
     }
     Exit::Ok
 }
@@ -169,7 +169,7 @@ async fn gone(args: &Args, boot: Option<&str>) -> bool {
             Ok(status) if begun.elapsed() > LONG => {
                 let waits = busy(&status);
                 if waits != said {
-                    eprintln!("switchboard: waiting for {waits}");
+                    remark!("switchboard: waiting for {waits}");
                     said = waits;
                 }
             }
@@ -220,7 +220,7 @@ pub(super) async fn restart(args: &Args, suite: Option<&str>) -> Exit {
             } else {
                 "it was not running; the next call starts it"
             };
-            print(&format!("`{}`: {word}", answer["server"].as_str().unwrap_or(suite)));
+            say!("`{}`: {word}", answer["server"].as_str().unwrap_or(suite));
             Exit::Ok
         }
         Err(unanswered) => unanswered.tell(),
@@ -274,9 +274,9 @@ pub(super) async fn reload(args: &Args) -> Exit {
     }
     let number = |key: &str| usize::try_from(answer[key].as_u64().unwrap_or(0)).unwrap_or(usize::MAX);
     let (suites, open) = (count(number("suites"), "suite"), count(number("workspaces"), "workspace"));
-    print(&format!("read again: {suites} of your own, {open} open"));
+    say!("read again: {suites} of your own, {open} open");
     for problem in answer["problems"].as_array().into_iter().flatten().filter_map(Value::as_str) {
-        print(&format!("problem: {problem}"));
+        say!("problem: {problem}");
     }
     Exit::Ok
 }

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use hyper::Method;
 use serde_json::{Value, json};
+use switchboard_wire::printable;
 
 use super::Exit;
 use super::ask::{about, ask};
@@ -11,8 +12,9 @@ use super::desk::Desk;
 use super::output::{
     Cell, Paint, Table, Tone, age, cell, count, memory, print, print_json, tilde, toned, width, wrap,
 };
+use super::shell_word::shell_word;
 use crate::args::Args;
-use crate::visible::visible;
+use crate::visible::Printable;
 
 /// Stands for subtools that no server has: their names are anybody's words.
 const OTHER: &str = "_other";
@@ -85,12 +87,12 @@ fn list(value: &Value) -> &[Value] {
 }
 
 fn text(value: &Value) -> String {
-    visible(value.as_str().unwrap_or("-")).into_owned()
+    value.as_str().unwrap_or("-").to_owned()
 }
 
 /// What was said on several lines, on one.
 fn on_one_line(said: &str) -> String {
-    said.lines().map(visible).collect::<Vec<_>>().join(" | ")
+    said.lines().collect::<Vec<_>>().join(" | ")
 }
 
 fn since(value: &Value) -> String {
@@ -98,7 +100,7 @@ fn since(value: &Value) -> String {
 }
 
 /// The status for a person.
-pub(super) fn told(status: &Value) -> String {
+pub(super) fn told(status: &Value) -> Printable {
     let paint = Paint::for_stdout();
     let mut lines = daemon(status, paint);
     section(&mut lines, paint, "session", &sessions(status));
@@ -114,7 +116,7 @@ pub(super) fn told(status: &Value) -> String {
             count(list(&workspace["suites"]).len(), "suite"),
             tilde(&text(&workspace["root"]))
         );
-        lines.push(format!("\n{}", paint.on(Tone::Strong, heading)));
+        lines.extend([Printable::default(), paint.on(Tone::Strong, heading)]);
         lines.extend(suites.lines(paint, width()));
     }
     let running = children(&all);
@@ -122,19 +124,19 @@ pub(super) fn told(status: &Value) -> String {
         section(&mut lines, paint, "child", &running);
     }
     if let Some(said) = last_error(status, &all) {
-        lines.push(String::new());
+        lines.push(Printable::default());
         lines.extend(wrap(&said, width()).iter().map(|line| paint.on(Tone::Bad, line)));
     }
     let problems =
         list(&status["problems"]).iter().chain(workspaces.iter().flat_map(|one| list(&one["problems"])));
     let problems: Vec<_> = problems.filter_map(Value::as_str).collect();
     if !problems.is_empty() {
-        lines.push(String::new());
+        lines.push(Printable::default());
     }
     for problem in problems {
-        lines.push(format!("{} {}", paint.on(Tone::Warning, "problem:"), visible(problem)));
+        lines.push(printable!("{} {problem}", paint.on(Tone::Warning, "problem:")));
     }
-    lines.join("\n")
+    Printable::lines(lines)
 }
 
 /// What went wrong last: on a call, or before one could be made.
@@ -145,7 +147,7 @@ fn last_error(status: &Value, suites: &[&Value]) -> Option<String> {
             .into_iter()
             .filter_map(Value::as_str)
             .filter(|name| *name != OTHER);
-        let mut of: Vec<_> = of.map(|name| format!("`{}`", visible(name))).collect();
+        let mut of: Vec<_> = of.map(|name| format!("`{name}`")).collect();
         // A call that names no subtool is one of the suite's own tool.
         of.dedup();
         return Some(format!(
@@ -176,23 +178,23 @@ fn calls(calls: &Value) -> Option<String> {
     ))
 }
 
-fn section(lines: &mut Vec<String>, paint: Paint, what: &str, table: &Table) {
+fn section(lines: &mut Vec<Printable>, paint: Paint, what: &str, table: &Table) {
     let plural = if what == "child" && table.len() != 1 {
         format!("{} children", table.len())
     } else {
         count(table.len(), what)
     };
-    lines.push(format!("\n{}", paint.on(Tone::Strong, plural)));
+    lines.extend([Printable::default(), paint.on(Tone::Strong, plural)]);
     lines.extend(table.lines(paint, width()));
 }
 
-fn daemon(status: &Value, paint: Paint) -> Vec<String> {
+fn daemon(status: &Value, paint: Paint) -> Vec<Printable> {
     let state = match status["status"].as_str() {
         Some("ok") => paint.on(Tone::Good, "ok"),
         other => paint.on(Tone::Warning, other.unwrap_or("-")),
     };
     let taken = status["memoryKb"].as_u64().map_or(String::new(), |kib| format!("  {}", memory(kib)));
-    let mut lines = vec![format!(
+    let mut lines = vec![printable!(
         "{} {}  {state}  pid {}  up {}{taken}",
         paint.on(Tone::Strong, "switchboardd"),
         text(&status["version"]),
@@ -247,9 +249,8 @@ fn no_tcp(place: &Value, why: &str) -> String {
 fn sessions(status: &Value) -> Table {
     let mut table = Table::new(&["HOST", "REVISION", "AGE", "IN FLIGHT", "WORKSPACE"]);
     for session in list(&status["sessions"]) {
-        let version = session["clientVersion"]
-            .as_str()
-            .map_or(String::new(), |version| format!(" {}", visible(version)));
+        let version =
+            session["clientVersion"].as_str().map_or(String::new(), |version| format!(" {version}"));
         let revision = match (session["revision"].as_str(), &session["modern"]) {
             (Some(revision), _) => revision.to_owned(),
             (None, Value::Bool(true)) => "modern".to_owned(),
@@ -290,7 +291,8 @@ fn suites(suites: &[Value]) -> Table {
 pub(super) fn note(suite: &Value) -> Cell {
     if let Some(waiting) = suite["waiting"].as_str() {
         let what = if suite["state"] == "held" { "would run" } else { "an update would run" };
-        let said = format!("{what} {}; `switchboard allow {}`", visible(waiting), text(&suite["child"]));
+        let name = shell_word(suite["child"].as_str().unwrap_or("-"));
+        let said = format!("{what} {waiting}; `switchboard allow {name}`");
         return toned(Tone::Warning, said);
     }
     match suite["lastError"].as_str() {
@@ -299,7 +301,7 @@ pub(super) fn note(suite: &Value) -> Cell {
         }
         Some(error) => toned(Tone::Bad, on_one_line(error)),
         None => match suite["url"].as_str() {
-            Some(url) => toned(Tone::Quiet, visible(url).into_owned()),
+            Some(url) => toned(Tone::Quiet, url),
             None => cell(""),
         },
     }
@@ -342,6 +344,6 @@ mod tests {
     #[test]
     fn a_taken_port_is_shown() {
         let status = json!({ "whereabouts": { "noTcp": "127.0.0.1:7420 is taken by another program" } });
-        assert!(told(&status).contains("127.0.0.1:7420 is taken"));
+        assert!(told(&status).as_str().contains("127.0.0.1:7420 is taken"));
     }
 }

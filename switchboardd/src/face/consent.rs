@@ -97,6 +97,7 @@ impl Question {
             return None;
         }
         let root = self.session.workspace().root.clone().unwrap_or_default();
+        let given = self.board.nursery.sources.given(&reach).await;
         let view = View {
             definition: &self.definition,
             reach: &reach,
@@ -104,6 +105,8 @@ impl Question {
             before: self.before.as_ref(),
             root: &root,
             is_masked: false,
+            shows_values: true,
+            given: &given,
         };
         let message = format!(
             "Switchboard: a server of this workspace waits for your word. This version of it does not run until you allow it.\n\n{}",

@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::Host;
+use crate::expand::Template;
 
 pub const MASK: &str = "•••";
 
@@ -132,6 +133,21 @@ pub fn masked_words(words: &[String]) -> Vec<String> {
 fn hidden(value: &str) -> String {
     let shown = without_passwords(value);
     if shown == value || !is_scheme(value) { MASK.to_owned() } else { shown }
+}
+
+/// The value of a variable or header as it may be shown: gaps as they are written, what looks like a secret left out.
+pub fn masked_value(name: &str, value: &Template) -> String {
+    if let Some(text) = value.literal() {
+        return if is_secret(name, text) { hidden(text) } else { without_passwords(text) };
+    }
+    value.shown(|text| {
+        let word = text.trim();
+        let is_scheme = ["", "Bearer", "Basic", "Token"].iter().any(|known| known.eq_ignore_ascii_case(word));
+        match is_scheme || !is_secret(name, word) {
+            true => without_passwords(text),
+            false => MASK.to_owned(),
+        }
+    })
 }
 
 fn without_passwords(text: &str) -> String {
@@ -300,6 +316,25 @@ mod tests {
             ),
         ] {
             assert_eq!(masked_words(&words(line)), words(shown));
+        }
+    }
+
+    #[test]
+    fn values_are_shown_unless_they_look_like_secrets() {
+        use crate::expand::Places;
+        let template = |text: &str| Template::parse(text, &Places::default()).unwrap();
+        for (name, value, shown) in [
+            ("MEMORY_FILE_PATH", "/etc/passwd", "/etc/passwd"),
+            ("NODE_OPTIONS", "--require ./hook.js", "--require ./hook.js"),
+            ("API_TOKEN", "abcdefgh", MASK),
+            ("ANY", "ghp_abcdefghijklmnopqrstuvwx", MASK),
+            ("NOTES_TOKEN", "${GITHUB_TOKEN}", "${GITHUB_TOKEN}"),
+            ("authorization", "Bearer ${T}", "Bearer ${T}"),
+            ("authorization", "Bearer abcdefgh${T}", "•••${T}"),
+            ("DATABASE", "postgres://me:pw@${HOST}/x", "•••${HOST}/x"),
+            ("DATABASE", "postgres://me:pw@h/x", "postgres://me:•••@h/x"),
+        ] {
+            assert_eq!(masked_value(name, &template(value)), shown, "{name}={value}");
         }
     }
 }

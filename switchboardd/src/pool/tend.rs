@@ -224,6 +224,7 @@ impl Pool {
             self.renew();
         }
         self.keep_manifest(&child, limits).await;
+        self.manifests_kept.send_modify(|times| *times += 1);
         let mut look = child.last_used() + self.settings().idle;
         loop {
             tokio::select! {

@@ -102,6 +102,11 @@ async fn runtime_folder(variables: &Variables) -> Option<PathBuf> {
 }
 
 /// The whole life of `switchboardd --keyring`.
+#[expect(
+    clippy::disallowed_methods,
+    clippy::print_stderr,
+    reason = "JSON for the daemon that started it; constant words"
+)]
 pub fn run() -> ExitCode {
     let mut line = Vec::new();
     let read = std::io::stdin().lock().read_until(b'\n', &mut line);

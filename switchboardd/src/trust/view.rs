@@ -1,5 +1,5 @@
-//! What a person is shown before they allow something: all of what would be executed, nothing hidden,
-//! no value of a variable or header.
+//! What a person is shown before they allow something: all of what would be executed, nothing hidden. Values of
+//! variables and headers are shown unless they look like a secret.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::path::Path;
 use super::warnings::warnings;
 use crate::definition::{Definition, Launch, Reach, Remote, Transport};
 use crate::expand::Template;
-use crate::hosts::mask::masked_words;
+use crate::hosts::mask::{MASK, masked_value, masked_words};
 use crate::visible::{is_hidden, visible};
 
 /// What is known of a definition when somebody is asked about it.
@@ -24,6 +24,22 @@ pub struct View<'a> {
     pub root: &'a Path,
     /// Whether it is only looked at: then what looks like a secret in a command is left out. Who is asked sees all.
     pub is_masked: bool,
+    /// Whether values of variables and headers are shown; otherwise only their names.
+    pub shows_values: bool,
+    /// What is known of the values that it would be given.
+    pub given: &'a Given,
+}
+
+/// Where the value of each `${NAME}` would come from, as far as that is known.
+pub type Given = BTreeMap<String, Giver>;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Giver {
+    /// Stored by `switchboard secret set`.
+    Secret,
+    /// From the person's files or login shell.
+    Variable,
+    Nowhere,
 }
 
 impl View<'_> {
@@ -41,26 +57,36 @@ impl View<'_> {
     /// What there is to know, and under which word.
     pub fn facts(&self) -> Vec<(&'static str, String)> {
         let mut all = Vec::new();
-        let line = if self.is_masked { masked_line } else { command_line };
-        for (what, text) in facts(self.reach, line) {
+        let how =
+            How { line: if self.is_masked { masked_line } else { command_line }, values: self.shows_values };
+        for (what, text) in facts(self.reach, self.given, how) {
             all.push((what, text));
             if what == "runs" {
                 match self.program {
-                    Some(Ok(program)) => {
-                        all.push(("program", visible(&program.display().to_string()).into_owned()));
-                    }
+                    Some(Ok(program)) => all.push(("program", program.display().to_string())),
                     Some(Err(why)) => all.push(("program", why.to_owned())),
                     None => {}
                 }
             }
         }
+        let secrets =
+            gaps(self.reach).into_iter().filter(|name| self.given.get(name) == Some(&Giver::Secret));
+        all.extend(secrets.map(|name| ("warning", format!("gets your secret {name}"))));
         let program = self.program.and_then(Result::ok);
         all.extend(warnings(self.reach, program, self.root).into_iter().map(|warning| ("warning", warning)));
         if let Some(before) = self.before {
-            all.extend(difference(before, self.reach, line).into_iter().map(|line| ("changed", line)));
+            all.extend(difference(before, self.reach, how).into_iter().map(|line| ("changed", line)));
         }
-        all
+        // Whatever it is made of: here it ends up before somebody's eyes.
+        all.into_iter().map(|(what, text)| (what, visible(&text).into_owned())).collect()
     }
+}
+
+/// How commands are written, and whether values are.
+#[derive(Clone, Copy)]
+struct How {
+    line: Line,
+    values: bool,
 }
 
 /// How a command is written.
@@ -79,15 +105,7 @@ fn masked_line(launch: &Launch) -> String {
     masked_words(&words).iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")
 }
 
-/// What would be executed or reached, in a few words.
-pub fn in_short(reach: &Reach) -> String {
-    match reach {
-        Reach::Process(launch) => command_line(launch),
-        Reach::Remote(remote) => shown_url(&remote.url),
-    }
-}
-
-/// The same where it is only mentioned, without what looks like a secret.
+/// What would be executed or reached, in a few words, without what looks like a secret.
 pub fn mentioned(reach: &Reach) -> String {
     match reach {
         Reach::Process(launch) => masked_line(launch),
@@ -95,45 +113,72 @@ pub fn mentioned(reach: &Reach) -> String {
     }
 }
 
+fn gaps(reach: &Reach) -> std::collections::BTreeSet<String> {
+    match reach {
+        Reach::Process(launch) => launch.gaps(),
+        Reach::Remote(remote) => remote.gaps(),
+    }
+}
+
 /// Each on a line of its own, and what it is.
-fn facts(reach: &Reach, line: Line) -> Vec<(&'static str, String)> {
+fn facts(reach: &Reach, given: &Given, how: How) -> Vec<(&'static str, String)> {
     let mut facts = Vec::new();
+    let add = |facts: &mut Vec<_>, what, names: Vec<String>| {
+        if !names.is_empty() {
+            facts.push((what, names.join(", ")));
+        }
+    };
     match reach {
         Reach::Process(launch) => {
-            facts.push(("runs", line(launch)));
-            facts.push((
-                "in",
-                visible(&launch.base.join(launch.cwd.to_string()).display().to_string()).into_owned(),
-            ));
-            let mut add = |what, names: Vec<String>| {
-                if !names.is_empty() {
-                    facts.push((what, names.join(", ")));
-                }
-            };
-            let shown = |name: &String| visible(name).into_owned();
-            let sets = launch.env.iter().filter(|(_, value)| value.is_some());
-            add("sets", sets.map(|(name, _)| shown(name)).collect());
+            facts.push(("runs", (how.line)(launch)));
+            facts.push(("in", launch.base.join(launch.cwd.to_string()).display().to_string()));
+            let sets = launch.env.iter().filter_map(|(name, value)| Some((name, value.as_ref()?)));
+            if how.values {
+                facts.extend(sets.map(|(name, value)| ("sets", set(name, value))));
+            } else {
+                add(&mut facts, "sets", sets.map(|(name, _)| name.clone()).collect());
+            }
             let unsets = launch.env.iter().filter(|(_, value)| value.is_none());
-            add("unsets", unsets.map(|(name, _)| shown(name)).collect());
-            let path =
-                launch.env_file_path.iter().map(|path| visible(&path.display().to_string()).into_owned());
-            add("env file", path.chain(launch.env_file.keys().map(shown)).collect());
-            add("is given", launch.gaps().iter().map(shown).collect());
+            add(&mut facts, "unsets", unsets.map(|(name, _)| name.clone()).collect());
+            let path = launch.env_file_path.iter().map(|path| path.display().to_string());
+            add(&mut facts, "env file", path.chain(launch.env_file.keys().cloned()).collect());
         }
         Reach::Remote(remote) => {
             let kind = if remote.transport == Transport::Sse { "sse" } else { "http" };
             facts.push(("reaches", format!("{} ({kind})", shown_url(&remote.url))));
-            let names: Vec<_> = remote.headers.keys().map(|name| visible(name).into_owned()).collect();
-            if !names.is_empty() {
-                facts.push(("headers", names.join(", ")));
-            }
-            let given: Vec<_> = remote.gaps().iter().map(|name| visible(name).into_owned()).collect();
-            if !given.is_empty() {
-                facts.push(("is given", given.join(", ")));
+            if how.values {
+                facts.extend(remote.headers.iter().map(|(name, value)| ("header", header(name, value))));
+            } else {
+                add(&mut facts, "headers", remote.headers.keys().cloned().collect());
             }
         }
     }
+    let one = |name: String| match given.get(&name) {
+        Some(Giver::Secret) => format!("your secret {name}"),
+        Some(Giver::Variable) => format!("your variable {name}"),
+        Some(Giver::Nowhere) => format!("{name} (not set)"),
+        None => name,
+    };
+    add(&mut facts, "is given", gaps(reach).into_iter().map(one).collect());
     facts
+}
+
+/// `NAME=value`.
+fn set(name: &str, value: &Template) -> String {
+    format!("{name}={}", shown_value(name, value))
+}
+
+/// `name: value`.
+fn header(name: &str, value: &Template) -> String {
+    format!("{name}: {}", shown_value(name, value))
+}
+
+fn shown_value(name: &str, value: &Template) -> String {
+    match masked_value(name, value) {
+        // Not to be taken for a value that is written like this.
+        hidden if hidden.contains(MASK) => hidden,
+        value => quoted(&value),
+    }
 }
 
 /// Without what may be a password in it, or a key behind the `?`.
@@ -152,65 +197,77 @@ pub fn shown_url(url: &Template) -> String {
     visible(&format!("{url}{query}")).into_owned()
 }
 
-/// What is other than it was, values of variables and headers left out.
-fn difference(before: &Reach, after: &Reach, line: Line) -> Vec<String> {
+/// What is other than it was.
+fn difference(before: &Reach, after: &Reach, how: How) -> Vec<String> {
     match (before, after) {
-        (Reach::Process(before), Reach::Process(after)) => process_difference(before, after, line),
-        (Reach::Remote(before), Reach::Remote(after)) => remote_difference(before, after),
-        (Reach::Process(before), _) => vec![format!("was {}", line(before))],
+        (Reach::Process(before), Reach::Process(after)) => process_difference(before, after, how),
+        (Reach::Remote(before), Reach::Remote(after)) => remote_difference(before, after, how),
+        (Reach::Process(before), _) => vec![format!("was {}", (how.line)(before))],
         (Reach::Remote(before), _) => vec![format!("was {}", shown_url(&before.url))],
     }
 }
 
-fn process_difference(before: &Launch, after: &Launch, line: Line) -> Vec<String> {
+fn process_difference(before: &Launch, after: &Launch, how: How) -> Vec<String> {
     let mut lines = Vec::new();
     if (&before.cmd, &before.args) != (&after.cmd, &after.args) {
-        lines.push(format!("ran    {}", line(before)));
-        lines.push(format!("runs   {}", line(after)));
+        lines.push(format!("ran    {}", (how.line)(before)));
+        lines.push(format!("runs   {}", (how.line)(after)));
     }
     if (&before.cwd, &before.base) != (&after.cwd, &after.base) {
-        lines.push(format!(
-            "was in {}",
-            visible(&before.base.join(before.cwd.to_string()).display().to_string())
-        ));
+        lines.push(format!("was in {}", before.base.join(before.cwd.to_string()).display()));
     }
-    named_difference("variable", &before.env, &after.env, &mut lines);
+    let shown = |name: &str, value: &Option<Template>| match value {
+        Some(value) if how.values => Some(shown_value(name, value)),
+        Some(_) => None,
+        None => Some("unset".to_owned()),
+    };
+    named_difference("variable", &before.env, &after.env, shown, &mut lines);
     if before.env_file_path != after.env_file_path {
         lines.push("another env file".to_owned());
     }
-    named_difference("env file", &before.env_file, &after.env_file, &mut lines);
+    named_difference("env file", &before.env_file, &after.env_file, |_, _| None, &mut lines);
     if before.pass_env != after.pass_env {
-        let names: Vec<_> =
-            before.pass_env.symmetric_difference(&after.pass_env).map(|name| visible(name)).collect();
+        let names: Vec<_> = before.pass_env.symmetric_difference(&after.pass_env).cloned().collect();
         lines.push(format!("passed variables: {}", names.join(", ")));
     }
     lines
 }
 
-fn remote_difference(before: &Remote, after: &Remote) -> Vec<String> {
+fn remote_difference(before: &Remote, after: &Remote, how: How) -> Vec<String> {
     let mut lines = Vec::new();
     if (&before.url, before.transport) != (&after.url, after.transport) {
-        lines.push(format!("was {}", shown_url(&before.url)));
+        let (was, is) = (shown_url(&before.url), shown_url(&after.url));
+        lines.push(match was == is {
+            true => format!("was {was}, other in what is not shown of it"),
+            false => format!("was {was}"),
+        });
     }
-    named_difference("header", &before.headers, &after.headers, &mut lines);
+    let shown = |name: &str, value: &Template| how.values.then(|| shown_value(name, value));
+    named_difference("header", &before.headers, &after.headers, shown, &mut lines);
     lines
 }
 
+/// `shown` gives a value that may be shown.
 fn named_difference<V: PartialEq>(
     what: &str,
     before: &BTreeMap<String, V>,
     after: &BTreeMap<String, V>,
+    shown: impl Fn(&str, &V) -> Option<String>,
     lines: &mut Vec<String>,
 ) {
     for (name, value) in after {
+        let is = shown(name, value);
         match before.get(name) {
-            None => lines.push(format!("new {what} {}", visible(name))),
-            Some(old) if old != value => lines.push(format!("another value for {what} {}", visible(name))),
+            None => lines.push(format!("new {what} {name}")),
+            Some(old) if old != value => lines.push(match (shown(name, old), is) {
+                (Some(was), Some(is)) if was != is => format!("{what} {name}: {was} → {is}"),
+                _ => format!("another value for {what} {name}"),
+            }),
             Some(_) => {}
         }
     }
     for name in before.keys().filter(|name| !after.contains_key(*name)) {
-        lines.push(format!("no more {what} {}", visible(name)));
+        lines.push(format!("no more {what} {name}"));
     }
 }
 
@@ -249,18 +306,29 @@ mod tests {
             at: None,
         };
         let program = Some(Ok(Path::new(if before.is_some() { "/w/x" } else { "/bin/x" })));
-        View { definition: &definition, reach, program, before, root: Path::new("/w"), is_masked: false }
-            .lines()
-            .join("\n")
+        let given = Given::from([("GITHUB_TOKEN".to_owned(), Giver::Secret)]);
+        let view = View {
+            definition: &definition,
+            reach,
+            program,
+            before,
+            root: Path::new("/w"),
+            is_masked: false,
+            shows_values: true,
+            given: &given,
+        };
+        view.lines().join("\n")
     }
 
     #[test]
-    fn all_of_it_is_shown_and_no_value() {
-        let reach = launch(&["x", "", "a b", "it's", "\u{202e}evil"], &[("TOKEN", "s3cret")]);
+    fn all_of_it_is_shown_and_no_secret() {
+        let env = [("TOKEN", "s3cret"), ("NODE_OPTIONS", "--require ./hook.js")];
+        let reach = launch(&["x", "", "a b", "it's", "\u{202e}evil"], &env);
         let text = shown(&reach, None);
         assert!(text.contains(r"x '' 'a b' 'it'\''s' '\u{202e}evil'"), "{text}");
         assert!(shown(&launch(&["x", "a\u{3164}b"], &[]), None).contains(r"x 'a\u{3164}b'"));
-        assert!(text.contains("program   /bin/x") && text.contains("sets      TOKEN"), "{text}");
+        assert!(text.contains("program   /bin/x") && text.contains("sets      TOKEN=•••"), "{text}");
+        assert!(text.contains("sets      NODE_OPTIONS='--require ./hook.js'"), "{text}");
         assert!(!text.contains("s3cret") && !text.contains("never shown"), "{text}");
         let url = Reach::Remote(Remote {
             transport: Transport::Http,
@@ -268,7 +336,7 @@ mod tests {
             headers: [("authorization".to_owned(), Template::text("Bearer t0p"))].into(),
         });
         let text = shown(&url, None);
-        assert!(text.contains("https://…@h/p?…") && text.contains("authorization"), "{text}");
+        assert!(text.contains("https://…@h/p?…") && text.contains("header    authorization: •••"), "{text}");
         assert!(!text.contains("pass") && !text.contains("k3y") && !text.contains("t0p"), "{text}");
     }
 
@@ -285,16 +353,52 @@ mod tests {
         let before = launch(&["x", "1"], &[("A", "1"), ("B", "1")]);
         let after = launch(&["x", "2"], &[("A", "2"), ("C", "1")]);
         let text = shown(&after, Some(&before));
-        for part in [
-            "ran    x 1",
-            "runs   x 2",
-            "another value for variable A",
-            "new variable C",
-            "no more variable B",
-        ] {
+        for part in ["ran    x 1", "runs   x 2", "variable A: 1 → 2", "new variable C", "no more variable B"]
+        {
             assert!(text.contains(part), "{part}: {text}");
         }
         assert!(!shown(&after, Some(&after)).contains("changed   "));
         assert!(text.contains("its program is a file of the workspace"), "{text}");
+    }
+
+    #[test]
+    fn a_secret_that_would_be_given_is_named() {
+        let Reach::Process(mut given) = launch(&["x"], &[]) else { unreachable!() };
+        let token = Template::parse("${GITHUB_TOKEN}", &crate::expand::Places::default()).unwrap();
+        given.env.insert("NOTES_TOKEN".to_owned(), Some(token));
+        let text = shown(&Reach::Process(given), None);
+        for part in [
+            "sets      NOTES_TOKEN='${GITHUB_TOKEN}'",
+            "is given  your secret GITHUB_TOKEN",
+            "warning   gets your secret GITHUB_TOKEN",
+        ] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+    }
+
+    #[test]
+    fn a_missing_program_draws_nothing() {
+        let reach = launch(&["x"], &[("A\x1b[2J", "\u{9b}2J")]);
+        let definition = Definition {
+            name: "x".to_owned(),
+            description: None,
+            reach: Ok(reach.clone()),
+            timeout: None,
+            file: "/w/.mcp.json".into(),
+            at: None,
+        };
+        let view = View {
+            definition: &definition,
+            reach: &reach,
+            program: Some(Err("`\x1b[2J\nallow` was not found")),
+            before: None,
+            root: Path::new("/w"),
+            is_masked: false,
+            shows_values: true,
+            given: &Given::new(),
+        };
+        let text = view.lines().join("\n");
+        assert!(!text.contains(|c| is_hidden(c) && c != '\n'), "{text:?}");
+        assert!(text.contains(r"program   `\u{1b}[2J\u{a}allow` was not found"), "{text}");
     }
 }

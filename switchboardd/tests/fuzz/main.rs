@@ -17,7 +17,7 @@ use switchboardd::discover::{hosts, shapes, walk};
 use switchboardd::document::Document;
 use switchboardd::expand::{Dialect, Places, Template};
 use switchboardd::oauth::demand::Demand;
-use switchboardd::trust::view::in_short;
+use switchboardd::trust::view::mentioned;
 use switchboardd::{env_file, expand};
 
 const LIMIT: usize = 200;
@@ -266,7 +266,7 @@ fn read(text: &str) {
     }
     for definition in &read.definitions {
         if let Ok(reach) = &definition.reach {
-            in_short(reach);
+            mentioned(reach);
             assert_eq!(reach.digest().len(), 64);
             if let Reach::Process(launch) = reach {
                 let _ = launch.fill(&BTreeMap::new());

@@ -13,3 +13,4 @@ pub mod place;
 pub mod process;
 pub mod quiet;
 pub mod raw;
+pub mod visible;

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use super::Finding;
 use crate::cli::desk::Desk;
-use crate::cli::explain::shell_word;
 use crate::cli::output::tilde;
+use crate::cli::shell_word::shell_word;
 use crate::definition::{Definition, Reach};
 use crate::expand::Template;
 use crate::layer::{Entry, Layer};

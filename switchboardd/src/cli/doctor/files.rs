@@ -6,8 +6,8 @@ use std::path::Path;
 use switchboard_wire::place::Place;
 
 use super::Finding;
-use crate::cli::explain::shell_word;
 use crate::cli::output::tilde;
+use crate::cli::shell_word::shell_word;
 use crate::config::Config;
 use crate::trust::Store;
 

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use super::Finding;
-use crate::cli::explain::shell_word;
 use crate::cli::output::tilde;
+use crate::cli::shell_word::shell_word;
 use crate::hosts::machine::Machine;
 use crate::hosts::survey::{State, survey};
 

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::Finding;
 use crate::cli::desk::Desk;
-use crate::cli::explain::shell_word;
+use crate::cli::shell_word::shell_word;
 
 /// What most servers are started with.
 const RUNNERS: [&str; 4] = ["node", "npx", "uvx", "docker"];

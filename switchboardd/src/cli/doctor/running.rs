@@ -11,8 +11,8 @@ use super::Finding;
 use crate::child::descent::Process;
 use crate::child::marked;
 use crate::cli::ask::Unanswered;
-use crate::cli::explain::shell_word;
 use crate::cli::output::tilde;
+use crate::cli::shell_word::shell_word;
 use crate::config::Config;
 use crate::visible::visible;
 

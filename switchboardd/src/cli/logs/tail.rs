@@ -1,10 +1,14 @@
 //! The end of a log file, and what is written to it from then on, rotated or not.
 
 use std::fs::File;
-use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use serde_json::json;
+
+use crate::cli::output::{print_json_line, try_print};
+use crate::visible::Printable;
 use crate::watch::folder::Folder;
 
 /// What one look at the end of a file reads at most.
@@ -53,9 +57,11 @@ pub(super) async fn follow(path: &Path, mut file: File, as_json: bool) -> io::Re
     let folder = path.parent().unwrap_or(Path::new("/"));
     let mut changes = Folder::watch(folder)?;
     let mut begun = Vec::new();
-    let mut copy = |file: &mut File| match as_json {
-        true => copy_lines(file, &mut begun, &mut io::stdout().lock()),
-        false => copy(file),
+    let mut copy = |file: &mut File| {
+        copy_lines(file, &mut begun, &mut |line| match as_json {
+            true => print_json_line(&json!({ "text": line })),
+            false => try_print(&Printable::text(line)),
+        })
     };
     loop {
         if copy(&mut file).is_err() {
@@ -77,22 +83,19 @@ pub(super) async fn follow(path: &Path, mut file: File, as_json: bool) -> io::Re
     }
 }
 
-/// An error means that nobody reads any more.
-fn copy(file: &mut File) -> io::Result<()> {
-    let mut out = io::stdout().lock();
-    io::copy(file, &mut out)?;
-    out.flush()
-}
-
-/// The same, as one object for each whole line; `begun` is the one that is still being written.
-fn copy_lines(file: &mut File, begun: &mut Vec<u8>, out: &mut dyn Write) -> io::Result<()> {
+/// Each whole line that was written since; `begun` is the one that is still being written. An error means that nobody
+/// reads any more.
+fn copy_lines(
+    file: &mut File,
+    begun: &mut Vec<u8>,
+    show: &mut dyn FnMut(&str) -> io::Result<()>,
+) -> io::Result<()> {
     file.read_to_end(begun)?;
     while let Some(end) = begun.iter().position(|byte| *byte == b'\n') {
         let line: Vec<u8> = begun.drain(..=end).collect();
-        let text = String::from_utf8_lossy(&line[..end]);
-        writeln!(out, "{}", serde_json::json!({ "text": text }))?;
+        show(&String::from_utf8_lossy(&line[..end]))?;
     }
-    out.flush()
+    Ok(())
 }
 
 #[cfg(test)]
@@ -100,15 +103,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_in_json_are_whole_ones() {
+    fn lines_are_whole_ones() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x.log");
         std::fs::write(&path, "one\ntw").unwrap();
         let (mut file, mut begun, mut out) = (File::open(&path).unwrap(), Vec::new(), Vec::new());
-        copy_lines(&mut file, &mut begun, &mut out).unwrap();
+        let mut show = |line: &str| {
+            out.push(line.to_owned());
+            Ok(())
+        };
+        copy_lines(&mut file, &mut begun, &mut show).unwrap();
         std::fs::write(&path, "one\ntwo\n").unwrap();
-        copy_lines(&mut file, &mut begun, &mut out).unwrap();
-        assert_eq!(String::from_utf8(out).unwrap(), "{\"text\":\"one\"}\n{\"text\":\"two\"}\n");
+        copy_lines(&mut file, &mut begun, &mut show).unwrap();
+        assert_eq!(out, ["one", "two"]);
     }
 
     #[test]

@@ -1,0 +1,50 @@
+//! Words of a command that a person may copy.
+
+use std::ffi::OsStr;
+use std::fmt::Write;
+
+use crate::visible::is_hidden;
+
+/// A word as it can be typed into a shell: quoted if it has to be, so that it is one word and nothing of it is run.
+pub(super) fn shell_word(word: &(impl AsRef<OsStr> + ?Sized)) -> String {
+    let word = word.as_ref().to_string_lossy();
+    let plain = |c: char| c.is_ascii_alphanumeric() || "_-./@+=:".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.into_owned();
+    }
+    if !word.chars().any(is_hidden) {
+        return format!("'{}'", word.replace('\'', r"'\''"));
+    }
+    // What cannot be seen is written by its number, in the one way of quoting that knows numbers.
+    let mut quoted = String::from("$'");
+    for c in word.chars() {
+        match c {
+            '\\' | '\'' => quoted.extend(['\\', c]),
+            _ if is_hidden(c) => {
+                let _ = write!(quoted, "\\U{:08x}", u32::from(c));
+            }
+            _ => quoted.push(c),
+        }
+    }
+    quoted.push('\'');
+    quoted
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_stays_one_word() {
+        for (word, typed) in [
+            ("plain-1.json", "plain-1.json"),
+            ("", "''"),
+            ("two words", "'two words'"),
+            ("x;touch y", "'x;touch y'"),
+            ("it's", r"'it'\''s'"),
+            ("a\x1bb'c\\", r"$'a\U0000001bb\'c\\'"),
+        ] {
+            assert_eq!(shell_word(word), typed);
+        }
+    }
+}

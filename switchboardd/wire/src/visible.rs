@@ -1,0 +1,270 @@
+//! Text from outside, made so that a person sees all of it: what would hide, reorder or colour the rest
+//! is shown by its number. `Printable` is the only text that a command writes to a terminal.
+
+use std::borrow::Cow;
+use std::cell::Cell;
+use std::fmt::{self, Display, Write};
+
+/// The text with every character that cannot be seen written as `\u{…}`.
+pub fn visible(text: &str) -> Cow<'_, str> {
+    if !text.chars().any(is_hidden) {
+        return Cow::Borrowed(text);
+    }
+    let mut shown = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        if is_hidden(c) {
+            push_number(&mut shown, c);
+        } else {
+            shown.push(c);
+        }
+    }
+    Cow::Owned(shown)
+}
+
+fn push_number(shown: &mut String, c: char) {
+    let _ = write!(shown, "\\u{{{:x}}}", u32::from(c));
+}
+
+/// Control characters, marks of writing direction, spaces without width, and other ways to hide.
+pub fn is_hidden(c: char) -> bool {
+    c.is_control()
+        || matches!(u32::from(c),
+            0xA0 | 0x1680 | 0x2000..=0x200A | 0x202F | 0x205F | 0x2800 | 0x3000
+            | 0xAD | 0x34F | 0x61C | 0x115F | 0x1160 | 0x17B4 | 0x17B5 | 0x180B..=0x180F
+            | 0x200B..=0x200F | 0x2028..=0x202E | 0x2060..=0x206F | 0x3164 | 0xFE00..=0xFE0F
+            | 0xFEFF | 0xFFA0 | 0xFFF0..=0xFFFB | 0x1D173..=0x1D17A | 0xE0000..=0xE0FFF)
+}
+
+/// Text that a terminal shows as it stands. It holds no control character except line breaks and the colours that
+/// `coloured` adds, and nothing that hides or reorders: whatever goes in is escaped, unless it is a `Printable` itself.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Printable(String);
+
+/// The colours and weights that there are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Colour {
+    Bold,
+    Dim,
+    Red,
+    Green,
+    Yellow,
+}
+
+/// A `Printable` from a format string; the whole of it is one line.
+#[macro_export]
+macro_rules! printable {
+    ($($arg:tt)*) => { $crate::visible::Printable::line(::core::format_args!($($arg)*)) };
+}
+
+impl Printable {
+    /// All of it on one line: line breaks are shown by their number, too.
+    pub fn line(text: impl Display) -> Self {
+        Self::escaped(text, false)
+    }
+
+    /// With the line breaks and tabs that it has.
+    pub fn text(text: impl Display) -> Self {
+        Self::escaped(text, true)
+    }
+
+    /// One below the other.
+    pub fn lines(lines: impl IntoIterator<Item = Self>) -> Self {
+        let mut all = String::new();
+        for (at, line) in lines.into_iter().enumerate() {
+            if at > 0 {
+                all.push('\n');
+            }
+            all.push_str(&line.0);
+        }
+        Self(all)
+    }
+
+    #[must_use]
+    pub fn coloured(self, colour: Colour) -> Self {
+        let code = match colour {
+            Colour::Bold => "1",
+            Colour::Dim => "2",
+            Colour::Red => "31",
+            Colour::Green => "32",
+            Colour::Yellow => "33",
+        };
+        Self(format!("\x1b[{code}m{}\x1b[0m", self.0))
+    }
+
+    #[must_use]
+    pub fn trim_end(self) -> Self {
+        Self(self.0.trim_end().to_owned())
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    fn escaped(text: impl Display, several_lines: bool) -> Self {
+        let mut into = Escaping { done: String::new(), outside: String::new(), several_lines };
+        // A `Display` that fails is as good as one that ends here.
+        let _ = write!(into, "{text}");
+        into.flush();
+        Self(into.done)
+    }
+}
+
+thread_local! {
+    /// How many `Printable`s are being written at this moment, one inside the other.
+    static INSIDE: Cell<u32> = const { Cell::new(0) };
+}
+
+impl Display for Printable {
+    /// Into another `Printable` it goes unchanged; into a `String` it is a text like any other.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        INSIDE.set(INSIDE.get() + 1);
+        let written = f.pad(&self.0);
+        INSIDE.set(INSIDE.get() - 1);
+        written
+    }
+}
+
+impl From<&'static str> for Printable {
+    /// Words of our own.
+    fn from(constant: &'static str) -> Self {
+        Self::text(constant)
+    }
+}
+
+impl PartialEq<&str> for Printable {
+    fn eq(&self, other: &&str) -> bool {
+        self.0 == *other
+    }
+}
+
+struct Escaping {
+    done: String,
+    /// Not escaped yet: whether a character hides depends on what stands beside it.
+    outside: String,
+    several_lines: bool,
+}
+
+impl Write for Escaping {
+    fn write_str(&mut self, part: &str) -> fmt::Result {
+        if INSIDE.get() > 0 {
+            self.flush();
+            self.done.push_str(part);
+        } else {
+            self.outside.push_str(part);
+        }
+        Ok(())
+    }
+}
+
+impl Escaping {
+    fn flush(&mut self) {
+        let outside = std::mem::take(&mut self.outside);
+        if !outside.chars().any(is_hidden) {
+            self.done.push_str(&outside);
+            return;
+        }
+        let mut before = None;
+        let mut rest = outside.chars();
+        while let Some(c) = rest.next() {
+            let next = rest.clone().next();
+            match c {
+                '\n' | '\t' if self.several_lines => self.done.push(c),
+                '\r' if self.several_lines && next == Some('\n') => {}
+                _ if !is_hidden(c) || joins_emoji(before, c, next) => self.done.push(c),
+                _ => push_number(&mut self.done, c),
+            }
+            before = Some(c);
+        }
+    }
+}
+
+/// Whether this is the joint of a picture that is made of several, or says that a sign is drawn as a picture.
+fn joins_emoji(before: Option<char>, c: char, next: Option<char>) -> bool {
+    const JOINER: char = '\u{200d}';
+    const AS_PICTURE: char = '\u{fe0f}';
+    match c {
+        JOINER => before.is_some_and(|c| c == AS_PICTURE || is_emoji(c)) && next.is_some_and(is_emoji),
+        AS_PICTURE => before.is_some_and(|c| is_emoji(c) || matches!(c, '#' | '*' | '0'..='9')),
+        _ => false,
+    }
+}
+
+fn is_emoji(c: char) -> bool {
+    matches!(u32::from(c),
+        0xA9 | 0xAE | 0x203C | 0x2049 | 0x2122 | 0x2139 | 0x2190..=0x21FF | 0x2300..=0x23FF | 0x24C2
+        | 0x25A0..=0x27BF | 0x2900..=0x297F | 0x2B00..=0x2BFF | 0x3030 | 0x303D | 0x3297 | 0x3299
+        | 0x1F000..=0x1FAFF)
+}
+
+/// JSON text whose strings hold no character that hides: each is written as `\uXXXX`, which means the same.
+pub fn visible_json(json: &str) -> Cow<'_, str> {
+    let hides = |c: char| is_hidden(c) && c != '\n';
+    if !json.contains(hides) {
+        return Cow::Borrowed(json);
+    }
+    let mut shown = String::with_capacity(json.len() + 64);
+    for c in json.chars() {
+        if hides(c) {
+            for unit in c.encode_utf16(&mut [0; 2]) {
+                let _ = write!(shown, "\\u{unit:04x}");
+            }
+        } else {
+            shown.push(c);
+        }
+    }
+    Cow::Owned(shown)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const EVIL: &str = "a\u{202e}b\u{200b}c\x1b[31m\u{9b}2J\r\u{e0041}";
+
+    #[test]
+    fn nothing_hides() {
+        assert_eq!(visible("npx -y größe 日本 ✓"), "npx -y größe 日本 ✓");
+        assert_eq!(
+            visible("a\u{202e}b\u{200b}c\x1b[31m\u{e0041}"),
+            r"a\u{202e}b\u{200b}c\u{1b}[31m\u{e0041}"
+        );
+        assert_eq!(visible("two\nlines\r"), r"two\u{a}lines\u{d}");
+    }
+
+    #[test]
+    fn what_goes_into_a_printable_is_escaped_once() {
+        let shown = r"a\u{202e}b\u{200b}c\u{1b}[31m\u{9b}2J\u{d}\u{e0041}";
+        assert_eq!(printable!("{EVIL}"), shown);
+        assert_eq!(printable!("{}", visible(EVIL)), shown);
+        let word = printable!("{EVIL}").coloured(Colour::Red);
+        assert_eq!(printable!("<{word}> {EVIL}"), format!("<\x1b[31m{shown}\x1b[0m> {shown}").as_str());
+        // As a text it has no rights.
+        assert_eq!(printable!("{}", word.to_string()), format!(r"\u{{1b}}[31m{shown}\u{{1b}}[0m").as_str());
+        assert_eq!(printable!("{:>5}|{:<3}|", printable!("ab"), "c"), "   ab|c  |");
+    }
+
+    #[test]
+    fn lines_stay_lines_where_there_may_be_several() {
+        assert_eq!(printable!("a\nb"), r"a\u{a}b");
+        assert_eq!(Printable::text("a\r\n\tb\rc\x1b"), "a\n\tb\\u{d}c\\u{1b}");
+        assert_eq!(Printable::lines([printable!("a"), printable!("b")]), "a\nb");
+    }
+
+    #[test]
+    fn pictures_of_several_parts_stay_whole() {
+        for picture in ["👩‍💻", "❤️‍🔥", "1️⃣", "🏳️‍🌈", "⚠️"] {
+            assert_eq!(printable!("x {picture} y"), format!("x {picture} y").as_str());
+        }
+        assert_eq!(printable!("a\u{200d}b \u{fe0f}👩\u{200d}"), r"a\u{200d}b \u{fe0f}👩\u{200d}");
+    }
+
+    #[test]
+    fn json_means_the_same_and_hides_nothing() {
+        let json = format!("{:#}", serde_json::json!({ "k\u{9b}": EVIL, "plain": "größe\n" }));
+        let shown = visible_json(&json);
+        assert!(!shown.contains(|c| is_hidden(c) && c != '\n'), "{shown}");
+        let (one, other): (serde_json::Value, serde_json::Value) =
+            (serde_json::from_str(&json).unwrap(), serde_json::from_str(&shown).unwrap());
+        assert_eq!(one, other);
+    }
+}
