@@ -17,8 +17,8 @@ use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::args::LogFormat;
-use filter::chosen;
 use crate::visible::{is_hidden, visible, visible_json};
+use filter::chosen;
 
 /// Five files of ten mebibytes.
 const MAX_BYTES: u64 = 10 * 1024 * 1024;
