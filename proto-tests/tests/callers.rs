@@ -3,9 +3,11 @@
 #![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use proto_tests::bins::bins;
 use proto_tests::shim::{ShimOptions, structured, text_of};
 use proto_tests::wait::until_true;
 use proto_tests::{Daemon, Home, PATIENCE, Shim};
@@ -125,6 +127,28 @@ fn home_with_follower(pool: &Value) -> Home {
     home.child("k", &["follows-roots"]);
     home.config(&json!({"suites": {"k": {"pool": pool, "validate": false}}}));
     home
+}
+
+#[test]
+fn a_sessions_own_child_runs_in_the_workspace_if_its_definition_says_so() {
+    for (scope, place) in
+        [("session", home_workspace as fn(&Home) -> PathBuf), ("shared", Home::config_folder)]
+    {
+        let home = Home::new();
+        let mut entry = home.entry(&bins().evil_child, &["echo"], &[]);
+        entry["cwd"] = json!("${workspaceFolder}");
+        home.definition("k", &json!({"mcpServers": {"k": entry}}).to_string());
+        home.config(&json!({"suites": {"k": {"pool": {"scope": scope, "warm": 1}}}}));
+        let _daemon = home.daemon();
+        let mut shim = home.shim();
+        let pid = shim.pid_of("k");
+        let cwd = std::fs::read_link(format!("/proc/{pid}/cwd")).unwrap();
+        assert_eq!(cwd, place(&home).canonicalize().unwrap(), "{scope}");
+    }
+}
+
+fn home_workspace(home: &Home) -> PathBuf {
+    home.workspace()
 }
 
 #[test]

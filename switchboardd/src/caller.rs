@@ -303,11 +303,15 @@ impl Caller {
         }
     }
 
+    pub fn folder(self: &Arc<Self>) -> Option<PathBuf> {
+        let Sort::Host(listening) = &self.owner().sort else { return None };
+        listening.folder.lock().expect("BUG: a copy panicked").clone()
+    }
+
     /// The result of `roots/list` for a host that has no roots: the directory of its session, as a root. `None` if it
     /// belongs to no directory.
     pub fn workspace_as_roots(self: &Arc<Self>) -> Option<String> {
-        let Sort::Host(listening) = &self.owner().sort else { return None };
-        let folder = listening.folder.lock().expect("BUG: a copy panicked").clone()?;
+        let folder = self.folder()?;
         let uri = url::Url::from_directory_path(&folder).ok()?;
         let uri = uri.as_str().trim_end_matches('/');
         let name = folder.file_name().unwrap_or_default().to_string_lossy();

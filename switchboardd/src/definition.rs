@@ -44,6 +44,10 @@ pub struct Launch {
     /// The directory it runs in, from `base`.
     pub cwd: Template,
     pub base: PathBuf,
+    /// `cwd` is `${workspaceFolder}` in a file of the user's own: a child that is a session's own runs in the
+    /// workspace of that session, every other one in `cwd`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub cwd_is_workspace: bool,
     /// A folder that has to be there.
     pub data: Option<PathBuf>,
     /// The program that a person has allowed; `None` where nobody had to.
@@ -72,7 +76,10 @@ pub struct Filled {
     pub args: Vec<String>,
     /// `None` takes a variable away.
     pub env: BTreeMap<String, Option<String>>,
+    /// Where a relative command is looked for, and where it runs unless `workspace` says otherwise.
     pub cwd: PathBuf,
+    /// The workspace of the session that owns the child, if that is where it runs.
+    pub workspace: Option<PathBuf>,
     pub data: Option<PathBuf>,
     pub program: Option<PathBuf>,
     /// Command and directory as they are written, for people: what was filled in may be a secret.
@@ -147,6 +154,18 @@ impl Remote {
 }
 
 impl Filled {
+    /// The directory that it runs in, as far as people may see it.
+    pub fn shown_directory(&self) -> String {
+        self.workspace
+            .as_ref()
+            .map_or_else(|| self.written.cwd.clone(), |folder| folder.display().to_string())
+    }
+
+    /// The directory that it runs in.
+    pub fn runs_in(&self) -> &Path {
+        self.workspace.as_deref().unwrap_or(&self.cwd)
+    }
+
     /// A program that was found for it, as far as people may see it.
     pub fn shown(&self, program: &Path) -> String {
         if self.cmd == self.written.cmd && self.cwd == Path::new(&self.written.cwd) {
@@ -189,6 +208,7 @@ impl Launch {
             args: self.args.iter().map(&mut fill).collect(),
             env,
             cwd: self.base.join(fill(&self.cwd)),
+            workspace: None,
             data: self.data.clone(),
             program: self.program.clone(),
             written: Written {
@@ -207,6 +227,11 @@ impl Launch {
 }
 
 impl Reach {
+    /// Whether a child that is a session's own runs in that session's workspace.
+    pub fn runs_in_workspace(&self) -> bool {
+        matches!(self, Self::Process(launch) if launch.cwd_is_workspace)
+    }
+
     /// Every value that has to come from its person, by name.
     pub fn gaps(&self) -> BTreeSet<String> {
         match self {

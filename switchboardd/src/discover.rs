@@ -144,6 +144,7 @@ pub fn places(file: &Path, area: Area<'_>) -> Places {
         root: area.config.folder.clone(),
         home: area.home.to_owned(),
         data: area.data.join(&digest[..16]),
+        personal: !area.confined,
         ..Places::default()
     }
 }

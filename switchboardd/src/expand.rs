@@ -33,6 +33,8 @@ pub struct Places {
     pub home: PathBuf,
     /// Where a plugin may keep what should outlive it.
     pub data: PathBuf,
+    /// The file is the user's own, and belongs to no workspace.
+    pub personal: bool,
     /// What `inputs` of the file say each input is without a secret.
     pub inputs: BTreeMap<String, String>,
     /// Which gaps the file's format knows.
@@ -306,6 +308,7 @@ mod tests {
             root: "/w".into(),
             home: "/home/me".into(),
             data: "/state/data".into(),
+            personal: false,
             inputs: [("region".to_owned(), "eu".to_owned())].into(),
             dialect: Dialect::All,
         }

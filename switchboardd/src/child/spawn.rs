@@ -85,7 +85,7 @@ pub(super) async fn spawn(filled: &Filled, ground: &Ground<'_>) -> Result<Spawne
         .envs(variables.iter())
         .envs(filled.env.iter().filter_map(|(name, value)| Some((name, value.as_ref()?))))
         .env(MARK, ledger.mark())
-        .current_dir(&filled.cwd)
+        .current_dir(filled.runs_in())
         .stdin(Stdio::from(theirs))
         .stdout(Stdio::from(child_stdout.into_blocking_fd().map_err(failed)?))
         .stderr(Stdio::from(child_stderr.into_blocking_fd().map_err(failed)?));
@@ -93,10 +93,10 @@ pub(super) async fn spawn(filled: &Filled, ground: &Ground<'_>) -> Result<Spawne
         command.env_remove(name);
     }
     let process = tokio::process::Command::from(command).spawn().map_err(|error| {
-        if filled.cwd.is_dir() {
+        if filled.runs_in().is_dir() {
             return failed(error);
         }
-        ChildError::Spawn { why: format!("its directory `{}` does not exist", filled.written.cwd) }
+        ChildError::Spawn { why: format!("its directory `{}` does not exist", filled.shown_directory()) }
     })?;
 
     let ours = std::os::unix::net::UnixStream::from(ours);

@@ -226,10 +226,12 @@ pub(super) fn process(
         }
     }
     let folder = spot.places.folder.to_str().ok_or("its folder's name is not valid UTF-8")?.to_owned();
-    let cwd = match fields.get("cwd") {
-        Some(cwd) => {
-            Template::parse(&from_home(&cwd.text().ok_or_else(|| wrong("cwd"))?, &spot.places), &spot.places)?
-        }
+    let written_cwd = fields.get("cwd").map(|cwd| cwd.text().ok_or_else(|| wrong("cwd"))).transpose()?;
+    let names_workspace =
+        matches!(written_cwd.as_deref(), Some("${workspaceFolder}" | "${CLAUDE_PROJECT_DIR}"));
+    let cwd_is_workspace = spot.places.personal && names_workspace;
+    let cwd = match written_cwd {
+        Some(cwd) => Template::parse(&from_home(&cwd, &spot.places), &spot.places)?,
         None => Template::text(folder),
     };
     // A directory that is known is written out, so that equal launches are equal wherever they stand.
@@ -256,6 +258,7 @@ pub(super) fn process(
         pass_env,
         cwd,
         base,
+        cwd_is_workspace,
         data: None,
         program: None,
     };

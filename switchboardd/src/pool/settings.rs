@@ -23,7 +23,12 @@ impl Settings {
         let max = config.max.unwrap_or(if scope == Scope::Shared { 1 } else { 8 });
         Self {
             scope,
-            warm: config.warm.unwrap_or(0).min(max),
+            // Nobody knows in which workspace a spare will be used.
+            warm: if reach.runs_in_workspace() && scope == Scope::Session {
+                0
+            } else {
+                config.warm.unwrap_or(0).min(max)
+            },
             max,
             idle: Duration::from_millis(config.idle_ms.unwrap_or(10 * 60 * 1000)),
         }

@@ -11,7 +11,7 @@ use super::{Pool, PoolError};
 use crate::caller::Caller;
 use crate::child::{Child, ChildError, Ground, Limits, Manner, StartError, StderrRing, Tie};
 use crate::config::Scope;
-use crate::definition::Reach;
+use crate::definition::{Reach, Target};
 use crate::manifest::Manifest;
 use crate::measures::child_tally::Reason;
 
@@ -70,8 +70,13 @@ impl Pool {
     ) -> Result<Arc<Child>, PoolError> {
         let here = matches!(self.reach, Reach::Process(_));
         let place = self.nursery.budget.admit(patient, here).await?;
-        let target = self.nursery.sources.fill(&self.reach).await?;
+        let mut target = self.nursery.sources.fill(&self.reach).await?;
         self.lock().values = Some(target.digest());
+        if let Target::Process(filled) = &mut target
+            && self.reach.runs_in_workspace()
+        {
+            filled.workspace = owner.and_then(|owner| owner.folder());
+        }
         let captured = self.nursery.sources.captured().await;
         let (scope, ran_before) = {
             let state = self.lock();

@@ -247,6 +247,7 @@ fn places() -> Places {
         root: "/w".into(),
         home: "/h".into(),
         data: "/s/data".into(),
+        personal: false,
         inputs: BTreeMap::new(),
         dialect: Dialect::All,
     }
