@@ -193,6 +193,99 @@ fn no_value_is_ever_shown() {
     kept(&home.state_folder());
 }
 
+/// Servers that repeat all that they are sent, and servers that cannot be reached: with a secret in the path, in the
+/// whole URL, in a header, in the host, and written down in the path.
+#[test]
+fn no_part_of_a_destination_is_ever_shown() {
+    let home = home_with_values();
+    let port = echoing_server();
+    let file = home.config_folder().join("env");
+    fs::write(
+        &file,
+        format!("PERSONAL_VALUE=canary-personal\nWHOLE=http://127.0.0.1:{port}/s/canary-whole/x\n"),
+    )
+    .unwrap();
+    let at = |path: &str| json!({"type": "http", "url": format!("http://127.0.0.1:{port}{path}")});
+    let with = |mut entry: Value| {
+        entry["headers"] = json!({"X-Key": "${SECRET_VALUE}", "Authorization": "Bearer ${PERSONAL_VALUE}"});
+        entry
+    };
+    let servers = json!({
+        "closed": {"type": "http", "url": "http://127.0.0.1:9/s/${SECRET_VALUE}/mcp"},
+        "shut": {"type": "http", "url": "http://127.0.0.1:9/s/canary0123456789abcdef/mcp"},
+        "host": {"type": "http", "url": "https://${SECRET_VALUE}.invalid/mcp"},
+        "odd": {"type": "http", "url": "${SECRET_VALUE}:x"},
+        "tls": {"type": "http", "url": format!("https://127.0.0.1:{port}/${{SECRET_VALUE}}")},
+        "whole": {"type": "http", "url": "${WHOLE}"},
+        "echo": at("/echo/${SECRET_VALUE}/mcp"),
+        "literal": at("/echo/canary0123456789abcdef/mcp"),
+        "old": {"type": "sse", "url": format!("http://127.0.0.1:{port}/echo/${{SECRET_VALUE}}/sse")},
+        "moved": at("/moved/${SECRET_VALUE}/mcp"),
+        "login": at("/login/${SECRET_VALUE}/mcp"),
+        "refused": with(at("/login/${SECRET_VALUE}/mcp")),
+    });
+    let names: Vec<String> = servers.as_object().unwrap().keys().cloned().collect();
+    home.definition("all", &json!({"mcpServers": servers}).to_string());
+    let daemon = Daemon::start_with(&home, &["--listen", "off"], &[("LOG_LEVEL", "trace")]);
+    let mut shim = home.shim();
+    for name in &names {
+        let params =
+            format!(r#"{{"name":"{name}_suite","arguments":{{"action":"call","subtool":"x","args":{{}}}}}}"#);
+        is_clean(name, &shim.request("tools/call", &params));
+        let initialize = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}"#;
+        is_clean(name, &daemon.door().post(&format!("/proxy/{name}"), initialize).text());
+        for order in [&["login", name][..], &["explain", name], &["logs", name], &["logout", name]] {
+            let output = home.command(order);
+            is_clean(
+                &format!("{order:?}"),
+                &String::from_utf8_lossy(&[output.stdout, output.stderr].concat()),
+            );
+        }
+    }
+    for target in ["/status", "/suites", "/proxy", "/metrics"] {
+        is_clean(target, &daemon.door().get(target).text());
+    }
+    for order in [&["status"][..], &["status", "--json"], &["ls"], &["doctor"], &["--dry-run"]] {
+        let output = home.command(order);
+        is_clean(&format!("{order:?}"), &String::from_utf8_lossy(&[output.stdout, output.stderr].concat()));
+    }
+    is_clean("the log", &daemon.log());
+    drop(daemon);
+    kept(&home.state_folder());
+}
+
+/// Answers every request with its own head: as a refusal, as a redirect to another host, or as a wish for a login.
+fn echoing_server() -> u16 {
+    use std::io::Read;
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let Ok(mut stream) = stream else { return };
+            let mut head = vec![0; 16 * 1024];
+            let read = stream.read(&mut head).unwrap_or(0);
+            let head = String::from_utf8_lossy(&head[..read]).into_owned();
+            let path = head.split(' ').nth(1).unwrap_or("/").to_owned();
+            let more = if path.starts_with("/moved") {
+                format!("302 Found\r\nLocation: http://{}.example/x", path.split('/').nth(2).unwrap())
+            } else if path.starts_with("/login") {
+                format!(
+                    "401 Unauthorized\r\nWWW-Authenticate: Bearer resource_metadata=\"http://127.0.0.1:{port}/meta{path}\""
+                )
+            } else {
+                "404 Not Found".to_owned()
+            };
+            let body = format!("no route for {head}");
+            let answer = format!(
+                "HTTP/1.1 {more}\r\nContent-Type: text/plain\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}",
+                body.len()
+            );
+            let _ = stream.write_all(answer.as_bytes());
+        }
+    });
+    port
+}
+
 fn kept(folder: &Path) {
     for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
         let path = entry.path();

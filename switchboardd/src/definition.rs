@@ -1,10 +1,14 @@
 //! One server entry read from a `.mcp.json`: what it is called and how to start or reach it.
 
+mod shown;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+
+pub use shown::{Shown, shown_url};
 
 use crate::expand::{Missing, Template, Values};
 
@@ -92,6 +96,8 @@ pub struct Destination {
     pub transport: Transport,
     pub url: String,
     pub headers: BTreeMap<String, String>,
+    /// How it is spoken of.
+    pub shown: Shown,
 }
 
 /// All that a start needs to know, whichever way the child is reached.
@@ -142,7 +148,8 @@ impl Remote {
         let mut fill = |template: &Template| template.fill(values, &mut missing);
         let url = fill(&self.url);
         let headers = self.headers.iter().map(|(name, value)| (name.clone(), fill(value))).collect();
-        let filled = Destination { transport: self.transport, url, headers };
+        let shown = Shown::new(self, values);
+        let filled = Destination { transport: self.transport, url, headers, shown };
         if missing.is_empty() { Ok(filled) } else { Err(missing) }
     }
 

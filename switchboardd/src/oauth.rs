@@ -33,6 +33,7 @@ use store::Store;
 
 use crate::child::remote::auth::{Authorizer, Authorizers};
 use crate::config::OauthConfig;
+use crate::definition::Shown;
 use crate::sources::Sources;
 
 /// More than anybody has; a definition whose URL keeps changing could make many.
@@ -49,8 +50,8 @@ pub struct Logins {
 }
 
 impl Authorizers for Logins {
-    fn of(&self, child: &str, url: &Url) -> Arc<dyn Authorizer> {
-        self.login(child, url)
+    fn of(&self, child: &str, url: &Url, shown: &Shown) -> Arc<dyn Authorizer> {
+        self.login(child, url, shown)
     }
 }
 
@@ -77,13 +78,15 @@ impl Logins {
     }
 
     /// The login to what is reached under this name at this place.
-    pub fn login(&self, child: &str, url: &Url) -> Arc<Login> {
+    pub fn login(&self, child: &str, url: &Url, shown: &Shown) -> Arc<Login> {
         let mut known = self.known.lock().expect("BUG: bookkeeping panicked");
         // Those whom nobody uses are read again when somebody does.
         if known.len() >= MAX_KNOWN {
             known.retain(|_, login| Arc::strong_count(login) > 1);
         }
         let name = store::name(child, url.as_str());
-        known.entry(name).or_insert_with(|| Login::new(child, url, &self.store, &self.config)).clone()
+        let login = known.entry(name).or_insert_with(|| Login::new(child, url, &self.store, &self.config));
+        login.speaks_of(shown);
+        login.clone()
     }
 }

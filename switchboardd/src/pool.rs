@@ -197,7 +197,7 @@ impl Pool {
             return Ok(None);
         }
         let url = address(&to).map_err(Unready::Misconfigured)?;
-        Ok(Some(self.nursery.logins.login(&self.name, &url)))
+        Ok(Some(self.nursery.logins.login(&self.name, &url, &to.shown)))
     }
 
     pub fn reach(&self) -> &Reach {

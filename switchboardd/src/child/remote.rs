@@ -122,7 +122,7 @@ pub(super) async fn bring_up(
 ) -> Result<Arc<Child>, ChildError> {
     let url = address(to).map_err(|why| ChildError::Unusable { why: format!("is misconfigured: {why}") })?;
     let http = ground.dialer.client(&url, ground.variables).await?;
-    let authorizer = ground.logins.of(name, &url);
+    let authorizer = ground.logins.of(name, &url, &to.shown);
     let client = Client::new(http, url, to, authorizer)?;
     let link = Arc::new(Link {
         client,
@@ -270,7 +270,8 @@ impl Line {
         child: &Arc<Child>,
         remembered: Option<Manner>,
     ) -> Result<Hello, StartError> {
-        Ok(shake::shake(child, &self.link, remembered).await?)
+        let shaken = shake::shake(child, &self.link, remembered).await;
+        Ok(shaken.map_err(|error| self.link.told(error))?)
     }
 
     /// Listens to what it says without being asked.
@@ -280,6 +281,17 @@ impl Line {
 }
 
 impl Link {
+    /// An error without what was filled into the URL or the headers.
+    fn told(&self, error: ChildError) -> ChildError {
+        match error {
+            ChildError::Remote(error) => error.without_values(&self.client.shown).into(),
+            ChildError::Unusable { why } => {
+                ChildError::Unusable { why: self.client.shown.hide(&why).into_owned() }
+            }
+            other => other,
+        }
+    }
+
     fn talk(&self) -> Talk {
         self.talk.lock().expect("BUG: a copy panicked").clone()
     }

@@ -11,10 +11,11 @@ use crate::args::Args;
 use crate::child::remote::address;
 use crate::config::{Config, Extent, FILE_NAME};
 use crate::daemon;
-use crate::definition::{Definition, Destination, Reach, Transport};
+use crate::definition::{Definition, Reach, Remote, Transport};
 use crate::discover::entry::Spot;
 use crate::discover::{Area, hosts, places, read_variables, shapes};
 use crate::document::{Document, Problem};
+use crate::expand::Values;
 use crate::trust::view::{mentioned, shown_url};
 use crate::visible::{Printable, visible};
 
@@ -75,10 +76,12 @@ impl Verdict {
 /// A server elsewhere whose URL says already that nobody can reach it.
 pub(super) fn reachable(reach: Reach) -> Result<Reach, String> {
     if let Reach::Remote(remote) = &reach
-        && let Some(url) = remote.url.literal()
+        && remote.url.literal().is_some()
     {
-        let (transport, headers) = (remote.transport, BTreeMap::new());
-        address(&Destination { transport, url: url.to_owned(), headers })?;
+        let plain = Remote { headers: BTreeMap::new(), ..remote.clone() };
+        if let Ok(to) = plain.fill(&Values::new()) {
+            address(&to)?;
+        }
     }
     Ok(reach)
 }

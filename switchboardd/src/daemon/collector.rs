@@ -239,6 +239,7 @@ impl Post {
     fn shown(&self) -> String {
         let url = &self.target.url;
         let port = url.port_or_known_default().map_or(String::new(), |port| format!(":{port}"));
-        format!("{}://{}{port}{}", url.scheme(), url.host_str().unwrap_or_default(), url.path())
+        let path = crate::hosts::mask::masked_path(url.path());
+        format!("{}://{}{port}{path}", url.scheme(), url.host_str().unwrap_or_default())
     }
 }

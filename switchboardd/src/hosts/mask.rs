@@ -73,6 +73,31 @@ pub fn looks_secret(text: &str) -> bool {
     is_shape || is_jwt || (is_scheme(text) && password(text).is_some())
 }
 
+/// A URL's path as it may be shown: without the segments that are a secret by their looks, or by the word before.
+/// Services that know a person by such a segment make it of random letters and digits.
+pub fn masked_path(path: &str) -> String {
+    let mut is_next = false;
+    let hide = |segment: &str| {
+        let was_next = std::mem::replace(&mut is_next, is_secret_name(segment));
+        let is_secret = !segment.contains("${")
+            && (looks_secret(segment) || looks_random(segment) || was_next && segment.len() >= 8);
+        if is_secret { MASK.to_owned() } else { segment.to_owned() }
+    };
+    path.split('/').map(hide).collect::<Vec<_>>().join("/")
+}
+
+/// Whether a word is more random than names are: letters and digits in one long piece, or a UUID.
+fn looks_random(word: &str) -> bool {
+    let is_random = |piece: &str| {
+        piece.len() >= 16
+            && piece.bytes().any(|c| c.is_ascii_digit())
+            && piece.bytes().any(|c| c.is_ascii_alphabetic())
+    };
+    let hex = word.bytes().filter(u8::is_ascii_hexdigit).count();
+    let is_uuid = word.len() == 36 && hex == 32 && word.bytes().filter(|c| *c == b'-').count() == 4;
+    is_uuid || word.split(|c: char| !c.is_ascii_alphanumeric()).any(is_random)
+}
+
 /// Where the password of the first address in a text stands that has one: `scheme://user:password@host`.
 pub fn password(text: &str) -> Option<std::ops::Range<usize>> {
     let mut from = 0;
@@ -280,6 +305,26 @@ mod tests {
         }
         for value in ["/run/secrets/token", "~/.key", "true", "", "8080"] {
             assert!(!is_secret("API_KEY", value), "{value}");
+        }
+    }
+
+    #[test]
+    fn a_path_is_shown_without_its_secrets() {
+        for (path, shown) in [
+            ("/api/mcp/s/Y2FuYXJ5MDEyMzQ1Njc4OQ/mcp", "/api/mcp/s/•••/mcp"),
+            ("/server/123e4567-e89b-12d3-a456-426614174000", "/server/•••"),
+            ("/token/hunter2hunter/x", "/token/•••/x"),
+            ("/s/ghp_0123456789abcdefghij", "/s/•••"),
+            ("/v1/mcp", "/v1/mcp"),
+            ("/token/mcp", "/token/mcp"),
+            (
+                "/my-servers/sequential-thinking-2025.12.18/sse",
+                "/my-servers/sequential-thinking-2025.12.18/sse",
+            ),
+            ("/s/${HOOK_0123456789ABCDEF}/mcp", "/s/${HOOK_0123456789ABCDEF}/mcp"),
+            ("", ""),
+        ] {
+            assert_eq!(masked_path(path), shown);
         }
     }
 

@@ -4,7 +4,9 @@ use std::path::{Path, PathBuf};
 
 use super::machine::{Machine, Trace};
 use super::{Contents, Entry, Host, KEY, is_off, url, words};
+use crate::definition::shown_url;
 use crate::document::Problem;
+use crate::expand::Template;
 use crate::files::text::read_text;
 
 /// A host that is here.
@@ -85,8 +87,9 @@ pub fn is_ours(entry: &Entry) -> bool {
 
 fn server(entry: Entry) -> Server {
     let command = words(&entry.value).into_iter().next();
-    // What stands behind the path of a URL may be a secret.
-    let command = command.or_else(|| Some(url(&entry.value)?.split(['?', '#']).next()?.to_owned()));
+    // What stands in the path of a URL and behind it may be a secret.
+    let place = |url: &str| shown_url(&Template::text(url.split(['?', '#']).next().unwrap_or_default()));
+    let command = command.or_else(|| url(&entry.value).map(place));
     Server {
         is_off: is_off(&entry.value),
         command: command.unwrap_or_default(),

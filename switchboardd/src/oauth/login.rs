@@ -27,6 +27,7 @@ use super::scopes::Scopes;
 use super::store::{self, Store, StoreError};
 use crate::child::remote::auth::{AuthError, Authorizer, BoxFuture, Challenge, Verdict};
 use crate::config::OauthConfig;
+use crate::definition::Shown;
 use crate::secrets::{Hidden, Where};
 use crate::visible::visible;
 
@@ -72,6 +73,8 @@ struct Memory {
     failed: Option<(Instant, AuthError)>,
     /// How far away the server was when it was heard of, by the connection itself.
     met: Option<Ground>,
+    /// How the server is spoken of.
+    shown: Shown,
 }
 
 /// What there is to send at once.
@@ -119,7 +122,7 @@ impl Login {
         if let Some(before) = slot.take() {
             before.give_up().await;
         }
-        let attempt = Attempt::open(self.me()).await.map_err(|why| failed(&why))?;
+        let attempt = Attempt::open(self.me()).await.map_err(|why| self.failed(&why))?;
         *slot = Some(attempt.clone());
         Ok(attempt)
     }
@@ -144,10 +147,12 @@ impl Login {
         self.store.place(&self.name).await.ok().flatten()
     }
 
-    /// The page of an attempt that a person is in the middle of.
+    /// The page of an attempt that a person is in the middle of. It names the server, so a model is not told of one
+    /// that a secret is part of.
     async fn open_page(&self) -> Option<Box<str>> {
         let slot = self.attempt.lock().await;
-        slot.as_ref().filter(|open| open.is_open()).map(|open| open.url.as_str().into())
+        let open = slot.as_ref().filter(|open| open.is_open()).map(|open| open.url.as_str());
+        open.filter(|page| self.memory().shown.allows(page)).map(Into::into)
     }
 
     /// Forgets everything, here and there.
@@ -179,7 +184,7 @@ impl Login {
             Ok(fetch) => grant::revoke(&fetch, grant, client, place).await,
             Err(error) => Err(error.into()),
         };
-        Ok(revoked.map_or_else(|error| Gone::Deleted(error.to_string()), |()| Gone::Revoked))
+        Ok(revoked.map_or_else(|error| Gone::Deleted(self.told(&error)), |()| Gone::Revoked))
     }
 
     /// The header that goes out with the next request.
@@ -187,7 +192,7 @@ impl Login {
         if let Glance::Unknown = self.glance() {
             let _turn = self.turn.lock().await;
             if let Glance::Unknown = self.glance() {
-                let kept = self.store.load(&self.name).await.map_err(|error| failed(&error))?;
+                let kept = self.store.load(&self.name).await.map_err(|error| self.failed(&error))?;
                 self.remember(kept.unwrap_or_default());
             }
         }
@@ -309,6 +314,23 @@ impl Login {
         Ok(Some(Preset { id, secret, issuer: config.issuer.or(seen) }))
     }
 
+    /// From now on the server is spoken of like this.
+    pub(super) fn speaks_of(&self, shown: &Shown) {
+        let mut memory = self.memory();
+        if memory.shown != *shown {
+            memory.shown = shown.clone();
+        }
+    }
+
+    /// Others' words may be in it: they must not do anything to whoever reads them, and repeat no secret.
+    fn told(&self, what: &dyn std::fmt::Display) -> String {
+        visible(&self.memory().shown.hide(&what.to_string())).into_owned()
+    }
+
+    fn failed(&self, error: &dyn std::fmt::Display) -> AuthError {
+        AuthError::Failed { why: self.told(error) }
+    }
+
     fn config(&self) -> MutexGuard<'_, OauthConfig> {
         self.config.lock().expect("BUG: a note panicked")
     }
@@ -320,11 +342,6 @@ impl Login {
     fn me(&self) -> Arc<Self> {
         self.me.upgrade().expect("BUG: whoever calls holds it")
     }
-}
-
-/// Others' words may be in it, and must not do anything to whoever reads them.
-fn failed(error: &dyn std::fmt::Display) -> AuthError {
-    AuthError::Failed { why: visible(&error.to_string()).into_owned() }
 }
 
 impl Authorizer for Login {

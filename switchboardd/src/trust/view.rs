@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::warnings::warnings;
+pub use crate::definition::shown_url;
 use crate::definition::{Definition, Launch, Reach, Remote, Transport};
 use crate::expand::Template;
 use crate::hosts::mask::{MASK, masked_value, masked_words};
@@ -181,22 +182,6 @@ fn shown_value(name: &str, value: &Template) -> String {
     }
 }
 
-/// Without what may be a password in it, or a key behind the `?`.
-pub fn shown_url(url: &Template) -> String {
-    let url = url.to_string();
-    let (url, query) = url.split_once('?').map_or((url.as_str(), ""), |(url, _)| (url, "?…"));
-    let url = match url.split_once("://") {
-        Some((scheme, rest)) => {
-            // A host ends at the first of these; what comes after an `@` behind them is no host.
-            let (host, path) = rest.find(['/', '\\', '#']).map_or((rest, ""), |at| rest.split_at(at));
-            let host = host.rsplit_once('@').map_or(host.to_owned(), |(_, host)| format!("…@{host}"));
-            format!("{scheme}://{host}{path}")
-        }
-        None => url.to_owned(),
-    };
-    visible(&format!("{url}{query}")).into_owned()
-}
-
 /// What is other than it was.
 fn difference(before: &Reach, after: &Reach, how: How) -> Vec<String> {
     match (before, after) {
@@ -338,14 +323,6 @@ mod tests {
         let text = shown(&url, None);
         assert!(text.contains("https://…@h/p?…") && text.contains("header    authorization: •••"), "{text}");
         assert!(!text.contains("pass") && !text.contains("k3y") && !text.contains("t0p"), "{text}");
-    }
-
-    #[test]
-    fn a_host_is_where_a_url_really_leads() {
-        for url in [r"https://evil.example\@github.com/mcp", "https://evil.example#@github.com/mcp"] {
-            let shown = shown_url(&Template::text(url));
-            assert!(shown.starts_with("https://evil.example"), "{url}: {shown}");
-        }
     }
 
     #[test]

@@ -13,6 +13,7 @@ use hyper::header::HeaderValue;
 use reqwest::Url;
 
 use crate::caller::Caller;
+use crate::definition::Shown;
 
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
@@ -28,7 +29,8 @@ pub trait Authorizer: Send + Sync + std::fmt::Debug {
 
 /// Who has an authorizer for each remote child.
 pub trait Authorizers: Send + Sync + std::fmt::Debug {
-    fn of(&self, child: &str, url: &Url) -> Arc<dyn Authorizer>;
+    /// `shown`: how the server is spoken of.
+    fn of(&self, child: &str, url: &Url, shown: &Shown) -> Arc<dyn Authorizer>;
 }
 
 /// A server that was not content with what a request carried.

@@ -20,7 +20,7 @@ use super::auth::{Authorizer, Challenge, Verdict};
 use super::dialer::root_cause;
 use crate::caller::Caller;
 use crate::child::failure::clip;
-use crate::definition::Destination;
+use crate::definition::{Destination, Shown};
 
 /// Redirects of one request that are followed.
 const MAX_HOPS: usize = 4;
@@ -35,6 +35,8 @@ const NOT_THEIRS: [HeaderName; 8] =
 pub(super) struct Client {
     http: reqwest::Client,
     pub(super) url: Url,
+    /// How the server is spoken of.
+    pub(super) shown: Shown,
     /// What the definition sets.
     headers: HeaderMap,
     /// `None` where the definition sets `Authorization` itself.
@@ -61,11 +63,15 @@ impl Client {
     ) -> Result<Self, RemoteError> {
         let headers = headers(to)?;
         let authorizer = (!headers.contains_key(AUTHORIZATION)).then_some(authorizer);
-        Ok(Self { http, url, headers, authorizer })
+        Ok(Self { http, url, shown: to.shown.clone(), headers, authorizer })
     }
 
     /// Sends a request as often as challenges and redirects want it, which is never after it was taken.
-    pub(super) async fn send(&self, mut outgoing: Outgoing) -> Result<Response, RemoteError> {
+    pub(super) async fn send(&self, outgoing: Outgoing) -> Result<Response, RemoteError> {
+        self.sent(outgoing).await.map_err(|error| error.without_values(&self.shown))
+    }
+
+    async fn sent(&self, mut outgoing: Outgoing) -> Result<Response, RemoteError> {
         let (mut hops, mut challenged) = (0, false);
         loop {
             let used = match &self.authorizer {
@@ -125,19 +131,18 @@ impl Client {
             .headers(headers)
             .body(outgoing.body.clone());
         request.send().await.map_err(|error| match error.is_connect() {
-            true => RemoteError::Unreachable { why: unreachable(&outgoing.url, &root_cause(&error)) },
+            true => RemoteError::Unreachable { why: self.unreachable(&root_cause(&error)) },
             false => RemoteError::Cut { why: lost(&error) },
         })
     }
-}
 
-/// What was tried, without what may be a key behind the `?`; and a hint where both ends speak, but not the same.
-fn unreachable(url: &Url, cause: &str) -> String {
-    let place = format!("{}{}", url.origin().ascii_serialization(), url.path());
-    let is_plain = url.scheme() == "https"
-        && ["InvalidContentType", "corrupt message"].iter().any(|sign| cause.contains(sign));
-    let hint = if is_plain { "; it seems to speak plain `http`, not `https`" } else { "" };
-    format!("{cause} (`{place}`){hint}")
+    /// What was tried, as its file writes it; and a hint where both ends speak, but not the same.
+    fn unreachable(&self, cause: &str) -> String {
+        let is_plain = self.url.scheme() == "https"
+            && ["InvalidContentType", "corrupt message"].iter().any(|sign| cause.contains(sign));
+        let hint = if is_plain { "; it seems to speak plain `http`, not `https`" } else { "" };
+        format!("{cause} (`{}`){hint}", self.shown.url)
+    }
 }
 
 /// What the definition sets, as far as it is a person's to set.

@@ -1,6 +1,7 @@
 //! What goes wrong between us and a child that runs elsewhere.
 
 use super::auth::AuthError;
+use crate::definition::Shown;
 
 /// Why a remote child gave no answer. The texts continue the words "child `name` …".
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -33,6 +34,21 @@ pub enum RemoteError {
 }
 
 impl RemoteError {
+    /// The same without what was filled into the URL or the headers: servers repeat what they were sent.
+    pub(super) fn without_values(mut self, shown: &Shown) -> Self {
+        let text = match &mut self {
+            Self::Unreachable { why } | Self::Cut { why } | Self::Auth(AuthError::Failed { why }) => why,
+            Self::Status { said, .. } | Self::Forbidden { said, .. } => said,
+            Self::Elsewhere { to } => to,
+            Self::Foreign { content_type } => content_type,
+            Self::Encoded { encoding } => encoding,
+            Self::Changed { now } => now,
+            Self::Auth(AuthError::Login { .. }) | Self::Lost | Self::Unanswered => return self,
+        };
+        *text = shown.hide(text).into_owned();
+        self
+    }
+
     /// Whether the request surely did not run.
     pub fn is_unsent(&self) -> bool {
         matches!(self, Self::Unreachable { .. } | Self::Changed { .. })

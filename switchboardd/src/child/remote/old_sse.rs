@@ -51,11 +51,11 @@ pub(super) async fn open(child: &Arc<Child>, link: &Arc<Link>) -> Result<Opened,
     };
     let Some(endpoint) = endpoint else { return Ok(Opened::None(RemoteError::Unanswered)) };
     link.change(|talk| talk.endpoint = Some(endpoint));
-    let child = child.clone();
+    let (child, link) = (child.clone(), link.clone());
     let reading = tokio::spawn(async move {
         tokio::select! {
             () = child.stopped() => {}
-            why = reader.read(&child) => child.give_up(RemoteError::Cut { why }.into()),
+            why = reader.read(&child) => child.give_up(link.told(RemoteError::Cut { why }.into())),
         }
     });
     Ok(Opened::Stream(reading.abort_handle()))

@@ -53,7 +53,7 @@ pub(super) async fn ask(child: &Arc<Child>, link: &Arc<Link>, id: ChildId, body:
             if is_a_reason_to_begin_anew(&error) && !stands && child.hello.get().is_some() {
                 child.replace();
             }
-            owed.error = Some(error);
+            owed.error = Some(link.told(error));
         }
     }
 }

@@ -17,7 +17,6 @@ use crate::oauth::grant::{self, GrantError, Page, Terms};
 use crate::oauth::kept::Kept;
 use crate::oauth::scopes::{self, Scopes, Wishes};
 use crate::oauth::store::StoreError;
-use crate::visible::visible;
 
 /// Long enough to find a password and a second factor.
 const PATIENCE: Duration = Duration::from_secs(5 * 60);
@@ -44,14 +43,14 @@ impl Attempt {
         let (stop, stopped) = mpsc::channel(1);
         let attempt = Arc::new(Self {
             url: page.url.clone(),
-            issuer: prepared.terms.authority.issuer.clone(),
+            issuer: login.told(&prepared.terms.authority.issuer),
             scopes: prepared.terms.scopes.clone(),
             outcome,
             stop,
         });
         tokio::spawn(async move {
             let outcome = prepared.carry_out(&login, page, stopped).await;
-            let outcome = outcome.map_err(|why| visible(&why).into_owned());
+            let outcome = outcome.map_err(|why| login.told(&why));
             match &outcome {
                 Ok(()) => tracing::info!(target: "oauth", child = &*login.child, "logged in"),
                 Err(why) => tracing::info!(target: "oauth", child = &*login.child, "login failed: {why}"),
@@ -222,9 +221,9 @@ impl Login {
         Ok((Some(status), demand))
     }
 
-    /// Where was asked, without what may be a key behind the `?`, and what came of it.
+    /// Where was asked, as its file writes it, and what came of it.
     fn asks_for_none(&self, status: Option<u16>) -> String {
-        let place = format!("{}{}", self.url.origin().ascii_serialization(), self.url.path());
+        let place = self.memory().shown.url.clone();
         let (status, hint) = match status {
             Some(status @ 404) => (format!("status {status}"), "; is the path right?"),
             Some(status) => (format!("status {status}"), ""),

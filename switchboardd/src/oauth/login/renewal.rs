@@ -5,7 +5,7 @@ use std::time::Duration;
 use hyper::header::HeaderValue;
 use tokio::time::Instant;
 
-use super::{Glance, Login, failed};
+use super::{Glance, Login};
 use crate::child::remote::auth::AuthError;
 use crate::oauth::demand::Demand;
 use crate::oauth::discovery;
@@ -32,7 +32,7 @@ impl Login {
         let me = self.me();
         // Not given up with the call that needs it: a token that was renewed and lost ends the whole login.
         let task = tokio::spawn(async move { me.renewed(used, demand).await });
-        task.await.unwrap_or_else(|panic| Err(failed(&panic)))
+        task.await.unwrap_or_else(|panic| Err(self.failed(&panic)))
     }
 
     async fn renewed(&self, used: Option<HeaderValue>, demand: Option<Demand>) -> Result<bool, AuthError> {
@@ -44,12 +44,12 @@ impl Login {
         if let Some(failed) = self.failed_lately() {
             return Err(failed);
         }
-        let _lock = self.store.lock(&self.name).await.map_err(|error| failed(&error))?;
+        let _lock = self.store.lock(&self.name).await.map_err(|error| self.failed(&error))?;
         // Another process may have been first.
         match self.store.load(&self.name).await {
             Ok(kept) => self.adopt(kept.unwrap_or_default()),
             Err(StoreError::Damaged) => self.adopt(Kept::default()),
-            Err(error) => return Err(failed(&error)),
+            Err(error) => return Err(self.failed(&error)),
         }
         if self.has_other_than(used.as_ref()) {
             return Ok(true);
@@ -67,7 +67,7 @@ impl Login {
     }
 
     async fn fetched(&self, demand: Option<Demand>, grant: &Grant, kept: Kept) -> Result<bool, AuthError> {
-        let fetch = self.fetch().await.map_err(|error| failed(&error))?;
+        let fetch = self.fetch().await.map_err(|error| self.failed(&error))?;
         if let Some(demand) = demand
             && self.has_moved(&fetch, &demand, grant).await?
         {
@@ -95,7 +95,7 @@ impl Login {
                 Ok(true)
             }
             Err(error @ (GrantError::Spent(_) | GrantError::Stranger(_))) => {
-                tracing::info!(target: "oauth", child = &*self.child, "login is over: {error}");
+                tracing::info!(target: "oauth", child = &*self.child, "login is over: {}", self.told(&error));
                 let issuer = kept.grant.take().map(|grant| grant.issuer).unwrap_or_default();
                 if let GrantError::Stranger(_) = error {
                     kept.clients.remove(&issuer);
@@ -103,7 +103,7 @@ impl Login {
                 self.keep(kept).await;
                 Ok(false)
             }
-            Err(error) => Err(failed(&error)),
+            Err(error) => Err(self.failed(&error)),
         }
     }
 
@@ -118,7 +118,7 @@ impl Login {
     /// Whether the server wants tokens of somebody else by now. Those that we have are nobody else's business.
     async fn has_moved(&self, fetch: &Fetch, demand: &Demand, grant: &Grant) -> Result<bool, AuthError> {
         let found =
-            discovery::resource(fetch, &self.url, Some(demand)).await.map_err(|error| failed(&error))?;
+            discovery::resource(fetch, &self.url, Some(demand)).await.map_err(|error| self.failed(&error))?;
         let own = places::origin(&self.url);
         let issuer = match &found {
             Some(resource) => resource.issuer(Some(&grant.issuer)).unwrap_or(&own),

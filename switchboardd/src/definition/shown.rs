@@ -1,0 +1,162 @@
+//! A destination as people, models and logs may see it. Pure.
+//!
+//! What we say of a destination is built from its URL as it is written. What others say (a server that repeats the
+//! path it was asked for, a certificate that names the host) goes through [`Shown::hide`] first.
+
+use std::borrow::Cow;
+
+use url::form_urlencoded::byte_serialize;
+
+use super::Remote;
+use crate::expand::{Template, Values};
+use crate::hosts::mask::{MASK, masked_path};
+use crate::visible::visible;
+
+/// Shorter values are not looked for in what others say: they are no secrets, and stand in many words.
+const LEAST: usize = 4;
+
+/// The URL of a destination as it is written, and what must not be repeated of what was filled in.
+#[derive(Clone, Default, PartialEq, Eq, Hash)]
+pub struct Shown {
+    pub url: String,
+    /// What is replaced, and by what; the longest first.
+    hidden: Vec<(String, String)>,
+}
+
+/// The values are what it hides.
+impl std::fmt::Debug for Shown {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Shown").field(&self.url).finish()
+    }
+}
+
+impl Shown {
+    pub(super) fn new(remote: &Remote, values: &Values) -> Self {
+        let templates = std::iter::once(&remote.url).chain(remote.headers.values());
+        let filled = templates.flat_map(Template::gaps).flat_map(|(name, _)| {
+            let value = values.get(name).map_or("", |value| value.trim());
+            let all = std::iter::once(value.to_owned()).chain(parts(value));
+            all.map(move |part| (part, format!("${{{name}}}")))
+        });
+        let literal = masked_literals(&remote.url).into_iter().map(|text| (text, MASK.to_owned()));
+        let mut hidden: Vec<(String, String)> = filled.chain(literal).flat_map(spellings).collect();
+        hidden.sort_by(|one, other| other.0.len().cmp(&one.0.len()).then_with(|| one.cmp(other)));
+        hidden.dedup();
+        Self { url: shown_url(&remote.url), hidden }
+    }
+
+    /// A text with every value that was filled in replaced by its name.
+    pub fn hide<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        let mut text = Cow::Borrowed(text);
+        for (value, name) in &self.hidden {
+            if text.contains(value.as_str()) {
+                text = Cow::Owned(text.replace(value.as_str(), name));
+            }
+        }
+        text
+    }
+
+    /// Whether a text holds nothing that must not be repeated.
+    pub fn allows(&self, text: &str) -> bool {
+        !self.hidden.iter().any(|(value, _)| text.contains(value.as_str()))
+    }
+}
+
+/// What may be told of a value that is a whole URL: its host, its path, and what stands behind it.
+fn parts(value: &str) -> Vec<String> {
+    let Ok(url) = url::Url::parse(value) else { return Vec::new() };
+    let pairs = url.query_pairs().map(|(_, value)| value.into_owned());
+    let segments = url.path_segments().into_iter().flatten().filter(|part| masked_path(part) != *part);
+    let whole = [url.host_str(), Some(url.path()), url.query(), url.password()].into_iter().flatten();
+    whole.chain(segments).map(ToOwned::to_owned).chain(pairs).collect()
+}
+
+/// A value as it stands in a URL's path, in its query or a form, in its host, and as JSON writes it.
+fn spellings((value, name): (String, String)) -> Vec<(String, String)> {
+    let form: String = byte_serialize(value.as_bytes()).collect();
+    let path = url::Url::parse("http://x/").ok().map(|mut url| {
+        url.set_path(&value);
+        url.path().trim_start_matches('/').to_owned()
+    });
+    let json = serde_json::Value::from(value.as_str()).to_string().trim_matches('"').to_owned();
+    let all = [Some(value.to_ascii_lowercase()), Some(form), path, Some(json), Some(value)];
+    let fit = all.into_iter().flatten().filter(|text| text.len() >= LEAST);
+    fit.map(|text| (text, name.clone())).collect()
+}
+
+/// Without what may be a password in it, a secret in its path, or a key behind the `?`.
+pub fn shown_url(url: &Template) -> String {
+    let url = url.to_string();
+    let (url, query) = url.split_once('?').map_or((url.as_str(), ""), |(url, _)| (url, "?…"));
+    let url = match url.split_once("://") {
+        Some((scheme, rest)) => {
+            // A host ends at the first of these; what comes after an `@` behind them is no host.
+            let (host, path) = rest.find(['/', '\\', '#']).map_or((rest, ""), |at| rest.split_at(at));
+            let host = host.rsplit_once('@').map_or(host.to_owned(), |(_, host)| format!("…@{host}"));
+            format!("{scheme}://{host}{}", masked_path(path))
+        }
+        None => url.to_owned(),
+    };
+    visible(&format!("{url}{query}")).into_owned()
+}
+
+/// The parts of a URL's path that [`shown_url`] leaves out.
+fn masked_literals(url: &Template) -> Vec<String> {
+    let url = url.to_string();
+    let path = url.split('?').next().and_then(|url| url.split_once("://"));
+    let path = path.and_then(|(_, rest)| rest.find('/').map(|at| &rest[at..])).unwrap_or_default();
+    let masked = masked_path(path);
+    let pairs = path.split('/').zip(masked.split('/'));
+    pairs.filter(|(written, shown)| written != shown).map(|(written, _)| written.to_owned()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::definition::Transport;
+    use crate::expand::Places;
+
+    fn remote(url: &str, header: &str) -> Remote {
+        let parse = |text: &str| Template::parse(text, &Places::default()).unwrap();
+        let headers = [("x".to_owned(), parse(header))].into();
+        Remote { transport: Transport::Http, url: parse(url), headers }
+    }
+
+    fn shown(url: &str, header: &str) -> Shown {
+        let values = [("HOOK", "Se/cret One"), ("KEY", "k3y-k3y"), ("TINY", "eu")];
+        let values = values.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        Shown::new(&remote(url, header), &values.into())
+    }
+
+    #[test]
+    fn a_url_is_shown_as_it_is_written() {
+        for (url, expect) in [
+            ("https://${HOOK}.example/s/${HOOK}/mcp?k=${KEY}", "https://${HOOK}.example/s/${HOOK}/mcp?…"),
+            ("https://h/s/ghp_0123456789abcdefghij/mcp", "https://h/s/•••/mcp"),
+            ("https://h/${TINY}/mcp", "https://h/${TINY}/mcp"),
+        ] {
+            assert_eq!(shown(url, "").url, expect);
+        }
+    }
+
+    #[test]
+    fn others_words_are_told_without_the_values() {
+        let shown =
+            shown("https://${HOOK}.example/${HOOK}/${TINY}/ghp_0123456789abcdefghij", "Bearer ${KEY}");
+        for said in ["Se/cret One", "Se/cret%20One", "se/cret one", "Se%2Fcret+One"] {
+            assert_eq!(shown.hide(&format!("no `/{said}` in eu")), "no `/${HOOK}` in eu", "{said}");
+            assert!(!shown.allows(said));
+        }
+        assert_eq!(shown.hide("k3y-k3y ghp_0123456789abcdefghij"), "${KEY} •••");
+        assert!(matches!(shown.hide("nothing of it"), Cow::Borrowed(_)) && shown.allows("nothing"));
+        assert!(!format!("{shown:?}").contains("cret"));
+    }
+
+    #[test]
+    fn a_host_is_where_a_url_really_leads() {
+        for url in [r"https://evil.example\@github.com/mcp", "https://evil.example#@github.com/mcp"] {
+            let shown = shown_url(&Template::text(url));
+            assert!(shown.starts_with("https://evil.example"), "{url}: {shown}");
+        }
+    }
+}
