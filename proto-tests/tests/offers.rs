@@ -254,3 +254,20 @@ fn children_log_as_much_as_the_most_curious_host_wants() {
     home.order(&["restart", "era"]);
     assert_eq!((heard(&curious), heard(&quiet)), (3, 0));
 }
+
+/// Whoever has something changed by a call sees it in the list that they ask for next.
+#[test]
+fn a_list_shows_what_the_call_before_it_changed() {
+    let home = home(&["era"], &json!({}));
+    let daemon = home.daemon();
+    let host = host(&daemon);
+    wake(&daemon, &host, "era");
+    for changes in 1..=4 {
+        let arguments = json!({"action": "call", "subtool": "test_trigger_resource_change"});
+        let answer = host.ask("tools/call", &json!({"name": "era_suite", "arguments": arguments}));
+        assert!(answer.get("result").is_some(), "{answer}");
+        let listed = host.ask("resources/list", &json!({}));
+        let wanted = format!("changes of the list so far: {changes})");
+        assert!(listed.to_string().contains(&wanted), "{wanted}: {listed}");
+    }
+}

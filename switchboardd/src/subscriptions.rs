@@ -4,12 +4,19 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::Instant;
 
 use crate::caller::Caller;
 use crate::methods;
 
 /// Resources of one server that are followed at a time.
 const MAX: usize = 4096;
+
+/// How long a list may wait for what a server said has changed, counted from when it said so.
+const RENEWED_WITHIN: Duration = Duration::from_secs(1);
 
 /// What a server says when a list changed.
 pub const LISTS: [&str; 3] = [methods::TOOLS_CHANGED, methods::PROMPTS_CHANGED, methods::RESOURCES_CHANGED];
@@ -19,6 +26,33 @@ pub struct Subscriptions {
     // A leaf lock: held for a look or a change.
     by_uri: Mutex<HashMap<Box<str>, Vec<Subscriber>>>,
     said: [AtomicU64; 3],
+    renewals: watch::Sender<Renewals>,
+}
+
+/// Which of the changes that were told of are known by now.
+#[derive(Debug, Default)]
+struct Renewals {
+    told: u64,
+    known: u64,
+    /// When the first was told of that is not known yet.
+    since: Option<Instant>,
+}
+
+/// Somebody asks what changed. When they have, all that was told of before is known.
+#[derive(Debug)]
+pub struct Renewal<'a> {
+    of: &'a Subscriptions,
+    told: u64,
+}
+
+impl Drop for Renewal<'_> {
+    fn drop(&mut self) {
+        self.of.renewals.send_modify(|renewals| {
+            renewals.known = renewals.known.max(self.told);
+            let is_behind = renewals.known < renewals.told;
+            renewals.since = renewals.since.filter(|_| is_behind).map(|_| Instant::now());
+        });
+    }
 }
 
 /// How often a server said that its tools, its prompts and its resources changed.
@@ -77,7 +111,30 @@ impl Subscriptions {
         let at = LISTS.iter().position(|list| *list == method);
         if let Some(said) = at.and_then(|at| self.said.get(at)) {
             said.fetch_add(1, Ordering::Relaxed);
+            self.renewals.send_modify(|renewals| {
+                renewals.told += 1;
+                renewals.since.get_or_insert_with(Instant::now);
+            });
         }
+    }
+
+    /// Begins to ask what changed.
+    pub fn renewal(&self) -> Renewal<'_> {
+        Renewal { of: self, told: self.renewals.borrow().told }
+    }
+
+    /// Resolves when all changes are known that were told of until now, or it takes longer than a list may wait.
+    pub async fn renewed(&self) {
+        let (told, since) = {
+            let renewals = self.renewals.borrow();
+            match renewals.since {
+                Some(since) if renewals.known < renewals.told => (renewals.told, since),
+                _ => return,
+            }
+        };
+        let mut renewals = self.renewals.subscribe();
+        let known = renewals.wait_for(|renewals| renewals.known >= told);
+        let _ = tokio::time::timeout_at(since + RENEWED_WITHIN, known).await;
     }
 
     pub fn said_changed(&self) -> SaidChanged {
@@ -188,5 +245,32 @@ mod tests {
         assert_eq!(subscriptions.leave(&one), uri("a:1"));
         drop(other);
         assert!(subscriptions.followers("a:2").is_empty() && subscriptions.followed(None).is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_list_waits_a_moment_for_what_has_changed() {
+        let subscriptions = Subscriptions::default();
+        let waited = async || {
+            let begin = Instant::now();
+            subscriptions.renewed().await;
+            begin.elapsed()
+        };
+        assert_eq!(waited().await, Duration::ZERO);
+        subscriptions.says_changed(methods::RESOURCES_CHANGED);
+        let renewal = subscriptions.renewal();
+        let renew = async {
+            tokio::time::sleep(Duration::from_millis(300)).await;
+            // This one is for the next renewal.
+            subscriptions.says_changed(methods::PROMPTS_CHANGED);
+            drop(renewal);
+        };
+        let (waits, ()) = tokio::join!(waited(), renew);
+        assert_eq!(waits, Duration::from_millis(300));
+        // Nobody renews it: whoever comes waits for the rest of a second, and nobody after that.
+        tokio::time::sleep(Duration::from_millis(400)).await;
+        assert_eq!(waited().await, RENEWED_WITHIN - Duration::from_millis(400));
+        assert_eq!(waited().await, Duration::ZERO);
+        drop(subscriptions.renewal());
+        assert!(subscriptions.renewals.borrow().since.is_none());
     }
 }

@@ -37,9 +37,13 @@ pub(super) async fn answer(
         methods::INITIALIZE => Ok(Said::Ours(initialize(catalog, caller, request))),
         methods::PING => Ok(Said::Ours("{}".to_owned())),
         methods::SET_LEVEL => set_level(caller, request.params),
-        methods::PROMPTS_LIST => offers::list(session, caller, catalog, List::Prompts, request.params),
-        methods::RESOURCES_LIST => offers::list(session, caller, catalog, List::Resources, request.params),
-        methods::TEMPLATES_LIST => offers::list(session, caller, catalog, List::Templates, request.params),
+        methods::PROMPTS_LIST => offers::list(session, caller, catalog, List::Prompts, request.params).await,
+        methods::RESOURCES_LIST => {
+            offers::list(session, caller, catalog, List::Resources, request.params).await
+        }
+        methods::TEMPLATES_LIST => {
+            offers::list(session, caller, catalog, List::Templates, request.params).await
+        }
         methods::PROMPTS_GET => offers::prompt(catalog, caller, request).await,
         methods::RESOURCES_READ => offers::read(catalog, caller, request).await,
         methods::SUBSCRIBE | methods::UNSUBSCRIBE => offers::follow(catalog, caller, request).await,

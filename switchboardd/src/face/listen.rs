@@ -125,7 +125,7 @@ async fn follow(
     for shown in uris {
         let found = match single {
             Some(suite) => Some((suite, shown.as_str().into())),
-            None => super::offers::owner(catalog, shown).ok(),
+            None => super::offers::owner(catalog, shown).await.ok(),
         };
         let Some((suite, own)) = found else { continue };
         let says = hello(suite, hears).await.is_ok_and(|hello| hello.says("resources", "subscribe"));

@@ -16,6 +16,7 @@ use crate::child::List;
 use crate::error::Failure;
 use crate::mailbox::Kind;
 use crate::methods;
+use crate::offers::Merged;
 use crate::pool::Doing;
 use crate::session::Session;
 use crate::suite::{Said, Suite};
@@ -24,7 +25,7 @@ use crate::suite::{Said, Suite};
 const INCOMPLETE: &str = "switchboard/incomplete";
 
 /// A page of a list, with the children named from which nothing, or nothing new, could be had.
-pub(super) fn list(
+pub(super) async fn list(
     session: &Session,
     caller: &Caller,
     catalog: &Catalog,
@@ -36,7 +37,7 @@ pub(super) fn list(
         None => None,
         Some(cursor) => Some(string(cursor).ok_or_else(|| unknown_cursor(cursor))?),
     };
-    let merged = catalog.offers();
+    let merged = current(catalog).await;
     let page = merged.page(list, cursor.as_deref());
     let page = page.ok_or_else(|| {
         Failure::InvalidParams(
@@ -99,12 +100,8 @@ pub(super) async fn prompt(
     request: Request<'_>,
 ) -> Result<Said, Failure> {
     let named = member(request.params, "name")?;
-    let merged = catalog.offers();
-    let entry = merged
-        .prompt(&named.text)
-        .ok_or_else(|| Failure::InvalidParams(format!("unknown prompt `{}`", named.text)))?;
-    let suite = suite(catalog, &entry.child)?;
-    let said = forward(suite, caller, request, None, named.swapped(&entry.own)).await?;
+    let (suite, own) = prompter(catalog, &named.text).await?;
+    let said = forward(suite, caller, request, None, named.swapped(&own)).await?;
     Ok(links::renamed(catalog, suite.child_name(), said))
 }
 
@@ -115,7 +112,7 @@ pub(super) async fn read(
     request: Request<'_>,
 ) -> Result<Said, Failure> {
     let named = member(request.params, "uri")?;
-    let (suite, own) = owner(catalog, &named.text)?;
+    let (suite, own) = owner(catalog, &named.text).await?;
     let said = forward(suite, caller, request, None, named.swapped(&own)).await?;
     Ok(links::renamed(catalog, suite.child_name(), said))
 }
@@ -127,7 +124,7 @@ pub(super) async fn follow(
     request: Request<'_>,
 ) -> Result<Said, Failure> {
     let named = member(request.params, "uri")?;
-    let (suite, own) = owner(catalog, &named.text)?;
+    let (suite, own) = owner(catalog, &named.text).await?;
     super::follow::answer(suite, caller, request, &named, &own).await
 }
 
@@ -143,16 +140,12 @@ pub(super) async fn complete(
     match kind.as_deref() {
         Some("ref/prompt") => {
             let named = member(about, "name")?;
-            let merged = catalog.offers();
-            let entry = merged
-                .prompt(&named.text)
-                .ok_or_else(|| Failure::InvalidParams(format!("unknown prompt `{}`", named.text)))?;
-            let suite = suite(catalog, &entry.child)?;
-            forward(suite, caller, request, None, named.swapped(&entry.own)).await
+            let (suite, own) = prompter(catalog, &named.text).await?;
+            forward(suite, caller, request, None, named.swapped(&own)).await
         }
         Some("ref/resource") => {
             let named = member(about, "uri")?;
-            let (suite, own) = owner(catalog, &named.text)?;
+            let (suite, own) = owner(catalog, &named.text).await?;
             forward(suite, caller, request, None, named.swapped(&own)).await
         }
         _ => Err(Failure::InvalidParams("`ref.type` must be `ref/prompt` or `ref/resource`".to_owned())),
@@ -183,11 +176,34 @@ pub(super) fn member<'a>(object: Option<Raw<'a>>, name: &str) -> Result<Named<'a
     raw.ok_or_else(|| Failure::InvalidParams(format!("`{name}` must be there once, and a string")))
 }
 
-pub(super) fn owner<'c>(catalog: &'c Catalog, shown: &str) -> Result<(&'c Suite, Box<str>), Failure> {
-    let merged = catalog.offers();
+/// What children offer, with what they said has changed a moment ago: whoever called for the change asks for it next.
+async fn current(catalog: &Catalog) -> Arc<Merged> {
+    for pool in catalog.suites.iter().filter_map(|suite| suite.pool.as_ref()) {
+        pool.subscriptions().renewed().await;
+    }
+    catalog.offers()
+}
+
+pub(super) async fn owner<'c>(catalog: &'c Catalog, shown: &str) -> Result<(&'c Suite, Box<str>), Failure> {
+    let mut merged = catalog.offers();
+    // What is known goes to its child without waiting, in the order of the session.
+    if merged.resource(shown).is_none() {
+        merged = current(catalog).await;
+    }
     let (child, own) =
         merged.resource(shown).ok_or_else(|| Failure::NoSuchResource { uri: shown.to_owned() })?;
     Ok((suite(catalog, child)?, own))
+}
+
+/// The child whose prompt it is, and what that calls it.
+async fn prompter<'c>(catalog: &'c Catalog, shown: &str) -> Result<(&'c Suite, Box<str>), Failure> {
+    let mut merged = catalog.offers();
+    if merged.prompt(shown).is_none() {
+        merged = current(catalog).await;
+    }
+    let entry =
+        merged.prompt(shown).ok_or_else(|| Failure::InvalidParams(format!("unknown prompt `{shown}`")))?;
+    Ok((suite(catalog, &entry.child)?, entry.own.clone()))
 }
 
 fn suite<'c>(catalog: &'c Catalog, child: &str) -> Result<&'c Suite, Failure> {

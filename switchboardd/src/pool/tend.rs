@@ -270,6 +270,7 @@ impl Pool {
     }
 
     async fn keep_manifest(&self, child: &Arc<Child>, limits: Limits) {
+        let _renewal = self.subscriptions.renewal();
         let tools = match child.tools(limits, Instant::now()).await {
             Ok(tools) => tools,
             Err(error) => return self.note_lists(child, Some(error)),
