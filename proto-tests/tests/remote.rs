@@ -530,3 +530,24 @@ fn a_host_that_gives_up_is_told_on() {
         assert!(shim.answer_within(&id.to_string(), Duration::from_millis(300)).is_none());
     }
 }
+
+/// As it does not start itself, it does not call itself.
+#[test]
+fn switchboard_is_no_child_of_its_own() {
+    let home = Home::new();
+    let daemon = home.daemon_on_tcp();
+    let port = daemon.tcp_address().port();
+    let authorization = format!("Bearer {}", daemon.token());
+    for (name, url) in [("a", "http://127.0.0.1:PORT/mcp"), ("b", "http://localhost:PORT/proxy")] {
+        let url = url.replace("PORT", &port.to_string());
+        let entry = json!({"type": "http", "url": url, "headers": {"Authorization": authorization}});
+        home.definition(name, &json!({"mcpServers": {name: entry}}).to_string());
+    }
+    let mut shim = home.shim();
+    for name in ["a", "b"] {
+        until_true("the definition", PATIENCE, || shim.tools().contains_key(&format!("{name}_suite")));
+        let answer = shim.call(name, "x", "{}");
+        assert!(answer.contains("Switchboard's own address"), "{answer}");
+        until_true("that it is seen", PATIENCE, || daemon.suite(name)["state"] == "misconfigured");
+    }
+}

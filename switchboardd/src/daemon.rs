@@ -188,6 +188,7 @@ pub async fn serve(args: &Args) -> Result<(), Fatal> {
     let telemetry = telemetry::settings(&env_file).map(|wanted| Telemetry::begin(&board, wanted));
     // Whatever it leads to ended with the daemon that gave it out.
     crate::pages::forget_way_in(&state, Duration::ZERO);
+    address.into_iter().for_each(|address| board.nursery.sources.serves(address.port()));
     board.pages.are_at(address.ok_or_else(|| match &no_tcp {
         Some(why) if no_token => {
             format!("the status page needs TCP: {why}; mend that, then `switchboard restart`")

@@ -3,11 +3,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use crate::child::program;
-use crate::child::remote::address;
-use crate::definition::{Filled, Launch, Reach, Remote, Target};
+use crate::child::remote::{address, is_loopback};
+use crate::definition::{Destination, Filled, Launch, Reach, Remote, Target};
 use crate::environment::{Captured, LoginShell};
 use crate::event_loop::aside;
 use crate::expand::{Missing, Template, Values};
@@ -44,13 +44,20 @@ pub struct Sources {
     secrets: Secrets,
     /// Whose change may change a value.
     files: [PathBuf; 2],
+    /// The TCP port that the daemon itself serves.
+    own_port: OnceLock<u16>,
 }
 
 impl Sources {
     /// `folder`: where the person's own config is.
     pub fn new(folder: &Path, state: &Path) -> Self {
         let files = [folder.join("env"), state.join("secrets/secrets.json")];
-        Self { shell: LoginShell::default(), secrets: Secrets::new(state), files }
+        Self { shell: LoginShell::default(), secrets: Secrets::new(state), files, own_port: OnceLock::new() }
+    }
+
+    /// The daemon serves this port: no child is to be found there.
+    pub fn serves(&self, port: u16) {
+        let _ = self.own_port.set(port);
     }
 
     pub fn files(&self) -> &[PathBuf] {
@@ -84,7 +91,7 @@ impl Sources {
                 let values = self.values(&remote.gaps()).await.map_err(Unready::Misconfigured)?;
                 let filled =
                     remote.fill(&values).map_err(|missing| Unready::Misconfigured(told(&missing)))?;
-                address(&filled).map_err(Unready::Misconfigured)?;
+                self.is_elsewhere(&filled)?;
                 Ok(Target::Remote(filled))
             }
         }
@@ -133,8 +140,29 @@ impl Sources {
         let values = self.known_values(reach.gaps()).await?;
         match reach {
             Reach::Process(launch) => self.is_set_for(launch, &values).await,
-            Reach::Remote(remote) => is_set_for_remote(remote, &values),
+            Reach::Remote(remote) => self.is_set_for_remote(remote, &values),
         }
+    }
+
+    fn is_set_for_remote(&self, remote: &Remote, values: &Values) -> Result<(), Unready> {
+        let filled = remote.fill(values).map_err(|missing| Unready::Misconfigured(told(&missing)))?;
+        // Where a secret decides where it is, that is found out when it starts.
+        if remote.url.gaps().next().is_some() {
+            return Ok(());
+        }
+        self.is_elsewhere(&filled)
+    }
+
+    /// Whether messages may go there. Not to ourselves, for the same reason that we do not start ourselves.
+    fn is_elsewhere(&self, to: &Destination) -> Result<(), Unready> {
+        let url = address(to).map_err(Unready::Misconfigured)?;
+        if is_loopback(&url) && url.port_or_known_default() == self.own_port.get().copied() {
+            return Err(Unready::Misconfigured(
+                "`url` is Switchboard's own address, which would call itself without end; name the server itself"
+                    .to_owned(),
+            ));
+        }
+        Ok(())
     }
 
     /// The values of those names, the secret ones left empty.
@@ -268,15 +296,6 @@ impl Sources {
         }
         Ok(values)
     }
-}
-
-fn is_set_for_remote(remote: &Remote, values: &Values) -> Result<(), Unready> {
-    let filled = remote.fill(values).map_err(|missing| Unready::Misconfigured(told(&missing)))?;
-    // Where a secret decides where it is, that is found out when it starts.
-    if remote.url.gaps().next().is_some() {
-        return Ok(());
-    }
-    address(&filled).map(drop).map_err(Unready::Misconfigured)
 }
 
 /// `missing X`, and what to do about it.
