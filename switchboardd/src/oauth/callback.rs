@@ -3,6 +3,7 @@
 //! Anybody on the machine, and any page in a browser, can knock there. Only the request that carries our own `state`
 //! ends the waiting; what else comes is turned away and changes nothing.
 
+use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::io;
 use std::sync::{Arc, Mutex};
@@ -16,13 +17,13 @@ use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
-use tokio::task::JoinSet;
+use tokio::task::{AbortHandle, JoinSet};
 
 const PATH: &str = "/callback";
 /// For one request of a browser on this machine.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// A browser opens a few, some of them in vain.
-const MAX_CONNECTIONS: usize = 16;
+/// A browser opens a few, some of them in vain. Anybody can open more: the oldest makes room for the newest.
+const MAX_CONNECTIONS: usize = 32;
 
 /// What an answer has to look like to be the one.
 #[derive(Debug, Clone)]
@@ -81,6 +82,7 @@ impl Callback {
             tell: Mutex::new(Some(tell)),
         });
         let mut visitors = JoinSet::new();
+        let mut by_age: VecDeque<AbortHandle> = VecDeque::new();
         loop {
             tokio::select! {
                 biased;
@@ -91,8 +93,14 @@ impl Callback {
                     return brought.expect("BUG: the desk outlives the waiting");
                 }
                 Some(_) = visitors.join_next(), if !visitors.is_empty() => {}
-                accepted = self.listener.accept(), if visitors.len() < MAX_CONNECTIONS => match accepted {
-                    Ok((stream, _)) => drop(visitors.spawn(serve(stream, desk.clone()))),
+                accepted = self.listener.accept() => match accepted {
+                    Ok((stream, _)) => {
+                        by_age.retain(|visitor| !visitor.is_finished());
+                        if by_age.len() >= MAX_CONNECTIONS && let Some(oldest) = by_age.pop_front() {
+                            oldest.abort();
+                        }
+                        by_age.push_back(visitors.spawn(serve(stream, desk.clone())));
+                    }
                     Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
                 },
             }
@@ -278,5 +286,25 @@ mod tests {
         assert_eq!(waiting.await.unwrap(), Brought::Code("c".to_owned()));
         assert!(TcpStream::connect(("127.0.0.1", port)).await.is_err());
         assert_eq!(redirect, format!("http://127.0.0.1:{port}/callback"));
+    }
+
+    #[tokio::test]
+    async fn idle_connections_do_not_keep_a_browser_waiting() {
+        use tokio::io::{AsyncReadExt, AsyncWriteExt};
+        let callback = Callback::open(None).await.unwrap();
+        let port = callback.port();
+        let waiting = tokio::spawn(callback.answer(expected(false)));
+        let mut idle = Vec::new();
+        for _ in 0..MAX_CONNECTIONS * 2 {
+            idle.push(TcpStream::connect(("127.0.0.1", port)).await.unwrap());
+            tokio::task::yield_now().await;
+        }
+        let mut browser = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
+        let request = format!("GET /callback?code=c&state=s1 HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n");
+        browser.write_all(request.as_bytes()).await.unwrap();
+        let mut page = String::new();
+        let read = tokio::time::timeout(PATIENCE / 2, browser.read_to_string(&mut page)).await;
+        assert!(read.is_ok() && page.starts_with("HTTP/1.1 200"), "{page}");
+        assert_eq!(waiting.await.unwrap(), Brought::Code("c".to_owned()));
     }
 }
