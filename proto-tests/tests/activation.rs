@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use proto_tests::activator::{Activator, Manager, handed, install, installed, tcp};
 use proto_tests::shim::{kind_of, structured};
+use proto_tests::streamable::{ModernHost, dressed};
 use proto_tests::wait::until_true;
 use proto_tests::{Daemon, Door, Home, PATIENCE, Shim, bins};
 use rustix::process::Signal;
@@ -398,4 +399,27 @@ fn what_cannot_take_over_does_not() {
     // The next one may.
     install(&bins().switchboardd, &program, "mended");
     await_next(&daemon.door(), &before);
+}
+
+/// A request that stays open for as long as its host does is no reason to stay: of a shim, and over HTTP.
+#[test]
+fn what_listens_does_not_keep_a_new_binary_waiting() {
+    let home = Home::new();
+    home.child("k", &["echo"]);
+    let bin = installed(&home);
+    let mut shim = Shim::start_program(&home, &bin.join("switchboard"));
+    let listen = json!({"notifications": {"toolsListChanged": true}});
+    shim.start_request("subscriptions/listen", &dressed(&listen).to_string());
+    shim.notification("notifications/subscriptions/acknowledged");
+    let door = Door::unix(&home.socket());
+    let mut heard = ModernHost::new(door.clone(), "/mcp").post(&json!("l"), "subscriptions/listen", &listen);
+    assert_eq!(heard.message()["method"], "notifications/subscriptions/acknowledged");
+    let before = door.get("/status").json();
+    install(&bins().switchboardd, &bin.join("switchboardd"), "another version");
+    await_next(&door, before["boot"].as_str().unwrap());
+    // The host over HTTP was told that its listen is over; the shim has asked again, and hears of changes.
+    assert_eq!(heard.last()["result"]["resultType"], "complete");
+    shim.notification("notifications/subscriptions/acknowledged");
+    home.child("another", &["echo"]);
+    shim.notification("notifications/tools/list_changed");
 }

@@ -338,6 +338,13 @@ impl Board {
         Underway(self.clone())
     }
 
+    /// Notes a request that stays open for as long as its host likes. It counts as one that came, and never as one that
+    /// has to be finished: a daemon that goes tells it so.
+    pub fn begin_listening(&self) {
+        self.begun.fetch_add(1, Ordering::Relaxed);
+        self.nursery.pulse.beat();
+    }
+
     /// How many requests there have been.
     pub fn begun(&self) -> u64 {
         self.begun.load(Ordering::Relaxed)

@@ -417,7 +417,9 @@ async fn until_idle(board: &Board, idle: Option<Duration>) {
         let (quiet_since, begun) = (tokio::time::Instant::now(), board.begun());
         loop {
             tokio::time::sleep(idle.min(Duration::from_secs(1))).await;
-            let is_needed = !board.sessions.all().is_empty() || board.nursery.logins.any_open();
+            let is_needed = !board.sessions.all().is_empty()
+                || !board.listens.is_empty()
+                || board.nursery.logins.any_open();
             if is_needed || board.begun() != begun {
                 break;
             }

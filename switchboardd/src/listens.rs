@@ -72,6 +72,10 @@ pub struct Ear<'a> {
 }
 
 impl Listens {
+    pub fn is_empty(&self) -> bool {
+        self.lock().is_empty()
+    }
+
     pub fn open(&self, listen: Listen) -> Ear<'_> {
         let listen = Arc::new(listen);
         self.lock().push(listen.clone());

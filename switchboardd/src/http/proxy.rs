@@ -213,7 +213,13 @@ pub(super) async fn fly(
     via: Via,
     turn: Option<crate::session::Turn>,
 ) -> Result<Vec<u8>, StatusCode> {
-    let _underway = board.begin();
+    // Who listens asks again at the next daemon: shims do, and over HTTP the stream ends as the specification has it.
+    let _underway = if request.method == methods::LISTEN {
+        board.begin_listening();
+        None
+    } else {
+        Some(board.begin())
+    };
     let operation = board.nursery.measures.begin(
         via,
         face.child().is_some(),
