@@ -302,3 +302,33 @@ fn nothing_large_is_in_the_shims_tree() {
         }
     }
 }
+
+/// A host that says a lot takes neither its shim's descriptors nor the daemon's places.
+#[test]
+fn a_burst_of_notifications_holds_nobody_up() {
+    let home = Home::new();
+    home.child("k", &["echo"]);
+    let _daemon = home.daemon();
+    let (mut loud, mut other) = (home.shim(), home.shim());
+    other.call("k", "echo", "{}");
+    loud.call("k", "echo", "{}");
+    let note = "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/roots/list_changed\"}\n";
+    let pid = loud.pid();
+    let burst = std::thread::spawn(move || {
+        loud.send_bytes(note.repeat(6000).as_bytes());
+        let answer = loud.call("k", "echo", r#"{"after":"the burst"}"#);
+        (answer, loud)
+    });
+    let mut most = 0;
+    while !burst.is_finished() {
+        most = most.max(procs::fds(pid));
+        let asked = Instant::now();
+        other.call("k", "echo", "{}");
+        let took = asked.elapsed();
+        assert!(took < Duration::from_secs(5), "another host's call took {took:?}");
+    }
+    let (answer, loud) = burst.join().unwrap();
+    assert!(answer.contains("the burst") && answer.contains("\"ok\":true"), "{answer}");
+    assert!(most < 200, "the shim had {most} descriptors");
+    assert!(!loud.stderr().contains("dropped"), "{}", loud.stderr());
+}

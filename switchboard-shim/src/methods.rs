@@ -85,6 +85,11 @@ impl Outgoing {
         }
     }
 
+    /// Whether it answers a question.
+    pub(crate) fn is_response(&self) -> bool {
+        matches!(self.kind, Kind::Response { .. })
+    }
+
     /// Whether it may be sent again although the daemon may have acted on it.
     pub(crate) fn may_repeat(&self) -> bool {
         match &self.kind {

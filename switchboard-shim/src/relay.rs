@@ -157,11 +157,14 @@ impl Relay {
             let deadline = self.deadline();
             // A host that does not read is given nothing more to do.
             let full = self.output.is_full();
+            let reads = self.until.is_none() && !full && !self.is_crowded();
             tokio::select! {
-                frame = input.next(), if self.until.is_none() && !full => match frame {
+                frame = input.next(), if reads => match frame {
                     Some(frame) => {
                         self.on_frame(frame);
-                        while let Some(frame) = input.read_before() {
+                        while !self.is_crowded()
+                            && let Some(frame) = input.read_before()
+                        {
                             self.on_frame(frame);
                         }
                     }
@@ -183,6 +186,12 @@ impl Relay {
                 }
             }
         }
+    }
+
+    /// More notifications wait than should be kept, and there is a daemon that takes them: the host's own pipe can
+    /// hold the rest. While there is none, what is too much is dropped.
+    fn is_crowded(&self) -> bool {
+        self.waiting.is_crowded() && self.link.session().is_some() && !self.link.is_draining()
     }
 
     /// Nothing that was read from the host is still to be dealt with.

@@ -1,16 +1,20 @@
 //! Messages of the host that cannot go to the daemon yet, in the order they came. Pure: no clock, no I/O.
 //!
 //! Two lanes, because notifications and answers pass requests that wait for one of the
-//! [`MAX_IN_FLIGHT`](switchboard_wire::hop::MAX_IN_FLIGHT) places, but keep their order otherwise.
+//! [`MAX_IN_FLIGHT`](switchboard_wire::hop::MAX_IN_FLIGHT) places, but keep their order otherwise. Answers to questions
+//! also pass notifications: a child waits for them.
 
 use std::collections::VecDeque;
 
 use tokio::time::Instant;
 
-use crate::methods::{Kind, Outgoing};
+use crate::methods::Outgoing;
 
 /// Requests beyond this are refused instead of being kept: no host has so many open on purpose.
 const MAX_WAITING: usize = 4096;
+
+/// When so many notifications wait, the host is not read until the daemon has taken some of them.
+const CROWDED: usize = MAX_WAITING / 2;
 
 /// The same for their bytes, whatever they are. A single message may always wait.
 const MAX_WAITING_BYTES: usize = 64 * 1024 * 1024;
@@ -20,6 +24,15 @@ pub(crate) struct Waiting {
     bytes: usize,
     requests: VecDeque<Outgoing>,
     others: VecDeque<Outgoing>,
+    /// How many of the others are answers.
+    responses: usize,
+}
+
+/// What there is room for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Room {
+    pub(crate) request: bool,
+    pub(crate) notification: bool,
 }
 
 /// More is waiting than anybody will want answered.
@@ -30,40 +43,50 @@ pub(crate) struct Full {
 }
 
 impl Waiting {
-    /// Adds a message at its place in the host's order.
-    pub(crate) fn add(&mut self, message: Outgoing) -> Result<(), Full> {
+    /// Adds a message at its place in the host's order. `owed`: it answers a question that is open, of which there
+    /// are few, and is never refused.
+    pub(crate) fn add(&mut self, message: Outgoing, owed: bool) -> Result<(), Full> {
         let lane = match message.request_id() {
             Some(_) => &mut self.requests,
             None => &mut self.others,
         };
+        let heavy = self.bytes > 0 && self.bytes + message.body.len() > MAX_WAITING_BYTES;
         // What was sent before and comes back has been taken on already.
-        let heavy =
-            self.bytes > 0 && self.bytes + message.body.len() > MAX_WAITING_BYTES && message.tries == 0;
-        if lane.len() >= MAX_WAITING || heavy {
+        if (lane.len() >= MAX_WAITING || heavy) && message.tries == 0 && !owed {
             return Err(Full { refused: message, waiting: lane.len() });
         }
         let at = lane.partition_point(|other| other.arrival < message.arrival);
         self.bytes += message.body.len();
+        self.responses += usize::from(message.is_response());
         lane.insert(at, message);
         Ok(())
     }
 
-    /// The next message to send; `request` says whether it may be one that has to be answered.
-    pub(crate) fn next(&mut self, request: bool) -> Option<Outgoing> {
+    /// The next message to send for which there is room. No request passes a notification that came before it.
+    pub(crate) fn next(&mut self, room: Room) -> Option<Outgoing> {
         let next = match (self.requests.front(), self.others.front()) {
-            (Some(first), Some(other)) if request && first.arrival < other.arrival => {
+            (Some(first), Some(other)) if room.request && first.arrival < other.arrival => {
                 self.requests.pop_front()
             }
-            (_, Some(_)) => self.others.pop_front(),
-            (Some(_), None) if request => self.requests.pop_front(),
+            (_, Some(other)) if room.notification || other.is_response() => self.others.pop_front(),
+            (_, Some(_)) => return self.next_response(),
+            (Some(_), None) if room.request => self.requests.pop_front(),
             _ => None,
         };
         self.taken(next)
     }
 
+    /// Whether so many notifications wait that no more should be read.
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.others.len() - self.responses >= CROWDED
+    }
+
     /// Takes the next answer to a question of the daemon's, past everything else.
     pub(crate) fn next_response(&mut self) -> Option<Outgoing> {
-        let at = self.others.iter().position(|message| matches!(message.kind, Kind::Response { .. }))?;
+        if self.responses == 0 {
+            return None;
+        }
+        let at = self.others.iter().position(Outgoing::is_response)?;
         let response = self.others.remove(at);
         self.taken(response)
     }
@@ -84,6 +107,7 @@ impl Waiting {
 
     fn taken(&mut self, message: Option<Outgoing>) -> Option<Outgoing> {
         self.bytes -= message.as_ref().map_or(0, |message| message.body.len());
+        self.responses -= usize::from(message.as_ref().is_some_and(Outgoing::is_response));
         message
     }
 
@@ -102,7 +126,7 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
-    use crate::methods::{Method, Note};
+    use crate::methods::{Kind, Method, Note};
 
     fn message(arrival: u64, kind: Kind) -> Outgoing {
         Outgoing { arrival, arrived: Instant::now(), body: Bytes::new(), kind, tries: 0 }
@@ -116,14 +140,46 @@ mod tests {
         message(arrival, Kind::Notification(Note::Other))
     }
 
+    fn response(arrival: u64) -> Outgoing {
+        message(arrival, Kind::Response { id: arrival.to_string().into() })
+    }
+
+    const ROOM: Room = Room { request: true, notification: true };
+    const NO_REQUEST: Room = Room { request: false, notification: true };
+    const NO_NOTE: Room = Room { request: true, notification: false };
+
+    #[test]
+    fn only_answers_pass_notifications_that_have_no_place() {
+        let mut waiting = Waiting::default();
+        for message in [request(1), note(2), request(3), note(4), response(5)] {
+            waiting.add(message, false).unwrap();
+        }
+        let mut next = |room| waiting.next(room).map(|message| message.arrival);
+        assert_eq!((next(NO_NOTE), next(NO_NOTE), next(NO_NOTE)), (Some(1), Some(5), None));
+        assert_eq!((next(ROOM), next(ROOM), next(ROOM), next(ROOM)), (Some(2), Some(3), Some(4), None));
+    }
+
+    #[test]
+    fn an_answer_that_is_owed_is_never_refused() {
+        let mut waiting = Waiting::default();
+        for arrival in 0..MAX_WAITING as u64 {
+            assert_eq!(waiting.is_crowded(), arrival >= CROWDED as u64);
+            waiting.add(note(arrival), false).unwrap();
+        }
+        assert!(waiting.add(note(9998), false).is_err() && waiting.add(response(9998), false).is_err());
+        waiting.add(response(9999), true).unwrap();
+        assert_eq!(waiting.next(NO_NOTE).map(|message| message.arrival), Some(9999));
+        assert!(waiting.next(NO_NOTE).is_none());
+    }
+
     #[test]
     fn order_is_the_hosts_whatever_the_order_of_adding() {
         let mut waiting = Waiting::default();
         for message in [request(4), note(3), request(1), note(2), request(5)] {
-            waiting.add(message).unwrap();
+            waiting.add(message, false).unwrap();
         }
         let mut order = Vec::new();
-        while let Some(message) = waiting.next(true) {
+        while let Some(message) = waiting.next(ROOM) {
             order.push(message.arrival);
         }
         assert_eq!(order, [1, 2, 3, 4, 5]);
@@ -134,24 +190,24 @@ mod tests {
     fn notifications_pass_requests_that_have_no_place() {
         let mut waiting = Waiting::default();
         for message in [request(1), note(2), request(3)] {
-            waiting.add(message).unwrap();
+            waiting.add(message, false).unwrap();
         }
-        assert_eq!(waiting.next(false).map(|message| message.arrival), Some(2));
-        assert!(waiting.next(false).is_none());
+        assert_eq!(waiting.next(NO_REQUEST).map(|message| message.arrival), Some(2));
+        assert!(waiting.next(NO_REQUEST).is_none());
         assert_eq!(waiting.withdraw("3").map(|message| message.arrival), Some(3));
         assert!(waiting.withdraw("3").is_none());
-        assert_eq!(waiting.next(true).map(|message| message.arrival), Some(1));
+        assert_eq!(waiting.next(ROOM).map(|message| message.arrival), Some(1));
     }
 
     #[test]
     fn a_flood_is_refused() {
         let mut waiting = Waiting::default();
         for arrival in 0..MAX_WAITING as u64 {
-            waiting.add(request(arrival)).unwrap();
+            waiting.add(request(arrival), false).unwrap();
         }
-        let full = waiting.add(request(9999)).unwrap_err();
+        let full = waiting.add(request(9999), false).unwrap_err();
         assert_eq!((full.waiting, full.refused.arrival), (MAX_WAITING, 9999));
-        waiting.add(note(10_000)).unwrap();
+        waiting.add(note(10_000), false).unwrap();
     }
 
     #[test]
@@ -159,10 +215,10 @@ mod tests {
         let huge =
             |arrival, bytes, tries| Outgoing { body: vec![b'x'; bytes].into(), tries, ..note(arrival) };
         let mut waiting = Waiting::default();
-        waiting.add(huge(1, MAX_WAITING_BYTES + 1, 0)).unwrap();
-        assert!(waiting.add(huge(2, 1, 0)).is_err());
-        waiting.add(huge(3, 1, 1)).unwrap();
-        assert!(waiting.next(true).is_some() && waiting.next(true).is_some());
-        waiting.add(huge(4, MAX_WAITING_BYTES, 0)).unwrap();
+        waiting.add(huge(1, MAX_WAITING_BYTES + 1, 0), false).unwrap();
+        assert!(waiting.add(huge(2, 1, 0), false).is_err());
+        waiting.add(huge(3, 1, 1), false).unwrap();
+        assert!(waiting.next(ROOM).is_some() && waiting.next(ROOM).is_some());
+        waiting.add(huge(4, MAX_WAITING_BYTES, 0), false).unwrap();
     }
 }

@@ -204,6 +204,7 @@ impl Relay {
             if let Mail::Question(id) = mail {
                 // Whoever asked would wait for ever.
                 let body = Fault::AnswerTooLong { bytes }.to_question(&id).into();
+                self.questions.insert(id.clone());
                 self.arrivals += 1;
                 let (arrival, arrived) = (self.arrivals, Instant::now());
                 self.hold(Outgoing { arrival, arrived, body, kind: Kind::Response { id }, tries: 0 });

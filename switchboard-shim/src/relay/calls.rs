@@ -49,6 +49,7 @@ impl Call {
 pub(super) struct Calls {
     by_arrival: BTreeMap<u64, Call>,
     requests: usize,
+    notifications: usize,
     lost: usize,
     /// The newest session that anything was sent on, and how many of its calls are here.
     epoch: u64,
@@ -138,6 +139,10 @@ impl Calls {
         self.requests
     }
 
+    pub(super) fn notifications(&self) -> usize {
+        self.notifications
+    }
+
     /// Whether nothing is left but what stays open for as long as the host does.
     pub(super) fn only_listens(&self) -> bool {
         self.by_arrival.values().all(Call::is_listen)
@@ -154,6 +159,7 @@ impl Calls {
             }
         };
         add(&mut self.requests, call.message.request_id().is_some());
+        add(&mut self.notifications, matches!(call.message.kind, Kind::Notification(_)));
         add(&mut self.lost, call.lost.is_some());
         add(&mut self.of_epoch, call.epoch == self.epoch);
     }
@@ -182,7 +188,7 @@ mod tests {
         for (arrival, epoch, request) in [(1, 1, true), (2, 1, false), (3, 2, true), (4, 2, true)] {
             calls.insert(call(arrival, epoch, request));
         }
-        assert_eq!(calls.requests(), 3);
+        assert_eq!((calls.requests(), calls.notifications()), (3, 1));
         assert!(calls.any_before(Some(2)) && calls.any_before(Some(3)) && calls.any_before(None));
         let old = calls.take_if(|call| call.epoch == 1);
         assert_eq!(old.iter().map(|call| call.message.arrival).collect::<Vec<_>>(), [1, 2]);

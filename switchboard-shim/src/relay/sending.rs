@@ -13,11 +13,20 @@ use crate::fault::{Fault, MAX_TO_HOST};
 use crate::mailbox::SHORTAGE_PAUSE;
 use crate::methods::{Kind, Outgoing};
 use crate::post::{Request, post};
+use crate::waiting::Room;
+
+/// Notifications that may be under way at once. Each takes a connection and is answered at once, in its order: more
+/// would only wait at the daemon, on connections that others need.
+const NOTIFICATIONS: usize = 8;
 
 impl Relay {
     /// Puts a message where [`Relay::pump`] takes it from.
     pub(super) fn hold(&mut self, message: Outgoing) {
-        if let Err(full) = self.waiting.add(message) {
+        let owed = match &message.kind {
+            Kind::Response { id } => self.questions.remove(id),
+            Kind::Request { .. } | Kind::Notification(_) => false,
+        };
+        if let Err(full) = self.waiting.add(message, owed) {
             match (Fault::Busy { waiting: full.waiting }).answer(&full.refused) {
                 Some(answer) => self.write(answer),
                 None => self.notes.say("too many notifications are waiting; one was dropped"),
@@ -53,11 +62,14 @@ impl Relay {
                 // Some of the old daemon's calls may have to be sent again, and before these.
                 return None;
             } else {
-                self.waiting.next(self.calls.requests() < self.room)?
+                let room = Room {
+                    request: self.calls.requests() < self.room,
+                    notification: self.calls.notifications() < NOTIFICATIONS,
+                };
+                self.waiting.next(room)?
             };
             match &message.kind {
                 Kind::Response { id } => {
-                    self.questions.remove(id);
                     if session.asked(id) {
                         return Some(message);
                     }
