@@ -379,3 +379,38 @@ fn a_daemon_that_goes_ends_its_streams() {
     assert!(own.all().is_empty());
     assert!(stage.daemon.ended(proto_tests::PATIENCE).success());
 }
+
+/// A call that still waits for one of its session's places when the daemon goes is told so.
+#[test]
+fn a_call_that_waits_for_a_place_hears_of_the_daemons_end() {
+    let home = Home::new();
+    let journal = home.path().join("journal");
+    home.child_with("kid", &["echo"], &[("EVIL_JOURNAL", journal.to_str().unwrap())]);
+    let mut daemon = home.daemon();
+    let host = HttpHost::open(daemon.door(), "/mcp", LATEST, &json!({}));
+    let hang = json!({"name": "kid_suite", "arguments": {"action": "call", "subtool": "hang", "args": {}}});
+    // As many as run at once, and one more.
+    let mut open: Vec<_> = (1..=65)
+        .map(|id| {
+            let body = json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": hang});
+            let mut connection = daemon.door().connect().unwrap();
+            connection.write(&host.message("POST").body(body.to_string()).bytes("localhost"));
+            connection
+        })
+        .collect();
+    proto_tests::wait::until_true("as many calls as run at once", proto_tests::PATIENCE, || {
+        let text = std::fs::read_to_string(&journal).unwrap_or_default();
+        text.lines().filter(|line| line.contains("\"hang\"")).count() >= 64
+    });
+    let mut heads = Vec::new();
+    for connection in &mut open {
+        heads.push(connection.head().unwrap());
+    }
+    daemon.signal(rustix::process::Signal::TERM);
+    for (connection, head) in open.iter_mut().zip(&mut heads) {
+        connection.rest(head).unwrap();
+        let said = head.text();
+        assert!(said.contains("shutting_down") || said.contains("shutting down"), "{said}");
+    }
+    assert!(daemon.ended(proto_tests::PATIENCE).success());
+}

@@ -146,10 +146,13 @@ where
         // A message before it that never comes must not hold it up for ever.
         if tokio::time::timeout(TURN_TIME, turn.come()).await.is_err() {
             turn.give_up_waiting();
+            // Those before it that did come go first, which takes no time unless one of them hangs.
+            let _ = tokio::time::timeout(TURN_TIME, turn.come()).await;
         }
     }
     if let Some(messages) = batch::of(&session, &head.headers, &body) {
-        return Ok(with_watermark(&session, batch::answer(board, face, &session, &messages).await?));
+        let answers = holding(turn, batch::answer(board, face, &session, &messages)).await?;
+        return Ok(with_watermark(&session, answers));
     }
     let message = Message::parse(&body)?;
     log(&message, body.len());
@@ -231,15 +234,7 @@ pub(super) async fn fly(
     let request = face::Request { note: Some(&operation.note), ..request };
     let host_id = request.id.get();
     let (_airborne, grounded) = session.take_off(host_id);
-    let mut answer = pin!(catch(face::answer(board, face, session, caller, request)));
-    let first = std::future::poll_fn(|cx| Poll::Ready(answer.as_mut().poll(cx))).await;
-    drop(turn);
-    let answer = async {
-        match first {
-            Poll::Ready(answer) => answer,
-            Poll::Pending => answer.await,
-        }
-    };
+    let answer = holding(turn, catch(face::answer(board, face, session, caller, request)));
     let failed = |failure: &Failure| {
         operation.note.failed(failure.kind(), failure);
         failure.answer(request.era(), request.method, host_id)
@@ -254,6 +249,18 @@ pub(super) async fn fly(
     };
     operation.note.ended();
     Ok(answer)
+}
+
+/// Runs something that has its turn until it first waits. By then it stands in line at its child, and the next message
+/// may go.
+async fn holding<T>(turn: Option<crate::session::Turn>, work: impl Future<Output = T>) -> T {
+    let mut work = pin!(work);
+    let first = std::future::poll_fn(|cx| Poll::Ready(work.as_mut().poll(cx))).await;
+    drop(turn);
+    match first {
+        Poll::Ready(done) => done,
+        Poll::Pending => work.await,
+    }
 }
 
 /// The span that a request's headers name; only who exports spans wants to know. It goes no further.

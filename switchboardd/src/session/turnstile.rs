@@ -22,11 +22,30 @@ struct State {
     waiting: BTreeMap<u64, oneshot::Sender<()>>,
     /// Numbers that gave up their place before it was their turn.
     passed: BTreeSet<u64>,
+    /// Below this number, those that have not come are not waited for.
+    given_up: u64,
+}
+
+impl State {
+    /// Goes on to the next number that is still to come, and lets it through if it waits.
+    fn advance(&mut self) {
+        if self.next < self.given_up {
+            let first = self.waiting.keys().next().map_or(self.given_up, |first| self.given_up.min(*first));
+            self.next = self.next.max(first);
+            self.passed = self.passed.split_off(&self.next);
+        }
+        while self.passed.remove(&self.next) {
+            self.next += 1;
+        }
+        if let Some(call) = self.waiting.remove(&self.next) {
+            let _ = call.send(());
+        }
+    }
 }
 
 impl Default for Turnstile {
     fn default() -> Self {
-        let state = State { next: 1, waiting: BTreeMap::new(), passed: BTreeSet::new() };
+        let state = State { next: 1, waiting: BTreeMap::new(), passed: BTreeSet::new(), given_up: 0 };
         Self { state: Mutex::new(state) }
     }
 }
@@ -73,14 +92,7 @@ impl Turnstile {
             return;
         }
         state.next += 1;
-        let mut next = state.next;
-        while state.passed.remove(&next) {
-            next += 1;
-        }
-        state.next = next;
-        if let Some(call) = state.waiting.remove(&next) {
-            let _ = call.send(());
-        }
+        state.advance();
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, State> {
@@ -89,13 +101,12 @@ impl Turnstile {
 }
 
 impl Turn {
-    /// Goes ahead without those before it: what has not come by now is not coming.
+    /// Waits no longer for those before it that have not come: they are not coming. Those that have come go first.
     pub fn give_up_waiting(&mut self) {
         let mut state = self.session.turnstile.lock();
         if state.next < self.seq {
-            state.next = self.seq;
-            state.passed = state.passed.split_off(&self.seq);
-            state.waiting.remove(&self.seq);
+            state.given_up = state.given_up.max(self.seq);
+            state.advance();
         }
     }
 
@@ -106,9 +117,10 @@ impl Turn {
 
     /// Resolves when all messages before this one are through.
     pub async fn come(&mut self) {
-        if let Some(called) = self.called.take() {
+        if let Some(called) = &mut self.called {
             // The other end goes only with the session.
             let _ = called.await;
+            self.called = None;
         }
     }
 }
@@ -167,11 +179,42 @@ mod tests {
         let mut second = turn(&session, 2);
         let mut third = turn(&session, 3);
         second.give_up_waiting();
+        assert!(has_come(&mut second) && !has_come(&mut third));
         drop(second);
         assert!(has_come(&mut third));
         assert!(matches!(session.enter(1), Entry::Stale));
         drop(third);
         assert!(has_come(&mut turn(&session, 4)));
+    }
+
+    #[test]
+    fn who_gives_up_first_does_not_overtake_those_that_wait_before_it() {
+        let session = strangers();
+        let mut sixth = turn(&session, 6);
+        let (mut second, mut third) = (turn(&session, 2), turn(&session, 3));
+        // Number 1 never comes, nor does 5; 4 has come and gone.
+        drop(turn(&session, 4));
+        sixth.give_up_waiting();
+        assert!(has_come(&mut second) && !has_come(&mut third) && !has_come(&mut sixth));
+        // One that comes late and is still before its turn takes its place.
+        let mut fifth = turn(&session, 5);
+        drop(second);
+        assert!(has_come(&mut third) && !has_come(&mut fifth));
+        drop(third);
+        assert!(has_come(&mut fifth) && !has_come(&mut sixth));
+        drop(fifth);
+        assert!(has_come(&mut sixth));
+        drop(sixth);
+        let state = session.turnstile.lock();
+        assert!(state.next == 7 && state.waiting.is_empty() && state.passed.is_empty());
+    }
+
+    #[test]
+    fn a_number_far_ahead_costs_nothing_to_wait_for() {
+        let session = strangers();
+        let mut far = turn(&session, u64::MAX / 2);
+        far.give_up_waiting();
+        assert!(has_come(&mut far));
     }
 
     #[test]

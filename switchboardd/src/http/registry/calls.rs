@@ -14,12 +14,13 @@ use super::events::{self, Manner};
 use super::legacy::resumes;
 use crate::board::Board;
 use crate::caller::Caller;
+use crate::error::Failure;
 use crate::face::{self, Face};
 use crate::http::proxy::fly;
 use crate::http::rescue::json_response;
 use crate::mailbox::{Kind, Mailbox};
 use crate::measures::series::Via;
-use crate::session::{Session, Streams};
+use crate::session::{Grounded, Session, Streams};
 use crate::telemetry::trace::Context;
 
 /// An answer that comes within this, alone, needs no stream.
@@ -114,7 +115,14 @@ impl Flight {
             let (_airborne, grounded) = self.session.take_off(id.get());
             tokio::select! {
                 biased;
-                _ = grounded => return,
+                grounded = grounded => {
+                    if let Ok(Grounded::ShuttingDown) = grounded {
+                        let method = method.name();
+                        let era = face::Request::new(id, &method, params).era();
+                        self.caller.push(Kind::Answer, Failure::ShuttingDown.answer(era, &method, id.get()));
+                    }
+                    return;
+                }
                 place = self.streams.calls.acquire() => match place {
                     Ok(place) => place,
                     Err(_) => return,
