@@ -417,3 +417,102 @@ fn what_cannot_be_written_costs_tcp_and_not_the_start() {
         .collect();
     assert!(litter.is_empty(), "{litter:?}");
 }
+
+/// Connections of somebody without a token, who asks a lot and reads nothing, or asks now and then.
+#[test]
+fn nobody_without_a_token_keeps_a_connection() {
+    let home = Home::new();
+    let gate = Gate::new(&home);
+    let bytes = |raw: &str| gate.fill(raw).into_bytes();
+    let greedy = bytes(&format!("GET /page/page.css HTTP/1.1\r\n{HOST}\r\n")).repeat(200);
+    let patient = bytes(&format!("GET /health HTTP/1.1\r\n{HOST}\r\n"));
+    let mut held = Vec::new();
+    for number in 0..300 {
+        let Ok(mut connection) = gate.door.connect() else { continue };
+        match number % 3 {
+            0 => connection.write(&greedy),
+            1 => connection.write(&patient),
+            _ => {}
+        }
+        held.push(connection);
+    }
+    // Who has the token is answered all the time.
+    let begin = std::time::Instant::now();
+    while begin.elapsed() < std::time::Duration::from_secs(3) {
+        let asked = std::time::Instant::now();
+        assert_eq!(gate.ping(&format!("{HOST}{AUTH}")), 200);
+        let took = asked.elapsed();
+        assert!(took < std::time::Duration::from_secs(4), "an answer took {took:?}");
+        for connection in &mut held {
+            connection.write(&patient);
+        }
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+    // What is answered without a token is the last answer of its connection.
+    let mut connection = gate.door.connect().unwrap();
+    connection.write(&patient);
+    let answer = connection.response(false).unwrap();
+    assert_eq!((answer.status, answer.header("connection")), (200, Some("close")));
+    connection.write(&patient);
+    assert!(connection.response(false).is_err());
+    // Nor does one stay that says nothing.
+    let mut silent = gate.door.connect().unwrap();
+    silent.set_timeout(std::time::Duration::from_secs(30));
+    assert!(silent.response(false).is_err_and(|error| error.kind() != std::io::ErrorKind::WouldBlock));
+}
+
+#[test]
+fn who_has_the_token_may_stay() {
+    let home = Home::new();
+    home.child("kid", &["echo"]);
+    let gate = Gate::new(&home);
+    let mut connection = gate.door.connect().unwrap();
+    let call = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"kid_suite","arguments":{"action":"call","subtool":"slow","args":{"ms":12000}}}}"#;
+    let request = |body: &str| {
+        gate.fill(&format!(
+            "POST /proxy HTTP/1.1\r\n{HOST}{AUTH}Content-Length: {}\r\n\r\n{body}",
+            body.len()
+        ))
+    };
+    connection.write(request(call).as_bytes());
+    // More of others than there are places, meanwhile.
+    let others: Vec<_> = (0..400).map(|_| gate.door.connect()).collect();
+    let answer = connection.response(false).unwrap();
+    assert!(answer.text().contains("\"ok\":true"), "{}", answer.text());
+    assert_eq!(answer.header("connection"), None);
+    connection.write(request(PING).as_bytes());
+    assert_eq!(connection.response(false).unwrap().status, 200);
+    drop(others);
+}
+
+#[test]
+fn pages_of_other_sites_learn_nothing() {
+    let home = Home::new();
+    let gate = Gate::new(&home);
+    let get = |path: &str, headers: &str| {
+        let raw = gate.fill(&format!("GET {path} HTTP/1.1\r\n{HOST}{headers}\r\n"));
+        gate.door.raw(raw.as_bytes(), false)
+    };
+    for path in ["/health", "/version", "/ready", "/status", "/suites", "/page/page.js", "/"] {
+        for site in ["cross-site", "same-site"] {
+            let from = format!("Sec-Fetch-Site: {site}\r\nSec-Fetch-Mode: no-cors\r\n");
+            assert_eq!(get(path, &from).status, 403, "{path} {site}");
+            assert_eq!(get(path, &format!("{from}{AUTH}")).status, 403, "{path} {site}");
+        }
+        // Our own page, and what a person types.
+        for site in ["same-origin", "none"] {
+            let answer = get(path, &format!("Sec-Fetch-Site: {site}\r\n{AUTH}"));
+            assert_eq!(answer.status, 200, "{path} {site}");
+            assert_eq!(answer.header("x-content-type-options"), Some("nosniff"), "{path}");
+            assert_eq!(answer.header("cross-origin-resource-policy"), Some("same-origin"), "{path}");
+        }
+    }
+    // `switchboard open` leads there from a file.
+    let link = "Sec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: navigate\r\nSec-Fetch-Dest: document\r\n";
+    assert_eq!(get("/", link).status, 200);
+    assert_eq!(get("/health", link).status, 403);
+    let answer = gate
+        .fill(&format!("POST /proxy HTTP/1.1\r\n{HOST}{AUTH}Content-Length: {}\r\n\r\n{PING}", PING.len()));
+    let answer = gate.door.raw(answer.as_bytes(), false);
+    assert_eq!((answer.status, answer.header("x-content-type-options")), (200, Some("nosniff")));
+}

@@ -249,3 +249,55 @@ fn a_question_to_a_session_carries_the_boot() {
     let response = asking.response(false).unwrap();
     assert!(response.text().contains("accept"), "{}", response.text());
 }
+
+/// One session that sends out of order, on more connections than the daemon has places, and another that calls.
+#[test]
+fn one_session_cannot_take_all_connections() {
+    let home = Home::new();
+    home.child("kid", &["echo"]);
+    let daemon = home.daemon();
+    let mut other = Session::open(&daemon);
+    assert_eq!(other.post(&call(1, "echo", "{}")).status, 200);
+    let one = Session::open(&daemon);
+    let note = r#"{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}"#;
+    // The number that all of them wait for is not among them.
+    let mut open = Vec::new();
+    let begin = Instant::now();
+    for seq in 3..2600 {
+        let Ok(mut connection) = daemon.door().connect() else { break };
+        connection.write(&one.request(seq, note).bytes("localhost"));
+        open.push(connection);
+        if begin.elapsed() > std::time::Duration::from_secs(4) {
+            break;
+        }
+    }
+    assert!(open.len() > 2048, "only {} connections could be opened", open.len());
+    let asked = Instant::now();
+    assert_eq!(other.post(&call(2, "echo", "{}")).status, 200);
+    let took = asked.elapsed();
+    assert!(took < std::time::Duration::from_secs(5), "another session's call took {took:?}");
+    // Those that found no place are told so, and nobody waits for their numbers.
+    let last = open.last_mut().unwrap().response(false).unwrap();
+    assert_eq!((last.status, last.header("connection")), (429, Some("close")), "{}", last.text());
+    assert!(last.json()["error"]["message"].as_str().unwrap().contains("connections"), "{}", last.text());
+}
+
+/// Only a session with revision 2025-03-26 has batches.
+#[test]
+fn a_batch_gives_up_its_turn_when_it_waits() {
+    let home = Home::new();
+    home.child("kid", &["echo"]);
+    let daemon = home.daemon();
+    let mut session = Session::open(&daemon);
+    let initialize = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params":
+        {"protocolVersion": "2025-03-26", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}});
+    assert_eq!(session.post(&initialize.to_string()).status, 200);
+    session.post(&call(1, "echo", "{}"));
+    let mut batch = session.start(&format!("[{}]", call(2, "slow", r#"{"ms":6000}"#)));
+    let asked = Instant::now();
+    assert_eq!(session.post(r#"{"jsonrpc":"2.0","id":3,"method":"tools/list"}"#).status, 200);
+    let took = asked.elapsed();
+    assert!(took < std::time::Duration::from_secs(4), "the next message waited {took:?} for the batch");
+    let answers = batch.response(false).unwrap().json();
+    assert_eq!(answers[0]["id"], 2, "{answers}");
+}

@@ -11,6 +11,7 @@ mod gate;
 mod hop;
 mod metrics;
 mod page;
+mod places;
 mod proxy;
 mod registry;
 mod rescue;

@@ -237,13 +237,17 @@ impl Session {
         self.connections.fetch_add(1, Ordering::Relaxed);
     }
 
+    pub fn connections(&self) -> usize {
+        self.connections.load(Ordering::Relaxed)
+    }
+
     /// True if that was the last one.
     pub fn disconnected(&self) -> bool {
         self.connections.fetch_sub(1, Ordering::Relaxed) == 1
     }
 
     pub fn is_connected(&self) -> bool {
-        self.connections.load(Ordering::Relaxed) > 0
+        self.connections() > 0
     }
 
     /// True the first time: a poll that waits is answered at once when draining begins.

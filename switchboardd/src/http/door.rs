@@ -18,16 +18,18 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tower::ServiceExt;
 
+use super::places::{Place, Places};
 use super::short::Short;
 use crate::board::Board;
 use crate::session::Session;
 
-/// On TCP anybody on the machine can connect: heads must come soon and be short, connections are few.
-const TCP_CONNECTIONS: usize = 256;
+/// On TCP anybody on the machine can connect: heads must come soon and be short.
 const TCP_HEAD_TIME: Duration = Duration::from_secs(5);
 const HEAD_BYTES: usize = 16 * 1024;
 /// On the unix socket only the owner can: many shims with many calls each.
 const SOCKET_CONNECTIONS: usize = 2048;
+/// Of these, as many as one session may have: more than any shim needs, and few enough that others find a place.
+const SESSION_CONNECTIONS: usize = 256;
 
 /// After a failed accept (no descriptors left, say), how long to leave it.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -45,6 +47,8 @@ pub(super) struct Door {
     way: Way,
     /// The process at the other end, if it is on the socket.
     peer: Option<u32>,
+    /// On TCP.
+    place: Option<Place>,
     board: Arc<Board>,
     session: OnceLock<Arc<Session>>,
 }
@@ -64,10 +68,26 @@ impl Door {
         self.session.get()
     }
 
-    /// From now on this connection keeps `session` alive.
-    pub(super) fn belongs_to(&self, session: &Arc<Session>) {
+    /// From now on this connection keeps `session` alive. False if that has more connections than one may have.
+    pub(super) fn belongs_to(&self, session: &Arc<Session>) -> bool {
         if self.session.get().is_none() && self.session.set(session.clone()).is_ok() {
             session.connected();
+        }
+        session.connections() <= SESSION_CONNECTIONS
+    }
+
+    /// A request on it carried a token.
+    pub(super) fn has_shown_token(&self) {
+        if let Some(place) = &self.place {
+            place.has_shown_token();
+        }
+    }
+
+    /// Resolves when a connection has to go that anybody can hold.
+    async fn is_over(&self) {
+        match &self.place {
+            Some(place) => place.is_over().await,
+            None => std::future::pending().await,
         }
     }
 }
@@ -128,33 +148,35 @@ impl Doors {
     }
 
     async fn accept(self: Arc<Self>, listener: &Listener) {
-        let places = Arc::new(Semaphore::new(match listener {
-            Listener::Socket(_) => SOCKET_CONNECTIONS,
-            Listener::Tcp(_) => TCP_CONNECTIONS,
-        }));
+        let sockets = Arc::new(Semaphore::new(SOCKET_CONNECTIONS));
+        let places = Places::new();
         let own_uid = rustix::process::geteuid().as_raw();
         loop {
-            let Ok(place) = places.clone().acquire_owned().await else { return };
             let accepted = match listener {
-                Listener::Socket(listener) => match listener.accept().await {
-                    // Modes keep others out; this holds even where somebody changed them.
-                    Ok((stream, _)) => match stream.peer_cred().ok().filter(|peer| peer.uid() == own_uid) {
-                        Some(peer) => {
-                            let pid = peer.pid().and_then(|pid| u32::try_from(pid).ok());
-                            Quiet::new(stream)
-                                .map(|stream| self.spawn(self.clone().serve(stream, Way::Socket, pid, place)))
-                        }
-                        None => {
-                            tracing::warn!(target: "http", "another user's connection to the socket was refused");
-                            Ok(())
-                        }
-                    },
-                    Err(error) => Err(error),
-                },
+                Listener::Socket(listener) => {
+                    let Ok(place) = sockets.clone().acquire_owned().await else { return };
+                    match listener.accept().await {
+                        // Modes keep others out; this holds even where somebody changed them.
+                        Ok((stream, _)) => match stream.peer_cred().ok().filter(|peer| peer.uid() == own_uid)
+                        {
+                            Some(peer) => {
+                                let pid = peer.pid().and_then(|pid| u32::try_from(pid).ok());
+                                let door = self.door(Way::Socket, pid, None);
+                                Quiet::new(stream).map(|stream| self.spawn_serving(stream, door, place))
+                            }
+                            None => {
+                                tracing::warn!(target: "http", "another user's connection to the socket was refused");
+                                Ok(())
+                            }
+                        },
+                        Err(error) => Err(error),
+                    }
+                }
                 Listener::Tcp(listener) => match (listener.accept().await, listener.local_addr()) {
                     (Ok((stream, _)), Ok(address)) => {
                         let _ = stream.set_nodelay(true);
-                        self.spawn(self.clone().serve(stream, Way::Tcp(address), None, place));
+                        let door = self.door(Way::Tcp(address), None, Some(places.take().await));
+                        self.spawn_serving(stream, door, ());
                         Ok(())
                     }
                     (Err(error), _) | (_, Err(error)) => Err(error),
@@ -167,23 +189,38 @@ impl Doors {
         }
     }
 
+    fn door(&self, way: Way, peer: Option<u32>, place: Option<Place>) -> Arc<Door> {
+        Arc::new(Door { way, peer, place, board: self.board.clone(), session: OnceLock::new() })
+    }
+
+    /// `place`: held for as long as the connection is.
+    fn spawn_serving(
+        self: &Arc<Self>,
+        stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        door: Arc<Door>,
+        place: impl Send + 'static,
+    ) {
+        let doors = self.clone();
+        self.spawn(async move {
+            let _place = place;
+            doors.serve(stream, door).await;
+        });
+    }
+
     async fn serve(
         self: Arc<Self>,
         stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-        way: Way,
-        peer: Option<u32>,
-        _place: tokio::sync::OwnedSemaphorePermit,
+        door: Arc<Door>,
     ) {
         let mut http = http1::Builder::new();
         // On the socket nobody needs to be told the time.
-        http.max_buf_size(HEAD_BYTES).auto_date_header(!matches!(way, Way::Socket));
-        if let Way::Tcp(_) = way {
+        http.max_buf_size(HEAD_BYTES).auto_date_header(!matches!(door.way, Way::Socket));
+        if let Way::Tcp(_) = door.way {
             // Also closes idle connections after that time, which on the unix socket would race with
             // a shim's next call: there is no such limit there.
             http.timer(TokioTimer::new()).header_read_timeout(TCP_HEAD_TIME);
         }
-        let door = Arc::new(Door { way, peer, board: self.board.clone(), session: OnceLock::new() });
-        let doors = self.clone();
+        let (doors, own) = (self.clone(), door.clone());
         let answer = hyper::service::service_fn(move |request: hyper::Request<Incoming>| {
             let (doors, door) = (doors.clone(), door.clone());
             async move {
@@ -201,9 +238,13 @@ impl Doors {
         let mut closed = self.close.subscribe();
         tokio::select! {
             _ = connection.as_mut() => return,
+            () = own.is_over() => return,
             _ = closed.wait_for(|closed| *closed) => connection.as_mut().graceful_shutdown(),
         }
-        let _ = connection.await;
+        tokio::select! {
+            _ = connection => {}
+            () = own.is_over() => {}
+        }
     }
 
     fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {

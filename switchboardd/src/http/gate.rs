@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
-use axum::http::header::{AUTHORIZATION, HOST, ORIGIN};
+use axum::http::header::{AUTHORIZATION, CONNECTION, HOST, ORIGIN};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
@@ -17,6 +17,10 @@ use super::rescue::Refusal;
 use super::{page, registry};
 use crate::board::Board;
 use crate::random::same;
+
+/// What browsers say of a request: who asks, and what for.
+const SITE: &str = "sec-fetch-site";
+const MODE: &str = "sec-fetch-mode";
 
 /// What a request that was let in may see and do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,11 +33,51 @@ pub(super) enum Pass {
     Names,
 }
 
+/// What a request shows of who sent it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Shown {
+    /// It came on the socket, or has the token.
+    Token,
+    /// It has what a status page is given.
+    Page,
+    Nothing,
+}
+
+/// What a request shows; a connection on which nothing was shown may not stay.
+pub(super) fn shown<B>(board: &Board, door: &Door, request: &Request<B>) -> Shown {
+    if let Way::Socket = door.way() {
+        return Shown::Token;
+    }
+    let shown = match bearer(request.headers()) {
+        Some(bearer) if same(bearer, board.token.as_bytes()) => Shown::Token,
+        Some(bearer) if board.pages.knows(bearer) => Shown::Page,
+        _ => return Shown::Nothing,
+    };
+    door.has_shown_token();
+    shown
+}
+
+/// What all answers on TCP say: they are for whoever asked, and are what they say they are. Nobody without a token keeps
+/// a connection.
+pub(super) fn mark<B>(way: &Way, shown: Shown, response: &mut Response<B>) {
+    if let Way::Socket = way {
+        return;
+    }
+    let headers = response.headers_mut();
+    headers.insert("x-content-type-options", HeaderValue::from_static("nosniff"));
+    headers.insert("cross-origin-resource-policy", HeaderValue::from_static("same-origin"));
+    if shown == Shown::Nothing {
+        headers.insert(CONNECTION, HeaderValue::from_static("close"));
+    }
+}
+
 pub(super) async fn check(State(board): State<Arc<Board>>, mut request: Request, next: Next) -> Response {
     let origin =
         request.headers().get(ORIGIN).filter(|_| origin_is_allowed(&board, request.headers())).cloned();
-    let door = request.extensions().get::<Arc<Door>>().expect("BUG: every request comes through a door");
-    let mut response = match admit(&board, door.way(), &request) {
+    let door =
+        request.extensions().get::<Arc<Door>>().expect("BUG: every request comes through a door").clone();
+    let shown = shown(&board, &door, &request);
+    let mut response = match admit(&board, door.way(), shown, &request) {
         Ok(_) if request.method() == Method::OPTIONS => options(request.uri().path(), origin.is_some()),
         Ok(pass) => {
             request.extensions_mut().insert(pass);
@@ -48,16 +92,25 @@ pub(super) async fn check(State(board): State<Arc<Board>>, mut request: Request,
         let exposed = HeaderValue::from_static("mcp-session-id");
         response.headers_mut().insert("access-control-expose-headers", exposed);
     }
+    mark(door.way(), shown, &mut response);
     response
 }
 
 /// Whether this request may come in, and how far.
-pub(super) fn admit<B>(board: &Board, way: &Way, request: &Request<B>) -> Result<Pass, Refusal> {
+pub(super) fn admit<B>(
+    board: &Board,
+    way: &Way,
+    shown: Shown,
+    request: &Request<B>,
+) -> Result<Pass, Refusal> {
     if !host_is_ours(request, way) {
         return Err(Refusal::Forbidden("the `Host` of this request is not ours"));
     }
     if !(origin_is_allowed(board, request.headers()) || is_own_page(request)) {
         return Err(Refusal::Forbidden("the `Origin` of this request is not allowed"));
+    }
+    if is_of_another_site(request) {
+        return Err(Refusal::Forbidden("a page of another site may not ask for this"));
     }
     if matches!(way, Way::Socket) || request.method() == Method::OPTIONS {
         return Ok(Pass::Full);
@@ -66,16 +119,13 @@ pub(super) fn admit<B>(board: &Board, way: &Way, request: &Request<B>) -> Result
     if path.starts_with("/hop/") || path.starts_with("/control/") {
         return Err(Refusal::SocketOnly);
     }
-    let bearer = bearer(request.headers());
-    if bearer.is_some_and(|bearer| same(bearer, board.token.as_bytes())) {
+    if shown == Shown::Token {
         return Ok(Pass::Full);
     }
     let reads = matches!(*request.method(), Method::GET | Method::HEAD);
     match path {
         "/health" | "/ready" | "/version" if reads => Ok(Pass::Full),
-        _ if reads && is_for_pages(path) && bearer.is_some_and(|bearer| board.pages.knows(bearer)) => {
-            Ok(Pass::Read)
-        }
+        _ if reads && is_for_pages(path) && shown == Shown::Page => Ok(Pass::Read),
         // The page itself shows nothing, and what it is to read with is given for a code.
         _ if reads && page::is_part(path) => Ok(Pass::Names),
         page::SESSION if *request.method() == Method::POST => Ok(Pass::Names),
@@ -92,6 +142,20 @@ fn origin_is_allowed(board: &Board, headers: &HeaderMap) -> bool {
     let known =
         catalog.config().http.allowed_origins.iter().any(|known| known.as_bytes() == origin.as_bytes());
     known && origins.next().is_none()
+}
+
+/// Whether a browser says that another page asks, which is not one of those that may: those send an `Origin`, which is
+/// checked before. A person may follow a link to the status page.
+fn is_of_another_site<B>(request: &Request<B>) -> bool {
+    let headers = request.headers();
+    let is_ours = |site: &HeaderValue| site == "same-origin" || site == "none";
+    if headers.get_all(SITE).iter().all(is_ours) || headers.contains_key(ORIGIN) {
+        return false;
+    }
+    let is_followed_link = *request.method() == Method::GET
+        && request.uri().path() == "/"
+        && headers.get(MODE).is_some_and(|mode| mode == "navigate");
+    !is_followed_link
 }
 
 /// Our own page, which comes from the very address that it asks. It reads, and asks for what it reads with; it has
@@ -241,6 +305,31 @@ mod tests {
         ] {
             assert!(!with(origins), "{origins:?}");
         }
+    }
+
+    #[test]
+    fn pages_of_other_sites_may_link_and_nothing_else() {
+        let check = |path: &str, headers: &[(&str, &str)]| {
+            let request = headers
+                .iter()
+                .fold(Request::builder().uri(path), |request, (name, value)| request.header(*name, *value));
+            is_of_another_site(&request.body(()).unwrap())
+        };
+        for path in ["/", "/health", "/version", "/status", "/page/page.css", "/proxy"] {
+            assert!(!check(path, &[]), "{path}");
+            for site in ["same-origin", "none"] {
+                assert!(!check(path, &[("sec-fetch-site", site)]), "{path} {site}");
+            }
+            for site in ["cross-site", "same-site", "", "x"] {
+                assert!(check(path, &[("sec-fetch-site", site)]), "{path} {site}");
+                assert!(check(path, &[("sec-fetch-site", site), ("sec-fetch-mode", "no-cors")]), "{path}");
+            }
+            assert!(check(path, &[("sec-fetch-site", "none"), ("sec-fetch-site", "cross-site")]), "{path}");
+        }
+        let link = [("sec-fetch-site", "cross-site"), ("sec-fetch-mode", "navigate")];
+        assert!(!check("/", &link) && check("/status", &link) && check("/health", &link));
+        let allowed = [("sec-fetch-site", "cross-site"), ("origin", "https://allowed.example")];
+        assert!(!check("/status", &allowed), "the `Origin` was looked at before");
     }
 
     #[test]

@@ -109,7 +109,7 @@ where
     B::Error: Into<BoxError>,
 {
     let (head, body) = request.into_parts();
-    let session = session_of(board, &head, door).await?;
+    let (session, has_place) = session_of(board, &head, door).await?;
     if !accept::takes_json(&head.headers) {
         return Err(Refusal::NotAcceptable);
     }
@@ -137,6 +137,10 @@ where
         Some(Way::Socket) => collect(body).await?,
         _ => read_body(body).await?,
     };
+    if !has_place {
+        // Its number has passed: nobody waits for it.
+        return Err(Refusal::Crowded);
+    }
     let (mut turn, stale) = match entry {
         Some(Entry::Turn(turn)) => (Some(turn), false),
         Some(Entry::Stale) => (None, true),
@@ -288,29 +292,28 @@ struct Named {
     workspace: Option<PathBuf>,
 }
 
-/// The session that a request names; without one, whoever asks about its workspace.
+/// The session that a request names; without one, whoever asks about its workspace. And whether the session may have
+/// this connection.
 async fn session_of(
     board: &Arc<Board>,
     head: &Parts,
     door: Option<&Arc<Door>>,
-) -> Result<Arc<Session>, Refusal> {
+) -> Result<(Arc<Session>, bool), Refusal> {
     let Some(id) = head.headers.get(SESSION) else {
         // The gate lets nobody post who may not do everything.
         let workspace = workspace_of(board, Pass::Full, &head.uri).await;
-        return Ok(board.strangers_of(&workspace));
+        return Ok((board.strangers_of(&workspace), true));
     };
     // A connection keeps its session alive, so that is still the one.
     if let Some(session) =
         door.and_then(|door| door.session()).filter(|known| known.id.as_bytes() == id.as_bytes())
     {
-        return Ok(session.clone());
+        return Ok((session.clone(), true));
     }
     let session = id.to_str().ok().and_then(|id| board.sessions.get(id)).filter(|session| session.is_shims);
     let session = session.ok_or(Refusal::UnknownSession)?;
-    if let Some(door) = door {
-        door.belongs_to(&session);
-    }
-    Ok(session)
+    let has_place = door.is_none_or(|door| door.belongs_to(&session));
+    Ok((session, has_place))
 }
 
 pub(super) async fn read_body<B>(body: B) -> Result<Bytes, Refusal>

@@ -2,7 +2,7 @@
 
 use axum::body::Body;
 use axum::extract::Request;
-use axum::http::header::{ALLOW, CONTENT_TYPE};
+use axum::http::header::{ALLOW, CONNECTION, CONTENT_TYPE};
 use axum::http::{HeaderValue, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use switchboard_wire::envelope::{INVALID_REQUEST, Malformed};
@@ -41,6 +41,8 @@ pub(super) enum Refusal {
     WrongCode,
     #[error("{0}")]
     Busy(String),
+    #[error("this session has too many connections open; wait for answers before sending more")]
+    Crowded,
     #[error("only on the unix socket")]
     SocketOnly,
     #[error("{0}")]
@@ -105,6 +107,7 @@ impl Refusal {
             Self::NoToken | Self::WrongCode => StatusCode::UNAUTHORIZED,
             Self::HopMismatch { .. } => StatusCode::UPGRADE_REQUIRED,
             Self::Draining(_) | Self::Busy(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Crowded => StatusCode::TOO_MANY_REQUESTS,
             Self::Complaint(complaint) => complaint.status,
         }
     }
@@ -119,7 +122,7 @@ impl IntoResponse for Refusal {
             )
             .into_bytes(),
             Self::Complaint(complaint) => complaint.body(),
-            Self::TooLarge => {
+            Self::TooLarge | Self::Crowded => {
                 fault("null", &serde_json::json!({ "code": INVALID_REQUEST, "message": self.to_string() }))
             }
             _ => serde_json::json!({ "error": self.to_string() }).to_string().into_bytes(),
@@ -132,6 +135,9 @@ impl IntoResponse for Refusal {
             }
             Self::NoToken | Self::WrongCode => {
                 headers.insert("www-authenticate", HeaderValue::from_static("Bearer"));
+            }
+            Self::Crowded => {
+                headers.insert(CONNECTION, HeaderValue::from_static("close"));
             }
             Self::Draining(draining) => {
                 headers.insert(DRAINING_HEADER, HeaderValue::from_static(draining.word()));

@@ -48,9 +48,16 @@ impl Short {
         door: &Arc<Door>,
         request: Request<Incoming>,
     ) -> Answered {
-        if let Err(refusal) = gate::admit(board, door.way(), &request) {
-            return refusal.into_response().map(Either::Right);
-        }
+        let shown = gate::shown(board, door, &request);
+        let mut answer = match gate::admit(board, door.way(), shown, &request) {
+            Ok(_) => self.admitted(board, door, request).await,
+            Err(refusal) => refusal.into_response().map(Either::Right),
+        };
+        gate::mark(door.way(), shown, &mut answer);
+        answer
+    }
+
+    async fn admitted(self, board: &Arc<Board>, door: &Arc<Door>, request: Request<Incoming>) -> Answered {
         let (state, way) = (State(board.clone()), Extension(door.clone()));
         let answered = match self {
             Self::Message => {
