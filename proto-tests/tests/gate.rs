@@ -424,14 +424,15 @@ fn nobody_without_a_token_keeps_a_connection() {
     let home = Home::new();
     let gate = Gate::new(&home);
     let bytes = |raw: &str| gate.fill(raw).into_bytes();
-    let greedy = bytes(&format!("GET /page/page.css HTTP/1.1\r\n{HOST}\r\n")).repeat(200);
+    let greedy = bytes(&format!("GET /page/page.css HTTP/1.1\r\n{HOST}\r\n")).repeat(1000);
     let patient = bytes(&format!("GET /health HTTP/1.1\r\n{HOST}\r\n"));
     let mut held = Vec::new();
-    for number in 0..300 {
+    for number in 0..400 {
         let Ok(mut connection) = gate.door.connect() else { continue };
-        match number % 3 {
-            0 => connection.write(&greedy),
-            1 => connection.write(&patient),
+        match number {
+            // More than there are places.
+            ..300 => connection.write(&greedy),
+            300..350 => connection.write(&patient),
             _ => {}
         }
         held.push(connection);
