@@ -422,4 +422,5 @@ fn what_listens_does_not_keep_a_new_binary_waiting() {
     shim.notification("notifications/subscriptions/acknowledged");
     home.child("another", &["echo"]);
     shim.notification("notifications/tools/list_changed");
+    assert!(home.command(&["stop"]).status.success());
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
 use crate::caller::Caller;
@@ -27,6 +27,8 @@ pub struct Subscriptions {
     by_uri: Mutex<HashMap<Box<str>, Vec<Subscriber>>>,
     said: [AtomicU64; 3],
     renewals: watch::Sender<Renewals>,
+    /// Somebody waits for a renewal.
+    wanted: Notify,
 }
 
 /// Which of the changes that were told of are known by now.
@@ -118,6 +120,14 @@ impl Subscriptions {
         }
     }
 
+    /// Changes come in swarms and are asked for once: waits for the rest of them, unless somebody waits already.
+    pub async fn settle(&self, time: Duration) {
+        tokio::select! {
+            () = tokio::time::sleep(time) => {}
+            () = self.wanted.notified() => {}
+        }
+    }
+
     /// Begins to ask what changed.
     pub fn renewal(&self) -> Renewal<'_> {
         Renewal { of: self, told: self.renewals.borrow().told }
@@ -132,6 +142,7 @@ impl Subscriptions {
                 _ => return,
             }
         };
+        self.wanted.notify_one();
         let mut renewals = self.renewals.subscribe();
         let known = renewals.wait_for(|renewals| renewals.known >= told);
         let _ = tokio::time::timeout_at(since + RENEWED_WITHIN, known).await;

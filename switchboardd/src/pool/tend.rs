@@ -241,7 +241,7 @@ impl Pool {
                     break;
                 }
                 () = child.lists_changed() => {
-                    tokio::time::sleep(SETTLE).await;
+                    self.subscriptions.settle(SETTLE).await;
                     self.keep_manifest(&child, limits).await;
                 }
                 () = tokio::time::sleep_until(look) => look = self.let_go_if_idle(&child),

@@ -58,6 +58,8 @@ async fn pump(board: Arc<Board>, reading: Reading, manner: Manner, out: mpsc::Se
     };
     let mut phase = board.phase();
     let _: Option<()> = tokio::select! {
+        // What was said before the daemon goes is written first.
+        biased;
         done = write => done,
         () = out.closed() => None,
         () = reading.overtaken() => None,
