@@ -249,3 +249,19 @@ fn what_an_earlier_daemon_left_is_found_and_cleared() {
     until_true("the stray to go", PATIENCE, || stray.try_wait().unwrap().is_some());
     healed(&home, "orphans", "");
 }
+
+#[test]
+fn a_shared_server_that_follows_roots_is_found() {
+    let home = healthy();
+    home.child("files", &["echo", "server-filesystem"]);
+    let roots = |home: &Home| {
+        let told = home.command(&["explain", "files"]);
+        let told = String::from_utf8(told.stdout).unwrap();
+        told.lines().find(|line| line.trim_start().starts_with("roots")).unwrap().to_owned()
+    };
+    assert!(roots(&home).contains("those of its editor"), "{}", roots(&home));
+    healed(&home, "roots", "server `files` follows");
+    home.config(&json!({"suites": {"files": {"pool": {"scope": "shared"}}}}));
+    assert!(roots(&home).contains("none"), "{}", roots(&home));
+    found(&home, "roots", "warning", "server `files` follows the roots of its editor");
+}

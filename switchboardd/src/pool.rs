@@ -21,7 +21,7 @@ use tokio::time::Instant;
 
 pub use history::Past;
 pub use pools::Pools;
-pub use settings::Settings;
+pub use settings::{RootsOf, Settings};
 
 use crate::budget::{Budget, NoRoom};
 use crate::caller::{Caller, LogLevel};

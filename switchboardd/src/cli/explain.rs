@@ -16,6 +16,7 @@ use crate::definition::{Definition, Reach};
 use crate::document::nearest;
 use crate::expand::Template;
 use crate::layer::Layer;
+use crate::pool::RootsOf;
 use crate::sources::Origin;
 use crate::suite_name;
 use crate::trust::view::View;
@@ -126,7 +127,22 @@ fn origin(found: &Found<'_>) -> Vec<Fact> {
     if !settings.expose.is_open() {
         facts.push(("expose", "some subtools only, see `suites` in the config".to_owned()));
     }
+    if let Ok(reach @ Reach::Process(_)) = &definition.reach {
+        facts.push(("roots", roots(RootsOf::children(reach, settings.pool)).to_owned()));
+    }
     facts
+}
+
+fn roots(of: RootsOf) -> &'static str {
+    match of {
+        RootsOf::Session => "those of its editor, or the folder of the project if the editor has none",
+        RootsOf::SessionOrArguments => {
+            "those of its editor, or the folders in its arguments if the editor has none"
+        }
+        RootsOf::Nobody { .. } => {
+            "none: editors share this server; `pool.scope` \"session\" gives each its own"
+        }
+    }
 }
 
 /// What would be run or reached, as `switchboard allow` shows it, and where its values come from.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::stateful::is_stateful;
+use super::stateful::{follows_roots, is_stateful, names_folders};
 use crate::config::{PoolConfig, Scope};
 use crate::definition::Reach;
 
@@ -14,6 +14,27 @@ pub struct Settings {
     pub max: usize,
     /// A child that nobody used for this long goes.
     pub idle: Duration,
+}
+
+/// Which roots the children of a pool are told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RootsOf {
+    /// Those of the session that owns the child; of a host without roots its workspace.
+    Session,
+    /// The same, but a host without roots leaves the server the folders of its arguments.
+    SessionOrArguments,
+    /// None: sessions share the children. `missed` if the server is known to follow roots.
+    Nobody { missed: bool },
+}
+
+impl RootsOf {
+    pub fn children(reach: &Reach, config: PoolConfig) -> Self {
+        match Settings::of(reach, config).scope {
+            Scope::Session if names_folders(reach) => Self::SessionOrArguments,
+            Scope::Session => Self::Session,
+            Scope::Shared | Scope::Call => Self::Nobody { missed: follows_roots(reach) },
+        }
+    }
 }
 
 impl Settings {

@@ -10,6 +10,7 @@ use crate::cli::shell_word::shell_word;
 use crate::definition::{Definition, Reach};
 use crate::expand::Template;
 use crate::layer::{Entry, Layer};
+use crate::pool::RootsOf;
 use crate::trust::{Standing, unpinned};
 
 /// Names of variables and headers whose values are nobody else's business.
@@ -37,6 +38,7 @@ pub(super) async fn look(desk: &Desk, project: Option<&Layer>) -> Vec<Finding> {
         }
         for entry in &layer.entries {
             findings.extend(one(desk, entry).await);
+            findings.extend(missed_roots(layer, entry));
         }
     }
     let servers = desk.personal.entries.len() + project.map_or(0, |project| project.entries.len());
@@ -96,6 +98,22 @@ async fn one(desk: &Desk, Entry { definition, standing, .. }: &Entry) -> Vec<Fin
     }
     findings.extend(secrets(name, file, reach));
     findings
+}
+
+/// A server that follows roots and is told none, because the config has editors share it.
+fn missed_roots(layer: &Layer, Entry { definition, .. }: &Entry) -> Option<Finding> {
+    let Definition { name, reach, .. } = definition;
+    let settings = layer.config.suite(name);
+    let of = RootsOf::children(reach.as_ref().ok()?, settings.pool);
+    (of == RootsOf::Nobody { missed: true }).then(|| {
+        let what =
+            format!("server `{name}` follows the roots of its editor, but editors share it: it is told none");
+        let fix = format!(
+            "switchboard explain {name}  # then remove `suites.{name}.pool.scope` from {}",
+            shown(&layer.config.file)
+        );
+        Finding::warning("roots", what, fix)
+    })
 }
 
 fn shown(file: &Path) -> String {
