@@ -419,7 +419,8 @@ impl Caller {
             return once.ask(id, method, params, Box::new(answer));
         }
         let listening = self.ears()?;
-        if !self.profile().takes.question(method, params) {
+        // Nobody reads the mailbox of a session that has ended.
+        if self.is_closed() || !self.profile().takes.question(method, params) {
             return None;
         }
         let ours = listening.boot.next_question();

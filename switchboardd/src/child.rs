@@ -158,9 +158,10 @@ pub struct Child {
     refollow: Notify,
     /// A modern child said what it will tell of.
     acknowledged: Notify,
-    questions: inbound::Questions,
     roots: roots::Roots,
     lends_workspace: bool,
+    /// It is found out whether the child has read that calls were cancelled.
+    watches_cancels: AtomicBool,
     noise: AtomicU64,
     leases: AtomicI64,
     /// Calls that wait until their hosts come back with answers.

@@ -23,6 +23,11 @@ const TOOLS: &[(&str, &[&str], &str)] = &[
         &["kind"],
         "Asks the host (elicitation, sampling, roots or anything else) and gives the whole answer.",
     ),
+    (
+        "say",
+        &["text"],
+        "Writes the text as it is, with $ID and $FILL filled in; `answers` if it is to answer.",
+    ),
     ("fork", &[], "Starts grandchildren of every kind and gives their pids."),
     ("env", &[], "Gives its environment."),
     ("where", &[], "Gives its pid, arguments and working directory."),
@@ -96,7 +101,17 @@ pub(crate) fn call(peer: &Peer, message: &Incoming) {
             );
             peer.result(id, &echo("log", &args));
         }
+        "say" => {
+            let fill = if args.contains("$FILL") { "x".repeat(17 << 20) } else { String::new() };
+            let said = given["text"].as_str().unwrap_or_default().replace("$ID", id).replace("$FILL", &fill);
+            // Each character is one byte, so that what is no UTF-8 can be written too.
+            peer.blurt(&said.chars().map(|c| u8::try_from(c).unwrap_or(b'?')).collect::<Vec<_>>());
+            if given["answers"] == true {
+                peer.result(id, &echo("say", r#""said""#));
+            }
+        }
         "ask" => later(peer, message, move |peer, message| {
+            thread::sleep(Duration::from_millis(given["ms"].as_u64().unwrap_or(0)));
             let answer = ask(peer, given["kind"].as_str().unwrap_or_default());
             peer.result(message.id(), &text(&answer));
         }),

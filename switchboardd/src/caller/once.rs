@@ -33,6 +33,8 @@ struct Basket {
     open: Vec<Asked>,
     /// What the host would have to declare for a question that it cannot be asked.
     lacking: Option<&'static str>,
+    /// Nobody comes for the questions any more.
+    gone: bool,
 }
 
 struct Asked {
@@ -90,6 +92,9 @@ impl Once {
         answer: OnAnswer,
     ) -> Option<Box<str>> {
         let mut basket = self.lock();
+        if basket.gone || self.session.is_closed() {
+            return None;
+        }
         if !self.terms.takes.question(method, params) {
             basket.lacking = Some(question::needs(method, params));
             drop(basket);
@@ -164,7 +169,11 @@ impl Once {
 
     /// Nobody comes back: what is open is answered as a person would who walks away.
     pub fn walk_away(&self) {
-        let open = std::mem::take(&mut self.lock().open);
+        let open = {
+            let mut basket = self.lock();
+            basket.gone = true;
+            std::mem::take(&mut basket.open)
+        };
         for asked in open {
             let outcome = match question::unwilling(&asked.method, "cancel") {
                 Some(result) => format!(r#""result":{result}"#),
@@ -240,6 +249,7 @@ mod tests {
         once.walk_away();
         assert_eq!(heard.lock().unwrap().len(), 3);
         assert!(heard.lock().unwrap()[2].contains("cancel"));
+        assert!(caller.ask(b"", raw("8"), methods::ELICITATION, None, |_, _| {}).is_none());
     }
 
     #[test]

@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use switchboard_wire::envelope::splice;
@@ -16,9 +17,13 @@ use tokio::time::Instant;
 use super::{ChildError, Limits, millis};
 use crate::caller::{Caller, Once};
 use crate::era::Era;
+use crate::methods;
 
 /// Tombstones kept per child. A child that leaves more calls than this unanswered is not worth more memory.
 const MAX_TOMBSTONES: usize = 4096;
+
+/// How long after a cancel a question of a legacy child may still come from the cancelled call.
+const MAY_ASK: Duration = Duration::from_secs(60);
 
 /// A request id as we issued it to a child.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -93,10 +98,12 @@ pub(super) struct Calls {
     issued: u64,
     waiting: HashMap<u64, Waiting>,
     tombstones: HashMap<u64, Tombstone>,
-    /// More calls were given up on than we keep track of.
-    lost_track: bool,
-    /// Whom the child has asked something, once for each open question.
-    asked: Vec<Arc<Caller>>,
+    /// More calls were given up on than we keep track of; the last of them.
+    lost_track: Option<Tombstone>,
+    /// What the child has asked a host and has no answer to, by the child's own id.
+    questions: HashMap<Box<str>, Question>,
+    /// Questions whose calls have all ended, until [`Calls::take_ended_questions`].
+    ended: Vec<(Box<str>, Question)>,
     /// The call that stays open for as long as the child lives: nobody's use of it.
     standing: Option<u64>,
     /// When [`Calls::give_up_overdue`] will be asked next.
@@ -109,6 +116,30 @@ struct Tombstone {
     caller: Option<Arc<Caller>>,
     /// The last call that was opened before the child was told.
     after: u64,
+    since: Instant,
+    /// The child has read the cancel: it answered something that was sent later.
+    read: bool,
+}
+
+/// A question of the child that is open at a host.
+#[derive(Debug)]
+pub(super) struct Question {
+    pub(super) caller: Arc<Caller>,
+    /// The id under which the host knows it.
+    pub(super) ours: Box<str>,
+    pub(super) method: Box<str>,
+    /// The calls of that host that were open when it was asked and still are. It lives as long as one of them.
+    within: Vec<u64>,
+    /// False for a question that belongs to the session and not to a call.
+    bound: bool,
+}
+
+/// What a message of the child is, for [`Calls::candidates`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum About {
+    Question,
+    /// It does no harm if the call that it is about was cancelled a while ago.
+    Log,
 }
 
 /// Whom a message of the child that names no call may be for.
@@ -176,6 +207,7 @@ impl Calls {
     }
 
     pub(super) fn deliver(&mut self, id: ChildId, reply: Reply) -> Delivered {
+        self.call_ended(id);
         if let Some(waiting) = self.waiting.remove(&id.0) {
             // A receiver that is just being dropped loses its answer, which is what it wants.
             let Some(caller) = waiting.reply else { return Delivered::Late };
@@ -189,12 +221,14 @@ impl Calls {
     }
 
     /// The caller gave up. True if the child had not answered.
-    pub(super) fn abandon(&mut self, id: ChildId) -> bool {
+    pub(super) fn abandon(&mut self, id: ChildId, now: Instant) -> bool {
+        self.call_ended(id);
         let Some(waiting) = self.waiting.remove(&id.0) else { return false };
+        let tombstone = Tombstone { caller: waiting.caller, after: self.issued, since: now, read: false };
         if self.tombstones.len() < MAX_TOMBSTONES {
-            self.tombstones.insert(id.0, Tombstone { caller: waiting.caller, after: self.issued });
+            self.tombstones.insert(id.0, tombstone);
         } else {
-            self.lost_track = true;
+            self.lost_track = Some(tombstone);
         }
         true
     }
@@ -205,6 +239,39 @@ impl Calls {
         if !self.tombstones.is_empty() {
             self.tombstones.retain(|_, tombstone| tombstone.after >= id.0);
         }
+    }
+
+    /// A legacy child that answered this call has read every cancel that went before it. It may go on with what
+    /// was cancelled all the same, so that is remembered for a while.
+    pub(super) fn has_seen_up_to(&mut self, id: ChildId) {
+        for tombstone in self.tombstones.values_mut().chain(&mut self.lost_track) {
+            tombstone.read |= tombstone.after < id.0;
+        }
+    }
+
+    /// Whether a cancelled call of a host was not answered, and the child may not have read the cancel.
+    pub(super) fn has_unread_cancel(&self) -> bool {
+        let unread = |tombstone: &Tombstone| !tombstone.read && tombstone.caller.is_some();
+        self.tombstones.values().chain(&self.lost_track).any(unread)
+    }
+
+    /// A call was answered or given up on. Questions that belong to no other call end with it.
+    fn call_ended(&mut self, id: ChildId) {
+        if self.questions.is_empty() {
+            return;
+        }
+        let ends = |question: &mut Question| {
+            question.within.retain(|call| *call != id.0);
+            question.bound && question.within.is_empty()
+        };
+        self.ended.extend(self.questions.extract_if(|_, question| ends(question)));
+    }
+
+    /// Questions that ended with their calls: whoever changes a call tells both sides of them.
+    pub(super) fn take_ended_questions(&mut self, now: Instant) -> Vec<(Box<str>, Question)> {
+        let ended = std::mem::take(&mut self.ended);
+        ended.iter().for_each(|(_, question)| self.clocks_go_on(&question.caller, now));
+        ended
     }
 
     /// A call that is never answered in good times.
@@ -229,6 +296,7 @@ impl Calls {
 
     /// The call was never written: forget it altogether.
     pub(super) fn retract(&mut self, id: ChildId) {
+        self.call_ended(id);
         self.waiting.remove(&id.0);
     }
 
@@ -241,22 +309,28 @@ impl Calls {
 
     fn is_asking(&self, waiting: &Waiting) -> bool {
         let caller = waiting.caller.as_ref();
-        caller.is_some_and(|caller| self.asked.iter().any(|asked| asked.is_same_host(caller)))
+        let mut questions = self.questions.values();
+        caller.is_some_and(|caller| questions.any(|question| question.caller.is_same_host(caller)))
     }
 
     /// The callers a message of the child that names no call may be for. One that gave up counts as
     /// long as the child has not answered its call: it may still be working on it. So does one whose host has
     /// questions and has not come back with the answers. Of several calls of one host it is the one that goes on,
     /// if only one does.
-    pub(super) fn candidates(&self) -> Candidates {
-        if self.lost_track {
+    pub(super) fn candidates(&self, about: About, now: Instant) -> Candidates {
+        let may_speak = |tombstone: &Tombstone| match about {
+            About::Log => !tombstone.read,
+            About::Question => !tombstone.read || now < tombstone.since + MAY_ASK,
+        };
+        if self.lost_track.as_ref().is_some_and(may_speak) {
             return Candidates::Several { ghosts: true };
         }
         let mut waiting: Vec<_> =
             self.waiting.iter().filter_map(|(id, waiting)| Some((*id, waiting.caller.as_ref()?))).collect();
         // Of a host's legacy calls the latest: what names no call is most likely about that one.
         waiting.sort_unstable_by_key(|(id, _)| std::cmp::Reverse(*id));
-        let given_up = self.tombstones.values().filter_map(|tombstone| tombstone.caller.as_ref());
+        let given_up = self.tombstones.values().filter(|tombstone| may_speak(tombstone));
+        let given_up = given_up.filter_map(|tombstone| tombstone.caller.as_ref());
         let mut all = waiting.iter().map(|(_, caller)| *caller).chain(given_up);
         let Some(first) = all.next() else { return Candidates::Nobody };
         let is_one_host = all.all(|other| other.is_same_host(first));
@@ -274,16 +348,55 @@ impl Calls {
         }
     }
 
-    /// A question to this caller opened: the clocks of its calls stand.
-    pub(super) fn question_opened(&mut self, caller: &Arc<Caller>) {
-        self.asked.push(caller.clone());
+    /// Whether a question to this caller belongs to a call that is open: to `about`, if that is known.
+    pub(super) fn may_ask(&self, caller: &Arc<Caller>, about: Option<ChildId>) -> bool {
+        !self.calls_of(caller, about).is_empty()
+    }
+
+    fn calls_of(&self, caller: &Arc<Caller>, about: Option<ChildId>) -> Vec<u64> {
+        if let Some(id) = about.filter(|id| self.caller_of(*id).is_some()) {
+            return if self.waiting.contains_key(&id.0) { vec![id.0] } else { Vec::new() };
+        }
+        let is_theirs = |waiting: &Waiting| {
+            waiting.reply.is_some()
+                && waiting.caller.as_ref().is_some_and(|waiting| waiting.hears_for(caller))
+        };
+        self.waiting.iter().filter(|(_, waiting)| is_theirs(waiting)).map(|(id, _)| *id).collect()
+    }
+
+    /// A question to this caller opened: the clocks of its calls stand. Gives one of the same id that was open.
+    pub(super) fn question_opened(
+        &mut self,
+        theirs: Box<str>,
+        caller: &Arc<Caller>,
+        ours: Box<str>,
+        method: &str,
+        about: Option<ChildId>,
+    ) -> Option<Question> {
+        let within = self.calls_of(caller, about);
+        // Roots are the session's, whatever call is open; a modern host is asked for them by one request.
+        let is_sessions = method == methods::ROOTS_LIST && caller.as_once().is_none();
+        let bound = !within.is_empty() && !is_sessions;
+        let question = Question { caller: caller.clone(), ours, method: method.into(), within, bound };
+        self.questions.insert(theirs, question)
     }
 
     /// It was answered or withdrawn: the clocks go on from here.
-    pub(super) fn question_closed(&mut self, caller: &Arc<Caller>, now: Instant) {
-        if let Some(at) = self.asked.iter().position(|asked| asked.is_same_host(caller)) {
-            self.asked.swap_remove(at);
-        }
+    pub(super) fn question_closed(&mut self, theirs: &str, now: Instant) -> Option<Question> {
+        let question = self.questions.remove(theirs)?;
+        self.clocks_go_on(&question.caller, now);
+        Some(question)
+    }
+
+    pub(super) fn open_questions(&self) -> usize {
+        self.questions.len()
+    }
+
+    pub(super) fn is_open_question(&self, theirs: &str) -> bool {
+        self.questions.contains_key(theirs)
+    }
+
+    fn clocks_go_on(&mut self, caller: &Arc<Caller>, now: Instant) {
         for waiting in self.waiting.values_mut() {
             if waiting.caller.as_ref().is_some_and(|waiting| waiting.is_same_host(caller)) {
                 waiting.heard = now;
@@ -313,9 +426,13 @@ impl Calls {
         self.closed
     }
 
-    /// The child has ended: dropping the table tells every caller.
-    pub(super) fn close(&mut self) {
+    /// The child has ended: dropping the table tells every caller. Gives the questions that were open.
+    pub(super) fn close(&mut self) -> Vec<Question> {
+        let questions = std::mem::take(&mut self.questions).into_values();
+        let ended = std::mem::take(&mut self.ended).into_iter().map(|(_, question)| question);
+        let open = questions.chain(ended).collect();
         *self = Self { closed: true, issued: self.issued, ..Self::default() };
+        open
     }
 }
 
@@ -334,6 +451,10 @@ mod tests {
         })
     }
 
+    fn asked(calls: &Calls) -> Candidates {
+        calls.candidates(About::Question, Instant::now())
+    }
+
     #[test]
     fn each_call_is_answered_once() {
         let mut calls = Calls::default();
@@ -348,11 +469,11 @@ mod tests {
         let mut calls = Calls::default();
         let caller = Caller::deaf();
         let (id, _receiver) = calls.open(Some(caller), None, Instant::now()).unwrap();
-        assert!(calls.abandon(id));
-        assert!(matches!(calls.candidates(), Candidates::One(_)));
+        assert!(calls.abandon(id, Instant::now()));
+        assert!(matches!(asked(&calls), Candidates::One(_)));
         assert_eq!(calls.deliver(id, answer()), Delivered::Late);
-        assert!(matches!(calls.candidates(), Candidates::Nobody));
-        assert!(!calls.abandon(id));
+        assert!(matches!(asked(&calls), Candidates::Nobody));
+        assert!(!calls.abandon(id, Instant::now()));
     }
 
     #[test]
@@ -361,9 +482,9 @@ mod tests {
         let now = Instant::now();
         let (gone, _a) = calls.open(Some(Caller::deaf()), None, now).unwrap();
         let (_stays, _b) = calls.open(Some(Caller::deaf()), None, now).unwrap();
-        assert!(matches!(calls.candidates(), Candidates::Several { ghosts: false }));
-        calls.abandon(gone);
-        assert!(matches!(calls.candidates(), Candidates::Several { ghosts: true }));
+        assert!(matches!(asked(&calls), Candidates::Several { ghosts: false }));
+        calls.abandon(gone, Instant::now());
+        assert!(matches!(asked(&calls), Candidates::Several { ghosts: true }));
     }
 
     #[test]
@@ -372,15 +493,15 @@ mod tests {
         let now = Instant::now();
         let (gone, _a) = calls.open(Some(Caller::deaf()), None, now).unwrap();
         let (before, _b) = calls.open(Some(Caller::deaf()), None, now).unwrap();
-        calls.abandon(gone);
+        calls.abandon(gone, Instant::now());
         let (_stays, _c) = calls.open(Some(Caller::deaf()), None, now).unwrap();
         let (after, _d) = calls.open(None, None, now).unwrap();
         calls.deliver(before, answer());
         calls.has_read_up_to(before);
-        assert!(matches!(calls.candidates(), Candidates::Several { ghosts: true }));
+        assert!(matches!(asked(&calls), Candidates::Several { ghosts: true }));
         calls.deliver(after, answer());
         calls.has_read_up_to(after);
-        assert!(matches!(calls.candidates(), Candidates::One(_)));
+        assert!(matches!(asked(&calls), Candidates::One(_)));
     }
 
     #[test]
@@ -388,9 +509,9 @@ mod tests {
         let mut calls = Calls::default();
         let now = Instant::now();
         let (_ours, _a) = calls.open(None, None, now).unwrap();
-        assert!(matches!(calls.candidates(), Candidates::Nobody));
+        assert!(matches!(asked(&calls), Candidates::Nobody));
         let (_theirs, _b) = calls.open(Some(Caller::deaf()), None, now).unwrap();
-        assert!(matches!(calls.candidates(), Candidates::One(_)));
+        assert!(matches!(asked(&calls), Candidates::One(_)));
     }
 
     #[test]
@@ -398,10 +519,10 @@ mod tests {
         let mut calls = Calls::default();
         for _ in 0..=MAX_TOMBSTONES {
             let (id, _receiver) = calls.open(Some(Caller::deaf()), None, Instant::now()).unwrap();
-            calls.abandon(id);
+            calls.abandon(id, Instant::now());
         }
         assert_eq!(calls.tombstones.len(), MAX_TOMBSTONES);
-        assert!(matches!(calls.candidates(), Candidates::Several { ghosts: true }));
+        assert!(matches!(asked(&calls), Candidates::Several { ghosts: true }));
     }
 
     fn limits(rpc: u64, max: u64) -> Limits {
@@ -425,17 +546,81 @@ mod tests {
         let (first, mut a) = calls.open(Some(asked.clone()), None, now).unwrap();
         let (second, mut b) = calls.open(Some(other), None, now).unwrap();
         assert!(calls.limit(first, limits(60, 600)) && calls.limit(second, limits(60, 600)));
-        calls.question_opened(&asked);
-        calls.question_opened(&asked);
+        for theirs in ["1", "2"] {
+            assert!(calls.question_opened(theirs.into(), &asked, theirs.into(), "m", None).is_none());
+        }
         assert_eq!(calls.give_up_overdue(after(59)), Some(after(60)));
         assert_eq!(calls.give_up_overdue(after(60)), Some(after(600)));
         assert_eq!((told(&mut a), told(&mut b)), (None, Some(ChildError::Silent { ms: 60_000 })));
-        calls.question_closed(&asked, after(70));
+        assert!(calls.question_closed("1", after(70)).is_some());
         assert_eq!(calls.give_up_overdue(after(80)), Some(after(600)));
-        calls.question_closed(&asked, after(90));
+        assert!(calls.question_closed("2", after(90)).is_some());
         assert_eq!(calls.give_up_overdue(after(100)), Some(after(150)));
         assert_eq!(calls.give_up_overdue(after(150)), None);
         assert_eq!(told(&mut a), Some(ChildError::Silent { ms: 60_000 }));
+    }
+
+    #[test]
+    fn a_question_ends_with_the_last_call_that_it_may_belong_to() {
+        let mut calls = Calls::default();
+        let now = Instant::now();
+        let after = |seconds| now + Duration::from_secs(seconds);
+        let host = Caller::named();
+        let open = |calls: &mut Calls| calls.open(Some(host.clone()), None, now).unwrap();
+        let ((first, _a), (second, _b)) = (open(&mut calls), open(&mut calls));
+        assert!(calls.may_ask(&host, None));
+        calls.question_opened("q".into(), &host, "ours".into(), "m", None);
+        let (third, mut c) = open(&mut calls);
+        calls.limit(third, limits(60, 600));
+        calls.abandon(first, now);
+        assert!(calls.take_ended_questions(now).is_empty());
+        assert_eq!(calls.give_up_overdue(after(60)), Some(after(600)));
+        calls.deliver(second, answer());
+        let ended = calls.take_ended_questions(after(70));
+        assert_eq!(ended.len(), 1);
+        assert_eq!((&*ended[0].0, &*ended[0].1.ours), ("q", "ours"));
+        // The call that came later has its silence limit again.
+        assert_eq!(calls.give_up_overdue(after(130)), None);
+        assert_eq!(told(&mut c), Some(ChildError::Silent { ms: 60_000 }));
+        calls.abandon(third, now);
+        assert!(!calls.may_ask(&host, None));
+    }
+
+    #[test]
+    fn a_question_that_is_about_a_call_ends_with_that_one() {
+        let mut calls = Calls::default();
+        let now = Instant::now();
+        let host = Caller::named();
+        let (first, _a) = calls.open(Some(host.clone()), None, now).unwrap();
+        let (_second, _b) = calls.open(Some(host.clone()), None, now).unwrap();
+        calls.question_opened("q".into(), &host, "1".into(), "m", Some(first));
+        let replaced = calls.question_opened("q".into(), &host, "2".into(), "m", Some(first));
+        assert_eq!(replaced.map(|question| question.ours), Some("1".into()));
+        calls.deliver(first, answer());
+        assert_eq!(calls.take_ended_questions(now).len(), 1);
+        // One of the session itself ends with none of them.
+        calls.question_opened("roots".into(), &Caller::named(), "3".into(), "m", None);
+        calls.deliver(ChildId(2), answer());
+        assert!(calls.take_ended_questions(now).is_empty());
+        assert_eq!(calls.close().len(), 1);
+    }
+
+    #[test]
+    fn a_cancelled_call_makes_logs_nobodys_only_until_the_child_has_read_so() {
+        let mut calls = Calls::default();
+        let now = Instant::now();
+        let later = now + MAY_ASK;
+        let (gone, _a) = calls.open(Some(Caller::named()), None, now).unwrap();
+        let (_stays, _b) = calls.open(Some(Caller::named()), None, now).unwrap();
+        calls.abandon(gone, now);
+        let (ping, _c) = calls.open(None, None, now).unwrap();
+        assert!(calls.has_unread_cancel());
+        assert!(matches!(calls.candidates(About::Log, later), Candidates::Several { .. }));
+        calls.has_seen_up_to(ping);
+        assert!(!calls.has_unread_cancel());
+        assert!(matches!(calls.candidates(About::Log, now), Candidates::One(_)));
+        assert!(matches!(calls.candidates(About::Question, now), Candidates::Several { ghosts: true }));
+        assert!(matches!(calls.candidates(About::Question, later), Candidates::One(_)));
     }
 
     #[test]
@@ -453,7 +638,7 @@ mod tests {
         assert_eq!(told(&mut receiver), Some(ChildError::Endless { ms: 100_000 }));
         // It has not been answered: its caller stays a candidate until the child has.
         assert_eq!(calls.in_flight(), 1);
-        assert!(calls.abandon(id));
+        assert!(calls.abandon(id, Instant::now()));
         assert_eq!(calls.deliver(id, answer()), Delivered::Late);
     }
 

@@ -92,7 +92,7 @@ impl Drop for InFlight {
             self.child.tally.traced(*span, remote, method, self.id.0, tool, error, took);
         }
         // Take the lock for the bookkeeping only; the write comes after it.
-        if self.open && self.child.calls().abandon(self.id) {
+        if self.open && self.child.abandon(self.id) {
             self.child.cancel(self.id, self.cancellable);
         }
     }

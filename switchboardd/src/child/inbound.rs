@@ -1,8 +1,9 @@
 //! What comes from a child: answers to their callers, progress and logs to their owners, questions
 //! to the one host they can be for.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 use bytes::Bytes;
 use switchboard_wire::envelope::{self, Malformed, Message, place_of, quoted, splice};
@@ -11,10 +12,10 @@ use switchboard_wire::members::Members;
 use switchboard_wire::raw::Raw;
 use tokio::time::Instant;
 
-use super::calls::{Answer, Candidates, ChildId, Delivered, Reply};
-use super::{Child, Tie, Way};
+use super::calls::{About, Answer, Candidates, ChildId, Delivered, Question, Reply};
+use super::{Child, Limits, Tie, Way};
 use crate::caller::{Caller, LogLevel};
-use crate::era::Era;
+use crate::era::{Era, question};
 use crate::listens;
 use crate::mailbox::Kind;
 use crate::measures::outcome;
@@ -27,9 +28,11 @@ const ENDED: &[u8] = br#"{"id":0,"jsonrpc":"2.0","result":{}}"#;
 /// Questions of one child that may be open at once; a host could not answer more either.
 const MAX_QUESTIONS: usize = 64;
 
-/// Questions the child has asked and that are open at a host: its own id ⇒ whom, under which id of ours.
-pub(super) type Questions = Mutex<Open>;
-type Open = HashMap<Box<str>, (Arc<Caller>, Box<str>)>;
+/// How long a child may take to answer the `ping` that shows that it has read a cancel.
+const SHOWN: Duration = Duration::from_secs(30);
+
+/// After a cancel, how long a legacy child may take to say the last of what was cancelled.
+const LAST_WORDS: Duration = Duration::from_secs(2);
 
 impl Child {
     pub(super) fn take_in(self: &Arc<Self>, frame: Frame) {
@@ -55,7 +58,7 @@ impl Child {
                 self.tally.too_long(bytes);
                 tracing::warn!(target: "child", child = &*self.name, bytes, "skipped a message over the limit");
                 if let Some(id) = id {
-                    self.calls().deliver(id, Reply::TooLong(bytes));
+                    self.deliver(id, Reply::TooLong(bytes));
                 }
             }
         }
@@ -69,7 +72,7 @@ impl Child {
         let answer = Answer { body: body.clone(), id: place_of(body, id.get()), era: self.era(), error };
         // In a pipe everything comes in order; requests over HTTP overtake each other.
         let is_modern = answer.era == Era::Modern && matches!(self.way, Way::Pipe(_));
-        let delivered = self.calls().deliver(ours, Reply::Answer(answer));
+        let delivered = self.deliver(ours, Reply::Answer(answer));
         if is_modern && delivered != Delivered::Unknown {
             self.calls().has_read_up_to(ours);
         }
@@ -109,7 +112,7 @@ impl Child {
 
     /// A log message names no call: it goes to the one caller it can be for, or to nobody.
     fn take_log(&self, body: &Bytes, params: Raw<'_>, about: Option<ChildId>) {
-        let Candidates::One(caller) = self.candidates(about) else { return };
+        let Candidates::One(caller) = self.candidates(About::Log, about) else { return };
         let level = Members::of(params)
             .and_then(|params| serde_json::from_str::<LogLevel>(params.get("level")?.get()).ok());
         if level.is_some_and(|level| caller.hears(level)) {
@@ -145,23 +148,22 @@ impl Child {
         if let Some(ours) = our_id(id.get()).filter(|ours| self.calls().is_standing(*ours)) {
             // Or a request of ours that it would never have answered.
             let answer = Answer { body: Bytes::from_static(ENDED), id: 6..7, era: self.era(), error: None };
-            self.calls().deliver(ours, Reply::Answer(answer));
+            self.deliver(ours, Reply::Answer(answer));
             return;
         }
-        let open = self.questions().remove(id.get());
-        if let Some((caller, ours)) = open {
-            self.calls().question_closed(&caller, Instant::now());
+        let closed = self.calls().question_closed(id.get(), Instant::now());
+        if let Some(question) = closed {
             self.wind_clock();
-            caller.withdraw(&ours, "the server no longer asks");
+            question.caller.withdraw(&question.ours, "the server no longer asks");
         }
     }
 
     /// Whom a message of the child may be for: whose call it came in answer to, if that is known.
-    fn candidates(&self, about: Option<ChildId>) -> Candidates {
+    fn candidates(&self, what: About, about: Option<ChildId>) -> Candidates {
         let calls = self.calls();
         match about.and_then(|id| calls.caller_of(id)) {
             Some(caller) => Candidates::One(caller),
-            None => calls.candidates(),
+            None => calls.candidates(what, Instant::now()),
         }
     }
 
@@ -181,7 +183,7 @@ impl Child {
             methods::PING => Some("\"result\":{}".to_owned()),
             methods::SAMPLING | methods::ELICITATION => self
                 .asked(about)
-                .and_then(|caller| self.put_question(&caller, body, id, method, params))
+                .and_then(|caller| self.put_question(&caller, body, id, method, params, about))
                 .err(),
             methods::ROOTS_LIST => self.put_roots(body, id, params, about),
             _ => Some(error(envelope::METHOD_NOT_FOUND, &format!("Method not found: {method}"))),
@@ -194,7 +196,7 @@ impl Child {
     /// The one host whose call is unanswered here. Never broadcast, never a guess.
     fn asked(&self, about: Option<ChildId>) -> Result<Arc<Caller>, String> {
         let several = "several hosts have calls open here, so it is not known whom to ask; `scope: session` gives each host a child of its own";
-        match self.candidates(about) {
+        match self.candidates(About::Question, about) {
             Candidates::One(caller) => Ok(caller),
             Candidates::Nobody => Err(error(envelope::METHOD_NOT_FOUND, "no host has a call open to ask")),
             Candidates::Several { ghosts } => {
@@ -224,14 +226,14 @@ impl Child {
             }
             Tie::Session(owner) => {
                 // By the call that it is about, if there is one; a modern host cannot be asked otherwise.
-                let asked = match self.candidates(about) {
+                let asked = match self.candidates(About::Question, about) {
                     Candidates::One(caller) if self.serves(&caller) => caller,
                     _ => owner.clone(),
                 };
                 if !asked.profile().takes.roots {
                     return self.workspace_roots(&owner).or_else(none);
                 }
-                let put = self.put_question(&asked, body, id, methods::ROOTS_LIST, params);
+                let put = self.put_question(&asked, body, id, methods::ROOTS_LIST, params, about);
                 if put.is_ok() {
                     self.roots.asked(id.get());
                 }
@@ -241,7 +243,8 @@ impl Child {
         }
     }
 
-    /// Passes a question on to `caller`'s host, under an id of ours.
+    /// Passes a question on to `caller`'s host, under an id of ours. Roots are the session's; every other question
+    /// belongs to a call that somebody waits for.
     fn put_question(
         self: &Arc<Self>,
         caller: &Arc<Caller>,
@@ -249,6 +252,7 @@ impl Child {
         id: Raw<'_>,
         method: &str,
         params: Option<Raw<'_>>,
+        about: Option<ChildId>,
     ) -> Result<(), String> {
         let theirs: Box<str> = id.get().into();
         let answer = {
@@ -260,41 +264,118 @@ impl Child {
                 }
             }
         };
-        if self.questions().len() >= MAX_QUESTIONS {
+        let (open, belongs) = {
+            let calls = self.calls();
+            (calls.open_questions(), calls.may_ask(caller, about))
+        };
+        if open >= MAX_QUESTIONS {
             return Err(declined(method));
+        }
+        if !belongs && method != methods::ROOTS_LIST {
+            return Err(withdrawn(method));
+        }
+        // The child does not know any more which of two questions of one id an answer is to: the later one stays.
+        let same = self.calls().question_closed(&theirs, Instant::now());
+        if let Some(earlier) = same {
+            earlier.caller.withdraw(&earlier.ours, "the server asked something else under the same id");
         }
         let Some(ours) = caller.ask(body, id, method, params, answer) else {
             return Err(declined(method));
         };
-        self.calls().question_opened(caller);
-        self.questions().insert(theirs, (caller.clone(), ours));
+        self.calls().question_opened(theirs, caller, ours, method, about);
         Ok(())
     }
 
     fn take_host_answer(&self, theirs: &str, response: &[u8], host_id: Raw<'_>) {
-        let open = self.questions().remove(theirs);
-        if let Some((caller, _)) = open {
-            self.calls().question_closed(&caller, Instant::now());
+        let closed = self.calls().question_closed(theirs, Instant::now());
+        if closed.is_some() {
             self.wind_clock();
             let body = splice(response, place_of(response, host_id.get()), theirs.as_bytes());
             self.notify(&body);
         }
     }
 
+    /// Hands a reply to the call that it is for, and ends the questions that belonged to that call only.
+    pub(super) fn deliver(&self, id: ChildId, reply: Reply) -> Delivered {
+        let (delivered, ended) = {
+            let mut calls = self.calls();
+            (calls.deliver(id, reply), calls.take_ended_questions(Instant::now()))
+        };
+        self.withdraw(ended);
+        delivered
+    }
+
+    /// Nobody waits for this call any more. True if the child had not answered: it has to be told.
+    pub(super) fn abandon(self: &Arc<Self>, id: ChildId) -> bool {
+        let now = Instant::now();
+        let (open, ended) = {
+            let mut calls = self.calls();
+            (calls.abandon(id, now), calls.take_ended_questions(now))
+        };
+        self.withdraw(ended);
+        if open {
+            self.watch_cancels();
+        }
+        open
+    }
+
+    /// The calls of these questions have ended: the host hears that nobody asks any more, the child that nobody
+    /// answers.
+    fn withdraw(&self, ended: Vec<(Box<str>, Question)>) {
+        if ended.is_empty() {
+            return;
+        }
+        self.wind_clock();
+        for (theirs, question) in ended {
+            question.caller.withdraw(&question.ours, "the call that it belongs to has ended");
+            self.reply(&theirs, &withdrawn(&question.method));
+        }
+    }
+
+    /// A legacy server need not answer what was cancelled, and may say no more of it. A `ping` that is sent a
+    /// moment later and answered shows that it has read the cancel: from then on its logs are not taken for those
+    /// of the cancelled call.
+    fn watch_cancels(self: &Arc<Self>) {
+        if self.era() == Era::Modern || self.hello.get().is_none() || self.watches_cancels.swap(true, Relaxed)
+        {
+            return;
+        }
+        let child = self.clone();
+        tokio::spawn(async move {
+            while child.is_alive() {
+                tokio::time::sleep(LAST_WORDS).await;
+                if !child.calls().has_unread_cancel() {
+                    break;
+                }
+                let limits = Limits { spawn: SHOWN, rpc: SHOWN, max: SHOWN };
+                let Ok(ping) = child.call(None, methods::PING, None, |_, _| {}) else { break };
+                let id = ping.id();
+                if ping.answer(limits).await.is_err() {
+                    break;
+                }
+                child.calls().has_seen_up_to(id);
+            }
+            child.watches_cancels.store(false, Relaxed);
+        });
+    }
+
     /// Tells hosts that what a child that ended wanted to know no longer matters.
-    pub(super) fn withdraw_questions(&self) {
-        let open = std::mem::take(&mut *self.questions());
-        for (caller, ours) in open.into_values() {
-            caller.withdraw(&ours, "the server that asked has ended");
+    pub(super) fn withdraw_questions(&self, open: Vec<Question>) {
+        for question in open {
+            question.caller.withdraw(&question.ours, "the server that asked has ended");
         }
     }
 
     fn reply(&self, id: &str, outcome: &str) {
         self.notify(format!(r#"{{"jsonrpc":"2.0","id":{id},{outcome}}}"#).as_bytes());
     }
+}
 
-    pub(super) fn questions(&self) -> std::sync::MutexGuard<'_, Open> {
-        self.questions.lock().expect("BUG: bookkeeping panicked")
+/// What the child hears of a question whose call has ended.
+fn withdrawn(method: &str) -> String {
+    match question::unwilling(method, "cancel") {
+        Some(result) => format!(r#""result":{result}"#),
+        None => error(envelope::INTERNAL_ERROR, "the call that this belongs to has ended"),
     }
 }
 

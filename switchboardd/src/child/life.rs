@@ -1,6 +1,5 @@
 //! A child's life, from its process to its end: the one task that owns the process and its output.
 
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
@@ -12,7 +11,6 @@ use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, timeout};
 
 use super::calls::Calls;
-use super::inbound::Questions;
 use super::outbox::Outbox;
 use super::roster::{Place, Roster};
 use super::spawn::{Exit, Guard, Spawned, spawn};
@@ -197,9 +195,9 @@ impl Child {
             refollow: Notify::new(),
             acknowledged: Notify::new(),
             subscriptions: ground.subscriptions.clone(),
-            questions: Questions::new(HashMap::new()),
             roots: super::roots::Roots::default(),
             lends_workspace: ground.lends_workspace,
+            watches_cancels: AtomicBool::new(false),
             noise: AtomicU64::new(0),
             leases: AtomicI64::new(0),
             parked: AtomicI64::new(0),
@@ -230,9 +228,9 @@ impl Child {
             changed
         });
         self.way.close();
-        self.calls().close();
+        let open = self.calls().close();
         self.wind_clock();
-        self.withdraw_questions();
+        self.withdraw_questions(open);
     }
 }
 

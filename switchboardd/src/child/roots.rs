@@ -77,8 +77,8 @@ impl Child {
 
     fn is_asking_for_roots(&self) -> bool {
         let asked = self.roots.asked.lock().expect("BUG: a note panicked").clone();
-        let open = self.questions();
-        asked.iter().any(|id| open.contains_key(id))
+        let calls = self.calls();
+        asked.iter().any(|id| calls.is_open_question(id))
     }
 
     /// The outcome of `roots/list` for a host that has no roots: its workspace, unless the definition names folders.

@@ -94,6 +94,8 @@ pub struct Conversation {
     /// The child that works on it, and the call there.
     place: Option<(Arc<Child>, ChildId)>,
     parked: bool,
+    /// Its answer is a question of a conversation within it, which goes on.
+    handed_on: bool,
     /// What its host would have to declare for what it was not asked.
     lacking: Option<&'static str>,
     /// No call takes longer than this.
@@ -114,6 +116,7 @@ impl Conversation {
             child: suite.child_name().into(),
             place,
             parked: false,
+            handed_on: false,
             lacking: None,
             longest: suite.limits.max,
         }
@@ -181,7 +184,8 @@ impl Conversation {
         }
     }
 
-    fn end(&self, answer: Result<Said, Failure>) -> Result<Said, Failure> {
+    fn end(&mut self, answer: Result<Said, Failure>) -> Result<Said, Failure> {
+        self.handed_on = matches!(answer, Ok(Said::Asks(_)));
         let lacking = self.caller.as_once().and_then(Once::take_lacking).or(self.lacking);
         match lacking {
             // However the child takes a refusal, and however fast: the host is told what it lacks. Work that was
@@ -206,7 +210,7 @@ fn is_done(answer: &Result<Said, Failure>) -> bool {
 impl Drop for Conversation {
     fn drop(&mut self) {
         // First the questions, then the call, whose own drop cancels it.
-        if let Some(once) = self.caller.as_once() {
+        if let Some(once) = self.caller.as_once().filter(|_| !self.handed_on) {
             once.walk_away();
         }
         if let Some((child, _)) = self.place.as_ref().filter(|_| self.parked) {

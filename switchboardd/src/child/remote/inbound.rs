@@ -98,7 +98,7 @@ impl Child {
 
     /// No answer will come to this call.
     pub(super) fn fail(&self, id: ChildId, error: ChildError) {
-        self.calls().deliver(id, Reply::Failed(error));
+        self.deliver(id, Reply::Failed(error));
     }
 
     pub(super) fn owes(&self, id: ChildId) -> bool {
@@ -152,7 +152,7 @@ pub(super) fn take_event(child: &Arc<Child>, about: Option<ChildId>, event: Even
         Event::TooLong { bytes } => {
             tracing::warn!(target: "child", child = child.name(), bytes, "skipped an event over the limit");
             if let Some(id) = about {
-                child.calls().deliver(id, Reply::TooLong(bytes));
+                child.deliver(id, Reply::TooLong(bytes));
             }
         }
     }

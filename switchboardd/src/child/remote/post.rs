@@ -205,7 +205,7 @@ async fn take(
         "application/json" => {
             match read_body(response).await? {
                 Body::Whole(body) => child.take_body(Some(id), &body),
-                Body::TooLong(bytes) => drop(child.calls().deliver(id, Reply::TooLong(bytes))),
+                Body::TooLong(bytes) => drop(child.deliver(id, Reply::TooLong(bytes))),
             }
             if child.owes(id) { Err(RemoteError::Unanswered.into()) } else { Ok(Answered::Here) }
         }
