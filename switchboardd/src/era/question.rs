@@ -1,10 +1,11 @@
 //! A server's questions as each era has them: a request to the host, or an entry of `inputRequests`.
 
-use switchboard_wire::envelope::quoted;
+use switchboard_wire::envelope::{quoted, string};
 use switchboard_wire::members::{Members, with, without};
 use switchboard_wire::raw::Raw;
 
 use crate::methods;
+use crate::visible::is_hidden;
 
 /// More than a host could show to anybody.
 const MAX_INPUTS: usize = 64;
@@ -37,6 +38,11 @@ impl<'a> InputRequired<'a> {
             if !matches!(&*method, methods::ELICITATION | methods::SAMPLING | methods::ROOTS_LIST) {
                 return Err(format!("its input request `{key}` asks for `{method}`"));
             }
+            if method == methods::ELICITATION
+                && let Some(why) = bad_address(request.get("params"))
+            {
+                return Err(format!("its input request `{key}` is refused: {why}"));
+            }
             let (key, method) = (key.into_owned(), method.into_owned());
             requests.push(InputRequest { key, method, params: request.get("params") });
         }
@@ -64,6 +70,43 @@ impl InputRequest<'_> {
         };
         format!(r#"{{"jsonrpc":"2.0","id":0,"method":{},"params":{params}}}"#, quoted(&self.method))
     }
+}
+
+/// The code of an error that names addresses which a person has to open first.
+const WANTS_ADDRESS: &str = "-32042";
+
+/// What is wrong with the address that an elicitation wants opened; `None` if it has none, or a good one. A host
+/// may hand it to whatever opens addresses, so only those of the web are passed on.
+pub fn bad_address(params: Option<Raw<'_>>) -> Option<&'static str> {
+    let params = Members::of(params?)?;
+    let by_url = params.text("mode").as_deref() == Some("url");
+    let Some(url) = params.get("url") else { return by_url.then_some("`url` is missing") };
+    let Some(url) = string(url) else { return Some("`url` must be a string") };
+    if url.chars().any(|c| is_hidden(c) || c == ' ') {
+        return Some("`url` must not have spaces or control characters");
+    }
+    let scheme = url.split_once("://").filter(|(_, rest)| !rest.is_empty()).map(|(scheme, _)| scheme);
+    let is_web = |scheme: &str| ["http", "https"].iter().any(|web| scheme.eq_ignore_ascii_case(web));
+    (!scheme.is_some_and(is_web)).then_some("`url` must begin with `https://` or `http://`")
+}
+
+/// The same of all input requests of a modern child's result.
+pub fn bad_address_in_inputs(result: Raw<'_>) -> Option<String> {
+    let inputs = Members::of(result)?.get("inputRequests").and_then(Members::of)?;
+    inputs.0.iter().find_map(|(key, request)| {
+        let why = bad_address(Members::of(*request)?.get("params"))?;
+        Some(format!("its input request `{key}` is refused: {why}"))
+    })
+}
+
+/// The same of an error that says what has to be opened.
+pub fn bad_address_in_error(error: Raw<'_>) -> Option<String> {
+    let error = Members::of(error)?;
+    error.get("code").filter(|code| code.get() == WANTS_ADDRESS)?;
+    let list = error.get("data").and_then(Members::of)?.get("elicitations")?;
+    let list: Vec<&serde_json::value::RawValue> = serde_json::from_str(list.get()).ok()?;
+    let why = list.into_iter().find_map(|one| bad_address(Some(one.into())))?;
+    Some(format!("wants an address opened that is refused: {why}"))
 }
 
 /// A legacy child's question as an entry of `inputRequests`, without its key.
@@ -104,12 +147,12 @@ mod tests {
 
     #[test]
     fn questions_cross_over_with_their_bytes() {
-        let result = r#"{"resultType":"input_required","inputRequests":{"a":{"method":"elicitation/create","params":{"mode":"url","url":"u","n":1.0}},"b":{"method":"roots/list"}},"requestState":"s"}"#;
+        let result = r#"{"resultType":"input_required","inputRequests":{"a":{"method":"elicitation/create","params":{"mode":"url","url":"http://u","n":1.0}},"b":{"method":"roots/list"}},"requestState":"s"}"#;
         let read = InputRequired::read(raw(result)).unwrap();
         assert_eq!(read.state.unwrap().get(), "\"s\"");
         assert_eq!(
             read.requests[0].to_legacy(|| "e1".to_owned()),
-            r#"{"jsonrpc":"2.0","id":0,"method":"elicitation/create","params":{"mode":"url","url":"u","n":1.0,"elicitationId":"e1"}}"#
+            r#"{"jsonrpc":"2.0","id":0,"method":"elicitation/create","params":{"mode":"url","url":"http://u","n":1.0,"elicitationId":"e1"}}"#
         );
         assert_eq!(
             read.requests[1].to_legacy(String::new),
@@ -119,6 +162,39 @@ mod tests {
             to_modern("elicitation/create", Some(raw(r#"{"elicitationId":"e","url":"u"}"#))),
             r#"{"method":"elicitation/create","params":{"url":"u"}}"#
         );
+    }
+
+    #[test]
+    fn only_addresses_of_the_web_are_passed_on() {
+        let bad = |url: &str| {
+            let params = serde_json::json!({"mode": "url", "url": url}).to_string();
+            bad_address(Some(raw(&params))).is_some()
+        };
+        assert!(!bad("https://example.org/a?b=c#d") && !bad("HTTP://localhost:80/"));
+        for url in [
+            "javascript:alert(1)",
+            "file:///etc/passwd",
+            "data:text/html,x",
+            "https:example.org",
+            "https://",
+            "https://a\r\nb",
+            "https://a b",
+            " https://a",
+            "https://a\u{202e}b",
+            "vscode://x",
+            "",
+        ] {
+            assert!(bad(url), "{url:?}");
+        }
+        assert!(bad_address(Some(raw(r#"{"mode":"url"}"#))).is_some());
+        assert!(bad_address(Some(raw(r#"{"url":7}"#))).is_some());
+        assert!(bad_address(Some(raw(r#"{"message":"m"}"#))).is_none() && bad_address(None).is_none());
+        let error = r#"{"code":-32042,"data":{"elicitations":[{"mode":"url","url":"file:///x"}]}}"#;
+        assert!(bad_address_in_error(raw(error)).is_some());
+        assert!(bad_address_in_error(raw(&error.replace("file", "https"))).is_none());
+        let inputs =
+            r#"{"inputRequests":{"a":{"method":"elicitation/create","params":{"url":"file:///x"}}}}"#;
+        assert!(bad_address_in_inputs(raw(inputs)).is_some_and(|why| why.contains("`a`")));
     }
 
     #[test]

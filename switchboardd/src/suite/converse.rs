@@ -18,9 +18,9 @@ use switchboard_wire::members::Members;
 use super::call::Sent;
 use super::{Said, Suite};
 use crate::caller::{Caller, Input, Once};
-use crate::child::{Answer, Child, ChildId};
-use crate::era::Era;
+use crate::child::{Answer, Child, ChildError, ChildId};
 use crate::era::results::Kind;
+use crate::era::{Era, question};
 use crate::error::Failure;
 use crate::telemetry::trace::Context;
 
@@ -72,8 +72,13 @@ impl Suite {
                 let pid = sent.lease.pid();
                 let answer = sent.answer(self.limits).await.map_err(failed)?;
                 let asks = match Message::parse(&answer.body) {
-                    Ok(Message::Response { outcome: Outcome::Result(result), .. }) => {
-                        Kind::of(result) == Kind::InputRequired
+                    Ok(Message::Response { outcome: Outcome::Result(result), .. })
+                        if Kind::of(result) == Kind::InputRequired =>
+                    {
+                        if let Some(why) = question::bad_address_in_inputs(result) {
+                            return Err(failed(ChildError::Unusable { why }));
+                        }
+                        true
                     }
                     _ => false,
                 };
