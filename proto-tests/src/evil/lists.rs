@@ -41,6 +41,21 @@ pub(crate) const TABLE: &[Behaviour] = &[
             (vec![tool(&name, &[], "")], Some((page + 1).to_string()))
         });
     }),
+    Behaviour::new(
+        "long-list",
+        "MIB: lists `echo` and so many MiB of other tools, one to a page",
+        |peer, args| {
+            let most = number(args, 0, 8);
+            pages_of(&peer, move |cursor| {
+                let page: u64 = cursor.and_then(|cursor| cursor.parse().ok()).unwrap_or(0);
+                let name = if page == 0 { "echo".into() } else { format!("page-{page}") };
+                (
+                    vec![tool(&name, &[], &"x".repeat(1 << 20))],
+                    (page + 1 < most).then(|| (page + 1).to_string()),
+                )
+            });
+        },
+    ),
     Behaviour::new("list-error", "answers tools/list with an error", |peer, _| {
         bend(&peer, "tools/list", |peer, message| {
             peer.error(message.id(), r#"{"code":-32603,"message":"lost the list"}"#);

@@ -19,7 +19,9 @@ use crate::methods;
 /// Ends for lists that have none.
 const MAX_PAGES: usize = 200;
 const MAX_ITEMS: usize = 10_000;
-const MAX_BYTES: usize = 16 * 1024 * 1024;
+/// What the lists of one child may have, the tools and all others together. Each is kept about twice (as it was
+/// written and taken apart), and a child may cost 32 MiB.
+const MAX_BYTES: usize = 6 * 1024 * 1024;
 
 /// How long a modern child may take to say that it tells of a resource.
 const ACKNOWLEDGED_WITHIN: Duration = Duration::from_secs(2);
@@ -168,20 +170,26 @@ impl Child {
             Ok(known) => return Ok(known),
             Err(generation) => generation,
         };
+        let mut bytes = 0;
         let offers = Arc::new(Offers {
-            prompts: self.offered(List::Prompts, limits).await?,
-            resources: self.offered(List::Resources, limits).await?,
-            templates: self.offered(List::Templates, limits).await?,
+            prompts: self.offered(List::Prompts, limits, &mut bytes).await?,
+            resources: self.offered(List::Resources, limits, &mut bytes).await?,
+            templates: self.offered(List::Templates, limits, &mut bytes).await?,
         });
         self.stall.put(generation, &offers);
         Ok(offers)
     }
 
-    async fn offered(self: &Arc<Self>, list: List, limits: Limits) -> Result<Vec<Offer>, ChildError> {
+    async fn offered(
+        self: &Arc<Self>,
+        list: List,
+        limits: Limits,
+        bytes: &mut usize,
+    ) -> Result<Vec<Offer>, ChildError> {
         if !self.hello().declares(list.capability()) {
             return Ok(Vec::new());
         }
-        let items = fetch(self, list, limits).await?;
+        let items = fetch(self, list, limits, bytes).await?;
         Ok(offers(list, items.iter().map(|item| &**item)))
     }
 }
@@ -252,16 +260,17 @@ impl Child {
     }
 }
 
-/// All pages of a list; nothing of a child that does not know the method.
+/// All pages of a list; nothing of a child that does not know the method. `bytes`: how long it was, added to what
+/// others of it were.
 pub(super) async fn fetch(
     child: &Arc<Child>,
     list: List,
     limits: Limits,
+    bytes: &mut usize,
 ) -> Result<Vec<Box<RawValue>>, ChildError> {
     let mut items: Vec<Box<RawValue>> = Vec::new();
     let mut cursors = HashSet::new();
     let mut cursor: Option<String> = None;
-    let mut bytes = 0;
     for _ in 0..MAX_PAGES {
         let call = child.call(None, list.method(), None, |_, out| {
             if let Some(cursor) = &cursor {
@@ -270,9 +279,9 @@ pub(super) async fn fetch(
         })?;
         let answer = call.answer(limits).await?;
         let Some(page) = page(&answer.body, list)? else { break };
-        bytes += answer.body.len();
-        if bytes > MAX_BYTES {
-            let why = format!("its `{}` is longer than {} MiB", list.method(), MAX_BYTES >> 20);
+        *bytes += answer.body.len();
+        if *bytes > MAX_BYTES {
+            let why = format!("its lists are longer than {} MiB (at `{}`)", MAX_BYTES >> 20, list.method());
             return Err(ChildError::Unusable { why });
         }
         items.extend(page.items.into_iter().map(ToOwned::to_owned));

@@ -158,7 +158,7 @@ async fn ask(child: Arc<Child>, limits: Limits, generation: u64, tell: watch::Se
 }
 
 async fn fetch(child: &Arc<Child>, limits: Limits) -> Result<ToolList, ChildError> {
-    let items = lists::fetch(child, List::Tools, limits).await?;
+    let items = lists::fetch(child, List::Tools, limits, &mut 0).await?;
     let items: Vec<&RawValue> = items.iter().map(|item| &**item).filter(|tool| child.may_use(tool)).collect();
     Ok(ToolList::from_raw(&items))
 }
