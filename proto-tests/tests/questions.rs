@@ -3,14 +3,15 @@
 
 use std::time::{Duration, Instant};
 
-use proto_tests::shim::{kind_of, structured, text_of};
+use proto_tests::shim::kind_of;
 use proto_tests::wait::until_true;
 use proto_tests::{Home, PATIENCE, Shim};
 use serde_json::{Value, json};
 
 fn home(config: &Value) -> Home {
     let home = Home::new();
-    home.child("k", &["echo"]);
+    let journal = home.path().join("journal");
+    home.child_with("k", &["echo"], &[("EVIL_JOURNAL", journal.to_str().unwrap())]);
     home.config(config);
     home
 }
@@ -21,14 +22,19 @@ fn cancel(shim: &mut Shim, id: u64) {
     ));
 }
 
+/// What the child read, which it writes down.
+fn read(home: &Home) -> String {
+    std::fs::read_to_string(home.path().join("journal")).unwrap_or_default()
+}
+
 /// What the child was answered to its first question, as soon as it was.
 #[track_caller]
-fn told(shim: &mut Shim) -> Value {
+fn told(home: &Home) -> Value {
     let mut told = Value::Null;
     until_true("the child's answer", PATIENCE, || {
-        let lines = structured(&shim.call("k", "received", "{}"))["lines"].clone();
-        let lines = lines.as_array().unwrap().iter();
-        let mut messages = lines.filter_map(|line| serde_json::from_str::<Value>(line.as_str()?).ok());
+        let text = read(home);
+        let mut messages =
+            text.lines().filter_map(|line| serde_json::from_str::<Value>(line.split_once(' ')?.1).ok());
         told = messages.find(|message| message["id"] == "evil-1").unwrap_or_default();
         !told.is_null()
     });
@@ -50,7 +56,7 @@ fn a_cancelled_call_takes_its_question_back_on_both_sides() {
     cancel(&mut shim, id);
     let withdrawn = shim.notification("notifications/cancelled");
     assert_eq!(withdrawn["params"]["requestId"], question["id"], "{withdrawn}");
-    assert_eq!(told(&mut shim)["result"], json!({"action": "cancel"}));
+    assert_eq!(told(&home)["result"], json!({"action": "cancel"}));
     // The next call has its silence limit.
     let begin = Instant::now();
     let answer = shim.call("k", "hang", "{}");
@@ -71,7 +77,7 @@ fn a_call_that_took_too_long_takes_its_question_back() {
     assert_eq!(kind_of(&shim.answer_to(&id.to_string())).as_deref(), Some("rpc_timeout"));
     let withdrawn = shim.notification("notifications/cancelled");
     assert_eq!(withdrawn["params"]["requestId"], question["id"], "{withdrawn}");
-    assert!(told(&mut shim)["error"]["message"].is_string());
+    assert!(told(&home)["error"]["message"].is_string());
 }
 
 #[test]
@@ -85,7 +91,7 @@ fn a_call_that_is_answered_takes_its_question_back() {
     let question = shim.notification("elicitation/create");
     let withdrawn = shim.notification("notifications/cancelled");
     assert_eq!(withdrawn["params"]["requestId"], question["id"], "{withdrawn}");
-    assert_eq!(told(&mut shim)["result"], json!({"action": "cancel"}));
+    assert_eq!(told(&home)["result"], json!({"action": "cancel"}));
 }
 
 #[test]
@@ -108,10 +114,11 @@ fn a_question_of_a_call_that_was_cancelled_before_is_answered_at_once() {
     let home = home(&json!({}));
     let _daemon = home.daemon();
     let mut shim = home.shim();
-    shim.call("k", "echo", "{}");
     let id = shim.start_call("k", "ask", r#"{"kind":"elicitation","ms":1500}"#);
+    until_true("the call to arrive", PATIENCE, || read(&home).contains("1500"));
     cancel(&mut shim, id);
-    assert_eq!(told(&mut shim)["result"], json!({"action": "cancel"}));
+    assert_eq!(told(&home)["result"], json!({"action": "cancel"}));
+    shim.request("ping", "{}");
     assert!(shim.take_notifications().iter().all(|line| !line.contains("elicitation/create")));
 }
 
@@ -119,15 +126,14 @@ fn a_question_of_a_call_that_was_cancelled_before_is_answered_at_once() {
 fn a_question_to_a_session_that_has_ended_is_answered_at_once() {
     let home = home(&json!({}));
     let daemon = home.daemon();
-    let (mut leaves, mut stays) = (home.shim(), home.shim());
-    stays.call("k", "echo", "{}");
+    let (mut leaves, _stays) = (home.shim(), home.shim());
     leaves.start_call("k", "ask", r#"{"kind":"elicitation","ms":5000}"#);
-    until_true("the call to arrive", PATIENCE, || stays.call("k", "received", "{}").contains("5000"));
+    until_true("the call to arrive", PATIENCE, || read(&home).contains("5000"));
     drop(leaves);
     until_true("the session to end", PATIENCE, || {
         daemon.status()["sessions"].as_array().is_some_and(|sessions| sessions.len() == 1)
     });
-    let answer = told(&mut stays);
+    let answer = told(&home);
     assert!(answer["result"]["action"].is_string() || answer["error"].is_object(), "{answer}");
 }
 
@@ -148,7 +154,7 @@ fn two_questions_under_one_id_leave_one_open() {
     let withdrawn = shim.notification("notifications/cancelled");
     assert_eq!(withdrawn["params"]["requestId"], first["id"], "{withdrawn}");
     shim.send(&format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{"action":"accept"}}}}"#, second["id"]));
-    assert_eq!(told(&mut shim)["result"], json!({"action": "accept"}));
+    assert_eq!(told(&home)["result"], json!({"action": "accept"}));
     // No question is open any more: the call is silent.
     assert!(shim.answer_to(&id.to_string()).contains("silent for 2000 ms"));
 }
@@ -161,7 +167,7 @@ fn a_cancelled_call_of_one_host_mutes_no_other() {
         let (mut cancels, mut hears) = (home.shim(), home.shim());
         assert!(log_arrives(&mut hears));
         let id = cancels.start_call("k", "hang", "{}");
-        until_true("the call to arrive", PATIENCE, || hears.call("k", "received", "{}").contains("\"hang"));
+        until_true("the call to arrive", PATIENCE, || read(&home).contains("\"hang"));
         let pid = hears.pid_of("k");
         cancel(&mut cancels, id);
         if leaves {
@@ -178,13 +184,85 @@ fn a_modern_hosts_question_ends_with_its_call() {
     // The conversation over stdio is the same as over HTTP: the question is the answer to the request.
     let home = home(&json!({}));
     let _daemon = home.daemon();
-    let (mut modern, mut other) = (home.raw_shim(), home.shim());
+    let mut modern = home.raw_shim();
     let params: Value =
         serde_json::from_str(&proto_tests::shim::call_params("k", "ask", r#"{"kind":"elicitation"}"#))
             .unwrap();
     let asked = modern.request("tools/call", &proto_tests::streamable::dressed(&params).to_string());
     assert!(asked.contains("input_required"), "{asked}");
     drop(modern);
-    let answer = told(&mut other);
-    assert_eq!(answer["result"], json!({"action": "cancel"}), "{}", text_of(&other.call("k", "echo", "{}")));
+    assert_eq!(told(&home)["result"], json!({"action": "cancel"}));
+}
+
+#[test]
+fn a_question_that_is_too_long_is_refused_and_costs_no_call() {
+    let home = home(&json!({}));
+    let _daemon = home.daemon();
+    let mut shim = home.shim();
+    // Children number from one as well: this is the id of the call that is under way.
+    let asks = r#"{"jsonrpc":"2.0","id":$ID,"method":"sampling/createMessage","params":{"x":"$FILL"}}"#;
+    let args = json!({"text": format!("{asks}\n"), "answers": true});
+    let answer = shim.call("k", "say", &args.to_string());
+    assert!(answer.contains("\"ok\":true"), "{answer}");
+    until_true("the refusal", PATIENCE, || {
+        shim.call("k", "received", "{}").contains("over the limit of 16 MiB")
+    });
+}
+
+#[test]
+fn a_question_that_is_no_json_is_refused() {
+    let home = home(&json!({}));
+    let _daemon = home.daemon();
+    let mut shim = home.shim();
+    let asks = r#"{"jsonrpc":"2.0","id":"evil-1","method":"sampling/createMessage","params":{"x":NaN}}"#;
+    shim.call("k", "say", &json!({"text": format!("{asks}\n"), "answers": true}).to_string());
+    assert_eq!(told(&home)["error"]["code"], -32700);
+}
+
+#[test]
+fn only_addresses_of_the_web_reach_a_host() {
+    let home = home(&json!({}));
+    let _daemon = home.daemon();
+    let mut shim = home.raw_shim();
+    shim.initialize_as(
+        r#"{"protocolVersion":"2025-11-25","capabilities":{"elicitation":{"form":{},"url":{}}},"clientInfo":{"name":"t","version":"1"}}"#,
+    );
+    for (at, url) in ["javascript:alert(1)", "file:///etc/passwd", "https://a\r\nb"].iter().enumerate() {
+        let asks = json!({
+            "jsonrpc": "2.0", "id": format!("bad-{at}"), "method": "elicitation/create",
+            "params": {"mode": "url", "url": url, "message": "m", "elicitationId": "e"},
+        });
+        shim.call("k", "say", &json!({"text": format!("{asks}\n"), "answers": true}).to_string());
+        let refusal = format!(r#""bad-{at}","error":{{"code":-32602"#);
+        until_true("the refusal", PATIENCE, || read(&home).contains(&refusal));
+        let error =
+            json!({"code": -32042, "message": "m", "data": {"elicitations": [{"mode": "url", "url": url}]}});
+        let answer = shim.call("k", "raise", &json!({"json": error.to_string()}).to_string());
+        assert_eq!(kind_of(&answer).as_deref(), Some("child_unusable"), "{answer}");
+    }
+    assert!(shim.take_notifications().is_empty());
+}
+
+#[test]
+fn a_flood_of_logs_is_cut_and_counted() {
+    let home = home(&json!({}));
+    let daemon = home.daemon();
+    let mut shim = home.shim();
+    let log =
+        r#"{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"flood"}}"#;
+    let args = json!({"text": format!("{log}\n").repeat(20_000), "answers": true});
+    shim.call("k", "say", &args.to_string());
+    let begin = Instant::now();
+    let notice = loop {
+        let line = shim.notification("notifications/message");
+        if line["params"]["logger"] == "switchboard" {
+            break line;
+        }
+        assert!(begin.elapsed() < PATIENCE, "nobody was told what was dropped");
+    };
+    let said = notice["params"]["data"].as_str().unwrap();
+    let dropped: u64 = said.split(' ').next().unwrap().parse().unwrap();
+    // 200 a second, however long the machine took.
+    assert!(dropped > 10_000 && said.contains("`k`"), "{said}");
+    assert!(daemon.status()["sessions"][0]["droppedMessages"].as_u64().unwrap() >= dropped);
 }

@@ -229,7 +229,7 @@ impl Relay {
                 self.on_message(body);
             }
             Frame::Noise(_) => self.write(fault::parse_error()),
-            Frame::Oversize { id, bytes } => {
+            Frame::Oversize { id, bytes, .. } => {
                 let text = format!("message of {bytes} bytes is over the limit of {MAX_MESSAGE} bytes");
                 self.write(fault::invalid_request(id.as_deref(), &text));
             }
@@ -308,7 +308,8 @@ fn readable_id(body: &[u8]) -> Option<Box<str>> {
     if body.starts_with(b"{") {
         scan.feed(body);
     }
-    scan.into_id()
+    scan.found()
+        .id
         .filter(|id| id.starts_with(|first: char| first == '"' || first == '-' || first.is_ascii_digit()))
 }
 

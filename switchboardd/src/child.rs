@@ -16,7 +16,10 @@ mod ledger;
 mod life;
 mod listening;
 mod lists;
+mod log_limit;
+mod malformed;
 mod outbox;
+mod questions;
 pub mod remote;
 mod roots;
 mod roster;
@@ -163,6 +166,8 @@ pub struct Child {
     /// It is found out whether the child has read that calls were cancelled.
     watches_cancels: AtomicBool,
     noise: AtomicU64,
+    // A leaf lock: held to count one message.
+    flood: Mutex<log_limit::Flood>,
     leases: AtomicI64,
     /// Calls that wait until their hosts come back with answers.
     parked: AtomicI64,
@@ -223,7 +228,7 @@ impl Child {
                 return Ok(child);
             }
             Ok(Err(error)) => error,
-            Err(_) => late(child.stderr.tail()).into(),
+            Err(_) => late(child.stderr.last_words()).into(),
         };
         child.stop();
         Err(error)

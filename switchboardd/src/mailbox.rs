@@ -95,6 +95,11 @@ impl Mailbox {
         self.lock().dropped
     }
 
+    /// Some were dropped before they came here.
+    pub fn note_dropped(&self, many: u64) {
+        self.lock().dropped += many;
+    }
+
     /// Forgets what the host has, and gives what comes next, if anything.
     pub fn take(&self, after: u64) -> Option<Batch> {
         self.lock().take(after)

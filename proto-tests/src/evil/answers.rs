@@ -59,6 +59,14 @@ pub(crate) const TABLE: &[Behaviour] = &[
             ));
         });
     }),
+    Behaviour::new("null-error", "answers calls with a result and an error that is null", |peer, _| {
+        calls(&peer, |peer, message| {
+            peer.send(&format!(
+                r#"{{"jsonrpc":"2.0","id":{},"error":null,"result":{{"z":1.0}}}}"#,
+                message.id()
+            ));
+        });
+    }),
     Behaviour::new("no-outcome", "answers calls with neither result nor error", |peer, _| {
         calls(&peer, |peer, message| peer.send(&format!(r#"{{"jsonrpc":"2.0","id":{}}}"#, message.id())));
     }),

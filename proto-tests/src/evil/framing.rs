@@ -48,6 +48,19 @@ pub(crate) const TABLE: &[Behaviour] = &[
             serve(&peer, usual);
         },
     ),
+    Behaviour::new(
+        "wrong-length",
+        "N: answers calls in frames whose length is wrong by so much",
+        |peer, args| {
+            let wrong: i64 = args.first().map_or(9, |text| text.parse().expect("a number"));
+            bend(&peer, "tools/call", move |peer, message| {
+                let result = echo(&message.tool(), &message.arguments());
+                let body = format!(r#"{{"jsonrpc":"2.0","id":{},"result":{result}}}"#, message.id());
+                let length = i64::try_from(body.len()).unwrap() + wrong;
+                peer.blurt(format!("Content-Length: {length}\r\n\r\n{body}").as_bytes());
+            });
+        },
+    ),
     Behaviour::new("id-last", "puts the id behind the result", |peer, _| {
         bend(&peer, "tools/call", |peer, message| {
             let result = echo(&message.tool(), &message.arguments());

@@ -42,6 +42,18 @@ pub(crate) const TABLE: &[Behaviour] = &[
             peer.result(message.id(), r#"{"protocolVersion":"2025-11-25"}"#);
         });
     }),
+    Behaviour::new(
+        "initialize-nan",
+        "answers initialize with a number that JSON does not have",
+        |peer, _| {
+            bend(&peer, "initialize", |peer, message| {
+                peer.blurt(
+                    format!("{{\"jsonrpc\":\"2.0\",\"id\":{},\"result\":{{\"x\":NaN}}}}\n", message.id())
+                        .as_bytes(),
+                );
+            });
+        },
+    ),
     Behaviour::new("exit-in-initialize", "exits with status 0 when it is asked to initialize", |peer, _| {
         serve(&peer, leave_at("initialize"));
     }),

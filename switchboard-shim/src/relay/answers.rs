@@ -292,7 +292,7 @@ fn answered(fault: &Fault, message: &Outgoing) -> Bytes {
 /// The body of an answer that is no 200, as an answer to this message, which has this id.
 fn addressed(message: &Outgoing, id: &str, status: u16, body: Bytes) -> Bytes {
     match Message::parse(&body) {
-        Ok(Message::Response { id: own, outcome: Outcome::Error(error) }) if own.get() == "null" => {
+        Ok(Message::Response { id: own, outcome: Outcome::Error(error), .. }) if own.get() == "null" => {
             fault::with_id(id, error.get()).into()
         }
         Ok(Message::Response { id: own, .. }) if own.get() == id => body,

@@ -71,8 +71,9 @@ impl ChildError {
     }
 }
 
-fn last_words(stderr: &str) -> String {
-    if stderr.is_empty() { String::new() } else { format!("; last stderr: `{stderr}`") }
+/// What it wrote, as [`super::StderrRing::last_words`] tells it.
+fn last_words(words: &str) -> String {
+    if words.is_empty() { String::new() } else { format!("; {words}") }
 }
 
 /// A child's own words in a message of ours: not more than a reader wants.

@@ -2,19 +2,19 @@
 //! to the one host they can be for.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
-use std::time::Duration;
 
 use bytes::Bytes;
-use switchboard_wire::envelope::{self, Malformed, Message, place_of, quoted, splice};
-use switchboard_wire::framing::Frame;
+use switchboard_wire::envelope::{self, Malformed, Message, Outcome, place_of, quoted, splice};
+use switchboard_wire::framing::{Frame, MAX_MESSAGE};
 use switchboard_wire::members::Members;
 use switchboard_wire::raw::Raw;
 use tokio::time::Instant;
 
-use super::calls::{About, Answer, Candidates, ChildId, Delivered, Question, Reply};
-use super::{Child, Limits, Tie, Way};
-use crate::caller::{Caller, LogLevel};
+use super::calls::{About, Answer, Candidates, ChildId, Delivered, Reply};
+use super::malformed::is_id;
+use super::questions::error;
+use super::{Child, ChildError, Way};
+use crate::caller::LogLevel;
 use crate::era::{Era, question};
 use crate::listens;
 use crate::mailbox::Kind;
@@ -25,15 +25,6 @@ use crate::subscriptions::Heard;
 /// Stands for the answer to a request that its child has ended without one.
 const ENDED: &[u8] = br#"{"id":0,"jsonrpc":"2.0","result":{}}"#;
 
-/// Questions of one child that may be open at once; a host could not answer more either.
-const MAX_QUESTIONS: usize = 64;
-
-/// How long a child may take to answer the `ping` that shows that it has read a cancel.
-const SHOWN: Duration = Duration::from_secs(30);
-
-/// After a cancel, how long a legacy child may take to say the last of what was cancelled.
-const LAST_WORDS: Duration = Duration::from_secs(2);
-
 impl Child {
     pub(super) fn take_in(self: &Arc<Self>, frame: Frame) {
         self.take_in_about(frame, None);
@@ -43,32 +34,54 @@ impl Child {
     pub(super) fn take_in_about(self: &Arc<Self>, frame: Frame, about: Option<ChildId>) {
         match frame {
             Frame::Message { body, .. } => match Message::parse(&body) {
-                Ok(Message::Response { id, outcome }) => self.take_answer(&body, id, outcome::of(outcome)),
+                Ok(Message::Response { id, outcome, both: true }) => {
+                    let body = with_one_outcome(id, outcome);
+                    if let Ok(Message::Response { id, outcome, .. }) = Message::parse(&body) {
+                        self.take_answer(&body, id, outcome);
+                    }
+                }
+                Ok(Message::Response { id, outcome, .. }) => self.take_answer(&body, id, outcome),
                 Ok(Message::Request { id, method, params }) => {
                     self.take_question(&body, id, &method.name(), params, about);
                 }
                 Ok(Message::Notification { method, params }) => {
                     self.take_notification(&body, &method.name(), params, about);
                 }
-                Err(malformed) => self.count_noise(&malformed),
+                Err(malformed) => self.take_malformed(&body, about, &malformed),
             },
-            Frame::Noise(_) => self.count_noise(&Malformed::NotJson),
-            Frame::Oversize { id, bytes } => {
-                let id = id.and_then(|id| our_id(&id));
+            Frame::Noise(line) => self.skip(&line, &Malformed::NotJson),
+            Frame::Oversize { id, asks, bytes } => {
                 self.tally.too_long(bytes);
                 tracing::warn!(target: "child", child = &*self.name, bytes, "skipped a message over the limit");
-                if let Some(id) = id {
-                    self.deliver(id, Reply::TooLong(bytes));
+                match id {
+                    Some(id) if asks && is_id(&id) && self.era() == Era::Legacy => {
+                        let why = format!(
+                            "a message of {bytes} bytes is over the limit of {} MiB",
+                            MAX_MESSAGE >> 20
+                        );
+                        self.reply(&id, &error(envelope::INVALID_REQUEST, &why));
+                    }
+                    Some(id) if !asks => {
+                        our_id(&id).map(|id| self.deliver(id, Reply::TooLong(bytes)));
+                    }
+                    _ => {}
                 }
             }
         }
     }
 
-    fn take_answer(&self, body: &Bytes, id: Raw<'_>, error: Option<&'static str>) {
+    fn take_answer(&self, body: &Bytes, id: Raw<'_>, outcome: Outcome<'_>) {
         let Some(ours) = our_id(id.get()) else {
             self.count_noise(&Malformed::NotMessage("an answer to nothing we asked"));
             return;
         };
+        if let Outcome::Error(error) = outcome
+            && let Some(why) = question::bad_address_in_error(error)
+        {
+            self.deliver(ours, Reply::Failed(ChildError::Unusable { why }));
+            return;
+        }
+        let error = outcome::of(outcome);
         let answer = Answer { body: body.clone(), id: place_of(body, id.get()), era: self.era(), error };
         // In a pipe everything comes in order; requests over HTTP overtake each other.
         let is_modern = answer.era == Era::Modern && matches!(self.way, Way::Pipe(_));
@@ -81,7 +94,13 @@ impl Child {
         }
     }
 
-    fn take_notification(&self, body: &Bytes, method: &str, params: Option<Raw<'_>>, about: Option<ChildId>) {
+    fn take_notification(
+        self: &Arc<Self>,
+        body: &Bytes,
+        method: &str,
+        params: Option<Raw<'_>>,
+        about: Option<ChildId>,
+    ) {
         match (method, params) {
             (methods::PROGRESS, Some(params)) => self.take_progress(body, params),
             (methods::LOG_MESSAGE, Some(params)) => self.take_log(body, params, about),
@@ -111,11 +130,11 @@ impl Child {
     }
 
     /// A log message names no call: it goes to the one caller it can be for, or to nobody.
-    fn take_log(&self, body: &Bytes, params: Raw<'_>, about: Option<ChildId>) {
+    fn take_log(self: &Arc<Self>, body: &Bytes, params: Raw<'_>, about: Option<ChildId>) {
         let Candidates::One(caller) = self.candidates(About::Log, about) else { return };
         let level = Members::of(params)
             .and_then(|params| serde_json::from_str::<LogLevel>(params.get("level")?.get()).ok());
-        if level.is_some_and(|level| caller.hears(level)) {
+        if level.is_some_and(|level| caller.hears(level)) && self.may_log(&caller) {
             let mut line = Vec::with_capacity(body.len());
             switchboard_wire::framing::push_single_line(body, &mut line);
             caller.push(Kind::Log, line);
@@ -159,240 +178,26 @@ impl Child {
     }
 
     /// Whom a message of the child may be for: whose call it came in answer to, if that is known.
-    fn candidates(&self, what: About, about: Option<ChildId>) -> Candidates {
+    pub(super) fn candidates(&self, what: About, about: Option<ChildId>) -> Candidates {
         let calls = self.calls();
         match about.and_then(|id| calls.caller_of(id)) {
             Some(caller) => Candidates::One(caller),
             None => calls.candidates(what, Instant::now()),
         }
     }
-
-    fn take_question(
-        self: &Arc<Self>,
-        body: &Bytes,
-        id: Raw<'_>,
-        method: &str,
-        params: Option<Raw<'_>>,
-        about: Option<ChildId>,
-    ) {
-        if self.era() == Era::Modern {
-            // Nothing may be asked this way in that era, and no answer may be written.
-            return self.count_noise(&Malformed::NotMessage("a request of a modern server"));
-        }
-        let refusal = match method {
-            methods::PING => Some("\"result\":{}".to_owned()),
-            methods::SAMPLING | methods::ELICITATION => self
-                .asked(about)
-                .and_then(|caller| self.put_question(&caller, body, id, method, params, about))
-                .err(),
-            methods::ROOTS_LIST => self.put_roots(body, id, params, about),
-            _ => Some(error(envelope::METHOD_NOT_FOUND, &format!("Method not found: {method}"))),
-        };
-        if let Some(refusal) = refusal {
-            self.reply(id.get(), &refusal);
-        }
-    }
-
-    /// The one host whose call is unanswered here. Never broadcast, never a guess.
-    fn asked(&self, about: Option<ChildId>) -> Result<Arc<Caller>, String> {
-        let several = "several hosts have calls open here, so it is not known whom to ask; `scope: session` gives each host a child of its own";
-        match self.candidates(About::Question, about) {
-            Candidates::One(caller) => Ok(caller),
-            Candidates::Nobody => Err(error(envelope::METHOD_NOT_FOUND, "no host has a call open to ask")),
-            Candidates::Several { ghosts } => {
-                // Many servers never answer a call that was cancelled. Such a child cannot ask anybody
-                // any more, so the next callers get another one.
-                if ghosts {
-                    self.replace();
-                }
-                Err(error(envelope::METHOD_NOT_FOUND, several))
-            }
-        }
-    }
-
-    /// Roots are one host's: only a child that belongs to one session is told them, a spare has none.
-    fn put_roots(
-        self: &Arc<Self>,
-        body: &Bytes,
-        id: Raw<'_>,
-        params: Option<Raw<'_>>,
-        about: Option<ChildId>,
-    ) -> Option<String> {
-        let none = || Some(r#""result":{"roots":[]}"#.to_owned());
-        match self.tie() {
-            Tie::Nobody => {
-                let why = "a child that several hosts share is told no host's roots";
-                Some(error(envelope::METHOD_NOT_FOUND, why))
-            }
-            Tie::Session(owner) => {
-                // By the call that it is about, if there is one; a modern host cannot be asked otherwise.
-                let asked = match self.candidates(About::Question, about) {
-                    Candidates::One(caller) if self.serves(&caller) => caller,
-                    _ => owner.clone(),
-                };
-                if !asked.profile().takes.roots {
-                    return self.workspace_roots(&owner).or_else(none);
-                }
-                let put = self.put_question(&asked, body, id, methods::ROOTS_LIST, params, about);
-                if put.is_ok() {
-                    self.roots.asked(id.get());
-                }
-                put.err().and_then(|_| none())
-            }
-            Tie::Spare => none(),
-        }
-    }
-
-    /// Passes a question on to `caller`'s host, under an id of ours. Roots are the session's; every other question
-    /// belongs to a call that somebody waits for.
-    fn put_question(
-        self: &Arc<Self>,
-        caller: &Arc<Caller>,
-        body: &Bytes,
-        id: Raw<'_>,
-        method: &str,
-        params: Option<Raw<'_>>,
-        about: Option<ChildId>,
-    ) -> Result<(), String> {
-        let theirs: Box<str> = id.get().into();
-        let answer = {
-            let child = Arc::downgrade(self);
-            let theirs = theirs.clone();
-            move |response: &[u8], host_id: Raw<'_>| {
-                if let Some(child) = child.upgrade() {
-                    child.take_host_answer(&theirs, response, host_id);
-                }
-            }
-        };
-        let (open, belongs) = {
-            let calls = self.calls();
-            (calls.open_questions(), calls.may_ask(caller, about))
-        };
-        if open >= MAX_QUESTIONS {
-            return Err(declined(method));
-        }
-        if !belongs && method != methods::ROOTS_LIST {
-            return Err(withdrawn(method));
-        }
-        // The child does not know any more which of two questions of one id an answer is to: the later one stays.
-        let same = self.calls().question_closed(&theirs, Instant::now());
-        if let Some(earlier) = same {
-            earlier.caller.withdraw(&earlier.ours, "the server asked something else under the same id");
-        }
-        let Some(ours) = caller.ask(body, id, method, params, answer) else {
-            return Err(declined(method));
-        };
-        self.calls().question_opened(theirs, caller, ours, method, about);
-        Ok(())
-    }
-
-    fn take_host_answer(&self, theirs: &str, response: &[u8], host_id: Raw<'_>) {
-        let closed = self.calls().question_closed(theirs, Instant::now());
-        if closed.is_some() {
-            self.wind_clock();
-            let body = splice(response, place_of(response, host_id.get()), theirs.as_bytes());
-            self.notify(&body);
-        }
-    }
-
-    /// Hands a reply to the call that it is for, and ends the questions that belonged to that call only.
-    pub(super) fn deliver(&self, id: ChildId, reply: Reply) -> Delivered {
-        let (delivered, ended) = {
-            let mut calls = self.calls();
-            (calls.deliver(id, reply), calls.take_ended_questions(Instant::now()))
-        };
-        self.withdraw(ended);
-        delivered
-    }
-
-    /// Nobody waits for this call any more. True if the child had not answered: it has to be told.
-    pub(super) fn abandon(self: &Arc<Self>, id: ChildId) -> bool {
-        let now = Instant::now();
-        let (open, ended) = {
-            let mut calls = self.calls();
-            (calls.abandon(id, now), calls.take_ended_questions(now))
-        };
-        self.withdraw(ended);
-        if open {
-            self.watch_cancels();
-        }
-        open
-    }
-
-    /// The calls of these questions have ended: the host hears that nobody asks any more, the child that nobody
-    /// answers.
-    fn withdraw(&self, ended: Vec<(Box<str>, Question)>) {
-        if ended.is_empty() {
-            return;
-        }
-        self.wind_clock();
-        for (theirs, question) in ended {
-            question.caller.withdraw(&question.ours, "the call that it belongs to has ended");
-            self.reply(&theirs, &withdrawn(&question.method));
-        }
-    }
-
-    /// A legacy server need not answer what was cancelled, and may say no more of it. A `ping` that is sent a
-    /// moment later and answered shows that it has read the cancel: from then on its logs are not taken for those
-    /// of the cancelled call.
-    fn watch_cancels(self: &Arc<Self>) {
-        if self.era() == Era::Modern || self.hello.get().is_none() || self.watches_cancels.swap(true, Relaxed)
-        {
-            return;
-        }
-        let child = self.clone();
-        tokio::spawn(async move {
-            while child.is_alive() {
-                tokio::time::sleep(LAST_WORDS).await;
-                if !child.calls().has_unread_cancel() {
-                    break;
-                }
-                let limits = Limits { spawn: SHOWN, rpc: SHOWN, max: SHOWN };
-                let Ok(ping) = child.call(None, methods::PING, None, |_, _| {}) else { break };
-                let id = ping.id();
-                if ping.answer(limits).await.is_err() {
-                    break;
-                }
-                child.calls().has_seen_up_to(id);
-            }
-            child.watches_cancels.store(false, Relaxed);
-        });
-    }
-
-    /// Tells hosts that what a child that ended wanted to know no longer matters.
-    pub(super) fn withdraw_questions(&self, open: Vec<Question>) {
-        for question in open {
-            question.caller.withdraw(&question.ours, "the server that asked has ended");
-        }
-    }
-
-    fn reply(&self, id: &str, outcome: &str) {
-        self.notify(format!(r#"{{"jsonrpc":"2.0","id":{id},{outcome}}}"#).as_bytes());
-    }
 }
 
-/// What the child hears of a question whose call has ended.
-fn withdrawn(method: &str) -> String {
-    match question::unwilling(method, "cancel") {
-        Some(result) => format!(r#""result":{result}"#),
-        None => error(envelope::INTERNAL_ERROR, "the call that this belongs to has ended"),
-    }
-}
-
-/// What stands in for a host that cannot take this question.
-fn declined(method: &str) -> String {
-    match method {
-        methods::ELICITATION => r#""result":{"action":"decline"}"#.to_owned(),
-        method => error(envelope::METHOD_NOT_FOUND, &format!("the host does not support `{method}`")),
-    }
-}
-
-fn error(code: i64, message: &str) -> String {
-    format!(r#""error":{{"code":{code},"message":{}}}"#, quoted(message))
+/// An answer without the outcome that is null beside the other.
+fn with_one_outcome(id: Raw<'_>, outcome: Outcome<'_>) -> Bytes {
+    let (name, value) = match outcome {
+        Outcome::Result(result) => ("result", result),
+        Outcome::Error(error) => ("error", error),
+    };
+    format!(r#"{{"jsonrpc":"2.0","id":{},"{name}":{}}}"#, id.get(), value.get()).into()
 }
 
 /// One of our ids, in any of the spellings that children have come up with: `7`, `"7"`, `7.0`.
-fn our_id(raw: &str) -> Option<ChildId> {
+pub(super) fn our_id(raw: &str) -> Option<ChildId> {
     let text = raw.strip_prefix('"').and_then(|text| text.strip_suffix('"')).unwrap_or(raw);
     let text = text.strip_suffix(".0").unwrap_or(text);
     text.parse().ok().map(ChildId)

@@ -80,7 +80,7 @@ async fn live(
         // The reason usually stands in its last words: let them arrive.
         let _ = timeout(DRAIN_GRACE, drain).await;
     }
-    let ending = with_last_words(ending, &child.stderr.tail());
+    let ending = with_last_words(ending, &child.stderr.last_words());
     match &ending {
         ChildError::Stopped => {
             tracing::info!(target: "child", child = &*child.name, pid = child.pid, "stopped")
@@ -153,7 +153,7 @@ async fn read(child: &Arc<Child>, mut stdout: pipe::Receiver) {
         }
     }
     if let Some(frame) = decoder.finish() {
-        child.take_in(frame);
+        child.take_last(frame);
     }
 }
 
@@ -199,6 +199,7 @@ impl Child {
             lends_workspace: ground.lends_workspace,
             watches_cancels: AtomicBool::new(false),
             noise: AtomicU64::new(0),
+            flood: Mutex::default(),
             leases: AtomicI64::new(0),
             parked: AtomicI64::new(0),
             free: Notify::new(),

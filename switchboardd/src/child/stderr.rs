@@ -1,4 +1,5 @@
-//! The last lines a child wrote to its standard error: always drained, never blocking it.
+//! The last lines a child wrote to its standard error, always drained, never blocking it; and what it wrote to its
+//! standard output that is no message, which is meant for people as well.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -9,6 +10,8 @@ use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe;
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
+
+use crate::visible::visible;
 
 /// What is kept of each child, in bytes and per line.
 const KEEP: usize = 64 * 1024;
@@ -32,6 +35,8 @@ pub struct Line {
     pub number: u64,
     pub at: SystemTime,
     pub text: Box<str>,
+    /// It was written to standard output, where only messages belong.
+    pub stdout: bool,
 }
 
 #[derive(Debug, Default)]
@@ -44,6 +49,9 @@ pub struct StderrRing {
 struct Kept {
     lines: VecDeque<Line>,
     bytes: usize,
+    /// Lines on standard output that are no messages, and the first of them.
+    stdout: u64,
+    first: Option<Box<str>>,
 }
 
 impl StderrRing {
@@ -60,27 +68,39 @@ impl StderrRing {
                 let room = LINE.saturating_sub(line.len());
                 line.extend_from_slice(&part[..part.len().min(room)]);
                 if part.ends_with(b"\n") {
-                    self.push(&line, name);
+                    self.push(&line, name, false);
                     line.clear();
                 }
             }
         }
         if !line.is_empty() {
-            self.push(&line, name);
+            self.push(&line, name, false);
         }
     }
 
-    fn push(&self, line: &[u8], name: &str) {
+    /// A line of its standard output that is no message.
+    pub(super) fn push_stdout(&self, line: &[u8], name: &str) {
+        self.push(&line[..line.len().min(LINE)], name, true);
+    }
+
+    fn push(&self, line: &[u8], name: &str, stdout: bool) {
         let text = String::from_utf8_lossy(line);
         let text = printable(text.trim_end());
         if text.is_empty() {
             return;
         }
-        tracing::debug!(target: "child", child = name, "{text}");
         let mut kept = self.kept.lock().expect("BUG: a push panicked");
+        if stdout && kept.stdout == 0 {
+            let text = visible(super::clip(&text));
+            tracing::warn!(target: "child", child = name, "wrote a line to stdout that is not JSON-RPC: {text}");
+            kept.first = Some(text.into());
+        } else {
+            tracing::debug!(target: "child", child = name, "{text}");
+        }
+        kept.stdout += u64::from(stdout);
         kept.bytes += text.len();
         let number = NUMBER.fetch_add(1, Ordering::Relaxed) + 1;
-        kept.lines.push_back(Line { number, at: SystemTime::now(), text });
+        kept.lines.push_back(Line { number, at: SystemTime::now(), text, stdout });
         while kept.bytes > KEEP {
             match kept.lines.pop_front() {
                 Some(oldest) => kept.bytes -= oldest.text.len(),
@@ -93,7 +113,7 @@ impl StderrRing {
 
     /// A line of our own about a child that has no standard error here.
     pub fn note(&self, text: &str, name: &str) {
-        self.push(text.as_bytes(), name);
+        self.push(text.as_bytes(), name, false);
     }
 
     /// Those that came after line `number`.
@@ -102,12 +122,31 @@ impl StderrRing {
         kept.lines.iter().filter(|line| line.number > number).cloned().collect()
     }
 
-    /// The end of it, for a fault.
-    pub fn tail(&self) -> String {
+    /// How many lines on standard output are no messages.
+    pub fn stdout_lines(&self) -> u64 {
+        self.kept.lock().expect("BUG: a push panicked").stdout
+    }
+
+    /// What a fault tells of it; empty if there is nothing to tell.
+    pub fn last_words(&self) -> String {
+        let stdout = {
+            let kept = self.kept.lock().expect("BUG: a push panicked");
+            let lines = if kept.stdout == 1 { "line" } else { "lines" };
+            kept.first.as_ref().map(|first| {
+                format!("wrote {} {lines} to stdout that are not JSON-RPC, the first: `{first}`", kept.stdout)
+            })
+        };
+        let stderr = Some(self.tail()).filter(|tail| !tail.is_empty());
+        let stderr = stderr.map(|tail| format!("last stderr: `{tail}`"));
+        stdout.into_iter().chain(stderr).collect::<Vec<_>>().join("; ")
+    }
+
+    /// The end of what it wrote to standard error.
+    fn tail(&self) -> String {
         let kept = self.kept.lock().expect("BUG: a push panicked");
         let mut tail: Vec<&str> = Vec::new();
         let mut bytes = 0;
-        for line in kept.lines.iter().rev().take(TAIL_LINES) {
+        for line in kept.lines.iter().rev().filter(|line| !line.stdout).take(TAIL_LINES) {
             bytes += line.text.len();
             if bytes > TAIL_BYTES && !tail.is_empty() {
                 break;
@@ -147,7 +186,7 @@ mod tests {
     fn only_the_newest_lines_are_kept() {
         let ring = StderrRing::default();
         for number in 0..10_000 {
-            ring.push(format!("line {number} {}", "x".repeat(100)).as_bytes(), "t");
+            ring.push(format!("line {number} {}", "x".repeat(100)).as_bytes(), "t", false);
         }
         let lines = ring.after(0);
         assert!(lines.iter().map(|line| line.text.len()).sum::<usize>() <= KEEP);
@@ -160,8 +199,21 @@ mod tests {
     #[test]
     fn a_tail_is_short_whatever_the_lines() {
         let ring = StderrRing::default();
-        ring.push("é".repeat(4000).as_bytes(), "t");
+        ring.push("é".repeat(4000).as_bytes(), "t", false);
         assert!(ring.tail().len() <= TAIL_BYTES);
+    }
+
+    #[test]
+    fn what_is_told_of_a_child_names_both_streams() {
+        let ring = StderrRing::default();
+        assert_eq!(ring.last_words(), "");
+        ring.push(b"oh no", "t", false);
+        assert_eq!(ring.last_words(), "last stderr: `oh no`");
+        ring.push_stdout("hello \u{202e}there".as_bytes(), "t");
+        ring.push_stdout(b"again", "t");
+        let expect = r"wrote 2 lines to stdout that are not JSON-RPC, the first: `hello \u{202e}there`; last stderr: `oh no`";
+        assert_eq!(ring.last_words(), expect);
+        assert_eq!((ring.stdout_lines(), ring.after(0).len()), (2, 3));
     }
 
     #[test]

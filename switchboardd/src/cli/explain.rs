@@ -331,7 +331,8 @@ fn failures(live: &Value) -> Vec<Fact> {
     for line in list(&live["stderr"]) {
         let text = line["text"].as_str().unwrap_or_default();
         if text.trim().is_empty() || !told.contains(text.trim()) {
-            facts.push(("stderr", format!("{} {text}", line["at"].as_str().unwrap_or("-"))));
+            let stream = if line["stream"] == "stdout" { "stdout" } else { "stderr" };
+            facts.push((stream, format!("{} {text}", line["at"].as_str().unwrap_or("-"))));
         }
     }
     facts

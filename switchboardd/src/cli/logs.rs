@@ -108,7 +108,8 @@ fn show(args: &Args, lines: &[Value]) -> std::io::Result<()> {
             print_json_line(line)?;
         } else {
             let text = |key: &str| line[key].as_str().unwrap_or_default();
-            try_print(&printable!("{} {}", text("at"), text("text")))?;
+            let mark = if line["stream"] == "stdout" { "stdout: " } else { "" };
+            try_print(&printable!("{} {}{}", text("at"), mark, text("text")))?;
         }
     }
     Ok(())

@@ -170,7 +170,7 @@ fn the_envelope() {
                 assert!(method.name().len() <= body.len());
                 None
             }
-            Message::Response { id, outcome: Outcome::Result(_) | Outcome::Error(_) } => Some(id),
+            Message::Response { id, outcome: Outcome::Result(_) | Outcome::Error(_), .. } => Some(id),
         };
         if let Some(id) = id {
             let other = splice(&body, place_of(&body, id.get()), b"\"other\"");

@@ -33,6 +33,8 @@ pub enum Message<'a> {
     Response {
         id: Raw<'a>,
         outcome: Outcome<'a>,
+        /// The other outcome is there too, and null.
+        both: bool,
     },
 }
 
@@ -160,14 +162,18 @@ impl<'a> Message<'a> {
                 None => Ok(Self::Notification { method, params }),
             };
         }
+        let both = flat.result.is_some() && flat.error.is_some();
         let outcome = match (flat.result, flat.error) {
             (Some(result), None) => Outcome::Result(result),
             (None, Some(error)) => Outcome::Error(error),
+            // Written by programs that leave no member out.
+            (Some(result), Some(error)) if error.is_null() => Outcome::Result(result),
+            (Some(result), Some(error)) if result.is_null() => Outcome::Error(error),
             (Some(_), Some(_)) => return wrong("both `result` and `error`"),
             (None, None) => return wrong("neither `method`, `result` nor `error`"),
         };
         match flat.id {
-            Some(id) if is_id(id) || id.is_null() => Ok(Self::Response { id, outcome }),
+            Some(id) if is_id(id) || id.is_null() => Ok(Self::Response { id, outcome, both }),
             Some(_) => wrong("`id` must be a string or a number"),
             None => wrong("an answer without `id`"),
         }
@@ -246,6 +252,26 @@ mod tests {
             panic!("{message:?}");
         };
         assert_eq!(result.get(), "null");
+    }
+
+    #[test]
+    fn a_null_beside_an_outcome_is_none() {
+        let outcome = |members: &str| {
+            let body = format!(r#"{{"jsonrpc":"2.0","id":1,{members}}}"#);
+            match Message::parse(body.as_bytes()) {
+                Ok(Message::Response { outcome: Outcome::Result(it), both, .. }) => {
+                    Some((true, it.get().to_owned(), both))
+                }
+                Ok(Message::Response { outcome: Outcome::Error(it), both, .. }) => {
+                    Some((false, it.get().to_owned(), both))
+                }
+                _ => None,
+            }
+        };
+        assert_eq!(outcome(r#""result":{},"error":null"#), Some((true, "{}".to_owned(), true)));
+        assert_eq!(outcome(r#""result":null,"error":{}"#), Some((false, "{}".to_owned(), true)));
+        assert_eq!(outcome(r#""error":null"#), Some((false, "null".to_owned(), false)));
+        assert_eq!(outcome(r#""result":{},"error":{}"#), None);
     }
 
     #[test]

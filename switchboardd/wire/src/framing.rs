@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use bytes::{Buf, Bytes, BytesMut};
 
-use crate::oversize::IdScan;
+use crate::oversize::{IdScan, Nest};
 
 /// The longest message that is taken in, from a child or from a host.
 pub const MAX_MESSAGE: usize = 16 * 1024 * 1024;
@@ -29,22 +29,34 @@ pub enum Frame {
     Message { body: Bytes, framing: Framing },
     /// A line that is no message: log output, a banner, half a header.
     Noise(Bytes),
-    /// A message over the limit; its bytes are gone, its `id` was picked up on the way.
-    Oversize { id: Option<Box<str>>, bytes: u64 },
+    /// A message over the limit; its bytes are gone, its `id` was picked up on the way. `asks`: it has a `method`.
+    Oversize { id: Option<Box<str>>, asks: bool, bytes: u64 },
 }
 
 #[derive(Debug)]
 enum State {
     Line,
-    Headers { length: Option<usize>, seen: usize },
-    Body { length: usize },
-    Skip { rest: Rest, seen: u64, scan: IdScan },
+    Headers {
+        length: Option<usize>,
+        seen: usize,
+    },
+    /// Up to `length`, or to the end of its value: lengths are wrong more often than values are not closed.
+    Body {
+        length: usize,
+        scanned: usize,
+        nest: Nest,
+    },
+    Skip {
+        rest: Rest,
+        seen: u64,
+        scan: IdScan,
+    },
 }
 
 #[derive(Debug)]
 enum Rest {
     ToNewline,
-    Bytes(usize),
+    Bytes(usize, Nest),
 }
 
 /// Feed [`Decoder::buffer`], then take frames until there is none.
@@ -106,14 +118,23 @@ impl Decoder {
                         return Some(frame);
                     }
                 }
-                State::Body { length } => {
-                    let length = *length;
-                    if self.buffer.len() < length {
+                State::Body { length, scanned, nest } => {
+                    let (length, here) = (*length, self.buffer.len().min(*length));
+                    let end = nest.end(&self.buffer[*scanned..here]).map(|end| *scanned + end);
+                    *scanned = here;
+                    let Some(end) = end.or((here == length).then_some(length)) else {
+                        if here > self.limit {
+                            self.skip(Rest::Bytes(length, Nest::default()));
+                            continue;
+                        }
                         return None;
-                    }
+                    };
                     self.state = State::Line;
                     self.scanned = 0;
-                    let body = self.buffer.split_to(length).freeze();
+                    let body = self.buffer.split_to(end).freeze();
+                    if body.len() > self.limit {
+                        return Some(oversize(&body));
+                    }
                     return Some(Frame::Message { body, framing: Framing::ContentLength });
                 }
                 State::Skip { .. } => return self.on_skip(),
@@ -129,7 +150,7 @@ impl Decoder {
             State::Line if content(&rest) > self.limit => Some(oversize(&rest)),
             State::Line => self.on_line(&rest),
             State::Headers { .. } | State::Body { .. } => (!rest.is_empty()).then_some(Frame::Noise(rest)),
-            State::Skip { seen, scan, .. } => Some(Frame::Oversize { id: scan.into_id(), bytes: seen }),
+            State::Skip { seen, scan, .. } => Some(skipped(scan, seen)),
         }
     }
 
@@ -163,8 +184,7 @@ impl Decoder {
         let text = trimmed(line);
         if text.is_empty() {
             match length {
-                Some(length) if length > self.limit => self.skip(Rest::Bytes(length)),
-                Some(length) => self.state = State::Body { length },
+                Some(length) => self.state = State::Body { length, scanned: 0, nest: Nest::default() },
                 None => self.state = State::Line,
             }
             return None;
@@ -195,10 +215,12 @@ impl Decoder {
                 Some(at) => (at + 1, true),
                 None => (self.buffer.len(), false),
             },
-            Rest::Bytes(left) => {
-                let take = (*left).min(self.buffer.len());
+            Rest::Bytes(left, nest) => {
+                let here = (*left).min(self.buffer.len());
+                let end = nest.end(&self.buffer[..here]);
+                let take = end.unwrap_or(here);
                 *left -= take;
-                (take, *left == 0)
+                (take, end.is_some() || *left == 0)
             }
         };
         scan.feed(&self.buffer[..take]);
@@ -208,7 +230,7 @@ impl Decoder {
             return None;
         }
         match std::mem::replace(&mut self.state, State::Line) {
-            State::Skip { seen, scan, .. } => Some(Frame::Oversize { id: scan.into_id(), bytes: seen }),
+            State::Skip { seen, scan, .. } => Some(skipped(scan, seen)),
             _ => unreachable!("BUG: the state was a skip a moment ago"),
         }
     }
@@ -217,7 +239,12 @@ impl Decoder {
 fn oversize(line: &[u8]) -> Frame {
     let mut scan = IdScan::default();
     scan.feed(line);
-    Frame::Oversize { id: scan.into_id(), bytes: line.len() as u64 }
+    skipped(scan, line.len() as u64)
+}
+
+fn skipped(scan: IdScan, bytes: u64) -> Frame {
+    let found = scan.found();
+    Frame::Oversize { id: found.id, asks: found.asks, bytes }
 }
 
 /// How long a line is without its end.
@@ -348,6 +375,18 @@ mod tests {
     }
 
     #[test]
+    fn a_length_that_is_too_long_costs_nothing() {
+        for length in [8, 9, 60, 500] {
+            check(
+                &format!("Content-Length: {length}\r\n\r\n{{\"b\":2}}\n{{\"c\":3}}\n"),
+                &[framed("{\"b\":2}"), line("{\"c\":3}")],
+            );
+        }
+        // One that is too short leaves a body that whoever parses it complains of.
+        check("Content-Length: 4\r\n\r\n{\"b\":2}\n", &[framed("{\"b\""), noise(":2}")]);
+    }
+
+    #[test]
     fn a_byte_order_mark_is_no_noise() {
         check("\u{feff}{\"a\":1}\n", &[line("{\"a\":1}")]);
     }
@@ -355,9 +394,10 @@ mod tests {
     #[test]
     fn a_message_over_the_limit_is_skipped_and_leaves_its_id() {
         let long = format!("{{\"result\":\"{}\",\"id\":17}}", "x".repeat(100));
-        let expect = [Frame::Oversize { id: Some("17".into()), bytes: long.len() as u64 + 1 }, line("{}")];
+        let oversize = |bytes| Frame::Oversize { id: Some("17".into()), asks: false, bytes };
+        let expect = [oversize(long.len() as u64 + 1), line("{}")];
         check(&format!("{long}\n{{}}\n"), &expect);
-        let expect = [Frame::Oversize { id: Some("17".into()), bytes: long.len() as u64 }, line("{}")];
+        let expect = [oversize(long.len() as u64), line("{}")];
         check(&format!("Content-Length: {}\r\n\r\n{long}{{}}\n", long.len()), &expect);
     }
 

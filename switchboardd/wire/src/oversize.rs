@@ -1,5 +1,5 @@
-//! Finds the top-level `id` of a message that is too long to keep, while its bytes go by, so that
-//! the call it answers can be told at once instead of waiting for its deadline.
+//! Finds the top-level `id` of a message that is too long to keep or that is no message, while its bytes go by, so
+//! that the call it answers can be told at once instead of waiting for its deadline; and where a value ends.
 
 /// Ids longer than this are given up on.
 const MAX_ID: usize = 256;
@@ -12,7 +12,20 @@ pub struct IdScan {
     place: Place,
     /// The key or the value being collected.
     text: Vec<u8>,
-    id: Option<Box<str>>,
+    found: Found,
+}
+
+/// What was found of a message.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Found {
+    /// As it was written, quotes and all.
+    pub id: Option<Box<str>>,
+    /// It has a `method`: it is no answer.
+    pub asks: bool,
+    /// It has a `result` or an `error`.
+    pub answers: bool,
+    /// It says that it is JSON-RPC, of whichever version.
+    pub is_rpc: bool,
 }
 
 #[derive(Debug, Default, Clone, Copy, PartialEq)]
@@ -28,16 +41,16 @@ enum Place {
 
 impl IdScan {
     pub fn feed(&mut self, bytes: &[u8]) {
-        if self.id.is_none() {
-            for &byte in bytes {
-                self.step(byte);
+        for &byte in bytes {
+            if self.found.id.is_some() && (self.found.asks || self.found.answers) {
+                return;
             }
+            self.step(byte);
         }
     }
 
-    /// The id as it was written, quotes and all.
-    pub fn into_id(self) -> Option<Box<str>> {
-        self.id
+    pub fn found(self) -> Found {
+        self.found
     }
 
     fn step(&mut self, byte: u8) {
@@ -69,7 +82,14 @@ impl IdScan {
                 self.depth = self.depth.saturating_sub(1);
             }
             b':' if self.depth == 1 && self.place == Place::Key => {
-                self.place = if self.text == b"\"id\"" { Place::Id } else { Place::Other };
+                self.place = Place::Other;
+                match self.text.as_slice() {
+                    b"\"id\"" => self.place = Place::Id,
+                    b"\"method\"" => self.found.asks = true,
+                    b"\"result\"" | b"\"error\"" => self.found.answers = true,
+                    b"\"jsonrpc\"" => self.found.is_rpc = true,
+                    _ => {}
+                }
                 self.text.clear();
             }
             b',' if self.depth == 1 => self.value_ends(),
@@ -85,11 +105,42 @@ impl IdScan {
     }
 
     fn value_ends(&mut self) {
-        if self.place == Place::Id && self.text.len() <= MAX_ID && self.id.is_none() {
-            self.id = String::from_utf8(std::mem::take(&mut self.text)).ok().map(Into::into);
+        if self.place == Place::Id && self.text.len() <= MAX_ID && self.found.id.is_none() {
+            self.found.id = String::from_utf8(std::mem::take(&mut self.text)).ok().map(Into::into);
         }
         self.text.clear();
         self.place = Place::Key;
+    }
+}
+
+/// Finds the end of an object or a list, while its bytes go by. Anything else has none.
+#[derive(Debug, Default)]
+pub(crate) struct Nest {
+    depth: u32,
+    in_string: bool,
+    escaped: bool,
+    /// It begins with something else.
+    other: bool,
+}
+
+impl Nest {
+    /// Behind the byte that closes it, if that is among these.
+    pub(crate) fn end(&mut self, bytes: &[u8]) -> Option<usize> {
+        for (at, byte) in bytes.iter().enumerate() {
+            match byte {
+                _ if self.other => return None,
+                _ if self.escaped => self.escaped = false,
+                b'\\' if self.in_string => self.escaped = true,
+                b'"' if self.in_string => self.in_string = false,
+                _ if self.in_string => {}
+                b'{' | b'[' => self.depth += 1,
+                b'}' | b']' if self.depth == 1 => return Some(at + 1),
+                b'}' | b']' if self.depth > 1 => self.depth -= 1,
+                b'"' if self.depth > 0 => self.in_string = true,
+                byte => self.other = self.depth == 0 && !byte.is_ascii_whitespace(),
+            }
+        }
+        None
     }
 }
 
@@ -103,7 +154,7 @@ mod tests {
         for byte in message.as_bytes() {
             scan.feed(std::slice::from_ref(byte));
         }
-        assert_eq!(scan.into_id().as_deref(), id, "{message}");
+        assert_eq!(scan.found().id.as_deref(), id, "{message}");
     }
 
     #[test]
@@ -113,5 +164,31 @@ mod tests {
         check(r#"{"result":"\"id\":3,","id":4}"#, Some("4"));
         check(r#"{"result":{"id":9}}"#, None);
         check("no json at all", None);
+    }
+
+    #[test]
+    fn questions_and_answers_are_told_apart() {
+        let found = |message: &str| {
+            let mut scan = IdScan::default();
+            scan.feed(message.as_bytes());
+            let found = scan.found();
+            (found.asks, found.answers, found.is_rpc)
+        };
+        assert_eq!(
+            found(r#"{"jsonrpc":"2.0","id":1,"method":"a","params":{"result":1}}"#),
+            (true, false, true)
+        );
+        assert_eq!(found(r#"{"id":1,"result":{"method":"a"}}"#), (false, true, false));
+        assert_eq!(found(r#"{"params":{"error":1},"id":1,"method":"a"}"#), (true, false, false));
+        assert_eq!(found(r#"{"level":"info","id":1}"#), (false, false, false));
+    }
+
+    #[test]
+    fn a_value_ends_where_it_is_closed() {
+        let end = |text: &str| Nest::default().end(text.as_bytes());
+        assert_eq!(end(r#" {"a":["}\"]"]} {}"#), Some(16));
+        assert_eq!(end("[]"), Some(2));
+        assert_eq!(end(r#"{"a":1"#), None);
+        assert_eq!(end(r#"text {}"#), None);
     }
 }

@@ -6,8 +6,6 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use reqwest::Response;
-use serde::de::{Deserialize, Deserializer, SeqAccess, Visitor};
-use serde_json::value::RawValue;
 use switchboard_wire::framing::{Frame, Framing, MAX_MESSAGE, push_single_line};
 
 use super::RemoteError;
@@ -29,37 +27,6 @@ pub(super) struct Mark {
     pub(super) heard: bool,
 }
 
-/// Messages of one batch; no revision needs many.
-const MOST: usize = 256;
-
-/// A list that is not long. A longer one is not read to its end.
-struct Few<'a>(Vec<&'a RawValue>);
-
-impl<'de> Deserialize<'de> for Few<'de> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Reader;
-        impl<'de> Visitor<'de> for Reader {
-            type Value = Few<'de>;
-
-            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                write!(f, "at most {MOST} messages")
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Self::Value, A::Error> {
-                let mut list = Vec::new();
-                while let Some(item) = items.next_element()? {
-                    if list.len() >= MOST {
-                        return Err(serde::de::Error::invalid_length(list.len() + 1, &self));
-                    }
-                    list.push(item);
-                }
-                Ok(Few(list))
-            }
-        }
-        deserializer.deserialize_seq(Reader)
-    }
-}
-
 /// How a stream ended.
 #[derive(Debug)]
 pub(super) enum End {
@@ -73,26 +40,15 @@ impl Child {
     /// Takes in a body, or an event's data: one message, or several as one revision had it. `about`: the call that
     /// it came in answer to.
     pub(super) fn take_body(self: &Arc<Self>, about: Option<ChildId>, body: &Bytes) {
-        let is_list = body.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[');
-        let list: Option<Few<'_>> = is_list.then(|| serde_json::from_slice(body).ok()).flatten();
-        match list {
-            Some(Few(list)) => {
-                list.iter()
-                    .for_each(|item| self.take_message(about, Bytes::copy_from_slice(item.get().as_bytes())));
-            }
-            None => self.take_message(about, body.clone()),
-        }
-    }
-
-    fn take_message(self: &Arc<Self>, about: Option<ChildId>, body: Bytes) {
         // Every message is one line further on.
         let body = if body.contains(&b'\n') || body.contains(&b'\r') {
             let mut line = Vec::with_capacity(body.len());
-            push_single_line(&body, &mut line);
-            line.into()
+            push_single_line(body, &mut line);
+            Bytes::from(line)
         } else {
-            body
+            body.clone()
         };
+        let body = body.slice_ref(body.trim_ascii());
         self.take_in_about(Frame::Message { body, framing: Framing::Line }, about);
     }
 

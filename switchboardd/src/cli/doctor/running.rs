@@ -141,14 +141,21 @@ pub(super) fn suites(status: Option<&Value>) -> Vec<Finding> {
     let workspaces = list(&status["workspaces"]);
     let all =
         list(&status["suites"]).into_iter().chain(workspaces.iter().flat_map(|one| list(&one["suites"])));
-    all.filter(|suite| matches!(suite["state"].as_str(), Some("failed" | "resting")))
-        .map(|suite| {
-            let name = suite["child"].as_str().unwrap_or("-");
+    let finding = |suite: Value| {
+        let name = suite["child"].as_str().unwrap_or("-");
+        if matches!(suite["state"].as_str(), Some("failed" | "resting")) {
             let why = suite["lastError"].as_str().unwrap_or("failed");
             let mend = format!("switchboard logs {name}; switchboard restart {name}");
-            Finding::error("server", format!("server `{name}` {}", visible(why)), mend)
-        })
-        .collect()
+            return Some(Finding::error("server", format!("server `{name}` {}", visible(why)), mend));
+        }
+        let lines: u64 =
+            list(&suite["children"]).iter().filter_map(|child| child["stdoutLines"].as_u64()).sum();
+        let what = format!(
+            "server `{name}` works, but wrote {lines} lines to stdout that are not JSON-RPC; they belong on stderr"
+        );
+        (lines > 0).then(|| Finding::warning("server", what, format!("switchboard logs {name}")))
+    };
+    all.filter_map(finding).collect()
 }
 
 /// What is left of a daemon that was killed together with its guards.

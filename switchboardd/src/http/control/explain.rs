@@ -32,8 +32,7 @@ pub(super) fn answer((catalog, at): &(Arc<Catalog>, usize)) -> Response {
     body["exits"] = past.collect::<Vec<Value>>().into();
     let lines = pool.map(|pool| pool.stderr_lines(0)).unwrap_or_default();
     let lines = &lines[lines.len().saturating_sub(LINES)..];
-    body["stderr"] =
-        lines.iter().map(|line| json!({ "at": utc(line.at), "text": line.text })).collect::<Vec<_>>().into();
+    body["stderr"] = lines.iter().map(super::logs::told).collect::<Vec<_>>().into();
     if let Some(hello) = suite.hello() {
         let server: Value = serde_json::from_str(hello.server.get()).unwrap_or_default();
         body["speaks"] = json!({

@@ -1,11 +1,12 @@
-//! What servers wrote to their standard error, and what they write next.
+//! What servers wrote to their standard error, or to their standard output without being a message, and what they
+//! write next.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::http::StatusCode;
 use axum::response::Response;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::board::{Board, Phase};
@@ -16,6 +17,15 @@ use crate::time::utc;
 
 /// No one waits longer than this for a line; whoever wants to asks again.
 const MAX_WAIT: Duration = Duration::from_secs(60);
+
+/// A line, and where it was written if that is not standard error.
+pub(super) fn told(line: &child::Line) -> Value {
+    let mut told = json!({ "at": utc(line.at), "text": line.text });
+    if line.stdout {
+        told["stream"] = "stdout".into();
+    }
+    told
+}
 
 /// Lines after `after`; with `wait_ms` the answer waits until there is one.
 pub(super) async fn answer(
@@ -46,7 +56,7 @@ pub(super) async fn answer(
         }
     };
     let next = lines.last().map_or(after, |line| line.number);
-    let lines: Vec<_> = lines.iter().map(|line| json!({ "at": utc(line.at), "text": line.text })).collect();
+    let lines: Vec<_> = lines.iter().map(told).collect();
     let answer = json!({
         "suite": suite.name,
         "server": suite.child_name(),

@@ -121,6 +121,7 @@ fn child_state(child: &Child) -> Value {
         "revision": child.hello().revision,
         "tools": child.known_tools().map(|list| list.tools.len()),
         "skippedLines": child.noise(),
+        "stdoutLines": child.stderr().stdout_lines(),
     })
 }
 

@@ -1,0 +1,160 @@
+//! What a child says wrongly: lists of messages, which one revision had, are taken apart; an answer or a question
+//! that is no JSON-RPC is told to whoever waits for it; everything else is skipped and kept for people to read.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde::de::{Deserialize, Deserializer, IgnoredAny, SeqAccess, Visitor};
+use serde_json::value::RawValue;
+use switchboard_wire::envelope::Malformed;
+use switchboard_wire::framing::{Frame, Framing};
+use switchboard_wire::oversize::IdScan;
+
+use super::calls::{ChildId, Reply};
+use super::inbound::our_id;
+use super::questions::error;
+use super::{Child, ChildError, Way};
+use crate::era::Era;
+use crate::visible::visible;
+
+/// Messages of one batch; no revision needs many.
+const MOST: usize = 256;
+
+/// What is shown of a text around the place where it is wrong.
+const AROUND: usize = 12;
+
+/// A list that is not long. A longer one is not read to its end.
+struct Few<'a>(Vec<&'a RawValue>);
+
+impl<'de> Deserialize<'de> for Few<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Reader;
+        impl<'de> Visitor<'de> for Reader {
+            type Value = Few<'de>;
+
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                write!(f, "at most {MOST} messages")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Self::Value, A::Error> {
+                let mut list = Vec::new();
+                while let Some(item) = items.next_element()? {
+                    if list.len() >= MOST {
+                        return Err(serde::de::Error::invalid_length(list.len() + 1, &self));
+                    }
+                    list.push(item);
+                }
+                Ok(Few(list))
+            }
+        }
+        deserializer.deserialize_seq(Reader)
+    }
+}
+
+/// The messages of a list of them; `None` if it is none, or one that nobody would send.
+fn batch(body: &[u8]) -> Option<Vec<Bytes>> {
+    let Few(list) = body.starts_with(b"[").then(|| serde_json::from_slice(body).ok()).flatten()?;
+    // A list in a list is no message.
+    let messages = list.into_iter().filter(|item| item.get().starts_with('{'));
+    Some(messages.map(|item| Bytes::copy_from_slice(item.get().as_bytes())).collect())
+}
+
+impl Child {
+    pub(super) fn take_malformed(self: &Arc<Self>, body: &Bytes, about: Option<ChildId>, what: &Malformed) {
+        match batch(body) {
+            Some(messages) if !messages.is_empty() => {
+                for body in messages {
+                    self.take_in_about(Frame::Message { body, framing: Framing::Line }, about);
+                }
+                return;
+            }
+            _ => {}
+        }
+        let mut scan = IdScan::default();
+        scan.feed(body.strip_prefix(b"[").unwrap_or(body));
+        let found = scan.found();
+        match found.id {
+            Some(id) if found.asks => {
+                if is_id(&id) && self.era() == Era::Legacy {
+                    self.reply(&id, &error(what.code(), &what.to_string()));
+                }
+            }
+            Some(id) if found.answers || found.is_rpc => {
+                if let Some(ours) = our_id(&id) {
+                    let why = wrong_answer(body, what);
+                    self.deliver(ours, Reply::Failed(ChildError::Unusable { why }));
+                }
+            }
+            _ => {}
+        }
+        self.skip(body, what);
+    }
+
+    /// The end of its output, which may be half a message.
+    pub(super) fn take_last(self: &Arc<Self>, frame: Frame) {
+        use switchboard_wire::envelope::Message;
+        match &frame {
+            Frame::Message { body, .. } if matches!(Message::parse(body), Err(Malformed::NotJson)) => {
+                self.skip(body, &Malformed::NotJson);
+            }
+            _ => self.take_in(frame),
+        }
+    }
+
+    /// A line that is no message. Of a process it is kept beside what it writes to its standard error.
+    pub(super) fn skip(&self, line: &[u8], what: &Malformed) {
+        self.count_noise(what);
+        if matches!(self.way, Way::Pipe(_)) {
+            self.stderr.push_stdout(line, &self.name);
+        }
+    }
+}
+
+/// Whether an answer may have this id, which was found in something that may be no JSON.
+pub(super) fn is_id(id: &str) -> bool {
+    !id.starts_with(['{', '[']) && serde_json::from_str::<IgnoredAny>(id).is_ok()
+}
+
+/// What is wrong with an answer, as far as a person who writes servers needs it.
+fn wrong_answer(body: &[u8], what: &Malformed) -> String {
+    match (what, std::str::from_utf8(body)) {
+        (Malformed::NotMessage(why), _) => format!("answered with a message that is not JSON-RPC: {why}"),
+        (Malformed::NotJson, Err(error)) => {
+            format!("answered with text that is not UTF-8, at byte {}", error.valid_up_to() + 1)
+        }
+        (Malformed::NotJson, Ok(text)) => match serde_json::from_str::<IgnoredAny>(text) {
+            Ok(_) => "answered with something that is not JSON".to_owned(),
+            Err(error) => {
+                let at = if error.line() == 1 { error.column().min(text.len()) } else { 0 };
+                let from = text.char_indices().map(|(from, _)| from).find(|from| from + AROUND >= at);
+                let around: String = text[from.unwrap_or(0)..].chars().take(2 * AROUND).collect();
+                format!("answered with text that is not JSON: {error}, near `{}`", visible(&around))
+            }
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_batch_is_a_list_of_messages() {
+        let count = |body: &str| batch(body.as_bytes()).map(|list| list.len());
+        assert_eq!(count(r#"[{"a":1}, {"b":2}]"#), Some(2));
+        assert_eq!(count(r#"[[{"a":1}],7]"#), Some(0));
+        assert_eq!(count(r#"{"a":1}"#), None);
+        assert_eq!(count(r#"[{"a":NaN}]"#), None);
+        assert_eq!(count(&format!("[{}{{}}]", "{},".repeat(MOST))), None);
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        let wrong = |body: &[u8]| wrong_answer(body, &Malformed::NotJson);
+        let nan = wrong(br#"{"jsonrpc":"2.0","id":1,"result":{"x":NaN}}"#);
+        assert!(nan.contains("column") && nan.contains("NaN"), "{nan}");
+        assert!(wrong(b"{\"id\":1,\"result\":\"\xe9\"}").contains("not UTF-8, at byte 19"));
+        let why = wrong_answer(b"{}", &Malformed::NotMessage("`jsonrpc` must be \"2.0\""));
+        assert!(why.ends_with("`jsonrpc` must be \"2.0\""), "{why}");
+    }
+}
