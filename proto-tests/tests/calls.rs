@@ -308,3 +308,20 @@ fn a_child_that_stops_reading_costs_its_own_callers_only() {
     assert!(kinds.iter().all(|kind| ["child_busy", "rpc_timeout"].contains(&kind.as_str())), "{kinds:?}");
     assert!(kinds.iter().any(|kind| kind == "child_busy"), "{kinds:?}");
 }
+
+#[test]
+fn a_child_that_reads_is_never_too_busy() {
+    let home = Home::new();
+    // It takes its time with each call, and reads the next one only then.
+    home.child("k", &["slow-answers", "100"]);
+    let _daemon = home.daemon();
+    let mut shim = home.shim();
+    shim.call("k", "echo", "{}");
+    let long = "x".repeat(3 << 20);
+    let ids: Vec<_> =
+        (0..6).map(|_| shim.start_call("k", "echo", &format!(r#"{{"text":"{long}"}}"#))).collect();
+    for id in ids {
+        let answer = shim.answer_to(&id.to_string());
+        assert!(answer.contains("\"ok\":true"), "{}", &answer[..answer.len().min(300)]);
+    }
+}

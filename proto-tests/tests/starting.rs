@@ -256,3 +256,77 @@ fn the_bundled_mock_child_answers_through_everything() {
     let answer = shim.call("mock", "click", r##"{"selector":"#buy","z":1,"a":2}"##);
     assert_eq!(text_of(&answer), r##"{"ok":true,"name":"click","args":{"selector":"#buy","z":1,"a":2}}"##);
 }
+
+/// A server that is a shell script. Each start adds a line to the file `starts` in HOME.
+fn scripted(home: &Home, script: &str) {
+    let script = format!("echo once >> {}/starts\n{script}", home.path().display());
+    let entry = home.entry("/bin/sh".as_ref(), &["-c", &script], &[]);
+    home.definition("s", &json!({"mcpServers": {"s": entry}}).to_string());
+}
+
+fn starts(home: &Home) -> usize {
+    fs::read_to_string(home.path().join("starts")).unwrap_or_default().lines().count()
+}
+
+#[test]
+fn a_server_that_ends_at_start_is_started_once() {
+    let home = Home::new();
+    scripted(&home, "echo no token >&2; exit 1");
+    let _daemon = home.daemon();
+    let answer = home.shim().call("s", "echo", "{}");
+    assert_eq!(kind_of(&answer).as_deref(), Some("child_exited"), "{answer}");
+    assert_eq!(answer.matches("no token").count(), 1, "{answer}");
+    assert_eq!(starts(&home), 1);
+}
+
+#[test]
+fn a_server_that_ends_when_it_is_asked_for_its_era_is_started_twice_at_most() {
+    let home = Home::new();
+    scripted(&home, "echo no token >&2; read -r line; exit 1");
+    let _daemon = home.daemon();
+    let answer = home.shim().call("s", "echo", "{}");
+    assert_eq!(kind_of(&answer).as_deref(), Some("child_exited"), "{answer}");
+    assert_eq!(answer.matches("no token").count(), 1, "{answer}");
+    assert_eq!(starts(&home), 2);
+}
+
+#[test]
+fn the_time_for_a_start_has_the_probe_in_it() {
+    let home = Home::new();
+    home.config(&json!({"timeouts": {"childSpawnMs": 3000}}));
+    scripted(&home, "sleep 60");
+    let _daemon = home.daemon();
+    let mut shim = home.shim();
+    shim.request("ping", "{}");
+    let begin = Instant::now();
+    let answer = shim.call("s", "echo", "{}");
+    assert!(answer.contains("within 3000 ms"), "{answer}");
+    assert!(begin.elapsed() < Duration::from_millis(4800), "{:?}", begin.elapsed());
+}
+
+#[test]
+fn what_a_server_prints_to_stdout_is_shown() {
+    let home = Home::new();
+    home.config(&json!({"timeouts": {"childSpawnMs": 1500}}));
+    scripted(&home, "echo 'Hello, I am starting up!'; echo ready; sleep 60");
+    home.child("banner", &["banner"]);
+    let _daemon = home.daemon();
+    let mut shim = home.shim();
+    let answer = shim.call("s", "echo", "{}");
+    let expect = "wrote 2 lines to stdout that are not JSON-RPC, the first: `Hello, I am starting up!`";
+    assert!(answer.contains(expect), "{answer}");
+    let shown = |args: &[&str]| String::from_utf8(home.command(args).stdout).unwrap();
+    let logs = shown(&["logs", "s"]);
+    assert!(logs.contains("stdout: Hello, I am starting up!") && logs.contains("stdout: ready"), "{logs}");
+    let explained = shown(&["explain", "s"]);
+    assert!(explained.contains("Hello, I am starting up!"), "{explained}");
+    assert!(shim.call("banner", "echo", "{}").contains("\"ok\":true"));
+    let findings: Value = serde_json::from_str(&shown(&["doctor", "--json"])).unwrap();
+    let warns = findings["findings"].as_array().unwrap().iter().any(|finding| {
+        finding["severity"] == "warning"
+            && finding["what"]
+                .as_str()
+                .is_some_and(|what| what.contains("`banner`") && what.contains("stdout"))
+    });
+    assert!(warns, "{findings}");
+}

@@ -211,10 +211,10 @@ impl Child {
         let child = timeout_at(deadline, child).await.map_err(|_| late(String::new()))??;
         let shaken = match &child.way {
             Way::Pipe(_) => {
-                // A child that does not answer the probe has all its time for the handshake that follows.
                 let legacy = remembered == Some(Manner::Legacy);
-                let probing = if legacy { Duration::ZERO } else { handshake::PROBE };
-                timeout_at(deadline + probing, handshake::shake(&child, legacy)).await
+                // The probe is part of the start: it leaves most of the time for the handshake that follows.
+                let probing = handshake::PROBE.min(limits.spawn / 4);
+                timeout_at(deadline, handshake::shake(&child, legacy, probing)).await
             }
             Way::Remote(line) => timeout_at(deadline, line.shake(&child, remembered)).await,
         };
@@ -289,7 +289,7 @@ impl Child {
         line.extend_from_slice(b"}\n");
         // What must not be cancelled, or not before the handshake.
         let cancellable = method != methods::INITIALIZE && !probes;
-        match self.way.send(Some(id), line, many) {
+        match self.way.send(Some(id), line, many, caller.is_some()) {
             Ok(()) => {
                 let timed = Timed { begun, method: measures::known(method), tool: None, ended: None, span };
                 Ok(InFlight { child: self.clone(), id, reply, open: true, cancellable, timed })
@@ -304,12 +304,35 @@ impl Child {
         }
     }
 
-    /// Sends a notification; one that cannot be sent is lost, like every notification may be.
+    /// The same for a host: with too much waiting for the child already, as soon as it has read some of that.
+    pub async fn call_with_room(
+        self: &Arc<Self>,
+        limits: Limits,
+        parent: Option<Context>,
+        caller: &Arc<Caller>,
+        method: &str,
+        token: Option<&str>,
+        params: impl Fn(ChildId, &mut Vec<u8>),
+    ) -> Result<InFlight, ChildError> {
+        let mut due = None;
+        loop {
+            match self.call_within(parent, Some(caller), method, token, &params) {
+                Err(ChildError::Busy) => {}
+                sent => return sent,
+            }
+            let due = *due.get_or_insert_with(|| Instant::now() + limits.rpc);
+            self.way.room(limits.rpc, due).await.map_err(|_| ChildError::Busy)?;
+        }
+    }
+
+    /// Sends a notification, or an answer to a question. A child that leaves too much of it unread is ended.
     pub fn notify(&self, body: &[u8]) {
         let mut line = Vec::with_capacity(body.len() + 1);
         line.extend_from_slice(body);
         line.push(b'\n');
-        let _ = self.way.send(None, line, false);
+        if self.way.send(None, line, false, false) == Err(Unsent::Full) && !self.is_remote() {
+            self.give_up(ChildError::Busy);
+        }
     }
 
     /// Its tools, asked for once and again when it says that they changed.

@@ -11,7 +11,7 @@ use switchboard_wire::members::{Members, without};
 use switchboard_wire::raw::Raw;
 
 use super::calls::Answer;
-use super::{Child, ChildError, Limits, Tie, clip};
+use super::{Child, ChildError, Limits, Tie, clip, millis};
 use crate::era::envelope::{Envelope, dressed};
 use crate::era::{Era, SERVER_KEY};
 use crate::error::UNSUPPORTED_VERSION;
@@ -53,16 +53,28 @@ struct Said<'a> {
     instructions: Option<&'a RawValue>,
 }
 
-/// How long a child may take to answer the probe. Servers that never heard of it answer an error at once; those
-/// that ignore it cost this much once, since what they are is remembered.
+/// How long a child may take to answer the probe, within its start. Servers that never heard of it answer an error
+/// at once; those that ignore it cost this much once, since what they are is remembered.
 pub(super) const PROBE: Duration = Duration::from_secs(2);
 
 /// Why a child could not be spoken with.
 #[derive(Debug)]
 pub struct StartError {
     pub error: ChildError,
-    /// It ended while it was asked which era it speaks: it may well serve those who do not ask.
+    /// It read the question which era it speaks, and ended: it may well serve those who do not ask. One that ended
+    /// without reading it did so for a reason of its own, and would again.
     pub of_probe: bool,
+}
+
+impl StartError {
+    /// The same of a start that had `whole` with what went before it.
+    pub fn within(self, whole: Duration) -> Self {
+        let error = match self.error {
+            ChildError::SpawnTimeout { stderr, .. } => ChildError::SpawnTimeout { ms: millis(whole), stderr },
+            other => other,
+        };
+        Self { error, ..self }
+    }
 }
 
 impl From<ChildError> for StartError {
@@ -72,10 +84,15 @@ impl From<ChildError> for StartError {
 }
 
 /// Bounded by the caller, who knows how long a start may take.
-pub(super) async fn shake(child: &Arc<Child>, is_legacy: bool) -> Result<Hello, StartError> {
+pub(super) async fn shake(
+    child: &Arc<Child>,
+    is_legacy: bool,
+    probing: Duration,
+) -> Result<Hello, StartError> {
     if !is_legacy {
-        let probed = probe(child, PROBE).await;
-        if let Some(hello) = probed.map_err(|error| StartError { error, of_probe: true })? {
+        let probed = probe(child, probing).await;
+        let failed = |error| StartError { error, of_probe: child.way.unread() == 0 };
+        if let Some(hello) = probed.map_err(failed)? {
             return Ok(hello);
         }
     }
@@ -103,8 +120,13 @@ async fn probe(child: &Arc<Child>, within: Duration) -> Result<Option<Hello>, Ch
         };
         let answer = match answer {
             Ok(answer) => answer,
-            // Its answer may still come, and will be thrown away.
-            Err(ChildError::Silent { .. } | ChildError::Endless { .. } | ChildError::TooLong { .. }) => break,
+            // Its answer may still come, and will be thrown away; or it came and was wrong.
+            Err(
+                ChildError::Silent { .. }
+                | ChildError::Endless { .. }
+                | ChildError::TooLong { .. }
+                | ChildError::Unusable { .. },
+            ) => break,
             Err(error) => return Err(stillborn(error)),
         };
         match Message::parse(&answer.body) {

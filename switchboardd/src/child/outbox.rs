@@ -3,7 +3,8 @@
 //! A message is written right where it is made, in one write, as long as the pipe takes it: a hop to
 //! a writer task would cost more than the write. Only when there are several at once do they go through a
 //! backlog, to be written together. What the pipe does not take waits there too; it is bounded, so that a child
-//! that stops reading freezes nobody but its own callers.
+//! that stops reading freezes nobody but its own callers. Calls wait for room while the child reads; answers and
+//! cancels always fit.
 //!
 //! The pipe is watched for its end only. Watched for room it would wake us each time the child has read
 //! something; room is waited for when there was none.
@@ -12,15 +13,20 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rustix::fd::OwnedFd;
-use rustix::io::Errno;
+use rustix::io::{Errno, ioctl_fionread};
 use switchboard_wire::quiet::watch;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::net::unix::pipe;
 use tokio::sync::Notify;
+use tokio::time::{Instant, timeout_at};
 
-/// What may wait for a child that reads slowly. One message of any allowed size always fits.
+/// With this much waiting, further calls wait until the child has read some of it. One message of any allowed size
+/// always fits.
 const BACKLOG: usize = 4 * 1024 * 1024;
+
+/// With this much waiting for it, a child does not read and asks on: it is ended, since none of it may be dropped.
+const MOST: usize = 40 * 1024 * 1024;
 
 /// How long to leave a full pipe that cannot be watched.
 const SHORTAGE: Duration = Duration::from_millis(10);
@@ -39,7 +45,7 @@ enum Left {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Unsent {
-    /// The child does not read; the backlog is full.
+    /// The backlog is full: of a call, until the child has read some of it; of anything else, for good.
     Full,
     /// Its input is closed.
     Closed,
@@ -51,24 +57,55 @@ pub(super) struct Outbox {
     /// Wakes the task that writes the backlog.
     changed: Notify,
     broken: Notify,
+    /// Some of the backlog was written, or there is none any more.
+    moved: Notify,
 }
 
 struct State {
     pipe: Option<Arc<AsyncFd<OwnedFd>>>,
     backlog: Vec<u8>,
     written: usize,
+    /// When the pipe last took something while there was a backlog.
+    progress: Instant,
+    /// What the child had not read when its input was closed.
+    unread: u64,
+}
+
+impl State {
+    fn waiting(&self) -> usize {
+        self.backlog.len() - self.written
+    }
+
+    /// Bytes that were sent and not read.
+    fn unread(&self) -> u64 {
+        let in_pipe = self.pipe.as_ref().map(|pipe| ioctl_fionread(&**pipe).unwrap_or(0));
+        in_pipe.map_or(self.unread, |in_pipe| in_pipe + self.waiting() as u64)
+    }
+
+    fn close(&mut self) {
+        self.unread = self.unread();
+        self.pipe = None;
+    }
 }
 
 impl Outbox {
     pub(super) fn new(pipe: pipe::Sender) -> std::io::Result<Self> {
         let pipe = watch(pipe.into_nonblocking_fd()?, WATCHED)?;
-        let state = State { pipe: Some(Arc::new(pipe)), backlog: Vec::new(), written: 0 };
-        Ok(Self { state: Mutex::new(state), changed: Notify::new(), broken: Notify::new() })
+        let state = State {
+            pipe: Some(Arc::new(pipe)),
+            backlog: Vec::new(),
+            written: 0,
+            progress: Instant::now(),
+            unread: 0,
+        };
+        let (changed, broken, moved) = Default::default();
+        Ok(Self { state: Mutex::new(state), changed, broken, moved })
     }
 
     /// Sends one line, which ends with its line break; with others that are sent at this moment if `together`. Then it
-    /// counts as sent although the child may be found dead before a byte of it was written.
-    pub(super) fn send(&self, line: &[u8], together: bool) -> Result<(), Unsent> {
+    /// counts as sent although the child may be found dead before a byte of it was written. `yields`: it may wait for
+    /// room instead, as calls do.
+    pub(super) fn send(&self, line: &[u8], together: bool, yields: bool) -> Result<(), Unsent> {
         let mut state = self.lock();
         let Some(pipe) = &state.pipe else {
             return Err(Unsent::Closed);
@@ -84,21 +121,50 @@ impl Outbox {
                     return Err(Unsent::Closed);
                 }
             }
-        } else if !state.backlog.is_empty() && state.backlog.len() - state.written + line.len() > BACKLOG {
-            return Err(Unsent::Full);
+        } else {
+            let waiting = state.waiting();
+            let is_full = if yields { waiting >= BACKLOG } else { waiting + line.len() > MOST };
+            if waiting > 0 && is_full {
+                return Err(Unsent::Full);
+            }
+        }
+        if state.backlog.is_empty() {
+            state.progress = Instant::now();
         }
         state.backlog.extend_from_slice(rest);
         self.changed.notify_one();
         Ok(())
     }
 
+    /// Waits until there is room for a call, no longer than until `due`; [`Unsent::Full`] if the child has read
+    /// nothing for `patience`.
+    pub(super) async fn room(&self, patience: Duration, due: Instant) -> Result<(), Unsent> {
+        loop {
+            let moved = self.moved.notified();
+            let due = {
+                let state = self.lock();
+                if state.pipe.is_none() || state.waiting() < BACKLOG {
+                    return Ok(());
+                }
+                due.min(state.progress + patience)
+            };
+            timeout_at(due, moved).await.map_err(|_| Unsent::Full)?;
+        }
+    }
+
+    /// Bytes that were sent and that the child has not read, or never did.
+    pub(super) fn unread(&self) -> u64 {
+        self.lock().unread()
+    }
+
     /// Ends the child's input; what has not been written by now is dropped.
     pub(super) fn close(&self) {
         let mut state = self.lock();
-        state.pipe = None;
+        state.close();
         state.backlog = Vec::new();
         state.written = 0;
         self.changed.notify_one();
+        self.moved.notify_waiters();
     }
 
     /// Writes the backlog whenever there is one, until the input is closed.
@@ -126,10 +192,14 @@ impl Outbox {
     /// Writes as much of the backlog as the pipe takes.
     fn write_some(&self) -> Left {
         let mut state = self.lock();
-        let State { pipe, backlog, written } = &mut *state;
+        let State { pipe, backlog, written, progress, .. } = &mut *state;
         let Some(pipe) = pipe.as_ref().filter(|_| !backlog.is_empty()) else { return Left::Nothing };
         match rustix::io::write(&**pipe, &backlog[*written..]) {
-            Ok(count) => *written += count,
+            Ok(count) => {
+                *written += count;
+                *progress = Instant::now();
+                self.moved.notify_waiters();
+            }
             Err(Errno::AGAIN | Errno::INTR) => {}
             Err(_) => {
                 self.break_off(&mut state);
@@ -152,8 +222,9 @@ impl Outbox {
 
     /// The child does not take anything any more.
     fn break_off(&self, state: &mut State) {
-        state.pipe = None;
+        state.close();
         self.broken.notify_one();
+        self.moved.notify_waiters();
     }
 
     /// Resolves when a write failed because the child closed its input.
@@ -203,7 +274,7 @@ mod tests {
         for number in 0..200_u32 {
             // Some fit, some do not; some wait for others, some would rather not.
             let line = format!("{number}{}\n", "x".repeat(if number % 50 == 0 { 100_000 } else { 10 }));
-            outbox.send(line.as_bytes(), number % 3 == 0).unwrap();
+            outbox.send(line.as_bytes(), number % 3 == 0, false).unwrap();
             expected.extend_from_slice(line.as_bytes());
         }
         let mut received = vec![0; expected.len()];
@@ -212,11 +283,41 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_message_of_any_size_fits_and_a_second_may_not() {
-        let (outbox, _pipe) = outbox();
-        let long = vec![b'x'; BACKLOG + 1];
-        assert_eq!(outbox.send(&long, true), Ok(()));
-        assert_eq!(outbox.send(&long, true), Err(Unsent::Full));
+    async fn one_message_of_any_size_fits_and_a_second_call_waits_while_the_child_reads() {
+        let (outbox, mut pipe) = outbox();
+        let long = vec![b'x'; BACKLOG + (1 << 20)];
+        let soon = Duration::from_millis(200);
+        let wait = || outbox.room(soon, Instant::now() + Duration::from_secs(60));
+        assert_eq!(outbox.send(&long, true, true), Ok(()));
+        assert_eq!(outbox.send(&long, true, true), Err(Unsent::Full));
+        // What is no call fits all the same, up to where the child is given up.
+        assert_eq!(outbox.send(b"x\n", true, false), Ok(()));
+        assert_eq!(outbox.send(&vec![b'x'; MOST], true, false), Err(Unsent::Full));
+        assert_eq!(wait().await, Err(Unsent::Full));
+        let reader = tokio::spawn(async move {
+            let mut all = vec![0; 2 * (BACKLOG + (1 << 20)) + 2];
+            pipe.read_exact(&mut all).await
+        });
+        while outbox.send(&long, true, true) == Err(Unsent::Full) {
+            assert_eq!(
+                outbox.room(Duration::from_secs(60), Instant::now() + Duration::from_secs(60)).await,
+                Ok(())
+            );
+        }
+        assert!(reader.await.unwrap().is_ok());
+    }
+
+    #[tokio::test]
+    async fn it_is_known_whether_what_was_sent_was_read() {
+        let (outbox, mut pipe) = outbox();
+        outbox.send(b"one\n", false, false).unwrap();
+        assert_eq!(outbox.unread(), 4);
+        pipe.read_exact(&mut [0; 4]).await.unwrap();
+        assert_eq!(outbox.unread(), 0);
+        outbox.send(b"two\n", false, false).unwrap();
+        drop(pipe);
+        tokio::time::timeout(Duration::from_secs(10), outbox.broken()).await.unwrap();
+        assert_eq!(outbox.unread(), 4);
     }
 
     #[tokio::test]
@@ -225,6 +326,6 @@ mod tests {
         drop(pipe);
         tokio::time::timeout(Duration::from_secs(10), outbox.broken()).await.unwrap();
         assert!(!outbox.is_open());
-        assert_eq!(outbox.send(b"x\n", true), Err(Unsent::Closed));
+        assert_eq!(outbox.send(b"x\n", true, false), Err(Unsent::Closed));
     }
 }

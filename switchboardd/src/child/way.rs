@@ -1,6 +1,10 @@
 //! The way to a child: a pipe to its standard input, or messages to where it runs. All that knows the difference
 //! when a message is sent; what comes back is sorted alike.
 
+use std::time::Duration;
+
+use tokio::time::Instant;
+
 use super::outbox::{Outbox, Unsent};
 use super::remote::Line;
 use super::{Child, ChildId, Manner};
@@ -13,11 +17,33 @@ pub(super) enum Way {
 
 impl Way {
     /// Sends one message, which ends with a line break; `id` is that of a request. `together`: there are others at
-    /// this moment.
-    pub(super) fn send(&self, id: Option<ChildId>, line: Vec<u8>, together: bool) -> Result<(), Unsent> {
+    /// this moment. `yields`: it may wait for room instead.
+    pub(super) fn send(
+        &self,
+        id: Option<ChildId>,
+        line: Vec<u8>,
+        together: bool,
+        yields: bool,
+    ) -> Result<(), Unsent> {
         match self {
-            Self::Pipe(outbox) => outbox.send(&line, together),
+            Self::Pipe(outbox) => outbox.send(&line, together, yields),
             Self::Remote(remote) => remote.send(id, line),
+        }
+    }
+
+    /// Waits until there may be room for a call, as long as the child reads.
+    pub(super) async fn room(&self, patience: Duration, due: Instant) -> Result<(), Unsent> {
+        match self {
+            Self::Pipe(outbox) => outbox.room(patience, due).await,
+            Self::Remote(_) => Err(Unsent::Full),
+        }
+    }
+
+    /// Bytes that were sent and that the child has not read, or never did.
+    pub(super) fn unread(&self) -> u64 {
+        match self {
+            Self::Pipe(outbox) => outbox.unread(),
+            Self::Remote(_) => 0,
         }
     }
 

@@ -105,17 +105,25 @@ impl Pool {
             state.earlier_words = Some(earlier);
         }
         let remembered = self.manner();
-        let start = |tie, place, manner| {
-            Child::start(&self.name, &target, &ground, limits, tie, place, &ring, manner)
+        let start = |limits, tie, place, ring, manner| {
+            Child::start(&self.name, &target, &ground, limits, tie, place, ring, manner)
         };
         let begin = Instant::now();
-        let started = match start(tie.clone(), place, remembered).await {
+        let started = match start(limits, tie.clone(), place, &ring, remembered).await {
             Err(StartError { of_probe: true, error }) => {
                 // Some servers end when they hear something before `initialize`.
                 tracing::debug!(target: "pool", child = &*self.name, "{error}; it is started again and not asked");
                 let place = self.nursery.budget.admit(patient, here).await?;
-                self.lock().manner = Some(Manner::Legacy);
-                start(tie, place, Some(Manner::Legacy)).await
+                // What it wrote at its first start says nothing that it does not say again.
+                let ring = Arc::new(StderrRing::default());
+                {
+                    let mut state = self.lock();
+                    state.manner = Some(Manner::Legacy);
+                    state.last_words = ring.clone();
+                }
+                let rest = Limits { spawn: limits.spawn.saturating_sub(begin.elapsed()), ..limits };
+                let again = start(rest, tie, place, &ring, Some(Manner::Legacy)).await;
+                again.map_err(|failed| failed.within(limits.spawn))
             }
             started => started,
         };

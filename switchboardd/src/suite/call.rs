@@ -127,13 +127,13 @@ impl Suite {
         span: Option<Context>,
         params: impl Fn(ChildId, &mut Vec<u8>),
     ) -> Result<Sent, PoolError> {
-        match lease.call_within(span, Some(caller), method, token, &params) {
+        match lease.call_with_room(self.limits, span, caller, method, token, &params).await {
             Ok(call) => return Ok(Sent { call: call.about(tool), lease }),
             Err(ChildError::Unsent) => {}
             Err(error) => return Err(error.into()),
         }
         let lease = self.next_lease(lease, caller).await?;
-        match lease.call_within(span, Some(caller), method, token, &params) {
+        match lease.call_with_room(self.limits, span, caller, method, token, &params).await {
             Ok(call) => Ok(Sent { call: call.about(tool), lease }),
             Err(ChildError::Unsent) => Err(lease.ending().await.into()),
             Err(error) => Err(error.into()),

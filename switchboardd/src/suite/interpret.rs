@@ -62,12 +62,15 @@ impl Suite {
                 Err(Unanswered::Refused(error)) => return Ok(Said::Fault(error)),
                 Err(Unanswered::Child(error)) => return Err(failed(error)),
             };
-            let again = lease.call_within(asked.span, Some(caller), asked.method, asked.token, |id, out| {
+            let params = |id, out: &mut Vec<u8>| {
                 let mut first = Vec::new();
                 (asked.params)(id, &mut first);
                 let first = String::from_utf8_lossy(&first);
                 out.extend_from_slice(retry::with_answers(&first, &responses, asks.state).as_bytes());
-            });
+            };
+            let again = lease
+                .call_with_room(self.limits, asked.span, caller, asked.method, asked.token, params)
+                .await;
             sent = match again {
                 Ok(call) => Sent { call: call.about(asked.subtool), lease },
                 Err(ChildError::Unsent) => return Err(failed(lease.ending().await)),
