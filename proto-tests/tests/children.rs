@@ -76,6 +76,8 @@ const LISTS: &[Row] = &[
     ("list-later 300", &[Echo]),
     ("no-schema", &[Echo]),
     ("broken-schema", &[Echo]),
+    ("required-default", &[Echo]),
+    ("composed-schema", &[Echo]),
     ("schema-null", &[Echo]),
     ("duplicate-tools", &[Echo]),
     ("nameless-tool", &[Echo]),

@@ -92,6 +92,18 @@ pub(crate) const TABLE: &[Behaviour] = &[
             r#"{"tools":[{"name":"echo","inputSchema":{"type":7,"required":"text","properties":[],"additionalProperties":"no"}}]}"#,
         );
     }),
+    Behaviour::new("required-default", "`echo` requires an argument that has a default", |peer, _| {
+        listing(
+            &peer,
+            r#"{"tools":[{"name":"echo","inputSchema":{"type":"object","properties":{"scale":{"type":"string","default":"css"},"z":{},"a":{}},"required":["scale"]}}]}"#,
+        );
+    }),
+    Behaviour::new("composed-schema", "the schema of `echo` says more than one way to call it", |peer, _| {
+        listing(
+            &peer,
+            r##"{"tools":[{"name":"echo","inputSchema":{"type":"object","anyOf":[{"required":["y"]},{"$ref":"#/$defs/more"}],"properties":{"y":{}},"required":["y"],"additionalProperties":false}}]}"##,
+        );
+    }),
     Behaviour::new("schema-null", "the schema of `echo` is null", |peer, _| {
         listing(&peer, r#"{"tools":[{"name":"echo","inputSchema":null}]}"#);
     }),

@@ -25,7 +25,24 @@ pub struct Tool {
     pub names: Names,
 }
 
-/// Which arguments a call must have, and which it may. A schema that cannot be read forbids nothing.
+/// What makes a schema more than a list of members: whether a call fits it, only its server can say.
+const COMPOSED: [&str; 12] = [
+    "$ref",
+    "$dynamicRef",
+    "$recursiveRef",
+    "allOf",
+    "anyOf",
+    "oneOf",
+    "not",
+    "if",
+    "then",
+    "else",
+    "dependentSchemas",
+    "patternProperties",
+];
+
+/// Which arguments a call must have, and which it may. Only what a server would surely refuse is forbidden: nothing
+/// by a schema that cannot be read, and no argument is missed that has a default.
 #[derive(Debug, Default)]
 pub struct Names {
     pub required: Vec<Box<str>>,
@@ -36,15 +53,24 @@ pub struct Names {
 impl Names {
     pub fn of(schema: Raw<'_>) -> Self {
         let Some(schema) = Members::of(schema) else { return Self::default() };
-        let required = schema.get("required").and_then(|names| serde_json::from_str(names.get()).ok());
-        let closed = schema.get("additionalProperties").is_some_and(|more| more.get() == "false")
-            && schema.get("patternProperties").is_none();
-        let properties = || {
-            let known = schema.get("properties").and_then(Members::of).unwrap_or_default();
-            known.0.iter().map(|(name, _)| (&**name).into()).collect()
-        };
-        Self { required: required.unwrap_or_default(), only: closed.then(properties) }
+        let is_object = schema.get("type").is_none_or(|kind| kind.get() == r#""object""#);
+        if !is_object || COMPOSED.iter().any(|key| schema.get(key).is_some()) {
+            return Self::default();
+        }
+        let properties = schema.get("properties").and_then(Members::of).unwrap_or_default();
+        let required: Option<Vec<Box<str>>> =
+            schema.get("required").and_then(|names| serde_json::from_str(names.get()).ok());
+        let mut required = required.unwrap_or_default();
+        required.retain(|name| properties.get(name).and_then(Members::of).is_some_and(|it| is_missed(&it)));
+        let closed = schema.get("additionalProperties").is_some_and(|more| more.get() == "false");
+        let known = || properties.0.iter().map(|(name, _)| (&**name).into()).collect();
+        Self { required, only: closed.then(known) }
     }
+}
+
+/// Whether a server surely misses a property that it requires. A default can stand in a part of its schema, too.
+fn is_missed(property: &Members<'_>) -> bool {
+    property.get("default").is_none() && COMPOSED.iter().all(|key| property.get(key).is_none())
 }
 
 #[derive(Debug, Default)]

@@ -64,7 +64,56 @@ mod tests {
     }
 
     #[test]
+    fn what_has_a_default_is_not_missed() {
+        let schema = |of: &str| {
+            format!(r#"{{"type":"object","properties":{{"a":{{}},"b":{of}}},"required":["a","b"]}}"#)
+        };
+        for of in [
+            r#"{"type":"string","default":"css"}"#,
+            r#"{"default":null}"#,
+            r##"{"$ref":"#/$defs/level"}"##,
+            r#"{"anyOf":[{"type":"string","default":"x"},{"type":"null"}]}"#,
+            "true",
+        ] {
+            check(&schema(of), r#"{"a":1}"#, None);
+            check(&schema(of), "{}", Some("missing argument `a` in `args`"));
+        }
+        check(&schema(r#"{"type":"string"}"#), r#"{"a":1}"#, Some("missing argument `b` in `args`"));
+        // Nothing is said of it but that it is required.
+        check(r#"{"required":["a"]}"#, "{}", None);
+    }
+
+    #[test]
+    fn a_value_is_never_judged() {
+        let schema =
+            r#"{"properties":{"n":{"type":"integer"}},"required":["n"],"additionalProperties":false}"#;
+        for value in [r#""7""#, "null", "[]", "1e9"] {
+            check(schema, &format!(r#"{{"n":{value}}}"#), None);
+        }
+    }
+
+    #[test]
     fn a_schema_that_cannot_be_used_forbids_nothing() {
+        for more in [
+            r##""$ref":"#/$defs/x""##,
+            r#""allOf":[{}]"#,
+            r#""anyOf":[{}]"#,
+            r#""oneOf":[{}]"#,
+            r#""not":{}"#,
+            r#""if":{},"then":{}"#,
+            r#""patternProperties":{"^x":{}}"#,
+            r#""dependentSchemas":{}"#,
+            r#""type":["object","null"]"#,
+            r#""type":"array""#,
+        ] {
+            let schema = format!(
+                r#"{{"properties":{{"a":{{}}}},"required":["a"],"additionalProperties":false,{more}}}"#
+            );
+            check(&schema, r#"{"b":1}"#, None);
+        }
+        for open in ["true", "{}", r#"{"type":"string"}"#, "null"] {
+            check(&format!(r#"{{"properties":{{}},"additionalProperties":{open}}}"#), r#"{"b":1}"#, None);
+        }
         check("true", "{}", None);
         check(r#"{"required":"a"}"#, "{}", None);
         check(r#"{"patternProperties":{"^x":{}},"additionalProperties":false}"#, r#"{"x1":1}"#, None);
