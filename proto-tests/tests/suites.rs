@@ -165,6 +165,35 @@ fn the_modes_show_more_or_less() {
 }
 
 #[test]
+fn redacted_shows_no_schema_by_any_way() {
+    let home = Home::new();
+    home.child("i", &["echo"]);
+    home.config(&json!({"introspection": {"mode": "redacted"}}));
+    let _daemon = home.daemon();
+    let mut shim = home.shim();
+    for asked in [
+        json!({}),
+        json!({"subtool": "strict"}),
+        json!({"query": "strict"}),
+        json!({"args": {"verbosity": "full"}}),
+        json!({"subtool": "strict", "args": {"verbosity": "full"}}),
+        json!({"query": "strict", "args": {"verbosity": "full"}}),
+    ] {
+        let shown = introspect(&mut shim, "i_suite", asked.clone());
+        assert!(names(shown["tools"].as_array().unwrap()).contains(&"strict"), "{asked}: {shown}");
+        for word in ["inputSchema", "additionalProperties", "properties"] {
+            assert!(!shown.to_string().contains(word), "{asked}: {shown}");
+        }
+        let told = shown["hint"].as_str().is_some_and(|hint| hint.contains("no schema is shown"));
+        assert_eq!(told, asked.get("subtool").is_some() || asked.get("args").is_some(), "{shown}");
+    }
+    // What is wrong with arguments would have to be said in the schema's words: their server says it.
+    let forwarded = shim.call("i", "strict", r#"{"extra":1}"#);
+    assert!(forwarded.contains("\"ok\":true"), "{forwarded}");
+    mistake(&shim.call("i", "stric", "{}"), &["`strict`"]);
+}
+
+#[test]
 fn a_subtool_or_a_query_narrows_it() {
     let home = Home::new();
     home.child("i", &["echo"]);

@@ -329,6 +329,7 @@ impl Suite {
         token: Option<&str>,
     ) -> Result<Said, Failure> {
         let list = self.known_tools(caller, subtool, token).await?;
+        let wish = self.wish();
         if let Some(subtool) = subtool {
             let list = match list.find(subtool) {
                 Some(_) => list,
@@ -339,7 +340,7 @@ impl Suite {
             };
             return Ok(match list.find(subtool) {
                 Some(_) if !self.settings.expose.permits(subtool) => self.not_allowed(subtool),
-                Some(tool) => self.fetched(caller, &introspect::single(tool)),
+                Some(tool) => self.fetched(caller, &introspect::single(tool, wish)),
                 None => self.unknown_subtool(subtool, &list),
             });
         }
@@ -348,21 +349,24 @@ impl Suite {
             Err(sentence) => return Ok(mistake(&sentence)),
         };
         let verbosity = arguments.get("args").and_then(Members::of).and_then(|args| args.text("verbosity"));
-        let mode = if verbosity.as_deref() == Some("full") && self.mode != Mode::Redacted {
-            Mode::Full
-        } else {
-            self.mode
-        };
-        let wish =
-            introspect::Wish { mode, summary_max_chars: self.summary_max_chars, query: query.as_deref() };
+        let wants_schemas = verbosity.as_deref() == Some("full");
+        let mode = if wants_schemas && self.mode != Mode::Redacted { Mode::Full } else { self.mode };
+        let wish = introspect::Wish { mode, query: query.as_deref(), wants_schemas, ..wish };
         Ok(self.fetched(caller, &introspect::text(&list, &self.settings.expose, wish)))
     }
 
     /// What `introspect` gives when it is asked for everything.
     pub fn introspection(&self, list: &ToolList) -> String {
-        let wish =
-            introspect::Wish { mode: self.mode, summary_max_chars: self.summary_max_chars, query: None };
-        introspect::text(list, &self.settings.expose, wish)
+        introspect::text(list, &self.settings.expose, self.wish())
+    }
+
+    fn wish(&self) -> introspect::Wish<'static> {
+        introspect::Wish {
+            mode: self.mode,
+            summary_max_chars: self.summary_max_chars,
+            query: None,
+            wants_schemas: false,
+        }
     }
 
     /// An answer that takes room in a model's context, and is noted for it. A stranger may be no model at all.

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::{Asked, Said, Suite, arguments, mistake, outgoing};
 use crate::caller::Caller;
 use crate::child::{Answer, ChildError, ChildId, InFlight, Limits};
-use crate::config::Scope;
+use crate::config::{Mode, Scope};
 use crate::error::Failure;
 use crate::measures::Note;
 use crate::methods;
@@ -170,6 +170,10 @@ impl Suite {
         let Some(tool) = list.find(subtool) else {
             return Ok(Some(Unfit::Unknown(self.unknown_subtool(subtool, &list))));
         };
+        // What is wrong with arguments cannot be said without saying what its schema has.
+        if self.mode == Mode::Redacted {
+            return Ok(None);
+        }
         Ok(arguments::complaint(&tool.names, args).map(|complaint| {
             Unfit::Arguments(mistake(&format!(
                 "{complaint} of subtool `{subtool}` (suite `{0}`); {{\"action\":\"introspect\",\"subtool\":{1}}} shows its schema",

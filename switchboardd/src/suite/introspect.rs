@@ -16,12 +16,17 @@ const BEST: usize = 5;
 const QUERY_CHARS: usize = 300;
 const DESCRIPTION_CHARS: usize = 4000;
 
+/// For those who ask for what is not shown.
+const NO_SCHEMAS: &str = "no schema is shown: `introspection.mode` is \"redacted\" in the config; `call` forwards the arguments that you give";
+
 /// What the caller wants to see.
 #[derive(Debug, Clone, Copy)]
 pub struct Wish<'a> {
     pub mode: Mode,
     pub summary_max_chars: usize,
     pub query: Option<&'a str>,
+    /// Whether whole definitions were asked for.
+    pub wants_schemas: bool,
 }
 
 /// `{"tools":[…]}` as compact JSON, schemas as the child wrote them.
@@ -39,7 +44,9 @@ pub fn text(list: &ToolList, expose: &Expose, wish: Wish<'_>) -> String {
         entry(tool, wish, &mut out);
     }
     out.push(']');
-    if shown.is_empty() && wish.query.is_some() {
+    if wish.mode == Mode::Redacted && wish.wants_schemas {
+        let _ = write!(out, r#","hint":{}"#, quoted(NO_SCHEMAS));
+    } else if shown.is_empty() && wish.query.is_some() {
         let names: Vec<_> = allowed.iter().map(|tool| &*tool.name).collect();
         let hint = format!("no subtool matches the query; there are: {}", names.join(", "));
         let _ = write!(out, r#","hint":{}"#, quoted(&hint));
@@ -48,8 +55,14 @@ pub fn text(list: &ToolList, expose: &Expose, wish: Wish<'_>) -> String {
     out
 }
 
-/// One subtool in full, as the child wrote it.
-pub fn single(tool: &Tool) -> String {
+/// One subtool in full, as the child wrote it; without its schemas if nobody is to see them.
+pub fn single(tool: &Tool, wish: Wish<'_>) -> String {
+    if wish.mode == Mode::Redacted {
+        let mut out = String::from(r#"{"tools":["#);
+        entry(tool, wish, &mut out);
+        let _ = write!(out, r#"],"hint":{}}}"#, quoted(NO_SCHEMAS));
+        return out;
+    }
     format!(r#"{{"tools":[{}]}}"#, tool.raw.get())
 }
 
@@ -165,7 +178,8 @@ mod tests {
         text(&list(), &Expose::default(), wish)
     }
 
-    const SUMMARY: Wish<'_> = Wish { mode: Mode::Summary, summary_max_chars: 12, query: None };
+    const SUMMARY: Wish<'_> =
+        Wish { mode: Mode::Summary, summary_max_chars: 12, query: None, wants_schemas: false };
 
     #[test]
     fn summaries_come_with_unaltered_schemas() {
@@ -178,6 +192,12 @@ mod tests {
     fn redacted_leaves_schemas_out_and_full_leaves_nothing_out() {
         let redacted = shown(Wish { mode: Mode::Redacted, ..SUMMARY });
         assert!(!redacted.contains("inputSchema"));
+        for wish in [Wish { wants_schemas: true, ..SUMMARY }, Wish { query: Some("search"), ..SUMMARY }] {
+            assert!(!shown(Wish { mode: Mode::Redacted, ..wish }).contains("inputSchema"));
+        }
+        let one = single(&list().tools[0], Wish { mode: Mode::Redacted, ..SUMMARY });
+        assert!(one.contains("createIssue") && one.contains("no schema is shown"), "{one}");
+        assert!(!one.contains("inputSchema"), "{one}");
         let full = shown(Wish { mode: Mode::Full, ..SUMMARY });
         assert!(full.contains(r#""description":"Find issues and pull requests","inputSchema":{"type":"object","z":1.0,"a":2},"x":1}"#));
     }
