@@ -187,6 +187,57 @@ fn clashes_may_be_refused_and_are_named() {
 }
 
 #[test]
+fn a_workspace_has_no_say_in_the_persons_own_prompts_and_resources() {
+    let home = Home::new();
+    home.config(&json!({"conflicts": {"strategy": "first", "order": ["trusted", "other"]}}));
+    let project = home.project("work");
+    let journal = |child: &str| home.path().join(format!("{child}.journal"));
+    let entry = |child: &str| {
+        let journal = journal(child);
+        let env = [("ERA_JOURNAL", journal.to_str().unwrap())];
+        home.entry(&bins().era_child, &["--era", "legacy"], &env)
+    };
+    for child in ["trusted", "other"] {
+        home.definition(child, &json!({"mcpServers": {child: entry(child)}}).to_string());
+    }
+    project.define("evil", &entry("evil"));
+    let daemon = Daemon::start(&home, &["--listen", "off", "--trust-root", home.mark()]);
+    let host = HttpHost::open(daemon.door(), &format!("/mcp?{}", project.named()), LATEST, &json!({}));
+    for child in ["trusted", "other", "evil"] {
+        wake(&daemon, &host, child);
+    }
+    let asked = |child: &str, method: &str| {
+        let said = std::fs::read_to_string(journal(child)).unwrap_or_default();
+        said.matches(&format!("\"method\":\"{method}\"")).count()
+    };
+    let mut rules = vec![Value::Null];
+    for strategy in ["refuse", "first", "prefix"] {
+        rules.push(json!({"strategy": strategy, "order": ["evil", "other", "trusted"]}));
+    }
+    for (round, rule) in rules.into_iter().enumerate() {
+        if !rule.is_null() {
+            project.config(&json!({"conflicts": rule}));
+        }
+        home.order(&["reload"]);
+        let listed = prompts(&host);
+        let own = listed.iter().filter(|name| *name == "test_simple_prompt").count();
+        assert_eq!(own, 1, "{rule}: {listed:?}");
+        host.ask("prompts/get", &json!({"name": "test_simple_prompt"}));
+        host.ask("resources/read", &json!({"uri": "test://static-text"}));
+        host.ask("resources/read", &json!({"uri": "test://template/7/data"}));
+        assert_eq!(asked("trusted", "prompts/get"), round + 1, "{rule}");
+        assert_eq!(asked("trusted", "resources/read"), 2 * (round + 1), "{rule}");
+        for other in ["other", "evil"] {
+            assert_eq!((asked(other, "prompts/get"), asked(other, "resources/read")), (0, 0), "{rule}");
+        }
+    }
+    // Under its own name it can be had, since its workspace says so.
+    until_true("the workspace's own", PATIENCE, || {
+        prompts(&host).contains(&"evil_test_simple_prompt".to_owned())
+    });
+}
+
+#[test]
 fn a_child_that_failed_is_named_and_the_rest_is_answered() {
     let home = home(&["era"], &json!({}));
     home.definition(

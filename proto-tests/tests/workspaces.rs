@@ -122,11 +122,14 @@ fn settings_of_a_workspace_touch_its_own_servers_only() {
         "expose": {"allow": ["echo", "where", "hang"]},
         "timeouts": {"rpcMs": 300},
         "pool": {"scope": "call", "max": 2, "idleMs": 77_000},
+        "summaryMaxChars": 8,
+        "redact": ["text"],
+        "validate": false,
     });
     project.config(&json!({
         "suites": {"mine": settings, "theirs": settings},
-        "timeouts": {"childSpawnMs": 5000},
-        "introspection": {"mode": "redacted"},
+        "timeouts": {"childSpawnMs": 5000, "rpcMs": 200, "maxMs": 500},
+        "introspection": {"mode": "redacted", "summaryMaxChars": 8},
     }));
     let daemon = trusting(&home);
     let mut shim = project.shim();
@@ -145,7 +148,13 @@ fn settings_of_a_workspace_touch_its_own_servers_only() {
     assert_eq!((&suite["pool"]["max"], &suite["pool"]["idleMs"]), (&json!(2), &json!(77_000)));
     let suite = daemon.suite("mine");
     assert_eq!((&suite["pool"]["scope"], &suite["pool"]["max"]), (&json!("shared"), &json!(3)), "{suite}");
-    assert!(shim.introspect("mine").to_string().contains("inputSchema"));
+    let mine = shim.introspect("mine").to_string();
+    assert!(
+        mine.contains("inputSchema") && mine.contains("Gives its arguments back as they came."),
+        "{mine}"
+    );
+    let checked = shim.call("mine", "strict", "{}");
+    assert!(text_of(&checked).contains("missing argument `need`"), "{checked}");
     assert!(!shim.introspect("theirs").to_string().contains("inputSchema"));
     let problems = state_of(&daemon, project.path())["problems"].to_string()
         + &daemon.seen_from(project.path())["problems"].to_string();

@@ -7,7 +7,7 @@ use crate::config::{Config, Conflicts};
 use crate::document::{Problem, nearest};
 use crate::layer::{Entry, Layer};
 use crate::manifest::Manifest;
-use crate::offers::{Merged, Part};
+use crate::offers::{Merged, Part, Rules};
 use crate::pool::{Nursery, Pool, Pools, Settings};
 use crate::suite::Suite;
 use crate::suite_name;
@@ -20,7 +20,7 @@ pub struct Catalog {
     pub personal: Arc<Layer>,
     /// The workspace's.
     pub own: Option<Arc<Layer>>,
-    /// By name of their children.
+    /// The person's own first, each side by name of their children.
     pub suites: Vec<Suite>,
     pub problems: Vec<Problem>,
     /// The result of `tools/list`, made once.
@@ -78,16 +78,18 @@ impl Catalog {
             .into_iter()
             .zip(names)
             .map(|((layer, entry), name)| {
-                let pool = pool(layer, entry, std::ptr::eq(layer, &**personal), pools, nursery);
+                let of_workspace = !std::ptr::eq(layer, &**personal);
+                let pool = pool(layer, entry, !of_workspace, pools, nursery);
                 let tally = nursery.measures.of_suite(&name, &entry.definition.file);
-                Suite::new(name, entry, &layer.config, pool, tally)
+                Suite::new(name, entry, &layer.config, of_workspace, pool, tally)
             })
             .collect();
         // The pools have them now.
         for layer in own.into_iter().chain([personal]) {
             layer.manifests.lock().expect("BUG: a note panicked").clear();
         }
-        suites.sort_by(|a, b| a.child_name().cmp(b.child_name()));
+        // Hosts cut long lists at their end: a workspace cuts nothing of the person's own.
+        suites.sort_by(|a, b| (a.of_workspace, a.child_name()).cmp(&(b.of_workspace, b.child_name())));
         let tools: Vec<String> = suites.iter().map(Suite::tool).collect();
         let tools_list = format!(r#"{{"tools":[{}]}}"#, tools.join(","));
         let by_name = suites.iter().enumerate().map(|(at, suite)| (suite.name.clone(), at)).collect();
@@ -108,20 +110,30 @@ impl Catalog {
             _ => false,
         };
         if offers.of.len() != known.len() || !offers.of.iter().zip(&known).all(same) {
-            let part = |(suite, manifest): (&'_ Suite, &'_ Option<Arc<Manifest>>)| {
-                manifest.clone().map(|manifest| (suite.child_name().to_owned(), manifest.offers.clone()))
-            };
-            let parts: Vec<_> = self.suites.iter().zip(&known).filter_map(part).collect();
-            let parts: Vec<_> = parts.iter().map(|(child, offers)| Part { child, offers }).collect();
-            *offers = Offered { of: known, merged: Arc::new(Merged::of(&parts, &self.conflicts())) };
+            let parts: Vec<_> = self
+                .suites
+                .iter()
+                .zip(&known)
+                .filter_map(|(suite, manifest)| Some((suite, manifest.as_ref()?.offers.clone())))
+                .collect();
+            let parts: Vec<Part<'_>> = parts
+                .iter()
+                .map(|(suite, offers)| {
+                    let (child, of_workspace) = (suite.child_name(), suite.of_workspace);
+                    Part { child, offers, of_workspace }
+                })
+                .collect();
+            *offers = Offered { of: known, merged: Arc::new(self.merged(&parts)) };
         }
         offers.merged.clone()
     }
 
-    /// The workspace's own rule, else the person's.
-    fn conflicts(&self) -> Conflicts {
-        let own = self.own.as_ref().and_then(|own| own.config.conflicts.clone());
-        own.or_else(|| self.personal.config.conflicts.clone()).unwrap_or_default()
+    /// A workspace's rule is for its own children; where it has none, the person's holds there too.
+    fn merged(&self, parts: &[Part<'_>]) -> Merged {
+        let none = Conflicts::default();
+        let personal = self.personal.config.conflicts.as_ref().unwrap_or(&none);
+        let own = self.own.as_ref().and_then(|own| own.config.conflicts.as_ref());
+        Merged::of(parts, Rules { personal, workspace: own.unwrap_or(personal) })
     }
 
     /// What is set for the daemon as a whole.
@@ -159,12 +171,9 @@ impl Catalog {
     /// Starts the spares of the person's own children that have run before. A workspace's wait for a call: no
     /// write of its files starts anything.
     pub fn keep_warm(&self) {
-        let own = |suite: &&Suite| {
-            self.personal.entries.iter().any(|entry| entry.definition.file == suite.definition.file)
-        };
         for suite in self.suites.iter().filter(|suite| suite.settings.pool.warm.is_some_and(|warm| warm > 0))
         {
-            if let Some(pool) = suite.pool.as_ref().filter(|_| own(&suite)) {
+            if let Some(pool) = suite.pool.as_ref().filter(|_| !suite.of_workspace) {
                 pool.keep_warm(suite.limits);
             }
         }

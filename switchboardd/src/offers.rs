@@ -59,17 +59,34 @@ pub struct Entry {
 pub struct Part<'a> {
     pub child: &'a str,
     pub offers: &'a Offers,
+    /// Not the person's own.
+    pub of_workspace: bool,
+}
+
+/// Whose rule decides what: each decides among its own children. Of a name that both sides have the person's own keep
+/// it, whatever a workspace says.
+#[derive(Debug, Clone, Copy)]
+pub struct Rules<'a> {
+    pub personal: &'a Conflicts,
+    pub workspace: &'a Conflicts,
 }
 
 impl Merged {
-    pub fn of(parts: &[Part<'_>], conflicts: &Conflicts) -> Self {
-        let mut parts = parts.to_vec();
-        let rank = |part: &Part<'_>| conflicts.order.iter().position(|child| child == part.child);
-        parts.sort_by_key(|part| (rank(part).unwrap_or(usize::MAX), part.child));
+    pub fn of(parts: &[Part<'_>], rules: Rules<'_>) -> Self {
+        let personal = ordered(parts.iter().filter(|part| !part.of_workspace), rules.personal);
+        let workspace = ordered(parts.iter().filter(|part| part.of_workspace), rules.workspace);
         let mut refused = Vec::new();
-        let mut list = |list| entries(&parts, list, conflicts.strategy, &mut refused);
-        let (prompts, resources, templates) =
-            (list(List::Prompts), list(List::Resources), list(List::Templates));
+        let mut both = |list, covering: &[Entry]| {
+            let mut all = entries(&personal, list, rules.personal.strategy, &Taken::default(), &mut refused);
+            let taken = Taken::by(&personal, list, &all, covering);
+            let theirs = entries(&workspace, list, rules.workspace.strategy, &taken, &mut refused);
+            let own = all.len();
+            all.extend(theirs);
+            (all, own)
+        };
+        let (prompts, _) = both(List::Prompts, &[]);
+        let (templates, own) = both(List::Templates, &[]);
+        let (resources, _) = both(List::Resources, &templates[..own]);
         let (by_name, by_uri) = (index(&prompts), index(&resources));
         let renamed = renamed_of(&resources, &templates);
         let generation = String::new();
@@ -199,27 +216,68 @@ impl Entry {
     }
 }
 
-fn entries(parts: &[Part<'_>], list: List, strategy: Strategy, refused: &mut Vec<Refused>) -> Vec<Entry> {
+fn ordered<'a>(parts: impl Iterator<Item = &'a Part<'a>>, conflicts: &Conflicts) -> Vec<Part<'a>> {
+    let mut parts: Vec<Part<'a>> = parts.copied().collect();
+    let rank = |part: &Part<'_>| conflicts.order.iter().position(|child| child == part.child);
+    parts.sort_by_key(|part| (rank(part).unwrap_or(usize::MAX), part.child));
+    parts
+}
+
+/// Names that the person's own children have.
+#[derive(Default)]
+struct Taken<'a> {
+    /// With the child that has it: its own names, and those that hosts see.
+    names: HashMap<&'a str, &'a str>,
+    /// A resource that one of these stands for is its child's.
+    templates: &'a [Entry],
+}
+
+impl<'a> Taken<'a> {
+    fn by(parts: &[Part<'a>], list: List, shown: &'a [Entry], templates: &'a [Entry]) -> Self {
+        let mut names = HashMap::new();
+        for part in parts {
+            names.extend(part.offers.of(list).iter().map(|offer| (&*offer.key, part.child)));
+        }
+        names.extend(shown.iter().map(|entry| (&*entry.shown, &*entry.child)));
+        Self { names, templates }
+    }
+
+    /// Whose a name is.
+    fn by_whom(&self, key: &str) -> Option<&'a str> {
+        let named = self.names.get(key).copied();
+        named.or_else(|| self.templates.iter().find(|entry| entry.covers(key)).map(|entry| &*entry.child))
+    }
+}
+
+fn entries(
+    parts: &[Part<'_>],
+    list: List,
+    strategy: Strategy,
+    before: &Taken<'_>,
+    refused: &mut Vec<Refused>,
+) -> Vec<Entry> {
     let mut owners: HashMap<&str, Vec<&str>> = HashMap::new();
     for part in parts {
         for offer in part.offers.of(list) {
             owners.entry(&offer.key).or_default().push(part.child);
         }
     }
-    let mut taken: HashSet<String> = owners.keys().map(|key| (*key).to_owned()).collect();
+    let mut taken: HashSet<String> =
+        owners.keys().chain(before.names.keys()).map(|key| (*key).to_owned()).collect();
     let mut entries = Vec::new();
     for part in parts {
         for offer in part.offers.of(list) {
             let clashing = owners.get(&*offer.key).map(Vec::as_slice).unwrap_or_default();
+            let holder = before.by_whom(&offer.key);
             let is_first = clashing.first() == Some(&part.child);
             let shown = match strategy {
-                _ if clashing.len() < 2 => None,
+                _ if clashing.len() < 2 && holder.is_none() => None,
                 Strategy::Prefix => Some(free(list, part.child, &offer.key, &mut taken)),
-                Strategy::First if is_first => None,
+                Strategy::First if is_first && holder.is_none() => None,
                 Strategy::First => continue,
                 Strategy::Refuse => {
                     if is_first {
-                        let children = clashing.iter().map(|child| (*child).into()).collect();
+                        let children = holder.iter().chain(clashing).map(|child| (*child).into()).collect();
                         refused.push(Refused { list, key: offer.key.clone(), children });
                     }
                     continue;
@@ -294,8 +352,17 @@ mod tests {
         let a = offered(&["greet", "only_a"], &["x:1", "x:a"], &["x:{id}/t"]);
         let b = offered(&["greet"], &["x:1"], &["x:{id}/t", "y:{+path}"]);
         let order = order.iter().map(|child| (*child).to_owned()).collect();
-        let parts = [Part { child: "a", offers: &a }, Part { child: "b", offers: &b }];
-        Merged::of(&parts, &Conflicts { strategy, order })
+        let parts = [own("a", &a), own("b", &b)];
+        let rule = Conflicts { strategy, order };
+        Merged::of(&parts, Rules { personal: &rule, workspace: &rule })
+    }
+
+    fn own<'a>(child: &'a str, offers: &'a Offers) -> Part<'a> {
+        Part { child, offers, of_workspace: false }
+    }
+
+    fn of_workspace<'a>(child: &'a str, offers: &'a Offers) -> Part<'a> {
+        Part { child, offers, of_workspace: true }
     }
 
     fn shown(merged: &Merged, list: List) -> Vec<&str> {
@@ -337,11 +404,53 @@ mod tests {
     }
 
     #[test]
+    fn a_workspace_takes_no_name_from_the_persons_own() {
+        let mine = offered(&["review", "both"], &["x:1"], &["x:{id}"]);
+        let also = offered(&["both"], &[], &[]);
+        // Names of theirs, one that ours is shown under, and a resource that a template of ours stands for.
+        let evil = offered(&["review", "mine_both", "free"], &["x:1", "x:2", "y:1"], &["x:{id}"]);
+        let parts = [own("mine", &mine), own("other", &also), of_workspace("evil", &evil)];
+        let alone = |personal: &Conflicts| {
+            let merged = Merged::of(&parts[..2], Rules { personal, workspace: personal });
+            shown(&merged, List::Prompts).iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        let strategies = [Strategy::Prefix, Strategy::First, Strategy::Refuse];
+        for personal in strategies.map(|strategy| Conflicts { strategy, order: vec!["mine".to_owned()] }) {
+            for workspace in strategies.map(|strategy| {
+                let order = ["evil", "other", "mine"].map(str::to_owned).to_vec();
+                Conflicts { strategy, order }
+            }) {
+                let merged = Merged::of(&parts, Rules { personal: &personal, workspace: &workspace });
+                let before = alone(&personal);
+                let now = shown(&merged, List::Prompts);
+                assert_eq!(now[..before.len()], before, "{personal:?} {workspace:?}");
+                assert_eq!(&*merged.prompt("review").unwrap().child, "mine", "{personal:?} {workspace:?}");
+                assert_eq!(merged.resource("x:1"), Some(("mine", "x:1".into())), "{workspace:?}");
+                assert_eq!(merged.resource("x:2"), Some(("mine", "x:2".into())), "{workspace:?}");
+                assert_eq!(merged.resource("x:3"), Some(("mine", "x:3".into())), "{workspace:?}");
+                // What is nobody else's is theirs under its own name.
+                assert_eq!(&*merged.prompt("free").unwrap().child, "evil");
+                assert_eq!(merged.resource("y:1"), Some(("evil", "y:1".into())));
+                let prefixed = merged.prompt("evil_review").map(|entry| &*entry.own);
+                assert_eq!(prefixed, (workspace.strategy == Strategy::Prefix).then_some("review"));
+                if let Some(own) = merged.prompt("mine_both") {
+                    let own = (&*own.child, personal.strategy);
+                    assert!(
+                        own == ("mine", Strategy::Prefix) || own.0 == "evil" && own.1 != Strategy::Prefix
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
     fn a_cursor_is_good_for_the_list_it_was_made_for() {
         let names: Vec<String> = (0..=PAGE).map(|number| format!("p{number}")).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let many = offered(&names, &[], &[]);
-        let of = |offers: &Offers| Merged::of(&[Part { child: "a", offers }], &Conflicts::default());
+        let rule = Conflicts::default();
+        let rules = Rules { personal: &rule, workspace: &rule };
+        let of = |offers: &Offers| Merged::of(&[own("a", offers)], rules);
         let merged = of(&many);
         let first = merged.page(List::Prompts, None).unwrap();
         let cursor = first.rsplit_once(r#""nextCursor":""#).unwrap().1.trim_end_matches('"').to_owned();

@@ -64,6 +64,8 @@ pub struct Suite {
     pub limits: Limits,
     /// `None` for a definition that is held or cannot be started.
     pub pool: Option<Arc<Pool>>,
+    /// Not the person's own.
+    pub of_workspace: bool,
     /// What is counted of it, in this catalog and those before it.
     pub tally: Arc<Tally>,
     mode: Mode,
@@ -101,6 +103,7 @@ impl Suite {
         name: String,
         entry: &Entry,
         config: &Config,
+        of_workspace: bool,
         pool: Option<Arc<Pool>>,
         tally: Arc<Tally>,
     ) -> Self {
@@ -118,6 +121,7 @@ impl Suite {
             standing,
             settings,
             pool,
+            of_workspace,
             tally,
         }
     }
