@@ -196,14 +196,16 @@ fn a_shim_that_may_not_start_a_daemon_says_so_and_waits_for_one() {
     let mut shim =
         Shim::start(&home, ShimOptions { args: vec!["--no-start".into()], ..ShimOptions::default() });
     assert!(shim.request("ping", "{}").contains("\"result\":{}"));
+    // The connection is kept, and says why there is nothing on it.
     let answer = shim.request("initialize", INITIALIZE);
+    assert!(answer.contains("serverInfo") && answer.contains("switchboard start"), "{answer}");
+    let answer = shim.call("e", "echo", "{}");
     assert_eq!(kind_of(&answer).as_deref(), Some("no_daemon"), "{answer}");
     assert!(answer.contains("switchboard start"), "{answer}");
     assert!(home.daemons().is_empty());
     let _daemon = home.daemon();
-    until_true("the shim to find it", PATIENCE, || {
-        shim.request("initialize", INITIALIZE).contains("serverInfo")
-    });
+    shim.notification("notifications/tools/list_changed");
+    until_true("the shim to find it", PATIENCE, || shim.tools().contains_key("e_suite"));
     assert!(shim.call("e", "echo", "{}").contains("\"ok\":true"));
 }
 

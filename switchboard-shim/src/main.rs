@@ -13,6 +13,7 @@
 mod args;
 mod binary;
 mod fault;
+mod greeting;
 mod host;
 mod launch;
 mod limits;

@@ -156,6 +156,38 @@ fn class(name: &str, params: Option<Raw<'_>>) -> Method {
     }
 }
 
+/// What a host hears when its lists are others than before.
+pub(crate) const LIST_CHANGES: [&str; 3] = [
+    "notifications/tools/list_changed",
+    "notifications/prompts/list_changed",
+    "notifications/resources/list_changed",
+];
+
+/// Revisions with `initialize`, newest first; the daemon has the same.
+const REVISIONS: [&str; 5] = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05", "2024-10-07"];
+
+/// The revision that an `initialize` is answered with: the one it asks for if it is known, else the newest.
+pub(crate) fn revision(body: &[u8]) -> &'static str {
+    let wanted = match Message::parse(body) {
+        Ok(Message::Request { params: Some(params), .. }) => member(params, "protocolVersion"),
+        _ => None,
+    };
+    let wanted = wanted.and_then(switchboard_wire::envelope::string);
+    REVISIONS.into_iter().find(|known| Some(*known) == wanted.as_deref()).unwrap_or(REVISIONS[0])
+}
+
+/// The result of a request for a list, where there is nothing.
+pub(crate) fn empty_list(body: &[u8]) -> Option<&'static str> {
+    let Ok(Message::Request { method, .. }) = Message::parse(body) else { return None };
+    match method.name().as_ref() {
+        "tools/list" => Some(r#"{"tools":[]}"#),
+        "prompts/list" => Some(r#"{"prompts":[]}"#),
+        "resources/list" => Some(r#"{"resources":[]}"#),
+        "resources/templates/list" => Some(r#"{"resourceTemplates":[]}"#),
+        _ => None,
+    }
+}
+
 /// Whether a message says of itself that it is of the modern era.
 pub(crate) fn is_modern(body: &[u8]) -> bool {
     let Ok(Message::Request { params: Some(params), .. }) = Message::parse(body) else { return false };

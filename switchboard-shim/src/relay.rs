@@ -72,6 +72,8 @@ pub(crate) struct Relay {
     /// Answers that wait for mailbox messages.
     parked: Vec<Parked>,
     replay: Replay,
+    /// Whether the host was greeted without a daemon, and has heard of nothing that there is.
+    greeted: bool,
     /// Whether the host and the daemon agreed on the revision that has batches.
     batches: bool,
     /// Raw ids of the daemon's questions that the host has not answered.
@@ -122,6 +124,7 @@ impl Relay {
             room: limits::in_flight(),
             parked: Vec::new(),
             replay: Replay::default(),
+            greeted: false,
             batches: false,
             questions: BTreeSet::new(),
             link: Link::new(),

@@ -13,8 +13,10 @@ use tokio::time::Instant;
 use super::Relay;
 use super::calls::Call;
 use crate::fault::{self, Fault};
+use crate::greeting;
 use crate::link::{self, OpenError, Opened};
 use crate::mailbox;
+use crate::methods::{self, Kind, Method, Outgoing};
 use crate::start::StartError;
 
 /// The pause after the first failure; it doubles up to [`MAX_PAUSE`].
@@ -232,6 +234,26 @@ impl Relay {
         self.link.pause = FIRST_PAUSE;
         self.link.why = None;
         self.link.stopped = false;
+        if std::mem::take(&mut self.greeted) {
+            greeting::changed().for_each(|change| self.write(change));
+        }
+    }
+
+    /// Keeps a host that would give up its connection. False if that needs a daemon.
+    fn answer_alone(&mut self, message: &Outgoing, why: &str) -> bool {
+        // One child as it is can only be what it says itself.
+        if self.about.child.is_some() {
+            return false;
+        }
+        let Some(answer) = greeting::answer(message, self.greeted, why) else { return false };
+        if let Kind::Request { method: Method::Initialize, .. } = &message.kind {
+            self.greeted = true;
+            // The next daemon is told what the host said of itself.
+            self.replay.note(&message.kind, &message.body);
+            self.batches = methods::agrees_on_batches(&answer);
+        }
+        self.write(answer);
+        true
     }
 
     /// The daemon, or our session there, is no more.
@@ -286,9 +308,10 @@ impl Relay {
         };
         if self.link.since + MAX_WAIT <= now {
             let why = self.link.why().unwrap_or_else(|| "switchboardd cannot be reached".to_owned());
-            let fault = Fault::NoDaemon(why);
             while let Some(message) = self.waiting.overdue(now - MAX_WAIT) {
-                self.fail(&message, &fault);
+                if !self.answer_alone(&message, &why) {
+                    self.fail(&message, &Fault::NoDaemon(why.clone()));
+                }
             }
         }
         if retry <= now {

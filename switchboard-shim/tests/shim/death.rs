@@ -168,6 +168,29 @@ fn without_a_daemon_requests_wait_and_are_then_told_why() {
 }
 
 #[test]
+fn a_host_is_greeted_without_a_daemon_and_hears_when_one_comes() {
+    let (_folder, socket) = place();
+    let mut host = Host::start(&socket);
+    host.say(&json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": "2025-06-18"}}));
+    let hello = host.hears_result(1);
+    assert_eq!(hello["protocolVersion"], "2025-06-18");
+    assert_eq!(hello["capabilities"]["tools"]["listChanged"], true);
+    host.say(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
+    host.request(2, "tools/list");
+    assert_eq!(host.hears_result(2), json!({"tools": []}));
+    let daemon = Daemon::bind(&socket, "boot1");
+    let hello = daemon.sessions(1).remove(0);
+    assert_eq!(hello["handshake"][0]["method"], "initialize", "{hello}");
+    for kind in ["tools", "prompts", "resources"] {
+        assert_eq!(host.hears()["method"], format!("notifications/{kind}/list_changed"));
+    }
+    daemon.expect("notifications/initialized").accepted();
+    host.request(3, "tools/list");
+    daemon.expect("tools/list").result(&json!({"tools": [1]}));
+    assert_eq!(host.hears_result(3), json!({"tools": [1]}));
+}
+
+#[test]
 fn a_version_quarrel_is_told_at_once() {
     let (_folder, socket) = place();
     let daemon = Daemon::bind(&socket, "boot1");

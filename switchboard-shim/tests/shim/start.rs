@@ -170,9 +170,13 @@ fn a_daemon_that_cannot_run_is_a_clear_fault() {
     let install = Install::new("#!/no/such/interpreter\n");
     let mut host = Host::run(&mut install.shim());
     host.request(0, "initialize");
-    let fault = host.hears_fault(0, "no_daemon");
-    let text = fault["message"].as_str().unwrap();
+    // The connection is kept, and says why there is nothing on it.
+    let hello = host.hears_result(0);
+    let text = hello["instructions"].as_str().unwrap();
     assert!(text.contains("cannot start switchboardd") && text.contains("switchboardd`"), "{text}");
+    host.request(1, "tools/call");
+    let text = host.hears_failed_call(1, "no_daemon");
+    assert!(text.contains("cannot start switchboardd"), "{text}");
     host.ping();
 }
 

@@ -1,0 +1,78 @@
+//! What a host is told by the shim alone while no daemon can be reached: enough to keep the connection, which some
+//! hosts give up for good when `initialize` fails. What there is it hears when a daemon comes.
+
+use crate::methods::{self, Kind, Method, Outgoing};
+
+/// The answer to a message of a legacy host, if it is one that can be given without a daemon. `why` there is none.
+pub(crate) fn answer(message: &Outgoing, greeted: bool, why: &str) -> Option<Vec<u8>> {
+    let Kind::Request { id, method } = &message.kind else { return None };
+    let result = match method {
+        Method::Initialize => initialize(&message.body, why),
+        Method::Safe if greeted && !methods::is_modern(&message.body) => {
+            methods::empty_list(&message.body)?.to_owned()
+        }
+        _ => return None,
+    };
+    Some(format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#).into_bytes())
+}
+
+fn initialize(body: &[u8], why: &str) -> String {
+    serde_json::json!({
+        "protocolVersion": methods::revision(body),
+        "capabilities": {
+            "tools": { "listChanged": true },
+            "prompts": { "listChanged": true },
+            "resources": { "subscribe": true, "listChanged": true },
+            "completions": {},
+            "logging": {},
+        },
+        "serverInfo": { "name": "switchboard", "title": "Switchboard", "version": env!("CARGO_PKG_VERSION") },
+        "instructions": format!("There are no tools yet, because {why}. They appear here when that is fixed."),
+    })
+    .to_string()
+}
+
+/// That every list is another than it was.
+pub(crate) fn changed() -> impl Iterator<Item = Vec<u8>> {
+    methods::LIST_CHANGES
+        .iter()
+        .map(|method| format!(r#"{{"jsonrpc":"2.0","method":"{method}"}}"#).into_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::fault::tests::request;
+
+    fn told(method: &str, params: &str, greeted: bool) -> Option<Value> {
+        let answer = answer(&request("1", method, params), greeted, "nobody is there")?;
+        Some(serde_json::from_slice(&answer).unwrap())
+    }
+
+    #[test]
+    fn a_host_is_greeted_in_its_own_revision() {
+        for (asked, agreed) in
+            [("2025-03-26", "2025-03-26"), ("2025-11-25", "2025-11-25"), ("x", "2025-11-25")]
+        {
+            let params = json!({ "protocolVersion": asked }).to_string();
+            let told = told("initialize", &params, false).unwrap();
+            assert_eq!(told["result"]["protocolVersion"], agreed);
+            assert_eq!(told["result"]["capabilities"]["tools"]["listChanged"], true);
+            assert!(told["result"]["instructions"].as_str().unwrap().contains("nobody is there"));
+        }
+    }
+
+    #[test]
+    fn only_lists_are_answered_and_only_after_a_greeting() {
+        assert_eq!(told("tools/list", "{}", true).unwrap()["result"], json!({"tools": []}));
+        assert_eq!(told("tools/list", "{}", false), None);
+        let modern = r#"{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}"#;
+        assert_eq!(told("tools/list", modern, true), None);
+        for method in ["tools/call", "resources/read", "prompts/get", "server/discover", "x"] {
+            assert_eq!(told(method, "{}", true), None, "{method}");
+        }
+        assert_eq!(changed().count(), 3);
+    }
+}
