@@ -1,8 +1,9 @@
 //! Definitions and config: what is found, in which shapes, and what is said of what is wrong.
 #![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
 
+use proto_tests::shim::kind_of;
 use proto_tests::wait::until_true;
-use proto_tests::{Daemon, Home, PATIENCE, bins};
+use proto_tests::{Daemon, Home, PATIENCE, Shim, bins};
 use serde_json::{Value, json};
 
 fn suites(home: &Home) -> Vec<String> {
@@ -79,29 +80,133 @@ fn globs_say_where_definitions_are() {
     assert_eq!(suites(&home), ["deep_suite"]);
 }
 
-/// A daemon that does not start says why, with the place and the key.
+const CONFIG: &str = ".config/switchboard/switchboard.config.json";
+
+/// A daemon starts all the same, serves, and says what is wrong with the place and the key wherever people look.
 #[track_caller]
-fn refused(config: &str, says: &[&str]) {
+fn complains(config: &str, says: &[&str]) {
     let home = Home::new();
-    home.write(".config/switchboard/switchboard.config.json", config);
-    let mut daemon = Daemon::spawn(&home, &["--listen", "off"]);
-    let status = daemon.ended(PATIENCE);
-    assert!(!status.success(), "{config} was accepted");
-    let log = daemon.log();
-    for word in says {
-        assert!(log.contains(word), "{word:?} is missing in {log}");
+    home.child("kid", &["echo"]);
+    home.write(CONFIG, config);
+    let daemon = home.daemon();
+    assert_eq!(suites(&home), ["kid_suite"], "{config}");
+    let status = daemon.status()["problems"].to_string();
+    let shown = home.command(&["status"]);
+    let doctor = home.command(&["doctor"]);
+    assert_eq!(doctor.status.code(), Some(1), "{doctor:?}");
+    let told = |output: &std::process::Output| {
+        let text = [&output.stdout[..], &output.stderr].concat();
+        String::from_utf8_lossy(&text).split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    for word in says.iter().chain(&["is used until it is fixed"]) {
+        for text in [daemon.log(), status.replace("\\\"", "\""), told(&shown), told(&doctor)] {
+            assert!(text.contains(word), "{word:?} is missing in {text}");
+        }
     }
+    let file = home.path().join(CONFIG);
+    let check = home.command(&["check", file.to_str().unwrap()]);
+    assert_eq!(check.status.code(), Some(1), "{check:?}");
+    assert!(told(&check).contains("switchboard.config.json:"), "{check:?}");
 }
 
 #[test]
-fn a_wrong_config_is_refused_with_its_place_and_the_nearest_key() {
-    refused("{\n  \"suitez\": {}\n}", &["switchboard.config.json:2:3", "suitez", "`suites`"]);
-    refused("{\n  \"timeouts\": {\"rpcMS\": 5}\n}", &["switchboard.config.json:2:", "rpcMS", "`rpcMs`"]);
-    refused("{\"timeouts\": {\"rpcMs\": \"soon\"}}", &["switchboard.config.json:1:", "rpcMs"]);
-    refused("{\"suites\": {\"x\": {\"expose\": {\"alow\": []}}}}", &["alow", "`allow`"]);
-    refused("{\"introspection\": {\"mode\": \"loud\"}}", &["introspection.mode", "summary"]);
-    refused("{\n\n  nonsense\n}", &["switchboard.config.json:3:"]);
-    refused("[]", &["switchboard.config.json:1:1"]);
+fn a_mistake_in_the_config_is_told_with_its_place_and_the_nearest_key() {
+    complains("{\n  \"suitez\": {}\n}", &["switchboard.config.json:2:3", "suitez", "`suites`"]);
+    complains("{\n  \"timeouts\": {\"rpcMS\": 5}\n}", &["switchboard.config.json:2:", "rpcMS", "`rpcMs`"]);
+    complains("{\"timeouts\": {\"rpcMs\": \"soon\"}}", &["switchboard.config.json:1:", "rpcMs"]);
+    complains("{\"introspection\": {\"mode\": \"loud\"}}", &["introspection.mode"]);
+    complains("{\n\n  nonsense\n}", &["switchboard.config.json:3:"]);
+    complains("[]", &["switchboard.config.json:1:1"]);
+}
+
+#[test]
+fn a_mistake_costs_what_is_mistaken_and_shows_nothing_that_is_hidden() {
+    let home = Home::new();
+    for child in ["fine", "typo", "hidden", "level"] {
+        home.child(child, &["echo"]);
+    }
+    let settings = json!({
+        "http": {"listen": "off"},
+        "nonsense": 1,
+        "timeouts": {"rpcMs": "soon"},
+        "suites": {
+            "fine": {"suiteName": "chosen", "timeouts": {"rcpMs": 5}, "expose": {"deny": ["count"]}},
+            "typo": {"expose": {"deyn": ["count"]}},
+            "hidden": {"expsoe": {"allow": ["echo"]}},
+            "level": {"deny": ["count"]},
+        },
+    });
+    home.write(CONFIG, &settings.to_string());
+    // A daemon that a shim starts, as an editor has it.
+    let mut shim = home.shim();
+    let names: Vec<_> = shim.tools().into_keys().collect();
+    assert_eq!(names, ["chosen", "hidden_suite", "level_suite", "typo_suite"]);
+    let call = |shim: &mut Shim, suite: &str, tool: &str| {
+        let arguments = json!({"action": "call", "subtool": tool, "args": {}});
+        shim.request("tools/call", &json!({"name": suite, "arguments": arguments}).to_string())
+    };
+    assert!(call(&mut shim, "chosen", "echo").contains("\"ok\":true"));
+    assert!(call(&mut shim, "chosen", "count").contains("not allowed"));
+    for suite in ["typo_suite", "hidden_suite", "level_suite"] {
+        for tool in ["echo", "count"] {
+            let answer = call(&mut shim, suite, tool);
+            assert_eq!(kind_of(&answer).as_deref(), Some("misconfigured"), "{answer}");
+            assert!(answer.contains("switchboard.config.json:1:"), "{answer}");
+        }
+    }
+    // Once it is right, the host hears of it and has everything back.
+    let mut settings = settings;
+    settings.as_object_mut().unwrap().remove("nonsense");
+    settings["timeouts"] = json!({});
+    settings["suites"] = json!({"typo": {"expose": {"deny": ["count"]}, "suiteName": "other"}});
+    home.write(CONFIG, &settings.to_string());
+    shim.notification("notifications/tools/list_changed");
+    until_true("the new list", PATIENCE, || shim.tools().contains_key("other"));
+    assert!(call(&mut shim, "hidden_suite", "count").contains("\"count\""));
+    assert!(call(&mut shim, "other", "count").contains("not allowed"));
+    let status: Value = serde_json::from_slice(&home.command(&["status", "--json"]).stdout).unwrap();
+    assert_eq!(status["problems"], json!([]), "{status}");
+    drop(shim);
+    home.kill_daemons();
+}
+
+#[test]
+fn the_last_config_without_a_mistake_is_used_by_the_next_daemon() {
+    let home = Home::new();
+    home.child("kid", &["echo"]);
+    home.config(&json!({"suites": {"kid": {"suiteName": "chosen", "expose": {"deny": ["count"]}}}}));
+    let mut daemon = home.daemon();
+    assert_eq!(suites(&home), ["chosen"]);
+    daemon.signal(rustix::process::Signal::TERM);
+    daemon.ended(PATIENCE);
+    for broken in [r#"{"suite": {}}"#, "{", r#"{"suites": {"kid": {"expose": {"deyn": ["x"]}}}}"#] {
+        home.write(CONFIG, broken);
+        let daemon = home.daemon();
+        let mut shim = home.shim();
+        assert_eq!(shim.tools().into_keys().collect::<Vec<_>>(), ["chosen"], "{broken}");
+        let params = r#"{"name":"chosen","arguments":{"action":"call","subtool":"count","args":{}}}"#;
+        assert!(shim.request("tools/call", params).contains("not allowed"), "{broken}");
+        let problems = daemon.status()["problems"].to_string();
+        assert!(problems.contains("the last version of it without a mistake is used"), "{problems}");
+        assert!(daemon.log().contains("switchboard.config.json:1:"), "{}", daemon.log());
+    }
+    // A workspace's likewise.
+    home.config(&json!({}));
+    let project = home.project("work");
+    project.child("theirs", &[]);
+    project.config(&json!({"suites": {"theirs": {"suiteName": "ours"}}}));
+    for config in [None, Some("{")] {
+        if let Some(broken) = config {
+            project.write("switchboard.config.json", broken);
+        }
+        let daemon = Daemon::start(&home, &["--listen", "off", "--trust-root", home.mark()]);
+        let tools = project.shim().tools();
+        assert!(tools.contains_key("ours"), "{tools:?}");
+        until_true("both to be kept", PATIENCE, || {
+            std::fs::read_dir(home.state_folder().join("configs")).unwrap().count() == 2
+        });
+        drop(daemon);
+    }
 }
 
 #[test]
@@ -110,11 +215,9 @@ fn two_suites_cannot_have_one_name() {
     home.child("a", &["echo"]);
     home.child("b", &["echo"]);
     home.config(&json!({"suites": {"a": {"suiteName": "same"}, "b": {"suiteName": "same"}}}));
-    let mut daemon = Daemon::spawn(&home, &["--listen", "off"]);
-    // Whether it refuses to start or only to rename: both are never shown under one name.
-    until_true("an end or a word", PATIENCE, || daemon.log().contains("same"));
-    daemon.signal(rustix::process::Signal::TERM);
-    daemon.ended(PATIENCE);
+    let daemon = home.daemon();
+    assert_eq!(suites(&home), ["b_suite", "same"]);
+    assert!(daemon.log().contains("two suites are named `same`"), "{}", daemon.log());
 }
 
 #[test]

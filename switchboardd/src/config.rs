@@ -2,10 +2,12 @@
 //!
 //! `switchboard.config.schema.json` describes exactly this; a test holds the two together.
 
+mod last_good;
 mod read;
 #[cfg(test)]
 mod schema;
 
+pub use last_good::{Basis, LastGood, Usable};
 pub(crate) use read::listen_problem;
 
 use std::collections::BTreeMap;
@@ -37,6 +39,10 @@ pub struct Config {
     pub file: PathBuf,
     /// What the file says, word for word.
     pub text: String,
+    /// How it came about.
+    pub basis: Basis,
+    /// Why no server can be used: which of their tools may be, nobody can tell.
+    pub unclear: Option<String>,
     /// The folder that the globs and the file itself are in.
     pub folder: PathBuf,
     pub discover_globs: Vec<String>,
@@ -163,6 +169,8 @@ pub struct SuiteConfig {
     pub redact: Vec<String>,
     /// Whether arguments are checked before a call goes out.
     pub validate: Option<bool>,
+    /// Why the server cannot be used: what is set for it cannot be understood, and may be meant to hide something.
+    pub unclear: Option<String>,
 }
 
 /// Which subtools may be seen and called.
@@ -264,6 +272,8 @@ impl Config {
         Self {
             file: folder.join(FILE_NAME),
             text: String::new(),
+            basis: Basis::Whole,
+            unclear: None,
             folder: folder.to_owned(),
             discover_globs: vec!["mcps/*/.mcp.json".to_owned()],
             suites: BTreeMap::new(),
@@ -284,40 +294,56 @@ impl Config {
 
     /// Reads `file`; a missing one means the defaults.
     pub fn load(file: &Path) -> Result<Self, Vec<Problem>> {
+        let (config, problems) = Self::understood(file, Extent::Personal);
+        if problems.is_empty() { Ok(config) } else { Err(problems) }
+    }
+
+    /// What can be understood of a file, and what is wrong with it. A missing one means the defaults; the settings of
+    /// a workspace are for its own servers only.
+    pub fn understood(file: &Path, extent: Extent) -> (Self, Vec<Problem>) {
         let folder = file.parent().unwrap_or(Path::new("."));
         if file.extension().is_some_and(|kind| kind != "json") {
-            return Err(vec![refusal(file)]);
+            return (Self { basis: Basis::Partial, ..Self::defaults(folder) }, vec![refusal(file)]);
         }
-        Self::read(file, folder, Extent::Personal)
-    }
-
-    /// The settings of a workspace, for its own servers only. A missing file means the defaults.
-    pub fn load_workspace(root: &Path) -> Result<Self, Vec<Problem>> {
-        Self::read(&root.join(FILE_NAME), root, Extent::Workspace)
-    }
-
-    fn read(file: &Path, folder: &Path, extent: Extent) -> Result<Self, Vec<Problem>> {
         may_block();
         let within = (extent == Extent::Workspace).then_some(folder);
-        let Some(document) = Document::read(file, within).map_err(|problem| vec![problem])? else {
-            let program = REFUSED.iter().map(|name| folder.join(name)).find(|file| file.exists());
-            return program.map_or_else(|| Ok(Self::defaults(folder)), |file| Err(vec![refusal(&file)]));
-        };
-        Self::parse(&document, folder, extent)
+        match Document::read(file, within) {
+            Ok(Some(document)) => Self::of_document(&document, folder, extent),
+            Ok(None) => {
+                let program = REFUSED.iter().map(|name| folder.join(name)).find(|file| file.exists());
+                let basis = if program.is_none() { Basis::Whole } else { Basis::Partial };
+                (Self { basis, ..Self::defaults(folder) }, program.iter().map(|file| refusal(file)).collect())
+            }
+            // It may say anything.
+            Err(problem) => (read::unread(folder, None, &problem), vec![problem]),
+        }
     }
 
     pub fn parse(document: &Document, folder: &Path, extent: Extent) -> Result<Self, Vec<Problem>> {
+        let (config, problems) = Self::of_document(document, folder, extent);
+        if problems.is_empty() { Ok(config) } else { Err(problems) }
+    }
+
+    fn of_document(document: &Document, folder: &Path, extent: Extent) -> (Self, Vec<Problem>) {
         let visit = document.visit(|fields| read::config(fields, folder, extent));
-        match visit.made {
-            Some(config) if visit.problems.is_empty() => {
-                Ok(Self { file: document.file.clone(), text: document.text().to_owned(), ..config })
-            }
-            _ => Err(visit.problems),
-        }
+        let config = match (visit.made, visit.problems.first()) {
+            (Some(config), _) => config,
+            (None, Some(problem)) => read::unread(folder, Some(document.text()), problem),
+            (None, None) => Self::defaults(folder),
+        };
+        let basis = if visit.problems.is_empty() { Basis::Whole } else { Basis::Partial };
+        let (file, text) = (document.file.clone(), document.text().to_owned());
+        (Self { file, text, basis, ..config }, visit.problems)
     }
 
     pub fn suite(&self, child: &str) -> SuiteConfig {
         self.suites.get(child).cloned().unwrap_or_default()
+    }
+
+    /// Why a server cannot be used, although nothing is wrong with its definition.
+    pub fn unclear(&self, child: &str) -> Option<&str> {
+        let suite = self.suites.get(child).and_then(|suite| suite.unclear.as_deref());
+        suite.or(self.unclear.as_deref())
     }
 }
 

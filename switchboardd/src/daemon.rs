@@ -19,7 +19,7 @@ use tokio::task::JoinHandle;
 use crate::args::Args;
 use crate::board::{Board, Phase};
 use crate::child::Ledger;
-use crate::config::{Config, personal_file};
+use crate::config::{Extent, LastGood, Usable, personal_file};
 use crate::document::Problem;
 use crate::event_loop::{Serving, aside};
 use crate::http::{Doors, Listener};
@@ -142,7 +142,6 @@ pub async fn serve(args: &Args) -> Result<(), Fatal> {
     crate::files::raise_limit();
     let home = home()?;
     let file = config_file(args, &home);
-    let config = Config::load(&file).map_err(Fatal::Config)?;
     if args.config.is_some() && !file.exists() {
         return Err(Fatal::Listen(format!("there is no config file `{}`", file.display())));
     }
@@ -155,6 +154,10 @@ pub async fn serve(args: &Args) -> Result<(), Fatal> {
     let identity = listen::identity(&place.socket);
     let lock = presence::lock(&place).await?;
     let state = state_folder(&home);
+    let last_good = LastGood::new(&state);
+    // A mistake in it costs nobody their tools.
+    let Usable { config, problems } = last_good.usable(&file, Extent::Personal);
+    last_good.keep(&config);
     let token_file = state.join("token");
     let listen = args.listen.clone().unwrap_or_else(|| config.http.listen.clone());
     let token = token::obtain(&token_file);
@@ -185,6 +188,7 @@ pub async fn serve(args: &Args) -> Result<(), Fatal> {
     let ground = Ground::new(&home, &state, &trust_roots(args)?);
     let env_file = config.folder.join("env");
     let board = Board::new(file, config, ground, token, ledger);
+    board.note_broken(problems);
     let telemetry = telemetry::settings(&env_file).map(|wanted| Telemetry::begin(&board, wanted));
     // Whatever it leads to ended with the daemon that gave it out.
     crate::pages::forget_way_in(&state, Duration::ZERO);
@@ -433,6 +437,7 @@ async fn until_idle(board: &Board, idle: Option<Duration>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Config;
 
     #[tokio::test(start_paused = true)]
     async fn short_calls_keep_an_idle_daemon_up() {

@@ -6,7 +6,7 @@ mod problem;
 mod strict;
 mod text;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::path::{Path, PathBuf};
 
 use jsonc_parser::ast::{ObjectProp, Value};
@@ -94,7 +94,8 @@ impl Document {
             return failed(twice, format!("`{path}` appears twice"));
         }
         let (problems, notes) = (RefCell::new(Vec::new()), RefCell::new(Vec::new()));
-        let reader = Reader { document: self, text, problems: &problems, notes: &notes };
+        let mistakes = Cell::new(0);
+        let reader = Reader { document: self, text, problems: &problems, notes: &notes, mistakes: &mistakes };
         let made = match &parsed.value {
             Some(Value::Object(object)) => {
                 Some(read(&reader.fields(&object.properties, object.range, String::new())))
@@ -138,10 +139,13 @@ struct Reader<'d> {
     text: &'d str,
     problems: &'d RefCell<Vec<Problem>>,
     notes: &'d RefCell<Vec<Problem>>,
+    /// Of all of them, also of those that are not listed.
+    mistakes: &'d Cell<usize>,
 }
 
 impl<'d> Reader<'d> {
     fn complain(&self, offset: usize, message: String) {
+        self.mistakes.set(self.mistakes.get() + 1);
         self.say(self.problems, offset, message);
     }
 
@@ -191,10 +195,11 @@ impl<'d> Fields<'d> {
     pub fn only(&self, known: &[&str]) {
         for property in self.properties {
             // Looking for the nearest key costs more than the rest.
-            if self.reader.problems.borrow().len() > MAX_PROBLEMS {
-                return;
-            }
             let name = property.name.as_str();
+            if self.reader.problems.borrow().len() > MAX_PROBLEMS {
+                self.reader.mistakes.set(self.reader.mistakes.get() + usize::from(!known.contains(&name)));
+                continue;
+            }
             if !known.contains(&name) {
                 let hint = nearest(name, known.iter().copied())
                     .map_or(String::new(), |near| format!("; did you mean `{near}`?"));
@@ -202,6 +207,18 @@ impl<'d> Fields<'d> {
                 self.reader.complain(property.name.range().start, format!("unknown key `{path}`{hint}"));
             }
         }
+    }
+
+    /// Members that are not `known`, each with the known one that it was most likely meant to be.
+    pub fn strangers<'k>(&self, known: &[&'k str]) -> Vec<(&'d str, Option<&'k str>)> {
+        let names = self.properties.iter().map(|property| property.name.as_str());
+        let unknown = names.filter(|name| !known.contains(name));
+        unknown.take(MAX_PROBLEMS).map(|name| (name, nearest(name, known.iter().copied()))).collect()
+    }
+
+    /// How many mistakes were found so far in the whole file.
+    pub fn mistakes(&self) -> usize {
+        self.reader.mistakes.get()
     }
 
     /// Drops what was said of members that hosts of other kinds know, and says so.
@@ -244,8 +261,23 @@ impl<'d> Node<'d> {
         self.wanted(found, "a string")
     }
 
+    /// How many mistakes were found so far in the whole file.
+    pub fn mistakes(&self) -> usize {
+        self.reader.mistakes.get()
+    }
+
+    /// Where it stands, as `file:line:column`.
+    pub fn place(&self) -> String {
+        let problem = self.reader.document.problem(self.reader.text, self.value.range().start, String::new());
+        problem.to_string().trim_end_matches(": ").to_owned()
+    }
+
     pub fn is_text(&self) -> bool {
         self.value.as_string_lit().is_some()
+    }
+
+    pub fn is_object(&self) -> bool {
+        self.value.as_object().is_some()
     }
 
     pub fn is_array(&self) -> bool {

@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use crate::config::{Config, FILE_NAME};
+use crate::config::{Config, Extent, FILE_NAME, LastGood};
 use crate::definition::{Definition, Reach};
 use crate::discover::{Area, Memory, Watched, discover};
 use crate::document::Problem;
@@ -147,15 +147,19 @@ impl Layer {
         layer
     }
 
-    /// A workspace's own. Its config can be missing, or wrong: then what was right last holds.
+    /// A workspace's own. Its config can be missing, or wrong: then what was right last holds, else what can be
+    /// understood of it.
     pub fn workspace(root: &Path, ground: &Ground, trust: &Trust, memory: &mut Memory) -> Self {
-        let (config, problems) = match Config::load_workspace(root) {
-            Ok(config) => {
-                memory.config = Some(config.clone());
-                (config, Vec::new())
-            }
-            Err(problems) => (memory.config.clone().unwrap_or_else(|| Config::defaults(root)), problems),
-        };
+        let file = Self::config_file(root);
+        let (mut config, mut problems) = Config::understood(&file, Extent::Workspace);
+        if problems.is_empty() {
+            memory.config = Some(config.clone());
+        } else {
+            let last = memory.config.clone();
+            let last = last.or_else(|| LastGood::new(&ground.state).recall(&file, Extent::Workspace));
+            config = last.unwrap_or(config);
+            problems.push(config.in_place_of_the_file(&file));
+        }
         let mut layer = Self::read(config, true, ground, trust, memory, |_| Provenance::Workspace);
         layer.problems.splice(0..0, problems);
         layer
@@ -181,7 +185,10 @@ impl Layer {
         };
         for definition in found.definitions {
             let provenance = provenance(&definition.file);
-            let (definition, standing) = trust.judge(definition, &provenance);
+            let (mut definition, standing) = trust.judge(definition, &provenance);
+            if let Some(why) = layer.config.unclear(&definition.name) {
+                definition.reach = Err(why.to_owned());
+            }
             let why_held = match provenance {
                 Provenance::Exposed(how) if standing != Standing::Allowed => Some(how),
                 _ => None,

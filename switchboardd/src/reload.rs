@@ -16,7 +16,7 @@ pub use values::Checks;
 
 use crate::board::Board;
 use crate::catalog::Catalog;
-use crate::config::{Config, Watch};
+use crate::config::{Basis, Config, Extent, LastGood, Watch};
 use crate::discover::Memory;
 use crate::document::Problem;
 use crate::layer::{Ground, Layer};
@@ -43,6 +43,13 @@ pub enum Why {
     Changed,
     /// A person says so: past failures are forgiven, the login shell is asked again.
     Told,
+}
+
+/// The person's own files as they are now.
+struct Read {
+    /// `None` while the config has a mistake and what it said before is used.
+    layer: Option<Layer>,
+    problems: Vec<Problem>,
 }
 
 /// Does something with files beside the one thread that works. `None` if it took too long.
@@ -170,50 +177,57 @@ impl Board {
     }
 
     /// `None` while an earlier reading has not come back.
-    fn read_personal(&self) -> Option<Result<Layer, Vec<Problem>>> {
+    fn read_personal(&self) -> Option<Read> {
         let mut memory = free(self.personal.memory.try_lock())?;
-        let config = Config::load(&self.config_file);
+        let (config, mut problems) = Config::understood(&self.config_file, Extent::Personal);
         let before = self.personal.catalog();
-        let (trust, damage) = self.ground.trust(config.as_ref().unwrap_or(before.config()));
-        Some(config.map(|config| {
-            let mut layer =
-                Layer::personal(config, &self.ground, &trust, &mut memory).recall(&self.nursery.manifests);
-            layer.problems.extend(damage);
-            layer.problems.extend(self.unheeded(&layer.config));
-            layer
-        }))
+        if problems.is_empty() {
+            LastGood::new(&self.ground.state).keep(&config);
+        } else if before.config().basis != Basis::Partial {
+            problems.push(before.config().in_place_of_the_file(&self.config_file));
+            return Some(Read { layer: None, problems });
+        } else {
+            // There is nothing better: what can be understood of it now is used.
+            problems.push(config.in_place_of_the_file(&self.config_file));
+        }
+        let (trust, damage) = self.ground.trust(&config);
+        let mut layer =
+            Layer::personal(config, &self.ground, &trust, &mut memory).recall(&self.nursery.manifests);
+        layer.problems.extend(damage);
+        layer.problems.extend(self.unheeded(&layer.config));
+        Some(Read { layer: Some(layer), problems })
     }
 
     fn read_workspace(&self, workspace: &Workspace) -> Option<Layer> {
         let root = workspace.root.as_deref()?;
         let mut memory = free(workspace.memory.try_lock())?;
         let (trust, _) = self.ground.trust(self.personal.catalog().config());
-        Some(Layer::workspace(root, &self.ground, &trust, &mut memory).recall(&self.nursery.manifests))
+        let layer = Layer::workspace(root, &self.ground, &trust, &mut memory).recall(&self.nursery.manifests);
+        LastGood::new(&self.ground.state).keep(&layer.config);
+        Some(layer)
     }
 
-    fn publish_personal(&self, read: Result<Layer, Vec<Problem>>, why: Why) -> Result<(), Vec<Problem>> {
-        let mut broken = self.broken_config.lock().expect("BUG: a note panicked");
-        let layer = match read {
-            Ok(layer) => layer,
-            Err(problems) => {
-                if *broken != problems || why == Why::Told {
-                    problems.iter().for_each(|problem| tracing::error!(target: "config", "{problem}"));
-                    self.nursery.pulse.beat();
-                }
-                broken.clone_from(&problems);
-                return Err(problems);
-            }
-        };
-        if !std::mem::take(&mut *broken).is_empty() {
-            self.nursery.pulse.beat();
+    fn publish_personal(&self, read: Read, why: Why) -> Result<(), Vec<Problem>> {
+        let Read { layer, problems } = read;
+        if self.broken_config() != problems || (why == Why::Told && !problems.is_empty()) {
+            self.note_broken(problems.clone());
         }
         let before = self.personal.catalog();
-        if why == Why::Told || !layer.is_same(&before.personal) || before.has_retired_pool() {
+        if let Some(layer) = layer
+            && (why == Why::Told || !layer.is_same(&before.personal) || before.has_retired_pool())
+        {
             self.nursery.budget.set(layer.config.budget);
             self.nursery.logins.set(layer.config.oauth.clone());
             self.show(&self.personal, &Arc::new(layer), None, why);
         }
-        Ok(())
+        if problems.is_empty() { Ok(()) } else { Err(problems) }
+    }
+
+    /// What is wrong with the personal config from now on: said once, and shown for as long as it is.
+    pub(crate) fn note_broken(&self, problems: Vec<Problem>) {
+        problems.iter().for_each(|problem| tracing::error!(target: "config", "{problem}"));
+        *self.broken_config.lock().expect("BUG: a note panicked") = problems;
+        self.nursery.pulse.beat();
     }
 
     /// `layer`: what it says now; `None` if it does not answer.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use super::Exit;
 use super::output::{complain, failed};
 use crate::args::Args;
-use crate::config::Config;
+use crate::config::{Config, Extent, LastGood};
 use crate::daemon;
 use crate::discover::Memory;
 use crate::layer::{Ground, Layer};
@@ -25,7 +25,7 @@ impl Desk {
         let home = daemon::home().ok()?;
         let (config_file, state) = daemon::files_in_use(args, &home);
         let ground = Ground::new(&home, &state, &daemon::trust_roots(args).ok()?);
-        let config = Config::load(&config_file).unwrap_or_else(|_| Config::defaults(&home));
+        let config = LastGood::new(&state).usable(&config_file, Extent::Personal).config;
         let (trust, _) = ground.trust(&config);
         let sources = Sources::new(&config.folder, &ground.state);
         let personal = Layer::personal(config, &ground, &trust, &mut Memory::default());

@@ -90,7 +90,7 @@ async fn look(args: &Args) -> Vec<Finding> {
     let status = status.ok();
     findings.extend(running::programs(status.as_ref()));
     findings.extend(files::places(&place, &state));
-    findings.extend(files::config(&config));
+    findings.extend(files::config(&config, &state));
     findings.extend(files::trust(&state));
     if let Some(desk) = Desk::quietly(args) {
         let project = desk.here(args).map(|root| desk.workspace(&root));

@@ -10,7 +10,7 @@ use super::{
     BudgetConfig, ClientConfig, Config, Conflicts, Expose, Extent, Http, Introspection, Mode, OauthConfig,
     PoolConfig, Scope, Strategy, SuiteConfig, Timeouts, TimeoutsOverride, TrustConfig, Watch, glob_set,
 };
-use crate::document::{Fields, Node};
+use crate::document::{Fields, Node, Problem, nearest};
 use crate::expand::{Places, Template};
 use crate::suite_name;
 
@@ -50,6 +50,21 @@ const MAX_POOL: u64 = 64;
 const MAX_CHILDREN: u64 = 1024;
 const MAX_MEMORY_MB: u64 = 1024 * 1024;
 
+/// Keys that people write a level too high, with the one that they belong into.
+const INNER: [(&str, &str); 9] = [
+    ("expose", "suites"),
+    ("allow", "suites"),
+    ("deny", "suites"),
+    ("redact", "suites"),
+    ("elicit", "trust"),
+    ("roots", "trust"),
+    ("listen", "http"),
+    ("openDiscovery", "http"),
+    ("mode", "introspection"),
+];
+
+/// Reads as much as can be understood. What a mistake may be about is never laxer than what was written: where that
+/// cannot be told, the strictest holds.
 pub(super) fn config(fields: &Fields<'_>, folder: &Path, extent: Extent) -> Config {
     fields.only(&ROOT);
     let mut config = Config::defaults(folder);
@@ -59,15 +74,16 @@ pub(super) fn config(fields: &Fields<'_>, folder: &Path, extent: Extent) -> Conf
             node.complain(format!("`{name}` has its place only in the personal config"));
         }
     }
+    let may_have = |name: &str| extent == Extent::Personal || !PERSONAL.contains(&name);
+    let get = |name: &str| fields.get(name).filter(|_| may_have(name));
     if let Some(globs) = fields.get("discoverGlobs").and_then(|node| self::globs(&node)) {
         config.discover_globs = globs;
     }
     if let Some(suites) = fields.get("suites").and_then(|node| node.object()) {
         let mut names = HashSet::new();
         for (child, node) in suites.entries() {
-            let Some(read) = suite(&node) else { continue };
-            if let Some(name) = &read.suite_name
-                && !names.insert(name.clone())
+            let mut read = suite(&node);
+            if let Some(name) = read.suite_name.take_if(|name| !names.insert(name.clone()))
                 && let Some(node) = node.object().and_then(|fields| fields.get("suiteName"))
             {
                 node.complain(format!("two suites are named `{name}`"));
@@ -84,28 +100,87 @@ pub(super) fn config(fields: &Fields<'_>, folder: &Path, extent: Extent) -> Conf
             max_ms: change.max_ms.unwrap_or(base.max_ms),
         };
     }
-    if let Some(fields) = fields.get("introspection").and_then(|node| node.object()) {
-        config.introspection = introspection(&fields, config.introspection);
+    if let Some(node) = get("introspection") {
+        config.introspection = introspection(&node, config.introspection);
     }
     config.conflicts =
         fields.get("conflicts").and_then(|node| node.object()).map(|fields| conflicts(&fields));
-    if let Some(fields) = fields.get("http").and_then(|node| node.object()) {
-        config.http = http(&fields, config.http);
+    if let Some(node) = get("http") {
+        config.http = http(&node, config.http);
     }
-    if let Some(fields) = fields.get("budget").and_then(|node| node.object()) {
+    if let Some(fields) = get("budget").and_then(|node| node.object()) {
         config.budget = budget(&fields, config.budget);
     }
-    if let Some(fields) = fields.get("trust").and_then(|node| node.object()) {
-        config.trust = trust(&fields, folder);
+    if let Some(node) = get("trust") {
+        config.trust = trust(&node, folder);
     }
-    if let Some(fields) = fields.get("oauth").and_then(|node| node.object()) {
+    if let Some(fields) = get("oauth").and_then(|node| node.object()) {
         config.oauth = oauth(&fields, folder);
     }
-    if let Some(node) = fields.get("watch") {
+    if let Some(node) = get("watch") {
         let ways = [Watch::Events, Watch::Poll].map(|way| (way.word(), way));
         config.watch = node.word(&ways).unwrap_or_default();
     }
+    for (name, near) in fields.strangers(&ROOT) {
+        let Some(node) = fields.get(name) else { continue };
+        mistyped(&mut config, name, near, &node);
+    }
     config
+}
+
+/// A key that is not known may be one that is, with a mistake in its name.
+fn mistyped(config: &mut Config, name: &str, near: Option<&str>, node: &Node<'_>) {
+    let inner = nearest(name, INNER.iter().map(|(inner, _)| *inner));
+    let outer =
+        inner.and_then(|inner| INNER.iter().find(|(name, _)| *name == inner)).map(|(_, outer)| *outer);
+    // `suite` says of which servers it speaks; `expose` on its own does not.
+    if near == Some("suites") && node.is_object() {
+        for (child, node) in node.object().iter().flat_map(Fields::entries) {
+            config.suites.entry(child.to_owned()).or_default().unclear = Some(unclear(&node.place()));
+        }
+        return;
+    }
+    for key in [near, outer].into_iter().flatten() {
+        strictest(config, key, &node.place());
+    }
+}
+
+/// What holds of a part that cannot be understood at all.
+fn strictest(config: &mut Config, key: &str, place: &str) {
+    match key {
+        "suites" => config.unclear = Some(unclear(place)),
+        "introspection" => config.introspection.mode = Mode::Redacted,
+        "http" => config.http = closed(),
+        "trust" => config.trust = UNTRUSTING,
+        _ => {}
+    }
+}
+
+fn unclear(place: &str) -> String {
+    format!("what is set for it at {place} cannot be understood, and may be meant to hide some of its tools")
+}
+
+fn closed() -> Http {
+    Http { listen: "off".to_owned(), open_discovery: false, allowed_origins: Vec::new() }
+}
+
+const UNTRUSTING: TrustConfig = TrustConfig { elicit: false, roots: Vec::new() };
+
+fn mentions(text: &str, word: &str) -> bool {
+    text.split(|c: char| !c.is_alphanumeric()).any(|one| one == word)
+}
+
+/// Of a file that is no JSON, or cannot be read: the defaults, and the strictest of what it speaks of.
+pub(super) fn unread(folder: &Path, text: Option<&str>, problem: &Problem) -> Config {
+    let mut config = Config { basis: super::Basis::Partial, ..Config::defaults(folder) };
+    let place = Problem { message: String::new(), ..problem.clone() }.to_string();
+    let place = place.trim_end_matches(": ");
+    for (inner, outer) in INNER {
+        if text.is_none_or(|text| mentions(text, inner)) {
+            strictest(&mut config, outer, place);
+        }
+    }
+    Config { file: problem.file.clone(), ..config }
 }
 
 fn conflicts(fields: &Fields<'_>) -> Conflicts {
@@ -117,7 +192,9 @@ fn conflicts(fields: &Fields<'_>) -> Conflicts {
     }
 }
 
-fn trust(fields: &Fields<'_>, folder: &Path) -> TrustConfig {
+fn trust(node: &Node<'_>, folder: &Path) -> TrustConfig {
+    let before = node.mistakes();
+    let Some(fields) = node.object() else { return UNTRUSTING };
     fields.only(&TRUST);
     let roots = fields.get("roots").and_then(|node| {
         let roots = node.texts()?;
@@ -126,10 +203,11 @@ fn trust(fields: &Fields<'_>, folder: &Path) -> TrustConfig {
         }
         Some(roots.iter().map(|root| folder.join(root)).collect())
     });
-    TrustConfig {
-        elicit: fields.get("elicit").and_then(|node| node.flag()).unwrap_or(true),
-        roots: roots.unwrap_or_default(),
+    let elicit = fields.get("elicit").and_then(|node| node.flag());
+    if node.mistakes() > before {
+        return TrustConfig { elicit: elicit.unwrap_or(false), ..UNTRUSTING };
     }
+    TrustConfig { elicit: elicit.unwrap_or(true), roots: roots.unwrap_or_default() }
 }
 
 fn oauth(fields: &Fields<'_>, folder: &Path) -> OauthConfig {
@@ -138,13 +216,16 @@ fn oauth(fields: &Fields<'_>, folder: &Path) -> OauthConfig {
         let url = node.text()?;
         if !is_document(&url) {
             node.complain(format!("`{url}` is no `https://` URL of a document"));
+            return None;
         }
         Some(url)
     });
     let mut clients = BTreeMap::new();
     for (child, node) in fields.get("clients").and_then(|node| node.object()).iter().flat_map(Fields::entries)
     {
-        clients.extend(client(&node, folder).map(|client| (child.to_owned(), client)));
+        let before = node.mistakes();
+        let read = client(&node, folder).filter(|_| node.mistakes() == before);
+        clients.extend(read.map(|client| (child.to_owned(), client)));
     }
     OauthConfig { client_id_url, clients }
 }
@@ -183,9 +264,17 @@ fn client(node: &Node<'_>, folder: &Path) -> Option<ClientConfig> {
     })
 }
 
-fn suite(node: &Node<'_>) -> Option<SuiteConfig> {
-    let fields = node.object()?;
+/// Keys of a suite that hide nothing: a mistake in one of them costs that key.
+const HARMLESS: [&str; 6] = ["suiteName", "description", "summaryMaxChars", "timeouts", "pool", "validate"];
+
+fn suite(node: &Node<'_>) -> SuiteConfig {
+    let Some(fields) = node.object() else {
+        return SuiteConfig { unclear: Some(unclear(&node.place())), ..SuiteConfig::default() };
+    };
     fields.only(&SUITE);
+    let strangers = fields.strangers(&SUITE);
+    let is_harmless = |near: Option<&str>| near.is_some_and(|near| HARMLESS.contains(&near));
+    let mut hides = strangers.iter().any(|(_, near)| !is_harmless(*near));
     let suite_name = fields.get("suiteName").and_then(|node| {
         let name = node.text()?;
         if !suite_name::is_valid(&name) {
@@ -193,27 +282,38 @@ fn suite(node: &Node<'_>) -> Option<SuiteConfig> {
                 "`{name}` cannot be a suite's name: 1 to {} letters, digits, `_` or `-`",
                 suite_name::MAX
             ));
+            return None;
         }
         Some(name)
     });
-    Some(SuiteConfig {
+    let before = node.mistakes();
+    let expose = fields.get("expose").map_or_else(Expose::default, |node| expose(&node));
+    let redact = fields.get("redact").and_then(|node| node.texts()).unwrap_or_default();
+    hides |= node.mistakes() > before;
+    SuiteConfig {
         suite_name,
         description: fields.get("description").and_then(|node| node.text()),
-        expose: fields.get("expose").map_or_else(Expose::default, |node| expose(&node)),
+        expose,
         summary_max_chars: fields.get("summaryMaxChars").and_then(|node| summary(&node)),
         timeouts: fields.get("timeouts").map_or_else(TimeoutsOverride::default, |node| timeouts(&node)),
         pool: fields.get("pool").map_or_else(PoolConfig::default, |node| pool(&node)),
-        redact: fields.get("redact").and_then(|node| node.texts()).unwrap_or_default(),
+        redact,
         validate: fields.get("validate").and_then(|node| node.flag()),
-    })
+        unclear: hides.then(|| unclear(&node.place())),
+    }
 }
 
 fn pool(node: &Node<'_>) -> PoolConfig {
     let Some(fields) = node.object() else { return PoolConfig::default() };
     fields.only(&POOL);
     let scopes = [("shared", Scope::Shared), ("session", Scope::Session), ("call", Scope::Call)];
-    let config = PoolConfig {
-        scope: fields.get("scope").and_then(|node| node.word(&scopes)),
+    let mistyped = fields.strangers(&POOL).iter().any(|(_, near)| *near == Some("scope"));
+    let mut config = PoolConfig {
+        // Nobody shares what may be meant to be one session's own.
+        scope: match fields.get("scope") {
+            Some(node) => node.word(&scopes).or(Some(Scope::Session)),
+            None => mistyped.then_some(Scope::Session),
+        },
         warm: fields.get("warm").and_then(|node| count(&node, 0, MAX_POOL)),
         max: fields.get("max").and_then(|node| count(&node, 1, MAX_POOL)),
         idle_ms: fields.get("idleMs").and_then(|node| node.number(1, DAY_MS)),
@@ -222,6 +322,7 @@ fn pool(node: &Node<'_>) -> PoolConfig {
         && warm > max
     {
         node.complain(format!("`warm` ({warm}) must not be more than `max` ({max})"));
+        config.warm = None;
     }
     config
 }
@@ -263,11 +364,18 @@ fn timeouts(node: &Node<'_>) -> TimeoutsOverride {
     }
 }
 
-fn introspection(fields: &Fields<'_>, base: Introspection) -> Introspection {
+fn introspection(node: &Node<'_>, base: Introspection) -> Introspection {
+    let Some(fields) = node.object() else { return Introspection { mode: Mode::Redacted, ..base } };
     fields.only(&INTROSPECTION);
     let modes = [("summary", Mode::Summary), ("full", Mode::Full), ("redacted", Mode::Redacted)];
+    let near = |(_, near): &(&str, Option<&str>)| *near != Some("summaryMaxChars");
+    let mistyped = fields.strangers(&INTROSPECTION).iter().any(near);
     Introspection {
-        mode: fields.get("mode").and_then(|node| node.word(&modes)).unwrap_or(base.mode),
+        mode: match fields.get("mode") {
+            Some(node) => node.word(&modes).unwrap_or(Mode::Redacted),
+            None if mistyped => Mode::Redacted,
+            None => base.mode,
+        },
         summary_max_chars: fields
             .get("summaryMaxChars")
             .and_then(|node| summary(&node))
@@ -279,7 +387,9 @@ fn summary(node: &Node<'_>) -> Option<usize> {
     count(node, SUMMARY.0, SUMMARY.1)
 }
 
-fn http(fields: &Fields<'_>, base: Http) -> Http {
+fn http(node: &Node<'_>, base: Http) -> Http {
+    let before = node.mistakes();
+    let Some(fields) = node.object() else { return closed() };
     fields.only(&HTTP);
     let listen = fields.get("listen").and_then(|node| {
         let text = node.text()?;
@@ -288,16 +398,13 @@ fn http(fields: &Fields<'_>, base: Http) -> Http {
             None
         })
     });
+    let open_discovery = fields.get("openDiscovery").and_then(|node| node.flag());
+    let allowed_origins = fields.get("allowedOrigins").and_then(|node| node.texts());
+    let base = if node.mistakes() > before { closed() } else { base };
     Http {
         listen: listen.unwrap_or(base.listen),
-        open_discovery: fields
-            .get("openDiscovery")
-            .and_then(|node| node.flag())
-            .unwrap_or(base.open_discovery),
-        allowed_origins: fields
-            .get("allowedOrigins")
-            .and_then(|node| node.texts())
-            .unwrap_or(base.allowed_origins),
+        open_discovery: open_discovery.unwrap_or(base.open_discovery),
+        allowed_origins: allowed_origins.unwrap_or(base.allowed_origins),
     }
 }
 
@@ -322,19 +429,133 @@ fn globs(node: &Node<'_>) -> Option<Vec<String>> {
         node.complain(format!("more than {MAX_GLOBS} globs"));
         globs.truncate(MAX_GLOBS);
     }
-    for glob in &globs {
+    globs.retain(|glob| {
         if glob.starts_with('/') || glob.split('/').any(|part| part == "..") {
             node.complain(format!("`{glob}` must stay inside the folder of this file"));
-        } else if let Err(error) = globset::Glob::new(glob) {
-            node.complain(format!("`{glob}` is not a glob: {error}"));
+            return false;
         }
-    }
+        let wrong = globset::Glob::new(glob).err();
+        wrong.iter().for_each(|error| node.complain(format!("`{glob}` is not a glob: {error}")));
+        wrong.is_none()
+    });
     Some(globs)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::document::Document;
+
+    fn understood(text: &str) -> Config {
+        let document = Document::from_text(Path::new("/c/switchboard.config.json"), text);
+        let (config, problems) = Config::of_document(&document, Path::new("/c"), Extent::Personal);
+        assert!(!problems.is_empty(), "{text}");
+        config
+    }
+
+    #[test]
+    fn a_mistake_costs_its_part() {
+        let config = understood(
+            r#"{"nonsense": 1, "timeouts": {"rpcMs": 5, "maxMs": "x"}, "watch": "poll", "suites": {"a": {"suiteName": "x y", "description": "d"}}}"#,
+        );
+        assert_eq!((config.timeouts.rpc_ms, config.timeouts.max_ms), (5, 1_800_000));
+        assert_eq!(config.watch, Watch::Poll);
+        let suite = config.suite("a");
+        assert_eq!((suite.suite_name, suite.description.as_deref()), (None, Some("d")));
+        assert_eq!(config.unclear("a"), None);
+        assert_eq!((&*config.http.listen, config.trust.elicit), ("127.0.0.1:7420", true));
+        let globs = understood(r#"{"discoverGlobs": ["a/*", "../b", "/c", "["]}"#).discover_globs;
+        assert_eq!(globs, ["a/*"]);
+    }
+
+    #[test]
+    fn a_server_whose_tools_may_be_hidden_is_not_shown() {
+        for suite in [
+            r#"{"expose": {"alow": ["x"]}}"#,
+            r#"{"expose": {"deny": "x"}}"#,
+            r#"{"expose": {"deny": ["["]}}"#,
+            r#"{"expose": []}"#,
+            r#"{"expsoe": {}}"#,
+            r#"{"deny": ["x"]}"#,
+            r#"{"redact": "token"}"#,
+            r#"{"redcat": ["token"]}"#,
+            "[]",
+            "null",
+        ] {
+            let config = understood(&format!(r#"{{"suites": {{"a": {suite}, "b": {{"validate": 1}}}}}}"#));
+            let why = config.unclear("a").unwrap_or_else(|| panic!("{suite}"));
+            assert!(why.contains("/c/switchboard.config.json:1:18"), "{why}");
+            assert_eq!(config.unclear("b"), None, "{suite}");
+        }
+        for (text, of_b) in [
+            (r#"{"suite": {"a": {"expose": {"deny": ["x"]}}}}"#, false),
+            (r#"{"expose": {"deny": ["x"]}}"#, true),
+            (r#"{"deny": ["x"]}"#, true),
+            (r#"{"suites": {"a": {"expose": {"deny": ["x"]}}}"#, true),
+            (r#"{"suites": {"a": {"expose": {}}}, "watch": "poll", "watch": "poll"}"#, true),
+        ] {
+            let config = understood(text);
+            assert!(config.unclear("a").is_some(), "{text}");
+            assert_eq!(config.unclear("b").is_some(), of_b, "{text}");
+        }
+        assert_eq!(understood("{").unclear("a"), None);
+        assert_eq!(understood(r#"{"suite": {}}"#).unclear("a"), None);
+        // However many mistakes there are.
+        let many: String = (0..200).map(|n| format!(r#""k{n}": {{"timeouts": {{"x": 1}}}},"#)).collect();
+        let config = understood(&format!(r#"{{"suites": {{{many} "last": {{"expose": {{"x": 1}}}}}}}}"#));
+        assert!(config.unclear("last").is_some() && config.unclear("k1").is_none());
+    }
+
+    #[test]
+    fn nothing_becomes_laxer_by_a_mistake() {
+        for (text, listen) in [
+            (r#"{"http": {"listen": "Off"}}"#, "off"),
+            (r#"{"http": {"lisen": "off"}}"#, "off"),
+            (r#"{"http": {"listen": "127.0.0.1:1", "openDiscovry": false}}"#, "127.0.0.1:1"),
+            (r#"{"htp": {"openDiscovery": false}}"#, "off"),
+            (r#"{"http": 1}"#, "off"),
+            (r#"{"listen": "off"}"#, "off"),
+            (r#"{"http": {"listen": "off""#, "off"),
+        ] {
+            let http = understood(text).http;
+            assert_eq!(http.listen, listen, "{text}");
+            assert!(!http.open_discovery && http.allowed_origins.is_empty(), "{text}");
+        }
+        for text in [
+            r#"{"trust": {"elict": false, "roots": ["/x"]}}"#,
+            r#"{"trust": {"elicit": "no"}}"#,
+            r#"{"trust": {"elicit": false, "roots": ["relative"]}}"#,
+            r#"{"trsut": {"elicit": false}}"#,
+            r#"{"trust": {"elicit": false"#,
+            r#"{"trust": []}"#,
+        ] {
+            assert_eq!(understood(text).trust, UNTRUSTING, "{text}");
+        }
+        for text in [
+            r#"{"introspection": {"mode": "redact"}}"#,
+            r#"{"introspection": {"mod": "redacted"}}"#,
+            r#"{"introspecton": {"mode": "redacted"}}"#,
+            r#"{"introspection": {"mode": "redacted"}"#,
+        ] {
+            assert_eq!(understood(text).introspection.mode, Mode::Redacted, "{text}");
+        }
+        let pool =
+            |pool: &str| understood(&format!(r#"{{"suites": {{"a": {{"pool": {pool}}}}}}}"#)).suite("a").pool;
+        assert_eq!(pool(r#"{"scope": "sesion"}"#).scope, Some(Scope::Session));
+        assert_eq!(pool(r#"{"scop": "session"}"#).scope, Some(Scope::Session));
+        assert_eq!(pool(r#"{"max": "x"}"#).scope, None);
+    }
+
+    #[test]
+    fn a_workspace_sets_nothing_of_the_persons_own() {
+        let text = r#"{"http": {"listen": "127.0.0.1:1"}, "trust": {"roots": ["/"]}, "budget": {"children": 1}, "watch": "poll"}"#;
+        let document = Document::from_text(Path::new("/w/switchboard.config.json"), text);
+        let (config, problems) = Config::of_document(&document, Path::new("/w"), Extent::Workspace);
+        assert_eq!(problems.len(), 4);
+        let defaults = Config::defaults(Path::new("/w"));
+        assert_eq!((config.http, config.trust), (defaults.http, defaults.trust));
+        assert_eq!((config.budget, config.watch), (defaults.budget, defaults.watch));
+    }
 
     #[test]
     fn only_some_urls_are_documents() {

@@ -8,7 +8,7 @@ use switchboard_wire::place::Place;
 use super::Finding;
 use crate::cli::output::tilde;
 use crate::cli::shell_word::shell_word;
-use crate::config::Config;
+use crate::config::{Extent, LastGood};
 use crate::trust::Store;
 
 /// The socket's folder, the state folder and what is secret in it.
@@ -69,21 +69,15 @@ fn writable(state: &Path) -> Option<Finding> {
     Some(Finding::error("state", format!("{} cannot be written: {error}", shown(state)), mend))
 }
 
-pub(super) fn config(file: &Path) -> Vec<Finding> {
-    match Config::load(file) {
-        Ok(_) if !file.exists() => vec![Finding::fine("config", "no config file: the defaults are used")],
-        Ok(_) => vec![Finding::fine("config", format!("{} is fine", shown(file)))],
-        Err(problems) => problems
-            .iter()
-            .map(|problem| {
-                Finding::error(
-                    "config",
-                    problem.to_string(),
-                    format!("switchboard check {}", shell_word(file)),
-                )
-            })
-            .collect(),
+pub(super) fn config(file: &Path, state: &Path) -> Vec<Finding> {
+    let problems = LastGood::new(state).usable(file, Extent::Personal).problems;
+    if problems.is_empty() {
+        let fine = format!("{} is fine", shown(file));
+        let none = "no config file: the defaults are used".to_owned();
+        return vec![Finding::fine("config", if file.exists() { fine } else { none })];
     }
+    let check = format!("switchboard check {}", shell_word(file));
+    problems.iter().map(|problem| Finding::error("config", problem.to_string(), check.clone())).collect()
 }
 
 /// What a person said about servers of projects can be read.

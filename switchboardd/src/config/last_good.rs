@@ -1,0 +1,182 @@
+//! What is used of a config with a mistake: the last version of its file that had none, else what can be understood of
+//! this one. A mistake costs no editor its tools.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+use switchboard_wire::place::private_folder;
+
+use super::{Config, Extent};
+use crate::document::{Document, Problem};
+use crate::event_loop::may_block;
+use crate::files::replace;
+
+/// How a config came about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Basis {
+    /// Its file says it, all of it.
+    Whole,
+    /// Its file said it once, and has a mistake now.
+    LastGood,
+    /// Its file says it, and more that cannot be understood.
+    Partial,
+}
+
+/// What can be used of a file, and what is wrong with it.
+#[derive(Debug)]
+pub struct Usable {
+    pub config: Config,
+    pub problems: Vec<Problem>,
+}
+
+/// Versions of files that had no mistake, one for each file, in a folder of ours.
+#[derive(Debug, Clone)]
+pub struct LastGood {
+    folder: PathBuf,
+}
+
+/// More than a person has projects with a config of their own; the oldest go first.
+const MOST: usize = 256;
+
+impl LastGood {
+    pub fn new(state: &Path) -> Self {
+        Self { folder: state.join("configs") }
+    }
+
+    /// What a daemon works with.
+    pub fn usable(&self, file: &Path, extent: Extent) -> Usable {
+        let (config, mut problems) = Config::understood(file, extent);
+        if problems.is_empty() {
+            return Usable { config, problems };
+        }
+        let config = self.recall(file, extent).unwrap_or(config);
+        problems.push(config.in_place_of_the_file(file));
+        Usable { config, problems }
+    }
+
+    /// Keeps a config that was read without a mistake. Of a file that is gone nothing is kept.
+    pub fn keep(&self, config: &Config) {
+        if config.basis != Basis::Whole {
+            return;
+        }
+        may_block();
+        let kept = self.file(&config.file);
+        if config.text.is_empty() {
+            let _ = std::fs::remove_file(kept);
+            return;
+        }
+        let body = json!({ "file": config.file, "text": config.text }).to_string();
+        if std::fs::read(&kept).is_ok_and(|before| before == body.as_bytes()) {
+            return;
+        }
+        let written = private_folder(&self.folder).and_then(|()| replace(&kept, body.as_bytes()));
+        match written {
+            Ok(()) => self.make_room(),
+            Err(error) => {
+                tracing::debug!(target: "config", "`{}` cannot be written: {error}", kept.display())
+            }
+        }
+    }
+
+    /// The last version without a mistake, as it would be read now.
+    pub fn recall(&self, file: &Path, extent: Extent) -> Option<Config> {
+        may_block();
+        let kept: Value = serde_json::from_slice(&std::fs::read(self.file(file)).ok()?).ok()?;
+        if kept["file"].as_str().map(Path::new) != Some(file) {
+            return None;
+        }
+        let document = Document::from_text(file, kept["text"].as_str()?);
+        let config = Config::parse(&document, file.parent()?, extent).ok()?;
+        Some(Config { basis: Basis::LastGood, ..config })
+    }
+
+    fn file(&self, config: &Path) -> PathBuf {
+        self.folder.join(format!("{}.json", crate::digest::hex(config.as_os_str().as_encoded_bytes())))
+    }
+
+    fn make_room(&self) {
+        let Ok(entries) = std::fs::read_dir(&self.folder) else { return };
+        let age = |entry: std::fs::DirEntry| Some((entry.metadata().ok()?.modified().ok()?, entry.path()));
+        let mut all: Vec<_> = entries.flatten().filter_map(age).collect();
+        all.sort();
+        for (_, oldest) in all.iter().take(all.len().saturating_sub(MOST)) {
+            let _ = std::fs::remove_file(oldest);
+        }
+    }
+}
+
+impl Config {
+    /// The sentence that says what is used while its file has a mistake.
+    pub fn in_place_of_the_file(&self, file: &Path) -> Problem {
+        let used = match self.basis {
+            Basis::Partial => "what can be understood of it is used until it is fixed",
+            Basis::Whole | Basis::LastGood => {
+                "the last version of it without a mistake is used until it is fixed"
+            }
+        };
+        Problem::of(file, used)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    const FILE: &str = "switchboard.config.json";
+
+    #[test]
+    fn the_last_version_without_a_mistake_is_used() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, kept) = (folder.path().join(FILE), LastGood::new(&folder.path().join("state")));
+        let write = |text: &str| std::fs::write(&file, text).unwrap();
+        let usable = || kept.usable(&file, Extent::Personal);
+        // Nothing was kept yet: what can be understood is used.
+        write(r#"{"timeouts": {"rpcMs": 5, "maxMs": "x"}, "nonsense": 1}"#);
+        let first = usable();
+        assert_eq!((first.config.basis, first.config.timeouts.rpc_ms), (Basis::Partial, 5));
+        assert_eq!(first.config.timeouts.max_ms, 1_800_000);
+        assert_eq!(first.problems.len(), 3, "{:?}", first.problems);
+        kept.keep(&first.config);
+        assert_eq!(usable().config.basis, Basis::Partial);
+        write(r#"{"timeouts": {"rpcMs": 7}}"#);
+        let good = usable();
+        assert_eq!((good.config.basis, good.problems.len()), (Basis::Whole, 0));
+        kept.keep(&good.config);
+        for broken in [r#"{"timeouts": {"rpcMs": 9}, "nonsense": 1}"#, "{", ""] {
+            write(broken);
+            let usable = usable();
+            assert_eq!(
+                (usable.config.basis, usable.config.timeouts.rpc_ms),
+                (Basis::LastGood, 7),
+                "{broken}"
+            );
+            assert!(usable.problems.last().unwrap().message.contains("last version"), "{broken}");
+        }
+        let stored = kept.file(&file);
+        assert_eq!(std::fs::metadata(&stored).unwrap().permissions().mode() & 0o777, 0o600);
+        // Of a file that was removed nothing comes back.
+        std::fs::remove_file(&file).unwrap();
+        kept.keep(&usable().config);
+        write("{");
+        assert_eq!(usable().config.basis, Basis::Partial);
+    }
+
+    #[test]
+    fn each_file_has_its_own() {
+        let folder = tempfile::tempdir().unwrap();
+        let kept = LastGood::new(folder.path());
+        let (one, other) = (folder.path().join("a").join(FILE), folder.path().join("b").join(FILE));
+        for file in [&one, &other] {
+            std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        }
+        std::fs::write(&one, r#"{"watch": "poll"}"#).unwrap();
+        kept.keep(&kept.usable(&one, Extent::Personal).config);
+        std::fs::write(&other, "{").unwrap();
+        assert_eq!(kept.usable(&other, Extent::Personal).config.basis, Basis::Partial);
+        // What a person may set is nothing that a workspace may.
+        assert!(kept.recall(&one, Extent::Workspace).is_none());
+        assert!(kept.recall(&one, Extent::Personal).is_some());
+    }
+}
