@@ -339,7 +339,11 @@ fn a_call_that_waits_for_a_start_too_long_is_told_to_come_again() {
     let mut shim = home.shim();
     let asked = Instant::now();
     let id = shim.start_call("x", "echo", "{}");
+    // It stands behind the first, and has waited for as long.
+    let second = shim.start_call("x", "echo", "{}");
     let answer = shim.answer_within(&id.to_string(), Duration::from_secs(59)).expect("an answer in time");
+    let also = shim.answer_within(&second.to_string(), Duration::from_secs(5)).expect("an answer in time");
+    assert!(also.contains("still starting"), "{also}");
     assert!(asked.elapsed() >= Duration::from_secs(49), "{:?}", asked.elapsed());
     assert!(answer.contains("still starting") && answer.contains("call again"), "{answer}");
     assert!(answer.contains("\"isError\":true"), "a result that a model can mend: {answer}");

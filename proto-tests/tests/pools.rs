@@ -34,6 +34,22 @@ fn bare_host(home: &Home) -> Shim {
     shim
 }
 
+fn cancel(shim: &mut Shim, id: u64) {
+    shim.send(&format!(
+        r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id}}}}}"#
+    ));
+}
+
+/// Accepts the next question of this method.
+#[track_caller]
+fn answer_question(shim: &mut Shim, method: &str) {
+    let question = shim.notification(method);
+    let id = &question["id"];
+    shim.send(&format!(
+        r#"{{"jsonrpc":"2.0","id":{id},"result":{{"action":"accept","content":{{"age":7}}}}}}"#
+    ));
+}
+
 /// Long enough that a fault which is due after 5 s has come, on a busy machine too.
 const ROOM: Duration = Duration::from_secs(20);
 
@@ -264,6 +280,121 @@ fn call_scope_works_in_parallel_up_to_max() {
     });
     for id in pids {
         shims[0].answer_to(&id.to_string());
+    }
+}
+
+/// A child that works on nothing but what was cancelled is not free: the next call gets another.
+#[test]
+fn call_scope_gives_no_call_to_a_process_that_works_on_a_cancelled_one() {
+    let home = Home::new();
+    home.child("k", &["slow-answers", "4000"]);
+    pool(&home, "k", &json!({"scope": "call", "max": 8}));
+    let daemon = home.daemon();
+    let mut shim = home.shim();
+    let cancelled = shim.start_call("k", "where", "{}");
+    until_true("the call", PATIENCE, || daemon.suite("k")["children"][0]["inFlight"] == 1);
+    let busy = daemon.pids("k")[0];
+    cancel(&mut shim, cancelled);
+    shim.request("ping", "{}");
+    assert_ne!(shim.pid_of("k"), busy, "it still works on the other call");
+    until_true("it to be free again", PATIENCE, || shim.pid_of("k") == busy);
+}
+
+#[test]
+fn call_scope_replaces_a_process_that_never_comes_back_from_a_cancelled_call() {
+    let home = Home::new();
+    home.child("k", &["deaf"]);
+    home.config(&json!({
+        "timeouts": {"rpcMs": 1500},
+        "suites": {"k": {"pool": {"scope": "call", "max": 1}, "validate": false}},
+    }));
+    let daemon = home.daemon();
+    let mut shim = home.shim();
+    let deaf = shim.pid_of("k");
+    let cancelled = shim.start_call("k", "where", "{}");
+    until_true("the call", PATIENCE, || {
+        daemon.suite("k")["children"][0]["inFlight"].as_u64().is_some_and(|calls| calls > 0)
+    });
+    shim.request("ping", "{}");
+    cancel(&mut shim, cancelled);
+    until_true("it to be replaced", PATIENCE, || !procs::alive(deaf));
+    until_true("another to serve", PATIENCE, || {
+        let answer = shim.call("k", "where", "{}");
+        answer.contains("\"pid\"") && structured(&answer)["pid"] != deaf
+    });
+}
+
+/// Servers need not answer what was cancelled. One that answers other things is used again.
+#[test]
+fn call_scope_keeps_a_process_that_dropped_a_cancelled_call() {
+    let home = Home::new();
+    home.child("k", &["echo"]);
+    home.config(&json!({
+        "timeouts": {"rpcMs": 1500},
+        "suites": {"k": {"pool": {"scope": "call", "max": 1}}},
+    }));
+    let daemon = home.daemon();
+    let mut shim = home.shim();
+    let pid = shim.pid_of("k");
+    for _ in 0..3 {
+        let cancelled = shim.start_call("k", "hang", "{}");
+        until_true("the call", PATIENCE, || daemon.suite("k")["children"][0]["inFlight"] == 1);
+        cancel(&mut shim, cancelled);
+        assert_eq!(shim.pid_of("k"), pid);
+    }
+    let begin = Instant::now();
+    until_true("longer than silence may last", PATIENCE, || begin.elapsed() > Duration::from_secs(3));
+    assert_eq!(shim.pid_of("k"), pid);
+    assert_eq!(daemon.starts("k"), 1);
+}
+
+// --- whom a shared child asks ---
+
+/// A process that may ask its host is not shared with a host whose call is open, where `max` allows another.
+#[test]
+fn two_hosts_of_a_shared_child_are_asked_where_max_allows() {
+    let home = Home::new();
+    home.child("k", &["slow-initialize", "500"]);
+    pool(&home, "k", &json!({"max": 2}));
+    let daemon = home.daemon();
+    let (mut one, mut two) = (home.shim(), home.shim());
+    one.start_call("k", "hang", "{}");
+    until_true("the call", PATIENCE, || daemon.suite("k")["children"][0]["inFlight"] == 1);
+    for kind in ["elicitation/create", "sampling/createMessage"] {
+        let short = kind.split('/').next().unwrap();
+        let id = two.start_call("k", "ask", &json!({"kind": short}).to_string());
+        answer_question(&mut two, kind);
+        let answer = two.answer_to(&id.to_string());
+        assert!(answer.contains("accept"), "{answer}");
+    }
+    assert_eq!(daemon.pids("k").len(), 2);
+    one.request("ping", "{}");
+    assert!(one.take_notifications().is_empty(), "the other host was asked");
+}
+
+/// A host that gave up, or was killed, is no reason to refuse the next host's question.
+#[test]
+fn a_host_that_gave_up_leaves_the_next_one_free_to_be_asked() {
+    for killed in [false, true] {
+        let home = Home::new();
+        home.child("k", &["echo"]);
+        let daemon = home.daemon();
+        let (mut one, mut two) = (home.shim(), home.shim());
+        let asking = one.start_call("k", "ask", r#"{"kind":"elicitation"}"#);
+        one.notification("elicitation/create");
+        if killed {
+            drop(one);
+        } else {
+            cancel(&mut one, asking);
+        }
+        until_true("the call to be given up", PATIENCE, || {
+            let suite = daemon.suite("k");
+            suite["children"].as_array().unwrap().iter().all(|child| child["inFlight"] == 0)
+        });
+        let id = two.start_call("k", "ask", r#"{"kind":"elicitation"}"#);
+        answer_question(&mut two, "elicitation/create");
+        let answer = two.answer_to(&id.to_string());
+        assert!(answer.contains("accept"), "killed: {killed}: {answer}");
     }
 }
 

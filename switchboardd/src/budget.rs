@@ -15,8 +15,6 @@ use crate::config::BudgetConfig;
 use scales::Scales;
 pub use scales::Weights;
 
-/// How long a start waits for room.
-const PATIENCE: Duration = Duration::from_secs(5);
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 /// How often memory is looked at while there is a ceiling on it.
 const LOOK: Duration = Duration::from_secs(10);
@@ -55,25 +53,25 @@ impl Budget {
 
     pub fn set(&self, ceiling: BudgetConfig) {
         *self.ceiling.lock().expect("BUG: a copy panicked") = ceiling;
+        self.roster.may_have_room();
     }
 
     pub fn ceiling(&self) -> BudgetConfig {
         *self.ceiling.lock().expect("BUG: a copy panicked")
     }
 
-    /// Room for one more child. Spares do not wait and push nobody out: `patient` is for callers. A connection to a
+    /// Room for one more child, waited for until then. `None`: spares do not wait and push nobody out. A connection to a
     /// remote server takes no memory here: only a `process` is refused for lack of it.
-    pub async fn admit(&self, patient: bool, process: bool) -> Result<Place, NoRoom> {
-        let until = Instant::now() + PATIENCE;
+    pub async fn admit(&self, until: Option<Instant>, process: bool) -> Result<Place, NoRoom> {
         loop {
             let left = self.roster.departure();
             tokio::pin!(left);
             left.as_mut().enable();
             let full = match self.room(process).await {
                 Ok(place) => return Ok(place),
-                Err(full) if !patient => return Err(full),
                 Err(full) => full,
             };
+            let Some(until) = until else { return Err(full) };
             if let Some(idle) = self.least_recently_used(|child| full.is_eased_by(child)) {
                 tracing::info!(target: "budget", child = idle.name(), pid = idle.pid(), "stopped to make room");
                 idle.stop();

@@ -23,6 +23,7 @@ mod questions;
 pub mod remote;
 mod roots;
 mod roster;
+mod sharing;
 mod spawn;
 mod stderr;
 mod strays;
@@ -45,6 +46,7 @@ pub use in_flight::InFlight;
 pub use ledger::{Ledger, marked};
 pub use lists::{List, Offer, Offers, offers};
 pub use roster::{Place, Roster};
+pub use sharing::Debt;
 pub use spawn::{Exit, program};
 pub use stderr::{Line, StderrRing, written};
 pub(crate) use strays::adopt as adopt_orphans;
@@ -171,6 +173,11 @@ pub struct Child {
     leases: AtomicI64,
     /// Calls that wait until their hosts come back with answers.
     parked: AtomicI64,
+    /// Calls up to this one that were given up on: it has answered something later, or has had time for it.
+    dropped: AtomicU64,
+    forgiven: AtomicU64,
+    /// It has asked a host something.
+    asks: AtomicBool,
     /// The last lease was given back.
     free: Notify,
     // Leaf locks: held for a look or a change of one value.

@@ -2,13 +2,15 @@
 //! scope says, kept warm, let go when idle, and not started again too often when they keep dying.
 //!
 //! [`Pool::lease`] is the only way to a child. What to do next is decided in `state.rs` without waiting;
-//! waiting happens here, starting and tending in `tend.rs`.
+//! waiting happens in `lease.rs`, starting in `start.rs`, and `tend.rs` looks after those that run.
 
 mod breaker;
-mod followed;
 mod history;
+mod lease;
 mod pools;
 mod settings;
+mod spares;
+mod start;
 mod state;
 mod stateful;
 mod tend;
@@ -20,28 +22,28 @@ use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
 pub use history::Past;
+pub use lease::Lease;
 pub use pools::Pools;
 pub use settings::{RootsOf, Settings};
 
 use crate::budget::{Budget, NoRoom};
 use crate::caller::{Caller, LogLevel};
 use crate::child::remote::{Dialer, address};
-use crate::child::{Child, ChildError, Ledger, Limits, Line, Roster, StderrRing};
+use crate::child::{Child, ChildError, Ledger, Line, Roster, StderrRing};
 use crate::config::Scope;
 use crate::definition::{Reach, Target};
 use crate::manifest::{Manifest, Manifests};
 use crate::measures::Measures;
-use crate::measures::child_tally::{ChildTally, Reason};
+use crate::measures::child_tally::ChildTally;
 use crate::oauth::{Login, Logins};
 use crate::pulse::Pulse;
 use crate::sources::{Sources, Unready};
 use crate::subscriptions::Subscriptions;
 use crate::thrift::{Mark, Thrift, Use};
-use breaker::Breaker;
-use history::History;
-use state::{Member, State, Step};
+use state::{Member, State};
 
-/// How long a call waits for one of `max` children to become free for its session.
+/// How long a call waits for room, from when it came in: in the budget, or for one of `max` children to become free for
+/// its session.
 const ROOM: Duration = Duration::from_secs(5);
 
 /// What children need to be started with, whichever they are.
@@ -130,53 +132,9 @@ pub enum Doing {
     Held,
 }
 
-/// The right to use a child. Dropping it gives the child back.
-#[derive(Debug)]
-pub struct Lease {
-    child: Arc<Child>,
-    pool: Arc<Pool>,
-}
-
-impl std::ops::Deref for Lease {
-    type Target = Arc<Child>;
-
-    fn deref(&self) -> &Arc<Child> {
-        &self.child
-    }
-}
-
-impl Drop for Lease {
-    fn drop(&mut self) {
-        self.child.leased(-1);
-        self.pool.has_changed();
-    }
-}
-
 impl Pool {
     pub fn new(name: &str, reach: Reach, settings: Settings, nursery: Nursery) -> Arc<Self> {
-        let manifest = nursery.manifests.known(&reach);
-        let state = State {
-            settings,
-            members: Vec::new(),
-            starting: Vec::new(),
-            waiting: 0,
-            breaker: Breaker::default(),
-            failed_starts: 0,
-            last_failure: None,
-            ran_before: manifest.is_some(),
-            retired: false,
-            manifest,
-            manner: None,
-            lists_failed: None,
-            last_words: Arc::default(),
-            earlier_words: None,
-            history: History::default(),
-            woken_later: false,
-            starts: 0,
-            lost: 0,
-            start_took: None,
-            values: None,
-        };
+        let state = State::new(settings, nursery.manifests.known(&reach));
         Arc::new(Self {
             name: name.into(),
             reach,
@@ -214,65 +172,6 @@ impl Pool {
         self.has_changed();
     }
 
-    /// A child to use, started if need be. A start goes on even if this caller gives up.
-    pub async fn lease(self: &Arc<Self>, caller: &Arc<Caller>, limits: Limits) -> Result<Lease, PoolError> {
-        if let Some(pid) = caller.pinned()
-            && self.settings().scope != Scope::Call
-            && let Some(child) = self.running().into_iter().find(|child| child.pid() == pid)
-        {
-            // It comes back with answers to what this one asked.
-            child.leased(1);
-            return Ok(Lease { child, pool: self.clone() });
-        }
-        let caller = caller.owner();
-        let mut ran = None;
-        let failed_before = self.lock().failed_starts;
-        let mut room_until = None;
-        let mut waiting = None;
-        loop {
-            // Told of every change from here on, also before it is awaited.
-            let changed = self.changed.notified();
-            let step = {
-                let mut state = self.lock();
-                let step = state.step(caller, failed_before, Instant::now());
-                if let Step::Use(child) = &step {
-                    child.leased(1);
-                }
-                ran.get_or_insert_with(|| {
-                    let shares = state.settings.scope != Scope::Session && state.alive().next().is_some();
-                    shares || matches!(step, Step::Use(_))
-                });
-                step
-            };
-            match step {
-                Step::Use(child) => {
-                    let lease = Lease { child, pool: self.clone() };
-                    self.note_use(caller, ran == Some(true));
-                    self.keep_warm(limits);
-                    lease.wait_for_roots().await;
-                    return Ok(lease);
-                }
-                Step::Start(owner) => drop(tokio::spawn(self.clone().start(owner, limits, Reason::Call))),
-                Step::Refuse(refusal) => return Err(refusal),
-                Step::Rest(until) => tokio::time::sleep_until(until).await,
-                Step::Wait => {
-                    // From the second look on this caller counts as one that waits.
-                    if waiting.is_none() {
-                        waiting = Some(Waiting::new(self));
-                        continue;
-                    }
-                    changed.await;
-                }
-                Step::WaitForRoom => {
-                    let until = *room_until.get_or_insert_with(|| Instant::now() + ROOM);
-                    if tokio::time::timeout_at(until, changed).await.is_err() {
-                        return Err(PoolError::Full { max: self.settings().max });
-                    }
-                }
-            }
-        }
-    }
-
     /// What the notes of its children are found by, as their manifests are.
     pub fn mark(&self) -> Mark {
         *self.mark.get_or_init(|| Mark::from_digest(&self.reach.digest()))
@@ -304,22 +203,8 @@ impl Pool {
         self.lock().start_took
     }
 
-    /// Starts a child in the background, unless one runs or the last ones died.
-    pub fn warm_up(self: &Arc<Self>, limits: Limits) {
-        let step = {
-            let mut state = self.lock();
-            let wanted = state.settings.scope == Scope::Shared
-                && state.starting.is_empty()
-                && state.alive().next().is_none();
-            if wanted { state.start(None, Instant::now()) } else { Step::Wait }
-        };
-        if let Step::Start(owner) = step {
-            tokio::spawn(self.clone().start(owner, limits, Reason::Introspect));
-        }
-    }
-
     /// No longer wanted: calls in flight finish, then its children stop.
-    pub fn retire(&self) {
+    pub fn retire(self: &Arc<Self>) {
         self.lock().retired = true;
         self.renew();
     }
@@ -329,11 +214,11 @@ impl Pool {
     }
 
     /// Has the next callers get fresh children; calls in flight finish on the old ones. False if none ran.
-    pub fn renew(&self) -> bool {
-        let members = {
+    pub fn renew(self: &Arc<Self>) -> bool {
+        let (members, limits) = {
             let mut state = self.lock();
-            state.breaker.reset();
-            std::mem::take(&mut state.members)
+            state.forgive();
+            (std::mem::take(&mut state.members), state.limits)
         };
         let any = !members.is_empty();
         for Member { child, .. } in members {
@@ -343,12 +228,23 @@ impl Pool {
             });
         }
         self.has_changed();
+        if let Some(limits) = limits.filter(|_| !any) {
+            // Spares may have waited for somebody to say so.
+            self.fill_up(limits);
+        }
         any
     }
 
     /// Failures of the past no longer hold up a start.
-    pub fn forgive(&self) {
-        self.lock().breaker.reset();
+    pub fn forgive(self: &Arc<Self>) {
+        let limits = {
+            let mut state = self.lock();
+            state.forgive();
+            state.limits
+        };
+        if let Some(limits) = limits {
+            self.fill_up(limits);
+        }
     }
 
     /// Who follows which resource of its children.
@@ -367,8 +263,9 @@ impl Pool {
         if self.settings().scope != Scope::Session {
             self.running().iter().for_each(|child| child.follow(&unfollowed, false));
         }
-        for member in &self.lock().members {
+        for member in &mut self.lock().members {
             if member.owner.as_ref().is_some_and(|owner| Arc::ptr_eq(owner, caller)) {
+                member.dismissed = true;
                 member.child.stop();
             }
         }
@@ -459,23 +356,5 @@ impl Pool {
 
     fn lock(&self) -> std::sync::MutexGuard<'_, State> {
         self.state.lock().expect("BUG: pool bookkeeping panicked")
-    }
-}
-
-/// Counts a caller among those who wait.
-struct Waiting {
-    pool: Arc<Pool>,
-}
-
-impl Waiting {
-    fn new(pool: &Arc<Pool>) -> Self {
-        pool.lock().waiting += 1;
-        Self { pool: pool.clone() }
-    }
-}
-
-impl Drop for Waiting {
-    fn drop(&mut self) {
-        self.pool.lock().waiting -= 1;
     }
 }

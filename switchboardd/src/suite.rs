@@ -185,19 +185,29 @@ impl Suite {
         subtool: Option<&str>,
         token: Option<&str>,
     ) -> Result<Lease, Failure> {
+        self.lease_since(caller, subtool, token, Instant::now()).await
+    }
+
+    /// The same for a call that came in at `asked`, and has waited since.
+    pub async fn lease_since(
+        &self,
+        caller: &Arc<Caller>,
+        subtool: Option<&str>,
+        token: Option<&str>,
+        asked: Instant,
+    ) -> Result<Lease, Failure> {
         let pool = self.pool()?;
-        let begin = Instant::now();
-        let mut lease = pin!(pool.lease(caller, self.limits));
+        let mut lease = pin!(pool.lease_since(caller, self.limits, asked));
         loop {
-            let waited = begin.elapsed();
+            let news = (Instant::now() + STARTING_NEWS).min(asked + STILL_STARTING);
             tokio::select! {
                 biased;
                 lease = &mut lease => return lease.map_err(|error| self.unavailable(subtool, error)),
-                () = tokio::time::sleep_until(begin + waited + STARTING_NEWS) => {}
+                () = tokio::time::sleep_until(news) => {}
             }
-            let seconds = begin.elapsed().as_secs();
+            let seconds = asked.elapsed().as_secs();
             let starts = pool.doing() != Doing::Ready;
-            if begin.elapsed() >= STILL_STARTING {
+            if asked.elapsed() >= STILL_STARTING {
                 let (child, subtool) = (self.child_name().into(), subtool.map(Into::into));
                 return Err(Failure::StillStarting { child, subtool, seconds, starts });
             }

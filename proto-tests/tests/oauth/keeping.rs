@@ -3,9 +3,12 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
+use std::time::{Duration, Instant};
 
-use proto_tests::Daemon;
 use proto_tests::authority::Rules;
+use proto_tests::wait::until_true;
+use proto_tests::{Daemon, PATIENCE};
+use serde_json::json;
 
 use crate::person::{CHILD, World};
 
@@ -94,4 +97,31 @@ fn nothing_secret_is_written_down() {
     }
     let status = daemon.status().to_string();
     assert!(!status.contains("access-") && !status.contains("refresh-"));
+}
+
+/// A spare of a server that wants a login is not tried again and again: the login is what it waits for.
+#[test]
+fn a_spare_waits_for_the_login() {
+    let world = World::new(Rules { gives_refresh: false, ..Rules::default() });
+    world.home.config(&json!({"suites": {CHILD: {"pool": {"warm": 1}}}}));
+    let daemon = world.home.daemon();
+    world.log_in();
+    assert!(world.home.shim().call(CHILD, "greet", "{}").contains("hello"));
+    drop(daemon);
+    world.authority.expire_access();
+    let daemon = world.home.daemon();
+    let requests = || world.guarded.seen("initialize").len() + world.guarded.seen("server/discover").len();
+    let before = requests();
+    let begin = Instant::now();
+    while begin.elapsed() < Duration::from_secs(5) {
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    assert!(daemon.starts(CHILD) >= 1, "it was not tried at all");
+    let (starts, asked, log) = (daemon.starts(CHILD), requests() - before, daemon.log().len());
+    assert!(
+        starts <= 3 && asked <= 12 && log < 20_000,
+        "{starts} starts, {asked} requests, {log} bytes of log"
+    );
+    world.log_in();
+    until_true("a connection that nobody called for", PATIENCE, || daemon.suite(CHILD)["state"] == "ready");
 }

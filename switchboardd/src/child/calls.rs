@@ -4,6 +4,8 @@
 //! the child answers it, so that the late answer is thrown away quietly and the child's questions
 //! still count that caller as a candidate.
 
+mod hosts;
+
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;

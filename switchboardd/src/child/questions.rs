@@ -44,10 +44,12 @@ impl Child {
                 Some(error(envelope::INVALID_PARAMS, why))
             }
             methods::PING => Some("\"result\":{}".to_owned()),
-            methods::SAMPLING | methods::ELICITATION => self
-                .asked(about)
-                .and_then(|caller| self.put_question(&caller, body, id, method, params, about))
-                .err(),
+            methods::SAMPLING | methods::ELICITATION => {
+                self.asks.store(true, Relaxed);
+                self.asked(about)
+                    .and_then(|caller| self.put_question(&caller, body, id, method, params, about))
+                    .err()
+            }
             methods::ROOTS_LIST => self.put_roots(body, id, params, about),
             _ => Some(error(envelope::METHOD_NOT_FOUND, &format!("Method not found: {method}"))),
         };

@@ -60,7 +60,12 @@ impl Roster {
         self.lock().children.clone()
     }
 
-    /// Resolves when a child has gone, or the place of one that never came is free again.
+    /// There may be more room than before although nobody has gone.
+    pub fn may_have_room(&self) {
+        self.left.notify_waiters();
+    }
+
+    /// Resolves when a child has gone, the place of one that never came is free again, or the ceiling was changed.
     pub fn departure(&self) -> tokio::sync::futures::Notified<'_> {
         self.left.notified()
     }

@@ -156,9 +156,10 @@ pub(super) async fn forward(
     swap: Option<Swap<'_>>,
 ) -> Result<Said, Failure> {
     request.is_for(suite);
+    let asked = Instant::now();
     let lane = caller.lane(suite.child_name()).await;
     let token = request.params.and_then(Members::of).and_then(|params| outgoing::progress_token(&params));
-    let lease = suite.lease(caller, tool, token.map(Raw::get)).await?;
+    let lease = suite.lease_since(caller, tool, token.map(Raw::get), asked).await?;
     let params = |id, out: &mut Vec<u8>| {
         if let Some(params) = request.params {
             push_params(params, token, swap.as_ref(), id, out);

@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
 use hyper::header::HeaderValue;
+use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 use url::Url;
 
@@ -52,6 +53,8 @@ pub struct Login {
     turn: tokio::sync::Mutex<()>,
     /// The attempt that a person is in the middle of. Held while one begins, so that two begin one.
     attempt: tokio::sync::Mutex<Option<Arc<Attempt>>>,
+    /// There are other tokens than before.
+    entered: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -108,6 +111,7 @@ impl Login {
             memory: Mutex::default(),
             turn: tokio::sync::Mutex::default(),
             attempt: tokio::sync::Mutex::default(),
+            entered: Notify::new(),
         })
     }
 
@@ -135,6 +139,11 @@ impl Login {
     /// Whether a person is in the middle of an attempt, or one begins.
     pub(super) fn is_open(&self) -> bool {
         self.attempt.try_lock().map_or(true, |slot| slot.as_ref().is_some_and(|open| open.is_open()))
+    }
+
+    /// Resolves when there are other tokens than now: a person has logged in, or they were renewed.
+    pub async fn entered(&self) {
+        self.entered.notified().await;
     }
 
     /// Waits until nobody is in the middle of changing what is kept.
@@ -283,7 +292,11 @@ impl Login {
     /// From now on this is what is kept.
     fn remember(&self, kept: Kept) {
         let mut memory = self.memory();
-        memory.header = kept.grant.as_ref().and_then(|grant| Tokens::header(&grant.tokens));
+        let header = kept.grant.as_ref().and_then(|grant| Tokens::header(&grant.tokens));
+        if header.is_some() && header != memory.header {
+            self.entered.notify_waiters();
+        }
+        memory.header = header;
         memory.kept = kept;
         memory.is_loaded = true;
         memory.is_unsaved = false;

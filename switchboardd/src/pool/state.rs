@@ -1,31 +1,40 @@
 //! What a pool knows, and what a caller is to do next: decided at once, without waiting. `now` comes from
 //! outside.
 
-use std::sync::Arc;
+use std::collections::VecDeque;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::breaker::Breaker;
 use super::history::History;
-use super::{PoolError, Settings};
+use super::spares::Spares;
+use super::{PoolError, ROOM, Settings};
 use crate::caller::Caller;
-use crate::child::{Child, ChildError, Manner, StderrRing};
+use crate::child::{Child, ChildError, Debt, Limits, Manner, StderrRing};
 use crate::config::Scope;
 use crate::manifest::Manifest;
 
 /// A pause before a start that callers sit out; a longer one is told to them.
 const SHORT_PAUSE: Duration = Duration::from_millis(250);
+/// Failed starts that calls which came in before are told of. More sessions than this hardly start at once.
+const FAILED_KEPT: usize = 16;
+
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) settings: Settings,
     pub(super) members: Vec<Member>,
-    /// Starts under way, and for whom.
-    pub(super) starting: Vec<Option<Arc<Caller>>>,
+    /// Starts under way.
+    pub(super) starting: Vec<Arc<Start>>,
     pub(super) waiting: usize,
     pub(super) breaker: Breaker,
-    pub(super) failed_starts: u64,
+    pub(super) spares: Spares,
+    /// Starts that failed lately, the latest last.
+    pub(super) failed: VecDeque<Arc<Start>>,
     pub(super) last_failure: Option<PoolError>,
+    /// What the breaker rests for.
+    pub(super) last_crash: Option<ChildError>,
     pub(super) ran_before: bool,
     /// Its definition is gone: children serve those who have them or wait for them, and go.
     pub(super) retired: bool,
@@ -40,8 +49,12 @@ pub(super) struct State {
     /// And the one before it.
     pub(super) earlier_words: Option<Arc<StderrRing>>,
     pub(super) history: History,
-    /// Somebody comes back for the spares when the pause after a crash is over.
+    /// Somebody comes back for the spares when the pause is over.
     pub(super) woken_later: bool,
+    /// The limits that its spares were last wanted with.
+    pub(super) limits: Option<Limits>,
+    /// Sessions whose own child ended while they followed a resource of it.
+    pub(super) follow_on: Vec<Arc<Caller>>,
     pub(super) starts: u64,
     /// Children that ended by themselves and have not been replaced.
     pub(super) lost: u64,
@@ -57,21 +70,107 @@ pub(super) struct Member {
     pub(super) owner: Option<Arc<Caller>>,
     /// It ended by itself, and another was started in its place.
     pub(super) replaced: bool,
+    /// The pool itself stopped it.
+    pub(super) dismissed: bool,
+}
+
+/// One start, from when it was noted on. Those who wait for it hold it: its failure is theirs and nobody else's.
+#[derive(Debug)]
+pub(super) struct Start {
+    /// The session it is for, with scope `session`; `None` if anybody may have the child.
+    pub(super) owner: Option<Arc<Caller>>,
+    /// Until when it waits for room. `None`: not at all, and it pushes nobody out.
+    pub(super) room_until: Option<Instant>,
+    failure: OnceLock<(Instant, PoolError)>,
+}
+
+impl Start {
+    fn is_for(&self, owner: Option<&Arc<Caller>>) -> bool {
+        match (&self.owner, owner) {
+            (Some(own), Some(owner)) => Arc::ptr_eq(own, owner),
+            (None, None) => true,
+            _ => false,
+        }
+    }
+}
+
+/// A caller on its way to a child.
+#[derive(Debug)]
+pub(super) struct Waiter<'a> {
+    caller: &'a Arc<Caller>,
+    /// When its call came in.
+    asked: Instant,
+    /// It counts as one that waits.
+    pub(super) counted: bool,
+    start: Option<Arc<Start>>,
+    /// The start that it waits for is one that it began.
+    began: bool,
+    /// When it may begin another start although children live, after one failed.
+    again: Option<Instant>,
+}
+
+impl<'a> Waiter<'a> {
+    pub(super) fn new(caller: &'a Arc<Caller>, asked: Instant) -> Self {
+        Self { caller, asked, counted: false, start: None, began: false, again: None }
+    }
+
+    fn waits_for(&mut self, start: &Arc<Start>, began: bool) {
+        self.start = Some(start.clone());
+        self.began = began;
+    }
 }
 
 #[derive(Debug)]
 pub(super) enum Step {
     Use(Arc<Child>),
     /// A start was noted; somebody has to do it.
-    Start(Option<Arc<Caller>>),
+    Start(Arc<Start>),
     Wait,
+    /// The same, but another look is worth it by then.
+    WaitUntil(Instant),
     /// All of them are taken; some may become free.
     WaitForRoom,
     Rest(Instant),
     Refuse(PoolError),
 }
 
+/// How the start stands that a caller waits for.
+enum Awaited {
+    Nothing,
+    UnderWay,
+    Failed(PoolError),
+}
+
 impl State {
+    pub(super) fn new(settings: Settings, manifest: Option<Arc<Manifest>>) -> Self {
+        Self {
+            settings,
+            members: Vec::new(),
+            starting: Vec::new(),
+            waiting: 0,
+            breaker: Breaker::default(),
+            spares: Spares::default(),
+            failed: VecDeque::new(),
+            last_failure: None,
+            last_crash: None,
+            ran_before: manifest.is_some(),
+            retired: false,
+            manifest,
+            manner: None,
+            lists_failed: None,
+            last_words: Arc::default(),
+            earlier_words: None,
+            history: History::default(),
+            woken_later: false,
+            limits: None,
+            follow_on: Vec::new(),
+            starts: 0,
+            lost: 0,
+            start_took: None,
+            values: None,
+        }
+    }
+
     /// Whether a start is in the place of one that ended by itself, buried or not.
     pub(super) fn replaces_one(&mut self) -> bool {
         let dead = self.members.iter_mut().find(|member| !member.replaced && member.child.ended_by_itself());
@@ -85,16 +184,11 @@ impl State {
     }
 
     /// What a caller is to do next. Notes what it decides, so that no two decide the same.
-    pub(super) fn step(&mut self, caller: &Arc<Caller>, failed_before: u64, now: Instant) -> Step {
-        if self.failed_starts > failed_before
-            && let Some(failure) = &self.last_failure
-        {
-            return Step::Refuse(failure.clone());
-        }
+    pub(super) fn step(&mut self, waiter: &mut Waiter<'_>, now: Instant) -> Step {
         match self.settings.scope {
-            Scope::Shared => self.step_shared(now),
-            Scope::Session => self.step_session(caller, now),
-            Scope::Call => self.step_call(now),
+            Scope::Shared => self.step_shared(waiter, now),
+            Scope::Session => self.step_session(waiter, now),
+            Scope::Call => self.step_call(waiter, now),
         }
     }
 
@@ -103,31 +197,50 @@ impl State {
     }
 
     /// The least busy one; another is only started when nobody is free.
-    pub(super) fn step_shared(&mut self, now: Instant) -> Step {
+    fn step_shared(&mut self, waiter: &mut Waiter<'_>, now: Instant) -> Step {
+        for member in self.alive().filter(|member| member.child.is_unsure_of(waiter.caller)) {
+            // It still works, as far as it knows, for a host that gave up: it could not ask this one anything.
+            member.child.replace();
+        }
+        let room_until = waiter.asked + ROOM;
+        let apart = self.settings.max > 1;
+        let is_crowded = |child: &Arc<Child>| apart && child.is_crowded_for(waiter.caller);
         let least = |parked: bool| {
             let children = self.alive().map(|member| &member.child);
-            children.filter(|child| child.is_parked() == parked).min_by_key(|child| child.leases()).cloned()
+            let fit = children.filter(|child| child.is_parked() == parked);
+            fit.map(|child| (is_crowded(child), child.leases(), child))
+                .min_by_key(|(crowded, leases, _)| (*crowded, *leases))
         };
-        let (free, parked) = (least(false), least(true));
+        let (free, parked) = (least(false), least(true).map(|(_, _, child)| child.clone()));
+        let free = free.map(|(crowded, leases, child)| (crowded, leases, child.clone()));
         match free {
-            Some(child) if child.leases() == 0 || self.is_full() || !self.starting.is_empty() => {
-                Step::Use(child)
+            Some((false, 0, child)) => Step::Use(child),
+            Some((true, _, child)) => {
+                // What it asks could be for either host: this one gets another, as far as `max` goes.
+                if self.is_full() && self.starting.is_empty() {
+                    return Step::Use(child);
+                }
+                match self.wait_for_start(waiter, None, now, now) {
+                    step @ (Step::Start(_) | Step::Wait) => step,
+                    _ => Step::Use(child),
+                }
             }
-            Some(child) => match self.start(None, now) {
-                Step::Start(owner) => Step::Start(owner),
+            Some((false, _, child)) if self.is_full() || !self.starting.is_empty() => Step::Use(child),
+            Some((false, _, child)) => match self.begin(waiter, None, room_until, now) {
+                Step::Start(start) => Step::Start(start),
                 _ => Step::Use(child),
             },
-            None if !self.starting.is_empty() => Step::Wait,
             // One that waits for a host's word is not asked for others, if it can be helped.
-            None => match (self.start(None, now), parked) {
-                (Step::Start(owner), _) => Step::Start(owner),
+            None => match (self.wait_for_start(waiter, None, room_until, now), parked) {
+                (step @ (Step::Start(_) | Step::Wait), _) => step,
                 (_, Some(parked)) => Step::Use(parked),
                 (refused, None) => refused,
             },
         }
     }
 
-    pub(super) fn step_session(&mut self, caller: &Arc<Caller>, now: Instant) -> Step {
+    fn step_session(&mut self, waiter: &mut Waiter<'_>, now: Instant) -> Step {
+        let caller = waiter.caller;
         let owned =
             |owner: &Option<Arc<Caller>>| owner.as_ref().is_some_and(|owner| Arc::ptr_eq(owner, caller));
         if let Some(own) = self.alive().find(|member| owned(&member.owner)) {
@@ -142,23 +255,95 @@ impl State {
             spare.child.belongs_to(caller);
             return Step::Use(spare.child.clone());
         }
-        if self.starting.iter().any(owned) {
+        let room_until = waiter.asked + ROOM;
+        self.wait_for_start(waiter, Some(caller), room_until, now)
+    }
+
+    /// One that has nothing to do; or another, as long as there may be one. While children live, each of which
+    /// may become free, no failed start refuses anybody.
+    fn step_call(&mut self, waiter: &mut Waiter<'_>, now: Instant) -> Step {
+        let with_debt = |debt: Debt| {
+            self.alive().map(|member| &member.child).find(|child| child.leases() == 0 && child.debt() == debt)
+        };
+        if let Some(free) = with_debt(Debt::None) {
+            return Step::Use(free.clone());
+        }
+        if !waiter.counted {
             return Step::Wait;
+        }
+        let idle = with_debt(Debt::Dropped).cloned();
+        let lives = self.alive().next().is_some();
+        match self.awaited(waiter) {
+            Awaited::UnderWay => return Step::Wait,
+            Awaited::Failed(_) if lives => waiter.again = Some(now + ROOM),
+            Awaited::Failed(error) if self.starting.is_empty() && waiter.is_refused_by(&error) => {
+                return Step::Refuse(error);
+            }
+            Awaited::Failed(_) | Awaited::Nothing => {}
+        }
+        waiter.start = None;
+        let again = waiter.again.filter(|again| *again > now).max(self.breaker.next_start(now));
+        let (is_full, room_until) = (self.is_full(), waiter.asked + ROOM);
+        if !is_full && self.starting.len() < self.waiting && (!lives || again.is_none()) {
+            return self.begin(waiter, None, room_until, now);
+        }
+        match (self.starting.first(), idle) {
+            (None, Some(idle)) => Step::Use(idle),
+            (Some(start), _) if !lives => {
+                waiter.waits_for(start, false);
+                Step::Wait
+            }
+            _ => again.filter(|_| !is_full).map_or(Step::Wait, Step::WaitUntil),
+        }
+    }
+
+    /// Waits for a start that is for this owner, or begins one; refuses a caller whose own start failed.
+    fn wait_for_start(
+        &mut self,
+        waiter: &mut Waiter<'_>,
+        owner: Option<&Arc<Caller>>,
+        room_until: Instant,
+        now: Instant,
+    ) -> Step {
+        let awaited = self.awaited(waiter);
+        if matches!(awaited, Awaited::UnderWay) {
+            return Step::Wait;
+        }
+        if let Some(under_way) = self.starting.iter().find(|start| start.is_for(owner)) {
+            waiter.waits_for(under_way, false);
+            return Step::Wait;
+        }
+        if let Awaited::Failed(error) = awaited
+            && waiter.is_refused_by(&error)
+        {
+            return Step::Refuse(error);
+        }
+        waiter.start = None;
+        if let Some(error) = self.failed_since(waiter.asked, owner) {
+            return Step::Refuse(error);
         }
         if self.is_full() {
             return Step::WaitForRoom;
         }
-        self.start(Some(caller.clone()), now)
+        self.begin(waiter, owner.cloned(), room_until, now)
     }
 
-    pub(super) fn step_call(&mut self, now: Instant) -> Step {
-        if let Some(free) = self.alive().find(|member| member.child.leases() == 0) {
-            return Step::Use(free.child.clone());
+    fn awaited(&self, waiter: &Waiter<'_>) -> Awaited {
+        let Some(start) = &waiter.start else { return Awaited::Nothing };
+        match start.failure.get() {
+            Some((_, error)) => Awaited::Failed(error.clone()),
+            None if self.starting.iter().any(|under_way| Arc::ptr_eq(under_way, start)) => Awaited::UnderWay,
+            // It succeeded; somebody else has the child, or it is gone.
+            None => Awaited::Nothing,
         }
-        if self.is_full() || self.starting.len() >= self.waiting {
-            return Step::Wait;
-        }
-        self.start(None, now)
+    }
+
+    /// Why a start failed that a caller would have waited for, had it not stood behind another call of its host.
+    fn failed_since(&self, asked: Instant, owner: Option<&Arc<Caller>>) -> Option<PoolError> {
+        let failed = self.failed.iter().rev().filter(|start| start.is_for(owner));
+        let told = failed.filter_map(|start| start.failure.get()).filter(|(at, _)| *at > asked);
+        // Whether there is room by now is looked at again.
+        told.map(|(_, error)| error).find(|error| !matches!(error, PoolError::NoRoom(_))).cloned()
     }
 
     pub(super) fn is_full(&self) -> bool {
@@ -166,40 +351,108 @@ impl State {
         serving + self.starting.len() >= self.settings.max
     }
 
-    pub(super) fn start(&mut self, owner: Option<Arc<Caller>>, now: Instant) -> Step {
+    fn begin(
+        &mut self,
+        waiter: &mut Waiter<'_>,
+        owner: Option<Arc<Caller>>,
+        room_until: Instant,
+        now: Instant,
+    ) -> Step {
+        match self.start(owner, Some(room_until), now) {
+            Ok(start) => {
+                waiter.waits_for(&start, true);
+                Step::Start(start)
+            }
+            Err(refusal) => refusal,
+        }
+    }
+
+    /// Notes a start, unless the breaker rests.
+    pub(super) fn start(
+        &mut self,
+        owner: Option<Arc<Caller>>,
+        room_until: Option<Instant>,
+        now: Instant,
+    ) -> Result<Arc<Start>, Step> {
         if let Some(start) = self.breaker.next_start(now) {
             let pause = start - now;
             if pause <= SHORT_PAUSE {
-                return Step::Rest(start);
+                return Err(Step::Rest(start));
             }
-            let last = match &self.last_failure {
-                Some(PoolError::Child(last)) => last.clone(),
-                _ => ChildError::Stopped,
-            };
+            let last = self.last_crash.clone().unwrap_or(ChildError::Stopped);
             let ms = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
-            return Step::Refuse(PoolError::Resting { last, ms });
+            return Err(Step::Refuse(PoolError::Resting { last, ms }));
         }
-        self.starting.push(owner.clone());
-        self.starts += 1;
-        Step::Start(owner)
+        Ok(self.note_start(owner, room_until))
     }
 
-    /// Spares that are missing, each noted as a start.
-    pub(super) fn missing_spares(&mut self, now: Instant) -> usize {
-        if self.retired || !self.ran_before || self.breaker.next_start(now).is_some() {
-            return 0;
+    fn note_start(&mut self, owner: Option<Arc<Caller>>, room_until: Option<Instant>) -> Arc<Start> {
+        let start = Arc::new(Start { owner, room_until, failure: OnceLock::new() });
+        self.starting.push(start.clone());
+        self.starts += 1;
+        start
+    }
+
+    /// A start is over; `failure`: why there is no child. Those who wait for it find that out.
+    pub(super) fn end_start(&mut self, start: &Arc<Start>, failure: Option<&PoolError>, now: Instant) {
+        self.starting.retain(|under_way| !Arc::ptr_eq(under_way, start));
+        let Some(failure) = failure else { return };
+        let _ = start.failure.set((now, failure.clone()));
+        if self.failed.len() == FAILED_KEPT {
+            self.failed.pop_front();
         }
-        let waiting_ones = match self.settings.scope {
-            Scope::Session => self.alive().filter(|member| member.owner.is_none()).count(),
-            Scope::Shared | Scope::Call => self.alive().count(),
-        };
-        let starting = self.starting.iter().filter(|owner| owner.is_none()).count();
-        let room = self.settings.max.saturating_sub(self.alive().count() + self.starting.len());
-        let missing = self.settings.warm.saturating_sub(waiting_ones + starting).min(room);
-        for _ in 0..missing {
-            self.starting.push(None);
-            self.starts += 1;
+        self.failed.push_back(start.clone());
+    }
+
+    /// What failed before counts no more.
+    pub(super) fn forgive(&mut self) {
+        self.breaker.reset();
+        self.spares.reset();
+        self.failed.clear();
+    }
+
+    /// The starts that no call asks for, each noted; and when to look again, if they have to wait. `follows`: whether
+    /// anybody follows a resource of its children.
+    pub(super) fn missing_spares(
+        &mut self,
+        now: Instant,
+        follows: impl FnOnce() -> bool,
+    ) -> (Vec<Arc<Start>>, Option<Instant>) {
+        if self.retired || !self.ran_before {
+            return (Vec::new(), None);
         }
+        let missing = self.missing(follows);
+        if missing.is_empty() || !self.spares.may_start(now) || self.breaker.next_start(now).is_some() {
+            let later = self.spares.later(now).max(self.breaker.next_start(now));
+            return (Vec::new(), later.filter(|_| !missing.is_empty()));
+        }
+        (missing.into_iter().map(|owner| self.note_start(owner, None)).collect(), None)
+    }
+
+    /// Whose children are missing: spares, and those that somebody follows.
+    fn missing(&mut self, follows: impl FnOnce() -> bool) -> Vec<Option<Arc<Caller>>> {
+        let is_session = self.settings.scope == Scope::Session;
+        let there = self.alive().filter(|member| !is_session || member.owner.is_none()).count();
+        let starting = self.starting.iter().filter(|start| start.owner.is_none()).count();
+        let followed = self.settings.scope == Scope::Shared && there + starting == 0 && follows();
+        let wanted = self.settings.warm.max(usize::from(followed));
+        let mut room = self.settings.max.saturating_sub(self.alive().count() + self.starting.len());
+        let mut missing = Vec::new();
+        if is_session && !self.follow_on.is_empty() {
+            let mut owners = std::mem::take(&mut self.follow_on);
+            owners.retain(|owner| {
+                let is_own = |other: &Option<Arc<Caller>>| {
+                    other.as_ref().is_some_and(|other| Arc::ptr_eq(other, owner))
+                };
+                !owner.is_closed() && !self.alive().any(|member| is_own(&member.owner))
+            });
+            let idle =
+                owners.iter().filter(|owner| !self.starting.iter().any(|start| start.is_for(Some(owner))));
+            missing.extend(idle.take(room).map(|owner| Some(owner.clone())));
+            room -= missing.len();
+            self.follow_on = owners;
+        }
+        missing.extend(std::iter::repeat_n(None, wanted.saturating_sub(there + starting).min(room)));
         missing
     }
 
@@ -212,3 +465,14 @@ impl State {
         self.retired || !spare(&member) || self.alive().filter(spare).count() > self.settings.warm
     }
 }
+
+impl Waiter<'_> {
+    /// Whether the failure of the start that it waits for is its own. One who began a start earlier had less time
+    /// left to wait for room.
+    fn is_refused_by(&self, failure: &PoolError) -> bool {
+        self.began || !matches!(failure, PoolError::NoRoom(_))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -78,7 +78,7 @@ impl Suite {
         // call has a process of its own there is no order to keep.
         let own_process = self.pool.as_ref().is_some_and(|pool| pool.settings().scope == Scope::Call);
         let lane = if own_process { None } else { caller.lane(self.child_name()).await };
-        let mut lease = self.lease(caller, Some(subtool), token).await?;
+        let mut lease = self.lease_since(caller, Some(subtool), token, asked).await?;
         if self.settings.validate != Some(false) {
             let mut checked = self.check(&lease, subtool, args, asked).await;
             if is_unsent(&checked) {
@@ -140,17 +140,13 @@ impl Suite {
         }
     }
 
-    /// Another child in place of one that ended unused; if there is none, why that one ended.
+    /// Another child in place of one that ended unused. If there is none, that is why the call fails: how the one before
+    /// ended is for those whose calls it had.
     async fn next_lease(&self, ended: Lease, caller: &Arc<Caller>) -> Result<Lease, PoolError> {
-        let child = Arc::clone(&ended);
         drop(ended);
-        let next = match &self.pool {
-            Some(pool) => pool.lease(caller, self.limits).await.ok(),
-            None => None,
-        };
-        match next {
-            Some(next) => Ok(next),
-            None => Err(child.ending().await.into()),
+        match &self.pool {
+            Some(pool) => pool.lease(caller, self.limits).await,
+            None => Err(ChildError::Unsent.into()),
         }
     }
 

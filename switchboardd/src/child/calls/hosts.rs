@@ -1,0 +1,41 @@
+//! Which hosts a child works for, as far as it knows: for pools, who decide which caller gets it.
+
+use std::sync::Arc;
+
+use tokio::time::Instant;
+
+use super::{Calls, ChildId, MAY_ASK, Tombstone};
+use crate::caller::Caller;
+
+impl Calls {
+    /// The last call that was opened.
+    pub(in crate::child) fn last(&self) -> ChildId {
+        ChildId(self.issued)
+    }
+
+    /// The latest call of a host that was given up on and that the child has not answered.
+    pub(in crate::child) fn last_owed(&self) -> Option<ChildId> {
+        let owed = self.tombstones.iter().filter(|(_, tombstone)| tombstone.caller.is_some());
+        owed.map(|(id, _)| *id).max().map(ChildId)
+    }
+
+    /// Whether the child has not answered a call of a host after one and up to another that was given up on.
+    pub(in crate::child) fn owes_between(&self, after: u64, up_to: ChildId) -> bool {
+        let owed = self.tombstones.iter().filter(|(_, tombstone)| tombstone.caller.is_some());
+        owed.map(|(id, _)| *id).any(|id| id > after && id <= up_to.0)
+    }
+
+    /// How many answers it owes to this host, which waits for them.
+    pub(in crate::child) fn open_of(&self, caller: &Arc<Caller>) -> usize {
+        let is_own = |own: &Arc<Caller>| own.is_same_host(caller);
+        self.waiting.values().filter(|waiting| waiting.caller.as_ref().is_some_and(is_own)).count()
+    }
+
+    /// Whether it may ask something for another host that has given up on its call.
+    pub(in crate::child) fn has_ghosts(&self, caller: &Arc<Caller>, now: Instant) -> bool {
+        let may_ask = |tombstone: &&Tombstone| !tombstone.read || now < tombstone.since + MAY_ASK;
+        let mut ghosts =
+            self.tombstones.values().filter(may_ask).filter_map(|tombstone| tombstone.caller.as_ref());
+        ghosts.any(|other| !other.is_same_host(caller))
+    }
+}

@@ -1,0 +1,153 @@
+//! The way to a child: a caller takes the next step until it has the right to use one, or is refused.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant, timeout_at};
+
+use super::state::{Step, Waiter};
+use super::{Pool, PoolError, ROOM};
+use crate::caller::Caller;
+use crate::child::{Child, Debt, Limits};
+use crate::config::Scope;
+use crate::measures::child_tally::Reason;
+
+/// The right to use a child. Dropping it gives the child back.
+#[derive(Debug)]
+pub struct Lease {
+    child: Arc<Child>,
+    pool: Arc<Pool>,
+    /// With scope `call`: how long the child may take to come back from a call that was cancelled.
+    comes_back: Option<Duration>,
+}
+
+impl std::ops::Deref for Lease {
+    type Target = Arc<Child>;
+
+    fn deref(&self) -> &Arc<Child> {
+        &self.child
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        if let Some(within) = self.comes_back.filter(|_| self.child.debt() != Debt::None) {
+            // None when the daemon is on its way out.
+            let runtime = tokio::runtime::Handle::try_current();
+            runtime.into_iter().for_each(|runtime| {
+                drop(runtime.spawn(settle(self.pool.clone(), self.child.clone(), within)));
+            });
+        }
+        self.child.leased(-1);
+        self.pool.has_changed();
+    }
+}
+
+impl Pool {
+    /// A child to use, started if need be. A start goes on even if this caller gives up.
+    pub async fn lease(self: &Arc<Self>, caller: &Arc<Caller>, limits: Limits) -> Result<Lease, PoolError> {
+        self.lease_since(caller, limits, Instant::now()).await
+    }
+
+    /// The same for a call that came in at `asked`: it has waited since.
+    pub async fn lease_since(
+        self: &Arc<Self>,
+        caller: &Arc<Caller>,
+        limits: Limits,
+        asked: Instant,
+    ) -> Result<Lease, PoolError> {
+        if let Some(pid) = caller.pinned()
+            && self.settings().scope != Scope::Call
+            && let Some(child) = self.running().into_iter().find(|child| child.pid() == pid)
+        {
+            // It comes back with answers to what this one asked.
+            child.leased(1);
+            return Ok(Lease { child, pool: self.clone(), comes_back: None });
+        }
+        let caller = caller.owner();
+        let mut ran = None;
+        let mut waiter = Waiter::new(caller, asked);
+        let mut waiting = None;
+        loop {
+            // Told of every change from here on, also before it is awaited.
+            let changed = self.changed.notified();
+            let (step, is_call) = {
+                let mut state = self.lock();
+                let step = state.step(&mut waiter, Instant::now());
+                if let Step::Use(child) = &step {
+                    child.leased(1);
+                    state.spares.used();
+                }
+                ran.get_or_insert_with(|| {
+                    let shares = state.settings.scope != Scope::Session && state.alive().next().is_some();
+                    shares || matches!(step, Step::Use(_))
+                });
+                (step, state.settings.scope == Scope::Call)
+            };
+            match step {
+                Step::Use(child) => {
+                    let comes_back = is_call.then_some(limits.rpc);
+                    let lease = Lease { child, pool: self.clone(), comes_back };
+                    self.note_use(caller, ran == Some(true));
+                    self.fill_up(limits);
+                    lease.wait_for_roots().await;
+                    return Ok(lease);
+                }
+                Step::Start(start) => drop(tokio::spawn(self.clone().start(start, limits, Reason::Call))),
+                Step::Refuse(refusal) => return Err(refusal),
+                Step::Rest(until) => tokio::time::sleep_until(until).await,
+                Step::Wait => {
+                    // From the second look on this caller counts as one that waits.
+                    if waiting.is_none() {
+                        waiting = Some(Waiting::new(self));
+                        waiter.counted = true;
+                        continue;
+                    }
+                    changed.await;
+                }
+                Step::WaitUntil(until) => drop(timeout_at(until, changed).await),
+                Step::WaitForRoom => {
+                    if timeout_at(asked + ROOM, changed).await.is_err() {
+                        return Err(PoolError::Full { max: self.settings().max });
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// A call was given up on, and its child has not answered it. Many never do and are free all the same: one that answers
+/// something else has read that the call was cancelled. One that does not is still busy, or gone for good.
+async fn settle(pool: Arc<Pool>, child: Arc<Child>, within: Duration) {
+    let (begin, last) = (Instant::now(), child.last_call());
+    if !child.answers(within).await {
+        if child.is_alive() && child.still_owes(last) {
+            tracing::info!(target: "pool", child = child.name(), pid = child.pid(), "does not come back from a cancelled call");
+            child.replace();
+        }
+    } else if child.still_owes(last) {
+        child.dropped(last);
+        pool.has_changed();
+        tokio::time::sleep_until(begin + within).await;
+        child.forgive(last);
+    }
+    pool.has_changed();
+}
+
+/// Counts a caller among those who wait.
+struct Waiting {
+    pool: Arc<Pool>,
+}
+
+impl Waiting {
+    fn new(pool: &Arc<Pool>) -> Self {
+        pool.lock().waiting += 1;
+        Self { pool: pool.clone() }
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.pool.lock().waiting -= 1;
+    }
+}

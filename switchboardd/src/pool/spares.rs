@@ -1,0 +1,196 @@
+//! When starts that no call asked for may be tried again: those of spares, of children that somebody follows, and
+//! after a look at a child's tools. Pure: `now` comes from outside.
+//!
+//! A start that only an event can make good waits for that event. Every other failure doubles the pause.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::PoolError;
+use crate::child::ChildError;
+use crate::child::remote::RemoteError;
+use crate::child::remote::auth::AuthError;
+
+const FIRST_PAUSE: Duration = Duration::from_millis(200);
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+/// Children come and go in numbers: after one has gone, callers who wait for its place have it first.
+pub(super) const AFTER_DEPARTURE: Duration = Duration::from_secs(1);
+/// A spare that was stopped to save memory would be stopped again.
+const FIRST_EVICTION: Duration = Duration::from_secs(30);
+const LONGEST_EVICTION: Duration = Duration::from_secs(60 * 60);
+
+/// What has to happen before the next try.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Cure {
+    /// A variable is set, or the allowed program is back.
+    Values,
+    Login,
+    /// A child has gone.
+    Room,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Spares {
+    failures: u32,
+    evictions: u32,
+    after: Option<Instant>,
+    waits_for: Option<Cure>,
+}
+
+impl Spares {
+    /// A start failed that no call asked for. Gives what it waits for from now on, unless it did before.
+    pub(super) fn failed(&mut self, error: &PoolError, now: Instant) -> Option<Cure> {
+        let cure = cure(error);
+        match cure {
+            None => {
+                self.failures = self.failures.saturating_add(1);
+                self.pause_until(now + doubled(FIRST_PAUSE, self.failures, LONGEST_PAUSE));
+            }
+            Some(Cure::Room) => self.pause_until(now + AFTER_DEPARTURE),
+            Some(_) => {}
+        }
+        let is_new = cure.is_some() && self.waits_for != cure;
+        self.waits_for = cure.or(self.waits_for);
+        cure.filter(|_| is_new)
+    }
+
+    /// A start for a call failed: what only an event can make good keeps spares from being tried, too.
+    pub(super) fn call_failed(&mut self, error: &PoolError, now: Instant) -> Option<Cure> {
+        match cure(error) {
+            Some(Cure::Values | Cure::Login) => self.failed(error, now),
+            Some(Cure::Room) | None => None,
+        }
+    }
+
+    /// A child that nobody had was stopped to save memory.
+    pub(super) fn evicted(&mut self, now: Instant) {
+        self.evictions = self.evictions.saturating_add(1);
+        self.pause_until(now + doubled(FIRST_EVICTION, self.evictions, LONGEST_EVICTION));
+    }
+
+    /// What was waited for has happened.
+    pub(super) fn cured(&mut self, by: Cure) {
+        self.waits_for.take_if(|cure| *cure == by);
+    }
+
+    /// A child came up: nothing keeps the others from it.
+    pub(super) fn started(&mut self) {
+        self.failures = 0;
+        self.waits_for = None;
+    }
+
+    /// A call used a child: it is worth its memory.
+    pub(super) fn used(&mut self) {
+        self.evictions = 0;
+    }
+
+    pub(super) fn reset(&mut self) {
+        *self = Self::default();
+    }
+
+    /// Whether a start may be tried now.
+    pub(super) fn may_start(&self, now: Instant) -> bool {
+        self.waits_for.is_none() && self.later(now).is_none()
+    }
+
+    /// When one may be tried, if that is only a question of time.
+    pub(super) fn later(&self, now: Instant) -> Option<Instant> {
+        self.after.filter(|after| *after > now && self.waits_for.is_none())
+    }
+
+    fn pause_until(&mut self, until: Instant) {
+        self.after = self.after.max(Some(until));
+    }
+}
+
+fn cure(error: &PoolError) -> Option<Cure> {
+    match error {
+        PoolError::Unready(_) => Some(Cure::Values),
+        PoolError::NoRoom(_) => Some(Cure::Room),
+        PoolError::Child(ChildError::Remote(RemoteError::Auth(AuthError::Login { .. }))) => Some(Cure::Login),
+        PoolError::Child(_) | PoolError::Resting { .. } | PoolError::Full { .. } => None,
+    }
+}
+
+fn doubled(first: Duration, times: u32, longest: Duration) -> Duration {
+    first.saturating_mul(2_u32.saturating_pow(times.saturating_sub(1))).min(longest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::budget::NoRoom;
+    use crate::sources::Unready;
+
+    fn spawn_failed() -> PoolError {
+        ChildError::Spawn { why: "no such file".to_owned() }.into()
+    }
+
+    #[test]
+    fn each_failure_doubles_the_pause_up_to_a_minute() {
+        let mut spares = Spares::default();
+        let mut now = Instant::now();
+        let mut pauses = Vec::new();
+        for _ in 0..12 {
+            assert!(spares.may_start(now));
+            assert_eq!(spares.failed(&spawn_failed(), now), None);
+            let later = spares.later(now).unwrap();
+            pauses.push((later - now).as_millis());
+            now = later;
+        }
+        assert_eq!(pauses[..4], [200, 400, 800, 1600]);
+        assert_eq!(pauses[11], 60_000);
+        spares.started();
+        spares.failed(&spawn_failed(), now);
+        assert_eq!(spares.later(now), Some(now + FIRST_PAUSE));
+    }
+
+    #[test]
+    fn what_an_event_cures_waits_for_that_event_and_for_no_timer() {
+        let login = AuthError::Login { child: "k".into(), open: None };
+        let cases = [
+            (PoolError::Unready(Unready::Misconfigured("missing `X`".to_owned())), Cure::Values),
+            (PoolError::Child(ChildError::Remote(RemoteError::Auth(login))), Cure::Login),
+            (PoolError::NoRoom(NoRoom::Children { running: 1, most: 1 }), Cure::Room),
+        ];
+        for (error, cure) in cases {
+            let mut spares = Spares::default();
+            let now = Instant::now();
+            assert_eq!(spares.failed(&error, now), Some(cure));
+            assert_eq!(spares.failed(&error, now), None, "one waits for it already");
+            let day = now + Duration::from_secs(24 * 60 * 60);
+            assert!(!spares.may_start(day) && spares.later(day).is_none(), "{cure:?}");
+            [Cure::Values, Cure::Login, Cure::Room]
+                .into_iter()
+                .filter(|other| *other != cure)
+                .for_each(|other| spares.cured(other));
+            assert!(!spares.may_start(day), "{cure:?}");
+            spares.cured(cure);
+            assert!(spares.may_start(day), "{cure:?}");
+        }
+    }
+
+    #[test]
+    fn a_call_that_found_no_room_holds_up_no_spare() {
+        let mut spares = Spares::default();
+        let now = Instant::now();
+        let full = PoolError::NoRoom(NoRoom::Children { running: 1, most: 1 });
+        assert_eq!(spares.call_failed(&full, now), None);
+        assert!(spares.may_start(now));
+    }
+
+    #[test]
+    fn a_spare_that_costs_too_much_memory_comes_back_more_and_more_seldom() {
+        let mut spares = Spares::default();
+        let now = Instant::now();
+        spares.evicted(now);
+        assert_eq!(spares.later(now), Some(now + FIRST_EVICTION));
+        spares.evicted(now);
+        assert_eq!(spares.later(now), Some(now + FIRST_EVICTION * 2));
+        spares.used();
+        let later = now + FIRST_EVICTION * 2;
+        spares.evicted(later);
+        assert_eq!(spares.later(later), Some(later + FIRST_EVICTION));
+    }
+}

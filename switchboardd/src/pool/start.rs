@@ -1,0 +1,298 @@
+//! Bringing children up: for calls, and for nobody yet.
+//!
+//! A start that fails refuses those who wait for it. One that no call asked for is tried again after a pause, or when
+//! what keeps it from working is over (`spares.rs`).
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::spares::{AFTER_DEPARTURE, Cure};
+use super::state::{Member, Start};
+use super::stateful::names_folders;
+use super::{Pool, PoolError};
+use crate::child::{Child, ChildError, Ground, Limits, Manner, StartError, StderrRing, Tie};
+use crate::config::Scope;
+use crate::definition::{Reach, Target};
+use crate::measures::child_tally::Reason;
+
+/// The first start through one of these may download the server.
+const PACKAGE_RUNNERS: [&str; 9] =
+    ["npx", "uvx", "pipx", "bunx", "pnpm", "yarn", "docker", "podman", "cargo"];
+const PACKAGE_RUNNER_SPAWN: Duration = Duration::from_secs(120);
+
+impl Pool {
+    /// Carries out a start that was noted. Only one for a caller waits for room in the budget.
+    pub(super) async fn start(self: Arc<Self>, start: Arc<Start>, limits: Limits, reason: Reason) {
+        self.tally.started(reason);
+        if self.lock().replaces_one() {
+            self.tally.restarted();
+        }
+        let roster = self.nursery.roster.clone();
+        // Told of whoever goes from here on.
+        let mut left = pin!(roster.departure());
+        left.as_mut().enable();
+        let mut noted = Noted { pool: &self, start: &start, open: true };
+        let started = self.bring_up(&start, limits).await;
+        noted.open = false;
+        drop(noted);
+        let mut cure = None;
+        match started {
+            Ok(child) => {
+                let owner = start.owner.clone();
+                {
+                    let (child, owner) = (child.clone(), owner.clone());
+                    let mut state = self.lock();
+                    state.end_start(&start, None, Instant::now());
+                    state.spares.started();
+                    state.ran_before = true;
+                    state.manner = Some(child.manner());
+                    state.members.push(Member { child, owner, replaced: false, dismissed: false });
+                }
+                self.note_connection(child.stderr(), || {
+                    format!("connected to {}, revision {}", self.shown_address(), child.hello().revision)
+                });
+                let level = *self.nursery.level.lock().expect("BUG: a copy panicked");
+                level.into_iter().for_each(|level| child.set_level(level));
+                child.follow(&child.followed(), true);
+                if owner.as_ref().is_some_and(|owner| owner.is_closed()) {
+                    // Its session has ended while it started.
+                    child.stop();
+                }
+                tokio::spawn(self.clone().tend(child, limits));
+            }
+            Err(failure) => cure = self.note_failure(&start, failure, reason),
+        }
+        self.has_changed();
+        self.fill_up(limits);
+        drop(start);
+        match cure {
+            Some(Cure::Room) => {
+                let pool = Arc::downgrade(&self);
+                drop(self);
+                left.await;
+                tokio::time::sleep(AFTER_DEPARTURE).await;
+                pool.upgrade().into_iter().for_each(|pool| pool.cured(Cure::Room));
+            }
+            Some(Cure::Login) => {
+                let login = self.login().await.ok().flatten();
+                let pool = Arc::downgrade(&self);
+                drop(self);
+                if let Some(login) = login {
+                    login.entered().await;
+                    pool.upgrade().into_iter().for_each(|pool| pool.cured(Cure::Login));
+                }
+            }
+            // Whoever looks at the values says so (`check_values`).
+            Some(Cure::Values) | None => {}
+        }
+    }
+
+    async fn bring_up(&self, start: &Start, limits: Limits) -> Result<Arc<Child>, PoolError> {
+        let (owner, room_until) = (start.owner.as_ref(), start.room_until);
+        let here = matches!(self.reach, Reach::Process(_));
+        let place = self.nursery.budget.admit(room_until, here).await?;
+        let mut target = self.nursery.sources.fill(&self.reach).await?;
+        self.lock().values = Some(target.digest());
+        if let Target::Process(filled) = &mut target
+            && self.reach.runs_in_workspace()
+        {
+            filled.workspace = owner.and_then(|owner| owner.folder());
+        }
+        let captured = self.nursery.sources.captured().await;
+        let (scope, ran_before) = {
+            let state = self.lock();
+            (state.settings.scope, state.ran_before)
+        };
+        let limits = self.patience(limits, ran_before);
+        let tie = match (scope, owner) {
+            (Scope::Session, Some(owner)) => Tie::Session(owner.clone()),
+            (Scope::Session, None) => Tie::Spare,
+            (Scope::Shared | Scope::Call, _) => Tie::Nobody,
+        };
+        let ground = Ground {
+            subscriptions: &self.subscriptions,
+            variables: &captured.variables,
+            roster: &self.nursery.roster,
+            lends_workspace: !names_folders(&self.reach),
+            ledger: &self.nursery.ledger,
+            dialer: &self.nursery.dialer,
+            logins: &*self.nursery.logins,
+            tally: &self.tally,
+        };
+        let ring = Arc::new(StderrRing::default());
+        {
+            let mut state = self.lock();
+            let earlier = std::mem::replace(&mut state.last_words, ring.clone());
+            state.earlier_words = Some(earlier);
+        }
+        let remembered = self.manner();
+        let bring = |limits, tie, place, ring, manner| {
+            Child::start(&self.name, &target, &ground, limits, tie, place, ring, manner)
+        };
+        let begin = Instant::now();
+        let started = match bring(limits, tie.clone(), place, &ring, remembered).await {
+            Err(StartError { of_probe: true, error }) => {
+                // Some servers end when they hear something before `initialize`.
+                tracing::debug!(target: "pool", child = &*self.name, "{error}; it is started again and not asked");
+                let place = self.nursery.budget.admit(room_until, here).await?;
+                // What it wrote at its first start says nothing that it does not say again.
+                let ring = Arc::new(StderrRing::default());
+                {
+                    let mut state = self.lock();
+                    state.manner = Some(Manner::Legacy);
+                    state.last_words = ring.clone();
+                }
+                let rest = Limits { spawn: limits.spawn.saturating_sub(begin.elapsed()), ..limits };
+                let again = bring(rest, tie, place, &ring, Some(Manner::Legacy)).await;
+                again.map_err(|failed| failed.within(limits.spawn))
+            }
+            started => started,
+        };
+        let child = started.map_err(|failed| failed.error)?;
+        self.lock().start_took = Some(begin.elapsed());
+        Ok(child)
+    }
+
+    /// A server elsewhere has no standard error here: what happens to its connection takes that place.
+    pub(super) fn note_connection(&self, ring: &StderrRing, what: impl FnOnce() -> String) {
+        if matches!(self.reach, Reach::Remote(_)) {
+            ring.note(&what(), &self.name);
+        }
+    }
+
+    fn shown_address(&self) -> String {
+        match &self.reach {
+            Reach::Remote(remote) => crate::trust::view::shown_url(&remote.url),
+            Reach::Process(_) => String::new(),
+        }
+    }
+
+    /// How its children were last spoken with, in this run or an earlier one.
+    fn manner(&self) -> Option<Manner> {
+        let seen = self.lock().manner;
+        seen.or_else(|| self.manifest().map(|manifest| manifest.manner))
+    }
+
+    /// Gives what the next start that no call asks for has to wait for, if nobody waits for it yet.
+    fn note_failure(&self, start: &Arc<Start>, failure: PoolError, reason: Reason) -> Option<Cure> {
+        let is_call = reason == Reason::Call;
+        // A spare that found no room is nobody's failure.
+        let counts = is_call || !matches!(failure, PoolError::NoRoom(_));
+        if counts {
+            tracing::warn!(target: "pool", child = &*self.name, "{failure}");
+        } else {
+            tracing::debug!(target: "pool", child = &*self.name, "{failure}");
+        }
+        let now = Instant::now();
+        let mut state = self.lock();
+        state.end_start(start, Some(&failure), now);
+        if let PoolError::Child(error) = &failure
+            && !error.wants_a_person()
+        {
+            state.breaker.crashed(false, now);
+            state.last_crash = Some(error.clone());
+        }
+        let cure = if is_call {
+            state.spares.call_failed(&failure, now)
+        } else {
+            state.spares.failed(&failure, now)
+        };
+        if counts {
+            self.note_connection(&state.last_words, || failure.to_string());
+            state.history.note(failure.to_string(), true);
+            state.last_failure = Some(failure);
+        }
+        cure
+    }
+
+    fn patience(&self, limits: Limits, ran_before: bool) -> Limits {
+        match &self.reach {
+            Reach::Process(launch)
+                if !ran_before && PACKAGE_RUNNERS.contains(&launch.program_name().as_str()) =>
+            {
+                Limits { spawn: limits.spawn.max(PACKAGE_RUNNER_SPAWN), ..limits }
+            }
+            _ => limits,
+        }
+    }
+
+    /// Starts a child in the background, unless one runs or the last ones failed.
+    pub fn warm_up(self: &Arc<Self>, limits: Limits) {
+        let start = {
+            let mut state = self.lock();
+            let now = Instant::now();
+            let wanted = state.settings.scope == Scope::Shared
+                && state.starting.is_empty()
+                && state.alive().next().is_none()
+                && state.spares.may_start(now);
+            if wanted { state.start(None, None, now).ok() } else { None }
+        };
+        if let Some(start) = start {
+            tokio::spawn(self.clone().start(start, limits, Reason::Introspect));
+        }
+    }
+
+    /// Starts the spares that are missing. The config may be another one, and with it how much room there is.
+    pub fn keep_warm(self: &Arc<Self>, limits: Limits) {
+        self.lock().spares.cured(Cure::Room);
+        self.fill_up(limits);
+    }
+
+    /// What starts have waited for that no call asked for has happened.
+    pub(super) fn cured(self: &Arc<Self>, by: Cure) {
+        let limits = {
+            let mut state = self.lock();
+            state.spares.cured(by);
+            state.limits
+        };
+        if let Some(limits) = limits {
+            self.fill_up(limits);
+        }
+    }
+
+    /// Starts the children that are missing although no call asks for them, or comes back for them later.
+    pub(super) fn fill_up(self: &Arc<Self>, limits: Limits) {
+        let (missing, later) = {
+            let mut state = self.lock();
+            state.limits = Some(limits);
+            let (missing, later) =
+                state.missing_spares(Instant::now(), || !self.subscriptions.followed(None).is_empty());
+            let later = later.filter(|_| !state.woken_later);
+            state.woken_later |= later.is_some();
+            (missing, later)
+        };
+        for start in missing {
+            tokio::spawn(self.clone().start(start, limits, Reason::Warm));
+        }
+        if let Some(later) = later {
+            let pool = Arc::downgrade(self);
+            tokio::spawn(async move {
+                tokio::time::sleep_until(later).await;
+                let Some(pool) = pool.upgrade() else { return };
+                pool.lock().woken_later = false;
+                pool.fill_up(limits);
+            });
+        }
+    }
+}
+
+/// A start that was noted in the pool; taken off however it ends.
+struct Noted<'a> {
+    pool: &'a Pool,
+    start: &'a Arc<Start>,
+    open: bool,
+}
+
+impl Drop for Noted<'_> {
+    fn drop(&mut self) {
+        if self.open {
+            // It was given up half-way: nobody waits for it any longer.
+            let failure = PoolError::Child(ChildError::Stopped);
+            self.pool.lock().end_start(self.start, Some(&failure), Instant::now());
+            self.pool.has_changed();
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! Whom a failed start refuses, without a child: nothing here lives.
+
+use super::*;
+use crate::budget::NoRoom;
+
+fn state(scope: Scope, max: usize) -> State {
+    let settings = Settings { scope, warm: 0, max, idle: Duration::from_secs(600) };
+    State::new(settings, None)
+}
+
+fn crashed() -> PoolError {
+    ChildError::Spawn { why: "no such file".to_owned() }.into()
+}
+
+fn no_room() -> PoolError {
+    NoRoom::Children { running: 1, most: 1 }.into()
+}
+
+#[track_caller]
+fn begun(step: Step) -> Arc<Start> {
+    match step {
+        Step::Start(start) => start,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn is_refused(step: &Step) -> bool {
+    matches!(step, Step::Refuse(_))
+}
+
+#[test]
+fn one_sessions_failed_start_refuses_no_other_session() {
+    let mut state = state(Scope::Session, 8);
+    let (one, two) = (Caller::deaf(), Caller::deaf());
+    let now = Instant::now();
+    let (mut first, mut second) = (Waiter::new(&one, now), Waiter::new(&two, now));
+    let starts = [begun(state.step(&mut first, now)), begun(state.step(&mut second, now))];
+    let later = now + Duration::from_millis(1);
+    state.end_start(&starts[1], Some(&crashed()), later);
+    assert!(matches!(state.step(&mut first, later), Step::Wait));
+    assert!(is_refused(&state.step(&mut second, later)));
+    // What came in before and stood behind that call is refused with it; what comes after is not.
+    assert!(is_refused(&state.step(&mut Waiter::new(&two, now), later)));
+    assert!(matches!(state.step(&mut Waiter::new(&one, now), later), Step::Wait));
+    begun(state.step(&mut Waiter::new(&two, later), later));
+}
+
+#[test]
+fn all_who_wait_for_a_shared_start_are_refused_by_it_once() {
+    let mut state = state(Scope::Shared, 1);
+    let (one, two) = (Caller::deaf(), Caller::deaf());
+    let now = Instant::now();
+    let (mut first, mut second) = (Waiter::new(&one, now), Waiter::new(&two, now));
+    let start = begun(state.step(&mut first, now));
+    assert!(matches!(state.step(&mut second, now), Step::Wait));
+    state.end_start(&start, Some(&crashed()), now + Duration::from_millis(1));
+    assert!(is_refused(&state.step(&mut first, now)) && is_refused(&state.step(&mut second, now)));
+    assert_eq!(state.starts, 1);
+}
+
+#[test]
+fn who_joined_a_start_that_found_no_room_has_time_of_its_own_to_wait() {
+    let mut state = state(Scope::Shared, 1);
+    let (one, two) = (Caller::deaf(), Caller::deaf());
+    let now = Instant::now();
+    let came = now + Duration::from_secs(4);
+    let (mut first, mut second) = (Waiter::new(&one, now), Waiter::new(&two, came));
+    let start = begun(state.step(&mut first, now));
+    assert_eq!(start.room_until, Some(now + ROOM));
+    assert!(matches!(state.step(&mut second, came), Step::Wait));
+    let later = now + ROOM;
+    state.end_start(&start, Some(&no_room()), later);
+    assert!(is_refused(&state.step(&mut first, later)));
+    let again = begun(state.step(&mut second, later));
+    assert_eq!(again.room_until, Some(came + ROOM));
+    state.end_start(&again, Some(&no_room()), later);
+    assert!(is_refused(&state.step(&mut second, later)));
+}
+
+#[test]
+fn with_scope_call_one_failed_start_leaves_those_who_wait_for_another() {
+    let mut state = state(Scope::Call, 2);
+    let callers = [Caller::deaf(), Caller::deaf(), Caller::deaf()];
+    let now = Instant::now();
+    state.waiting = 3;
+    let mut waiters: Vec<_> = callers.iter().map(|caller| Waiter::new(caller, now)).collect();
+    waiters.iter_mut().for_each(|waiter| waiter.counted = true);
+    let starts = [begun(state.step(&mut waiters[0], now)), begun(state.step(&mut waiters[1], now))];
+    assert!(matches!(state.step(&mut waiters[2], now), Step::Wait), "`max` is reached");
+    let later = now + Duration::from_millis(1);
+    state.end_start(&starts[0], Some(&no_room()), later);
+    // The other start may still bring a child for each of them.
+    state.waiting = 1;
+    assert!(matches!(state.step(&mut waiters[0], later), Step::Wait));
+    assert!(matches!(state.step(&mut waiters[2], later), Step::Wait));
+    state.end_start(&starts[1], Some(&crashed()), later);
+    assert!(waiters.iter_mut().all(|waiter| is_refused(&state.step(waiter, later))));
+}
+
+#[test]
+fn starts_that_no_call_asked_for_wait_for_what_cures_them() {
+    let mut state = state(Scope::Shared, 2);
+    (state.settings.warm, state.ran_before) = (2, true);
+    let now = Instant::now();
+    let (spares, _) = state.missing_spares(now, || false);
+    assert_eq!(spares.len(), 2);
+    for spare in &spares {
+        assert_eq!(spare.room_until, None);
+        state.end_start(spare, Some(&no_room()), now);
+        state.spares.failed(&no_room(), now);
+    }
+    let later = now + Duration::from_secs(3600);
+    assert!(state.missing_spares(later, || false).0.is_empty());
+    // A call starts one all the same.
+    let caller = Caller::deaf();
+    begun(state.step(&mut Waiter::new(&caller, later), later));
+    state.spares.cured(crate::pool::spares::Cure::Room);
+    assert_eq!(state.missing_spares(later, || false).0.len(), 1);
+}
