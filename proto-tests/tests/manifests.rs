@@ -244,3 +244,15 @@ fn editing_words_keeps_the_manifest_and_another_launch_has_its_own() {
     until_true("a manifest more", PATIENCE, || manifests(&home).len() == 2);
     assert!(file.exists());
 }
+
+#[test]
+fn a_dry_run_writes_down_what_the_last_server_lists_however_slowly() {
+    let home = Home::new();
+    home.child("k", &["prompts-slow", "1500"]);
+    home.order(&["--dry-run"]);
+    assert_eq!(manifests(&home).len(), 1);
+    let _daemon = home.daemon();
+    let suites = String::from_utf8(home.command(&["ls", "--json"]).stdout).unwrap();
+    let suites: Value = serde_json::from_str(&suites).unwrap();
+    assert!(suites["suites"][0]["subtools"].as_u64().is_some_and(|count| count > 1), "{suites}");
+}

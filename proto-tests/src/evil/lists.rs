@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::serve::{answer, bend};
+use super::serve::{Turn, answer, asked_version, bend, initialize_result, serve};
 use super::tools::tool;
 use super::{Behaviour, Peer, number};
 
@@ -66,6 +66,25 @@ pub(crate) const TABLE: &[Behaviour] = &[
         listing(&peer, r#"{"tools":{"echo":{}}}"#);
     }),
     Behaviour::new("list-never", "never answers tools/list", |peer, _| bend(&peer, "tools/list", |_, _| {})),
+    Behaviour::new(
+        "prompts-slow",
+        "MS: has prompts, and lists them after so many milliseconds",
+        |peer, args| {
+            let pause = Duration::from_millis(number(args, 0, 500));
+            serve(&peer, |peer, message| {
+                if message.is("initialize") {
+                    let told = initialize_result(&asked_version(message));
+                    peer.result(message.id(), &told.replace(r#""logging""#, r#""prompts":{},"logging""#));
+                } else if message.is("prompts/list") {
+                    thread::sleep(pause);
+                    peer.result(message.id(), r#"{"prompts":[{"name":"late"}]}"#);
+                } else {
+                    return Turn::Usual;
+                }
+                Turn::Taken
+            });
+        },
+    ),
     Behaviour::new("list-slow", "MS: answers tools/list after so many milliseconds", |peer, args| {
         let pause = Duration::from_millis(number(args, 0, 500));
         bend(&peer, "tools/list", |peer, message| {

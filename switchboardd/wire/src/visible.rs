@@ -239,7 +239,8 @@ mod tests {
         let word = printable!("{EVIL}").coloured(Colour::Red);
         assert_eq!(printable!("<{word}> {EVIL}"), format!("<\x1b[31m{shown}\x1b[0m> {shown}").as_str());
         // As a text it has no rights.
-        assert_eq!(printable!("{}", word.to_string()), format!(r"\u{{1b}}[31m{shown}\u{{1b}}[0m").as_str());
+        let text = word.to_string();
+        assert_eq!(printable!("{text}"), format!(r"\u{{1b}}[31m{shown}\u{{1b}}[0m").as_str());
         assert_eq!(printable!("{:>5}|{:<3}|", printable!("ab"), "c"), "   ab|c  |");
     }
 
