@@ -9,7 +9,7 @@ use switchboard_wire::place::private_folder;
 use super::{Config, Extent};
 use crate::document::{Document, Problem};
 use crate::event_loop::may_block;
-use crate::files::replace;
+use crate::files::{private, replace};
 
 /// How a config came about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,6 +37,8 @@ pub struct LastGood {
 
 /// More than a person has projects with a config of their own; the oldest go first.
 const MOST: usize = 256;
+/// No config is longer, with all that its characters take in JSON.
+const LONGEST: u64 = 16 * 1024 * 1024;
 
 impl LastGood {
     pub fn new(state: &Path) -> Self {
@@ -80,8 +82,8 @@ impl LastGood {
 
     /// The last version without a mistake, as it would be read now.
     pub fn recall(&self, file: &Path, extent: Extent) -> Option<Config> {
-        may_block();
-        let kept: Value = serde_json::from_slice(&std::fs::read(self.file(file)).ok()?).ok()?;
+        let kept = private::read(&self.file(file), LONGEST).ok()??;
+        let kept: Value = serde_json::from_slice(&kept).ok()?;
         if kept["file"].as_str().map(Path::new) != Some(file) {
             return None;
         }
@@ -156,6 +158,10 @@ mod tests {
         }
         let stored = kept.file(&file);
         assert_eq!(std::fs::metadata(&stored).unwrap().permissions().mode() & 0o777, 0o600);
+        // Nor is one used that others can read, and may have written.
+        std::fs::set_permissions(&stored, std::fs::Permissions::from_mode(0o644)).unwrap();
+        assert_eq!(usable().config.basis, Basis::Partial);
+        std::fs::set_permissions(&stored, std::fs::Permissions::from_mode(0o600)).unwrap();
         // Of a file that was removed nothing comes back.
         std::fs::remove_file(&file).unwrap();
         kept.keep(&usable().config);
