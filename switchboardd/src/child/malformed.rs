@@ -73,19 +73,13 @@ impl Child {
         let mut scan = IdScan::default();
         scan.feed(body.strip_prefix(b"[").unwrap_or(body));
         let found = scan.found();
-        match found.id {
-            Some(id) if found.asks => {
-                if is_id(&id) && self.era() == Era::Legacy {
-                    self.reply(&id, &error(what.code(), &what.to_string()));
-                }
+        if let Some(id) = found.id {
+            if !found.asks && (found.answers || found.is_rpc) {
+                let failed = || Reply::Failed(ChildError::Unusable { why: wrong_answer(body, what) });
+                our_id(&id).map(|ours| self.deliver(ours, failed()));
+            } else if found.asks && is_id(&id) && self.era() == Era::Legacy {
+                self.reply(&id, &error(what.code(), &what.to_string()));
             }
-            Some(id) if found.answers || found.is_rpc => {
-                if let Some(ours) = our_id(&id) {
-                    let why = wrong_answer(body, what);
-                    self.deliver(ours, Reply::Failed(ChildError::Unusable { why }));
-                }
-            }
-            _ => {}
         }
         self.skip(body, what);
     }

@@ -186,7 +186,7 @@ mod tests {
     #[test]
     fn a_value_ends_where_it_is_closed() {
         let end = |text: &str| Nest::default().end(text.as_bytes());
-        assert_eq!(end(r#" {"a":["}\"]"]} {}"#), Some(16));
+        assert_eq!(end(r#" {"a":["}\"]"]} {}"#), Some(15));
         assert_eq!(end("[]"), Some(2));
         assert_eq!(end(r#"{"a":1"#), None);
         assert_eq!(end(r#"text {}"#), None);
