@@ -54,6 +54,7 @@ const HANDSHAKE: &[Row] = &[
     ("early-notifications", &[Echo]),
     ("roots-before-initialize", &[Echo]),
     ("roots-after-initialized", &[Echo]),
+    ("follows-roots", &[Echo]),
     ("ping-before-initialize", &[Echo]),
     ("closed-stdout-at-start", &[Fault("child_exited", "closed its output")]),
     ("deaf-from-start", &[Fault("child_spawn_timeout", "`initialize`")]),
@@ -208,8 +209,8 @@ fn every_behaviour_has_a_row() {
     let rows = [HANDSHAKE, LISTS, FRAMING, ANSWERS, ASKING, DYING].concat();
     let tested: BTreeSet<_> =
         rows.iter().map(|(behaviour, _)| behaviour.split(' ').next().unwrap()).collect();
-    // One is a grandchild and no server, the other is the child of the transcripts.
-    let elsewhere = BTreeSet::from(["grandchild", "script"]);
+    // A grandchild is no server, one is the child of the transcripts, and one is played on a terminal.
+    let elsewhere = BTreeSet::from(["escapes", "grandchild", "script"]);
     let known: BTreeSet<_> = evil::behaviours().map(|behaviour| behaviour.name).collect();
     assert_eq!(&tested | &elsewhere, known);
 }
