@@ -89,17 +89,16 @@ pub(super) async fn shake(
     is_legacy: bool,
     probing: Duration,
 ) -> Result<Hello, StartError> {
-    if !is_legacy {
-        let probed = probe(child, probing).await;
-        let failed = |error| StartError { error, of_probe: child.way.unread() == 0 };
-        if let Some(hello) = probed.map_err(failed)? {
-            return Ok(hello);
-        }
+    if !is_legacy && let Some(hello) = probe(child, probing).await? {
+        return Ok(hello);
     }
     match initialize(child).await? {
         Greeted::Hello(hello) => Ok(hello),
         // It was slow to answer the probe, or is no longer what it was.
-        Greeted::Modern(refusal) => Ok(probe(child, PATIENT).await?.ok_or(refusal)?),
+        Greeted::Modern(refusal) => {
+            let probed = probe(child, PATIENT).await.map_err(|failed| failed.error)?;
+            Ok(probed.ok_or(refusal)?)
+        }
     }
 }
 
@@ -107,7 +106,7 @@ pub(super) async fn shake(
 pub(super) const PATIENT: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// `None` if it does not speak a modern revision that we know.
-async fn probe(child: &Arc<Child>, within: Duration) -> Result<Option<Hello>, ChildError> {
+async fn probe(child: &Arc<Child>, within: Duration) -> Result<Option<Hello>, StartError> {
     for _ in 0..2 {
         let limits = Limits { spawn: within, rpc: within, max: within };
         let mut params = Vec::new();
@@ -115,7 +114,8 @@ async fn probe(child: &Arc<Child>, within: Duration) -> Result<Option<Hello>, Ch
         let call = child.call(None, methods::DISCOVER, None, |_, out| out.extend_from_slice(&params));
         let answer = match call {
             Ok(call) => call.answer(limits).await,
-            Err(ChildError::Unsent) => Err(child.ending().await),
+            // It ended before it was asked.
+            Err(ChildError::Unsent) => return Err(stillborn(child.ending().await).into()),
             Err(error) => Err(error),
         };
         let answer = match answer {
@@ -127,7 +127,9 @@ async fn probe(child: &Arc<Child>, within: Duration) -> Result<Option<Hello>, Ch
                 | ChildError::TooLong { .. }
                 | ChildError::Unusable { .. },
             ) => break,
-            Err(error) => return Err(stillborn(error)),
+            Err(error) => {
+                return Err(StartError { error: stillborn(error), of_probe: child.way.unread() == 0 });
+            }
         };
         match Message::parse(&answer.body) {
             Ok(Message::Response { outcome: Outcome::Result(result), .. }) => {
