@@ -311,6 +311,87 @@ fn bystander() -> std::process::Child {
         .unwrap()
 }
 
+// --- children that fight their guard ---
+
+/// Whether nobody touches the file any more. It may not be there yet.
+#[track_caller]
+fn goes_quiet(file: &std::path::Path) {
+    let touched = || std::fs::metadata(file).unwrap().modified().unwrap();
+    let is_quiet = || {
+        let before = touched();
+        std::thread::sleep(Duration::from_millis(500));
+        touched() == before
+    };
+    assert!(becomes(PATIENCE, is_quiet), "`{}` is still touched", file.display());
+}
+
+#[test]
+fn a_chain_of_processes_that_fork_and_exit_does_not_escape() {
+    for signal in [Signal::TERM, Signal::KILL] {
+        let home = Home::new();
+        let beats = home.path().join("beats");
+        home.child("k", &["chains", beats.to_str().unwrap()]);
+        let mut daemon = home.daemon();
+        let mut shim = home.shim();
+        let (sh, setsid) = (beats.with_extension("sh"), beats.with_extension("setsid"));
+        shim.call("k", "echo", "{}");
+        until_true("both chains", PATIENCE, || sh.exists() && setsid.exists());
+        // A shim that lives would start another daemon.
+        shim.signal(Signal::KILL);
+        drop(shim);
+        daemon.signal(signal);
+        daemon.ended(PATIENCE);
+        until_true("the guard to go", GONE, || guards(&home).is_empty());
+        goes_quiet(&sh);
+        goes_quiet(&setsid);
+    }
+}
+
+/// A child that stopped its guard: itself, a grandchild, and the guard.
+fn stopped_guard(home: &Home, shim: &mut Shim) -> Vec<i32> {
+    let file = home.path().join("pids");
+    shim.start_call("k", "echo", "{}");
+    until_true("the guard to be stopped", PATIENCE, || {
+        std::fs::read_to_string(&file).is_ok_and(|pids| pids.ends_with('\n'))
+    });
+    let pids = std::fs::read_to_string(&file).unwrap();
+    std::fs::remove_file(&file).unwrap();
+    pids.split_whitespace().map(|pid| pid.parse().unwrap()).collect()
+}
+
+#[test]
+fn a_stopped_guard_is_killed_and_its_children_with_it() {
+    let home = Home::new();
+    home.child("k", &["stops-guard", home.path().join("pids").to_str().unwrap()]);
+    let mut daemon = home.daemon();
+    let mut shim = home.shim();
+    // The daemon stays: it gives up a child that does not answer.
+    let pids = stopped_guard(&home, &mut shim);
+    kill(pids[0]);
+    all_gone(&pids, GONE);
+    // The daemon leaves.
+    let pids = stopped_guard(&home, &mut shim);
+    shim.signal(Signal::KILL);
+    drop(shim);
+    daemon.signal(Signal::TERM);
+    daemon.ended(PATIENCE);
+    all_gone(&pids, Duration::from_secs(1));
+}
+
+#[test]
+fn a_stopped_guard_of_a_killed_daemon_is_cleared_by_the_next() {
+    let home = Home::new();
+    home.child("k", &["stops-guard", home.path().join("pids").to_str().unwrap()]);
+    let mut daemon = home.daemon();
+    let mut shim = home.shim();
+    let pids = stopped_guard(&home, &mut shim);
+    shim.signal(Signal::KILL);
+    drop(shim);
+    daemon.kill();
+    let _next = home.daemon();
+    all_gone(&pids, GONE);
+}
+
 // --- containers ---
 
 /// Stands for the docker daemon: containers are its children, not those of whoever asked for them.
@@ -345,7 +426,7 @@ run)
     esac
   done
   [ -n "$file" ] && [ -e "$file" ] && {{ echo "container ID file found" >&2; exit 125; }}
-  id=c0ffee$$
+  id=$(printf %064x $$)
   : > {at}/$id.wanted
   while [ ! -s {at}/$id.pid ]; do sleep 0.01; done
   [ -n "$file" ] && printf %s $id > "$file"
@@ -496,4 +577,20 @@ fn a_containers_own_cidfile_is_used() {
     home.order(&["restart", "box"]);
     until_true("the container to go", GONE, || !procs::alive(pid));
     assert!(docker.was_told_to_end(&id), "{}", docker.orders());
+}
+
+#[test]
+fn a_file_that_is_no_container_id_is_not_deleted() {
+    let home = Home::new();
+    let docker = Docker::start(&home, "docker");
+    let file = home.write(".ssh/authorized_keys", "ssh-ed25519 AAAA me@here\n");
+    let own = ["run", "--cidfile", "../../../../.ssh/authorized_keys", "-i", "image", "echo"];
+    let entry = home.entry(std::path::Path::new("docker"), &own, &[]);
+    home.definition("box", &serde_json::json!({"mcpServers": {"box": entry}}).to_string());
+    let _daemon = home.daemon();
+    // The engine refuses it, as it would without us.
+    let answer = home.shim().call("box", "echo", "{}");
+    assert!(answer.contains("container ID file found"), "{answer}: {}", docker.orders());
+    home.order(&["restart", "box"]);
+    assert_eq!(std::fs::read_to_string(file).unwrap(), "ssh-ed25519 AAAA me@here\n");
 }

@@ -347,8 +347,8 @@ fn the_vocabulary_is_never_in_the_daemon() {
 
 /// Memory that is the daemon's own and no file's.
 fn owned_mib(daemon: &Daemon) -> u64 {
-    let rollup = std::fs::read_to_string(format!("/proc/{}/smaps_rollup", daemon.pid())).unwrap();
-    let anonymous = rollup.lines().find_map(|line| line.strip_prefix("Anonymous:")).unwrap();
+    let status = std::fs::read_to_string(format!("/proc/{}/status", daemon.pid())).unwrap();
+    let anonymous = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap();
     anonymous.split_whitespace().next().unwrap().parse::<u64>().unwrap() / 1024
 }
 

@@ -5,14 +5,15 @@
 
 use std::fs;
 use std::io::{Read, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use proto_tests::daemon::Daemon;
 use proto_tests::wait::until;
-use proto_tests::{Home, PATIENCE, bins};
+use proto_tests::{Home, PATIENCE, bins, procs};
 use serde_json::{Value, json};
 
 const VALUE: &str = "hunter2 \u{1f511} $HOME";
@@ -170,13 +171,16 @@ fn a_keyring_that_hangs_is_given_up_and_nobody_can_look_over_its_shoulder() {
     let mut child = command.spawn().unwrap();
     child.stdin.take().unwrap().write_all(b"hunter2").unwrap();
     let asks = until("the keyring to be asked", PATIENCE, || {
-        home.processes().into_iter().find(|process| process.cmdline.ends_with("--keyring"))
+        let all = procs::descendants(i32::try_from(child.id()).unwrap());
+        all.into_iter().find(|process| process.cmdline.ends_with("--keyring"))
     });
     assert_eq!(asks.cmdline, "switchboardd --keyring");
-    let environ = fs::read(format!("/proc/{}/environ", asks.pid)).unwrap();
-    let environ = String::from_utf8_lossy(&environ).into_owned();
-    assert!(environ.contains("DBUS_SESSION_BUS_ADDRESS=") && !environ.contains("hunter"), "{environ}");
-    assert!(!environ.contains("SWITCHBOARD_"), "{environ}");
+    // It is closed to its own user; root can still look.
+    if let Ok(environ) = fs::read(format!("/proc/{}/environ", asks.pid)) {
+        let environ = String::from_utf8_lossy(&environ).into_owned();
+        assert!(environ.contains("DBUS_SESSION_BUS_ADDRESS=") && !environ.contains("hunter"), "{environ}");
+        assert!(!environ.contains("SWITCHBOARD_"), "{environ}");
+    }
     let told = said(&child.wait_with_output().unwrap(), 0);
     assert!(told.contains("in a private file (no keyring answered: no answer within 20 s"), "{told}");
     assert!(start.elapsed() < Duration::from_secs(40), "{:?}", start.elapsed());
@@ -302,4 +306,77 @@ fn an_interrupted_prompt_leaves_the_terminal_as_it_was() {
     assert!(shown.contains("interrupted") && shown.contains("it ended with 1"), "{shown}");
     assert!(shown.contains(" echo ") && !shown.contains("-echo ") && !shown.contains("hunter"), "{shown}");
     assert!(!file(&home).exists());
+}
+
+// --- what other processes can see ---
+
+#[test]
+fn a_secret_in_an_argument_is_in_no_argument_of_ours() {
+    let home = Home::new();
+    home.child("k", &["echo", "--token", "${CANARY}"]);
+    said(&secret(&home, &["set", "CANARY"], "hunter2"), 0);
+    let _daemon = home.daemon();
+    let child = home.shim().pid_of("k");
+    let guard = procs::look(procs::look(child).unwrap().parent).unwrap();
+    assert!(guard.cmdline.contains("--guard"), "{guard:?}");
+    assert!(!guard.cmdline.contains("hunter"), "{guard:?}");
+    // The child's own are its author's choice.
+    assert!(procs::look(child).unwrap().cmdline.ends_with("--token hunter2"));
+    // Whoever writes it is told.
+    let file = home.config_folder().join("mcps/k/.mcp.json");
+    let told = home.command(&["check", file.to_str().unwrap()]);
+    let told = String::from_utf8_lossy(&told.stdout).into_owned();
+    assert!(told.contains("`${CANARY}` among its arguments"), "{told}");
+    let told = home.command(&["doctor"]);
+    let told = String::from_utf8_lossy(&told.stdout).into_owned();
+    assert!(told.contains("`${CANARY}` among its arguments"), "{told}");
+}
+
+/// Somebody who is not root, if we are: root may look at everything.
+const SOMEBODY: u32 = 42_017;
+
+/// The words before a program that is to run as that user, with room for core files; and who that is.
+fn as_somebody() -> (Command, u32) {
+    let mut command = Command::new("/bin/sh");
+    let myself = rustix::process::geteuid().as_raw();
+    let (run, uid) = match myself {
+        0 => ("exec setpriv --reuid=42017 --regid=42017 --clear-groups", SOMEBODY),
+        _ => ("exec", myself),
+    };
+    command.args(["-c", &format!("ulimit -c unlimited; {run} \"$0\" \"$@\"")]);
+    command.stdin(Stdio::null()).stdout(Stdio::null());
+    (command, uid)
+}
+
+fn core_limit(pid: i32) -> String {
+    let limits = fs::read_to_string(format!("/proc/{pid}/limits")).unwrap();
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max core file size")).unwrap();
+    line.split_whitespace().next().unwrap().to_owned()
+}
+
+#[test]
+fn neither_daemon_nor_guard_can_be_read_by_what_they_start() {
+    let home = Home::new();
+    home.child("k", &["echo"]);
+    let (mut command, uid) = as_somebody();
+    let own = Command::new("chown").args(["-R", &format!("{uid}:{uid}")]).arg(home.mark()).status().unwrap();
+    assert!(own.success());
+    command.arg(&bins().switchboardd);
+    let daemon = Daemon::spawn_as(&home, command, &["--listen", "off"], &[]);
+    until("the socket", PATIENCE, || home.socket().exists().then_some(()));
+    // The daemon speaks with its own user only.
+    let child = until("a call to be answered", PATIENCE, || {
+        let mut call = as_somebody().0;
+        call.arg(&bins().switchboard).args(["call", "k", "echo", "{}"]).env_clear().envs(home.environment());
+        call.env("SWITCHBOARD_SOCKET", home.socket()).current_dir(home.workspace());
+        let answered = call.stderr(Stdio::null()).status().unwrap().success();
+        home.children().first().filter(|_| answered).map(|child| child.pid)
+    });
+    let guard = procs::look(child).unwrap().parent;
+    let owner = |pid: i32| fs::metadata(format!("/proc/{pid}/environ")).unwrap().uid();
+    for closed in [daemon.pid(), guard] {
+        assert_eq!((owner(closed), core_limit(closed).as_str()), (0, "0"), "{:?}", procs::look(closed));
+    }
+    // What is executed is as it would be without us.
+    assert_eq!((owner(child), core_limit(child).as_str()), (uid, "unlimited"));
 }

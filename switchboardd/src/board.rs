@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use crate::budget::Budget;
 use crate::caller::{Boot, Caller};
 use crate::catalog::Catalog;
-use crate::child::{Ledger, Roster, Tie};
+use crate::child::{Ledger, Roster, Runners, Tie};
 use crate::config::Config;
 use crate::document::Problem;
 use crate::layer::Ground;
@@ -146,6 +146,7 @@ impl Board {
             roster,
             manifests: Manifests::new(&ground.state),
             ledger: Arc::new(ledger),
+            runners: Arc::new(Runners::new(&ground.state, &config.folder)),
             news: Arc::default(),
             pulse: Arc::default(),
             level: Arc::default(),

@@ -5,6 +5,7 @@
 //! sessions or pools.
 
 mod calls;
+mod clearing;
 mod clock;
 pub mod descent;
 mod failure;
@@ -23,6 +24,7 @@ mod questions;
 pub mod remote;
 mod roots;
 mod roster;
+mod runner;
 mod sharing;
 mod spawn;
 mod stderr;
@@ -43,9 +45,10 @@ pub use calls::{Answer, ChildId};
 pub use failure::ChildError;
 pub use handshake::{Hello, StartError};
 pub use in_flight::InFlight;
-pub use ledger::{Ledger, marked};
+pub use ledger::{Ledger, Leftovers};
 pub use lists::{List, Offer, Offers, offers};
 pub use roster::{Place, Roster};
+pub use runner::Runners;
 pub use sharing::Debt;
 pub use spawn::{Exit, program};
 pub use stderr::{Line, StderrRing, written};
@@ -95,7 +98,8 @@ pub struct Ground<'a> {
     pub roster: &'a Arc<Roster>,
     /// Whether a host without roots lends its workspace as a root.
     pub lends_workspace: bool,
-    pub ledger: &'a Ledger,
+    pub ledger: &'a Arc<Ledger>,
+    pub runners: &'a Arc<Runners>,
     pub dialer: &'a Arc<Dialer>,
     /// Who knows the credentials of children that run elsewhere.
     pub logins: &'a dyn Authorizers,

@@ -7,6 +7,8 @@ mod presence;
 mod successor;
 mod token;
 
+pub(crate) use listen::remove_dead_socket;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -139,6 +141,7 @@ pub fn leave_word(args: &Args, fatal: &Fatal) {
 
 /// From the command line to the end of the daemon.
 pub async fn serve(args: &Args) -> Result<(), Fatal> {
+    crate::unreadable::close();
     crate::files::raise_limit();
     let home = home()?;
     let file = config_file(args, &home);
@@ -206,6 +209,7 @@ pub async fn serve(args: &Args) -> Result<(), Fatal> {
         no_token,
         token_file,
         state,
+        program: std::env::current_exe().ok(),
         log: crate::logging::destination(),
     });
     board.catalog().keep_warm();

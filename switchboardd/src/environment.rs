@@ -99,7 +99,8 @@ impl Variables {
     }
 }
 
-fn is_allowed(name: &str) -> bool {
+/// Whether it is a variable that every child gets, which no secret is.
+pub(crate) fn is_allowed(name: &str) -> bool {
     ALLOWED.contains(&name)
         || ALLOWED_MORE.contains(&name)
         || ALLOWED_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
@@ -300,8 +301,8 @@ async fn ask(shell: &str) -> Option<Vec<(String, String)>> {
     command.envs(PASSED_ON.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
     // Not our own PATH: that is the one of the host which happened to start the daemon.
     command.env("PATH", USUAL_PATH).env("SHELL", shell).env("TERM", "dumb");
-    let mut keeper =
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().ok()?;
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let (mut keeper, _ours) = crate::processes::start(&mut command).ok()?;
     let _leash = keeper.stdin.take();
     let mut stdout = keeper.stdout.take()?.take(MAX_ANSWER);
     let mut said = Vec::new();

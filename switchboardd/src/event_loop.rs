@@ -83,7 +83,6 @@ mod tests {
         ("hosts/", "commands only"),
         ("hosts.rs", "commands only"),
         ("child/guard", "a guard is a process of its own"),
-        ("child/spawn.rs", "a few looks when a child starts; to be moved aside"),
         ("daemon.rs", "before the daemon serves, and after"),
         ("daemon/presence.rs", "before the daemon serves, and after"),
         ("discover", "part of a walk, which says it"),

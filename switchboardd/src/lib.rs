@@ -56,12 +56,14 @@ pub mod expand;
 pub mod files;
 pub mod hosts;
 pub mod layer;
+mod processes;
 pub mod random;
 pub mod secrets;
 pub mod suite_name;
 pub mod time;
 pub mod tokens;
 pub mod trust;
+pub mod unreadable;
 pub mod watch;
 
 pub use switchboard_wire::visible;

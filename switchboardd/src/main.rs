@@ -14,7 +14,7 @@ fn main() -> ExitCode {
     // Before anything else: a guard is started for every child and must stay tiny.
     let mut args = std::env::args_os().skip(1);
     match args.next() {
-        Some(first) if first == "--guard" => switchboardd::child::guard::run(args),
+        Some(first) if first == "--guard" => switchboardd::child::guard::run(),
         Some(first) if first == SHELL_ENV => switchboardd::environment::run_shell(args),
         Some(first) if first == KEYRING => switchboardd::secrets::keyring::run(),
         Some(first) if first == COUNT_TOKENS => switchboardd::tokens::run(),

@@ -29,7 +29,7 @@ pub use settings::{RootsOf, Settings};
 use crate::budget::{Budget, NoRoom};
 use crate::caller::{Caller, LogLevel};
 use crate::child::remote::{Dialer, address};
-use crate::child::{Child, ChildError, Ledger, Line, Roster, StderrRing};
+use crate::child::{Child, ChildError, Ledger, Line, Roster, Runners, StderrRing};
 use crate::config::Scope;
 use crate::definition::{Reach, Target};
 use crate::manifest::{Manifest, Manifests};
@@ -54,6 +54,7 @@ pub struct Nursery {
     pub budget: Arc<Budget>,
     pub manifests: Manifests,
     pub ledger: Arc<Ledger>,
+    pub runners: Arc<Runners>,
     /// A child's lists are other than they were.
     pub news: Arc<Notify>,
     /// The level that hosts want logs from, once one has said so.

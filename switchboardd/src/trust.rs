@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 pub use store::{Store, StoreError};
-pub use warnings::unpinned;
+pub use warnings::{container_id_file, secrets_in_arguments, unpinned};
 
 use crate::definition::{Definition, Reach};
 

@@ -18,5 +18,7 @@ pub struct Whereabouts {
     pub no_token: bool,
     pub token_file: PathBuf,
     pub state: PathBuf,
+    /// The program that it runs, as it was called at its start.
+    pub program: Option<PathBuf>,
     pub log: Option<&'static Destination>,
 }

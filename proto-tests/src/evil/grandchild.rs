@@ -3,6 +3,7 @@
 #![allow(clippy::zombie_processes, reason = "so is leaving them behind")]
 
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -50,7 +51,70 @@ pub(crate) const TABLE: &[Behaviour] = &[
             });
         },
     ),
+    Behaviour::new(
+        "chains",
+        "FILE: serves, beside two chains of processes that fork and exit at once and touch FILE.sh and FILE.setsid",
+        |peer, args| {
+            start_chains(args[0]);
+            serve(&peer, usual);
+        },
+    ),
+    Behaviour::new(
+        "chain-link",
+        "FILE: not a server: touches the file, starts the next of its kind in a session of its own, and exits",
+        |_, args| link(args[0]),
+    ),
+    Behaviour::new(
+        "stops-guard",
+        "FILE: a call has it stop its guard, start a grandchild and forget its environment; their pids are in FILE",
+        |peer, args| {
+            let file = args[0].to_owned();
+            serve(&peer, move |_, message| {
+                if message.is("tools/call") {
+                    stop_guard(&file);
+                }
+                Turn::Usual
+            });
+        },
+    ),
 ];
+
+/// Forks without `exec`, which is as fast as it gets. Ends when the file can be written no more.
+const CHAIN: &str = r#"trap '' TERM HUP INT; f() { : > "$0.sh" || exit; f & }; f"#;
+
+fn start_chains(file: &str) {
+    let mut shell = Command::new("/bin/sh");
+    shell.args(["-c", CHAIN, file]);
+    let mut linked = Command::new(std::env::current_exe().expect("a path of my own"));
+    linked.args(["chain-link", file]);
+    for command in [&mut shell, &mut linked] {
+        let quiet = command.env_clear().stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        quiet.spawn().expect("a chain");
+    }
+}
+
+fn link(file: &str) {
+    leave_session();
+    ignore_term();
+    if std::fs::write(format!("{file}.setsid"), "").is_ok() {
+        let mut next = Command::new(std::env::current_exe().expect("a path of my own"));
+        let _ = next.args(["chain-link", file]).spawn();
+    }
+}
+
+fn stop_guard(file: &str) {
+    let guard = rustix::process::getppid().expect("a parent");
+    rustix::process::kill_process(guard, rustix::process::Signal::STOP).expect("a guard to stop");
+    let myself = std::env::current_exe().expect("a path of my own");
+    let mut command = Command::new(&myself);
+    command.args(["grandchild", "worst"]).env_clear().stdin(Stdio::null()).stdout(Stdio::piped());
+    let grandchild = pid_of(command.spawn().expect("a grandchild"));
+    let pids = format!("{} {grandchild} {}\n", std::process::id(), guard.as_raw_nonzero());
+    std::fs::write(file, pids).expect("a file for the pids");
+    // Its number stays the same, and nothing else does.
+    let error = Command::new(&myself).args(["grandchild", "silent"]).env_clear().exec();
+    panic!("{error}");
+}
 
 const KINDS: [&str; 5] = ["plain", "setsid", "ignore-term", "double", "worst"];
 

@@ -13,16 +13,19 @@ pub struct Process {
     pub id: u32,
     pub parent: u32,
     pub start_time: u64,
+    pub group: u32,
+    pub session: u32,
+    /// Its first thread has ended; with it the process, unless other threads go on.
     pub zombie: bool,
-    /// What the kernel calls its program, as far as that is text.
-    pub program: String,
+    /// Somebody stopped it, by a signal or as a debugger.
+    pub stopped: bool,
 }
 
 impl Process {
     /// `None` once it is gone.
     pub fn look_up(id: u32) -> Option<Self> {
-        let Stat { program, zombie, parent, start_time } = Stat::of(id)?;
-        Some(Self { id, parent, start_time, zombie, program })
+        let Stat { zombie, stopped, parent, group, session, start_time, .. } = Stat::of(id)?;
+        Some(Self { id, parent, start_time, group, session, zombie, stopped })
     }
 
     /// Signals this very process, not another one that got its number since.
@@ -53,16 +56,41 @@ pub(super) fn all() -> Vec<Process> {
 }
 
 pub fn children_of(parent: u32) -> Vec<Process> {
-    // The kernel keeps this very list; only without it is a look at every process worth its price.
-    if let Ok(list) = fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")) {
-        return list.split_whitespace().filter_map(|id| Process::look_up(id.parse().ok()?)).collect();
+    match child_ids_of(parent) {
+        Some(ids) => ids.into_iter().filter_map(Process::look_up).collect(),
+        None => all().into_iter().filter(|process| process.parent == parent).collect(),
     }
-    all().into_iter().filter(|process| process.parent == parent).collect()
 }
 
-/// Children, their children, and so on.
-pub fn descendants_of(root: u32) -> Vec<Process> {
-    family_of(root, &all())
+/// The numbers alone. `None` if the kernel does not keep this list: then only a look at every process tells.
+pub(super) fn child_ids_of(parent: u32) -> Option<Vec<u32>> {
+    let threads = fs::read_dir(format!("/proc/{parent}/task")).ok()?;
+    let mut ids = Vec::new();
+    for thread in threads.flatten() {
+        match fs::read_to_string(thread.path().join("children")) {
+            Ok(list) => ids.extend(list.split_whitespace().filter_map(|id| id.parse::<u32>().ok())),
+            // A thread that has just ended has none; a kernel without such lists has none either.
+            Err(_) if thread.path().exists() => return None,
+            Err(_) => {}
+        }
+    }
+    Some(ids)
+}
+
+/// Children, their children, and so on, by the lists of the kernel: quick, and what moves meanwhile may be missed.
+pub(super) fn family_now(root: u32) -> Vec<Process> {
+    let mut found = children_of(root);
+    let mut next = 0;
+    while next < found.len() {
+        let parent = found[next].id;
+        next += 1;
+        for process in children_of(parent) {
+            if process.id != root && found.iter().all(|known| known.id != process.id) {
+                found.push(process);
+            }
+        }
+    }
+    found
 }
 
 fn family_of(root: u32, everyone: &[Process]) -> Vec<Process> {
@@ -117,18 +145,24 @@ pub fn memory_of_copy(root: u32) -> u64 {
 }
 
 fn private(pid: u32) -> Option<u64> {
-    of_rollup(pid, "Private_Dirty:")
+    of_rollup(pid, "Private_Dirty:").or_else(|| in_file(pid, "status", "RssAnon:"))
 }
 
-/// What one process takes, its part of shared pages included.
+/// What one process takes, its part of shared pages included. A process that closed itself to others, as our guards
+/// do, tells only what is its own.
 pub fn proportional(pid: u32) -> Option<u64> {
-    of_rollup(pid, "Pss:")
+    of_rollup(pid, "Pss:").or_else(|| in_file(pid, "status", "RssAnon:"))
 }
 
 fn of_rollup(pid: u32, what: &str) -> Option<u64> {
+    in_file(pid, "smaps_rollup", what)
+}
+
+/// What a line of a file below `/proc` says, in bytes.
+fn in_file(pid: u32, file: &str, what: &str) -> Option<u64> {
     may_block();
-    let rollup = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
-    let line = rollup.lines().find_map(|line| line.strip_prefix(what))?;
+    let text = fs::read_to_string(format!("/proc/{pid}/{file}")).ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix(what))?;
     line.split_whitespace().next()?.parse::<u64>().ok().map(|kib| kib * 1024)
 }
 
@@ -140,7 +174,9 @@ mod tests {
     fn this_process_is_found_with_its_parent() {
         let me = Process::look_up(std::process::id()).unwrap();
         assert_eq!(me.parent, std::os::unix::process::parent_id());
-        assert!(!me.zombie && me.start_time > 0);
-        assert!(descendants_of(me.parent).contains(&me));
+        assert!(!me.zombie && !me.stopped && me.start_time > 0);
+        assert_eq!(me.group.cast_signed(), rustix::process::getpgrp().as_raw_nonzero().get());
+        assert!(family_now(me.parent).iter().any(|process| process.id == me.id));
+        assert!(family_of(me.parent, &all()).iter().any(|process| process.id == me.id));
     }
 }

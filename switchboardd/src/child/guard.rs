@@ -1,52 +1,42 @@
 //! The guard: the small process that a local child runs under, so that nothing of it is ever left.
 //!
-//! `switchboardd --guard PROGRAM ARGS…` adopts every descendant of the child (subreaper) and holds
-//! one end of a socket whose other end only the daemon has. End of that socket, or of the child,
-//! means TERM and then KILL to every descendant, daemonised ones and all, until none is left. It
-//! starts no runtime and reads no configuration, so that it stays tiny and cannot hang.
+//! `switchboardd --guard [NOTE]` adopts every descendant of the child (subreaper) and holds one end of a
+//! socket whose other end only the daemon has, and which says what to start. End of that socket, or of
+//! the child, means TERM and then KILL to every descendant, daemonised ones and all, until the kernel says
+//! that none is left. It starts no runtime and reads no configuration, so that it stays tiny and cannot
+//! hang.
 
-use std::ffi::{OsStr, OsString};
+pub(super) mod order;
+
 use std::io::{IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::Path;
 use std::process::{Command, ExitCode, ExitStatus};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 use rustix::process::{Pid, Resource, Rlimit, Signal, WaitOptions};
 
+use super::clearing::Clearing;
 use super::descent;
 use super::ledger::stop_container;
+use order::Order;
 
 /// How long descendants may take to end after TERM.
 const TERM_GRACE: Duration = Duration::from_millis(1000);
 
-/// How often the guard looks again while descendants are ending.
-const LOOK_AGAIN: Duration = Duration::from_millis(10);
-
-/// The whole life of a guard.
-pub fn run(mut command: impl Iterator<Item = OsString>) -> ExitCode {
+/// The whole life of a guard. The note that it is called with is for whoever looks at a list of processes.
+pub fn run() -> ExitCode {
+    crate::unreadable::close();
     let Some((control, input)) = take_control() else {
         return ExitCode::from(2);
     };
-    let mut program = command.next();
-    let (mut container, mut name) = (None, None);
-    loop {
-        match program.as_deref().and_then(|word| word.to_str()) {
-            Some("--container") => container = command.next(),
-            Some("--name") => name = command.next(),
-            Some("--files") => limit_files(command.next().as_deref()),
-            _ => break,
-        }
-        program = command.next();
-    }
-    let Some(program) = program else {
+    let Ok(order) = Order::read(&control) else {
         return ExitCode::from(2);
     };
     outlive_signals();
@@ -58,35 +48,73 @@ pub fn run(mut command: impl Iterator<Item = OsString>) -> ExitCode {
     #[cfg(target_os = "linux")]
     let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
 
-    #[expect(clippy::disallowed_methods, reason = "the one place where a child is executed")]
-    let mut executed = Command::new(&program);
-    executed.arg0(name.unwrap_or(program)).args(command);
-    let spawned = executed.stdin(input).process_group(0).spawn();
-    // It holds the child's input, which must close when the child closes it.
-    drop(executed);
-    let mut child = match spawned {
-        Ok(child) => child,
+    let mut family = match start(&order, input) {
+        Ok(family) => family,
         Err(error) => {
-            report(&control, &format!("failed {}\n", error.raw_os_error().unwrap_or(0)));
+            let code = error.raw_os_error().unwrap_or(rustix::io::Errno::INVAL.raw_os_error());
+            report(&control, &format!("failed {code}\n"));
             return ExitCode::from(127);
         }
     };
-    report(&control, &format!("pid {}\n", child.id()));
+    report(&control, &format!("pid {}\n", family.child));
     let_go_of_pipes();
 
     // Callers wait for the news of an end, not for the clearing up after it.
-    let ended = await_end(&control, &mut child);
-    if ended.is_some() {
-        report(&control, &ending(ended));
+    let has_ended = await_end(&control, &mut family);
+    if has_ended {
+        report(&control, &ending(family.status));
     }
-    if let Some(container) = container {
-        stop_container(Path::new(&container));
+    if let Some(container) = &order.container {
+        stop_container(container);
     }
-    clear(&child);
-    if ended.is_none() {
-        report(&control, &ending(child.try_wait().ok().flatten()));
+    clear(&mut family);
+    if !has_ended {
+        report(&control, &ending(family.status));
     }
     ExitCode::SUCCESS
+}
+
+/// The child and everything that became ours since.
+struct Family {
+    child: u32,
+    /// How the child ended, once it has.
+    status: Option<ExitStatus>,
+}
+
+impl Family {
+    /// Reaps all that have ended. `true` once there is nobody left: as orphans fall to us, the kernel's word is
+    /// final.
+    fn reap(&mut self) -> bool {
+        loop {
+            match rustix::process::wait(WaitOptions::NOHANG) {
+                Ok(Some((pid, status))) => {
+                    if pid.as_raw_nonzero().get().cast_unsigned() == self.child {
+                        self.status = Some(ExitStatus::from_raw(status.as_raw()));
+                    }
+                }
+                Ok(None) => return false,
+                Err(rustix::io::Errno::INTR) => {}
+                Err(_) => return true,
+            }
+        }
+    }
+}
+
+fn start(order: &Order, input: OwnedFd) -> std::io::Result<Family> {
+    #[expect(clippy::disallowed_methods, reason = "the one place where a child is executed")]
+    let mut executed = Command::new(&order.program);
+    executed.arg0(order.name.as_ref().unwrap_or(&order.program)).args(&order.args);
+    // The daemon has limits of its own; a child gets those that were there before.
+    if order.files.is_some() {
+        let limit = rustix::process::getrlimit(Resource::Nofile);
+        let _ = rustix::process::setrlimit(Resource::Nofile, Rlimit { current: order.files, ..limit });
+    }
+    let cores = order.core.map(crate::unreadable::Cores::allow);
+    let spawned = executed.stdin(input).process_group(0).spawn();
+    drop(cores);
+    // It holds the child's input, which must close when the child closes it.
+    drop(executed);
+    Ok(Family { child: spawned?.id(), status: None })
 }
 
 /// The daemon's socket is our standard input; what the child is to read from comes as its first message.
@@ -101,13 +129,6 @@ fn take_control() -> Option<(UnixStream, OwnedFd)> {
         _ => None,
     })?;
     Some((control, input))
-}
-
-/// The daemon raised its limit of open files for itself; a child gets the one that was there before.
-fn limit_files(soft: Option<&OsStr>) {
-    let soft = soft.and_then(|soft| soft.to_str()?.parse().ok());
-    let limit = rustix::process::getrlimit(Resource::Nofile);
-    let _ = rustix::process::setrlimit(Resource::Nofile, Rlimit { current: soft, ..limit });
 }
 
 /// TERM, INT and HUP are not for us: dying of them would leave the child without its guard.
@@ -128,18 +149,18 @@ fn let_go_of_pipes() {
     let _ = rustix::stdio::dup2_stderr(&null);
 }
 
-/// Waits for the child to end (its status) or for the daemon to let go (`None`).
-fn await_end(mut control: &UnixStream, child: &mut std::process::Child) -> Option<ExitStatus> {
+/// Waits for the child to end (`true`) or for the daemon to let go.
+fn await_end(mut control: &UnixStream, family: &mut Family) -> bool {
     #[cfg(target_os = "linux")]
-    let ended = Pid::from_raw(child.id().cast_signed())
+    let ended = Pid::from_raw(family.child.cast_signed())
         .and_then(|pid| rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()).ok());
     #[cfg(not(target_os = "linux"))]
     let ended: Option<OwnedFd> = None;
 
     loop {
-        reap_adopted(child.id());
-        if let Ok(Some(status)) = child.try_wait() {
-            return Some(status);
+        let none_left = family.reap();
+        if none_left || family.status.is_some() {
+            return true;
         }
         let mut watched = vec![PollFd::new(&control, PollFlags::IN)];
         if let Some(ended) = &ended {
@@ -150,44 +171,30 @@ fn await_end(mut control: &UnixStream, child: &mut std::process::Child) -> Optio
         let pause = rustix::event::Timespec::try_from(pause).ok();
         let _ = poll(&mut watched, pause.as_ref());
         if !watched[0].revents().is_empty() && matches!(control.read(&mut [0; 16]), Ok(0) | Err(_)) {
-            return None;
-        }
-    }
-}
-
-/// Zombies that were re-parented to us; the child itself is left for `try_wait`.
-fn reap_adopted(child: u32) {
-    for pid in descent::children_of(std::process::id()) {
-        if pid.id != child
-            && let Some(raw) = Pid::from_raw(pid.id.cast_signed())
-        {
-            let _ = rustix::process::waitpid(Some(raw), WaitOptions::NOHANG);
+            return false;
         }
     }
 }
 
 /// TERM, then KILL, to every descendant until none is left.
-fn clear(child: &std::process::Child) {
+fn clear(family: &mut Family) {
     let me = std::process::id();
-    let group = Pid::from_raw(child.id().cast_signed());
-    let kill_from = Instant::now() + TERM_GRACE;
-    let mut termed = false;
-    loop {
-        let family = descent::descendants_of(me);
-        let alive: Vec<_> = family.iter().filter(|process| !process.zombie).collect();
-        if alive.is_empty() && !other_system_has_group(group) {
-            break;
-        }
-        if Instant::now() >= kill_from {
-            alive.iter().for_each(|process| process.signal(Signal::KILL));
+    let group = Pid::from_raw(family.child.cast_signed());
+    let own_group = rustix::process::getpgrp().as_raw_nonzero().get().cast_unsigned();
+    let mut clearing = Clearing::with_grace(TERM_GRACE);
+    signal_group(group, Signal::TERM);
+    while !family.reap() || other_system_has_group(group) {
+        if clearing.kills() {
+            // At once, before anything is looked up: some live for a moment only and leave another one behind.
+            // Nobody else gets the number of a child of ours before we reap it.
+            let ours = descent::child_ids_of(me).unwrap_or_default();
+            for pid in ours.into_iter().filter_map(|id| Pid::from_raw(id.cast_signed())) {
+                let _ = rustix::process::kill_process(pid, Signal::KILL);
+            }
             signal_group(group, Signal::KILL);
-        } else if !termed {
-            alive.iter().for_each(|process| process.signal(Signal::TERM));
-            signal_group(group, Signal::TERM);
-            termed = true;
         }
-        reap_adopted(child.id());
-        std::thread::sleep(LOOK_AGAIN);
+        let pause = clearing.pass(&descent::family_now(me), |group| group == own_group);
+        std::thread::sleep(pause);
     }
 }
 

@@ -1,27 +1,45 @@
 //! Starts a child under its guard and hands over the ends of its pipes.
 
+use std::ffi::OsString;
 use std::io::IoSlice;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::time::Duration;
 
 use rustix::net::{
     AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType, sendmsg,
     socketpair,
 };
-use tokio::io::{AsyncBufReadExt, BufReader, Lines};
+use rustix::process::Signal;
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::net::UnixStream;
 use tokio::net::unix::pipe;
+use tokio::time::{Instant, sleep};
 
-use super::ledger::{Ledger, MARK};
+use super::descent::Process;
+use super::guard::order::Order;
+use super::ledger::{GuardNote, Ledger, MARK, remove_container_id, stop_container};
+use super::runner::{self, Runners};
 use super::{ChildError, Ground};
 use crate::definition::Filled;
 use crate::environment::Variables;
+use crate::event_loop::{aside, may_block};
+use crate::processes::{self, Ours};
 
 /// Programs whose `run` starts a container.
 const CONTAINERS: [&str; 2] = ["docker", "podman"];
+
+/// How long a guard may take to clear up: its descendants get a second, a container a few more.
+const CLEAR_PATIENCE: Duration = Duration::from_secs(10);
+
+/// How often a guard that clears up is looked at: a child may have stopped it.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
+
+/// One that was found stopped so often, and made to go on each time, is killed.
+const STOPPED: u32 = 10;
 
 /// A child that was just started: nothing was said to it yet.
 pub(super) struct Spawned {
@@ -38,6 +56,11 @@ pub(super) struct Guard {
     reports: Lines<BufReader<UnixStream>>,
     /// The child's end, once it was reported.
     seen: Option<Exit>,
+    /// The ledger's note of its container.
+    container: Option<PathBuf>,
+    /// While these are here, it is known as a guard, to this daemon and to the next.
+    _ours: Ours,
+    note: Option<GuardNote>,
 }
 
 /// How a child ended.
@@ -62,6 +85,66 @@ impl std::fmt::Display for Exit {
 pub(super) async fn spawn(filled: &Filled, ground: &Ground<'_>) -> Result<Spawned, ChildError> {
     let Ground { variables, ledger, .. } = *ground;
     let failed = |why: std::io::Error| ChildError::Spawn { why: why.to_string() };
+    let Prepared { program, order, runner, note } = {
+        let (filled, variables) = (filled.clone(), variables.clone());
+        let (ledger, runners) = (ledger.clone(), ground.runners.clone());
+        aside(move || prepare(&filled, &variables, &ledger, &runners)).await?
+    };
+    let Some(told) = order.encode() else {
+        return Err(ChildError::Spawn { why: "its arguments hold a zero byte".to_owned() });
+    };
+    let (stdin, child_stdin) = pipe::pipe().map_err(failed)?;
+    let (child_stdout, stdout) = pipe::pipe().map_err(failed)?;
+    let (child_stderr, stderr) = pipe::pipe().map_err(failed)?;
+    let (control, theirs) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
+        .map_err(|error| failed(error.into()))?;
+    pass_input(&control, &child_stdin.into_blocking_fd().map_err(failed)?).map_err(failed)?;
+
+    let mut command = guard_command(note.as_ref());
+    command
+        .env_clear()
+        .envs(variables.iter())
+        .envs(filled.env.iter().filter_map(|(name, value)| Some((name, value.as_ref()?))))
+        .env(MARK, ledger.mark())
+        .current_dir(runner.as_ref().map_or(filled.runs_in(), |runner| &runner.cwd))
+        .stdin(Stdio::from(theirs))
+        .stdout(Stdio::from(child_stdout.into_blocking_fd().map_err(failed)?))
+        .stderr(Stdio::from(child_stderr.into_blocking_fd().map_err(failed)?));
+    for (name, _) in filled.env.iter().filter(|(_, value)| value.is_none()) {
+        command.env_remove(name);
+    }
+    command.envs(runner.into_iter().flat_map(|runner| runner.env));
+    let (process, ours) = processes::start(&mut command.into()).map_err(failed)?;
+    // Before it starts anything.
+    let note = noted(note, process.id()).await;
+
+    let control = std::os::unix::net::UnixStream::from(control);
+    control.set_nonblocking(true).map_err(failed)?;
+    let reports = BufReader::new(UnixStream::from_std(control).map_err(failed)?).lines();
+    let mut guard = Guard { process, reports, seen: None, container: order.container, _ours: ours, note };
+    // If that fails, its report says so.
+    let _ = guard.reports.get_mut().get_mut().write_all(&told).await;
+    let pid = guard.started(&filled.shown(&program)).await?;
+    guard.note = noted(guard.note.take(), Some(pid)).await;
+    Ok(Spawned { pid, stdin, stdout, stderr, guard })
+}
+
+/// What a start needs to know of files.
+struct Prepared {
+    program: PathBuf,
+    order: Order,
+    runner: Option<runner::Start>,
+    note: Option<GuardNote>,
+}
+
+fn prepare(
+    filled: &Filled,
+    variables: &Variables,
+    ledger: &Ledger,
+    runners: &Runners,
+) -> Result<Prepared, ChildError> {
+    may_block();
+    let failed = |why: std::io::Error| ChildError::Spawn { why: why.to_string() };
     let found = program(filled, variables).map_err(|why| ChildError::Spawn { why })?;
     // What was allowed is what is executed, wherever a link leads by now; under the name that it was found
     // by, which tells programs such as a virtual environment's who they are.
@@ -72,71 +155,54 @@ pub(super) async fn spawn(filled: &Filled, ground: &Ground<'_>) -> Result<Spawne
     if let Some(data) = &filled.data {
         std::fs::create_dir_all(data).map_err(failed)?;
     }
-    let (stdin, child_stdin) = pipe::pipe().map_err(failed)?;
-    let (child_stdout, stdout) = pipe::pipe().map_err(failed)?;
-    let (child_stderr, stderr) = pipe::pipe().map_err(failed)?;
-    let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
-        .map_err(|error| failed(error.into()))?;
-    pass_input(&ours, &child_stdin.into_blocking_fd().map_err(failed)?).map_err(failed)?;
-
-    let mut command = guard_command(&program, &found, filled, ledger);
-    command
-        .env_clear()
-        .envs(variables.iter())
-        .envs(filled.env.iter().filter_map(|(name, value)| Some((name, value.as_ref()?))))
-        .env(MARK, ledger.mark())
-        .current_dir(filled.runs_in())
-        .stdin(Stdio::from(theirs))
-        .stdout(Stdio::from(child_stdout.into_blocking_fd().map_err(failed)?))
-        .stderr(Stdio::from(child_stderr.into_blocking_fd().map_err(failed)?));
-    for (name, _) in filled.env.iter().filter(|(_, value)| value.is_none()) {
-        command.env_remove(name);
+    if !filled.runs_in().is_dir() {
+        return Err(ChildError::Spawn {
+            why: format!("its directory `{}` does not exist", filled.shown_directory()),
+        });
     }
-    let process = tokio::process::Command::from(command).spawn().map_err(|error| {
-        if filled.runs_in().is_dir() {
-            return failed(error);
-        }
-        ChildError::Spawn { why: format!("its directory `{}` does not exist", filled.shown_directory()) }
-    })?;
+    let runner = runners.start(filled).map_err(failed)?;
+    let order = order(&program, &found, filled, ledger);
+    Ok(Prepared { program, order, runner, note: ledger.note_guard() })
+}
 
-    let ours = std::os::unix::net::UnixStream::from(ours);
-    ours.set_nonblocking(true).map_err(failed)?;
-    let reports = BufReader::new(UnixStream::from_std(ours).map_err(failed)?).lines();
-    let mut guard = Guard { process, reports, seen: None };
-    let pid = guard.started(&filled.shown(&program)).await?;
-    Ok(Spawned { pid, stdin, stdout, stderr, guard })
+/// Adds a process to the note of its guard.
+async fn noted(note: Option<GuardNote>, pid: Option<u32>) -> Option<GuardNote> {
+    let (note, pid) = (note?, pid?);
+    aside(move || {
+        note.add(pid);
+        Some(note)
+    })
+    .await
 }
 
 #[expect(clippy::disallowed_methods, reason = "the one place where the daemon starts a child's guard")]
-fn guard_command(program: &Path, found: &Path, filled: &Filled, ledger: &Ledger) -> std::process::Command {
+fn guard_command(note: Option<&GuardNote>) -> std::process::Command {
     // Not by its path: that may be another version by now, or gone.
     let mut command = std::process::Command::new("/proc/self/exe");
     if cfg!(not(target_os = "linux")) {
         command = std::process::Command::new(std::env::current_exe().unwrap_or_default());
     }
-    command.arg0("switchboardd").arg("--guard");
-    if let Some(soft) = crate::files::soft_limit_before() {
-        command.arg("--files").arg(soft.to_string());
-    }
-    if found != program {
-        command.arg("--name").arg(found);
-    }
-    match container(program, filled, ledger) {
-        Some(Container { note, id_file: Some(file), run }) => {
-            let (first, rest) = filled.args.split_at(run + 1);
-            command
-                .arg("--container")
-                .arg(note)
-                .arg(program)
-                .args(first)
-                .arg("--cidfile")
-                .arg(file)
-                .args(rest)
-        }
-        Some(Container { note, .. }) => command.arg("--container").arg(note).arg(program).args(&filled.args),
-        None => command.arg(program).args(&filled.args),
-    };
+    command.arg0("switchboardd").arg("--guard").args(note.map(GuardNote::file));
     command
+}
+
+/// What the guard is to start.
+fn order(program: &Path, found: &Path, filled: &Filled, ledger: &Ledger) -> Order {
+    let mut args: Vec<OsString> = filled.args.iter().map(OsString::from).collect();
+    let container = container(program, filled, ledger).map(|Container { note, id_file, run }| {
+        if let Some(file) = id_file {
+            args.splice(run + 1..run + 1, ["--cidfile".into(), file.into()]);
+        }
+        note
+    });
+    Order {
+        program: program.to_owned(),
+        name: (found != program).then(|| found.to_owned()),
+        container,
+        files: crate::files::soft_limit_before(),
+        core: crate::unreadable::cores_before(),
+        args,
+    }
 }
 
 /// A child that runs in a container.
@@ -157,17 +223,13 @@ fn container(program: &Path, filled: &Filled, ledger: &Ledger) -> Option<Contain
     if !CONTAINERS.contains(&name) || filled.args[..run].iter().any(|arg| !arg.starts_with('-')) {
         return None;
     }
-    let own = filled.args.iter().enumerate().find_map(|(at, arg)| match arg.strip_prefix("--cidfile") {
-        Some("") => filled.args.get(at + 1).cloned(),
-        Some(rest) => rest.strip_prefix('=').map(ToOwned::to_owned),
-        None => None,
-    });
+    let own = crate::trust::container_id_file(&filled.args).map(ToOwned::to_owned);
     let has_own = own.is_some();
-    // An engine refuses a file that is there already, from the last time.
+    // An engine refuses a file that is there already: one from the last time goes, anything else stays.
     if let Some(own) = &own {
-        let _ = std::fs::remove_file(filled.cwd.join(own));
+        remove_container_id(&filled.runs_in().join(own));
     }
-    let (note, file) = ledger.note_container(program, own.map(|file| filled.cwd.join(file)))?;
+    let (note, file) = ledger.note_container(program, own.map(|file| filled.runs_in().join(file)))?;
     Some(Container { note, id_file: (!has_own).then_some(file), run })
 }
 
@@ -246,14 +308,42 @@ impl Guard {
         self.seen.unwrap_or(Exit::Unknown)
     }
 
-    /// Orders the guard to clear up now, and waits until it has. `Unknown` if it did not get to it.
+    /// Orders the guard to clear up now, and waits until it has. `Unknown` if it did not get to it: what it guarded
+    /// is the daemon's then.
     pub(super) async fn clear(mut self) -> Exit {
-        use tokio::io::AsyncWriteExt;
         let _ = self.reports.get_mut().get_mut().shutdown().await;
-        let exit = self.exit().await;
-        match self.process.wait().await {
-            Ok(status) if status.success() => exit,
-            _ => Exit::Unknown,
+        let id = self.pid();
+        let done = tokio::select! {
+            (exit, status) = async { (self.exit().await, self.process.wait().await) } => {
+                status.is_ok_and(|status| status.success()).then_some(exit)
+            }
+            () = is_stuck(id) => None,
+        };
+        if done.is_none() {
+            // By its own handle, which cannot be another process's; a stopped one does not mind.
+            let _ = self.process.kill().await;
+        }
+        let (note, container) = (self.note.take(), self.container.take().filter(|_| done.is_none()));
+        aside(move || {
+            if let Some(container) = container {
+                stop_container(&container);
+            }
+            drop(note);
+        })
+        .await;
+        done.unwrap_or(Exit::Unknown)
+    }
+}
+
+/// Resolves when a guard does not clear up: its child stops it again and again, or time is up.
+async fn is_stuck(guard: u32) {
+    let give_up = Instant::now() + CLEAR_PATIENCE;
+    let mut stopped = 0;
+    while Instant::now() < give_up && stopped < STOPPED {
+        sleep(LOOK_AGAIN).await;
+        if let Some(process) = Process::look_up(guard).filter(|process| process.stopped) {
+            process.signal(Signal::CONT);
+            stopped += 1;
         }
     }
 }

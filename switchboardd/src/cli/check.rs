@@ -16,6 +16,7 @@ use crate::discover::entry::Spot;
 use crate::discover::{Area, hosts, places, read_variables, shapes};
 use crate::document::{Document, Problem};
 use crate::expand::Values;
+use crate::trust::secrets_in_arguments;
 use crate::trust::view::{mentioned, shown_url};
 use crate::visible::{Printable, visible};
 
@@ -166,7 +167,15 @@ fn look(args: &Args, file: &Path) -> Verdict {
     let mut verdict = Verdict { problems: read.problems, notes: read.notes, hosts, ..Verdict::default() };
     for definition in read.definitions {
         match definition.reach.clone().and_then(reachable) {
-            Ok(reach) => verdict.servers.push((definition, reach)),
+            Ok(reach) => {
+                if let Reach::Process(launch) = &reach
+                    && let Some(why) = secrets_in_arguments(launch)
+                {
+                    let message = format!("`{}` {}", visible(&definition.name), visible(&why));
+                    verdict.notes.push(document.problem_at(definition.at, message));
+                }
+                verdict.servers.push((definition, reach));
+            }
             Err(why) => {
                 let message = format!("`{}` is misconfigured: {why}", definition.name);
                 verdict.problems.push(document.problem_at(definition.at, message));

@@ -23,6 +23,7 @@ use crate::suite::summary::summary;
 const WRITES_DOWN: Duration = Duration::from_secs(20);
 
 pub(super) async fn run(args: &Args) -> Exit {
+    crate::unreadable::close();
     let home = match daemon::home() {
         Ok(home) => home,
         Err(fatal) => return failed(&fatal),

@@ -12,6 +12,7 @@ use super::desk::Desk;
 use super::output::{Paint, Tone, age, failed, print, print_json, say, tilde};
 use super::shell_word::shell_word;
 use crate::args::Args;
+use crate::child::Runners;
 use crate::definition::{Definition, Reach};
 use crate::document::nearest;
 use crate::expand::Template;
@@ -172,6 +173,17 @@ async fn executed(desk: &Desk, found: &Found<'_>) -> Vec<Fact> {
         given: &given,
     };
     let mut facts: Vec<Fact> = view(reach, None).facts();
+    if let Reach::Process(launch) = reach {
+        let runners = Runners::new(&desk.ground.state, &desk.personal.config.folder);
+        let args: Vec<String> = launch.args.iter().map(ToString::to_string).collect();
+        // A session's workspace is not known here, and is nothing of the person's own config.
+        let cwd = match launch.cwd_is_workspace {
+            true => PathBuf::new(),
+            false => launch.base.join(launch.cwd.to_string()),
+        };
+        let word = runners.word(&launch.cmd.to_string(), &args, &cwd);
+        facts.extend(word.map(|word| ("package", tilde(&word))));
+    }
     for (name, value) in variables(reach).into_iter().filter(|_| found.own) {
         facts.push(("value", format!("{name} = {value}")));
     }

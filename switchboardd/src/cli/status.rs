@@ -69,8 +69,7 @@ fn why_pending(next: &Value) -> Option<String> {
 
 /// Whether the program that runs is no longer the one on the disk.
 fn is_replaced(status: &Value) -> bool {
-    let program = status["pid"].as_u64().and_then(|pid| std::fs::read_link(format!("/proc/{pid}/exe")).ok());
-    program.is_some_and(|program| program.to_string_lossy().ends_with(" (deleted)"))
+    status["replaced"] == true
 }
 
 /// Why the daemon should be started anew, if it should.

@@ -190,6 +190,19 @@ pub(super) fn identity(path: &Path) -> Option<Identity> {
     Some(Identity { device: meta.dev(), inode: meta.ino() })
 }
 
+/// Makes room for a socket. Whatever is no socket was not ours, and stays.
+pub(crate) fn remove_dead_socket(path: &Path) -> Result<(), Fatal> {
+    match std::fs::symlink_metadata(path) {
+        Ok(meta) if !meta.file_type().is_socket() => Err(Fatal::Listen(format!(
+            "`{}` is there and is no socket; choose another path or remove it",
+            path.display()
+        ))),
+        Ok(_) => std::fs::remove_file(path)
+            .map_err(|error| Fatal::Io { what: format!("`{}` cannot be removed", path.display()), error }),
+        Err(_) => Ok(()),
+    }
+}
+
 /// Binds under the start lock, so that two who start at once do not take the socket from each other.
 async fn bind(place: &Place) -> Result<StdListener, Fatal> {
     let wrong = |error: std::io::Error| Fatal::Io {
@@ -200,10 +213,7 @@ async fn bind(place: &Place) -> Result<StdListener, Fatal> {
     if tokio::net::UnixStream::connect(&place.socket).await.is_ok() {
         return Err(Fatal::AlreadyServing(place.socket.display().to_string()));
     }
-    match std::fs::remove_file(&place.socket) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(wrong(error)),
-        _ => {}
-    }
+    remove_dead_socket(&place.socket)?;
     let listener = StdListener::bind(&place.socket).map_err(wrong)?;
     std::fs::set_permissions(&place.socket, std::fs::Permissions::from_mode(0o600)).map_err(wrong)?;
     Ok(listener)
@@ -212,6 +222,23 @@ async fn bind(place: &Place) -> Result<StdListener, Fatal> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_no_socket_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, link, dead) =
+            (folder.path().join("file"), folder.path().join("link"), folder.path().join("dead"));
+        std::fs::write(&file, "mine").unwrap();
+        drop(StdListener::bind(&dead).unwrap());
+        std::os::unix::fs::symlink(&dead, &link).unwrap();
+        for path in [&file, &link] {
+            let refused = remove_dead_socket(path).unwrap_err().to_string();
+            assert!(refused.contains("is no socket"), "{refused}");
+        }
+        assert!(remove_dead_socket(&dead).is_ok() && !dead.exists());
+        assert!(remove_dead_socket(&dead).is_ok());
+        assert_eq!(std::fs::read_to_string(file).unwrap(), "mine");
+    }
 
     #[test]
     fn a_successor_serves_what_the_config_says_now() {

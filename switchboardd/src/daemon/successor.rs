@@ -162,6 +162,7 @@ pub(super) fn take_over(binary: &Binary, kept: &[Kept]) -> io::Error {
         }
     }
     crate::files::lower_limit();
+    crate::unreadable::give_back();
     let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
     let mut command = command(&binary.path);
     command

@@ -134,6 +134,8 @@ pub(super) fn everything(board: &Board, weights: &Weights) -> Value {
         "introspections": overall.introspections,
         "lastErrors": figures::last_errors(measures),
         "whereabouts": board.whereabouts.get(),
+        // Commands cannot look for themselves: this process is closed to others.
+        "replaced": std::env::current_exe().is_ok_and(|path| path.to_string_lossy().ends_with(" (deleted)")),
         "watchedFolders": watched.map(|(folders, _)| folders),
         "watchFailed": watched.is_some_and(|(_, failed)| failed),
         "sessions": sessions,

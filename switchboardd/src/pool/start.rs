@@ -118,6 +118,7 @@ impl Pool {
             roster: &self.nursery.roster,
             lends_workspace: !names_folders(&self.reach),
             ledger: &self.nursery.ledger,
+            runners: &self.nursery.runners,
             dialer: &self.nursery.dialer,
             logins: &*self.nursery.logins,
             tally: &self.tally,

@@ -108,6 +108,7 @@ async fn runtime_folder(variables: &Variables) -> Option<PathBuf> {
     reason = "JSON for the daemon that started it; constant words"
 )]
 pub fn run() -> ExitCode {
+    crate::unreadable::close();
     let mut line = Vec::new();
     let read = std::io::stdin().lock().read_until(b'\n', &mut line);
     let Some(request) = read.ok().and_then(|_| serde_json::from_slice(&line).ok()) else {

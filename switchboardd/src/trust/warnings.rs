@@ -1,8 +1,11 @@
 //! What a person should look at twice before allowing a definition.
 
+use std::collections::BTreeSet;
 use std::path::{Component, Path, PathBuf};
 
 use crate::definition::{Launch, Reach, Remote};
+use crate::environment::is_allowed;
+use crate::expand::Template;
 use crate::visible::is_hidden;
 
 const SHELLS: [&str; 9] = ["sh", "bash", "dash", "zsh", "fish", "ksh", "ash", "csh", "busybox"];
@@ -115,6 +118,13 @@ fn process(launch: &Launch, found: Option<&Path>, root: &Path) -> Vec<String> {
     if !cwd.starts_with(root) {
         warnings.push("its directory is outside of the workspace".to_owned());
     }
+    if let Some(file) = container_id_file(&argv)
+        && (file.contains("${") || !lexical(&cwd.join(file)).starts_with(root))
+    {
+        warnings
+            .push("`--cidfile` names a file outside of the workspace, which its container writes".to_owned());
+    }
+    warnings.extend(secrets_in_arguments(launch));
     let env = launch
         .env
         .iter()
@@ -123,6 +133,30 @@ fn process(launch: &Launch, found: Option<&Path>, root: &Path) -> Vec<String> {
         warnings.push("holds characters that cannot be seen; they are shown as `\\u{…}`".to_owned());
     }
     warnings
+}
+
+/// Every user of a machine can read the arguments of all processes.
+pub fn secrets_in_arguments(launch: &Launch) -> Option<String> {
+    let all = std::iter::once(&launch.cmd).chain(&launch.args).flat_map(Template::gaps);
+    // HOME and the like are no secrets.
+    let gaps: BTreeSet<&str> = all.map(|(name, _)| name).filter(|name| !is_allowed(name)).collect();
+    if gaps.is_empty() {
+        return None;
+    }
+    let names: Vec<String> = gaps.iter().map(|name| format!("`${{{name}}}`")).collect();
+    let names = names.join(", ");
+    Some(format!(
+        "has {names} among its arguments, which every user of this machine can read; a secret belongs in `env`"
+    ))
+}
+
+/// The file that a container's id goes to, if its arguments name one.
+pub fn container_id_file(args: &[String]) -> Option<&str> {
+    args.iter().enumerate().find_map(|(at, arg)| match arg.strip_prefix("--cidfile") {
+        Some("") => args.get(at + 1).map(String::as_str),
+        Some(rest) => rest.strip_prefix('='),
+        None => None,
+    })
 }
 
 fn distant(remote: &Remote) -> Vec<String> {
@@ -205,7 +239,7 @@ fn is_fixed(version: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::expand::Template;
+    use crate::expand::Places;
 
     fn launch(argv: &[&str], env: &[&str]) -> Launch {
         Launch {
@@ -255,6 +289,22 @@ mod tests {
         check(&["../bin/run"], &[], "");
         check(&["x", "a\u{202e}b"], &[], "cannot be seen");
         check(&["docker", "run", "--privileged", "x"], &[], "the run of this machine");
+        check(&["docker", "run", "--cidfile", "x.cid", "x"], &[], "");
+        check(&["docker", "run", "--cidfile=/w/x.cid", "x"], &[], "");
+        check(&["docker", "run", "--cidfile", "../.ssh/authorized_keys", "x"], &[], "`--cidfile`");
+        check(&["docker", "run", "--cidfile=/etc/x", "x"], &[], "`--cidfile`");
+    }
+
+    #[test]
+    fn a_value_in_an_argument_is_named() {
+        let filled = |text: &str| Template::parse(text, &Places::default()).unwrap();
+        let told = |arg: &str| {
+            let launch = Launch { args: vec![filled(arg)], ..launch(&["x"], &["TOKEN"]) };
+            process(&launch, None, Path::new("/w")).join("\n")
+        };
+        assert_eq!(told("--verbose"), "");
+        assert_eq!(told("${HOME}/data"), "");
+        assert!(told("--token=${TOKEN}").contains("`${TOKEN}` among its arguments"), "{}", told("${TOKEN}"));
     }
 
     #[test]

@@ -8,7 +8,11 @@ pub struct Stat {
     /// What the kernel calls its program, as far as that is text.
     pub program: String,
     pub zombie: bool,
+    /// Somebody stopped it, by a signal or as a debugger.
+    pub stopped: bool,
     pub parent: u32,
+    pub group: u32,
+    pub session: u32,
     /// A number may be given out again; this tells the two apart.
     pub start_time: u64,
 }
@@ -26,10 +30,13 @@ impl Stat {
         let program = String::from_utf8_lossy(stat.get(begin + 1..end)?).into_owned();
         let rest = std::str::from_utf8(stat.get(end + 2..)?).ok()?;
         let mut fields = rest.split(' ');
-        let zombie = matches!(fields.next()?, "Z" | "X");
+        let state = fields.next()?;
+        let (zombie, stopped) = (matches!(state, "Z" | "X"), matches!(state, "T" | "t"));
         let parent = fields.next()?.parse().ok()?;
-        let start_time = fields.nth(17)?.parse().ok()?;
-        Some(Self { program, zombie, parent, start_time })
+        let group = fields.next()?.parse().ok()?;
+        let session = fields.next()?.parse().ok()?;
+        let start_time = fields.nth(15)?.parse().ok()?;
+        Some(Self { program, zombie, stopped, parent, group, session, start_time })
     }
 }
 
@@ -48,10 +55,11 @@ mod tests {
 
     #[test]
     fn a_name_may_hold_anything() {
-        let fields = "S 7 1 1 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 4711 0";
+        let fields = "T 7 8 9 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 4711 0";
         for name in ["sh", "a) b", "(x", "\u{fffd})"] {
             let stat = Stat::parse(format!("12 ({name}) {fields}").as_bytes()).unwrap();
             assert_eq!((stat.program.as_str(), stat.parent, stat.start_time), (name, 7, 4711));
+            assert_eq!((stat.group, stat.session, stat.stopped, stat.zombie), (8, 9, true, false));
         }
         assert!(Stat::parse(b"12 (sh").is_none());
     }

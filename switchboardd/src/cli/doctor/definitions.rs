@@ -11,7 +11,8 @@ use crate::definition::{Definition, Reach};
 use crate::expand::Template;
 use crate::layer::{Entry, Layer};
 use crate::pool::RootsOf;
-use crate::trust::{Standing, unpinned};
+use crate::trust::{Standing, secrets_in_arguments, unpinned};
+use crate::visible::visible;
 
 /// Names of variables and headers whose values are nobody else's business.
 const SECRET_WORDS: [&str; 9] = [
@@ -88,6 +89,11 @@ async fn one(desk: &Desk, Entry { definition, standing, .. }: &Entry) -> Vec<Fin
             let mend =
                 format!("switchboard explain {name}  # then write `{package}@VERSION` in {}", shown(file));
             findings.push(Finding::warning("unpinned", what, mend));
+        }
+        if let Some(why) = secrets_in_arguments(launch) {
+            let what = format!("server `{name}` {}", visible(&why));
+            let mend = format!("${{EDITOR:-vi}} {}", shell_word(file));
+            findings.push(Finding::warning("arguments", what, mend));
         }
     }
     for (variable, origin) in desk.sources.origins(reach).await {

@@ -8,8 +8,8 @@ use switchboard_wire::hop::{HOP, Span};
 use switchboard_wire::place::Place;
 
 use super::Finding;
+use crate::child::Leftovers;
 use crate::child::descent::Process;
-use crate::child::marked;
 use crate::cli::ask::Unanswered;
 use crate::cli::output::tilde;
 use crate::cli::shell_word::shell_word;
@@ -103,13 +103,13 @@ fn shown(path: &Path) -> String {
 
 /// Whether the daemon's program is this one.
 pub(super) fn programs(status: Option<&Value>) -> Option<Finding> {
-    let pid = status?["pid"].as_u64()?;
-    let theirs = std::fs::read_link(format!("/proc/{pid}/exe")).ok()?;
+    let status = status?;
+    let theirs = status["whereabouts"]["program"].as_str()?;
     let ours = std::env::current_exe().ok()?;
-    if theirs == ours || theirs.to_string_lossy().ends_with(" (deleted)") {
+    if Path::new(theirs) == ours || status["replaced"] == true {
         return None;
     }
-    let what = format!("the daemon is {}, this command {}", theirs.display(), ours.display());
+    let what = format!("the daemon is {}, this command {}", visible(theirs), ours.display());
     Some(Finding::warning("version", what, "switchboard restart"))
 }
 
@@ -164,9 +164,7 @@ pub(super) fn orphans(place: &Place, runs: bool) -> Option<Finding> {
     if runs {
         return None;
     }
-    let ledger = std::fs::read_to_string(place.daemon_file.with_extension("ledger")).ok()?;
-    let marks: Vec<&str> = ledger.lines().filter(|mark| !mark.is_empty()).collect();
-    let left = marked(&marks);
+    let left = Leftovers::of(&place.daemon_file.with_extension("ledger")).processes();
     if left.is_empty() {
         return None;
     }

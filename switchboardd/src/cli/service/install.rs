@@ -182,7 +182,7 @@ async fn install_agent(here: &Here, wanted: &Wanted, steps: &mut Steps) -> Resul
         gone(pid).await;
     }
     if steps.step(format!("launchctl bootstrap {}", file.display())) {
-        let _ = std::fs::remove_file(&here.place.socket);
+        daemon::remove_dead_socket(&here.place.socket)?;
         launchd::load(&file).await.map_err(Refused::Manager)?;
         here.place.forget_stop();
     }

@@ -1,0 +1,66 @@
+//! Ends processes: TERM once, then KILL as often as it takes. Whether none is left is for the caller to know.
+
+use std::collections::HashSet;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process_group};
+
+use super::descent::Process;
+
+/// How often those are looked at again that were told to end.
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
+
+/// Processes that are remembered as killed: some start another and exit, again and again.
+const MAX_KILLED: usize = 10_000;
+
+#[derive(Debug)]
+pub(super) struct Clearing {
+    kill_from: Instant,
+    termed: bool,
+    /// Number and start time of those that got KILL.
+    killed: HashSet<(u32, u64)>,
+}
+
+impl Clearing {
+    /// Those that get TERM may take this long.
+    pub(super) fn with_grace(grace: Duration) -> Self {
+        Self { kill_from: Instant::now() + grace, termed: false, killed: HashSet::new() }
+    }
+
+    /// Whether it is time for KILL.
+    pub(super) fn kills(&self) -> bool {
+        Instant::now() >= self.kill_from
+    }
+
+    /// Whether this one got KILL already.
+    pub(super) fn has_killed(&self, process: &Process) -> bool {
+        self.killed.contains(&(process.id, process.start_time))
+    }
+
+    /// Signals all of them, and says how long to wait before the next look. `spared` are process groups that hold
+    /// somebody else.
+    pub(super) fn pass(&mut self, family: &[Process], spared: impl Fn(u32) -> bool) -> Duration {
+        if !self.kills() {
+            if !std::mem::replace(&mut self.termed, true) {
+                family.iter().for_each(|process| process.signal(Signal::TERM));
+            }
+            return LOOK_AGAIN;
+        }
+        // A whole group at once: nobody in it can start another one in time.
+        let groups: HashSet<u32> = family.iter().map(|process| process.group).collect();
+        for group in groups.into_iter().filter(|group| *group > 1 && !spared(*group)) {
+            if let Some(group) = Pid::from_raw(group.cast_signed()) {
+                let _ = kill_process_group(group, Signal::KILL);
+            }
+        }
+        // Zombies too: one whose first thread ended may go on in others.
+        family.iter().for_each(|process| process.signal(Signal::KILL));
+        if self.killed.len() > MAX_KILLED {
+            self.killed.clear();
+        }
+        let known = self.killed.len();
+        self.killed.extend(family.iter().map(|process| (process.id, process.start_time)));
+        // New ones appear: the next look must be quicker than they are.
+        if self.killed.len() > known { Duration::ZERO } else { LOOK_AGAIN }
+    }
+}

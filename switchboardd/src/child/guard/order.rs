@@ -1,0 +1,105 @@
+//! What the daemon tells a guard to start. It comes over their socket: a command line can be read by every user of
+//! the machine, and arguments may hold secrets.
+
+use std::ffi::{OsStr, OsString};
+use std::io::{self, Read};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
+
+/// More than any system takes as arguments of a program.
+const MAX: u32 = 64 * 1024 * 1024;
+
+/// What stands for a limit that there is none.
+const UNLIMITED: &str = "unlimited";
+
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub(in crate::child) struct Order {
+    pub(in crate::child) program: PathBuf,
+    /// What it is called by, if by something else.
+    pub(in crate::child) name: Option<PathBuf>,
+    /// The ledger's note of its container.
+    pub(in crate::child) container: Option<PathBuf>,
+    /// Soft limits that the child gets, where ours are others.
+    pub(in crate::child) files: Option<u64>,
+    pub(in crate::child) core: Option<Option<u64>>,
+    pub(in crate::child) args: Vec<OsString>,
+}
+
+impl Order {
+    /// Its length, then one word after the other, each with a zero byte at its end. `None` if a word holds one.
+    pub(in crate::child) fn encode(&self) -> Option<Vec<u8>> {
+        let path = |path: &Option<PathBuf>| path.clone().unwrap_or_default().into_os_string();
+        let core = match self.core {
+            Some(None) => UNLIMITED.to_owned(),
+            Some(Some(limit)) => limit.to_string(),
+            None => String::new(),
+        };
+        let files = self.files.map(|files| files.to_string()).unwrap_or_default();
+        let first =
+            [self.program.clone().into(), path(&self.name), path(&self.container), files.into(), core.into()];
+        let mut words = Vec::new();
+        for word in first.iter().chain(&self.args) {
+            if word.as_bytes().contains(&0) {
+                return None;
+            }
+            words.extend_from_slice(word.as_bytes());
+            words.push(0);
+        }
+        let length = u32::try_from(words.len()).ok()?;
+        Some([length.to_be_bytes().as_slice(), &words].concat())
+    }
+
+    pub(super) fn read(mut from: impl Read) -> io::Result<Self> {
+        let mut length = [0; 4];
+        from.read_exact(&mut length)?;
+        let length = u32::from_be_bytes(length);
+        if length > MAX {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        let mut words = vec![0; length as usize];
+        from.read_exact(&mut words)?;
+        let words = words.strip_suffix(b"\0").ok_or(io::ErrorKind::InvalidData)?;
+        let mut words = words.split(|byte| *byte == 0).map(|word| OsString::from_vec(word.to_vec()));
+        let mut next = || words.next().ok_or(io::ErrorKind::InvalidData);
+        let filled = |word: OsString| (!word.is_empty()).then_some(word);
+        let number = |word: &OsStr| word.to_str().and_then(|word| word.parse().ok());
+        Ok(Self {
+            program: next()?.into(),
+            name: filled(next()?).map(PathBuf::from),
+            container: filled(next()?).map(PathBuf::from),
+            files: number(&next()?),
+            core: filled(next()?).map(|word| number(&word)),
+            args: words.collect(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_told_arrives() {
+        let plain = Order { program: "/bin/x".into(), ..Order::default() };
+        let full = Order {
+            program: "/bin/x".into(),
+            name: Some("/home/y".into()),
+            container: Some("/state/z".into()),
+            files: Some(1024),
+            core: Some(None),
+            args: vec!["--token".into(), "".into(), "a\nb".into(), OsString::from_vec(vec![0xff])],
+        };
+        let limited = Order { core: Some(Some(7)), args: vec!["".into()], ..plain.clone() };
+        for order in [plain, full, limited] {
+            let bytes = order.encode().unwrap();
+            assert_eq!(Order::read(bytes.as_slice()).unwrap(), order);
+            // Half of it starts nothing.
+            assert!(Order::read(&bytes[..bytes.len() - 1]).is_err());
+        }
+    }
+
+    #[test]
+    fn a_zero_byte_cannot_be_told() {
+        assert_eq!(Order { args: vec!["a\0b".into()], ..Order::default() }.encode(), None);
+    }
+}
