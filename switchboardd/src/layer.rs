@@ -109,8 +109,7 @@ impl Ground {
             return None;
         }
         let own = rustix::process::getuid().as_raw();
-        let mut folders = root.ancestors().take_while(|folder| could_be(folder));
-        while let Some(folder) = folders.next() {
+        for folder in root.ancestors().take_while(|folder| could_be(folder)) {
             if is_project(folder) {
                 return Some(folder.to_owned());
             }
