@@ -2,13 +2,17 @@
 #![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
 #![allow(clippy::disallowed_methods, reason = "tests start processes")]
 
+use std::fs;
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use proto_tests::shim::INITIALIZE;
 use proto_tests::wait::until_true;
 use proto_tests::{Home, PATIENCE, bins, procs};
 use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
 
 /// A host that started a shim, as a process of its own above it.
 struct Host(Child);
@@ -82,4 +86,142 @@ fn the_process_that_launches_the_daemon_is_gone_when_it_serves() {
     until_true("only the shim to be left", PATIENCE, || procs::descendants(shim.pid()).is_empty());
     assert_ne!(procs::look(daemon.pid).unwrap().parent, shim.pid());
     assert_eq!(home.processes().len(), 2, "{:#?}", home.processes());
+}
+
+/// Somebody who is neither the test nor root, with a runtime directory that comes and goes.
+struct Person {
+    uid: u32,
+    home: Home,
+}
+
+impl Person {
+    /// `None` where nobody else can be had. Each test has a uid of its own.
+    fn new(uid: u32) -> Option<Self> {
+        if !rustix::process::getuid().is_root() || Command::new("setpriv").arg("--version").output().is_err()
+        {
+            eprintln!("skipped: becoming another user needs root and setpriv");
+            return None;
+        }
+        let home = Home::new();
+        for program in [&bins().switchboard, &bins().switchboardd] {
+            fs::copy(program, home.workspace().join(program.file_name().unwrap())).unwrap();
+        }
+        let person = Self { uid, home };
+        person.give(Path::new(person.home.mark()));
+        Some(person)
+    }
+
+    fn give(&self, path: &Path) {
+        chown(path, Some(self.uid), Some(self.uid)).unwrap();
+        for entry in path.is_dir().then(|| fs::read_dir(path).unwrap()).into_iter().flatten() {
+            self.give(&entry.unwrap().path());
+        }
+    }
+
+    fn runtime(&self) -> PathBuf {
+        PathBuf::from(format!("/run/user/{}", self.uid))
+    }
+
+    /// As a first login does.
+    fn log_in(&self) {
+        fs::create_dir_all(self.runtime()).unwrap();
+        fs::set_permissions(self.runtime(), fs::Permissions::from_mode(0o700)).unwrap();
+        chown(self.runtime(), Some(self.uid), Some(self.uid)).unwrap();
+    }
+
+    /// As the last logout does.
+    fn log_out(&self) {
+        let _ = fs::remove_dir_all(self.runtime());
+    }
+
+    fn command(&self, program: &str) -> Command {
+        let mut command = Command::new("setpriv");
+        let uid = self.uid;
+        command.args([&format!("--reuid={uid}"), &format!("--regid={uid}"), "--clear-groups"]);
+        command.arg(self.home.workspace().join(program)).env_clear().envs(self.home.environment());
+        command.current_dir(self.home.workspace()).stdin(Stdio::null());
+        command
+    }
+
+    #[track_caller]
+    fn says(&self, args: &[&str]) -> String {
+        let output = self.command("switchboard").args(args).output().unwrap();
+        assert!(output.status.success(), "{args:?}: {output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    #[track_caller]
+    fn daemon(&self) -> u64 {
+        let status: Value = serde_json::from_str(&self.says(&["status", "--json"])).unwrap();
+        status["pid"].as_u64().unwrap()
+    }
+
+    /// What a shim answers to a host that asks for the tools.
+    fn tools(&self) -> String {
+        let mut shim =
+            self.command("switchboard").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut stdin = shim.stdin.take().unwrap();
+        writeln!(stdin, r#"{{"jsonrpc":"2.0","id":1,"method":"initialize","params":{INITIALIZE}}}"#).unwrap();
+        writeln!(stdin, r#"{{"jsonrpc":"2.0","id":2,"method":"tools/list"}}"#).unwrap();
+        let mut lines = BufReader::new(shim.stdout.take().unwrap()).lines();
+        let answers: Vec<String> = lines.by_ref().take(2).map(Result::unwrap).collect();
+        drop(stdin);
+        shim.wait().unwrap();
+        answers.join("\n")
+    }
+
+    fn daemons(&self) -> usize {
+        let program = self.home.workspace().join("switchboardd").display().to_string();
+        let is_daemon = |process: &procs::Process| {
+            process.cmdline.starts_with(&program) && !process.cmdline.contains("--guard")
+        };
+        self.home.processes().into_iter().filter(is_daemon).count()
+    }
+}
+
+impl Drop for Person {
+    fn drop(&mut self) {
+        let _ = self.command("switchboard").arg("stop").output();
+        self.log_out();
+    }
+}
+
+#[test]
+fn a_daemon_is_found_although_the_place_for_sockets_has_changed() {
+    let Some(person) = Person::new(42_417) else { return };
+    person.log_out();
+    person.says(&["start"]);
+    let first = person.daemon();
+    let socket = person.says(&["socket"]);
+    assert!(socket.contains("/.local/state/switchboard/"), "{socket}");
+    person.log_in();
+    let place = person.runtime().join("switchboard/switchboard.sock");
+    assert_eq!(person.daemon(), first);
+    assert_eq!(person.says(&["socket"]), socket);
+    assert!(person.says(&["start"]).contains("is running"));
+    assert!(person.tools().contains("\"tools\":"), "{}", person.tools());
+    // One that somebody starts by hand steps back at once, and takes nobody's connections meanwhile.
+    let second = person.command("switchboardd").output().unwrap();
+    assert_eq!(second.status.code(), Some(1), "{second:?}");
+    let told = String::from_utf8_lossy(&second.stderr);
+    assert!(told.contains(socket.trim()), "{told}");
+    assert!(!place.exists());
+    assert_eq!((person.daemon(), person.daemons()), (first, 1));
+    // The next one is at the new place.
+    person.says(&["restart"]);
+    let next = person.daemon();
+    assert_ne!(next, first);
+    assert_eq!(Path::new(person.says(&["socket"]).trim()), place);
+    assert!(person.tools().contains("\"tools\":"));
+    // And the other way round: the place goes, and the daemon makes room.
+    person.log_out();
+    until_true("another daemon", PATIENCE, || person.tools().contains("\"tools\":"));
+    until_true("the old one to go", PATIENCE, || person.daemons() == 1);
+    assert_ne!(person.daemon(), next);
+    assert_eq!(person.says(&["socket"]), socket);
+    person.log_in();
+    person.says(&["stop"]);
+    assert_eq!(person.daemons(), 0);
+    let output = person.command("switchboard").arg("status").output().unwrap();
+    assert_eq!(output.status.code(), Some(3), "{output:?}");
 }

@@ -1,6 +1,7 @@
 //! Opens a session: meets the daemon and says hello. One attempt; when to try again is the relay's business.
 
 use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use switchboard_wire::hop::{self, Draining, OpenSession, SessionOpened};
 use tokio::time::timeout;
 
 use crate::post::{Answer, Body, Connection, PostError, Request};
-use crate::start::{self, Meeting, StartError, Starting};
+use crate::start::{self, Meeting, Met, StartError, Starting};
 
 /// A new daemon may have to wait 10 s for the lock of one that drains.
 const FIRST_ANSWER: Duration = Duration::from_secs(15);
@@ -21,6 +22,8 @@ pub(crate) struct Opened {
     pub(crate) session: Arc<str>,
     pub(crate) boot: String,
     pub(crate) connection: Option<Connection>,
+    /// The socket that this daemon listens on.
+    pub(crate) socket: Arc<Path>,
     /// We started this daemon.
     pub(crate) started: bool,
 }
@@ -87,7 +90,8 @@ pub(crate) async fn open(
 async fn attempt(meeting: &Meeting, may_start: bool, request: &Request) -> Result<Opened, OpenError> {
     let mut pause = Duration::from_millis(20);
     loop {
-        let (mut connection, starting) = start::meet(meeting, may_start).await.map_err(OpenError::Start)?;
+        let Met { mut connection, socket, starting } =
+            start::meet(meeting, may_start).await.map_err(OpenError::Start)?;
         let started = starting.is_some();
         let (answer, reusable) = first_answer(&mut connection, starting, request).await?;
         if answer.status == 503 && answer.draining == Some(Draining::Stop) && is_meant_for(meeting) {
@@ -101,7 +105,7 @@ async fn attempt(meeting: &Meeting, may_start: bool, request: &Request) -> Resul
         }
         let SessionOpened { session, boot, .. } = accepted(&answer)?;
         let connection = reusable.then_some(connection);
-        return Ok(Opened { session: session.into(), boot, connection, started });
+        return Ok(Opened { session: session.into(), boot, connection, socket, started });
     }
 }
 

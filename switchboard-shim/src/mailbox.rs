@@ -1,7 +1,7 @@
 //! The long poll: fetches what goes to the host without being an answer, on a connection of its own whose
 //! end is how the shim learns that the daemon is gone. Writes nothing; the relay does, in order.
 
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -40,7 +40,7 @@ pub(crate) struct Batch {
 }
 
 /// Polls until the session or the daemon ends. Each item carries the epoch it belongs to.
-pub(crate) async fn poll(socket: PathBuf, session: Arc<str>, epoch: u64, posts: mpsc::Sender<(u64, Post)>) {
+pub(crate) async fn poll(socket: Arc<Path>, session: Arc<str>, epoch: u64, posts: mpsc::Sender<(u64, Post)>) {
     let why = loop {
         match Connection::open(&socket).await {
             Ok(connection) => break fetch(connection, session, epoch, &posts).await,

@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
 use switchboard_wire::hop::{self, Draining};
+use switchboard_wire::peer;
 use switchboard_wire::quiet::Quiet;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::UnixStream;
 use tokio::time::Instant;
 
 /// Idle connections that are kept for as long as the session lives: little enough to cost nothing.
@@ -90,23 +90,7 @@ pub(crate) struct Connection {
 impl Connection {
     /// Connects, and makes sure that it is our own user who listens.
     pub(crate) async fn open(socket: &Path) -> io::Result<Self> {
-        let stream = loop {
-            match UnixStream::connect(socket).await {
-                // A full backlog: the daemon is there and busy.
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    tokio::time::sleep(Duration::from_millis(5)).await;
-                }
-                other => break other?,
-            }
-        };
-        let peer = stream.peer_cred()?.uid();
-        if peer != rustix::process::getuid().as_raw() {
-            return Err(io::Error::new(
-                ErrorKind::PermissionDenied,
-                format!("`{}` is served by another user (uid {peer})", socket.display()),
-            ));
-        }
-        Ok(Self { stream: Quiet::new(stream)?, buffer: BytesMut::new() })
+        Ok(Self { stream: Quiet::new(peer::connect(socket).await?)?, buffer: BytesMut::new() })
     }
 
     /// Sends one request and reads its answer. `false` in the second place: do not use it again.
@@ -310,6 +294,8 @@ impl Head {
 
 #[cfg(test)]
 mod tests {
+    use tokio::net::UnixStream;
+
     use super::*;
 
     #[test]

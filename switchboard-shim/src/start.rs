@@ -3,15 +3,17 @@
 
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, ErrorKind, Read};
+use std::io::{self, Read};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use rustix::fs::FlockOperation;
+use rustix::fs::{FlockOperation, OFlags};
+use switchboard_wire::peer::is_absence;
 use switchboard_wire::place::Place;
 use switchboard_wire::process;
 use tokio::sync::oneshot;
@@ -34,6 +36,8 @@ pub(crate) struct Meeting {
     /// The flags that a daemon started by us gets.
     pub(crate) socket_named: bool,
     pub(crate) config: Option<PathBuf>,
+    /// The folder that the host works in: no daemon is run from there.
+    pub(crate) workspace: Option<PathBuf>,
     /// When this shim was started: a stop after that is meant for it too.
     pub(crate) since: SystemTime,
 }
@@ -132,14 +136,21 @@ impl Starting {
     }
 }
 
+/// The way to a daemon.
+#[derive(Debug)]
+pub(crate) struct Met {
+    pub(crate) connection: Connection,
+    /// The socket that it leads to.
+    pub(crate) socket: Arc<Path>,
+    /// We started this daemon.
+    pub(crate) starting: Option<Starting>,
+}
+
 /// Connects to the daemon; starts it first if there is none and `may_start`.
-pub(crate) async fn meet(
-    meeting: &Meeting,
-    may_start: bool,
-) -> Result<(Connection, Option<Starting>), StartError> {
+pub(crate) async fn meet(meeting: &Meeting, may_start: bool) -> Result<Met, StartError> {
     let place = &meeting.place;
-    match try_connect(&place.socket).await? {
-        Some(connection) => return Ok((connection, None)),
+    match find(place).await? {
+        Some(met) => return Ok(met),
         None if !may_start => return Err(StartError::NoDaemon(place.socket.clone())),
         None if place.was_stopped_since(meeting.since) => return Err(StartError::Stopped),
         None => {}
@@ -154,25 +165,30 @@ pub(crate) async fn meet(
             Err(error) => return Err(StartError::Step("taking the start lock", error.into())),
         }
         // Whoever holds the lock may have the socket up by now.
-        if let Some(connection) = try_connect(&place.socket).await? {
-            return Ok((connection, None));
+        if let Some(met) = find(place).await? {
+            return Ok(met);
         }
     }
-    if let Some(connection) = try_connect(&place.socket).await? {
-        return Ok((connection, None));
+    if let Some(met) = find(place).await? {
+        return Ok(met);
     }
     if place.was_stopped_since(meeting.since) {
         return Err(StartError::Stopped);
     }
     // Whatever was stopped, it was before our time.
     place.forget_stop();
+    let program = binary::daemon(meeting.workspace.as_deref())
+        .map_err(|why| StartError::Step("finding its program", io::Error::other(why)))?;
     let listener = bind(&place.socket)?;
-    let child = launch(meeting, listener).map_err(|error| StartError::Step("running ourselves", error))?;
+    let child =
+        launch(meeting, &program, listener).map_err(|error| StartError::Step("running ourselves", error))?;
     let outcome = hear(child).map_err(|error| StartError::Step("starting a thread", error))?;
     let starting = Starting { _lock: lock, place: place.clone(), launched: Launched::Pending(outcome) };
     // The socket's backlog takes the connection before the daemon is up.
     match Connection::open(&place.socket).await {
-        Ok(connection) => Ok((connection, Some(starting))),
+        Ok(connection) => {
+            Ok(Met { connection, socket: place.socket.as_path().into(), starting: Some(starting) })
+        }
         Err(error) => Err(refused(starting, error, &place.socket).await),
     }
 }
@@ -185,17 +201,24 @@ async fn refused(mut starting: Starting, error: io::Error, socket: &Path) -> Sta
     }
 }
 
-/// `None` if nobody listens.
-async fn try_connect(socket: &Path) -> Result<Option<Connection>, StartError> {
-    match Connection::open(socket).await {
-        Ok(connection) => Ok(Some(connection)),
-        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) => Ok(None),
-        Err(error) => Err(StartError::Connect(socket.to_owned(), error)),
+/// The daemon that runs, wherever it listens; else whoever listens where one would be started. `None` if nobody does.
+async fn find(place: &Place) -> Result<Option<Met>, StartError> {
+    let in_use = place.socket_in_use();
+    if in_use != place.socket
+        && let Ok(connection) = Connection::open(&in_use).await
+    {
+        return Ok(Some(Met { connection, socket: in_use.into(), starting: None }));
+    }
+    match Connection::open(&place.socket).await {
+        Ok(connection) => Ok(Some(Met { connection, socket: place.socket.as_path().into(), starting: None })),
+        Err(error) if is_absence(&error) => Ok(None),
+        Err(error) => Err(StartError::Connect(place.socket.clone(), error)),
     }
 }
 
 fn open_lock(path: &Path) -> io::Result<File> {
-    OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(path)
+    let flags = OFlags::NOFOLLOW.bits().cast_signed();
+    OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).custom_flags(flags).open(path)
 }
 
 fn bind(socket: &Path) -> Result<UnixListener, StartError> {
@@ -218,9 +241,9 @@ fn bind(socket: &Path) -> Result<UnixListener, StartError> {
     clippy::disallowed_methods,
     reason = "the one process the shim ever starts: itself, to launch the daemon"
 )]
-fn launch(meeting: &Meeting, listener: UnixListener) -> io::Result<Child> {
+fn launch(meeting: &Meeting, program: &Path, listener: UnixListener) -> io::Result<Child> {
     let mut command = Command::new(binary::ourselves()?);
-    command.arg(LAUNCH).arg(binary::daemon());
+    command.arg(LAUNCH).arg(program);
     if meeting.socket_named {
         command.arg("--socket").arg(&meeting.place.socket);
     }

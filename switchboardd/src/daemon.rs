@@ -61,6 +61,8 @@ pub enum Fatal {
     Listen(String),
     #[error("switchboardd already serves `{0}`; `switchboard status` shows it, `switchboard stop` ends it")]
     AlreadyServing(String),
+    #[error("the state folder is not used: {0}")]
+    State(std::io::Error),
     #[error("{what}: {error}")]
     Io { what: String, error: std::io::Error },
 }
@@ -101,10 +103,10 @@ pub fn files_in_use(args: &Args, home: &Path) -> (PathBuf, PathBuf) {
 
 /// What the daemon of this place says of itself in its file, if it runs. Nobody is asked, so none is started by it.
 pub fn running(place: &Place) -> Option<serde_json::Value> {
-    let told: serde_json::Value = serde_json::from_slice(&std::fs::read(&place.daemon_file).ok()?).ok()?;
+    let text = switchboard_wire::place::read_own(&place.daemon_file).ok()?;
+    let told: serde_json::Value = serde_json::from_slice(&text).ok()?;
     let pid = told["pid"].as_u64().and_then(|pid| u32::try_from(pid).ok())?;
-    let process = crate::child::descent::Process::look_up(pid)?;
-    (told["startTime"].as_u64() == Some(process.start_time)).then_some(told)
+    switchboard_wire::process::is_same(pid, told["startTime"].as_u64()).then_some(told)
 }
 
 /// As long as it is held, nobody else starts a daemon at this place.
@@ -120,6 +122,14 @@ pub fn place(args: &Args, home: &Path) -> Place {
         Some(socket) => Place::beside(&std::path::absolute(socket).unwrap_or_else(|_| socket.clone())),
         None => Place::of_user(home),
     }
+}
+
+/// The same with the socket of the daemon that runs, if one does: it may have been started when the place for
+/// sockets was another.
+pub fn place_in_use(args: &Args, home: &Path) -> Place {
+    let mut place = place(args, home);
+    place.socket = place.socket_in_use();
+    place
 }
 
 /// The directories that the command line trusts. One that is not there is a mistake, not a wish.
@@ -148,15 +158,20 @@ pub async fn serve(args: &Args) -> Result<(), Fatal> {
     if args.config.is_some() && !file.exists() {
         return Err(Fatal::Listen(format!("there is no config file `{}`", file.display())));
     }
-    let place = place(args, &home);
+    let mut place = place(args, &home);
     let io = |what: String| move |error| Fatal::Io { what, error };
     place.prepare().map_err(io(format!("`{}` cannot be served on", place.socket.display())))?;
+    let state = state_folder(&home);
+    crate::files::state::prepare(&state).map_err(Fatal::State)?;
     let keeper = notify::Keeper::from_env();
     let binary = successor::Binary::of_this_process();
     let bound = listen::Bound::obtain(&place).await?;
+    // A socket that was handed over may have been bound when the place for sockets was another.
+    if let Some(socket) = bound.path() {
+        place.socket = socket;
+    }
     let identity = listen::identity(&place.socket);
     let lock = presence::lock(&place).await?;
-    let state = state_folder(&home);
     let last_good = LastGood::new(&state);
     // A mistake in it costs nobody their tools.
     let Usable { config, problems } = last_good.usable(&file, Extent::Personal);

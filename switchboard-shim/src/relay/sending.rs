@@ -106,10 +106,10 @@ impl Relay {
             body,
             limit: MAX_TO_HOST,
         };
+        let socket = Arc::clone(&session.socket);
         let idle = self.idle.take();
-        let meeting = Arc::clone(&self.meeting);
         Some(self.posts.start(async move {
-            let (connection, outcome) = post(idle, &meeting.place.socket, &request).await;
+            let (connection, outcome) = post(idle, &socket, &request).await;
             Posted { errand, epoch, seq, connection, outcome }
         }))
     }

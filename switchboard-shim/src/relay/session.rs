@@ -1,6 +1,7 @@
 //! The coming and going of daemons, as one state: there is a session, one is being opened, or there is
 //! none and a time to try again.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -59,6 +60,8 @@ enum Why {
 /// The daemon's record of this host.
 pub(super) struct Session {
     pub(super) id: Arc<str>,
+    /// Where its daemon listens.
+    pub(super) socket: Arc<Path>,
     /// Tells this session's calls from those of the one before.
     pub(super) epoch: u64,
     /// The number of the last message sent.
@@ -202,7 +205,7 @@ impl Relay {
     }
 
     fn take_up(&mut self, opened: Opened) {
-        let Opened { session, boot, connection, started } = opened;
+        let Opened { session, boot, connection, socket, started } = opened;
         if self.link.epoch == 0 && !started && self.meeting.config.is_some() {
             self.notes.say(
                 "switchboardd is running already, so `--config` has no effect; run `switchboard stop`, then start again",
@@ -210,12 +213,7 @@ impl Relay {
         }
         self.link.epoch += 1;
         let epoch = self.link.epoch;
-        let poll = mailbox::poll(
-            self.meeting.place.socket.clone(),
-            Arc::clone(&session),
-            epoch,
-            self.mail_sender.clone(),
-        );
+        let poll = mailbox::poll(Arc::clone(&socket), Arc::clone(&session), epoch, self.mail_sender.clone());
         let mailbox = tokio::spawn(poll).abort_handle();
         self.idle.clear();
         if let Some(connection) = connection {
@@ -223,6 +221,7 @@ impl Relay {
         }
         self.link.state = State::Up(Session {
             id: session,
+            socket,
             epoch,
             seq: 0,
             mail: 0,

@@ -1,17 +1,21 @@
 //! Asking the daemon over its socket.
 
 use std::path::Path;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
 use hyper::{Method, Request, StatusCode};
 use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
-use tokio::net::UnixStream;
+use switchboard_wire::peer;
 
 use super::Exit;
 use crate::args::Args;
 use crate::daemon;
+
+/// How long a daemon whose backlog is full is waited for.
+const CONNECT: Duration = Duration::from_secs(10);
 
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Unanswered {
@@ -66,15 +70,25 @@ impl Line {
 
     /// The same, without keeping hold of the arguments.
     pub(super) fn at(args: &Args) -> impl Future<Output = Result<Self, Unanswered>> + use<> {
-        let socket = daemon::home().map(|home| daemon::place(args, &home).socket);
+        let socket = daemon::home().map(|home| daemon::place_in_use(args, &home).socket);
         async move { Self::to(&socket.map_err(|error| Unanswered::broken(&error))?).await }
     }
 
     async fn to(socket: &Path) -> Result<Self, Unanswered> {
-        let stream = UnixStream::connect(socket).await.map_err(|error| match error.kind() {
+        let connected = tokio::time::timeout(CONNECT, peer::connect(socket)).await;
+        let connected = connected.unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into()));
+        let stream = connected.map_err(|error| match error.kind() {
+            // Somebody else's socket is said to be that.
+            std::io::ErrorKind::PermissionDenied if error.raw_os_error().is_none() => {
+                Unanswered::Refused(error.to_string())
+            }
             std::io::ErrorKind::PermissionDenied => {
                 Unanswered::Broken(format!("`{}` is not ours to open: {error}", socket.display()))
             }
+            std::io::ErrorKind::TimedOut => Unanswered::Broken(format!(
+                "nobody takes connections on `{}` although somebody listens there",
+                socket.display()
+            )),
             _ => Unanswered::NoDaemon(socket.display().to_string()),
         })?;
         let (sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
@@ -132,6 +146,20 @@ pub(super) async fn ask(
     let mut line = Line::open(args).await?;
     let body = body.map(Value::to_string).unwrap_or_default();
     line.send(method, path, &[], body).await?.json()
+}
+
+/// The same for what a daemon answers at once: one that hangs is waited for as long as `limit`.
+pub(super) async fn ask_within(
+    limit: Duration,
+    args: &Args,
+    method: Method,
+    path: &str,
+) -> Result<Value, Unanswered> {
+    tokio::time::timeout(limit, ask(args, method, path, None)).await.unwrap_or_else(|_| {
+        let pid = daemon::home().ok().and_then(|home| daemon::running(&daemon::place(args, &home)));
+        let mend = pid.map_or_else(String::new, |told| format!("; `kill {}` ends it", told["pid"]));
+        Err(Unanswered::Broken(format!("nothing came within {} s{mend}", limit.as_secs())))
+    })
 }
 
 /// An order about a suite, as it is seen from here.

@@ -83,7 +83,7 @@ async fn look(args: &Args) -> Vec<Finding> {
             return vec![Finding::error("home", fatal.to_string(), "export HOME=/home/you")];
         }
     };
-    let place = daemon::place(args, &home);
+    let place = daemon::place_in_use(args, &home);
     let (config, state) = daemon::files_in_use(args, &home);
     let status = status::look(args).await;
     let mut findings = running::presence(&place, &status);

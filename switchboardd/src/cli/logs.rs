@@ -141,7 +141,7 @@ async fn of_daemon(args: &Args, wish: Wish) -> Exit {
             };
             let file = logging::file(&daemon::files_in_use(args, &home).1);
             if !file.exists() {
-                let socket = daemon::place(args, &home).socket.display().to_string();
+                let socket = daemon::place_in_use(args, &home).socket.display().to_string();
                 return Unanswered::NoDaemon(socket).tell();
             }
             of_file(args, &file, wish).await

@@ -27,7 +27,7 @@ pub(super) async fn run(args: &Args) -> Exit {
 pub(super) fn socket(args: &Args) -> Exit {
     match daemon::home() {
         Ok(home) => {
-            let socket = daemon::place(args, &home).socket;
+            let socket = daemon::place_in_use(args, &home).socket;
             if args.json {
                 print_json(&json!({ "socket": socket }));
             } else {

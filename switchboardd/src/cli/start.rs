@@ -9,14 +9,14 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::Exit;
-use super::ask::{Unanswered, ask, order};
+use super::ask::{Unanswered, ask_within, order};
 use super::output::{count, failed, print_json, remark, say};
 use super::service::Keeper;
 use crate::args::Args;
 use crate::config::Config;
 use crate::daemon;
 
-/// Calls in flight have 10 s to finish, and children some to end.
+/// Calls in flight have 10 s to finish, and children some to end. No answer takes longer.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// How long a daemon that answers nobody may take for what is left.
 const LAST_WORDS: Duration = Duration::from_secs(8);
@@ -25,7 +25,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(20);
 const LONG: Duration = Duration::from_millis(700);
 
 pub(super) async fn run(args: &Args) -> Exit {
-    match ask(args, Method::GET, "/status", None).await {
+    match ask_within(PATIENCE, args, Method::GET, "/status").await {
         Ok(status) => told(args, &status, "is running"),
         Err(Unanswered::NoDaemon(_)) => match bring_up(args).await {
             Ok((status, how)) => told(args, &status, how),
@@ -51,24 +51,26 @@ async fn bring_up(args: &Args) -> Result<(Value, &'static str), Exit> {
     if let Some(keeper) = Keeper::to_start(args).await {
         let started = keeper.start().await;
         started.map_err(|why| failed(&format!("the service did not start it: {why}")))?;
-        let status = ask(args, Method::GET, "/status", None).await.map_err(|unanswered| unanswered.tell())?;
+        let status = ask_within(PATIENCE, args, Method::GET, "/status")
+            .await
+            .map_err(|unanswered| unanswered.tell())?;
         return Ok((status, "started by the service"));
     }
     // The shim knows how to start a daemon; it does so for its first message.
     let shim = spawn(args).map_err(|error| failed(&format!("`switchboard` could not be run: {error}")))?;
     let answer = tokio::time::timeout(PATIENCE, shim.wait_with_output()).await;
-    let status = ask(args, Method::GET, "/status", None).await;
-    status.map(|status| (status, "started")).map_err(|unanswered| match unanswered {
-        Unanswered::NoDaemon(_) => {
-            let answer: Value =
-                answer.ok().and_then(Result::ok).map_or(Value::Null, |answer| first_line(&answer.stdout));
-            failed(
-                &answer["error"]["message"].as_str().unwrap_or(
-                    "switchboardd did not start; run `switchboardd` with the same flags to see more",
-                ),
-            )
+    let status = ask_within(PATIENCE, args, Method::GET, "/status").await;
+    status.map(|status| (status, "started")).map_err(|unanswered| {
+        let answer: Value =
+            answer.ok().and_then(Result::ok).map_or(Value::Null, |answer| first_line(&answer.stdout));
+        // What the shim heard says more than a socket whose daemon ends in this moment.
+        match (answer["error"]["message"].as_str(), unanswered) {
+            (Some(why), _) => failed(&why),
+            (None, Unanswered::NoDaemon(_)) => {
+                failed(&"switchboardd did not start; run `switchboardd` with the same flags to see more")
+            }
+            (None, unanswered) => unanswered.tell(),
         }
-        unanswered => unanswered.tell(),
     })
 }
 
@@ -131,7 +133,7 @@ pub(super) async fn stop(args: &Args) -> Exit {
             }
         };
     }
-    if let Err(unanswered) = ask(args, Method::POST, "/control/stop", None).await {
+    if let Err(unanswered) = ask_within(PATIENCE, args, Method::POST, "/control/stop").await {
         if let Some(place) = &place {
             place.forget_stop();
         }
@@ -163,7 +165,7 @@ async fn gone(args: &Args, boot: Option<&str>) -> bool {
     let begun = Instant::now();
     let mut said = String::new();
     while begun.elapsed() < PATIENCE {
-        match ask(args, Method::GET, "/status", None).await {
+        match ask_within(PATIENCE.saturating_sub(begun.elapsed()), args, Method::GET, "/status").await {
             Err(Unanswered::NoDaemon(_)) => return true,
             Ok(status) if boot.is_some_and(|boot| status["boot"] != boot) => return true,
             Ok(status) if begun.elapsed() > LONG => {
@@ -228,7 +230,7 @@ pub(super) async fn restart(args: &Args, suite: Option<&str>) -> Exit {
 }
 
 async fn restart_daemon(args: &Args) -> Exit {
-    let before = match ask(args, Method::GET, "/status", None).await {
+    let before = match ask_within(PATIENCE, args, Method::GET, "/status").await {
         Ok(status) => status,
         Err(unanswered) => return unanswered.tell(),
     };
@@ -236,14 +238,14 @@ async fn restart_daemon(args: &Args) -> Exit {
     if let Err(fatal) = could_start(args, &before) {
         return failed(&format!("switchboardd goes on as it is, since it could not start again: {fatal}"));
     }
-    if let Err(unanswered) = ask(args, Method::POST, "/control/restart", None).await {
+    if let Err(unanswered) = ask_within(PATIENCE, args, Method::POST, "/control/restart").await {
         return unanswered.tell();
     }
     if !gone(args, before["boot"].as_str()).await {
         return failed(&format!("switchboardd is still there after {} s", PATIENCE.as_secs()));
     }
     // A shim that was connected, or a service manager, may have started the next one already.
-    let status = match ask(args, Method::GET, "/status", None).await {
+    let status = match ask_within(PATIENCE, args, Method::GET, "/status").await {
         Ok(status) => status,
         Err(_) => match bring_up(args).await {
             Ok((status, _)) => status,
@@ -264,7 +266,7 @@ fn could_start(args: &Args, running: &Value) -> Result<(), daemon::Fatal> {
 }
 
 pub(super) async fn reload(args: &Args) -> Exit {
-    let answer = match ask(args, Method::POST, "/control/reload", None).await {
+    let answer = match ask_within(PATIENCE, args, Method::POST, "/control/reload").await {
         Ok(answer) => answer,
         Err(unanswered) => return unanswered.tell(),
     };

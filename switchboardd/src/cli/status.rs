@@ -1,13 +1,14 @@
 //! `switchboard status`: the daemon, who uses it, what runs for them, and what went wrong.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use hyper::Method;
 use serde_json::{Value, json};
 use switchboard_wire::printable;
 
 use super::Exit;
-use super::ask::{about, ask};
+use super::ask::{about, ask_within};
 use super::desk::Desk;
 use super::output::{
     Cell, Paint, Table, Tone, age, cell, count, memory, print, print_json, tilde, toned, width, wrap,
@@ -18,6 +19,9 @@ use crate::visible::Printable;
 
 /// Stands for subtools that no server has: their names are anybody's words.
 const OTHER: &str = "_other";
+
+/// A daemon that takes longer hangs.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 pub(super) async fn run(args: &Args) -> Exit {
     match look(args).await {
@@ -35,8 +39,8 @@ pub(super) async fn run(args: &Args) -> Exit {
 
 /// What the daemon says of itself and of the project that this is about, and whether it is another than we.
 pub(super) async fn look(args: &Args) -> Result<Value, super::ask::Unanswered> {
-    let mut status =
-        ask(args, Method::GET, &format!("/status{}", about(project(args).as_deref())), None).await?;
+    let path = format!("/status{}", about(project(args).as_deref()));
+    let mut status = ask_within(PATIENCE, args, Method::GET, &path).await?;
     match why_pending(&status["restartPending"]) {
         Some(why) => status["restartPending"]["why"] = json!(why),
         None => {

@@ -4,10 +4,12 @@ use std::net::{SocketAddr, TcpListener as StdTcpListener};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixListener as StdListener;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use listenfd::ListenFd;
 use rustix::net::sockopt::socket_acceptconn;
+use switchboard_wire::peer;
 use switchboard_wire::place::Place;
 use tokio::net::{TcpListener, UnixListener};
 
@@ -16,6 +18,9 @@ use crate::event_loop::may_block;
 
 /// Where the protocol of `LISTEN_FDS` begins to count.
 const FIRST_HANDED: usize = 3;
+
+/// How long a daemon whose backlog is full is asked for a connection.
+const CONNECT: Duration = Duration::from_secs(2);
 
 /// In `LISTEN_FDNAMES`, for a successor: a TCP address that the config asked for. What somebody else bound for us is
 /// wanted whatever the config says.
@@ -61,6 +66,13 @@ impl Bound {
             bound.sockets.push(bind(place).await?);
         }
         Ok(bound)
+    }
+
+    /// Where the unix socket is found, if it is found there.
+    pub(super) fn path(&self) -> Option<PathBuf> {
+        let address = self.sockets.first()?.local_addr().ok()?;
+        let path = address.as_pathname().filter(|path| path.is_absolute())?;
+        identity(path).map(|_| path.to_owned())
     }
 
     /// Adds the TCP address that is wanted, if it is to be had: a taken port is a warning, the socket is enough. One
@@ -210,8 +222,13 @@ async fn bind(place: &Place) -> Result<StdListener, Fatal> {
         error,
     };
     let _starting = presence::start_lock(place).await?;
-    if tokio::net::UnixStream::connect(&place.socket).await.is_ok() {
-        return Err(Fatal::AlreadyServing(place.socket.display().to_string()));
+    for socket in [&place.socket_in_use(), &place.socket] {
+        // One that takes no more connections is there, too.
+        let connected = tokio::time::timeout(CONNECT, peer::connect(socket)).await;
+        if connected.is_ok_and(|connected| connected.is_err()) {
+            continue;
+        }
+        return Err(Fatal::AlreadyServing(socket.display().to_string()));
     }
     remove_dead_socket(&place.socket)?;
     let listener = StdListener::bind(&place.socket).map_err(wrong)?;

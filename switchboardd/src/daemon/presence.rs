@@ -1,8 +1,7 @@
 //! That there is one daemon and no second, and the file that says who it is.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::net::SocketAddr;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -29,7 +28,7 @@ pub(super) async fn lock(place: &Place) -> Result<Lock, Fatal> {
     exclusive(&place.daemon_lock, PREDECESSOR)
         .await?
         .map(|file| Lock { _file: file })
-        .ok_or_else(|| Fatal::AlreadyServing(place.socket.display().to_string()))
+        .ok_or_else(|| Fatal::AlreadyServing(place.socket_in_use().display().to_string()))
 }
 
 pub(super) async fn start_lock(place: &Place) -> Result<File, Fatal> {
@@ -40,8 +39,7 @@ pub(super) async fn start_lock(place: &Place) -> Result<File, Fatal> {
 
 async fn exclusive(path: &Path, patience: Duration) -> Result<Option<File>, Fatal> {
     let wrong = |error| Fatal::Io { what: format!("`{}` cannot be locked", path.display()), error };
-    let file =
-        OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(path).map_err(wrong)?;
+    let file = crate::files::open_own(path, false).map_err(wrong)?;
     let until = tokio::time::Instant::now() + patience;
     loop {
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {

@@ -1,7 +1,6 @@
 //! The bearer token for TCP: random, in a file that only its owner can read, the same across restarts.
 
 use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use switchboard_wire::place::private_folder;
@@ -25,9 +24,8 @@ pub(super) fn obtain(file: &Path) -> io::Result<String> {
 
 /// A token that others could have read, or that is not one, is not used again.
 fn kept(file: &Path) -> Option<String> {
-    let meta = std::fs::symlink_metadata(file).ok()?;
-    let own = meta.is_file() && meta.uid() == rustix::process::geteuid().as_raw() && meta.mode() & 0o077 == 0;
-    let token = std::fs::read_to_string(file).ok().filter(|_| own)?.trim().to_owned();
+    let text = crate::files::private::read(file, 4 * BYTES as u64).ok()??;
+    let token = String::from_utf8(text).ok()?.trim().to_owned();
     (token.len() == 2 * BYTES && token.bytes().all(|byte| byte.is_ascii_hexdigit())).then_some(token)
 }
 

@@ -2,13 +2,15 @@
 //! the JSON-RPC envelope around them, the words of the hop between the two, and where to meet.
 //!
 //! A leaf: it knows JSON-RPC but no MCP method. I/O is done by `quiet`, the connection between the two, and by
-//! `place` and `process`, which find out whether there is another end.
+//! `place`, `folder`, `process` and `peer`, which find out whether there is another end and whose it is.
 
 pub mod envelope;
+pub mod folder;
 pub mod framing;
 pub mod hop;
 pub mod members;
 pub mod oversize;
+pub mod peer;
 pub mod place;
 pub mod process;
 pub mod quiet;

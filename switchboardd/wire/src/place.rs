@@ -1,13 +1,33 @@
 //! Where shim and daemon meet: found from the user id and HOME alone, because hosts hand over very
 //! different environments.
 
-use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::fs::OpenOptions;
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use rustix::fs::OFlags;
+use serde::Deserialize;
+
+use crate::folder::is_private;
+pub use crate::folder::private_folder;
+use crate::process;
+
 /// The longest path that fits into a unix socket address on every system we run on.
 const MAX_SOCKET_PATH: usize = 103;
+
+/// More than any of our own files of this kind has.
+const MAX_FILE: u64 = 64 * 1024;
+
+/// What others have to know of the daemon that wrote its file.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Announced {
+    pid: u32,
+    start_time: Option<u64>,
+    socket: PathBuf,
+}
 
 /// The files two Switchboard processes find each other by.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,9 +83,29 @@ impl Place {
         }
     }
 
+    /// The socket of the daemon that runs, by the file that it wrote. It is another than `socket` if the place for
+    /// sockets has changed since the daemon was started: the runtime directory was made, or went.
+    pub fn socket_in_use(&self) -> PathBuf {
+        self.announced().map_or_else(|| self.socket.clone(), |announced| announced.socket)
+    }
+
+    /// What the daemon's file says, if that daemon runs.
+    fn announced(&self) -> Option<Announced> {
+        let told: Announced = serde_json::from_slice(&read_own(&self.daemon_file).ok()?).ok()?;
+        (told.socket.is_absolute() && process::is_same(told.pid, told.start_time)).then_some(told)
+    }
+
     /// Notes that a person stopped the daemon, now.
     pub fn mark_stopped(&self) -> io::Result<()> {
-        std::fs::write(&self.stopped, nanoseconds(SystemTime::now()).to_string())
+        let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+        let mut file = OpenOptions::new()
+            .create(true)
+            .truncate(true)
+            .write(true)
+            .mode(0o600)
+            .custom_flags(flags.bits().cast_signed())
+            .open(&self.stopped)?;
+        file.write_all(nanoseconds(SystemTime::now()).to_string().as_bytes())
     }
 
     /// Whether a person stopped the daemon, and no earlier than `since`.
@@ -85,7 +125,7 @@ impl Place {
 
     /// What the daemon with this pid said when it could not start.
     pub fn failure_of(&self, pid: u32) -> Option<String> {
-        let told = std::fs::read_to_string(&self.failure).ok()?;
+        let told = String::from_utf8(read_own(&self.failure).ok()?).ok()?;
         let (whose, words) = told.split_once('\n')?;
         (whose == pid.to_string()).then(|| words.to_owned())
     }
@@ -96,53 +136,39 @@ impl Place {
     }
 
     fn stopped_at(&self) -> Option<u128> {
-        std::fs::read_to_string(&self.stopped).ok()?.trim().parse().ok()
+        std::str::from_utf8(&read_own(&self.stopped).ok()?).ok()?.trim().parse().ok()
     }
 
     /// Makes the folders, readable by nobody else, and refuses those that somebody else could tamper with.
     pub fn prepare(&self) -> io::Result<()> {
-        let uid = rustix::process::getuid().as_raw();
         for file in [&self.socket, &self.daemon_file] {
             let folder = file.parent().unwrap_or(Path::new("."));
             private_folder(folder)?;
-            if !is_private(folder, uid) {
-                return Err(io::Error::new(io::ErrorKind::PermissionDenied, advice(folder, uid)));
-            }
         }
         Ok(())
     }
+}
+
+/// Reads a file that nobody but us can have written, through no link.
+pub fn read_own(file: &Path) -> io::Result<Vec<u8>> {
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let file = OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(file)?;
+    let meta = file.metadata()?;
+    if !meta.is_file() || meta.uid() != rustix::process::getuid().as_raw() || meta.mode() & 0o022 != 0 {
+        return Err(io::ErrorKind::PermissionDenied.into());
+    }
+    let mut text = Vec::new();
+    file.take(MAX_FILE).read_to_end(&mut text)?;
+    Ok(text)
 }
 
 fn nanoseconds(time: SystemTime) -> u128 {
     time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos())
 }
 
-/// How to get a folder that will do: by closing one's own, but never one that others live in.
-fn advice(folder: &Path, uid: u32) -> String {
-    let shared =
-        std::fs::symlink_metadata(folder).is_ok_and(|meta| meta.uid() != uid || meta.mode() & 0o1000 != 0);
-    let folder = folder.display();
-    if shared {
-        format!("`{folder}` is open to others; choose a folder of your own that is closed to them (mode 700)")
-    } else {
-        format!("`{folder}` must be closed to others; run: chmod 700 '{folder}'")
-    }
-}
-
 /// Where the lock, the daemon's file and, where there is no runtime directory, the socket are.
 pub fn state_directory(home: &Path) -> PathBuf {
     home.join(".local/state/switchboard")
-}
-
-/// Creates a folder, and those above it, for the owner alone.
-pub fn private_folder(folder: &Path) -> io::Result<()> {
-    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)
-}
-
-/// A real directory of `uid` that nobody else may enter or change.
-fn is_private(folder: &Path, uid: u32) -> bool {
-    std::fs::symlink_metadata(folder)
-        .is_ok_and(|meta| meta.is_dir() && meta.uid() == uid && meta.mode() & 0o077 == 0)
 }
 
 /// A deep HOME makes a path that no socket address can hold; such a user meets in /tmp, in a folder
@@ -174,6 +200,35 @@ mod tests {
         assert!(place.was_stopped_before(after) && !place.was_stopped_before(before));
         place.forget_stop();
         assert!(!place.was_stopped_since(before) && !place.was_stopped_before(after));
+    }
+
+    #[test]
+    fn a_daemon_that_runs_is_found_where_its_file_says() {
+        let socket = std::env::temp_dir().join(format!("switchboard-in-use-{}", std::process::id()));
+        let place = Place::beside(&socket);
+        assert_eq!(place.socket_in_use(), socket);
+        let me = std::process::id();
+        let began = process::Stat::of(me).map(|stat| stat.start_time);
+        let other = began.map(|began| began + 1);
+        for (pid, start_time, at, found) in [
+            (me, began, "/elsewhere/s", true),
+            (me, began, "elsewhere/s", false),
+            (i32::MAX.cast_unsigned(), began, "/elsewhere/s", false),
+            (me, other.or(Some(1)), "/elsewhere/s", false),
+        ] {
+            let told = serde_json::json!({ "pid": pid, "startTime": start_time, "socket": at, "more": 1 });
+            std::fs::write(&place.daemon_file, told.to_string()).unwrap();
+            let expected = if found { Path::new(at) } else { &socket };
+            assert_eq!(place.socket_in_use(), expected, "{told}");
+        }
+        // A link leads to somebody's words.
+        let told = serde_json::json!({ "pid": me, "startTime": began, "socket": "/elsewhere/s" });
+        std::fs::write(&place.failure, told.to_string()).unwrap();
+        std::fs::remove_file(&place.daemon_file).unwrap();
+        std::os::unix::fs::symlink(&place.failure, &place.daemon_file).unwrap();
+        assert_eq!(place.socket_in_use(), socket);
+        std::fs::remove_file(&place.daemon_file).unwrap();
+        std::fs::remove_file(&place.failure).unwrap();
     }
 
     #[test]

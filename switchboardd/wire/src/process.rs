@@ -49,6 +49,14 @@ pub fn is_running(pid: u32) -> bool {
         .is_some_and(|pid| rustix::process::test_kill_process(pid) != Err(rustix::io::Errno::SRCH))
 }
 
+/// Whether the process with this number is still the one that began then. Where nobody tells when, it has to run.
+pub fn is_same(pid: u32, start_time: Option<u64>) -> bool {
+    match Stat::of(pid) {
+        Some(stat) => !stat.zombie && start_time == Some(stat.start_time),
+        None => start_time.is_none() && !cfg!(target_os = "linux") && is_running(pid),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -68,5 +76,10 @@ mod tests {
     fn only_what_is_there_runs() {
         assert!(is_running(std::process::id()));
         assert!(!is_running(i32::MAX.cast_unsigned()));
+        if let Some(stat) = Stat::of(std::process::id()) {
+            assert!(is_same(std::process::id(), Some(stat.start_time)));
+            assert!(!is_same(std::process::id(), Some(stat.start_time + 1)));
+            assert!(!is_same(std::process::id(), None));
+        }
     }
 }

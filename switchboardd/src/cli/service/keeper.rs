@@ -61,6 +61,6 @@ impl Keeper {
 
 /// Whether the unit's socket is the one that our shims look for: another HOME may have another.
 fn is_ours(args: &Args, socket: &systemd::Unit) -> bool {
-    let place = daemon::home().map(|home| daemon::place(args, &home));
+    let place = daemon::home().map(|home| daemon::place_in_use(args, &home));
     place.is_ok_and(|place| socket.listens_at(&place.socket))
 }

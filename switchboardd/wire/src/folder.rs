@@ -1,0 +1,179 @@
+//! Folders that nobody else may look into or tamper with: those of the socket, and every one that state is kept in.
+
+use std::fs::Metadata;
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::Path;
+
+/// Makes a folder, and those above it, for its owner alone. Refuses one that somebody else could tamper with, and says
+/// how that is mended.
+pub fn private_folder(folder: &Path) -> io::Result<()> {
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    check(folder)
+}
+
+/// Whether a folder that is there is a real one of ours, closed to others, in a place where nobody can put another.
+pub fn check(folder: &Path) -> io::Result<()> {
+    check_itself(folder)?;
+    check_above(folder)
+}
+
+/// The same without those above it.
+pub fn check_itself(folder: &Path) -> io::Result<()> {
+    let meta = std::fs::symlink_metadata(folder)?;
+    match flaw(&meta, rustix::process::getuid().as_raw()) {
+        None => Ok(()),
+        Some(flaw) => Err(refused(flaw.advice(folder, &meta))),
+    }
+}
+
+/// A real directory of `uid` that nobody else may enter or change.
+pub fn is_private(folder: &Path, uid: u32) -> bool {
+    std::fs::symlink_metadata(folder).is_ok_and(|meta| flaw(&meta, uid).is_none())
+}
+
+fn check_above(folder: &Path) -> io::Result<()> {
+    let Some(parent) = folder.parent() else { return Ok(()) };
+    // Wherever links lead: what others must not be able to change are the folders that are there.
+    let real = parent.canonicalize()?;
+    for above in real.ancestors() {
+        let meta = std::fs::metadata(above)?;
+        if let Err(why) = is_ours_alone(&meta)
+            && !(is_unmapped(meta.uid()) && meta.mode() & 0o022 == 0)
+        {
+            let (folder, above) = (folder.display(), above.display());
+            return Err(refused(format!(
+                "`{folder}` is not safe from others, who could put another in its place: `{above}`: {why}"
+            )));
+        }
+    }
+    Ok(())
+}
+
+fn refused(why: String) -> io::Error {
+    io::Error::new(io::ErrorKind::PermissionDenied, why)
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Flaw {
+    Link,
+    NoFolder,
+    Foreign,
+    Open,
+}
+
+fn flaw(meta: &Metadata, uid: u32) -> Option<Flaw> {
+    if meta.is_symlink() {
+        return Some(Flaw::Link);
+    }
+    if !meta.is_dir() {
+        return Some(Flaw::NoFolder);
+    }
+    if meta.uid() != uid {
+        return Some(Flaw::Foreign);
+    }
+    (meta.mode() & 0o077 != 0).then_some(Flaw::Open)
+}
+
+impl Flaw {
+    /// How to get a folder that will do: by closing one's own, but never one that others live in.
+    fn advice(self, folder: &Path, meta: &Metadata) -> String {
+        let is_shared = meta.mode() & 0o1000 != 0;
+        let folder = folder.display();
+        match self {
+            Self::Link => format!("`{folder}` is a link; put a folder of your own there (mode 700)"),
+            Self::NoFolder => format!("`{folder}` is no folder; move it away"),
+            Self::Foreign if meta.mode() & 0o077 != 0 || is_shared => {
+                format!(
+                    "`{folder}` is open to others; choose a folder of your own that is closed to them (mode 700)"
+                )
+            }
+            Self::Foreign => {
+                let uid = meta.uid();
+                format!(
+                    "`{folder}` belongs to another user (uid {uid}); choose a folder of your own (mode 700)"
+                )
+            }
+            Self::Open if is_shared => {
+                format!(
+                    "`{folder}` is open to others; choose a folder of your own that is closed to them (mode 700)"
+                )
+            }
+            Self::Open => format!("`{folder}` must be closed to others; run: chmod 700 '{folder}'"),
+        }
+    }
+}
+
+/// Whether nobody but its owner, who is us or root, can write it; else why not. The group that is our
+/// own, which nobody else is in, counts as us.
+pub fn is_ours_alone(meta: &Metadata) -> Result<(), String> {
+    let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+    if meta.uid() != uid && meta.uid() != 0 {
+        return Err(format!("it belongs to another user (uid {})", meta.uid()));
+    }
+    // In a folder like /tmp others may add, and may not touch what is there.
+    let is_sticky = meta.is_dir() && meta.mode() & 0o1000 != 0;
+    if meta.mode() & 0o002 != 0 && !is_sticky {
+        return Err("everybody can write it; `chmod o-w` mends that".to_owned());
+    }
+    // A group of one's own has the number of its user; with a list of others it shows as the group's, too.
+    let is_private = meta.gid() == gid && gid == uid;
+    if meta.mode() & 0o020 != 0 && !is_private && !is_sticky {
+        return Err(format!("a group can write it (gid {}); `chmod g-w` mends that", meta.gid()));
+    }
+    Ok(())
+}
+
+/// Whether this uid stands for everybody whom our user namespace does not know: in a sandbox, root is one of them.
+fn is_unmapped(uid: u32) -> bool {
+    let Ok(map) = std::fs::read_to_string("/proc/self/uid_map") else { return false };
+    !map.lines().any(|line| {
+        let mut numbers = line.split_whitespace().map_while(|number| number.parse::<u64>().ok());
+        let (Some(first), Some(_), Some(count)) = (numbers.next(), numbers.next(), numbers.next()) else {
+            return false;
+        };
+        (first..first.saturating_add(count)).contains(&u64::from(uid))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    fn set_mode(path: &Path, mode: u32) {
+        std::fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+    }
+
+    #[test]
+    fn only_a_real_folder_of_ones_own_that_is_closed_will_do() {
+        let root = std::env::temp_dir().join(format!("switchboard-folder-{}", std::process::id()));
+        let folder = root.join("above/state");
+        private_folder(&folder).unwrap();
+        assert_eq!(folder.metadata().unwrap().mode() & 0o777, 0o700);
+        let why = |folder: &Path| private_folder(folder).unwrap_err().to_string();
+        for mode in [0o750, 0o701, 0o770] {
+            set_mode(&folder, mode);
+            assert!(why(&folder).contains(&format!("chmod 700 '{}'", folder.display())));
+        }
+        set_mode(&folder, 0o700);
+        for mode in [0o777, 0o702] {
+            set_mode(&root.join("above"), mode);
+            assert!(why(&folder).contains("everybody can write it"), "{}", why(&folder));
+        }
+        // Like /tmp: others may add.
+        set_mode(&root.join("above"), 0o1777);
+        private_folder(&folder).unwrap();
+        let link = root.join("link");
+        std::os::unix::fs::symlink(&folder, &link).unwrap();
+        assert!(why(&link).contains("is a link"));
+        // What is above may be one.
+        std::os::unix::fs::symlink(root.join("above"), root.join("way")).unwrap();
+        private_folder(&root.join("way/state")).unwrap();
+        std::fs::write(root.join("file"), "").unwrap();
+        assert!(private_folder(&root.join("file")).is_err());
+        std::fs::remove_dir_all(&root).unwrap();
+    }
+}
