@@ -30,7 +30,7 @@ mod start;
 mod status;
 mod talk;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use crate::args::{Args, Command};
@@ -76,7 +76,12 @@ pub fn main() -> ExitCode {
 
 async fn run(args: Args) -> ExitCode {
     if args.dry_run {
-        return output::close(args.json, dry_run::run(&args).await).into();
+        let state = daemon::home().map(|home| daemon::state_folder(&home));
+        let exit = match state.map_or(Ok(()), |state| check_state(&state)) {
+            Ok(()) => dry_run::run(&args).await,
+            Err(exit) => exit,
+        };
+        return output::close(args.json, exit).into();
     }
     let Some(command) = &args.command else {
         return serve(&args).await.into();
@@ -84,6 +89,13 @@ async fn run(args: Args) -> ExitCode {
     if let Some(folder) = args.workspace.as_ref().filter(|folder| !folder.is_dir()) {
         output::complain(&format!("`--workspace {}` is no folder", folder.display()));
         return output::close(args.json, Exit::Usage).into();
+    }
+    if uses_state(command)
+        // Without a HOME each command says so itself.
+        && let Ok(home) = daemon::home()
+        && let Err(exit) = check_state(&daemon::files_in_use(&args, &home).1)
+    {
+        return output::close(args.json, exit).into();
     }
     let exit = match command {
         Command::Overview => overview::run(&args).await,
@@ -125,6 +137,27 @@ async fn run(args: Args) -> ExitCode {
         Command::Doctor => doctor::run(&args).await,
     };
     output::close(args.json, exit).into()
+}
+
+/// Whether a command reads or writes what is in the state folder. Those that say what is wrong, or end what runs, work
+/// without it.
+fn uses_state(command: &Command) -> bool {
+    !matches!(
+        command,
+        Command::Doctor
+            | Command::Overview
+            | Command::Socket
+            | Command::Status
+            | Command::Stop
+            | Command::Completions { .. }
+            | Command::Man { .. }
+            | Command::Check { .. }
+    )
+}
+
+/// Consent, secrets and logins are in the state folder: no command uses one that others could have a hand in.
+fn check_state(state: &Path) -> Result<(), Exit> {
+    crate::files::state::check(state).map_err(|error| output::failed(&daemon::Fatal::State(error)))
 }
 
 async fn serve(args: &Args) -> Exit {

@@ -1,16 +1,20 @@
 //! Files: those that are private to their owner, and how many may be open.
 
 pub mod private;
+pub mod state;
 pub mod text;
 
-use std::fs::{Metadata, OpenOptions};
+use std::collections::HashMap;
+use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use rustix::fs::OFlags;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+pub use switchboard_wire::folder::is_ours_alone;
 
 /// Where there is no hard limit: more than we use, less than any system refuses.
 const PLENTY: u64 = 10_240;
@@ -62,24 +66,39 @@ pub fn replace(path: &Path, body: &[u8]) -> io::Result<()> {
     written
 }
 
-/// Whether nobody but its owner, who is us or root, can write it; else why not. The group that is our
-/// own, which nobody else is in, counts as us.
-pub fn is_ours_alone(meta: &Metadata) -> Result<(), String> {
-    let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
-    if meta.uid() != uid && meta.uid() != 0 {
-        return Err(format!("it belongs to another user (uid {})", meta.uid()));
+/// Opens a private file of ours to write into it, through no link: a lock, or what is added to.
+pub fn open_own(file: &Path, append: bool) -> io::Result<File> {
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let mut open = OpenOptions::new();
+    open.create(true).truncate(false).append(append).write(true).mode(0o600);
+    let opened = open.custom_flags(flags.bits().cast_signed()).open(file)?;
+    if !opened.metadata()?.is_file() {
+        return Err(io::Error::other(format!("`{}` is no regular file", file.display())));
     }
-    // In a folder like /tmp others may add, and may not touch what is there.
-    let is_sticky = meta.is_dir() && meta.mode() & 0o1000 != 0;
-    if meta.mode() & 0o002 != 0 && !is_sticky {
-        return Err("everybody can write it; `chmod o-w` mends that".to_owned());
-    }
-    // A group of one's own has the number of its user; with a list of others it shows as the group's, too.
-    let is_private = meta.gid() == gid && gid == uid;
-    if meta.mode() & 0o020 != 0 && !is_private && !is_sticky {
-        return Err(format!("a group can write it (gid {}); `chmod g-w` mends that", meta.gid()));
-    }
-    Ok(())
+    Ok(opened)
+}
+
+/// How somebody else could write a file, or put another in its place; each folder is looked at once. `real`:
+/// where it really is.
+pub fn others_can_write(real: &Path, folders: &mut HashMap<PathBuf, Option<String>>) -> Option<String> {
+    let how = |path: &Path| match std::fs::metadata(path) {
+        Ok(meta) if meta.mode() & 0o020 != 0 && !meta.is_dir() && has_access_list(path) => {
+            Some(told(path, &"others can write it by an access list (`getfacl`)"))
+        }
+        Ok(meta) => is_ours_alone(&meta).err().map(|why| told(path, &why)),
+        Err(error) => Some(told(path, &error)),
+    };
+    how(real).or_else(|| {
+        real.ancestors().skip(1).find_map(|folder| match folders.get(folder) {
+            Some(known) => known.clone(),
+            None => folders.entry(folder.to_owned()).or_insert_with(|| how(folder)).clone(),
+        })
+    })
+}
+
+/// A path, and what is to be said of it.
+pub fn told(path: &Path, why: &dyn std::fmt::Display) -> String {
+    format!("`{}`: {why}", path.display())
 }
 
 /// Whether a list of its own says who else may do what with a file.

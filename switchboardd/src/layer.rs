@@ -11,7 +11,7 @@ use crate::definition::{Definition, Reach};
 use crate::discover::{Area, Memory, Watched, discover};
 use crate::document::Problem;
 use crate::event_loop::may_block;
-use crate::files::{has_access_list, is_ours_alone};
+use crate::files::{others_can_write, told};
 use crate::manifest::{Manifest, Manifests};
 use crate::trust::{Provenance, Standing, Store, Trust};
 
@@ -243,28 +243,6 @@ impl Layer {
     pub fn config_file(root: &Path) -> PathBuf {
         root.join(FILE_NAME)
     }
-}
-
-/// How somebody else could write a file, or put another in its place; each folder is looked at once. `real`:
-/// where it really is.
-fn others_can_write(real: &Path, folders: &mut HashMap<PathBuf, Option<String>>) -> Option<String> {
-    let how = |path: &Path| match std::fs::metadata(path) {
-        Ok(meta) if meta.mode() & 0o020 != 0 && !meta.is_dir() && has_access_list(path) => {
-            Some(told(path, &"others can write it by an access list (`getfacl`)"))
-        }
-        Ok(meta) => is_ours_alone(&meta).err().map(|why| told(path, &why)),
-        Err(error) => Some(told(path, &error)),
-    };
-    how(real).or_else(|| {
-        real.ancestors().skip(1).find_map(|folder| match folders.get(folder) {
-            Some(known) => known.clone(),
-            None => folders.entry(folder.to_owned()).or_insert_with(|| how(folder)).clone(),
-        })
-    })
-}
-
-fn told(path: &Path, why: &dyn std::fmt::Display) -> String {
-    format!("`{}`: {why}", path.display())
 }
 
 #[cfg(test)]

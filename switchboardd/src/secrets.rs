@@ -253,7 +253,7 @@ mod tests {
 
     fn furnished(text: &str) -> (tempfile::TempDir, Secrets) {
         let state = tempfile::tempdir().unwrap();
-        std::fs::create_dir(state.path().join("secrets")).unwrap();
+        switchboard_wire::folder::private_folder(&state.path().join("secrets")).unwrap();
         crate::files::replace(&state.path().join("secrets/secrets.json"), text.as_bytes()).unwrap();
         let secrets = Secrets::new(state.path());
         (state, secrets)

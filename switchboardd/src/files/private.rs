@@ -56,7 +56,7 @@ pub fn read(file: &Path, limit: u64) -> Result<Option<Vec<u8>>, Unfit> {
 }
 
 /// Without waiting for the other end of a pipe, and through no link.
-fn open(file: &Path) -> io::Result<File> {
+pub fn open(file: &Path) -> io::Result<File> {
     let flags = OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::NOCTTY;
     OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(file)
 }

@@ -1,16 +1,15 @@
 //! What was done to the files of hosts, kept so that it can be undone: the bytes that stood there and what was written.
 //! Such files hold secrets, so these do too: closed to others.
 
-use std::fs::{File, OpenOptions, Permissions};
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FlockOperation, OFlags, flock};
+use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 use switchboard_wire::place::private_folder;
 
-use crate::files::private;
+use crate::files::{open_own, private};
 
 const VERSION: u64 = 1;
 const LIMIT: u64 = 256 * 1024 * 1024;
@@ -88,14 +87,7 @@ impl Records {
     pub fn open(state: &Path) -> io::Result<Self> {
         let folder = state.join("hosts");
         private_folder(&folder)?;
-        std::fs::set_permissions(&folder, Permissions::from_mode(0o700))?;
-        let flags = OFlags::NOFOLLOW.bits().cast_signed();
-        let lock = OpenOptions::new()
-            .create(true)
-            .append(true)
-            .mode(0o600)
-            .custom_flags(flags)
-            .open(folder.join("lock"))?;
+        let lock = open_own(&folder.join("lock"), true)?;
         loop {
             match flock(&lock, FlockOperation::LockExclusive) {
                 Err(rustix::io::Errno::INTR) => {}

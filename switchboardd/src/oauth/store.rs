@@ -1,14 +1,13 @@
 //! Where logins are kept: in the keyring of the system or, where none answers, in a private file, by the same means
 //! as the person's secrets and apart from them. No `${…}` of a definition ever stands for one of these.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::fs::{FlockOperation, OFlags, flock};
+use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use switchboard_wire::place::private_folder;
 use tokio::time::Instant;
@@ -17,6 +16,7 @@ use super::kept::Kept;
 use crate::environment::Captured;
 use crate::event_loop::may_block;
 use crate::expand::Template;
+use crate::files::open_own;
 use crate::secrets::{Secrets, SecretsError, Stored, Where};
 use crate::sources::Sources;
 
@@ -100,8 +100,7 @@ impl Store {
         let opened = tokio::task::spawn_blocking(move || {
             may_block();
             private_folder(&folder)?;
-            let flags = OFlags::NOFOLLOW.bits().cast_signed();
-            OpenOptions::new().create(true).append(true).mode(0o600).custom_flags(flags).open(path)
+            open_own(&path, true)
         });
         let opened = opened.await.unwrap_or_else(|panic| Err(io::Error::other(panic)));
         let locked = match opened {

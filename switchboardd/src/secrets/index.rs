@@ -1,18 +1,17 @@
 //! The private file: all names, where each value is, and the values for which there is no keyring.
 
 use std::collections::BTreeMap;
-use std::fs::{File, OpenOptions, Permissions};
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FlockOperation, OFlags, flock};
+use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 use switchboard_wire::place::private_folder;
 
 use super::{Hidden, SecretsError};
 use crate::event_loop::may_block;
-use crate::files::private;
+use crate::files::{open_own, private};
 
 const VERSION: u64 = 1;
 /// Room for a few hundred values of the greatest length.
@@ -73,9 +72,7 @@ pub(super) async fn lock(folder: &Path) -> Result<File, SecretsError> {
     let locked = tokio::task::spawn_blocking(move || {
         may_block();
         private_folder(&folder)?;
-        std::fs::set_permissions(&folder, Permissions::from_mode(0o700))?;
-        let flags = OFlags::NOFOLLOW.bits().cast_signed();
-        let lock = OpenOptions::new().create(true).append(true).mode(0o600).custom_flags(flags).open(path)?;
+        let lock = open_own(&path, true)?;
         loop {
             match flock(&lock, FlockOperation::LockExclusive) {
                 Err(rustix::io::Errno::INTR) => {}

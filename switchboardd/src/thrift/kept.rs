@@ -2,9 +2,7 @@
 //! counted twice, and a text is kept only until it was counted. A file that cannot be read is begun anew.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::fs::OpenOptions;
 use std::ops::AddAssign;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -15,7 +13,7 @@ use switchboard_wire::place::private_folder;
 
 use super::{Mark, Notes};
 use crate::event_loop::may_block;
-use crate::files::replace;
+use crate::files::{open_own, replace};
 use crate::tokens::{MAX_TEXT, TOKENIZER};
 
 const VERSION: u32 = 1;
@@ -172,8 +170,7 @@ impl Store {
         may_block();
         let mut unwritten = self.unwritten.lock().expect("BUG: a note panicked");
         let lock = private_folder(&self.folder).and_then(|()| {
-            let open =
-                OpenOptions::new().create(true).append(true).mode(0o600).open(self.file("savings.lock"))?;
+            let open = open_own(&self.file("savings.lock"), true)?;
             flock(&open, FlockOperation::LockExclusive)?;
             Ok(open)
         });

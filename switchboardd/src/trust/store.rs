@@ -1,18 +1,17 @@
 //! The trust database: one private file, replaced whole, one writer at a time, with a log of who said what.
 //! Whatever cannot be read says nothing: everything is held.
 
-use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
-use switchboard_wire::place::private_folder;
+use switchboard_wire::folder::{check_itself, private_folder};
 
 use super::{Record, Records, Verdict};
 use crate::event_loop::may_block;
-use crate::files::{is_ours_alone, replace};
+use crate::files::{is_ours_alone, open_own, private, replace};
 
 const VERSION: u32 = 1;
 const MAX_BYTES: u64 = 64 * 1024 * 1024;
@@ -71,11 +70,21 @@ impl Store {
     pub fn read(&self) -> Result<Records, StoreError> {
         may_block();
         let file = self.file();
-        let meta = match std::fs::symlink_metadata(&file) {
-            Ok(meta) => meta,
+        // A link in place of the folder leads to somebody else's words.
+        if let Err(error) = check_itself(&self.folder)
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            return Err(self.failed(error));
+        }
+        let opened = match private::open(&file) {
+            Ok(opened) => opened,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Records::new()),
+            Err(_) if file.symlink_metadata().is_ok_and(|meta| !meta.is_file()) => {
+                return Err(self.damaged("it is not a regular file"));
+            }
             Err(error) => return Err(self.failed(error)),
         };
+        let meta = opened.metadata().map_err(|error| self.failed(error))?;
         if !meta.is_file() {
             return Err(self.damaged("it is not a regular file"));
         }
@@ -87,7 +96,8 @@ impl Store {
         if meta.len() > MAX_BYTES {
             return Err(self.damaged("it is too long"));
         }
-        let text = std::fs::read(&file).map_err(|error| self.failed(error))?;
+        let mut text = Vec::new();
+        opened.take(MAX_BYTES).read_to_end(&mut text).map_err(|error| self.failed(error))?;
         let written: Written =
             serde_json::from_slice(&text).map_err(|error| self.damaged(&error.to_string()))?;
         if written.version != VERSION {
@@ -113,12 +123,12 @@ impl Store {
         may_block();
         let failed = |error| self.failed(error);
         self.prepare().map_err(failed)?;
-        let lock = private(&self.folder.join("lock"), false).map_err(failed)?;
+        let lock = open_own(&self.folder.join("lock"), false).map_err(failed)?;
         flock(&lock, FlockOperation::LockExclusive).map_err(|error| failed(error.into()))?;
         let mut records = self.read()?;
         let Some(line) = change(&mut records) else { return Ok(()) };
         // Noted first: nothing is ever in force that the log does not know.
-        let mut audit = private(&self.audit_file(), true).map_err(failed)?;
+        let mut audit = open_own(&self.audit_file(), true).map_err(failed)?;
         writeln!(audit, "{line}").map_err(failed)?;
         let entries = records.into_iter().flat_map(|(file, names)| {
             names.into_iter().map(move |(name, record)| Entry { file: file.clone(), name, record })
@@ -135,10 +145,6 @@ impl Store {
     fn failed(&self, error: io::Error) -> StoreError {
         StoreError::Io { file: self.folder.display().to_string(), error }
     }
-}
-
-fn private(file: &Path, append: bool) -> io::Result<File> {
-    OpenOptions::new().create(true).append(append).write(true).mode(0o600).open(file)
 }
 
 fn audit_line(file: &Path, name: &str, record: &Record) -> String {

@@ -3,12 +3,14 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use switchboard_wire::folder::{check_itself, is_ours_alone};
 use switchboard_wire::place::Place;
 
 use super::Finding;
 use crate::cli::output::tilde;
 use crate::cli::shell_word::shell_word;
 use crate::config::{Extent, LastGood};
+use crate::files::state::FOLDERS;
 use crate::trust::Store;
 
 /// The socket's folder, the state folder and what is secret in it.
@@ -19,6 +21,10 @@ pub(super) fn places(place: &Place, state: &Path) -> Vec<Finding> {
     folders.dedup();
     for folder in folders {
         findings.extend(closed(folder, 0o700));
+        findings.extend(above(folder));
+    }
+    for folder in FOLDERS {
+        findings.extend(closed(&state.join(folder), 0o700));
     }
     for file in ["token", "trust/trust.json", "secrets/secrets.json"] {
         findings.extend(closed(&state.join(file), 0o600));
@@ -36,10 +42,28 @@ fn shown(path: &Path) -> String {
     tilde(&path.display().to_string())
 }
 
+/// A folder above one of ours in which others could put another in its place.
+fn above(folder: &Path) -> Option<Finding> {
+    let real = folder.parent()?.canonicalize().ok()?;
+    real.ancestors().find_map(|above| {
+        let meta = above.metadata().ok()?;
+        let why = is_ours_alone(&meta).err()?;
+        let what = format!("{} is not safe from others: {}: {why}", shown(folder), shown(above));
+        let word = shell_word(above);
+        let is_ours = meta.uid() == rustix::process::geteuid().as_raw();
+        let mend = if is_ours { format!("chmod go-w {word}") } else { format!("sudo chown root {word}") };
+        Some(Finding::error("modes", what, mend))
+    })
+}
+
 /// Nothing to say of what is not there yet.
 fn closed(path: &Path, mode: u32) -> Option<Finding> {
     let meta = std::fs::symlink_metadata(path).ok()?;
     let word = shell_word(path);
+    if meta.is_symlink() {
+        let what = format!("{} is a link, which is not followed", shown(path));
+        return Some(Finding::error("modes", what, format!("rm {word}")));
+    }
     if meta.uid() != rustix::process::geteuid().as_raw() {
         let what = format!("{} belongs to somebody else (uid {})", shown(path), meta.uid());
         return Some(Finding::error("modes", what, format!("sudo chown -R \"$USER\" {word}")));
@@ -86,7 +110,8 @@ pub(super) fn trust(state: &Path) -> Option<Finding> {
     let error = store.read().err()?;
     let file = shell_word(&store.file());
     // Who can write it is said already, with a gentler way to mend it.
-    if std::fs::metadata(store.file()).is_ok_and(|meta| meta.mode() & 0o022 != 0) {
+    let is_exposed = std::fs::metadata(store.file()).is_ok_and(|meta| meta.mode() & 0o022 != 0);
+    if is_exposed || check_itself(store.folder()).is_err() {
         return None;
     }
     let what = format!("{error}; every server of a project is held until you allow it again");
