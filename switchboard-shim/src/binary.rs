@@ -1,12 +1,14 @@
 //! Finds `switchboardd` and turns this process into it.
 
 use std::env;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
+
+use switchboard_wire::folder::is_ours_alone;
 
 const DAEMON: &str = "switchboardd";
 
@@ -20,15 +22,78 @@ pub(crate) fn ourselves() -> io::Result<PathBuf> {
     }
 }
 
-/// The `switchboardd` beside us, else the name alone, for PATH to resolve.
-pub(crate) fn daemon() -> PathBuf {
+/// The `switchboardd` beside us, else the first one on PATH that is not somebody else's to put there. Hosts hand over
+/// a PATH on which folders of the project stand; what a repository brings along is not run. `workspace`: the folder
+/// that the host works in.
+pub(crate) fn daemon(workspace: Option<&Path>) -> Result<PathBuf, String> {
     let beside = |path: PathBuf| Some(path.parent()?.join(DAEMON)).filter(|path| path.is_file());
-    let Ok(ourselves) = ourselves() else {
-        return DAEMON.into();
-    };
+    let ourselves = ourselves().ok();
     // Not every system resolves the link we may have been started by.
-    let resolved = ourselves.canonicalize().ok().and_then(beside);
-    resolved.or_else(|| beside(ourselves)).unwrap_or_else(|| DAEMON.into())
+    let resolved = ourselves.as_ref().and_then(|path| path.canonicalize().ok()).and_then(beside);
+    if let Some(program) = resolved.or_else(|| ourselves.clone().and_then(beside)) {
+        return Ok(program);
+    }
+    let home = env::home_dir().and_then(|home| home.canonicalize().ok());
+    let roots: Vec<PathBuf> = [workspace.map(Path::to_owned), env::current_dir().ok()]
+        .into_iter()
+        .flatten()
+        .filter_map(|folder| project(&folder.canonicalize().ok()?, home.as_deref()))
+        .collect();
+    on_path(&env::var_os("PATH").unwrap_or_default(), &roots).map_err(|skipped| {
+        let here = ourselves.as_deref().and_then(Path::parent);
+        let here =
+            here.map_or_else(|| "the folder of this binary".to_owned(), |here| here.display().to_string());
+        let mut why = format!("there is no `{DAEMON}`: it is neither in `{here}` nor on PATH");
+        for (program, reason) in skipped {
+            why.push_str(&format!("; `{}` is not used: {reason}", program.display()));
+        }
+        why
+    })
+}
+
+/// The project that a folder belongs to: the outermost one above it that is under version control, else itself.
+/// Whatever is the whole of a HOME or of a system is no project.
+fn project(folder: &Path, home: Option<&Path>) -> Option<PathBuf> {
+    let inside = |folder: &&Path| Some(*folder) != home && folder.parent().is_some();
+    let below = folder.ancestors().take_while(inside);
+    below
+        .filter(|above| above.join(".git").exists())
+        .last()
+        .or(Some(folder).filter(inside))
+        .map(Path::to_owned)
+}
+
+/// The first program of that name in a folder that will do; else those that will not, and why.
+fn on_path(path: &OsStr, roots: &[PathBuf]) -> Result<PathBuf, Vec<(PathBuf, String)>> {
+    let mut skipped = Vec::new();
+    for folder in env::split_paths(path).filter(|folder| folder.is_absolute()) {
+        let program = folder.join(DAEMON);
+        let Ok(real) = program.canonicalize() else { continue };
+        if !real.is_file() {
+            continue;
+        }
+        match flaw(&program, roots).or_else(|| flaw(&real, roots)) {
+            None => return Ok(program),
+            Some(why) => skipped.push((program, why)),
+        }
+    }
+    Err(skipped)
+}
+
+/// Why a program that was found could be somebody else's.
+fn flaw(program: &Path, roots: &[PathBuf]) -> Option<String> {
+    if program.components().any(|part| part.as_os_str() == "node_modules") {
+        return Some("a project's packages put it there".to_owned());
+    }
+    let folder = program.parent()?.canonicalize().ok()?;
+    if let Some(root) = roots.iter().find(|root| program.starts_with(root) || folder.starts_with(root)) {
+        return Some(format!("it is in the project `{}`", root.display()));
+    }
+    let real = folder.join(program.file_name()?);
+    real.ancestors().find_map(|path| {
+        let why = is_ours_alone(&path.metadata().ok()?).err()?;
+        Some(format!("`{}`: {why}", path.display()))
+    })
 }
 
 /// Hands over to `switchboardd`. Returns only if that fails.
@@ -37,17 +102,52 @@ pub(crate) fn daemon() -> PathBuf {
     reason = "an exec: a command is the daemon's binary, not a child of ours"
 )]
 pub(crate) fn become_daemon_binary(args: &[OsString]) -> String {
-    let program = daemon();
-    let error = Command::new(&program).args(args).exec();
-    no_exec(&program, &error)
+    match daemon(None) {
+        Ok(program) => no_exec(&program, &Command::new(&program).args(args).exec()),
+        Err(why) => why,
+    }
 }
 
-/// Why a program could not be run, in words that say where it was looked for.
-pub(crate) fn no_exec(program: &std::path::Path, error: &io::Error) -> String {
-    if program.is_absolute() {
-        return format!("cannot run `{}`: {error}", program.display());
+/// Why a program could not be run.
+pub(crate) fn no_exec(program: &Path, error: &io::Error) -> String {
+    format!("cannot run `{}`: {error}", program.display())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn what_a_project_brings_along_is_not_run() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        let at = |name: &str| root.join(name);
+        for name in ["good", "open", "work/src", "work/bin", "other/node_modules/.bin", "home"] {
+            fs::create_dir_all(at(name)).unwrap();
+            fs::write(at(name).join(DAEMON), "").unwrap();
+        }
+        fs::create_dir(at("work/.git")).unwrap();
+        fs::set_permissions(at("open"), Permissions::from_mode(0o777)).unwrap();
+        // A link in a good folder leads to where it leads.
+        fs::create_dir(at("links")).unwrap();
+        std::os::unix::fs::symlink(at("work/bin").join(DAEMON), at("links").join(DAEMON)).unwrap();
+        std::os::unix::fs::symlink(at("work/bin"), at("linked")).unwrap();
+        let roots: Vec<PathBuf> = project(&at("work/src"), Some(&at("home"))).into_iter().collect();
+        assert_eq!(roots, [at("work")]);
+        assert_eq!(project(&at("home"), Some(&at("home"))), None);
+        assert_eq!(project(Path::new("/"), None), None);
+        let bad = ["open", "work/bin", "work/src", "other/node_modules/.bin", "links", "linked"];
+        for name in bad {
+            let found = on_path(at(name).as_os_str(), &roots);
+            assert!(found.is_err_and(|skipped| skipped.len() == 1), "{name}");
+        }
+        let all: Vec<PathBuf> =
+            bad.map(at).into_iter().chain([at("none"), "".into(), "good".into(), at("good")]).collect();
+        let found = on_path(&env::join_paths(all).unwrap(), &roots);
+        assert_eq!(found, Ok(at("good").join(DAEMON)));
+        assert_eq!(on_path(OsStr::new(".:good:"), &[]), Err(Vec::new()));
     }
-    let here = ourselves().ok().and_then(|path| path.parent().map(|folder| folder.display().to_string()));
-    let here = here.unwrap_or_else(|| "the folder of this binary".to_owned());
-    format!("cannot run `{DAEMON}`: {error}; it is neither in `{here}` nor on PATH")
 }

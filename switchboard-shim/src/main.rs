@@ -99,7 +99,8 @@ fn meeting(flags: Flags) -> io::Result<Meeting> {
         }
     };
     let config = flags.config.map(std::path::absolute).transpose()?;
-    Ok(Meeting { place, socket_named: socket.is_some(), config, since: SystemTime::now() })
+    let (socket_named, workspace) = (socket.is_some(), flags.workspace);
+    Ok(Meeting { place, socket_named, config, workspace, since: SystemTime::now() })
 }
 
 /// The folder the host works in, absolute. `None` if it is gone or has no name in UTF-8.
