@@ -886,3 +886,25 @@ fn only_a_shim_that_stays_is_written_down() {
     said(&home, &["undo", "--yes"], 0);
     assert_eq!(fs::read_to_string(&file).unwrap(), "{}");
 }
+
+#[test]
+fn a_folder_that_others_can_write_is_warned_of() {
+    let home = Home::new();
+    home.write(".cursor/mcp.json", "{}");
+    let folder = home.path().join(".cursor");
+    let shim = shim(&home, "bin");
+    let shown = |extra: &[&str]| {
+        said(&home, &[&["setup", "--dry-run", "--host", "cursor", "--shim", &shim], extra].concat(), 0)
+    };
+    assert!(!shown(&[]).contains("others could"), "{}", shown(&[]));
+    for (path, mode) in [(folder.clone(), 0o777), (folder.join("mcp.json"), 0o666)] {
+        let before = path.metadata().unwrap().permissions();
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+        let said = shown(&[]);
+        let what = format!("`{}`: everybody can write it", path.display());
+        assert!(said.contains("warning:") && said.contains(&what), "{said}");
+        let told: Value = serde_json::from_str(&shown(&["--json"])).unwrap();
+        assert!(told["files"][0]["warning"].as_str().is_some_and(|said| said.contains(&what)), "{told}");
+        fs::set_permissions(&path, before).unwrap();
+    }
+}

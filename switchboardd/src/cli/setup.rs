@@ -16,7 +16,7 @@ use crate::document::{Problem, nearest};
 use crate::hosts::machine::{Machine, Trace};
 use crate::hosts::mask::masked;
 use crate::hosts::record::{Record, Records};
-use crate::hosts::setup::{Kind, Plan, plan, plan_undo, set_up, undo as take_back};
+use crate::hosts::setup::{Kind, Plan, exposure, plan, plan_undo, set_up, undo as take_back};
 use crate::hosts::table::{HOSTS, by_id};
 use crate::hosts::{Host, shim};
 use crate::visible::{Printable, visible};
@@ -35,6 +35,8 @@ pub(super) struct Told {
 struct Outcome {
     word: &'static str,
     diff: Option<String>,
+    /// How others could change the file that is written.
+    warning: Option<String>,
 }
 
 pub(super) fn run(args: &Args, setup: &Setup) -> Exit {
@@ -196,6 +198,12 @@ impl Desk {
                 say!("{}", Paint::for_stdout().on(Tone::Strong, host.name));
                 print(&coloured(diff));
             }
+            let warning = diff.as_ref().and_then(|_| exposure(file)).map(|how| {
+                format!("others could change this file, and what {} starts with it: {how}", host.name)
+            });
+            if let (Some(warning), false) = (&warning, self.as_json) {
+                say!("{} {warning}", Paint::for_stdout().on(Tone::Warning, "warning:"));
+            }
             let word = if diff.is_none() && plan.kind != Kind::Forget {
                 word(plan.kind, false)
             } else if self.dry_run {
@@ -205,7 +213,7 @@ impl Desk {
             } else {
                 "declined"
             };
-            Ok(Outcome { word, diff })
+            Ok(Outcome { word, diff, warning })
         });
         let told = Told { host, file: file.to_owned(), outcome };
         if !self.as_json {
@@ -241,8 +249,11 @@ impl Told {
     pub(super) fn as_json(&self) -> Value {
         let mut told = json!({ "host": self.host.id, "name": self.host.name, "file": self.file });
         match &self.outcome {
-            Ok(Outcome { word, diff }) => {
+            Ok(Outcome { word, diff, warning }) => {
                 told["result"] = json!(word);
+                if let Some(warning) = warning {
+                    told["warning"] = json!(warning);
+                }
                 if let Some(diff) = diff {
                     told["diff"] = json!(diff);
                 }

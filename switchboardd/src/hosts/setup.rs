@@ -1,11 +1,13 @@
 //! Putting Switchboard into a host's file, and taking it out again.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use super::record::{Record, Records, Taken, fingerprint};
 use super::swap::{Edit, Swapped, swap};
 use super::{Change, Host, Refusal};
 use crate::document::Problem;
+use crate::files::others_can_write;
 use crate::files::text::read_text;
 
 /// What setting up, or undoing, would do to a file.
@@ -65,6 +67,12 @@ fn added(host: &Host, file: &Path, text: Option<&str>, shim: &str) -> Result<Add
         Change::Moved { text } => (Kind::Move, Some((text, None))),
         Change::Added { text, there_before } => (Kind::Add, Some((text, Some(there_before)))),
     })
+}
+
+/// How somebody else could change a host's file, and with it what the host starts; `None` if nobody can.
+pub fn exposure(file: &Path) -> Option<String> {
+    let there = file.ancestors().find_map(|path| path.canonicalize().ok())?;
+    others_can_write(&there, &mut HashMap::new())
 }
 
 /// Sets a host up in one of its files.
