@@ -43,7 +43,7 @@ pub(crate) fn daemon(workspace: Option<&Path>) -> Result<PathBuf, String> {
         let here = ourselves.as_deref().and_then(Path::parent);
         let here =
             here.map_or_else(|| "the folder of this binary".to_owned(), |here| here.display().to_string());
-        let mut why = format!("there is no `{DAEMON}`: it is neither in `{here}` nor on PATH");
+        let mut why = format!("cannot run `{DAEMON}`: it is neither in `{here}` nor on PATH");
         for (program, reason) in skipped {
             why.push_str(&format!("; `{}` is not used: {reason}", program.display()));
         }

@@ -149,9 +149,8 @@ fn many_shims_at_once_end_with_one_daemon() {
         host.hears_result(1);
     }
     assert_eq!(install.pids().len(), 2);
-    // The shim that started it is its parent and leaves no zombie.
-    let gone = until(|| std::fs::read_to_string(format!("/proc/{old}/stat")).is_err());
-    assert!(gone);
+    // It was no shim's child, so whoever adopts orphans has to ask for its status.
+    assert!(until(|| !switchboard_wire::process::is_running(old.cast_unsigned())));
 }
 
 #[test]
@@ -187,7 +186,7 @@ fn a_daemon_that_ends_at_once_is_a_clear_fault() {
     host.write(br#"{"jsonrpc":"2.0","id":0,"method":"initialize"}"#);
     host.end_input();
     let fault = host.hears_fault(0, "input_closed");
-    assert!(fault["message"].as_str().unwrap().contains("exit status: 9"), "{fault}");
+    assert!(fault["message"].as_str().unwrap().contains("ended before it answered"), "{fault}");
     host.ends_within(Duration::from_secs(2));
     // Few lines, however often it was tried.
     assert!(host.stderr_to_end().len() <= 3);
