@@ -213,9 +213,10 @@ mod tests {
     #[test]
     fn notes_outlive_the_daemon_and_texts_wait_until_they_are_counted() {
         let folder = tempfile::tempdir().unwrap();
+        let state = folder.path().join("state");
         let suite = Mark::of("suite");
         for _ in 0..2 {
-            let thrift = Thrift::new(folder.path());
+            let thrift = Thrift::new(&state);
             thrift.shown([suite].into_iter());
             thrift.fetched(suite, Mark::of("text"), "text");
             thrift.fetched(suite, Mark::of("text"), "text");
@@ -223,7 +224,7 @@ mod tests {
             thrift.used(suite, Use::Started, Some(Duration::from_millis(900)));
             thrift.flush();
         }
-        let thrift = Thrift::new(folder.path());
+        let thrift = Thrift::new(&state);
         let waiting = thrift.change(|kept| kept.waiting().map(ToOwned::to_owned).collect::<Vec<_>>());
         assert_eq!(waiting, ["text"]);
         let past = thrift.change(|kept| {
