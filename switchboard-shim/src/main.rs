@@ -53,7 +53,7 @@ fn main() -> ExitCode {
         Ok(Invocation::Launch(args)) => match launch::detach(&args) {
             Ok(()) => ExitCode::SUCCESS,
             Err(why) => {
-                eprint!("{why}");
+                notes::to_starter(&Printable::text(why));
                 ExitCode::from(127)
             }
         },

@@ -40,6 +40,12 @@ pub(crate) fn last_words(text: &Printable) {
     eprintln!("{}", text.as_str());
 }
 
+/// Why a launch failed, for the shim that started it.
+#[expect(clippy::print_stderr, reason = "text that a terminal shows as it stands")]
+pub(crate) fn to_starter(why: &Printable) {
+    eprint!("{}", why.as_str());
+}
+
 fn line(text: &str, left_out: u32) -> String {
     // A daemon's words hold words of servers.
     let text = printable!("switchboard: {}", text.replace('\n', " "));

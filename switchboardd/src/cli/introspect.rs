@@ -76,7 +76,7 @@ async fn look(args: &Args, suite: &str, query: Option<&str>, full: bool) -> Resu
         let says = crate::suite::summary::summary(text("description"), 160);
         table.row(vec![toned(Tone::Strong, text("name")), cell(says)]);
     }
-    table.lines(Paint::for_stdout(), width()).iter().for_each(|line| print(line));
+    table.lines(Paint::for_stdout(), width()).iter().for_each(print);
     if is_terminal() {
         remark!("");
         remark!("`switchboard introspect {} SUBTOOL` shows what one takes", shell_word(server));
@@ -136,7 +136,7 @@ fn single(suite: &str, tool: &Value) {
         say!("  takes no arguments");
     } else {
         say!("");
-        table.lines(paint, width()).iter().for_each(|line| print(line));
+        table.lines(paint, width()).iter().for_each(print);
     }
     let example: serde_json::Map<String, Value> =
         required.iter().map(|name| ((*name).to_owned(), example(&schema["properties"][*name]))).collect();
@@ -145,7 +145,7 @@ fn single(suite: &str, tool: &Value) {
         // Escaped as JSON: what is pasted is what was meant, and nothing of it hides.
         words.push(visible_json(&Value::Object(example).to_string()).into_owned());
     }
-    let words: Vec<String> = words.iter().map(|word| shell_word(word)).collect();
+    let words: Vec<String> = words.iter().map(shell_word).collect();
     say!("");
     say!("  switchboard call {}", words.join(" "));
 }

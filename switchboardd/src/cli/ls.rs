@@ -39,7 +39,7 @@ pub(super) async fn run(args: &Args) -> Exit {
     }
     let paint = Paint::for_stdout();
     if !table.is_empty() {
-        table.lines(paint, width()).iter().for_each(|line| print(line));
+        table.lines(paint, width()).iter().for_each(print);
     }
     // What keeps one from being used is not for a pipe to find among the names.
     for suite in
