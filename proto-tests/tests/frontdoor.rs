@@ -373,9 +373,8 @@ fn a_failed_call_is_a_result_on_every_face_and_in_both_eras() {
     let (aggregate, single) = crashes.split_at(4);
     let plain = |_: &str| json!({"name": "crash", "arguments": {}});
     let suite = |child: &str| in_suite(child, "crash");
-    let faces: [(&[String], bool, &dyn Fn(&str) -> Value); 2] =
-        [(aggregate, false, &suite), (single, true, &plain)];
-    for (children, is_single, params) in faces {
+    for (children, is_single) in [(aggregate, false), (single, true)] {
+        let params = |child: &str| if is_single { plain(child) } else { suite(child) };
         let path =
             |base: &str, child: &str| if is_single { format!("{base}/{child}") } else { base.to_owned() };
         let [a, b, c, d] = children else { panic!("{children:?}") };
