@@ -168,14 +168,23 @@ pid=$(main_pid)
 config=.config/switchboard/switchboard.config.json
 mv $config kept.json
 echo broken >$config
+systemctl --user restart switchboardd
+await "another daemon" is_other "$pid"
+call echo '{}'
+expect '*"ok":true*' "$answer" "with a broken config the last good one is used"
+expect '*"problems":*switchboard.config.json*' "$(says switchboard status --json)" "and the status says so"
+mv kept.json $config
+
+pid=$(main_pid)
+chmod 777 .local/state/switchboard
 systemctl --user restart switchboardd 2>/dev/null || true
 tried() { [ "$(property NRestarts switchboardd.service)" -ge 6 ]; }
 await "six tries" tried
-expect 'active' "$(property ActiveState switchboardd.socket | sed s/activating/active/)" "a broken config does not take the socket down"
-mv kept.json $config
+expect 'active' "$(property ActiveState switchboardd.socket | sed s/activating/active/)" "a daemon that cannot start does not take the socket down"
+chmod 700 .local/state/switchboard
 await "another daemon" is_other "$pid"
 call echo '{}'
-expect '*"ok":true*' "$answer" "and a mended one is enough"
+expect '*"ok":true*' "$answer" "and is back when the reason is gone"
 
 mkdir -p .config/systemd/user/switchboardd.service.d
 printf '[Service]\nWatchdogSec=1\nTimeoutAbortSec=2\n' >.config/systemd/user/switchboardd.service.d/w.conf
