@@ -74,7 +74,10 @@ impl Budget {
             let Some(until) = until else { return Err(full) };
             if let Some(idle) = self.least_recently_used(|child| full.is_eased_by(child)) {
                 tracing::info!(target: "budget", child = idle.name(), pid = idle.pid(), "stopped to make room");
-                idle.stop();
+                match full {
+                    NoRoom::Children { .. } => idle.stop(),
+                    NoRoom::Memory { .. } => idle.evict(),
+                }
                 idle.cleared().await;
                 continue;
             }
@@ -142,7 +145,7 @@ impl Budget {
             while self.used_mb().await > most_mb {
                 let Some(idle) = self.least_recently_used(|child| child.process().is_some()) else { break };
                 tracing::info!(target: "budget", child = idle.name(), pid = idle.pid(), most_mb, "stopped to save memory");
-                idle.stop();
+                idle.evict();
                 idle.cleared().await;
             }
         }

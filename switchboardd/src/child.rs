@@ -182,6 +182,8 @@ pub struct Child {
     forgiven: AtomicU64,
     /// It has asked a host something.
     asks: AtomicBool,
+    /// It was stopped because children take too much memory.
+    evicted: AtomicBool,
     /// The last lease was given back.
     free: Notify,
     // Leaf locks: held for a look or a change of one value.
@@ -370,6 +372,16 @@ impl Child {
     /// Asks the child to end: its input is closed, then come TERM and KILL.
     pub fn stop(&self) {
         self.stop.send_replace(true);
+    }
+
+    /// The same, to save memory.
+    pub fn evict(&self) {
+        self.evicted.store(true, Ordering::Relaxed);
+        self.stop();
+    }
+
+    pub fn is_evicted(&self) -> bool {
+        self.evicted.load(Ordering::Relaxed)
     }
 
     /// Somebody took the right to use it, or gave it back.

@@ -151,11 +151,15 @@ impl Pool {
 
     /// The login to where its children are; `None` if they run here, or have credentials in their file.
     pub async fn login(&self) -> Result<Option<Arc<Login>>, Unready> {
-        let Target::Remote(to) = self.nursery.sources.fill(&self.reach).await? else { return Ok(None) };
+        self.login_to(&self.nursery.sources.fill(&self.reach).await?)
+    }
+
+    fn login_to(&self, target: &Target) -> Result<Option<Arc<Login>>, Unready> {
+        let Target::Remote(to) = target else { return Ok(None) };
         if to.headers.keys().any(|name| name.eq_ignore_ascii_case("authorization")) {
             return Ok(None);
         }
-        let url = address(&to).map_err(Unready::Misconfigured)?;
+        let url = address(to).map_err(Unready::Misconfigured)?;
         Ok(Some(self.nursery.logins.login(&self.name, &url, &to.shown)))
     }
 
@@ -167,7 +171,7 @@ impl Pool {
         self.lock().settings
     }
 
-    /// A reload changed how many and how long; the children stay.
+    /// A reload changed how many and how long; the children stay, and more of them are started when they are next used.
     pub fn reconfigure(&self, settings: Settings) {
         self.lock().settings = settings;
         self.has_changed();
@@ -206,7 +210,11 @@ impl Pool {
 
     /// No longer wanted: calls in flight finish, then its children stop.
     pub fn retire(self: &Arc<Self>) {
-        self.lock().retired = true;
+        {
+            let mut state = self.lock();
+            state.retired = true;
+            state.follow_on.clear();
+        }
         self.renew();
     }
 
@@ -264,9 +272,10 @@ impl Pool {
         if self.settings().scope != Scope::Session {
             self.running().iter().for_each(|child| child.follow(&unfollowed, false));
         }
-        for member in &mut self.lock().members {
+        let mut state = self.lock();
+        state.follow_on.retain(|owner| !Arc::ptr_eq(owner, caller));
+        for member in &state.members {
             if member.owner.as_ref().is_some_and(|owner| Arc::ptr_eq(owner, caller)) {
-                member.dismissed = true;
                 member.child.stop();
             }
         }

@@ -205,6 +205,7 @@ impl Child {
             dropped: AtomicU64::new(0),
             forgiven: AtomicU64::new(0),
             asks: AtomicBool::new(false),
+            evicted: AtomicBool::new(false),
             free: Notify::new(),
             tie: Mutex::new(tie),
             used: Mutex::new(Instant::now()),

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
 use hyper::header::HeaderValue;
-use tokio::sync::Notify;
+use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 use url::Url;
 
@@ -53,8 +53,8 @@ pub struct Login {
     turn: tokio::sync::Mutex<()>,
     /// The attempt that a person is in the middle of. Held while one begins, so that two begin one.
     attempt: tokio::sync::Mutex<Option<Arc<Attempt>>>,
-    /// There are other tokens than before.
-    entered: Notify,
+    /// How often there were other tokens than before.
+    entered: watch::Sender<u64>,
 }
 
 #[derive(Debug, Default)]
@@ -111,7 +111,7 @@ impl Login {
             memory: Mutex::default(),
             turn: tokio::sync::Mutex::default(),
             attempt: tokio::sync::Mutex::default(),
-            entered: Notify::new(),
+            entered: watch::Sender::new(0),
         })
     }
 
@@ -141,9 +141,9 @@ impl Login {
         self.attempt.try_lock().map_or(true, |slot| slot.as_ref().is_some_and(|open| open.is_open()))
     }
 
-    /// Resolves when there are other tokens than now: a person has logged in, or they were renewed.
-    pub async fn entered(&self) {
-        self.entered.notified().await;
+    /// Changes when there are other tokens than now: a person has logged in, or they were renewed.
+    pub fn entered(&self) -> watch::Receiver<u64> {
+        self.entered.subscribe()
     }
 
     /// Waits until nobody is in the middle of changing what is kept.
@@ -294,7 +294,7 @@ impl Login {
         let mut memory = self.memory();
         let header = kept.grant.as_ref().and_then(|grant| Tokens::header(&grant.tokens));
         if header.is_some() && header != memory.header {
-            self.entered.notify_waiters();
+            self.entered.send_modify(|times| *times += 1);
         }
         memory.header = header;
         memory.kept = kept;

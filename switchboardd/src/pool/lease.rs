@@ -31,7 +31,8 @@ impl std::ops::Deref for Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        if let Some(within) = self.comes_back.filter(|_| self.child.debt() != Debt::None) {
+        // With a debt that is dropped somebody has asked it already, and forgives it in time.
+        if let Some(within) = self.comes_back.filter(|_| self.child.debt() == Debt::Open) {
             // None when the daemon is on its way out.
             let runtime = tokio::runtime::Handle::try_current();
             runtime.into_iter().for_each(|runtime| {
@@ -77,6 +78,7 @@ impl Pool {
                 if let Step::Use(child) = &step {
                     child.leased(1);
                     state.spares.used();
+                    state.want_spares();
                 }
                 ran.get_or_insert_with(|| {
                     let shares = state.settings.scope != Scope::Session && state.alive().next().is_some();

@@ -7,6 +7,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 
 use super::spares::{AFTER_DEPARTURE, Cure};
@@ -35,7 +36,8 @@ impl Pool {
         let mut left = pin!(roster.departure());
         left.as_mut().enable();
         let mut noted = Noted { pool: &self, start: &start, open: true };
-        let started = self.bring_up(&start, limits).await;
+        let mut login = None;
+        let started = self.bring_up(&start, limits, &mut login).await;
         noted.open = false;
         drop(noted);
         let mut cure = None;
@@ -49,7 +51,7 @@ impl Pool {
                     state.spares.started();
                     state.ran_before = true;
                     state.manner = Some(child.manner());
-                    state.members.push(Member { child, owner, replaced: false, dismissed: false });
+                    state.members.push(Member { child, owner, replaced: false });
                 }
                 self.note_connection(child.stderr(), || {
                     format!("connected to {}, revision {}", self.shown_address(), child.hello().revision)
@@ -68,29 +70,40 @@ impl Pool {
         self.has_changed();
         self.fill_up(limits);
         drop(start);
-        match cure {
-            Some(Cure::Room) => {
-                let pool = Arc::downgrade(&self);
-                drop(self);
-                left.await;
-                tokio::time::sleep(AFTER_DEPARTURE).await;
-                pool.upgrade().into_iter().for_each(|pool| pool.cured(Cure::Room));
-            }
-            Some(Cure::Login) => {
-                let login = self.login().await.ok().flatten();
-                let pool = Arc::downgrade(&self);
-                drop(self);
-                if let Some(login) = login {
-                    login.entered().await;
-                    pool.upgrade().into_iter().for_each(|pool| pool.cured(Cure::Login));
+        // Whoever looks at the values says so (`check_values`).
+        let Some(cure) = cure.filter(|cure| *cure != Cure::Values) else { return };
+        let (waits, replaced) = oneshot::channel();
+        self.lock().awaits_cure = Some(waits);
+        let pool = Arc::downgrade(&self);
+        drop(self);
+        let happened = async {
+            match (cure, login) {
+                (Cure::Login, Some(mut login)) => login.changed().await.is_ok(),
+                (Cure::Login, None) => false,
+                _ => {
+                    left.await;
+                    tokio::time::sleep(AFTER_DEPARTURE).await;
+                    true
                 }
             }
-            // Whoever looks at the values says so (`check_values`).
-            Some(Cure::Values) | None => {}
+        };
+        let happened = tokio::select! {
+            happened = happened => happened,
+            // Another start waits for it, or the pool is gone.
+            _ = replaced => false,
+        };
+        if let Some(pool) = pool.upgrade().filter(|_| happened) {
+            pool.cured(cure);
         }
     }
 
-    async fn bring_up(&self, start: &Start, limits: Limits) -> Result<Arc<Child>, PoolError> {
+    /// `login` tells of other tokens than those that a remote server was not content with.
+    async fn bring_up(
+        &self,
+        start: &Start,
+        limits: Limits,
+        login: &mut Option<watch::Receiver<u64>>,
+    ) -> Result<Arc<Child>, PoolError> {
         let (owner, room_until) = (start.owner.as_ref(), start.room_until);
         let here = matches!(self.reach, Reach::Process(_));
         let place = self.nursery.budget.admit(room_until, here).await?;
@@ -152,7 +165,11 @@ impl Pool {
             }
             started => started,
         };
-        let child = started.map_err(|failed| failed.error)?;
+        let child = started.map_err(|failed| {
+            // Told of every change from here on.
+            *login = self.login_to(&target).ok().flatten().map(|login| login.entered());
+            failed.error
+        })?;
         self.lock().start_took = Some(begin.elapsed());
         Ok(child)
     }
@@ -179,7 +196,7 @@ impl Pool {
 
     /// Gives what the next start that no call asks for has to wait for, if nobody waits for it yet.
     fn note_failure(&self, start: &Arc<Start>, failure: PoolError, reason: Reason) -> Option<Cure> {
-        let is_call = reason == Reason::Call;
+        let is_call = reason == Reason::Call && start.is_needed();
         // A spare that found no room is nobody's failure.
         let counts = is_call || !matches!(failure, PoolError::NoRoom(_));
         if counts {
@@ -229,7 +246,12 @@ impl Pool {
                 && state.starting.is_empty()
                 && state.alive().next().is_none()
                 && state.spares.may_start(now);
-            if wanted { state.start(None, None, now).ok() } else { None }
+            if wanted {
+                state.want_spares();
+                state.start(None, None, now).ok()
+            } else {
+                None
+            }
         };
         if let Some(start) = start {
             tokio::spawn(self.clone().start(start, limits, Reason::Introspect));
@@ -238,7 +260,11 @@ impl Pool {
 
     /// Starts the spares that are missing. The config may be another one, and with it how much room there is.
     pub fn keep_warm(self: &Arc<Self>, limits: Limits) {
-        self.lock().spares.cured(Cure::Room);
+        {
+            let mut state = self.lock();
+            state.spares.cured(Cure::Room);
+            state.want_spares();
+        }
         self.fill_up(limits);
     }
 

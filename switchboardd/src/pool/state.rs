@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::breaker::Breaker;
@@ -18,6 +19,8 @@ use crate::manifest::Manifest;
 
 /// A pause before a start that callers sit out; a longer one is told to them.
 const SHORT_PAUSE: Duration = Duration::from_millis(250);
+/// How long a start may keep callers waiting for whom a child lives that another host uses.
+const APART: Duration = Duration::from_secs(2);
 /// Failed starts that calls which came in before are told of. More sessions than this hardly start at once.
 const FAILED_KEPT: usize = 16;
 
@@ -30,7 +33,11 @@ pub(super) struct State {
     pub(super) waiting: usize,
     pub(super) breaker: Breaker,
     pub(super) spares: Spares,
-    /// Starts that failed lately, the latest last.
+    /// How many spares the settings asked for when a child was last used: a change of files alone starts none.
+    wanted_spares: usize,
+    /// Goes when another start waits for what makes starts possible that no call asks for: one waits for each pool.
+    pub(super) awaits_cure: Option<oneshot::Sender<()>>,
+    /// Starts for calls that failed lately, the latest last.
     pub(super) failed: VecDeque<Arc<Start>>,
     pub(super) last_failure: Option<PoolError>,
     /// What the breaker rests for.
@@ -70,8 +77,6 @@ pub(super) struct Member {
     pub(super) owner: Option<Arc<Caller>>,
     /// It ended by itself, and another was started in its place.
     pub(super) replaced: bool,
-    /// The pool itself stopped it.
-    pub(super) dismissed: bool,
 }
 
 /// One start, from when it was noted on. Those who wait for it hold it: its failure is theirs and nobody else's.
@@ -81,10 +86,16 @@ pub(super) struct Start {
     pub(super) owner: Option<Arc<Caller>>,
     /// Until when it waits for room. `None`: not at all, and it pushes nobody out.
     pub(super) room_until: Option<Instant>,
+    begun: Instant,
     failure: OnceLock<(Instant, PoolError)>,
 }
 
 impl Start {
+    /// Whether a call has no other child to use. Others fail like those of spares.
+    pub(super) fn is_needed(&self) -> bool {
+        self.room_until.is_some()
+    }
+
     fn is_for(&self, owner: Option<&Arc<Caller>>) -> bool {
         match (&self.owner, owner) {
             (Some(own), Some(owner)) => Arc::ptr_eq(own, owner),
@@ -150,6 +161,8 @@ impl State {
             waiting: 0,
             breaker: Breaker::default(),
             spares: Spares::default(),
+            wanted_spares: settings.warm,
+            awaits_cure: None,
             failed: VecDeque::new(),
             last_failure: None,
             last_crash: None,
@@ -198,12 +211,15 @@ impl State {
 
     /// The least busy one; another is only started when nobody is free.
     fn step_shared(&mut self, waiter: &mut Waiter<'_>, now: Instant) -> Step {
-        for member in self.alive().filter(|member| member.child.is_unsure_of(waiter.caller)) {
-            // It still works, as far as it knows, for a host that gave up: it could not ask this one anything.
-            member.child.replace();
-        }
-        let room_until = waiter.asked + ROOM;
         let apart = self.settings.max > 1;
+        for member in self.alive().filter(|member| member.child.is_unsure_of(waiter.caller)) {
+            // It still works, as far as it knows, for a host that gave up: it could not ask this one anything. While
+            // others use it, a second one would exceed a `max` of one.
+            if apart || member.child.leases() == 0 {
+                member.child.replace();
+            }
+        }
+        let room_until = Some(waiter.asked + ROOM);
         let is_crowded = |child: &Arc<Child>| apart && child.is_crowded_for(waiter.caller);
         let least = |parked: bool| {
             let children = self.alive().map(|member| &member.child);
@@ -216,12 +232,17 @@ impl State {
         match free {
             Some((false, 0, child)) => Step::Use(child),
             Some((true, _, child)) => {
-                // What it asks could be for either host: this one gets another, as far as `max` goes.
-                if self.is_full() && self.starting.is_empty() {
+                // What it asks could be for either host: this one gets another, as far as `max` goes. No call needs
+                // it: it is started as a spare is.
+                if self.starting.is_empty() && (self.is_full() || !self.spares.may_start(now)) {
                     return Step::Use(child);
                 }
-                match self.wait_for_start(waiter, None, now, now) {
-                    step @ (Step::Start(_) | Step::Wait) => step,
+                match self.wait_for_start(waiter, None, None, now) {
+                    step @ Step::Start(_) => step,
+                    Step::Wait => match waiter.start.as_ref().map(|start| start.begun + APART) {
+                        Some(until) if until > now => Step::WaitUntil(until),
+                        _ => Step::Use(child),
+                    },
                     _ => Step::Use(child),
                 }
             }
@@ -255,7 +276,7 @@ impl State {
             spare.child.belongs_to(caller);
             return Step::Use(spare.child.clone());
         }
-        let room_until = waiter.asked + ROOM;
+        let room_until = Some(waiter.asked + ROOM);
         self.wait_for_start(waiter, Some(caller), room_until, now)
     }
 
@@ -283,7 +304,7 @@ impl State {
         }
         waiter.start = None;
         let again = waiter.again.filter(|again| *again > now).max(self.breaker.next_start(now));
-        let (is_full, room_until) = (self.is_full(), waiter.asked + ROOM);
+        let (is_full, room_until) = (self.is_full(), Some(waiter.asked + ROOM));
         if !is_full && self.starting.len() < self.waiting && (!lives || again.is_none()) {
             return self.begin(waiter, None, room_until, now);
         }
@@ -302,7 +323,7 @@ impl State {
         &mut self,
         waiter: &mut Waiter<'_>,
         owner: Option<&Arc<Caller>>,
-        room_until: Instant,
+        room_until: Option<Instant>,
         now: Instant,
     ) -> Step {
         let awaited = self.awaited(waiter);
@@ -355,10 +376,10 @@ impl State {
         &mut self,
         waiter: &mut Waiter<'_>,
         owner: Option<Arc<Caller>>,
-        room_until: Instant,
+        room_until: Option<Instant>,
         now: Instant,
     ) -> Step {
-        match self.start(owner, Some(room_until), now) {
+        match self.start(owner, room_until, now) {
             Ok(start) => {
                 waiter.waits_for(&start, true);
                 Step::Start(start)
@@ -383,11 +404,16 @@ impl State {
             let ms = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
             return Err(Step::Refuse(PoolError::Resting { last, ms }));
         }
-        Ok(self.note_start(owner, room_until))
+        Ok(self.note_start(owner, room_until, now))
     }
 
-    fn note_start(&mut self, owner: Option<Arc<Caller>>, room_until: Option<Instant>) -> Arc<Start> {
-        let start = Arc::new(Start { owner, room_until, failure: OnceLock::new() });
+    fn note_start(
+        &mut self,
+        owner: Option<Arc<Caller>>,
+        room_until: Option<Instant>,
+        begun: Instant,
+    ) -> Arc<Start> {
+        let start = Arc::new(Start { owner, room_until, begun, failure: OnceLock::new() });
         self.starting.push(start.clone());
         self.starts += 1;
         start
@@ -396,12 +422,23 @@ impl State {
     /// A start is over; `failure`: why there is no child. Those who wait for it find that out.
     pub(super) fn end_start(&mut self, start: &Arc<Start>, failure: Option<&PoolError>, now: Instant) {
         self.starting.retain(|under_way| !Arc::ptr_eq(under_way, start));
-        let Some(failure) = failure else { return };
+        let Some(failure) = failure else {
+            self.failed.retain(|failed| !failed.is_for(start.owner.as_ref()));
+            return;
+        };
         let _ = start.failure.set((now, failure.clone()));
+        if !start.is_needed() {
+            return;
+        }
         if self.failed.len() == FAILED_KEPT {
             self.failed.pop_front();
         }
         self.failed.push_back(start.clone());
+    }
+
+    /// A child is used, or the person's own settings are read: from now on as many spares are kept as they say.
+    pub(super) fn want_spares(&mut self) {
+        self.wanted_spares = self.settings.warm;
     }
 
     /// What failed before counts no more.
@@ -426,7 +463,7 @@ impl State {
             let later = self.spares.later(now).max(self.breaker.next_start(now));
             return (Vec::new(), later.filter(|_| !missing.is_empty()));
         }
-        (missing.into_iter().map(|owner| self.note_start(owner, None)).collect(), None)
+        (missing.into_iter().map(|owner| self.note_start(owner, None, now)).collect(), None)
     }
 
     /// Whose children are missing: spares, and those that somebody follows.
@@ -435,7 +472,7 @@ impl State {
         let there = self.alive().filter(|member| !is_session || member.owner.is_none()).count();
         let starting = self.starting.iter().filter(|start| start.owner.is_none()).count();
         let followed = self.settings.scope == Scope::Shared && there + starting == 0 && follows();
-        let wanted = self.settings.warm.max(usize::from(followed));
+        let wanted = self.settings.warm.min(self.wanted_spares).max(usize::from(followed));
         let mut room = self.settings.max.saturating_sub(self.alive().count() + self.starting.len());
         let mut missing = Vec::new();
         if is_session && !self.follow_on.is_empty() {

@@ -98,7 +98,7 @@ impl Pool {
 
     /// Stops a child that nobody needs; gives the moment to look again.
     fn let_go_if_idle(&self, child: &Arc<Child>) -> Instant {
-        let mut state = self.lock();
+        let state = self.lock();
         let (now, idle) = (Instant::now(), state.settings.idle);
         let due = child.last_used() + idle;
         if due > now {
@@ -106,8 +106,6 @@ impl Pool {
         }
         if child.is_idle() && state.is_surplus(child) && self.subscriptions.followed(None).is_empty() {
             tracing::info!(target: "pool", child = &*self.name, pid = child.pid(), "idle for {} s", idle.as_secs());
-            let member = state.members.iter_mut().find(|member| Arc::ptr_eq(&member.child, child));
-            member.into_iter().for_each(|member| member.dismissed = true);
             child.stop();
         }
         // In use, or a spare: looked at again after as long.
@@ -157,7 +155,7 @@ impl Pool {
             let at = state.members.iter().position(|member| Arc::ptr_eq(&member.child, child));
             let member = at.map(|at| state.members.remove(at));
             let replaced = member.as_ref().is_some_and(|member| member.replaced);
-            let evicted = member.is_some_and(|member| !member.dismissed) && !child.is_outgoing();
+            let evicted = member.is_some_and(|member| member.owner.is_none()) && child.is_evicted();
             self.note_connection(child.stderr(), || match &ending {
                 ChildError::Stopped => "the connection was let go".to_owned(),
                 ending => ending.to_string(),
@@ -173,7 +171,7 @@ impl Pool {
                 state.last_crash = Some(ending.clone());
                 state.last_failure = Some(PoolError::Child(ending));
             } else {
-                if evicted && self.nursery.budget.ceiling().memory_mb.is_some() {
+                if evicted {
                     state.spares.evicted(Instant::now());
                 }
                 if child.has_served() {

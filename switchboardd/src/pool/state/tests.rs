@@ -100,7 +100,7 @@ fn with_scope_call_one_failed_start_leaves_those_who_wait_for_another() {
 #[test]
 fn starts_that_no_call_asked_for_wait_for_what_cures_them() {
     let mut state = state(Scope::Shared, 2);
-    (state.settings.warm, state.ran_before) = (2, true);
+    (state.settings.warm, state.wanted_spares, state.ran_before) = (2, 2, true);
     let now = Instant::now();
     let (spares, _) = state.missing_spares(now, || false);
     assert_eq!(spares.len(), 2);
@@ -116,4 +116,37 @@ fn starts_that_no_call_asked_for_wait_for_what_cures_them() {
     begun(state.step(&mut Waiter::new(&caller, later), later));
     state.spares.cured(crate::pool::spares::Cure::Room);
     assert_eq!(state.missing_spares(later, || false).0.len(), 1);
+}
+
+#[test]
+fn a_start_that_no_call_asked_for_refuses_no_call_that_came_before() {
+    let mut state = state(Scope::Shared, 2);
+    (state.wanted_spares, state.settings.warm, state.ran_before) = (1, 1, true);
+    let now = Instant::now();
+    let later = now + Duration::from_millis(1);
+    let spares = state.missing_spares(now, || false).0;
+    state.end_start(&spares[0], Some(&crashed()), later);
+    let caller = Caller::deaf();
+    let start = begun(state.step(&mut Waiter::new(&caller, now), later));
+    // Nor does one that a later start made good.
+    state.end_start(&start, Some(&crashed()), later);
+    assert!(is_refused(&state.step(&mut Waiter::new(&caller, now), later)));
+    let good = begun(state.step(&mut Waiter::new(&caller, later), later));
+    state.end_start(&good, None, later);
+    begun(state.step(&mut Waiter::new(&caller, now), later));
+}
+
+#[test]
+fn other_settings_start_no_spare_before_the_next_use() {
+    let mut state = state(Scope::Shared, 8);
+    state.ran_before = true;
+    let now = Instant::now();
+    state.settings.warm = 8;
+    assert!(state.missing_spares(now, || false).0.is_empty());
+    state.want_spares();
+    let spares = state.missing_spares(now, || false).0;
+    assert_eq!(spares.len(), 8);
+    spares.iter().for_each(|spare| state.end_start(spare, None, now));
+    state.settings.warm = 2;
+    assert_eq!(state.missing_spares(now, || false).0.len(), 2);
 }
