@@ -119,6 +119,7 @@ const ANSWERS: &[Row] = &[
     ("null-ids", &[Fault("rpc_timeout", "")]),
     ("no-ids", &[Fault("rpc_timeout", "")]),
     ("no-version", &[Fault("child_unusable", "`jsonrpc` must be"), Fault("child_unusable", "`jsonrpc`")]),
+    ("logs-like-answers", &[Echo, Echo]),
     ("both-outcomes", &[Fault("child_unusable", "both `result` and `error`")]),
     ("no-outcome", &[Fault("child_unusable", "neither")]),
     ("error-string", &[Raw(r#""error":"boom""#)]),

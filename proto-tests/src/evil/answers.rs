@@ -51,6 +51,18 @@ pub(crate) const TABLE: &[Behaviour] = &[
             peer.send(&format!(r#"{{"id":{},"result":{result}}}"#, message.id()));
         });
     }),
+    Behaviour::new(
+        "logs-like-answers",
+        "logs JSON with the id of a call to stdout before each answer",
+        |peer, _| {
+            calls(&peer, |peer, message| {
+                let id = message.id();
+                peer.send(&format!(r#"{{"level":"warn","id":{id},"error":"retrying"}}"#));
+                peer.send(&format!(r#"{{"id":{id},"error":"retrying","level":"warn"}}"#));
+                usual(peer, message);
+            });
+        },
+    ),
     Behaviour::new("both-outcomes", "answers calls with a result and an error at once", |peer, _| {
         calls(&peer, |peer, message| {
             peer.send(&format!(

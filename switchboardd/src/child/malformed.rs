@@ -73,12 +73,12 @@ impl Child {
         let mut scan = IdScan::default();
         scan.feed(body.strip_prefix(b"[").unwrap_or(body));
         let found = scan.found();
-        if let Some(id) = found.id {
-            if !found.asks && (found.answers || found.is_rpc) {
+        if let Some(id) = &found.id {
+            if found.is_answer() {
                 let failed = || Reply::Failed(ChildError::Unusable { why: wrong_answer(body, what) });
-                our_id(&id).map(|ours| self.deliver(ours, failed()));
-            } else if found.asks && is_id(&id) && self.era() == Era::Legacy {
-                self.reply(&id, &error(what.code(), &what.to_string()));
+                our_id(id).map(|ours| self.deliver(ours, failed()));
+            } else if found.asks && is_id(id) && self.era() == Era::Legacy {
+                self.reply(id, &error(what.code(), &what.to_string()));
             }
         }
         self.skip(body, what);

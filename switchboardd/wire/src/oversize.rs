@@ -26,6 +26,15 @@ pub struct Found {
     pub answers: bool,
     /// It says that it is JSON-RPC, of whichever version.
     pub is_rpc: bool,
+    /// It has a key that no answer has.
+    pub has_more: bool,
+}
+
+impl Found {
+    /// Whether it is meant as an answer. A line of a log may have an `id` and an `error` as well.
+    pub fn is_answer(&self) -> bool {
+        !self.asks && (self.is_rpc || (self.answers && !self.has_more))
+    }
 }
 
 #[derive(Debug, Default, Clone, Copy, PartialEq)]
@@ -42,7 +51,9 @@ enum Place {
 impl IdScan {
     pub fn feed(&mut self, bytes: &[u8]) {
         for &byte in bytes {
-            if self.found.id.is_some() && (self.found.asks || self.found.answers) {
+            let Found { id, asks, answers, is_rpc, has_more } = &self.found;
+            // What does not say that it is JSON-RPC is no answer if it has another key.
+            if id.is_some() && (*asks || (*answers && (*is_rpc || *has_more))) {
                 return;
             }
             self.step(byte);
@@ -88,7 +99,7 @@ impl IdScan {
                     b"\"method\"" => self.found.asks = true,
                     b"\"result\"" | b"\"error\"" => self.found.answers = true,
                     b"\"jsonrpc\"" => self.found.is_rpc = true,
-                    _ => {}
+                    _ => self.found.has_more = true,
                 }
                 self.text.clear();
             }
@@ -181,6 +192,24 @@ mod tests {
         assert_eq!(found(r#"{"id":1,"result":{"method":"a"}}"#), (false, true, false));
         assert_eq!(found(r#"{"params":{"error":1},"id":1,"method":"a"}"#), (true, false, false));
         assert_eq!(found(r#"{"level":"info","id":1}"#), (false, false, false));
+    }
+
+    #[test]
+    fn a_line_of_a_log_is_no_answer() {
+        let is_answer = |message: &str| {
+            let mut scan = IdScan::default();
+            scan.feed(message.as_bytes());
+            let found = scan.found();
+            assert_eq!(found.id.as_deref(), Some("3"), "{message}");
+            found.is_answer()
+        };
+        assert!(!is_answer(r#"{"level":"warn","id":3,"error":"retrying"}"#));
+        assert!(!is_answer(r#"{"id":3,"error":"retrying","level":"warn"}"#));
+        assert!(!is_answer(r#"{"level":"warn","id":3}"#));
+        assert!(is_answer(r#"{"id":3,"error":"no"}"#));
+        assert!(is_answer(r#"{"result":{"level":1},"id":3}"#));
+        assert!(is_answer(r#"{"id":3,"result":{"level":1},"jsonrpc":"1.0"}"#));
+        assert!(is_answer(r#"{"jsonrpc":"2.0","id":3,"answer":1}"#));
     }
 
     #[test]
