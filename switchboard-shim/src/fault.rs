@@ -39,6 +39,11 @@ pub(crate) enum Fault {
     Refused {
         status: u16,
     },
+    /// The daemon did not take the message; says why.
+    NotTaken {
+        status: u16,
+        why: String,
+    },
 }
 
 impl Fault {
@@ -86,6 +91,8 @@ impl Fault {
                 ("input_closed", false, "the host closed its output before the answer came".to_owned())
             }
             Self::InputClosed { why: Some(why) } => ("input_closed", true, why.clone()),
+            Self::NotTaken { status: 429, why } => ("busy", true, why.clone()),
+            Self::NotTaken { why, .. } => ("too_long", false, why.clone()),
             Self::Refused { status } => (
                 "refused",
                 false,

@@ -7,6 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use switchboard_wire::envelope::{Message, Outcome};
 use switchboard_wire::hop::Draining;
+use switchboard_wire::members::Members;
 use tokio::time::Instant;
 
 use super::calls::{Call, Lost};
@@ -293,7 +294,15 @@ fn answered(fault: &Fault, message: &Outgoing) -> Bytes {
 fn addressed(message: &Outgoing, id: &str, status: u16, body: Bytes) -> Bytes {
     match Message::parse(&body) {
         Ok(Message::Response { id: own, outcome: Outcome::Error(error), .. }) if own.get() == "null" => {
-            fault::with_id(id, error.get()).into()
+            match (&message.kind, status) {
+                // Too long, or too many at once. Hosts show a model what a result says.
+                (Kind::Request { method: Method::Call, .. }, 413 | 429) => {
+                    let why = Members::of(error).and_then(|error| error.text("message"));
+                    let why = why.map_or_else(|| error.get().to_owned(), Into::into);
+                    answered(&Fault::NotTaken { status, why }, message)
+                }
+                _ => fault::with_id(id, error.get()).into(),
+            }
         }
         Ok(Message::Response { id: own, .. }) if own.get() == id => body,
         _ => answered(&Fault::Refused { status }, message),
@@ -319,6 +328,19 @@ mod tests {
         check(r#"{"jsonrpc":"2.0","error":{},"id":"a"}"#, r#"{"jsonrpc":"2.0","error":{},"id":"a"}"#);
         let refused = String::from_utf8(Fault::Refused { status: 413 }.answer(&message).unwrap()).unwrap();
         check("<html>", &refused);
+        let call = request("\"a\"", "tools/call", "{}");
+        let body =
+            Bytes::from_static(br#"{"jsonrpc":"2.0","error":{"code":-32600,"message":"over"},"id":null}"#);
+        for (status, about) in
+            [(413, r#"{"kind":"too_long","retryable":false}"#), (429, r#"{"kind":"busy","retryable":true}"#)]
+        {
+            let out = addressed(&call, "\"a\"", status, body.clone());
+            let expect = format!(
+                r#"{{"jsonrpc":"2.0","id":"a","result":{{"content":[{{"type":"text","text":"over"}}],"isError":true,"_meta":{{"switchboard":{about}}}}}}}"#
+            );
+            assert_eq!(std::str::from_utf8(&out).unwrap(), expect);
+        }
+        assert!(addressed(&call, "\"a\"", 400, body).starts_with(br#"{"jsonrpc":"2.0","id":"a","error""#));
         check(r#"{"jsonrpc":"2.0","error":{},"id":"somebody else's"}"#, &refused);
     }
 }
