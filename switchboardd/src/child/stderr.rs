@@ -131,9 +131,9 @@ impl StderrRing {
     pub fn last_words(&self) -> String {
         let stdout = {
             let kept = self.kept.lock().expect("BUG: a push panicked");
-            let lines = if kept.stdout == 1 { "line" } else { "lines" };
-            kept.first.as_ref().map(|first| {
-                format!("wrote {} {lines} to stdout that are not JSON-RPC, the first: `{first}`", kept.stdout)
+            kept.first.as_ref().map(|first| match kept.stdout {
+                1 => format!("wrote 1 line to stdout that is not JSON-RPC: `{first}`"),
+                lines => format!("wrote {lines} lines to stdout that are not JSON-RPC, the first: `{first}`"),
             })
         };
         let stderr = Some(self.tail()).filter(|tail| !tail.is_empty());
@@ -210,6 +210,9 @@ mod tests {
         ring.push(b"oh no", "t", false);
         assert_eq!(ring.last_words(), "last stderr: `oh no`");
         ring.push_stdout("hello \u{202e}there".as_bytes(), "t");
+        let expect =
+            r"wrote 1 line to stdout that is not JSON-RPC: `hello \u{202e}there`; last stderr: `oh no`";
+        assert_eq!(ring.last_words(), expect);
         ring.push_stdout(b"again", "t");
         let expect = r"wrote 2 lines to stdout that are not JSON-RPC, the first: `hello \u{202e}there`; last stderr: `oh no`";
         assert_eq!(ring.last_words(), expect);

@@ -150,9 +150,11 @@ pub(super) fn suites(status: Option<&Value>) -> Vec<Finding> {
         }
         let lines: u64 =
             list(&suite["children"]).iter().filter_map(|child| child["stdoutLines"].as_u64()).sum();
-        let what = format!(
-            "server `{name}` works, but wrote {lines} lines to stdout that are not JSON-RPC; they belong on stderr"
-        );
+        let wrote = match lines {
+            1 => "1 line to stdout that is not JSON-RPC; it belongs on stderr".to_owned(),
+            lines => format!("{lines} lines to stdout that are not JSON-RPC; they belong on stderr"),
+        };
+        let what = format!("server `{name}` works, but wrote {wrote}");
         (lines > 0).then(|| Finding::warning("server", what, format!("switchboard logs {name}")))
     };
     all.filter_map(finding).collect()
