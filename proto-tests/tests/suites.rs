@@ -169,7 +169,7 @@ fn redacted_shows_no_schema_by_any_way() {
     let home = Home::new();
     home.child("i", &["echo"]);
     home.config(&json!({"introspection": {"mode": "redacted"}}));
-    let _daemon = home.daemon();
+    let daemon = home.daemon();
     let mut shim = home.shim();
     for asked in [
         json!({}),
@@ -191,6 +191,15 @@ fn redacted_shows_no_schema_by_any_way() {
     let forwarded = shim.call("i", "strict", r#"{"extra":1}"#);
     assert!(forwarded.contains("\"ok\":true"), "{forwarded}");
     mistake(&shim.call("i", "stric", "{}"), &["`strict`"]);
+    let listed = daemon.door().get("/suites/i_suite/tools").json();
+    assert!(names(listed["tools"].as_array().unwrap()).contains(&"strict"), "{listed}");
+    let command = home.command(&["introspect", "i", "strict"]);
+    let told = String::from_utf8(command.stdout).unwrap();
+    assert!(told.contains("`introspection.mode` is `redacted`") && !told.contains("no arguments"), "{told}");
+    let full = String::from_utf8(home.command(&["introspect", "i", "--full"]).stdout).unwrap();
+    for told in [listed.to_string(), told, full] {
+        assert!(!told.contains("roperties") && !told.contains("inputSchema"), "{told}");
+    }
 }
 
 #[test]
@@ -244,7 +253,7 @@ fn allow_and_deny_hold_for_introspect_and_call() {
     let shown = introspect(&mut shim, "e_suite", json!({}));
     let mut shown = names(shown["tools"].as_array().unwrap());
     shown.sort_unstable();
-    assert_eq!(shown, ["echo", "slow"]);
+    assert_eq!(shown, ["echo", "say", "slow"]);
     assert!(shim.call("e", "echo", "{}").contains("\"ok\":true"));
     for refused in ["strict", "count", "hang", "stderr"] {
         let sentence = format!("subtool `{refused}` is not allowed by Switchboard (suite `e_suite`)");

@@ -168,6 +168,14 @@ impl Suite {
         tools.map(|tool| tool.raw.get()).collect::<Vec<_>>().join(",")
     }
 
+    /// The tools of `list` that may be seen, for somebody who asks for all: without schemas if nobody is to see them.
+    pub fn listed(&self, list: &ToolList) -> String {
+        match self.mode {
+            Mode::Redacted => introspect::entries(list, &self.settings.expose, self.wish()),
+            Mode::Summary | Mode::Full => self.exposed(list),
+        }
+    }
+
     /// Whether its child runs elsewhere.
     pub fn is_remote(&self) -> bool {
         matches!(self.definition.reach, Ok(Reach::Remote(_)))

@@ -44,13 +44,13 @@ async fn look(args: &Args, suite: &str, query: Option<&str>, full: bool) -> Resu
     if all.get("error").is_some() || all["result"]["isError"] == true {
         return Ok(super::call::tell(args, &all));
     }
-    let all = tools(&all);
+    let (is_redacted, all) = (has_no_schemas(&all), tools(&all));
     // The name of one means that one.
     if let Some(tool) = query.and_then(|query| all.iter().find(|tool| tool["name"] == query)) {
         if args.json || full {
             print_json(tool);
         } else {
-            single(name, tool);
+            single(name, tool, is_redacted);
         }
         return Ok(Exit::Ok);
     }
@@ -73,7 +73,8 @@ async fn look(args: &Args, suite: &str, query: Option<&str>, full: bool) -> Resu
     let mut table = Table::default();
     for tool in &shown {
         let text = |key: &str| tool[key].as_str().unwrap_or_default();
-        let says = crate::suite::summary::summary(text("description"), 160);
+        let says =
+            crate::suite::summary::summary(text(if is_redacted { "summary" } else { "description" }), 160);
         table.row(vec![toned(Tone::Strong, text("name")), cell(says)]);
     }
     table.lines(Paint::for_stdout(), width()).iter().for_each(print);
@@ -101,17 +102,26 @@ async fn introspect(args: &Args, suite: &str, server: &str, arguments: &Value) -
 }
 
 fn tools(answer: &Value) -> Vec<Value> {
+    told(answer)["tools"].as_array().cloned().unwrap_or_default()
+}
+
+/// Whether the answer leaves schemas out that were asked for, which it says.
+fn has_no_schemas(answer: &Value) -> bool {
+    told(answer).get("hint").is_some()
+}
+
+fn told(answer: &Value) -> Value {
     let text = answer["result"]["content"][0]["text"].as_str().unwrap_or_default();
-    let told: Value = serde_json::from_str(text).unwrap_or_default();
-    told["tools"].as_array().cloned().unwrap_or_default()
+    serde_json::from_str(text).unwrap_or_default()
 }
 
 /// One subtool: what it does, and what it takes.
-fn single(suite: &str, tool: &Value) {
+fn single(suite: &str, tool: &Value, is_redacted: bool) {
     let paint = Paint::for_stdout();
     let name = tool["name"].as_str().unwrap_or_default();
     print(&paint.on(Tone::Strong, name));
-    let description = Printable::text(tool["description"].as_str().unwrap_or_default());
+    let key = if is_redacted { "summary" } else { "description" };
+    let description = Printable::text(tool[key].as_str().unwrap_or_default());
     for line in wrap(description.as_str(), width().min(100).saturating_sub(2)) {
         print(&Printable::text(format_args!("  {line}")));
     }
@@ -131,7 +141,10 @@ fn single(suite: &str, tool: &Value) {
         let what = about["description"].as_str().unwrap_or_default().replace('\n', " ");
         table.row(vec![cell(name), toned(Tone::Quiet, kind), toned(Tone::Warning, must), cell(what)]);
     }
-    if table.is_empty() {
+    if is_redacted {
+        say!("");
+        say!("  its arguments are not shown: `introspection.mode` is `redacted`");
+    } else if table.is_empty() {
         say!("");
         say!("  takes no arguments");
     } else {

@@ -83,8 +83,7 @@ pub(super) async fn tools(
         return Ok(shown(&json!({ "suite": suite.name, "known": false, "tools": [] })));
     };
     // Written by hand: the definitions stay as the child wrote them.
-    let body =
-        format!(r#"{{"suite":{},"known":true,"tools":[{}]}}"#, json!(suite.name), suite.exposed(&list));
+    let body = format!(r#"{{"suite":{},"known":true,"tools":[{}]}}"#, json!(suite.name), suite.listed(&list));
     Ok(json_response(StatusCode::OK, body))
 }
 

@@ -29,6 +29,23 @@ pub struct Wish<'a> {
     pub wants_schemas: bool,
 }
 
+/// What [`text`] lists.
+pub fn entries(list: &ToolList, expose: &Expose, wish: Wish<'_>) -> String {
+    let allowed = list.tools.iter().filter(|tool| expose.permits(&tool.name));
+    joined(allowed, wish)
+}
+
+fn joined<'t>(tools: impl Iterator<Item = &'t Tool>, wish: Wish<'_>) -> String {
+    let mut out = String::new();
+    for (at, tool) in tools.enumerate() {
+        if at > 0 {
+            out.push(',');
+        }
+        entry(tool, wish, &mut out);
+    }
+    out
+}
+
 /// `{"tools":[…]}` as compact JSON, schemas as the child wrote them.
 pub fn text(list: &ToolList, expose: &Expose, wish: Wish<'_>) -> String {
     let allowed: Vec<&Tool> = list.tools.iter().filter(|tool| expose.permits(&tool.name)).collect();
@@ -36,14 +53,7 @@ pub fn text(list: &ToolList, expose: &Expose, wish: Wish<'_>) -> String {
         Some(query) => best(&allowed, query),
         None => allowed.clone(),
     };
-    let mut out = String::from(r#"{"tools":["#);
-    for (at, tool) in shown.iter().enumerate() {
-        if at > 0 {
-            out.push(',');
-        }
-        entry(tool, wish, &mut out);
-    }
-    out.push(']');
+    let mut out = format!(r#"{{"tools":[{}]"#, joined(shown.iter().copied(), wish));
     if wish.mode == Mode::Redacted && wish.wants_schemas {
         let _ = write!(out, r#","hint":{}"#, quoted(NO_SCHEMAS));
     } else if shown.is_empty() && wish.query.is_some() {
