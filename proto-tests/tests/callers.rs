@@ -183,8 +183,12 @@ fn a_host_that_never_answers_roots_list_is_served_all_the_same() {
     let _daemon = home.daemon();
     let mut shim = home.shim();
     let id = shim.start_call("k", "folders", "{}");
-    shim.notification("roots/list");
+    let question = shim.notification("roots/list");
     assert_eq!(text_of(&shim.answer_to(&id.to_string())), "none yet");
+    // After half a minute nobody waits for its answer any more.
+    std::thread::sleep(Duration::from_secs(15));
+    let withdrawn = shim.notification("notifications/cancelled");
+    assert_eq!(withdrawn["params"]["requestId"], question["id"], "{withdrawn}");
 }
 
 #[test]

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use proto_tests::shim::kind_of;
 use proto_tests::wait::until_true;
 use proto_tests::{Home, PATIENCE, Shim};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 fn home(config: &Value) -> Home {
@@ -177,6 +178,26 @@ fn a_cancelled_call_of_one_host_mutes_no_other() {
         assert_eq!(hears.pid_of("k"), pid, "the child was replaced");
         drop(daemon);
     }
+}
+
+/// A server whose loop is blocked by what was cancelled reads the cancel late, and answers no `ping` before.
+#[test]
+fn a_child_that_reads_a_cancel_late_is_heard_again() {
+    let home = home(&json!({}));
+    let _daemon = home.daemon();
+    let (mut cancels, mut hears) = (home.shim(), home.shim());
+    assert!(log_arrives(&mut hears));
+    let id = cancels.start_call("k", "hang", "{}");
+    until_true("the call to arrive", PATIENCE, || read(&home).contains("\"hang"));
+    let pid = hears.pid_of("k");
+    let signal = |signal| kill_process(Pid::from_raw(pid).unwrap(), signal).unwrap();
+    signal(Signal::STOP);
+    cancel(&mut cancels, id);
+    // Longer than a `ping` may take that shows that the cancel was read.
+    std::thread::sleep(Duration::from_secs(14));
+    signal(Signal::CONT);
+    until_true("logs to arrive again", 2 * PATIENCE, || log_arrives(&mut hears));
+    assert_eq!(hears.pid_of("k"), pid, "the child was replaced");
 }
 
 #[test]

@@ -27,6 +27,9 @@ const MAX_TOMBSTONES: usize = 4096;
 /// How long after a cancel a question of a legacy child may still come from the cancelled call.
 const MAY_ASK: Duration = Duration::from_secs(60);
 
+/// How long a host may take to answer a question that belongs to its session and not to a call.
+const ANSWERED: Duration = Duration::from_secs(30);
+
 /// A request id as we issued it to a child.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ChildId(pub u64);
@@ -132,8 +135,9 @@ pub(super) struct Question {
     pub(super) method: Box<str>,
     /// The calls of that host that were open when it was asked and still are. It lives as long as one of them.
     within: Vec<u64>,
-    /// False for a question that belongs to the session and not to a call.
+    /// False for a question that belongs to the session and not to a call: it stops no call's clock.
     bound: bool,
+    since: Instant,
 }
 
 /// What a message of the child is, for [`Calls::candidates`].
@@ -192,7 +196,8 @@ impl Calls {
         self.alarm.is_none_or(|alarm| due < alarm)
     }
 
-    /// Tells the callers whose calls have taken too long, and says when the next one may be due.
+    /// Tells the callers whose calls have taken too long, ends the session's questions that have, and says when the
+    /// next one may be due.
     pub(super) fn give_up_overdue(&mut self, now: Instant) -> Option<Instant> {
         self.alarm = None;
         let mut waiting = std::mem::take(&mut self.waiting);
@@ -205,6 +210,10 @@ impl Calls {
             }
         }
         self.waiting = waiting;
+        let is_due = |question: &Question| !question.bound && question.since + ANSWERED <= now;
+        self.ended.extend(self.questions.extract_if(|_, question| is_due(question)));
+        let open = self.questions.values().filter(|question| !question.bound);
+        self.alarm = open.map(|question| question.since + ANSWERED).chain(self.alarm).min();
         self.alarm
     }
 
@@ -312,7 +321,9 @@ impl Calls {
     fn is_asking(&self, waiting: &Waiting) -> bool {
         let caller = waiting.caller.as_ref();
         let mut questions = self.questions.values();
-        caller.is_some_and(|caller| questions.any(|question| question.caller.is_same_host(caller)))
+        caller.is_some_and(|caller| {
+            questions.any(|question| question.bound && question.caller.is_same_host(caller))
+        })
     }
 
     /// The callers a message of the child that names no call may be for. One that gave up counts as
@@ -366,7 +377,7 @@ impl Calls {
         self.waiting.iter().filter(|(_, waiting)| is_theirs(waiting)).map(|(id, _)| *id).collect()
     }
 
-    /// A question to this caller opened: the clocks of its calls stand. Gives one of the same id that was open.
+    /// A question to this caller opened: if it belongs to a call, the clocks of its calls stand. Gives one of the same id that was open.
     pub(super) fn question_opened(
         &mut self,
         theirs: Box<str>,
@@ -374,12 +385,14 @@ impl Calls {
         ours: Box<str>,
         method: &str,
         about: Option<ChildId>,
+        now: Instant,
     ) -> Option<Question> {
         let within = self.calls_of(caller, about);
         // Roots are the session's, whatever call is open; a modern host is asked for them by one request.
         let is_sessions = method == methods::ROOTS_LIST && caller.as_once().is_none();
         let bound = !within.is_empty() && !is_sessions;
-        let question = Question { caller: caller.clone(), ours, method: method.into(), within, bound };
+        let question =
+            Question { caller: caller.clone(), ours, method: method.into(), within, bound, since: now };
         self.questions.insert(theirs, question)
     }
 
@@ -549,7 +562,7 @@ mod tests {
         let (second, mut b) = calls.open(Some(other), None, now).unwrap();
         assert!(calls.limit(first, limits(60, 600)) && calls.limit(second, limits(60, 600)));
         for theirs in ["1", "2"] {
-            assert!(calls.question_opened(theirs.into(), &asked, theirs.into(), "m", None).is_none());
+            assert!(calls.question_opened(theirs.into(), &asked, theirs.into(), "m", None, now).is_none());
         }
         assert_eq!(calls.give_up_overdue(after(59)), Some(after(60)));
         assert_eq!(calls.give_up_overdue(after(60)), Some(after(600)));
@@ -571,7 +584,7 @@ mod tests {
         let open = |calls: &mut Calls| calls.open(Some(host.clone()), None, now).unwrap();
         let ((first, _a), (second, _b)) = (open(&mut calls), open(&mut calls));
         assert!(calls.may_ask(&host, None));
-        calls.question_opened("q".into(), &host, "ours".into(), "m", None);
+        calls.question_opened("q".into(), &host, "ours".into(), "m", None, now);
         let (third, mut c) = open(&mut calls);
         calls.limit(third, limits(60, 600));
         calls.abandon(first, now);
@@ -595,16 +608,35 @@ mod tests {
         let host = Caller::named();
         let (first, _a) = calls.open(Some(host.clone()), None, now).unwrap();
         let (_second, _b) = calls.open(Some(host.clone()), None, now).unwrap();
-        calls.question_opened("q".into(), &host, "1".into(), "m", Some(first));
-        let replaced = calls.question_opened("q".into(), &host, "2".into(), "m", Some(first));
+        calls.question_opened("q".into(), &host, "1".into(), "m", Some(first), now);
+        let replaced = calls.question_opened("q".into(), &host, "2".into(), "m", Some(first), now);
         assert_eq!(replaced.map(|question| question.ours), Some("1".into()));
         calls.deliver(first, answer());
         assert_eq!(calls.take_ended_questions(now).len(), 1);
         // One of the session itself ends with none of them.
-        calls.question_opened("roots".into(), &Caller::named(), "3".into(), "m", None);
+        calls.question_opened("roots".into(), &Caller::named(), "3".into(), "m", None, now);
         calls.deliver(ChildId(2), answer());
         assert!(calls.take_ended_questions(now).is_empty());
         assert_eq!(calls.close().len(), 1);
+    }
+
+    #[test]
+    fn roots_that_a_host_never_tells_stop_no_clock_and_end() {
+        let mut calls = Calls::default();
+        let now = Instant::now();
+        let after = |seconds| now + Duration::from_secs(seconds);
+        let host = Caller::named();
+        let (id, mut receiver) = calls.open(Some(host.clone()), None, now).unwrap();
+        calls.limit(id, limits(20, 600));
+        calls.question_opened("r".into(), &host, "1".into(), methods::ROOTS_LIST, None, now);
+        assert!(!calls.all_asking());
+        assert_eq!(calls.give_up_overdue(after(10)), Some(after(20)));
+        assert_eq!(calls.give_up_overdue(after(20)), Some(now + ANSWERED));
+        assert_eq!(told(&mut receiver), Some(ChildError::Silent { ms: 20_000 }));
+        assert!(calls.take_ended_questions(after(20)).is_empty());
+        assert_eq!(calls.give_up_overdue(now + ANSWERED), None);
+        assert_eq!(calls.take_ended_questions(now + ANSWERED).len(), 1);
+        assert_eq!(calls.open_questions(), 0);
     }
 
     #[test]

@@ -29,7 +29,11 @@ impl Child {
             if self.calls().is_closed() {
                 return;
             }
-            let due = self.calls().give_up_overdue(Instant::now());
+            let (due, ended) = {
+                let (mut calls, now) = (self.calls(), Instant::now());
+                (calls.give_up_overdue(now), calls.take_ended_questions(now))
+            };
+            self.withdraw(ended, "it was not answered in time");
             match due {
                 Some(due) => drop(timeout_at(due, sooner).await),
                 None => sooner.await,

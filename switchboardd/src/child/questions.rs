@@ -20,7 +20,13 @@ use crate::methods;
 const MAX_QUESTIONS: usize = 64;
 
 /// How long a child may take to answer the `ping` that shows that it has read a cancel.
-const SHOWN: Duration = Duration::from_secs(30);
+const SHOWN: Duration = Duration::from_secs(10);
+
+/// The longest pause between two such pings to a child that answers none.
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+
+/// Why a question ends with its call.
+const CALL_ENDED: &str = "the call that it belongs to has ended";
 
 /// After a cancel, how long a legacy child may take to say the last of what was cancelled.
 const LAST_WORDS: Duration = Duration::from_secs(2);
@@ -101,6 +107,7 @@ impl Child {
                 let put = self.put_question(&asked, body, id, methods::ROOTS_LIST, params, about);
                 if put.is_ok() {
                     self.roots.asked(id.get());
+                    self.wind_clock();
                 }
                 put.err().and_then(|_| none())
             }
@@ -147,7 +154,7 @@ impl Child {
         let Some(ours) = caller.ask(body, id, method, params, answer) else {
             return Err(declined(method));
         };
-        self.calls().question_opened(theirs, caller, ours, method, about);
+        self.calls().question_opened(theirs, caller, ours, method, about, Instant::now());
         Ok(())
     }
 
@@ -166,7 +173,7 @@ impl Child {
             let mut calls = self.calls();
             (calls.deliver(id, reply), calls.take_ended_questions(Instant::now()))
         };
-        self.withdraw(ended);
+        self.withdraw(ended, CALL_ENDED);
         delivered
     }
 
@@ -177,29 +184,29 @@ impl Child {
             let mut calls = self.calls();
             (calls.abandon(id, now), calls.take_ended_questions(now))
         };
-        self.withdraw(ended);
+        self.withdraw(ended, CALL_ENDED);
         if open {
             self.watch_cancels();
         }
         open
     }
 
-    /// The calls of these questions have ended: the host hears that nobody asks any more, the child that nobody
+    /// These questions have ended: the host hears that nobody asks any more, and why, the child that nobody
     /// answers.
-    fn withdraw(&self, ended: Vec<(Box<str>, Question)>) {
+    pub(super) fn withdraw(&self, ended: Vec<(Box<str>, Question)>, why: &str) {
         if ended.is_empty() {
             return;
         }
         self.wind_clock();
         for (theirs, question) in ended {
-            question.caller.withdraw(&question.ours, "the call that it belongs to has ended");
+            question.caller.withdraw(&question.ours, why);
             self.reply(&theirs, &withdrawn(&question.method));
         }
     }
 
     /// A legacy server need not answer what was cancelled, and may say no more of it. A `ping` that is sent a
     /// moment later and answered shows that it has read the cancel: from then on its logs are not taken for those
-    /// of the cancelled call.
+    /// of the cancelled call. One that works on what was cancelled may answer none for long: it is asked again.
     fn watch_cancels(self: &Arc<Self>) {
         if self.era() == Era::Modern || self.hello.get().is_none() || self.watches_cancels.swap(true, Relaxed)
         {
@@ -207,21 +214,32 @@ impl Child {
         }
         let child = self.clone();
         tokio::spawn(async move {
+            let mut pause = LAST_WORDS;
             while child.is_alive() {
-                tokio::time::sleep(LAST_WORDS).await;
+                tokio::time::sleep(pause).await;
                 if !child.calls().has_unread_cancel() {
                     break;
                 }
-                let limits = Limits { spawn: SHOWN, rpc: SHOWN, max: SHOWN };
-                let Ok(ping) = child.call(None, methods::PING, None, |_, _| {}) else { break };
-                let id = ping.id();
-                if ping.answer(limits).await.is_err() {
-                    break;
-                }
-                child.calls().has_seen_up_to(id);
+                pause = if child.shows_cancels_read().await {
+                    LAST_WORDS
+                } else {
+                    (pause * 2).min(LONGEST_PAUSE)
+                };
             }
             child.watches_cancels.store(false, Relaxed);
         });
+    }
+
+    /// Whether the child answered a `ping`: it has read every cancel that was sent before.
+    async fn shows_cancels_read(self: &Arc<Self>) -> bool {
+        let limits = Limits { spawn: SHOWN, rpc: SHOWN, max: SHOWN };
+        let Ok(ping) = self.call(None, methods::PING, None, |_, _| {}) else { return false };
+        let id = ping.id();
+        let answered = ping.answer(limits).await.is_ok();
+        if answered {
+            self.calls().has_seen_up_to(id);
+        }
+        answered
     }
 
     /// Tells hosts that what a child that ended wanted to know no longer matters.
