@@ -175,11 +175,11 @@ fn a_changed_version_waits_while_the_allowed_one_serves() {
     let copy = project.path().join("copy");
     fs::copy(&bins().evil_child, &copy).unwrap();
     let changes: [(Change<'_>, &str); 5] = [
-        (&|entry| entry["args"][1] = "v2".into(), "runs   "),
+        (&|entry| entry["args"][1] = "v2".into(), "runs "),
         (&|entry| entry["env"]["VALUE"] = "new-value".into(), "variable VALUE: old-value → new-value"),
         (&|entry| entry["env"]["MORE"] = "new-value".into(), "new variable MORE"),
         (&|entry| entry["cwd"] = "/".into(), "was in "),
-        (&|entry| entry["command"] = copy.to_str().into(), "runs   "),
+        (&|entry| entry["command"] = copy.to_str().into(), "runs "),
     ];
     let unchanged = |shim: &mut Shim, what: &str| {
         assert_eq!(version(shim), "v1", "{what}");

@@ -27,6 +27,10 @@ const RUNNERS: [(&str, &[&str], Family); 9] = [
     ("yarnpkg", &["dlx"], Family::Other("yarn")),
 ];
 
+/// Programs that run the one that follows in their arguments.
+const WRAPPERS: [&str; 10] =
+    ["env", "nice", "ionice", "nohup", "setsid", "stdbuf", "timeout", "corepack", "mise", "volta"];
+
 /// The directory that a server is to have, for the shell below.
 const DIRECTORY: &str = "SWITCHBOARD_CWD";
 
@@ -116,6 +120,11 @@ impl Runners {
         if cwd.starts_with(&self.own) {
             return None;
         }
+        let is_runner = |word: &str| RUNNERS.iter().any(|(name, ..)| *name == program_name(word));
+        let (cmd, args) = match args.iter().position(|word| is_runner(word)) {
+            Some(at) if WRAPPERS.contains(&program_name(cmd)) => (args[at].as_str(), &args[at + 1..]),
+            _ => (cmd, args),
+        };
         let (_, verbs, family) = RUNNERS.iter().find(|(name, ..)| *name == program_name(cmd))?;
         let mut rest = args;
         if !verbs.is_empty() {
@@ -187,6 +196,9 @@ mod tests {
             "npm exec x",
             "npm --yes x y",
             "npx -p x -p y z",
+            "/usr/bin/env npx -y x",
+            "env A=1 npx x",
+            "nice -n 5 npx x",
         ] {
             assert_eq!(family(line, "/repo"), Some(Family::Npm), "{line}");
         }

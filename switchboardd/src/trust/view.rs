@@ -46,12 +46,16 @@ pub enum Giver {
 impl View<'_> {
     /// Line by line.
     pub fn lines(&self) -> Vec<String> {
-        let first = format!(
-            "{}  ({})",
-            visible(&self.definition.name),
-            visible(&self.definition.file.display().to_string())
-        );
-        let facts = self.facts().into_iter().map(|(what, text)| format!("  {what:9} {text}"));
+        let (name, file) = (&self.definition.name, self.definition.file.display().to_string());
+        let first = format!("{}  ({})", plain(name), plain(&file));
+        let facts = self.facts();
+        // What came first may have left the screen by the time of the question.
+        let is_long = facts.iter().map(|(what, text)| what.len() + text.len() + 12).sum::<usize>() > SCREEN;
+        let again = facts.first().filter(|_| is_long).map(|(what, text)| {
+            let begin: String = text.chars().take(BEGINNING).collect();
+            ("warning", format!("this is long, look at all of it; `{}` {what} {begin} …", plain(name)))
+        });
+        let facts = facts.iter().cloned().chain(again).map(|(what, text)| format!("  {what:9} {text}"));
         std::iter::once(first).chain(facts).collect()
     }
 
@@ -79,9 +83,41 @@ impl View<'_> {
             all.extend(difference(before, self.reach, how).into_iter().map(|line| ("changed", line)));
         }
         // Whatever it is made of: here it ends up before somebody's eyes.
-        all.into_iter().map(|(what, text)| (what, visible(&text).into_owned())).collect()
+        all.into_iter().map(|(what, text)| (what, plain(&text))).collect()
     }
 }
+
+/// Text in which nothing hides: neither characters that cannot be seen nor many spaces, which would push the rest of
+/// a line off the screen or draw another line below it.
+fn plain(text: &str) -> String {
+    let text = visible(text);
+    if !text.contains("  ") {
+        return text.into_owned();
+    }
+    let mut shown = String::with_capacity(text.len());
+    let mut spaces = 0;
+    for c in text.chars().chain(std::iter::once('\n')) {
+        match (c, spaces) {
+            (' ', _) => {
+                spaces += 1;
+                continue;
+            }
+            (_, 0) => {}
+            (_, 1) => shown.push(' '),
+            (_, many) => shown.push_str(&format!("␠×{many}")),
+        }
+        spaces = 0;
+        shown.push(c);
+    }
+    shown.pop();
+    shown
+}
+
+/// More than this may leave the screen before the question comes.
+const SCREEN: usize = 1200;
+
+/// As much of a command as is repeated.
+const BEGINNING: usize = 150;
 
 /// How commands are written, and whether values are.
 #[derive(Clone, Copy)]
@@ -195,8 +231,8 @@ fn difference(before: &Reach, after: &Reach, how: How) -> Vec<String> {
 fn process_difference(before: &Launch, after: &Launch, how: How) -> Vec<String> {
     let mut lines = Vec::new();
     if (&before.cmd, &before.args) != (&after.cmd, &after.args) {
-        lines.push(format!("ran    {}", (how.line)(before)));
-        lines.push(format!("runs   {}", (how.line)(after)));
+        lines.push(format!("ran {}", (how.line)(before)));
+        lines.push(format!("runs {}", (how.line)(after)));
     }
     if (&before.cwd, &before.base) != (&after.cwd, &after.base) {
         lines.push(format!("was in {}", before.base.join(before.cwd.to_string()).display()));
@@ -330,8 +366,7 @@ mod tests {
         let before = launch(&["x", "1"], &[("A", "1"), ("B", "1")]);
         let after = launch(&["x", "2"], &[("A", "2"), ("C", "1")]);
         let text = shown(&after, Some(&before));
-        for part in ["ran    x 1", "runs   x 2", "variable A: 1 → 2", "new variable C", "no more variable B"]
-        {
+        for part in ["ran x 1", "runs x 2", "variable A: 1 → 2", "new variable C", "no more variable B"] {
             assert!(text.contains(part), "{part}: {text}");
         }
         assert!(!shown(&after, Some(&after)).contains("changed   "));
@@ -350,6 +385,47 @@ mod tests {
             "warning   gets your secret GITHUB_TOKEN",
         ] {
             assert!(text.contains(part), "{part}: {text}");
+        }
+    }
+
+    #[test]
+    fn spaces_and_length_push_nothing_off_the_screen() {
+        let forged = format!("{}github  runs npx harmless", " ".repeat(3200));
+        let many: Vec<(String, &str)> = (0..3000).map(|at| (format!("V{at}"), "x")).collect();
+        let many: Vec<(&str, &str)> = many.iter().map(|(name, value)| (name.as_str(), *value)).collect();
+        let long = "y".repeat(5000);
+        for reach in [
+            launch(&["npx", "evil", &forged], &[]),
+            launch(&["npx", "evil", &long], &[]),
+            launch(&["npx", "evil"], &many),
+        ] {
+            let definition = Definition {
+                name: "github".to_owned(),
+                description: None,
+                reach: Ok(reach.clone()),
+                timeout: None,
+                file: "/w/.mcp.json".into(),
+                at: None,
+            };
+            let view = View {
+                definition: &definition,
+                reach: &reach,
+                program: None,
+                before: None,
+                root: Path::new("/w"),
+                is_masked: false,
+                shows_values: true,
+                given: &Given::new(),
+            };
+            let lines = view.lines();
+            let text = lines.join("\n");
+            assert!(lines[1..].iter().all(|line| !line[12..].contains("  ")), "{text}");
+            assert!(text.contains("npx evil"), "{text}");
+            if text.len() > 4000 {
+                let last = lines.last().unwrap();
+                assert!(last.contains("look at all of it; `github` runs npx evil"), "{last}");
+                assert!(last.len() < 300, "{last}");
+            }
         }
     }
 
