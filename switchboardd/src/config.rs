@@ -43,6 +43,8 @@ pub struct Config {
     pub basis: Basis,
     /// Why no server can be used: which of their tools may be, nobody can tell.
     pub unclear: Option<String>,
+    /// Who shares the children of servers for which nothing is set.
+    pub scope: Option<Scope>,
     /// The folder that the globs and the file itself are in.
     pub folder: PathBuf,
     pub discover_globs: Vec<String>,
@@ -274,6 +276,7 @@ impl Config {
             text: String::new(),
             basis: Basis::Whole,
             unclear: None,
+            scope: None,
             folder: folder.to_owned(),
             discover_globs: vec!["mcps/*/.mcp.json".to_owned()],
             suites: BTreeMap::new(),
@@ -303,17 +306,21 @@ impl Config {
     pub fn understood(file: &Path, extent: Extent) -> (Self, Vec<Problem>) {
         let folder = file.parent().unwrap_or(Path::new("."));
         if file.extension().is_some_and(|kind| kind != "json") {
-            return (Self { basis: Basis::Partial, ..Self::defaults(folder) }, vec![refusal(file)]);
+            let problem = refusal(file);
+            return (read::unread(folder, None, &problem), vec![problem]);
         }
         may_block();
         let within = (extent == Extent::Workspace).then_some(folder);
         match Document::read(file, within) {
             Ok(Some(document)) => Self::of_document(&document, folder, extent),
-            Ok(None) => {
-                let program = REFUSED.iter().map(|name| folder.join(name)).find(|file| file.exists());
-                let basis = if program.is_none() { Basis::Whole } else { Basis::Partial };
-                (Self { basis, ..Self::defaults(folder) }, program.iter().map(|file| refusal(file)).collect())
-            }
+            Ok(None) => match REFUSED.iter().map(|name| folder.join(name)).find(|file| file.exists()) {
+                None => (Self::defaults(folder), Vec::new()),
+                Some(program) => {
+                    let problem = refusal(&program);
+                    let strict = read::unread(folder, None, &problem);
+                    (Self { file: file.to_owned(), ..strict }, vec![problem])
+                }
+            },
             // It may say anything.
             Err(problem) => (read::unread(folder, None, &problem), vec![problem]),
         }
@@ -337,7 +344,9 @@ impl Config {
     }
 
     pub fn suite(&self, child: &str) -> SuiteConfig {
-        self.suites.get(child).cloned().unwrap_or_default()
+        let mut suite = self.suites.get(child).cloned().unwrap_or_default();
+        suite.pool.scope = suite.pool.scope.or(self.scope);
+        suite
     }
 
     /// Why a server cannot be used, although nothing is wrong with its definition.
@@ -435,5 +444,14 @@ mod tests {
         std::fs::write(folder.path().join("switchboard.config.js"), "module.exports = {}").unwrap();
         let problems = Config::load(&folder.path().join(FILE_NAME)).unwrap_err();
         assert!(problems[0].to_string().contains("programs are not run"), "{}", problems[0]);
+        // Nobody knows what they say: nothing is laxer than it could be meant.
+        for name in [FILE_NAME, "c.yaml", "c.jsonc"] {
+            let file = folder.path().join(name);
+            let (config, problems) = Config::understood(&file, Extent::Personal);
+            assert_eq!((config.file, config.basis, problems.len()), (file, Basis::Partial, 1), "{name}");
+            assert!(config.unclear.is_some(), "{name}");
+            assert_eq!((&*config.http.listen, config.trust.elicit), ("off", false), "{name}");
+            assert_eq!(config.introspection.mode, Mode::Redacted, "{name}");
+        }
     }
 }

@@ -51,11 +51,12 @@ const MAX_CHILDREN: u64 = 1024;
 const MAX_MEMORY_MB: u64 = 1024 * 1024;
 
 /// Keys that people write a level too high, with the one that they belong into.
-const INNER: [(&str, &str); 9] = [
+const INNER: [(&str, &str); 10] = [
     ("expose", "suites"),
     ("allow", "suites"),
     ("deny", "suites"),
     ("redact", "suites"),
+    ("scope", "pool"),
     ("elicit", "trust"),
     ("roots", "trust"),
     ("listen", "http"),
@@ -76,8 +77,8 @@ pub(super) fn config(fields: &Fields<'_>, folder: &Path, extent: Extent) -> Conf
     }
     let may_have = |name: &str| extent == Extent::Personal || !PERSONAL.contains(&name);
     let get = |name: &str| fields.get(name).filter(|_| may_have(name));
-    if let Some(globs) = fields.get("discoverGlobs").and_then(|node| self::globs(&node)) {
-        config.discover_globs = globs;
+    if let Some(node) = fields.get("discoverGlobs") {
+        config.discover_globs = self::globs(&node).unwrap_or_default();
     }
     if let Some(suites) = fields.get("suites").and_then(|node| node.object()) {
         let mut names = HashSet::new();
@@ -152,6 +153,8 @@ fn strictest(config: &mut Config, key: &str, place: &str) {
         "introspection" => config.introspection.mode = Mode::Redacted,
         "http" => config.http = closed(),
         "trust" => config.trust = UNTRUSTING,
+        "pool" => config.scope = Some(Scope::Session),
+        "discoverGlobs" => config.discover_globs.clear(),
         _ => {}
     }
 }
@@ -179,6 +182,10 @@ pub(super) fn unread(folder: &Path, text: Option<&str>, problem: &Problem) -> Co
         if text.is_none_or(|text| mentions(text, inner)) {
             strictest(&mut config, outer, place);
         }
+    }
+    // Where nothing at all is known of it, no server can be used, and each is shown with the reason.
+    if text.is_some_and(|text| mentions(text, "discoverGlobs")) {
+        strictest(&mut config, "discoverGlobs", place);
     }
     Config { file: problem.file.clone(), ..config }
 }
@@ -544,6 +551,18 @@ mod tests {
         assert_eq!(pool(r#"{"scope": "sesion"}"#).scope, Some(Scope::Session));
         assert_eq!(pool(r#"{"scop": "session"}"#).scope, Some(Scope::Session));
         assert_eq!(pool(r#"{"max": "x"}"#).scope, None);
+        for text in [r#"{"suites": {"a": {"pool": {"scope": "session"}"#, r#"{"scope": "session"}"#] {
+            assert_eq!(understood(text).suite("a").pool.scope, Some(Scope::Session), "{text}");
+        }
+        assert_eq!(understood("{").suite("a").pool.scope, None);
+        for text in [
+            r#"{"discoverGlobs": ["mine/*/.mcp.json"]"#,
+            r#"{"discoverGlob": ["mine/*/.mcp.json"]}"#,
+            r#"{"discoverGlobs": "mine/*/.mcp.json"}"#,
+        ] {
+            assert!(understood(text).discover_globs.is_empty(), "{text}");
+        }
+        assert_eq!(understood("{").discover_globs, ["mcps/*/.mcp.json"]);
     }
 
     #[test]
