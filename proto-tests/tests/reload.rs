@@ -190,6 +190,11 @@ fn config_reloads_like_definitions_and_a_broken_one_changes_nothing() {
     });
     assert!(told.contains("not valid JSON"), "{told}");
     assert_eq!(listed(&mut shim), ["first"]);
+    // What else there is goes on being followed.
+    home.definition("b", &definition(&home, "b", "1"));
+    sees(&mut shim, &["first", "b"]);
+    std::fs::remove_dir_all(home.config_folder().join("mcps/b")).unwrap();
+    sees(&mut shim, &["first"]);
     home.config(&json!({}));
     sees(&mut shim, &["a"]);
     assert_eq!(daemon.status()["problems"], json!([]));

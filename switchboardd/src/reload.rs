@@ -47,8 +47,7 @@ pub enum Why {
 
 /// The person's own files as they are now.
 struct Read {
-    /// `None` while the config has a mistake and what it said before is used.
-    layer: Option<Layer>,
+    layer: Layer,
     problems: Vec<Problem>,
 }
 
@@ -63,7 +62,7 @@ fn push_changed(session: &Session, method: &'static str) {
 }
 
 impl Board {
-    /// Reads everything again. A broken personal config leaves the person's own servers as they are.
+    /// Reads everything again. While the personal config has a mistake, what it said before is used.
     pub async fn reload(self: &Arc<Self>, why: Why) -> Result<Arc<Catalog>, Vec<Problem>> {
         let reloading = self.reloading.lock().await;
         if why == Why::Told {
@@ -179,15 +178,15 @@ impl Board {
     /// `None` while an earlier reading has not come back.
     fn read_personal(&self) -> Option<Read> {
         let mut memory = free(self.personal.memory.try_lock())?;
-        let (config, mut problems) = Config::understood(&self.config_file, Extent::Personal);
+        let (mut config, mut problems) = Config::understood(&self.config_file, Extent::Personal);
         let before = self.personal.catalog();
         if problems.is_empty() {
             LastGood::new(&self.ground.state).keep(&config);
         } else if before.config().basis != Basis::Partial {
-            problems.push(before.config().in_place_of_the_file(&self.config_file));
-            return Some(Read { layer: None, problems });
-        } else {
-            // There is nothing better: what can be understood of it now is used.
+            // What it said before; all else is read as ever. A mistake in it is no reason to ignore a `deny`.
+            config = before.config().clone();
+        }
+        if !problems.is_empty() {
             problems.push(config.in_place_of_the_file(&self.config_file));
         }
         let (trust, damage) = self.ground.trust(&config);
@@ -195,7 +194,7 @@ impl Board {
             Layer::personal(config, &self.ground, &trust, &mut memory).recall(&self.nursery.manifests);
         layer.problems.extend(damage);
         layer.problems.extend(self.unheeded(&layer.config));
-        Some(Read { layer: Some(layer), problems })
+        Some(Read { layer, problems })
     }
 
     fn read_workspace(&self, workspace: &Workspace) -> Option<Layer> {
@@ -213,9 +212,7 @@ impl Board {
             self.note_broken(problems.clone());
         }
         let before = self.personal.catalog();
-        if let Some(layer) = layer
-            && (why == Why::Told || !layer.is_same(&before.personal) || before.has_retired_pool())
-        {
+        if why == Why::Told || !layer.is_same(&before.personal) || before.has_retired_pool() {
             self.nursery.budget.set(layer.config.budget);
             self.nursery.logins.set(layer.config.oauth.clone());
             self.show(&self.personal, &Arc::new(layer), None, why);
