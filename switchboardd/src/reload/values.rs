@@ -5,6 +5,7 @@
 use std::collections::HashSet;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use super::{Board, Why, aside};
@@ -16,6 +17,8 @@ use crate::pool::Pool;
 pub struct Checks {
     // Held over a look: one at a time.
     turn: tokio::sync::Mutex<()>,
+    /// Something may have changed since the last look began.
+    again: AtomicBool,
     // A leaf lock: held to compare or replace.
     last: Mutex<Look>,
 }
@@ -34,21 +37,29 @@ type Stamp = Option<(u64, i64, i64)>;
 impl Board {
     /// Told by a person, it is done when this resolves; otherwise it goes on in the background.
     pub(super) async fn check_values(self: &Arc<Self>, why: Why) {
-        let look = tokio::spawn(self.clone().look_at_values(why));
+        self.checks.again.store(true, Ordering::SeqCst);
         if why == Why::Told {
+            let board = self.clone();
+            let look = tokio::spawn(async move {
+                let _turn = board.checks.turn.lock().await;
+                board.checks.again.store(false, Ordering::SeqCst);
+                board.look_at_values(why).await;
+            });
             let _ = look.await;
+        }
+        tokio::spawn(self.clone().look_while_changed());
+    }
+
+    /// Whoever looks now looks again for those who come meanwhile.
+    async fn look_while_changed(self: Arc<Self>) {
+        while let Ok(_turn) = self.checks.turn.try_lock()
+            && self.checks.again.swap(false, Ordering::SeqCst)
+        {
+            self.look_at_values(Why::Changed).await;
         }
     }
 
-    async fn look_at_values(self: Arc<Self>, why: Why) {
-        let _turn = match why {
-            Why::Told => self.checks.turn.lock().await,
-            Why::Changed => match self.checks.turn.try_lock() {
-                Ok(turn) => turn,
-                // It looks at what is there now; what came since is looked at by the next.
-                Err(_) => return,
-            },
-        };
+    async fn look_at_values(&self, why: Why) {
         let files: Vec<PathBuf> = self.nursery.sources.files().to_vec();
         let Some(stamps) = aside(move || files.iter().map(stamp).collect::<Vec<Stamp>>()).await else {
             return;
