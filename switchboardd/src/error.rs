@@ -132,7 +132,7 @@ impl Failure {
                 PoolError::Resting { .. } => "child_resting",
                 PoolError::NoRoom(_) | PoolError::Full { .. } => "no_room",
                 PoolError::Child(_) => "child_exited",
-                PoolError::Unready(Unready::Misconfigured(_)) => "misconfigured",
+                PoolError::Unready(Unready::Misconfigured(_) | Unready::NoProgram(_)) => "misconfigured",
                 PoolError::Unready(Unready::Held { .. }) => "held",
             },
             Self::ShuttingDown | Self::NotStarted => "daemon_draining",

@@ -332,7 +332,9 @@ impl Pool {
         } else {
             match state.last_failure {
                 None => Doing::Cold,
-                Some(PoolError::Unready(Unready::Misconfigured(_))) => Doing::Misconfigured,
+                Some(PoolError::Unready(Unready::Misconfigured(_) | Unready::NoProgram(_))) => {
+                    Doing::Misconfigured
+                }
                 Some(PoolError::Unready(Unready::Held { .. })) => Doing::Held,
                 Some(_) => Doing::Failed,
             }

@@ -19,6 +19,9 @@ use crate::trust::view::{Given, Giver};
 pub enum Unready {
     #[error("is misconfigured: {0}")]
     Misconfigured(String),
+    /// Of one whose program was allowed.
+    #[error("is misconfigured: {0}")]
+    NoProgram(String),
     #[error(
         "is held: its program is now `{found}`, and `{allowed}` was allowed; run `switchboard allow` to allow it"
     )]
@@ -118,7 +121,7 @@ impl Sources {
 
     /// Whether the program that would run is the one that was allowed.
     async fn compare(&self, filled: &Filled, allowed: &Path) -> Result<(), Unready> {
-        let found = self.program(filled).await.map_err(Unready::Misconfigured)?;
+        let found = self.program(filled).await.map_err(Unready::NoProgram)?;
         if found == *allowed {
             return Ok(());
         }

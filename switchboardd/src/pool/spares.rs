@@ -11,6 +11,7 @@ use super::PoolError;
 use crate::child::ChildError;
 use crate::child::remote::RemoteError;
 use crate::child::remote::auth::AuthError;
+use crate::sources::Unready;
 
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
@@ -19,6 +20,9 @@ pub(super) const AFTER_DEPARTURE: Duration = Duration::from_secs(1);
 /// A spare that was stopped to save memory would be stopped again.
 const FIRST_EVICTION: Duration = Duration::from_secs(30);
 const LONGEST_EVICTION: Duration = Duration::from_secs(60 * 60);
+
+/// Nobody tells when a program is back that was allowed.
+const PROGRAM_PAUSE: Duration = Duration::from_secs(5 * 60);
 
 /// What has to happen before the next try.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,6 +40,8 @@ pub(super) struct Spares {
     evictions: u32,
     after: Option<Instant>,
     waits_for: Option<Cure>,
+    /// When it is tried all the same.
+    look_again: Option<Instant>,
 }
 
 impl Spares {
@@ -48,8 +54,13 @@ impl Spares {
                 self.pause_until(now + doubled(FIRST_PAUSE, self.failures, LONGEST_PAUSE));
             }
             Some(Cure::Room) => self.pause_until(now + AFTER_DEPARTURE),
-            Some(_) => {}
+            Some(Cure::Values | Cure::Login) => {}
         }
+        // It got further than to its program.
+        if self.look_again.take().is_some() && cure.is_none() {
+            self.waits_for = None;
+        }
+        self.look_again = lacks_program(error).then(|| now + PROGRAM_PAUSE);
         let is_new = cure.is_some() && self.waits_for != cure;
         self.waits_for = cure.or(self.waits_for);
         cure.filter(|_| is_new)
@@ -91,12 +102,14 @@ impl Spares {
 
     /// Whether a start may be tried now.
     pub(super) fn may_start(&self, now: Instant) -> bool {
-        self.waits_for.is_none() && self.later(now).is_none()
+        let is_due = self.look_again.is_some_and(|at| at <= now);
+        (self.waits_for.is_none() || is_due) && self.later(now).is_none()
     }
 
     /// When one may be tried, if that is only a question of time.
     pub(super) fn later(&self, now: Instant) -> Option<Instant> {
-        self.after.filter(|after| *after > now && self.waits_for.is_none())
+        let after = if self.waits_for.is_none() { self.after } else { self.look_again };
+        after.filter(|after| *after > now)
     }
 
     fn pause_until(&mut self, until: Instant) {
@@ -113,6 +126,11 @@ fn cure(error: &PoolError) -> Option<Cure> {
     }
 }
 
+/// Whether the program is the one thing that is missing: no file that we watch changes when it is there.
+fn lacks_program(error: &PoolError) -> bool {
+    matches!(error, PoolError::Unready(Unready::Held { .. } | Unready::NoProgram(_)))
+}
+
 fn doubled(first: Duration, times: u32, longest: Duration) -> Duration {
     first.saturating_mul(2_u32.saturating_pow(times.saturating_sub(1))).min(longest)
 }
@@ -121,7 +139,6 @@ fn doubled(first: Duration, times: u32, longest: Duration) -> Duration {
 mod tests {
     use super::*;
     use crate::budget::NoRoom;
-    use crate::sources::Unready;
 
     fn spawn_failed() -> PoolError {
         ChildError::Spawn { why: "no such file".to_owned() }.into()
@@ -168,6 +185,27 @@ mod tests {
             assert!(!spares.may_start(day), "{cure:?}");
             spares.cured(cure);
             assert!(spares.may_start(day), "{cure:?}");
+        }
+    }
+
+    #[test]
+    fn a_program_that_was_allowed_is_looked_for_again() {
+        let held = Unready::Held { found: "/b".to_owned(), allowed: "/a".to_owned() };
+        for error in [held, Unready::NoProgram("command `a` not found".to_owned())].map(PoolError::Unready) {
+            let mut spares = Spares::default();
+            let now = Instant::now();
+            assert_eq!(spares.failed(&error, now), Some(Cure::Values));
+            assert!(!spares.may_start(now));
+            let later = spares.later(now).unwrap();
+            assert_eq!(later, now + PROGRAM_PAUSE);
+            assert!(spares.may_start(later));
+            spares.failed(&error, later);
+            assert_eq!(spares.later(later), Some(later + PROGRAM_PAUSE));
+            spares.cured(Cure::Values);
+            assert!(spares.may_start(later));
+            spares.failed(&error, later);
+            spares.failed(&spawn_failed(), later);
+            assert_eq!(spares.later(later), Some(later + FIRST_PAUSE));
         }
     }
 

@@ -96,7 +96,7 @@ pub(in crate::http) fn described(suite: &Suite, pass: Pass) -> Value {
 
 pub(in crate::http) fn last_error(pool: &Pool) -> Option<String> {
     pool.last_failure().map(|error| match error {
-        PoolError::Unready(Unready::Misconfigured(why)) => why,
+        PoolError::Unready(Unready::Misconfigured(why) | Unready::NoProgram(why)) => why,
         error => error.to_string(),
     })
 }
