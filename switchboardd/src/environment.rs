@@ -147,6 +147,8 @@ struct Shared {
 #[derive(Debug, Default)]
 struct Known {
     captured: Option<Arc<Captured>>,
+    /// What it said before a person wanted it to be asked again: good until it answers.
+    before: Option<Arc<Captured>>,
     asking: Option<Asking>,
     /// How many were asked in vain, and when the next may be asked.
     failures: u32,
@@ -178,16 +180,18 @@ impl LoginShell {
                         tokio::spawn(self.shared.clone().ask(asking));
                         asking.since + SHELL_PATIENCE
                     }
-                    Ask::Later => return Arc::new(Captured::without_shell()),
+                    Ask::Later => return known.without_answer(),
                 }
             };
             if tokio::time::timeout_at(until.into(), answered).await.is_err() {
+                let known = self.shared.lock();
                 tracing::warn!(
                     target: "environment",
-                    "the login shell takes longer than {} s; children get the usual PATH until it answers",
-                    SHELL_PATIENCE.as_secs()
+                    "the login shell takes longer than {} s; children get {} until it answers",
+                    SHELL_PATIENCE.as_secs(),
+                    known.instead()
                 );
-                return Arc::new(Captured::without_shell());
+                return known.without_answer();
             }
         }
     }
@@ -195,7 +199,7 @@ impl LoginShell {
     /// A person may have changed their profile: the next child's start asks again.
     pub fn forget(&self) {
         let mut known = self.shared.lock();
-        *known = Known { round: known.round + 1, ..Known::default() };
+        known.forget();
         drop(known);
         self.shared.answered.notify_waiters();
     }
@@ -221,6 +225,20 @@ enum Ask {
 }
 
 impl Known {
+    fn forget(&mut self) {
+        let before = self.captured.take().or(self.before.take());
+        *self = Self { round: self.round + 1, before, ..Self::default() };
+    }
+
+    /// What holds as long as the shell has not answered.
+    fn without_answer(&self) -> Arc<Captured> {
+        self.before.clone().unwrap_or_else(|| Arc::new(Captured::without_shell()))
+    }
+
+    fn instead(&self) -> &'static str {
+        if self.before.is_some() { "what it said before" } else { "the usual PATH" }
+    }
+
     fn asking(&mut self, now: Instant) -> Ask {
         if let Some(asking) = self.asking {
             let until = asking.since + SHELL_PATIENCE;
@@ -248,6 +266,7 @@ impl Known {
         };
         let is_late = self.failures > 0 || now >= asking.since + SHELL_PATIENCE;
         self.captured = Some(Arc::new(captured));
+        self.before = None;
         is_late
     }
 }
@@ -256,7 +275,8 @@ impl Shared {
     async fn ask(self: Arc<Self>, asking: Asking) {
         let answer = tokio::time::timeout(SHELL_MAX, capture()).await.ok().flatten();
         if answer.is_none() {
-            tracing::warn!(target: "environment", "the login shell gave no environment; children get the usual PATH");
+            let instead = self.lock().instead();
+            tracing::warn!(target: "environment", "the login shell gave no environment; children get {instead}");
         }
         let is_late = self.lock().note(asking, answer, Instant::now());
         self.answered.notify_waiters();
@@ -434,8 +454,34 @@ mod tests {
     fn an_answer_to_an_earlier_question_is_not_taken_in() {
         let mut known = Known::default();
         let Ask::Begin(before) = known.asking(Instant::now()) else { panic!("nobody has asked") };
-        known = Known { round: known.round + 1, ..Known::default() };
+        known.forget();
         assert!(!known.note(before, Some(Captured::default()), Instant::now()));
         assert!(known.captured.is_none());
+    }
+
+    #[test]
+    fn what_a_shell_said_holds_until_it_answers_again() {
+        let mut known = Known::default();
+        let now = Instant::now();
+        let captured = |value: &str| {
+            Some(Captured { all: [("X".to_owned(), value.to_owned())].into(), ..Captured::default() })
+        };
+        let Ask::Begin(first) = known.asking(now) else { panic!("nobody has asked") };
+        known.note(first, captured("old"), now);
+        // However often it is asked again, and also if it fails.
+        known.forget();
+        known.forget();
+        let Ask::Begin(second) = known.asking(now) else { panic!("not asked again") };
+        assert!(known.captured.is_none());
+        assert_eq!(known.without_answer().all["X"], "old");
+        known.note(second, None, now);
+        assert_eq!(known.without_answer().all["X"], "old");
+        let Ask::Begin(third) = known.asking(now + FIRST_PAUSE) else { panic!("not asked again") };
+        assert!(
+            known.note(third, captured("new"), now + FIRST_PAUSE),
+            "those who had the old one hear of it"
+        );
+        assert_eq!(known.captured.as_ref().unwrap().all["X"], "new");
+        assert!(known.before.is_none());
     }
 }
