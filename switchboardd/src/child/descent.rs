@@ -24,6 +24,7 @@ pub struct Process {
 impl Process {
     /// `None` once it is gone.
     pub fn look_up(id: u32) -> Option<Self> {
+        may_block();
         let Stat { zombie, stopped, parent, group, session, start_time, .. } = Stat::of(id)?;
         Some(Self { id, parent, start_time, group, session, zombie, stopped })
     }

@@ -19,7 +19,7 @@ use switchboard_wire::place::private_folder;
 
 use super::clearing::Clearing;
 use super::descent::{Process, all, family_now};
-use crate::event_loop::may_block;
+use crate::event_loop::{aside_unseen, may_block};
 use crate::files::replace;
 
 /// The variable that marks a child and everything it starts.
@@ -77,7 +77,12 @@ impl GuardNote {
 
 impl Drop for GuardNote {
     fn drop(&mut self) {
-        let _ = fs::remove_file(&self.file);
+        let file = std::mem::take(&mut self.file);
+        // A start that failed or that nobody waits for any more drops it wherever that happens.
+        aside_unseen(move || {
+            may_block();
+            let _ = fs::remove_file(file);
+        });
     }
 }
 

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::io::IoSlice;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -153,7 +154,7 @@ fn prepare(
         return Err(ChildError::Spawn { why: "it would start Switchboard itself".to_owned() });
     }
     if let Some(data) = &filled.data {
-        std::fs::create_dir_all(data).map_err(failed)?;
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(data).map_err(failed)?;
     }
     if !filled.runs_in().is_dir() {
         return Err(ChildError::Spawn {
@@ -341,9 +342,10 @@ async fn is_stuck(guard: u32) {
     let mut stopped = 0;
     while Instant::now() < give_up && stopped < STOPPED {
         sleep(LOOK_AGAIN).await;
-        if let Some(process) = Process::look_up(guard).filter(|process| process.stopped) {
-            process.signal(Signal::CONT);
-            stopped += 1;
-        }
+        let was_stopped = aside(move || {
+            let process = Process::look_up(guard).filter(|process| process.stopped);
+            process.map(|process| process.signal(Signal::CONT)).is_some()
+        });
+        stopped += u32::from(was_stopped.await);
     }
 }
