@@ -7,8 +7,19 @@ use std::path::Path;
 use switchboard_wire::folder::{self, private_folder};
 
 /// Those below it that only we make.
-pub const FOLDERS: [&str; 8] =
-    ["trust", "logs", "configs", "manifests", "secrets", "logins", "hosts", "daemon.containers"];
+pub const FOLDERS: [&str; 11] = [
+    "trust",
+    "logs",
+    "configs",
+    "manifests",
+    "secrets",
+    "logins",
+    "hosts",
+    "daemon.containers",
+    "daemon.guards",
+    "runners",
+    "data",
+];
 
 /// Makes the folder, and refuses to use it if others could tamper with it or with what is below. One that cannot be
 /// made is no danger; whoever wants to write there finds out.
