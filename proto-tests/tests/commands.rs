@@ -209,20 +209,31 @@ fn every_command_that_fails_says_so_in_json() {
     home.write(".config/switchboard/switchboard.config.json", "{ \"htp\": 1 }");
     let (told, exit) = in_json(&home, &["--dry-run"]);
     assert_eq!(exit, Some(1), "{told}");
-    assert!(told["error"].as_str().unwrap().contains("did you mean `http`?"), "{told}");
+    assert!(told["problems"][0].as_str().unwrap().contains("did you mean `http`?"), "{told}");
+    assert_eq!(told["suites"][0]["name"], "kid_suite", "{told}");
 }
 
 #[test]
-fn a_config_that_cannot_be_used_ends_no_daemon() {
+fn a_mistake_in_the_config_stops_no_restart_and_no_dry_run() {
     let home = Home::new();
+    home.child("kid", &["echo"]);
+    home.config(&json!({"suites": {"kid": {"suiteName": "toys"}}}));
     let daemon = home.daemon();
     home.write(".config/switchboard/switchboard.config.json", "{ \"htp\": 1 }");
     let output = switchboard(&home, &["restart"]);
-    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(said(&output).contains("restarted"), "{output:?}");
+    let mistake = ":1:3: unknown key `htp`; did you mean `http`?";
     let told = String::from_utf8(output.stderr).unwrap();
-    assert!(told.contains(":1:3: unknown key `htp`; did you mean `http`?"), "{told}");
+    assert!(told.contains(mistake) && told.contains("last version of it without a mistake"), "{told}");
     let status: Value = serde_json::from_str(&said(&switchboard(&home, &["status", "--json"]))).unwrap();
-    assert_eq!(status["pid"], daemon.pid());
+    assert_ne!(status["pid"], daemon.pid());
+    assert_eq!(status["suites"][0]["name"], "toys", "{status}");
+    let output = switchboard(&home, &["--dry-run"]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(out.lines().any(|line| line.starts_with("toys ")), "{out}");
+    assert!(err.contains(mistake) && err.contains("last version of it without a mistake"), "{err}");
+    said(&switchboard(&home, &["stop"]));
 }
 
 #[test]

@@ -7,12 +7,12 @@ use serde_json::{Value, json};
 use switchboard_wire::printable;
 
 use super::Exit;
-use super::output::{complain, count, failed, print, print_json, remark, say};
+use super::output::{count, failed, print, print_json, remark, say};
 use crate::args::Args;
 use crate::board::Board;
 use crate::caller::Caller;
 use crate::child::{Ledger, Tool, ToolList};
-use crate::config::Config;
+use crate::config::{Extent, LastGood, Usable};
 use crate::daemon;
 use crate::error::Failure;
 use crate::layer::Ground;
@@ -29,25 +29,22 @@ pub(super) async fn run(args: &Args) -> Exit {
         Err(fatal) => return failed(&fatal),
     };
     let file = daemon::config_file(args, &home);
-    let config = match Config::load(&file) {
-        Ok(config) => config,
-        Err(problems) => {
-            problems.iter().for_each(|problem| complain(problem));
-            return Exit::Error;
-        }
-    };
+    let state = daemon::state_folder(&home);
+    // The version that a daemon would use.
+    let Usable { config, problems: mistakes } = LastGood::new(&state).usable(&file, Extent::Personal);
     let trust_roots = match daemon::trust_roots(args) {
         Ok(roots) => roots,
         Err(fatal) => return failed(&fatal),
     };
-    let ground = Ground::new(&home, &daemon::state_folder(&home), &trust_roots);
+    let ground = Ground::new(&home, &state, &trust_roots);
     let board = Board::new(file, config, ground, String::new(), Ledger::unwritten());
     let workspace = board.workspace(super::workspace(args).as_deref()).await;
     let catalog = workspace.catalog();
-    let mut exit = Exit::Ok;
+    let mut exit = if mistakes.is_empty() { Exit::Ok } else { Exit::Error };
+    let problems = || mistakes.iter().chain(&catalog.problems);
     let mut told = Vec::new();
     if !args.json {
-        catalog.problems.iter().for_each(|problem| remark!("problem: {problem}"));
+        problems().for_each(|problem| remark!("problem: {problem}"));
     }
     if catalog.suites.is_empty() && !args.json {
         say!(
@@ -77,7 +74,7 @@ pub(super) async fn run(args: &Args) -> Exit {
         told.push(one);
     }
     if args.json {
-        let problems: Vec<String> = catalog.problems.iter().map(ToString::to_string).collect();
+        let problems: Vec<String> = problems().map(ToString::to_string).collect();
         print_json(&json!({ "suites": told, "problems": problems }));
     }
     board.nursery.roster.clear().await;

@@ -1,6 +1,6 @@
 //! `switchboard start`, `stop`, `restart` and `reload`: orders to the daemon as a whole, and one to a suite.
 
-use std::path::PathBuf;
+use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -13,8 +13,9 @@ use super::ask::{Unanswered, ask_within, order};
 use super::output::{count, failed, print_json, remark, say};
 use super::service::Keeper;
 use crate::args::Args;
-use crate::config::Config;
+use crate::config::{Extent, LastGood};
 use crate::daemon;
+use crate::document::Problem;
 
 /// Calls in flight have 10 s to finish, and children some to end. No answer takes longer.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -37,11 +38,16 @@ pub(super) async fn run(args: &Args) -> Exit {
 
 fn told(args: &Args, status: &Value, what: &str) -> Exit {
     let (pid, version) = (&status["pid"], &status["version"]);
+    let problems = mistakes(args, status);
     if args.json {
         let started = what != "is running";
-        print_json(&json!({ "running": true, "started": started, "pid": pid, "version": version }));
+        let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
+        print_json(&json!({
+            "running": true, "started": started, "pid": pid, "version": version, "problems": problems,
+        }));
     } else {
         say!("switchboardd {what} (pid {pid})");
+        problems.iter().for_each(|problem| remark!("problem: {problem}"));
     }
     Exit::Ok
 }
@@ -234,10 +240,6 @@ async fn restart_daemon(args: &Args) -> Exit {
         Ok(status) => status,
         Err(unanswered) => return unanswered.tell(),
     };
-    // One that could not start again is worth more than none.
-    if let Err(fatal) = could_start(args, &before) {
-        return failed(&format!("switchboardd goes on as it is, since it could not start again: {fatal}"));
-    }
     if let Err(unanswered) = ask_within(PATIENCE, args, Method::POST, "/control/restart").await {
         return unanswered.tell();
     }
@@ -255,14 +257,11 @@ async fn restart_daemon(args: &Args) -> Exit {
     told(args, &status, "restarted")
 }
 
-/// Whether the next daemon could read its config: the one that runs, and the one that is named here.
-fn could_start(args: &Args, running: &Value) -> Result<(), daemon::Fatal> {
-    let named = args.config.as_ref().and_then(|file| std::path::absolute(file).ok());
-    let in_use = running["config"].as_str().map(PathBuf::from);
-    for file in named.into_iter().chain(in_use) {
-        Config::load(&file).map_err(daemon::Fatal::Config)?;
-    }
-    Ok(())
+/// What is wrong with the config of the daemon that runs now, and what it uses instead.
+fn mistakes(args: &Args, running: &Value) -> Vec<Problem> {
+    let (Some(file), Ok(home)) = (running["config"].as_str(), daemon::home()) else { return Vec::new() };
+    let (_, state) = daemon::files_in_use(args, &home);
+    LastGood::new(&state).usable(Path::new(file), Extent::Personal).problems
 }
 
 pub(super) async fn reload(args: &Args) -> Exit {
