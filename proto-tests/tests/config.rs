@@ -152,8 +152,13 @@ fn a_mistake_costs_what_is_mistaken_and_shows_nothing_that_is_hidden() {
             let answer = call(&mut shim, suite, tool);
             assert_eq!(kind_of(&answer).as_deref(), Some("misconfigured"), "{answer}");
             assert!(answer.contains("switchboard.config.json:1:"), "{answer}");
+            assert!(answer.contains("switchboard.config.json`") && !answer.contains(".mcp.json"), "{answer}");
         }
     }
+    let doctor = home.command(&["doctor", "--json"]);
+    let doctor: Value = serde_json::from_slice(&doctor.stdout).unwrap();
+    assert!(doctor.to_string().contains("server `typo` is misconfigured"), "{doctor}");
+    assert!(!doctor.to_string().contains("mcps/typo/.mcp.json"), "{doctor}");
     // Once it is right, the host hears of it and has everything back.
     let mut settings = settings;
     settings.as_object_mut().unwrap().remove("nonsense");

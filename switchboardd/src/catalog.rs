@@ -276,6 +276,7 @@ mod tests {
                 timeout: None,
                 file: "/f".into(),
                 at: None,
+                unclear_in: None,
             },
             standing: Standing::Allowed,
             why_held: None,

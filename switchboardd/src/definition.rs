@@ -23,6 +23,15 @@ pub struct Definition {
     /// The file it stands in, and where in it.
     pub file: PathBuf,
     pub at: Option<(usize, usize)>,
+    /// The config that keeps it from being used, if that is what has to be changed.
+    pub unclear_in: Option<PathBuf>,
+}
+
+impl Definition {
+    /// The file that has to be changed for one that can be neither started nor reached.
+    pub fn to_fix(&self) -> &Path {
+        self.unclear_in.as_ref().unwrap_or(&self.file)
+    }
 }
 
 /// How to get to a child.

@@ -187,6 +187,7 @@ impl Layer {
             let (mut definition, standing) = trust.judge(definition, &provenance);
             if let Some(why) = layer.config.unclear(&definition.name) {
                 definition.reach = Err(why.to_owned());
+                definition.unclear_in = Some(layer.config.file.clone());
             }
             let why_held = match provenance {
                 Provenance::Exposed(how) if standing != Standing::Allowed => Some(how),

@@ -240,7 +240,10 @@ impl Suite {
             },
             Ok(Reach::Process(_)) => Failure::Misconfigured { child, why: "no command".to_owned(), file },
             Ok(Reach::Remote(_)) => Failure::Misconfigured { child, why: "no url".to_owned(), file },
-            Err(why) => Failure::Misconfigured { child, why: why.clone(), file },
+            Err(why) => {
+                let file = self.definition.to_fix().display().to_string();
+                Failure::Misconfigured { child, why: why.clone(), file }
+            }
         }
     }
 

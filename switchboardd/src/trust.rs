@@ -115,6 +115,7 @@ mod tests {
             timeout: None,
             file: "/w/mcps/x/.mcp.json".into(),
             at: None,
+            unclear_in: None,
         }
     }
 

@@ -316,7 +316,7 @@ fn state(live: Option<&Value>, found: &Found<'_>, next: &mut Vec<String>) -> Vec
     match live["state"].as_str() {
         Some("misconfigured") => next.push(format!(
             "`switchboard check {}`, then what is missing",
-            shell_word(&found.definition.file)
+            shell_word(found.definition.to_fix())
         )),
         Some("failed" | "resting") => next.push(format!(
             "`switchboard logs {name}` shows more; `switchboard restart {name}` tries again at once"

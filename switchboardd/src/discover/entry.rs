@@ -103,7 +103,9 @@ pub(super) fn read(name: &str, node: &Node<'_>, spot: &Spot<'_>) -> Option<Defin
     let Some(fields) = node.object() else {
         let reach = Err("its entry is not an object".to_owned());
         let file = spot.file.to_owned();
-        return Some(Definition { name, description: None, reach, timeout: None, file, at: node.at() });
+        let at = node.at();
+        let unclear_in = None;
+        return Some(Definition { name, description: None, reach, timeout: None, file, at, unclear_in });
     };
     if is_off(&fields) {
         node.note(format!("`{name}` is turned off, and left out"));
@@ -134,7 +136,8 @@ pub(super) fn definition(
     spot: &Spot<'_>,
 ) -> Definition {
     let description = fields.get("description").and_then(|node| node.text());
-    Definition { name, description, reach, timeout: timeout(fields), file: spot.file.to_owned(), at: None }
+    let (timeout, file) = (timeout(fields), spot.file.to_owned());
+    Definition { name, description, reach, timeout, file, at: None, unclear_in: None }
 }
 
 /// Names appear in routes, tool names and messages: to be seen, and short.

@@ -325,6 +325,7 @@ mod tests {
             timeout: None,
             file: "/w/.mcp.json".into(),
             at: None,
+            unclear_in: None,
         };
         let program = Some(Ok(Path::new(if before.is_some() { "/w/x" } else { "/bin/x" })));
         let given = Given::from([("GITHUB_TOKEN".to_owned(), Giver::Secret)]);
@@ -439,6 +440,7 @@ mod tests {
             timeout: None,
             file: "/w/.mcp.json".into(),
             at: None,
+            unclear_in: None,
         };
         let view = View {
             definition: &definition,

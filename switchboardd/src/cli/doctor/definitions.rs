@@ -61,7 +61,7 @@ async fn one(desk: &Desk, Entry { definition, standing, .. }: &Entry) -> Vec<Fin
             return vec![Finding::error(
                 "definition",
                 what,
-                format!("switchboard check {}", shell_word(file)),
+                format!("switchboard check {}", shell_word(definition.to_fix())),
             )];
         }
     };
