@@ -256,6 +256,28 @@ fn with_two_hosts_calls_open_a_question_is_refused_and_says_what_helps() {
 }
 
 #[test]
+fn a_process_that_others_use_is_not_replaced_beyond_max() {
+    let home = home_with(&json!({}));
+    let daemon = home.daemon();
+    let (mut one, mut two, mut three) = (home.shim(), home.shim(), home.shim());
+    let pid = one.pid_of("k");
+    let id = one.start_call("k", "ask", r#"{"kind":"elicitation"}"#);
+    let question = one.notification("elicitation/create");
+    reply(&mut one, &question, &json!({"action": "accept", "content": {"age": 7}}));
+    one.answer_to(&id.to_string());
+    two.start_call("k", "hang", "{}");
+    in_flight(&daemon, 1);
+    let cancelled = three.start_call("k", "hang", "{}");
+    in_flight(&daemon, 2);
+    three.send(&format!(
+        r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{cancelled}}}}}"#
+    ));
+    in_flight(&daemon, 1);
+    assert_eq!(one.pid_of("k"), pid);
+    assert_eq!(daemon.starts("k"), 1);
+}
+
+#[test]
 fn two_calls_of_one_host_are_one_candidate() {
     let home = home_with(&json!({}));
     let daemon = home.daemon();

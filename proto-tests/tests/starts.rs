@@ -346,6 +346,46 @@ fn calls_wait_for_a_living_child_when_another_finds_no_room() {
 }
 
 #[test]
+fn a_call_beside_another_hosts_pushes_nobody_out() {
+    let home = Home::new();
+    home.child("k", &["echo"]);
+    home.child("other", &["echo"]);
+    home.config(&json!({"budget": {"children": 2}, "suites": {"k": {"pool": {"max": 4}}}}));
+    let daemon = home.daemon();
+    let (mut one, mut two) = (home.shim(), home.shim());
+    let (pid, other) = (one.pid_of("k"), one.pid_of("other"));
+    one.start_call("k", "hang", "{}");
+    until_true("the call", PATIENCE, || daemon.suite("k")["children"][0]["inFlight"] == 1);
+    for _ in 0..5 {
+        assert_eq!(two.pid_of("k"), pid);
+    }
+    assert_eq!(daemon.pids("other"), [other], "an idle child went for a start that nobody needs");
+    assert!(daemon.starts("k") <= 3, "each call tried a start");
+    assert!(!daemon.log().contains("was not started"), "{}", daemon.log());
+}
+
+#[test]
+fn a_call_beside_another_hosts_does_not_wait_for_a_slow_start() {
+    let home = Home::new();
+    // The first start is quick, every other one takes a minute.
+    let slow = script(&home, "slow", "mkdir \"$0.ran\" 2>/dev/null || sleep 60; exec \"$@\"\n");
+    let entry = home.entry(&slow, &[bins().evil_child.to_str().unwrap(), "echo"], &[]);
+    home.definition("k", &json!({"mcpServers": {"k": entry}}).to_string());
+    home.config(&json!({
+        "timeouts": {"childSpawnMs": 90_000},
+        "suites": {"k": {"pool": {"max": 2}}},
+    }));
+    let daemon = home.daemon();
+    let (mut one, mut two) = (home.shim(), home.shim());
+    let pid = one.pid_of("k");
+    one.start_call("k", "hang", "{}");
+    until_true("the call", PATIENCE, || daemon.suite("k")["children"][0]["inFlight"] == 1);
+    let begin = Instant::now();
+    assert_eq!(two.pid_of("k"), pid);
+    assert!(begin.elapsed() < Duration::from_secs(20), "{:?}", begin.elapsed());
+}
+
+#[test]
 fn calls_wait_for_a_living_child_while_no_other_may_be_started() {
     let home = Home::new();
     home.child("k", &["echo"]);
