@@ -407,6 +407,7 @@ mod tests {
                 timeout: None,
                 file: "/w/.mcp.json".into(),
                 at: None,
+                unclear_in: None,
             };
             let view = View {
                 definition: &definition,
