@@ -80,7 +80,11 @@ pub(super) fn config(fields: &Fields<'_>, folder: &Path, extent: Extent) -> Conf
     if let Some(node) = fields.get("discoverGlobs") {
         config.discover_globs = self::globs(&node).unwrap_or_default();
     }
-    if let Some(suites) = fields.get("suites").and_then(|node| node.object()) {
+    let suites = fields.get("suites");
+    if let Some(node) = suites.as_ref().filter(|node| !node.is_object()) {
+        strictest(&mut config, "suites", &node.place());
+    }
+    if let Some(suites) = suites.and_then(|node| node.object()) {
         let mut names = HashSet::new();
         for (child, node) in suites.entries() {
             let mut read = suite(&node);
@@ -144,6 +148,20 @@ fn mistyped(config: &mut Config, name: &str, near: Option<&str>, node: &Node<'_>
     for key in [near, outer].into_iter().flatten() {
         strictest(config, key, &node.place());
     }
+    // Settings that stand a level too deep.
+    if speaks_of_hiding(node) {
+        strictest(config, "suites", &node.place());
+    }
+}
+
+fn speaks_of_hiding(node: &Node<'_>) -> bool {
+    let hides = |key: &str| INNER.iter().any(|(inner, outer)| *inner == key && *outer == "suites");
+    node.is_object()
+        && node
+            .object()
+            .iter()
+            .flat_map(Fields::entries)
+            .any(|(key, node)| hides(key) || speaks_of_hiding(&node))
 }
 
 /// What holds of a part that cannot be understood at all.
@@ -511,6 +529,18 @@ mod tests {
         let many: String = (0..200).map(|n| format!(r#""k{n}": {{"timeouts": {{"x": 1}}}},"#)).collect();
         let config = understood(&format!(r#"{{"suites": {{{many} "last": {{"expose": {{"x": 1}}}}}}}}"#));
         assert!(config.unclear("last").is_some() && config.unclear("k1").is_none());
+    }
+
+    #[test]
+    fn suites_at_the_wrong_place_hide_what_they_may_hide() {
+        for text in [
+            r#"{"suites": [{"a": {"expose": {"deny": ["x"]}}}]}"#,
+            r#"{"suites": null}"#,
+            r#"{"switchboard": {"suites": {"a": {"expose": {"deny": ["x"]}}}}}"#,
+        ] {
+            assert!(understood(text).unclear("a").is_some(), "{text}");
+        }
+        assert_eq!(understood(r#"{"nonsense": {"b": {"c": 1}}}"#).unclear("a"), None);
     }
 
     #[test]
