@@ -40,10 +40,13 @@ impl Relay {
         if self.waiting.is_empty() {
             return;
         }
-        if let Some(fault) = self.link.refusal() {
-            while let Some(message) = self.waiting.overdue(Instant::now()) {
+        if let Some((fault, until)) = self.link.refusal() {
+            while let Some(message) = self.waiting.overdue(until) {
                 self.fail(&message, &fault);
             }
+        }
+        if self.link.is_asked_for(self.waiting.oldest()) {
+            self.open_session();
         }
         while let Some(message) = self.next_to_send() {
             self.send(message);

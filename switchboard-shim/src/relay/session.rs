@@ -40,6 +40,8 @@ pub(super) struct Link {
     why: Option<Why>,
     /// A person stopped the daemon.
     stopped: bool,
+    /// When the last attempt at a session failed.
+    tried: Instant,
 }
 
 enum State {
@@ -99,6 +101,7 @@ impl Link {
             since,
             why: None,
             stopped: false,
+            tried: since,
         }
     }
 
@@ -116,15 +119,26 @@ impl Link {
         }
     }
 
-    /// What every request is told at once, if there is no point in waiting.
-    pub(super) fn refusal(&self) -> Option<Fault> {
-        if self.stopped && self.session().is_none_or(|session| session.draining.is_some()) {
-            return Some(Fault::Stopped);
-        }
+    /// What every request is told that came until then, if there is no point in waiting.
+    pub(super) fn refusal(&self) -> Option<(Fault, Instant)> {
         match (&self.state, &self.why) {
-            (State::Down { .. }, Some(Why::Versions(why))) => Some(Fault::Versions(why.clone())),
+            (State::Up(session), _) if self.stopped && session.draining.is_some() => {
+                Some((Fault::Stopped, Instant::now()))
+            }
+            // Somebody may have started one since the last attempt.
+            (State::Down { .. }, _) if self.stopped => Some((Fault::Stopped, self.tried)),
+            (State::Down { .. }, Some(Why::Versions(why))) => {
+                Some((Fault::Versions(why.clone()), Instant::now()))
+            }
             _ => None,
         }
+    }
+
+    /// Whether an attempt is due before its time: for a request that came after the last one, which found the daemon
+    /// stopped.
+    pub(super) fn is_asked_for(&self, oldest: Option<Instant>) -> bool {
+        let is_down = matches!(self.state, State::Down { .. });
+        is_down && self.stopped && oldest.is_some_and(|arrived| arrived > self.tried)
     }
 
     pub(super) fn is_draining(&self) -> bool {
@@ -187,6 +201,7 @@ impl Relay {
             Ok(opened) => return self.take_up(opened),
             Err(error) => error,
         };
+        self.link.tried = now;
         let text = error.to_string();
         if self.link.why().as_deref() != Some(&text) {
             self.notes.say(&text);
