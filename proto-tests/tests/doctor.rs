@@ -265,3 +265,21 @@ fn a_shared_server_that_follows_roots_is_found() {
     assert!(roots(&home).contains("none"), "{}", roots(&home));
     found(&home, "roots", "warning", "server `files` follows the roots of its editor");
 }
+
+#[test]
+fn lines_of_a_server_stay_lines() {
+    let home = Home::new();
+    let last_words = r#"printf 'Traceback:\n\tin x\nKeyError\n' >&2; exit 1"#;
+    home.definition(
+        "kid",
+        &json!({"mcpServers": {"kid": {"command": "sh", "args": ["-c", last_words]}}}).to_string(),
+    );
+    let _daemon = home.daemon();
+    assert_eq!(home.command(&["call", "kid", "x"]).status.code(), Some(5));
+    for args in [&["doctor"][..], &["--dry-run"], &["explain", "kid"]] {
+        let output = home.command(args);
+        let told = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+        assert!(!told.contains(r"\u{"), "{told}");
+        assert!(told.lines().any(|line| line.starts_with("  ") && line.trim() == "KeyError`"), "{told}");
+    }
+}

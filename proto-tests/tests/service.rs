@@ -38,10 +38,13 @@ fn without_a_manager_it_is_said_and_nothing_is_written() {
         for part in ["no systemd for this user", "the first shim starts the daemon by itself", "wsl.conf"] {
             assert!(said.contains(part), "{what}: {said}");
         }
+        assert!(said.contains("\n  Nothing is lost") && !said.contains(r"\u{a}"), "{what}: {said}");
         let output = switchboard(&home, &["service", what, "--json"]);
         assert_eq!(output.status.code(), Some(1), "{output:?}");
         assert!(json(&output)["error"].as_str().unwrap().contains("no systemd"), "{output:?}");
     }
+    let said = String::from_utf8(switchboard(&home, &["service", "status"]).stdout).unwrap();
+    assert!(said.contains("\n  Nothing is lost") && !said.contains(r"\u{a}"), "{said}");
     let output = switchboard(&home, &["service", "status", "--json"]);
     assert!(output.status.success(), "{output:?}");
     let status = json(&output);

@@ -122,7 +122,7 @@ fn tell(findings: &[Finding]) {
             Severity::Warning => ("!", Tone::Warning),
             Severity::Error => ("✗", Tone::Bad),
         };
-        let shown = Printable::text(&finding.what);
+        let shown = Printable::text(finding.what.replace('\t', "    "));
         for (at, line) in wrap(shown.as_str(), wide.saturating_sub(2)).iter().enumerate() {
             let mark = if at == 0 { paint.on(tone, mark) } else { " ".into() };
             say!("{mark} {line}");

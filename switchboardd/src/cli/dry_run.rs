@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use switchboard_wire::printable;
 
 use super::Exit;
-use super::output::{count, failed, print, print_json, remark, say};
+use super::output::{count, failed, indented, print, print_json, remark, say};
 use crate::args::Args;
 use crate::board::Board;
 use crate::caller::Caller;
@@ -44,7 +44,7 @@ pub(super) async fn run(args: &Args) -> Exit {
     let problems = || mistakes.iter().chain(&catalog.problems);
     let mut told = Vec::new();
     if !args.json {
-        problems().for_each(|problem| remark!("problem: {problem}"));
+        problems().for_each(|problem| remark!("problem: {}", indented(problem)));
     }
     if catalog.suites.is_empty() && !args.json {
         say!(
@@ -67,7 +67,7 @@ pub(super) async fn run(args: &Args) -> Exit {
                     Failure::Held { .. } => Exit::Held,
                     _ => Exit::ChildFailed,
                 };
-                remark!("  {failure}");
+                remark!("  {}", indented(&failure));
                 one["error"] = json!(failure.to_string());
             }
         }

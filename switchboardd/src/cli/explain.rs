@@ -77,7 +77,7 @@ pub(super) async fn run(args: &Args, suite: &str) -> Exit {
     let paint = Paint::for_stdout();
     print(&paint.on(Tone::Strong, &found.definition.name));
     for (what, text) in facts {
-        for (at, line) in text.lines().enumerate() {
+        for (at, line) in text.replace('\t', "    ").lines().enumerate() {
             say!("  {} {line}", paint.on(Tone::Quiet, format!("{:9}", if at == 0 { what } else { "" })));
         }
     }

@@ -9,7 +9,7 @@ use super::Exit;
 use super::add::Own;
 use super::ask::tell_daemon;
 use super::check::reachable;
-use super::output::{Paint, Tone, print_json, remark, say};
+use super::output::{Paint, Tone, indented, print_json, remark, say};
 use super::secret::own_variables;
 use super::setup::{Desk, named, refuse_unasked};
 use crate::args::{Args, Import};
@@ -106,7 +106,12 @@ async fn take(args: &Args, import: &Import, named: &[&'static Host]) -> Result<E
             if let End::Taken { name, definition, .. } = &fate.end
                 && let Err(why) = own.define(name, definition)
             {
-                remark!("switchboard: {}: `{}` was not taken: {why}", fate.host.name, visible(name));
+                remark!(
+                    "switchboard: {}: `{}` was not taken: {}",
+                    fate.host.name,
+                    visible(name),
+                    indented(why)
+                );
                 failed.insert(name.clone());
                 broken = true;
             }
@@ -120,7 +125,7 @@ async fn take(args: &Args, import: &Import, named: &[&'static Host]) -> Result<E
             say!("no host on this machine has servers of its own");
         }
     }
-    problems.iter().for_each(|problem| remark!("switchboard: {problem}; it was left alone"));
+    problems.iter().for_each(|problem| remark!("switchboard: {}; it was left alone", indented(problem)));
     if import.remove {
         remove(&mut desk, &state, &fates, &failed);
     }

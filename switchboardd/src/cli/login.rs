@@ -5,7 +5,7 @@ use serde_json::json;
 use super::Exit;
 use super::ask::{Unanswered, order};
 use super::browser;
-use super::output::{print_json, remark, say};
+use super::output::{indented, print_json, remark, say};
 use crate::args::Args;
 
 pub(super) async fn run(args: &Args, child: &str, no_browser: bool) -> Exit {
@@ -53,7 +53,7 @@ pub(super) async fn leave(args: &Args, child: &str) -> Exit {
         Some("revoked") => say!("logged out of `{child}`; its tokens are revoked"),
         _ => {
             let why = answer["why"].as_str().unwrap_or_default();
-            say!("logged out of `{child}`; its tokens are deleted here and not revoked: {why}");
+            say!("logged out of `{child}`; its tokens are deleted here and not revoked: {}", indented(why));
         }
     }
     Exit::Ok

@@ -5,7 +5,9 @@ use serde_json::{Value, json};
 
 use super::Exit;
 use super::ask::{about, ask};
-use super::output::{Paint, Table, Tone, cell, print, print_json, remark, say, tilde, toned, width};
+use super::output::{
+    Paint, Table, Tone, cell, indented, print, print_json, remark, say, tilde, toned, width,
+};
 use super::status::{note, project, state};
 use crate::args::Args;
 
@@ -49,7 +51,7 @@ pub(super) async fn run(args: &Args) -> Exit {
         remark!("switchboard: `{name}`: {}", note(suite).text());
     }
     for problem in answer["problems"].as_array().into_iter().flatten().filter_map(Value::as_str) {
-        remark!("switchboard: problem: {problem}");
+        remark!("switchboard: problem: {}", indented(problem));
     }
     Exit::Ok
 }

@@ -105,6 +105,18 @@ pub(super) fn person_reads_errors() -> bool {
     io::stderr().is_terminal()
 }
 
+/// A text that may have several lines, to stand in a line: those below the first are indented, so that none of them
+/// is taken for a line of our own.
+pub(super) fn indented(text: impl Display) -> Printable {
+    let text = Printable::text(text);
+    let below = |(at, line): (usize, &str)| match at {
+        0 => Printable::line(line),
+        _ => printable!("    {line}"),
+    };
+    // Tabs of a traceback are spaces here.
+    Printable::lines(text.as_str().replace('\t', "    ").trim_end().lines().enumerate().map(below))
+}
+
 /// Says to a person what went wrong, and keeps it for `close`.
 pub(super) fn complain(error: &dyn Display) {
     let error = Printable::text(error);
@@ -316,6 +328,13 @@ mod tests {
         assert_eq!(Paint(false).on(Tone::Bad, "failed"), "failed");
         assert_eq!(Paint(true).on(Tone::Bad, "failed"), "\x1b[31mfailed\x1b[0m");
         assert_eq!(Paint(true).on(Tone::Plain, "cold"), "cold");
+    }
+
+    #[test]
+    fn lines_below_the_first_are_indented() {
+        let text = indented("exited: Traceback\r\n\tin x\x1b\n");
+        assert_eq!(printable!("  {text}"), "  exited: Traceback\n        in x\\u{1b}");
+        assert_eq!(indented(""), "");
     }
 
     #[test]

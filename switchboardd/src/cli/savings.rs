@@ -6,7 +6,7 @@ use switchboard_wire::printable;
 
 use super::Exit;
 use super::ask::ask;
-use super::output::{Paint, Tone, print, print_json};
+use super::output::{Paint, Tone, indented, print, print_json};
 use crate::args::Args;
 use crate::visible::Printable;
 
@@ -154,7 +154,7 @@ fn told(savings: &Value, paint: Paint) -> Printable {
         lines.push(paint.on(Tone::Warning, word));
     }
     if let Some(problem) = savings["problem"].as_str() {
-        lines.push(paint.on(Tone::Bad, format!("problem: {problem}")));
+        lines.push(paint.on(Tone::Bad, printable!("problem: {}", indented(problem))));
     }
     lines.push(paint.on(Tone::Quiet, text(&savings["tokenizer"]["note"])));
     Printable::lines(lines)

@@ -9,7 +9,7 @@ use switchboard_wire::printable;
 
 use super::Exit;
 use super::ask::{Unanswered, ask};
-use super::output::{failed, print_json, remark, say};
+use super::output::{failed, indented, print_json, remark, say};
 use super::prompt;
 use crate::args::{Args, Secret};
 use crate::daemon;
@@ -58,7 +58,7 @@ async fn set(args: &Args, secrets: &Secrets, name: &str) -> Exit {
                 true => {
                     print_json(&json!({ "stored": name, "in": Where::File, "noKeyring": why.to_string() }))
                 }
-                false => say!("stored `{name}` in a private file (no keyring answered: {why})"),
+                false => say!("stored `{name}` in a private file (no keyring answered: {})", indented(why)),
             }
             if stale {
                 remark!("switchboard: the keyring still holds an older value of `{name}`");

@@ -13,9 +13,10 @@ use serde_json::{Value, json};
 use switchboard_wire::place::Place;
 
 use super::Exit;
-use super::output::{print_json, remark, say};
+use super::output::{complain, print, print_json};
 use crate::args::{Args, Service};
 use crate::daemon;
+use crate::visible::Printable;
 
 pub(super) use keeper::Keeper;
 
@@ -79,7 +80,7 @@ pub(super) async fn run(args: &Args, what: Service) -> Exit {
             if args.json {
                 print_json(&json!({ "error": refused.to_string() }));
             } else {
-                remark!("switchboard: {refused}");
+                complain(&refused);
             }
             Exit::Error
         }
@@ -106,7 +107,7 @@ impl Report {
         if args.json {
             print_json(&Value::Object(self.facts.clone()));
         } else {
-            self.lines.iter().for_each(|line| say!("{line}"));
+            self.lines.iter().for_each(|line| print(&Printable::text(line)));
         }
     }
 }

@@ -8,7 +8,7 @@ use similar::{ChangeTag, TextDiff};
 use switchboard_wire::printable;
 
 use super::Exit;
-use super::output::{Paint, Tone, print, print_json, remark, say};
+use super::output::{Paint, Tone, indented, print, print_json, remark, say};
 use super::prompt;
 use crate::args::{Args, Setup, Undo, Which};
 use crate::daemon;
@@ -134,7 +134,7 @@ pub(super) fn undo(args: &Args, undo: &Undo) -> Exit {
     };
     let state = daemon::files_in_use(args, &home).1;
     let (all, problems) = Records::peek(&state).all();
-    problems.iter().for_each(|problem| remark!("switchboard: {problem}"));
+    problems.iter().for_each(|problem| remark!("switchboard: {}", indented(problem)));
     let is_meant = |record: &Record| named.is_empty() || named.iter().any(|host| host.id == record.host);
     let meant: Vec<Record> = all.into_iter().filter(is_meant).collect();
     if meant.is_empty() {
@@ -202,7 +202,7 @@ impl Desk {
                 format!("others could change this file, and what {} starts with it: {how}", host.name)
             });
             if let (Some(warning), false) = (&warning, self.as_json) {
-                say!("{} {warning}", Paint::for_stdout().on(Tone::Warning, "warning:"));
+                say!("{} {}", Paint::for_stdout().on(Tone::Warning, "warning:"), indented(warning));
             }
             let word = if diff.is_none() && plan.kind != Kind::Forget {
                 word(plan.kind, false)
@@ -242,7 +242,9 @@ impl Told {
                 let word = Paint::for_stdout().on(tone, word);
                 say!("{}: {word} ({})", self.host.name, visible(&self.file.display().to_string()));
             }
-            Err(problem) => remark!("switchboard: {}: {problem}; it was left alone", self.host.name),
+            Err(problem) => {
+                remark!("switchboard: {}: {}; it was left alone", self.host.name, indented(problem))
+            }
         }
     }
 
@@ -369,6 +371,6 @@ fn coloured(diff: &str) -> Printable {
 }
 
 fn failed(error: &dyn std::fmt::Display) -> Exit {
-    remark!("switchboard: {error}");
+    remark!("switchboard: {}", indented(error));
     Exit::Error
 }

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::Exit;
 use super::ask::{Unanswered, ask_within, order};
-use super::output::{count, failed, print_json, remark, say};
+use super::output::{count, failed, indented, print_json, remark, say};
 use super::service::Keeper;
 use crate::args::Args;
 use crate::config::{Extent, LastGood};
@@ -123,7 +123,7 @@ pub(super) async fn stop(args: &Args) -> Exit {
     match place.as_ref().map(|place| place.mark_stopped()) {
         // Where there is no folder there never was a daemon.
         Some(Err(error)) if error.kind() != std::io::ErrorKind::NotFound => {
-            remark!("switchboard: running shims may bring it back: {error}");
+            remark!("switchboard: running shims may bring it back: {}", indented(error));
         }
         _ => {}
     }
@@ -277,7 +277,7 @@ pub(super) async fn reload(args: &Args) -> Exit {
     let (suites, open) = (count(number("suites"), "suite"), count(number("workspaces"), "workspace"));
     say!("read again: {suites} of your own, {open} open");
     for problem in answer["problems"].as_array().into_iter().flatten().filter_map(Value::as_str) {
-        say!("problem: {problem}");
+        say!("problem: {}", indented(problem));
     }
     Exit::Ok
 }

@@ -11,7 +11,8 @@ use super::Exit;
 use super::ask::{about, ask_within};
 use super::desk::Desk;
 use super::output::{
-    Cell, Paint, Table, Tone, age, cell, count, memory, print, print_json, tilde, toned, width, wrap,
+    Cell, Paint, Table, Tone, age, cell, count, indented, memory, print, print_json, tilde, toned, width,
+    wrap,
 };
 use super::shell_word::shell_word;
 use crate::args::Args;
@@ -137,7 +138,7 @@ pub(super) fn told(status: &Value) -> Printable {
         lines.push(Printable::default());
     }
     for problem in problems {
-        lines.push(printable!("{} {problem}", paint.on(Tone::Warning, "problem:")));
+        lines.push(printable!("{} {}", paint.on(Tone::Warning, "problem:"), indented(problem)));
     }
     Printable::lines(lines)
 }

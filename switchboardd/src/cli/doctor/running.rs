@@ -146,7 +146,7 @@ pub(super) fn suites(status: Option<&Value>) -> Vec<Finding> {
         if matches!(suite["state"].as_str(), Some("failed" | "resting")) {
             let why = suite["lastError"].as_str().unwrap_or("failed");
             let mend = format!("switchboard logs {name}; switchboard restart {name}");
-            return Some(Finding::error("server", format!("server `{name}` {}", visible(why)), mend));
+            return Some(Finding::error("server", format!("server `{name}` {why}"), mend));
         }
         let lines: u64 =
             list(&suite["children"]).iter().filter_map(|child| child["stdoutLines"].as_u64()).sum();
