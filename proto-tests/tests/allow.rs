@@ -31,7 +31,7 @@ fn all_of_what_would_run_is_shown_and_no_secret() {
     home.write(".profile", "export SECRET_TOKEN=hidden-value\n");
     let long = "x".repeat(3000);
     let project = home.project("work");
-    project.write("variables", "IN_FILE=hidden-value\n");
+    project.write("variables", "IN_FILE=--require ./hook.js\nFILE_TOKEN=hidden-value\n");
     let text = shown(
         &home,
         &json!({
@@ -39,7 +39,7 @@ fn all_of_what_would_run_is_shown_and_no_secret() {
             "args": ["two words", "", "it's", "$HOME", "${FROM_PERSON}", long, "last"],
             "env": {"PLAIN": "--require ./hook.js", "A_KEY": "hidden-value", "TOKEN": "${SECRET_TOKEN}", "GONE": null},
             "envFile": "../../variables",
-            "passEnv": ["PASSED"],
+            "passEnv": ["PASSED", "HOME"],
             "description": "words of its own",
         }),
     );
@@ -54,13 +54,22 @@ fn all_of_what_would_run_is_shown_and_no_secret() {
         "  sets      PLAIN='--require ./hook.js'\n".to_owned(),
         "  sets      TOKEN='${SECRET_TOKEN}'\n".to_owned(),
         "  unsets    GONE\n".to_owned(),
-        format!("  env file  {}, IN_FILE\n", project.path().join("variables").display()),
-        "  is given  FROM_PERSON (not set), PASSED, your variable SECRET_TOKEN\n".to_owned(),
+        format!("  env file  {}\n", project.path().join("variables").display()),
+        "  env file  FILE_TOKEN=•••\n".to_owned(),
+        "  env file  IN_FILE='--require ./hook.js'\n".to_owned(),
+        "  is given  FROM_PERSON (not set), your variable HOME, PASSED (not set), your variable SECRET_TOKEN\n"
+            .to_owned(),
         "allow this version? [y/N] ".to_owned(),
     ] {
         assert!(text.contains(&part), "{part}\n---\n{text}");
     }
     assert!(!text.contains("hidden-value") && !text.contains("words of its own"), "{text}");
+    assert!(!text.contains("sets `HOME`"), "{text}");
+    let text = shown(&home, &json!({"url": "https://example.com/mcp?to=elsewhere&key=hidden-value&a=${A}"}));
+    assert!(
+        text.contains("  reaches   https://example.com/mcp?to=elsewhere&key=•••&a=${A} (http)\n"),
+        "{text}"
+    );
 }
 
 #[test]

@@ -131,7 +131,7 @@ fn look_everywhere(home: &Home, daemon: &Daemon, project: &Project<'_>, shim: &m
 fn no_value_is_ever_shown() {
     let home = home_with_values();
     home.definition("k", &json!({"mcpServers": {"k": entry(&home, 1)}}).to_string());
-    home.write(".config/switchboard/mcps/k/variables", "IN_FILE=canary-file\n");
+    home.write(".config/switchboard/mcps/k/variables", "IN_FILE=canary-file\nIN_FILE_TOKEN=canary-file\n");
     home.definition("all", &json!({"mcpServers": troubled(&home)}).to_string());
     home.definition(
         "broken",
@@ -142,7 +142,7 @@ fn no_value_is_ever_shown() {
     home.config(&json!({"suites": {"k": {"redact": ["password"]}}}));
     let project = home.project("work");
     project.define("w", &entry(&home, 1));
-    project.write("mcps/w/variables", "IN_FILE=canary-file\n");
+    project.write("mcps/w/variables", "IN_FILE_TOKEN=canary-file\n");
     let env = [("LOG_LEVEL", "trace")];
     let daemon = Daemon::start_with(&home, &["--listen", "off"], &env);
     let mut shim = project.mute_shim();
@@ -150,7 +150,7 @@ fn no_value_is_ever_shown() {
     // A person who is asked, on a terminal or in a host, sees names.
     let asks = |screen: &str| {
         is_clean("allow", screen);
-        for name in ["BY_SECRET", "LITERAL_TOKEN", "IN_FILE", "SECRET_VALUE", "PERSONAL_VALUE"] {
+        for name in ["BY_SECRET", "LITERAL_TOKEN", "IN_FILE_TOKEN", "SECRET_VALUE", "PERSONAL_VALUE"] {
             assert!(screen.contains(name), "{name}: {screen}");
         }
     };
@@ -170,7 +170,7 @@ fn no_value_is_ever_shown() {
             ("BY_SECRET", "canary-secret"),
             ("BY_FILE", "canary-personal"),
             ("BY_SHELL", "xcanary-shelly"),
-            ("IN_FILE", "canary-file"),
+            ("IN_FILE_TOKEN", "canary-file"),
             ("PERSONAL_VALUE", "canary-personal"),
         ] {
             assert_eq!(env[name], value, "{child}: {name}");
@@ -182,7 +182,7 @@ fn no_value_is_ever_shown() {
     look_everywhere(&home, &daemon, &project, &mut shim);
     // An update is shown by names, too.
     project.define("w", &entry(&home, 2));
-    project.write("mcps/w/variables", "IN_FILE=canary-other\n");
+    project.write("mcps/w/variables", "IN_FILE_TOKEN=canary-other\n");
     until_true("the update", PATIENCE, || daemon.suite_from(project.path(), "w")["waiting"].is_string());
     let screen = project.on_terminal(&["allow"], "n\n").text;
     assert!(screen.contains("another value for variable LITERAL_TOKEN"), "{screen}");

@@ -155,3 +155,28 @@ fn a_replaced_program_asks_for_a_restart() {
     // Nobody else knows a daemon of this copy.
     home.order(&["stop"]);
 }
+
+#[test]
+fn a_directory_that_each_session_chooses_is_told_as_such() {
+    let home = Home::new();
+    let entry = r#"{"mcpServers": {"kid": {"command": "true", "cwd": "${workspaceFolder}"}}}"#;
+    home.definition("kid", entry);
+    let folder = home.config_folder();
+    let text = told(&home, &["explain", "kid"]);
+    let place = format!("the project of each session (scope session), else {}", folder.display());
+    assert!(text.contains(&format!("in        {place}\n")), "{text}");
+    let file = folder.join("mcps/kid/.mcp.json");
+    let text = told(&home, &["check", file.to_str().unwrap()]);
+    assert!(text.contains(&format!("  kid: true  (in {place})\n")), "{text}");
+    let whole: Value =
+        serde_json::from_str(&told(&home, &["check", "--json", file.to_str().unwrap()])).unwrap();
+    let server = &whole[0]["servers"][0];
+    assert_eq!(
+        (&server["cwd"], &server["sessionCwd"]),
+        (&folder.to_str().into(), &"${workspaceFolder}".into())
+    );
+    // In a project's file it is the project.
+    std::fs::write(home.workspace().join(".mcp.json"), entry).unwrap();
+    let text = told(&home, &["check", ".mcp.json"]);
+    assert!(text.contains("  kid: true\n"), "{text}");
+}

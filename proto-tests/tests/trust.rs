@@ -193,7 +193,8 @@ fn a_changed_version_waits_while_the_allowed_one_serves() {
         let screen = project.on_terminal(&["allow"], "\n");
         assert_eq!(screen.code, Some(4), "{}", screen.text);
         let text = screen.text;
-        assert!(text.contains(&format!("changed   {difference}")) && text.contains("stays held"), "{text}");
+        assert!(text.contains(&format!("changed   {difference}")), "{text}");
+        assert!(text.contains("stays held; the one that you allowed keeps running"), "{text}");
     };
     for (change, difference) in changes {
         project.define("k", &entry(change));
@@ -206,7 +207,7 @@ fn a_changed_version_waits_while_the_allowed_one_serves() {
     project.write("mcps/k/.env", "FROM_FILE=new\n");
     until_true("another env file", PATIENCE, || waits(&daemon, &project));
     unchanged(&mut shim, "env file");
-    shows("another value for env file FROM_FILE");
+    shows("env file FROM_FILE: old → new");
     // An allowed version outlives its daemon, and an update that makes no sense.
     drop(daemon);
     daemon = home.daemon();

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-pub use shown::{Shown, shown_url};
+pub use shown::{Shown, shown_url, shown_whole_url};
 
 use crate::expand::{Missing, Template, Values};
 
@@ -233,6 +233,15 @@ impl Launch {
             },
         };
         if missing.is_empty() { Ok(filled) } else { Err(missing) }
+    }
+
+    /// Where it runs, for people.
+    pub fn shown_directory(&self) -> String {
+        let folder = self.base.join(self.cwd.to_string());
+        match self.cwd_is_workspace {
+            true => format!("the project of each session (scope session), else {}", folder.display()),
+            false => folder.display().to_string(),
+        }
     }
 
     /// The command as it is written, without folders.

@@ -267,8 +267,16 @@ impl Sources {
             Origin::Nowhere => Some(Giver::Nowhere),
             Origin::Unknown(_) => None,
         };
-        let origins = self.origins(reach).await.into_iter();
-        origins.filter_map(|(name, origin)| Some((name, giver(origin)?))).collect()
+        let origins = self.origins(reach).await;
+        // A variable that is only passed on is never missing, and may still be set nowhere.
+        let passed = match reach {
+            Reach::Process(launch) => launch.pass_env.clone(),
+            Reach::Remote(_) => BTreeSet::new(),
+        };
+        let unset = passed.into_iter().filter(|name| !origins.iter().any(|(known, _)| known == name));
+        let mut given: Given = unset.map(|name| (name, Giver::Nowhere)).collect();
+        given.extend(origins.into_iter().filter_map(|(name, origin)| Some((name, giver(origin)?))));
+        given
     }
 
     /// The values of those names that are set somewhere.

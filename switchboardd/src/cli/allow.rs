@@ -222,7 +222,11 @@ async fn consider(desk: &Desk, candidate: &Candidate) -> Option<bool> {
         (remote, _) => remote.clone(),
     };
     if !prompt::yes(&"allow this version? [y/N] ".into()) {
-        say!("  stays held");
+        // With the same text only its program is another: then nothing of it runs.
+        match candidate.before.as_ref().is_some_and(|before| *before != candidate.wanted) {
+            true => say!("  this version stays held; the one that you allowed keeps running"),
+            false => say!("  stays held"),
+        }
         return Some(false);
     }
     let Definition { file, name, .. } = &candidate.definition;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 use super::Exit;
-use super::output::{is_terminal, print, print_json, say};
+use super::output::{indented, is_terminal, print, print_json, say};
 use crate::args::Args;
 use crate::child::remote::address;
 use crate::config::{Config, Extent, FILE_NAME};
@@ -104,6 +104,9 @@ fn server(definition: &Definition, reach: &Reach) -> Value {
             "headers": remote.headers.keys().collect::<Vec<_>>(),
         }),
     };
+    if reach.runs_in_workspace() {
+        server["sessionCwd"] = json!("${workspaceFolder}");
+    }
     server["name"] = json!(definition.name);
     server["description"] = json!(definition.description);
     server["timeoutMs"] = json!(timeout);
@@ -119,7 +122,7 @@ fn tell(file: &Path, verdict: &Verdict) {
     }
     // Where it stands says enough of what is only worth a note.
     for note in &verdict.notes {
-        say!("note: {note}");
+        say!("note: {}", indented(note));
     }
     for host in &verdict.hosts {
         say!("note: {host}");
@@ -130,7 +133,13 @@ fn tell(file: &Path, verdict: &Verdict) {
         _ => say!("{}: {count} problem{}", file.display(), if count == 1 { "" } else { "s" }),
     }
     for (definition, reach) in &verdict.servers {
-        say!("  {}: {}", visible(&definition.name), mentioned(reach));
+        let place = match reach {
+            Reach::Process(launch) if launch.cwd_is_workspace => {
+                format!("  (in {})", launch.shown_directory())
+            }
+            _ => String::new(),
+        };
+        say!("  {}: {}{place}", visible(&definition.name), mentioned(reach));
     }
 }
 
@@ -159,8 +168,11 @@ fn look(args: &Args, file: &Path) -> Verdict {
         }
         return Verdict { problems, hosts, ..Verdict::default() };
     }
-    let config = Config::defaults(folder);
-    let area = Area { config: &config, confined: false, home: &home, data: Path::new("") };
+    // `${workspaceFolder}` means the person's config folder in a file below it, and there the project of a session.
+    let own = daemon::config_file(args, &home).parent().map(Path::to_owned).unwrap_or_default();
+    let is_own = file.starts_with(&own);
+    let config = Config::defaults(if is_own { &own } else { folder });
+    let area = Area { config: &config, confined: !is_own, home: &home, data: Path::new("") };
     let spot = Spot { file, places: places(file, area), variables: &read_variables };
     let read = shapes::read(&document, &spot);
     let hosts = hosts::notes(&document, read.shape, &read.definitions);

@@ -9,7 +9,7 @@ use url::form_urlencoded::byte_serialize;
 
 use super::Remote;
 use crate::expand::{Template, Values};
-use crate::hosts::mask::{MASK, masked_path};
+use crate::hosts::mask::{MASK, masked_path, masked_query};
 use crate::visible::visible;
 
 /// Shorter values are not looked for in what others say: they are no secrets, and stand in many words.
@@ -86,8 +86,20 @@ fn spellings((value, name): (String, String)) -> Vec<(String, String)> {
 
 /// Without what may be a password in it, a secret in its path, or a key behind the `?`.
 pub fn shown_url(url: &Template) -> String {
+    shown_with_query(url, |_| "…".to_owned())
+}
+
+/// The same with the query, in which only what looks like a secret is left out: for whoever decides about it.
+pub fn shown_whole_url(url: &Template) -> String {
+    shown_with_query(url, masked_query)
+}
+
+fn shown_with_query(url: &Template, shown: impl Fn(&str) -> String) -> String {
     let url = url.to_string();
-    let (url, query) = url.split_once('?').map_or((url.as_str(), ""), |(url, _)| (url, "?…"));
+    let (url, query) = match url.split_once('?') {
+        Some((url, query)) => (url, format!("?{}", shown(query))),
+        None => (url.as_str(), String::new()),
+    };
     let url = match url.split_once("://") {
         Some((scheme, rest)) => {
             // A host ends at the first of these; what comes after an `@` behind them is no host.
@@ -136,6 +148,23 @@ mod tests {
             ("https://h/${TINY}/mcp", "https://h/${TINY}/mcp"),
         ] {
             assert_eq!(shown(url, "").url, expect);
+        }
+    }
+
+    #[test]
+    fn a_query_is_shown_without_its_secrets() {
+        let filled = |text: &str| Template::parse(text, &Places::default()).unwrap();
+        for (url, expect) in [
+            ("https://h/mcp?tools=read,write&mode=1", "https://h/mcp?tools=read,write&mode=1"),
+            ("https://h/mcp?api_key=hunter2&x=${KEY}", "https://h/mcp?api_key=•••&x=${KEY}"),
+            ("https://h/mcp?api%5Fkey=hunter2", "https://h/mcp?api%5Fkey=•••"),
+            ("https://h/mcp?token=${KEY}", "https://h/mcp?token=${KEY}"),
+            ("https://h/mcp?token=${KEY:-hunter2}", "https://h/mcp?token=${KEY:-•••}"),
+            ("https://h/mcp?s=Y2FuYXJ5MDEyMzQ1Njc4OQ", "https://h/mcp?s=•••"),
+            ("https://h/mcp?ghp_0123456789abcdefghij&a", "https://h/mcp?•••&a"),
+            ("https://me:pw@h/?a=\u{202e}b", "https://…@h/?a=\\u{202e}b"),
+        ] {
+            assert_eq!(shown_whole_url(&filled(url)), expect);
         }
     }
 

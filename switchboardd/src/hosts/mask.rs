@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::Host;
-use crate::expand::Template;
+use crate::expand::{Places, Template};
 
 pub const MASK: &str = "•••";
 
@@ -84,6 +84,21 @@ pub fn masked_path(path: &str) -> String {
         if is_secret { MASK.to_owned() } else { segment.to_owned() }
     };
     path.split('/').map(hide).collect::<Vec<_>>().join("/")
+}
+
+/// The query of a URL as it may be shown: without the values that are a secret by their name or their looks.
+pub fn masked_query(query: &str) -> String {
+    let hide = |part: &str| {
+        let (name, value) = part.split_once('=').unwrap_or(("", part));
+        let decoded = url::form_urlencoded::parse(name.as_bytes()).next();
+        let decoded = decoded.map_or(name.into(), |(name, _)| name);
+        let shown = match Template::parse(value, &Places::default()) {
+            Ok(value) if !value.literal().is_some_and(looks_random) => masked_value(&decoded, &value),
+            _ => MASK.to_owned(),
+        };
+        format!("{}{shown}", &part[..part.len() - value.len()])
+    };
+    query.split('&').map(hide).collect::<Vec<_>>().join("&")
 }
 
 /// Whether a word is more random than names are: letters and digits in one long piece, or a UUID.
@@ -366,7 +381,6 @@ mod tests {
 
     #[test]
     fn values_are_shown_unless_they_look_like_secrets() {
-        use crate::expand::Places;
         let template = |text: &str| Template::parse(text, &Places::default()).unwrap();
         for (name, value, shown) in [
             ("MEMORY_FILE_PATH", "/etc/passwd", "/etc/passwd"),

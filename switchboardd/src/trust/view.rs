@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::warnings::warnings;
 pub use crate::definition::shown_url;
-use crate::definition::{Definition, Launch, Reach, Remote, Transport};
+use crate::definition::{Definition, Launch, Reach, Remote, Transport, shown_whole_url};
 use crate::expand::Template;
 use crate::hosts::mask::{MASK, masked_value, masked_words};
 use crate::visible::{is_hidden, visible};
@@ -126,6 +126,12 @@ struct How {
     values: bool,
 }
 
+impl How {
+    fn url(self, url: &Template) -> String {
+        if self.values { shown_whole_url(url) } else { shown_url(url) }
+    }
+}
+
 /// How a command is written.
 type Line = fn(&Launch) -> String;
 
@@ -168,7 +174,7 @@ fn facts(reach: &Reach, given: &Given, how: How) -> Vec<(&'static str, String)> 
     match reach {
         Reach::Process(launch) => {
             facts.push(("runs", (how.line)(launch)));
-            facts.push(("in", launch.base.join(launch.cwd.to_string()).display().to_string()));
+            facts.push(("in", launch.shown_directory()));
             let sets = launch.env.iter().filter_map(|(name, value)| Some((name, value.as_ref()?)));
             if how.values {
                 facts.extend(sets.map(|(name, value)| ("sets", set(name, value))));
@@ -178,11 +184,19 @@ fn facts(reach: &Reach, given: &Given, how: How) -> Vec<(&'static str, String)> 
             let unsets = launch.env.iter().filter(|(_, value)| value.is_none());
             add(&mut facts, "unsets", unsets.map(|(name, _)| name.clone()).collect());
             let path = launch.env_file_path.iter().map(|path| path.display().to_string());
-            add(&mut facts, "env file", path.chain(launch.env_file.keys().cloned()).collect());
+            if how.values {
+                facts.extend(path.map(|path| ("env file", path)));
+                let sets = launch.env_file.iter();
+                facts.extend(
+                    sets.map(|(name, value)| ("env file", set(name, &Template::text(value.as_str())))),
+                );
+            } else {
+                add(&mut facts, "env file", path.chain(launch.env_file.keys().cloned()).collect());
+            }
         }
         Reach::Remote(remote) => {
             let kind = if remote.transport == Transport::Sse { "sse" } else { "http" };
-            facts.push(("reaches", format!("{} ({kind})", shown_url(&remote.url))));
+            facts.push(("reaches", format!("{} ({kind})", how.url(&remote.url))));
             if how.values {
                 facts.extend(remote.headers.iter().map(|(name, value)| ("header", header(name, value))));
             } else {
@@ -224,7 +238,7 @@ fn difference(before: &Reach, after: &Reach, how: How) -> Vec<String> {
         (Reach::Process(before), Reach::Process(after)) => process_difference(before, after, how),
         (Reach::Remote(before), Reach::Remote(after)) => remote_difference(before, after, how),
         (Reach::Process(before), _) => vec![format!("was {}", (how.line)(before))],
-        (Reach::Remote(before), _) => vec![format!("was {}", shown_url(&before.url))],
+        (Reach::Remote(before), _) => vec![format!("was {}", how.url(&before.url))],
     }
 }
 
@@ -246,7 +260,9 @@ fn process_difference(before: &Launch, after: &Launch, how: How) -> Vec<String> 
     if before.env_file_path != after.env_file_path {
         lines.push("another env file".to_owned());
     }
-    named_difference("env file", &before.env_file, &after.env_file, |_, _| None, &mut lines);
+    let shown =
+        |name: &str, value: &String| how.values.then(|| shown_value(name, &Template::text(value.as_str())));
+    named_difference("env file", &before.env_file, &after.env_file, shown, &mut lines);
     if before.pass_env != after.pass_env {
         let names: Vec<_> = before.pass_env.symmetric_difference(&after.pass_env).cloned().collect();
         lines.push(format!("passed variables: {}", names.join(", ")));
@@ -257,10 +273,10 @@ fn process_difference(before: &Launch, after: &Launch, how: How) -> Vec<String> 
 fn remote_difference(before: &Remote, after: &Remote, how: How) -> Vec<String> {
     let mut lines = Vec::new();
     if (&before.url, before.transport) != (&after.url, after.transport) {
-        let (was, is) = (shown_url(&before.url), shown_url(&after.url));
+        let (was, is) = (how.url(&before.url), how.url(&after.url));
         lines.push(match was == is {
             true => format!("was {was}, other in what is not shown of it"),
-            false => format!("was {was}"),
+            false => format!("url: {was} → {is}"),
         });
     }
     let shown = |name: &str, value: &Template| how.values.then(|| shown_value(name, value));
@@ -354,11 +370,14 @@ mod tests {
         assert!(!text.contains("s3cret") && !text.contains("never shown"), "{text}");
         let url = Reach::Remote(Remote {
             transport: Transport::Http,
-            url: Template::text("https://me:pass@h/p?key=k3y"),
+            url: Template::text("https://me:pass@h/p?key=k3y&mode=rw"),
             headers: [("authorization".to_owned(), Template::text("Bearer t0p"))].into(),
         });
         let text = shown(&url, None);
-        assert!(text.contains("https://…@h/p?…") && text.contains("header    authorization: •••"), "{text}");
+        assert!(
+            text.contains("https://…@h/p?key=•••&mode=rw") && text.contains("header    authorization: •••"),
+            "{text}"
+        );
         assert!(!text.contains("pass") && !text.contains("k3y") && !text.contains("t0p"), "{text}");
     }
 
@@ -372,6 +391,35 @@ mod tests {
         }
         assert!(!shown(&after, Some(&after)).contains("changed   "));
         assert!(text.contains("its program is a file of the workspace"), "{text}");
+    }
+
+    #[test]
+    fn values_of_an_env_file_and_a_query_are_shown() {
+        let with_file = |mode: &str, token: &str| {
+            let Reach::Process(launch) = launch(&["x"], &[]) else { unreachable!() };
+            let variables = [("MODE", mode), ("TOKEN", token), ("HOOK", "--require ./h.js")];
+            let env_file = variables.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+            Reach::Process(Launch { env_file, env_file_path: Some("/w/.env".into()), ..launch })
+        };
+        let text = shown(&with_file("rw", "s3cret2"), Some(&with_file("ro", "s3cret1")));
+        for part in [
+            "env file  /w/.env",
+            "env file  MODE=rw",
+            "env file  TOKEN=•••",
+            "env file  HOOK='--require ./h.js'",
+            "changed   env file MODE: ro → rw",
+            "changed   another value for env file TOKEN",
+        ] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        assert!(!text.contains("s3cret"), "{text}");
+        let with_query = |query: &str| {
+            let url = Template::text(format!("https://h/mcp?{query}"));
+            Reach::Remote(Remote { transport: Transport::Http, url, headers: BTreeMap::new() })
+        };
+        let text = shown(&with_query("mode=rw&key=s3cret"), Some(&with_query("mode=ro&key=s3cret")));
+        let change = "changed   url: https://h/mcp?mode=ro&key=••• → https://h/mcp?mode=rw&key=•••";
+        assert!(text.contains(change) && !text.contains("s3cret"), "{text}");
     }
 
     #[test]

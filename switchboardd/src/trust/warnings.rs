@@ -105,9 +105,13 @@ fn process(launch: &Launch, found: Option<&Path>, root: &Path) -> Vec<String> {
     }
     let assigned = argv.iter().filter_map(|arg| Some(arg.split_once('=')?.0.to_owned()));
     let assigned: Vec<String> = assigned.filter(|name| is_hijacker(name)).collect();
-    let names = launch.env.keys().chain(launch.env_file.keys()).chain(&launch.pass_env);
+    let names = launch.env.keys().chain(launch.env_file.keys());
     for name in names.chain(&assigned).filter(|name| is_hijacker(name)) {
         warnings.push(format!("sets `{name}`, which can make a program run other code"));
+    }
+    // HOME and the like are given to every child, and are the person's own.
+    for name in launch.pass_env.iter().filter(|name| is_hijacker(name) && !is_allowed(name)) {
+        warnings.push(format!("is given your `{name}`, which can make a program run other code"));
     }
     let cwd = lexical(&launch.base.join(launch.cwd.to_string()));
     let command = lexical(&cwd.join(launch.cmd.to_string()));
@@ -305,6 +309,16 @@ mod tests {
         assert_eq!(told("--verbose"), "");
         assert_eq!(told("${HOME}/data"), "");
         assert!(told("--token=${TOKEN}").contains("`${TOKEN}` among its arguments"), "{}", told("${TOKEN}"));
+    }
+
+    #[test]
+    fn a_passed_variable_is_not_set_by_the_definition() {
+        let told = |name: &str| {
+            let launch = Launch { pass_env: [name.to_owned()].into(), ..launch(&["x"], &[]) };
+            process(&launch, None, Path::new("/w")).join("\n")
+        };
+        assert_eq!(told("HOME"), "");
+        assert!(told("NODE_OPTIONS").starts_with("is given your `NODE_OPTIONS`"), "{}", told("NODE_OPTIONS"));
     }
 
     #[test]
