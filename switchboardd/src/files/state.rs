@@ -2,6 +2,7 @@
 //! them. Consent, secrets and logins are in there.
 
 use std::io;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
 use switchboard_wire::folder::{self, private_folder};
@@ -26,7 +27,20 @@ pub const FOLDERS: [&str; 11] = [
 pub fn prepare(state: &Path) -> io::Result<()> {
     match private_folder(state) {
         Err(error) if is_refusal(&error) => Err(error),
-        _ => check(state),
+        _ => {
+            FOLDERS.iter().for_each(|name| close(&state.join(name)));
+            check(state)
+        }
+    }
+}
+
+/// Earlier versions left some of these readable; nobody else could come through the folder above. One that others can
+/// write is not ours to trust and stays as it is.
+fn close(folder: &Path) {
+    let Ok(meta) = std::fs::symlink_metadata(folder) else { return };
+    let is_ours = meta.is_dir() && meta.uid() == rustix::process::getuid().as_raw();
+    if is_ours && meta.mode() & 0o077 != 0 && meta.mode() & 0o022 == 0 {
+        let _ = std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o700));
     }
 }
 
@@ -45,6 +59,19 @@ fn is_refusal(error: &io::Error) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_an_earlier_version_left_readable_is_closed() {
+        let folder = tempfile::tempdir().unwrap();
+        let state = folder.path().join("s");
+        prepare(&state).unwrap();
+        let data = state.join("data");
+        for (mode, is_used) in [(0o755, true), (0o777, false)] {
+            std::fs::create_dir_all(&data).unwrap();
+            std::fs::set_permissions(&data, std::fs::Permissions::from_mode(mode)).unwrap();
+            assert_eq!(prepare(&state).is_ok(), is_used, "{mode:o}");
+        }
+    }
 
     #[test]
     fn what_leads_out_of_the_folder_is_refused() {
