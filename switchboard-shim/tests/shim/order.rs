@@ -102,13 +102,17 @@ fn a_ping_is_answered_however_slow_the_daemon_is() {
 #[test]
 fn errors_of_the_daemon_reach_the_request_they_are_about() {
     let (mut host, daemon, _folder) = Host::with_daemon();
-    host.request("a", "tools/call");
     let body = r#"{"jsonrpc":"2.0","error":{"code":-32600,"message":"no"},"id":null}"#;
+    host.request("a", "tools/list");
     daemon.call().answer(413, "", body);
     assert_eq!(
         host.hears(),
         json!({"jsonrpc": "2.0", "id": "a", "error": {"code": -32600, "message": "no"}})
     );
+    // A call that failed is told as a result: hosts repeat what ends with a protocol error.
+    host.request("a", "tools/call");
+    daemon.call().answer(413, "", body);
+    assert_eq!(host.hears_failed_call("a", "too_long"), "no");
     host.request("b", "tools/call");
     daemon.call().answer(500, "", "<html>");
     assert!(host.hears_failed_call("b", "refused").contains("500"));
