@@ -213,8 +213,12 @@ fn a_state_folder_that_others_have_a_hand_in_is_not_used() {
         fs::set_permissions(&path, before).unwrap();
     }
     fs::create_dir_all(state.join("secrets")).unwrap();
-    set_mode(&state.join("secrets"), 0o755);
+    set_mode(&state.join("secrets"), 0o777);
     is_refused(&home, "chmod 700");
+    // One that an earlier version left readable is closed: nobody else could come through the folder above it.
+    set_mode(&state.join("secrets"), 0o755);
+    assert!(with_state(&home, &["allow", "--list"]).status.success());
+    assert_eq!(state.join("secrets").metadata().unwrap().permissions().mode() & 0o777, 0o700);
     fs::remove_dir_all(state.join("secrets")).unwrap();
     // The folder as a link, and one of somebody else.
     let away = home.path().join("away");

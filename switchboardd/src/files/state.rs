@@ -27,10 +27,7 @@ pub const FOLDERS: [&str; 11] = [
 pub fn prepare(state: &Path) -> io::Result<()> {
     match private_folder(state) {
         Err(error) if is_refusal(&error) => Err(error),
-        _ => {
-            FOLDERS.iter().for_each(|name| close(&state.join(name)));
-            check(state)
-        }
+        _ => check(state),
     }
 }
 
@@ -46,7 +43,11 @@ fn close(folder: &Path) {
 
 /// The same without making it: what is not there holds nothing that somebody could have put there.
 pub fn check(state: &Path) -> io::Result<()> {
-    let below = FOLDERS.iter().map(|name| folder::check_itself(&state.join(name)));
+    let below = FOLDERS.iter().map(|name| {
+        let folder = state.join(name);
+        close(&folder);
+        folder::check_itself(&folder)
+    });
     let mut all = std::iter::once_with(|| folder::check(state)).chain(below);
     all.find_map(|checked| checked.err().filter(is_refusal)).map_or(Ok(()), Err)
 }
