@@ -57,7 +57,16 @@ impl Host {
     }
 
     pub(crate) fn run(command: &mut Command) -> Self {
-        Self::run_child(command.spawn().unwrap())
+        // A process that another test starts may hold the copy of a program open for writing for a moment.
+        let spawned = std::iter::repeat_with(|| command.spawn()).take(100).find(|spawned| {
+            let is_busy =
+                matches!(spawned, Err(error) if error.kind() == std::io::ErrorKind::ExecutableFileBusy);
+            if is_busy {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            !is_busy
+        });
+        Self::run_child(spawned.expect("a program that is not busy for ever").unwrap())
     }
 
     /// A shim some of whose pipes the test has taken.
