@@ -1,6 +1,9 @@
 //! Whatever dies, in whatever order: callers are told, the next call works, and nothing is left.
 #![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
+#![allow(clippy::disallowed_methods, reason = "tests start processes")]
 
+use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use proto_tests::shim::{kind_of, structured};
@@ -225,6 +228,25 @@ fn a_killed_guard_leaves_nothing_and_its_callers_are_told() {
     let zombies =
         || procs::descendants(daemon.pid()).into_iter().filter(|process| process.zombie).collect::<Vec<_>>();
     assert!(becomes(PATIENCE, || zombies().is_empty()), "never reaped: {:#?}", zombies());
+}
+
+/// In a container, the leader of the session may be outside of it: the session and the group are then 0.
+#[test]
+fn a_killed_guard_leaves_nothing_in_a_container() {
+    let contained = |program: &Path, arguments: &[&str]| {
+        let mut command = Command::new("unshare");
+        command.args(["--pid", "--fork", "--mount-proc", "--kill-child"]).arg(program).args(arguments);
+        command.env("PROTO_TESTS_BUILT", "1").output()
+    };
+    if !contained(Path::new("true"), &[]).is_ok_and(|output| output.status.success()) {
+        eprintln!("skipped: nobody may make a container here");
+        return;
+    }
+    let name = "a_killed_guard_leaves_nothing_and_its_callers_are_told";
+    let output = contained(&std::env::current_exe().unwrap(), &["--exact", name, "--nocapture"]).unwrap();
+    let printed = String::from_utf8_lossy(&output.stdout);
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && printed.contains("1 passed"), "{printed}{complaint}");
 }
 
 #[test]

@@ -176,7 +176,7 @@ mod tests {
         let me = Process::look_up(std::process::id()).unwrap();
         assert_eq!(me.parent, std::os::unix::process::parent_id());
         assert!(!me.zombie && !me.stopped && me.start_time > 0);
-        assert_eq!(me.group.cast_signed(), rustix::process::getpgrp().as_raw_nonzero().get());
+        assert_eq!(Process::look_up(me.parent).unwrap().session, me.session);
         assert!(family_now(me.parent).iter().any(|process| process.id == me.id));
         assert!(family_of(me.parent, &all()).iter().any(|process| process.id == me.id));
     }

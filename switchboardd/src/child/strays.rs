@@ -81,6 +81,7 @@ fn reap(process: &Process) {
 /// Whether this process started it. Those in its own session are its own: a guard leaves that session before its
 /// child starts, and there is no way back into it.
 fn is_ours(process: &Process) -> bool {
-    let session = rustix::process::getsid(None).map_or(0, |session| session.as_raw_nonzero().get());
-    process.session == session.cast_unsigned() || processes::lock().contains(&process.id)
+    // Read from `/proc`: in a container the leader of this session may be outside, and then the session is 0.
+    let session = Process::look_up(std::process::id()).map(|own| own.session);
+    Some(process.session) == session || processes::lock().contains(&process.id)
 }
