@@ -78,6 +78,12 @@ pub(super) fn child_ids_of(parent: u32) -> Option<Vec<u32>> {
     Some(ids)
 }
 
+/// The children that the first thread started, and the orphans that the process has adopted.
+pub(super) fn child_ids_of_first_thread(parent: u32) -> Vec<u32> {
+    let list = fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).unwrap_or_default();
+    list.split_whitespace().filter_map(|id| id.parse().ok()).collect()
+}
+
 /// Children, their children, and so on, by the lists of the kernel: quick, and what moves meanwhile may be missed.
 pub(super) fn family_now(root: u32) -> Vec<Process> {
     let mut found = children_of(root);

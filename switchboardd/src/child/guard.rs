@@ -180,7 +180,7 @@ fn await_end(mut control: &UnixStream, family: &mut Family) -> bool {
 fn clear(family: &mut Family) {
     let me = std::process::id();
     let group = Pid::from_raw(family.child.cast_signed());
-    let own_group = descent::Process::look_up(me).map(|own| own.group);
+    let own_group = descent::Process::look_up(me).map_or(me, |own| own.group);
     let mut clearing = Clearing::with_grace(TERM_GRACE);
     signal_group(group, Signal::TERM);
     while !family.reap() || other_system_has_group(group) {
@@ -193,7 +193,7 @@ fn clear(family: &mut Family) {
             }
             signal_group(group, Signal::KILL);
         }
-        let pause = clearing.pass(&descent::family_now(me), |group| Some(group) == own_group);
+        let pause = clearing.pass(&descent::family_now(me), |group| group == own_group);
         std::thread::sleep(pause);
     }
 }
