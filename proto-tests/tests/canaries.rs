@@ -254,6 +254,109 @@ fn no_part_of_a_destination_is_ever_shown() {
     kept(&home.state_folder());
 }
 
+/// A server that answers everything that it is asked with `$1`, in which `ID` stands for the id.
+const ANSWERS: &str = r#"
+while read -r line; do
+  id=$(printf '%s\n' "$line" | sed -n 's/.*"id":\("*[0-9]*"*\).*/\1/p')
+  [ -n "$id" ] && printf '%s\n' "$1" | sed "s/ID/$id/; s/VALUE/$BY_SECRET/"
+done"#;
+
+/// Prints all that it was given to both streams, on short lines, on one that is too long, and in the middle of a line.
+const PRINTS: &str = r#"
+for value in "$LITERAL_TOKEN" "$BY_SECRET" "$BY_FILE" "$BY_SHELL" "$IN_FILE" "$PERSONAL_VALUE" "$3"; do
+  echo "says $value to stderr" >&2
+  echo "says $value to stdout"
+done
+printf '%4089s %s\n' x "$BY_SECRET" >&2
+printf '%4089s %s\n' x "$BY_SECRET"
+"#;
+
+/// Local servers that print what they were given: while they work, as their last words, at a failed start, and in
+/// answers that cannot be used.
+#[test]
+fn what_a_local_server_prints_is_shown_without_its_values() {
+    let home = home_with_values();
+    home.config(&json!({"timeouts": {"childSpawnMs": 4000}}));
+    let env = json!({
+        "LITERAL_TOKEN": "canary-literal",
+        "BY_SECRET": "${SECRET_VALUE}",
+        "BY_FILE": "${PERSONAL_VALUE}",
+        "BY_SHELL": "x${env:SHELL_VALUE}y",
+        "SWITCHBOARD_TEST": home.mark(),
+    });
+    let shell = |script: &str, answer: &str| {
+        let args = ["-c", script, "sh", answer, "--key", "canary-argument"];
+        json!({
+            "command": "/bin/sh",
+            "args": args,
+            "env": env,
+            "envFile": "variables",
+            "passEnv": ["PERSONAL_VALUE"],
+        })
+    };
+    let evil = bins().evil_child.display().to_string();
+    let last_words = "echo \"last words $BY_SECRET $3\" >&2; printf 'half %.9s' \"$BY_SECRET\" >&2; exit 3";
+    let servers = json!({
+        "loud": shell(&format!("{PRINTS}\n'{evil}' echo\n{last_words}"), ""),
+        "stillborn": shell(&format!("{PRINTS}\n{last_words}"), ""),
+        "silent": shell(&format!("{PRINTS}\nexec sleep 60"), ""),
+        "refuses": shell(ANSWERS, r#"{"jsonrpc":"2.0","id":ID,"error":{"code":-32000,"message":"no VALUE"}}"#),
+        "babbles": shell(ANSWERS, r#"{"jsonrpc":"2.0","id":ID,"result":{"VALUE":nVALUE}}"#),
+        "nowhere": {"command": "${SECRET_VALUE}", "env": env},
+        "absent": {"command": "/nowhere/${SECRET_VALUE}", "env": env},
+        "lost": {"command": evil, "cwd": "/nowhere/${SECRET_VALUE}", "env": env},
+    });
+    let names: Vec<String> = servers.as_object().unwrap().keys().cloned().collect();
+    home.definition("all", &json!({"mcpServers": servers}).to_string());
+    home.write(".config/switchboard/mcps/all/variables", "IN_FILE=canary-file\n");
+    let daemon = Daemon::start_with(&home, &["--listen", "off"], &[("LOG_LEVEL", "trace")]);
+    let mut shim = home.shim();
+    // What a tool answers is the server's own, and stays as it is.
+    assert_eq!(structured(&shim.call("loud", "env", "{}"))["BY_SECRET"], "canary-secret");
+    let mut errors = String::new();
+    for name in &names {
+        for action in [r#""action":"call","subtool":"crash","args":{}"#, r#""action":"introspect""#] {
+            let answer =
+                shim.request("tools/call", &format!(r#"{{"name":"{name}_suite","arguments":{{{action}}}}}"#));
+            is_clean(name, &answer);
+            errors.push_str(&answer);
+        }
+        let initialize = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}"#;
+        is_clean(name, &daemon.door().post(&format!("/proxy/{name}"), initialize).text());
+        for order in [&["explain", name][..], &["logs", name], &["logs", name, "--json"]] {
+            let output = home.command(order);
+            is_clean(
+                &format!("{order:?}"),
+                &String::from_utf8_lossy(&[output.stdout, output.stderr].concat()),
+            );
+        }
+    }
+    for target in ["/status", "/suites", "/proxy", "/metrics"] {
+        is_clean(target, &daemon.door().get(target).text());
+    }
+    for order in [&["status"][..], &["status", "--json"], &["ls"], &["doctor"], &["--dry-run"]] {
+        let output = home.command(order);
+        is_clean(&format!("{order:?}"), &String::from_utf8_lossy(&[output.stdout, output.stderr].concat()));
+    }
+    is_clean("the log", &daemon.log());
+    // All of it was printed, and is told with names.
+    for part in
+        ["last words ${SECRET_VALUE}", "half ${SECRET_VALUE}", "says ••• to stdout", "no ${SECRET_VALUE}"]
+    {
+        assert!(errors.contains(part), "{part}: {errors}");
+    }
+    let logs = String::from_utf8(home.command(&["logs", "stillborn"]).stdout).unwrap();
+    for name in ["SECRET_VALUE", "PERSONAL_VALUE", "IN_FILE"] {
+        for stream in ["stderr", "stdout"] {
+            let line = format!("says ${{{name}}} to {stream}");
+            assert!(logs.contains(&line), "{line}: {logs}");
+        }
+    }
+    assert!(logs.contains("says x${SHELL_VALUE}y to stderr"), "{logs}");
+    drop(daemon);
+    kept(&home.state_folder());
+}
+
 /// Answers every request with its own head: as a refusal, as a redirect to another host, or as a wish for a login.
 fn echoing_server() -> u16 {
     use std::io::Read;

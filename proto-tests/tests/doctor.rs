@@ -102,6 +102,40 @@ fn a_healthy_home_is_fine_with_and_without_a_daemon() {
 }
 
 #[test]
+fn settings_for_a_server_that_is_not_there_are_named() {
+    let home = healthy();
+    home.config(&json!({"suites": {"kid": {"validate": false}}}));
+    let config = home.config_folder().join("switchboard.config.json");
+    let (findings, _) = examined(&home);
+    assert!(findings.iter().all(|finding| finding["about"] != "config" || finding["severity"] == "ok"));
+    for (key, said) in [
+        ("kid_suite", "suites.kid_suite: no server of this name; did you mean `kid`?"),
+        ("Kidd", "suites.Kidd: no server of this name; did you mean `kid`?"),
+        ("github", "suites.github: no server of this name"),
+    ] {
+        home.config(&json!({"suites": {key: {"validate": false}}}));
+        let mend = found(&home, "config", "warning", said);
+        assert!(mend.contains("EDITOR"), "{mend}");
+        let (findings, code) = examined(&home);
+        assert_eq!(code, Some(0), "{findings:#?}");
+        let is_fine = |finding: &Value| finding["about"] == "config" && finding["severity"] == "ok";
+        assert!(!findings.iter().any(is_fine), "{findings:#?}");
+        let output = home.command(&["check", config.to_str().unwrap()]);
+        let told = String::from_utf8(output.stdout).unwrap();
+        assert!(output.status.success() && told.contains("note: ") && told.contains(said), "{told}");
+    }
+    // A project's config names its own servers.
+    home.config(&json!({}));
+    let workspace = home.workspace();
+    let project = home.project(workspace.file_name().unwrap().to_str().unwrap());
+    project.config(&json!({"suites": {"w_suite": {"validate": false}}}));
+    project.child("w", &[]);
+    found(&home, "config", "warning", "suites.w_suite: no server of this name; did you mean `w`?");
+    project.config(&json!({"suites": {"w": {"validate": false}}}));
+    healed(&home, "config", "no server of this name");
+}
+
+#[test]
 fn open_folders_and_files_are_closed() {
     let home = healthy();
     home.order(&["start"]);

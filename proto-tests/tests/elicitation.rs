@@ -43,7 +43,7 @@ fn the_first_call_asks_and_goes_on_when_it_is_allowed() {
     let mut entry = home.entry(
         &bins().evil_child,
         &["echo", "two words"],
-        &[("LD_LIBRARY_PATH", "/own/lib"), ("A_TOKEN", "hidden")],
+        &[("LD_LIBRARY_PATH", "/own/lib"), ("A_TOKEN", "hidden"), ("A_TOKEN_COMMAND", "evil|sh")],
     );
     entry["description"] = "words of its own".into();
     project.define("k", &entry);
@@ -55,7 +55,8 @@ fn the_first_call_asks_and_goes_on_when_it_is_allowed() {
     for part in [
         format!("runs      {} echo 'two words'", bins().evil_child.display()),
         "sets      LD_LIBRARY_PATH=/own/lib\n".to_owned(),
-        "sets      A_TOKEN=•••\n".to_owned(),
+        "sets      A_TOKEN=••• (6 characters)\n".to_owned(),
+        "sets      A_TOKEN_COMMAND='evil|sh'\n".to_owned(),
         "warning   sets `LD_LIBRARY_PATH`".to_owned(),
         project.path().join("mcps/k/.mcp.json").display().to_string(),
     ] {

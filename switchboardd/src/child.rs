@@ -221,7 +221,8 @@ impl Child {
                 Target::Remote(to) => remote::bring_up(name, to, ground, tie, place, ring.clone()).await,
             }
         };
-        let child = timeout_at(deadline, child).await.map_err(|_| late(String::new()))??;
+        let child = timeout_at(deadline, child).await.map_err(|_| late(String::new()))?;
+        let child = child.map_err(|error| error.without_values(ring.hidden()))?;
         let shaken = match &child.way {
             Way::Pipe(_) => {
                 let legacy = remembered == Some(Manner::Legacy);
@@ -244,7 +245,7 @@ impl Child {
             Err(_) => late(child.stderr.last_words()).into(),
         };
         child.stop();
-        Err(error)
+        Err(error.without_values(ring.hidden()))
     }
 
     /// Sends a request, of `caller` or our own; the answer is awaited on what this returns. `params` is what stands behind

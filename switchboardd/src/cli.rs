@@ -29,6 +29,7 @@ mod shell_word;
 mod start;
 mod status;
 mod talk;
+mod unused_settings;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

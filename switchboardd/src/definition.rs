@@ -1,5 +1,6 @@
 //! One server entry read from a `.mcp.json`: what it is called and how to start or reach it.
 
+mod hidden;
 mod shown;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,6 +9,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+pub use hidden::Hidden;
 pub use shown::{Shown, shown_url, shown_whole_url};
 
 use crate::expand::{Missing, Template, Values};
@@ -97,6 +99,8 @@ pub struct Filled {
     pub program: Option<PathBuf>,
     /// Command and directory as they are written, for people: what was filled in may be a secret.
     pub written: Written,
+    /// What it is given and must not be shown when it prints it.
+    pub hidden: Hidden,
 }
 
 /// A child that runs elsewhere, with every gap filled: where its messages go.
@@ -139,6 +143,14 @@ impl std::fmt::Debug for Destination {
 }
 
 impl Target {
+    /// What must not be repeated of what was filled in.
+    pub fn hidden(&self) -> &Hidden {
+        match self {
+            Self::Process(filled) => &filled.hidden,
+            Self::Remote(to) => &to.shown.hidden,
+        }
+    }
+
     /// A fingerprint: nothing of it can be read back.
     pub fn digest(&self) -> String {
         match self {
@@ -231,6 +243,7 @@ impl Launch {
                 cmd: self.cmd.to_string(),
                 cwd: self.base.join(self.cwd.to_string()).display().to_string(),
             },
+            hidden: Hidden::of_launch(self, values),
         };
         if missing.is_empty() { Ok(filled) } else { Err(missing) }
     }

@@ -118,6 +118,14 @@ impl Template {
         })
     }
 
+    /// What stands for a gap that has no value, beside its name.
+    pub fn defaults(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().filter_map(|piece| match piece {
+            Piece::Gap { name, default, .. } => Some((name.as_str(), default.as_deref()?)),
+            Piece::Text(_) => None,
+        })
+    }
+
     /// Fills every gap; notes those that have neither a value nor a default.
     pub fn fill(&self, values: &Values, missing: &mut BTreeSet<Missing>) -> String {
         let mut filled = String::new();

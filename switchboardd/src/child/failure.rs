@@ -2,6 +2,7 @@
 
 use super::Exit;
 use super::remote::RemoteError;
+use crate::definition::Hidden;
 
 /// Why a child gave no answer. The texts continue the words "child `name` …".
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -41,6 +42,16 @@ pub enum ChildError {
 }
 
 impl ChildError {
+    /// Without the values that the child was given: what it says may repeat them. What it printed is kept without them
+    /// already.
+    pub(super) fn without_values(self, hidden: &Hidden) -> Self {
+        match self {
+            Self::Spawn { why } => Self::Spawn { why: hidden.hide_in_cut(&why).into_owned() },
+            Self::Unusable { why } => Self::Unusable { why: hidden.hide_in_cut(&why).into_owned() },
+            other => other,
+        }
+    }
+
     /// A word that programs can rely on.
     pub fn kind(&self) -> &'static str {
         match self {

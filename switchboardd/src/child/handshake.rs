@@ -12,6 +12,7 @@ use switchboard_wire::raw::Raw;
 
 use super::calls::Answer;
 use super::{Child, ChildError, Limits, Tie, clip, millis};
+use crate::definition::Hidden;
 use crate::era::envelope::{Envelope, dressed};
 use crate::era::{Era, SERVER_KEY};
 use crate::error::UNSUPPORTED_VERSION;
@@ -67,6 +68,10 @@ pub struct StartError {
 }
 
 impl StartError {
+    pub(super) fn without_values(self, hidden: &Hidden) -> Self {
+        Self { error: self.error.without_values(hidden), ..self }
+    }
+
     /// The same of a start that had `whole` with what went before it.
     pub fn within(self, whole: Duration) -> Self {
         let error = match self.error {

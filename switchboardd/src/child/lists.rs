@@ -278,7 +278,9 @@ pub(super) async fn fetch(
             }
         })?;
         let answer = call.answer(limits).await?;
-        let Some(page) = page(&answer.body, list)? else { break };
+        let page = page(&answer.body, list);
+        let page = page.map_err(|error| error.without_values(child.stderr.hidden()))?;
+        let Some(page) = page else { break };
         *bytes += answer.body.len();
         if *bytes > MAX_BYTES {
             let why = format!("its lists are longer than {} MiB (at `{}`)", MAX_BYTES >> 20, list.method());

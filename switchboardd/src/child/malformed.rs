@@ -14,6 +14,7 @@ use super::calls::{ChildId, Reply};
 use super::inbound::our_id;
 use super::questions::error;
 use super::{Child, ChildError, Way};
+use crate::definition::Hidden;
 use crate::era::Era;
 use crate::visible::visible;
 
@@ -75,7 +76,10 @@ impl Child {
         let found = scan.found();
         if let Some(id) = &found.id {
             if found.is_answer() {
-                let failed = || Reply::Failed(ChildError::Unusable { why: wrong_answer(body, what) });
+                let failed = || {
+                    let why = wrong_answer(body, what, self.stderr.hidden());
+                    Reply::Failed(ChildError::Unusable { why })
+                };
                 our_id(id).map(|ours| self.deliver(ours, failed()));
             } else if found.asks && is_id(id) && self.era() == Era::Legacy {
                 self.reply(id, &error(what.code(), &what.to_string()));
@@ -110,7 +114,7 @@ pub(super) fn is_id(id: &str) -> bool {
 }
 
 /// What is wrong with an answer, as far as a person who writes servers needs it.
-fn wrong_answer(body: &[u8], what: &Malformed) -> String {
+fn wrong_answer(body: &[u8], what: &Malformed, hidden: &Hidden) -> String {
     match (what, std::str::from_utf8(body)) {
         (Malformed::NotMessage(why), _) => format!("answered with a message that is not JSON-RPC: {why}"),
         (Malformed::NotJson, Err(error)) => {
@@ -118,6 +122,8 @@ fn wrong_answer(body: &[u8], what: &Malformed) -> String {
         }
         (Malformed::NotJson, Ok(text)) => match serde_json::from_str::<IgnoredAny>(text) {
             Ok(_) => "answered with something that is not JSON".to_owned(),
+            // A part of a value would not be known as one.
+            Err(error) if !hidden.allows(text) => format!("answered with text that is not JSON: {error}"),
             Err(error) => {
                 let at = if error.line() == 1 { error.column().min(text.len()) } else { 0 };
                 let from = text.char_indices().map(|(from, _)| from).find(|from| from + AROUND >= at);
@@ -144,11 +150,12 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_named() {
-        let wrong = |body: &[u8]| wrong_answer(body, &Malformed::NotJson);
+        let wrong = |body: &[u8]| wrong_answer(body, &Malformed::NotJson, &Hidden::default());
         let nan = wrong(br#"{"jsonrpc":"2.0","id":1,"result":{"x":NaN}}"#);
         assert!(nan.contains("column") && nan.contains("NaN"), "{nan}");
         assert!(wrong(b"{\"id\":1,\"result\":\"\xe9\"}").contains("not UTF-8, at byte 19"));
-        let why = wrong_answer(b"{}", &Malformed::NotMessage("`jsonrpc` must be \"2.0\""));
+        let why =
+            wrong_answer(b"{}", &Malformed::NotMessage("`jsonrpc` must be \"2.0\""), &Hidden::default());
         assert!(why.ends_with("`jsonrpc` must be \"2.0\""), "{why}");
     }
 }

@@ -11,6 +11,7 @@ use tokio::net::unix::pipe;
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
+use crate::definition::Hidden;
 use crate::visible::visible;
 
 /// What is kept of each child, in bytes and per line.
@@ -41,6 +42,8 @@ pub struct Line {
 
 #[derive(Debug, Default)]
 pub struct StderrRing {
+    /// Values that are replaced in every line before it is kept.
+    hidden: Hidden,
     // A leaf lock: held for a push or a copy, never across an await.
     kept: Mutex<Kept>,
 }
@@ -54,11 +57,28 @@ struct Kept {
     first: Option<Box<str>>,
 }
 
+/// Where a line comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stream {
+    Stdout,
+    Stderr,
+}
+
 impl StderrRing {
+    /// For a child that was given these values.
+    pub fn new(hidden: Hidden) -> Self {
+        Self { hidden, ..Self::default() }
+    }
+
+    pub(super) fn hidden(&self) -> &Hidden {
+        &self.hidden
+    }
+
     /// Reads until the child and everything that shares its standard error is gone.
     pub(super) async fn drain(&self, mut stderr: pipe::Receiver, name: &str) {
         let mut chunk = vec![0; 16 * 1024];
         let mut line = Vec::new();
+        let mut is_cut = false;
         loop {
             let count = match stderr.read(&mut chunk).await {
                 Ok(0) | Err(_) => break,
@@ -67,25 +87,32 @@ impl StderrRing {
             for part in chunk[..count].split_inclusive(|&byte| byte == b'\n') {
                 let room = LINE.saturating_sub(line.len());
                 line.extend_from_slice(&part[..part.len().min(room)]);
+                is_cut |= part.len() > room;
                 if part.ends_with(b"\n") {
-                    self.push(&line, name, false);
+                    self.push(&line, is_cut, name, Stream::Stderr);
                     line.clear();
+                    is_cut = false;
                 }
             }
         }
         if !line.is_empty() {
-            self.push(&line, name, false);
+            // It may have been ended in the middle of it.
+            self.push(&line, true, name, Stream::Stderr);
         }
     }
 
     /// A line of its standard output that is no message.
     pub(super) fn push_stdout(&self, line: &[u8], name: &str) {
-        self.push(&line[..line.len().min(LINE)], name, true);
+        self.push(&line[..line.len().min(LINE)], line.len() > LINE, name, Stream::Stdout);
     }
 
-    fn push(&self, line: &[u8], name: &str, stdout: bool) {
+    /// `is_cut`: there was more of the line, or may have been.
+    fn push(&self, line: &[u8], is_cut: bool, name: &str, stream: Stream) {
+        let stdout = stream == Stream::Stdout;
         let text = String::from_utf8_lossy(line);
         let text = printable(text.trim_end());
+        let text: Box<str> =
+            if is_cut { self.hidden.hide_in_cut(&text) } else { self.hidden.hide(&text) }.into();
         if text.is_empty() {
             return;
         }
@@ -113,7 +140,7 @@ impl StderrRing {
 
     /// A line of our own about a child that has no standard error here.
     pub fn note(&self, text: &str, name: &str) {
-        self.push(text.as_bytes(), name, false);
+        self.push(text.as_bytes(), false, name, Stream::Stderr);
     }
 
     /// Those that came after line `number`.
@@ -186,7 +213,7 @@ mod tests {
     fn only_the_newest_lines_are_kept() {
         let ring = StderrRing::default();
         for number in 0..10_000 {
-            ring.push(format!("line {number} {}", "x".repeat(100)).as_bytes(), "t", false);
+            ring.push(format!("line {number} {}", "x".repeat(100)).as_bytes(), false, "t", Stream::Stderr);
         }
         let lines = ring.after(0);
         assert!(lines.iter().map(|line| line.text.len()).sum::<usize>() <= KEEP);
@@ -196,10 +223,39 @@ mod tests {
         assert_eq!(ring.tail().lines().count(), 5);
     }
 
+    #[tokio::test]
+    async fn a_value_is_hidden_however_it_arrives() {
+        use tokio::io::AsyncWriteExt;
+
+        use crate::definition::Launch;
+        use crate::expand::{Places, Template};
+
+        let template = Template::parse("${KEY}", &Places::default()).unwrap();
+        let launch = Launch { args: vec![template], ..Launch::default() };
+        let filled = launch.fill(&[("KEY".to_owned(), "hunter2hunter".to_owned())].into()).unwrap();
+        let ring = StderrRing::new(filled.hidden);
+        let (mut sender, receiver) = pipe::pipe().unwrap();
+        let long = format!("{}hunter2hunter\n", "x".repeat(LINE - 8));
+        let parts = ["it is hunt", "er2hunter\nin \u{1b}[31mhunter2hunter\u{1b}[0m\n", &long, "and hunter2"];
+        let written = async {
+            for part in parts {
+                sender.write_all(part.as_bytes()).await.unwrap();
+                tokio::task::yield_now().await;
+            }
+            drop(sender);
+        };
+        tokio::join!(ring.drain(receiver, "t"), written);
+        let lines: Vec<_> = ring.after(0).into_iter().map(|line| line.text).collect();
+        assert_eq!((&*lines[0], &*lines[1], &*lines[3]), ("it is ${KEY}", "in ${KEY}", "and ${KEY}"));
+        assert_eq!(*lines[2], *format!("{}${{KEY}}", "x".repeat(LINE - 8)));
+        ring.push_stdout(b"hunter2hunter", "t");
+        assert!(ring.last_words().starts_with("wrote 1 line to stdout that is not JSON-RPC: `${KEY}`;"));
+    }
+
     #[test]
     fn a_tail_is_short_whatever_the_lines() {
         let ring = StderrRing::default();
-        ring.push("é".repeat(4000).as_bytes(), "t", false);
+        ring.push("é".repeat(4000).as_bytes(), false, "t", Stream::Stderr);
         assert!(ring.tail().len() <= TAIL_BYTES);
     }
 
@@ -207,7 +263,7 @@ mod tests {
     fn what_is_told_of_a_child_names_both_streams() {
         let ring = StderrRing::default();
         assert_eq!(ring.last_words(), "");
-        ring.push(b"oh no", "t", false);
+        ring.push(b"oh no", false, "t", Stream::Stderr);
         assert_eq!(ring.last_words(), "last stderr: `oh no`");
         ring.push_stdout("hello \u{202e}there".as_bytes(), "t");
         let expect =

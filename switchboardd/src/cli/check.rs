@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 use super::Exit;
+use super::desk::Desk;
 use super::output::{indented, is_terminal, print, print_json, say};
+use super::unused_settings::unused_settings;
 use crate::args::Args;
 use crate::child::remote::address;
 use crate::config::{Config, Extent, FILE_NAME};
@@ -161,12 +163,13 @@ fn look(args: &Args, file: &Path) -> Verdict {
     if is_personal || file.file_name().is_some_and(|name| name == FILE_NAME) {
         let extent = if is_personal { Extent::Personal } else { Extent::Workspace };
         let problems = Config::parse(&document, folder, extent).err().unwrap_or_default();
+        let notes = if problems.is_empty() { unused(args, folder, extent) } else { Vec::new() };
         let mut hosts = Vec::new();
         if !is_personal && !problems.is_empty() {
             hosts
                 .push("it was read as a workspace's config; `--config FILE` reads it as your own".to_owned());
         }
-        return Verdict { problems, hosts, ..Verdict::default() };
+        return Verdict { problems, notes, hosts, ..Verdict::default() };
     }
     // `${workspaceFolder}` means the person's config folder in a file below it, and there the project of a session.
     let own = daemon::config_file(args, &home).parent().map(Path::to_owned).unwrap_or_default();
@@ -195,4 +198,16 @@ fn look(args: &Args, file: &Path) -> Verdict {
         }
     }
     verdict
+}
+
+/// Settings in a config for servers that are not there.
+fn unused(args: &Args, folder: &Path, extent: Extent) -> Vec<Problem> {
+    let Some(desk) = Desk::quietly(args) else { return Vec::new() };
+    match extent {
+        Extent::Personal => {
+            let project = desk.here(args).map(|root| desk.workspace(&root));
+            unused_settings(&desk.personal, project.as_ref())
+        }
+        Extent::Workspace => unused_settings(&desk.workspace(folder), Some(&desk.personal)),
+    }
 }

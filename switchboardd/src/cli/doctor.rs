@@ -94,6 +94,11 @@ async fn look(args: &Args) -> Vec<Finding> {
     findings.extend(files::trust(&state));
     if let Some(desk) = Desk::quietly(args) {
         let project = desk.here(args).map(|root| desk.workspace(&root));
+        let unused = files::unused_settings(&desk.personal, project.as_ref());
+        if unused.iter().any(|(file, _)| *file == config) {
+            findings.retain(|finding| finding.about != "config" || finding.severity != Severity::Fine);
+        }
+        findings.extend(unused.into_iter().map(|(_, finding)| finding));
         findings.extend(machine::path(&desk).await);
         findings.extend(definitions::look(&desk, project.as_ref()).await);
         findings.extend(running::port(status.as_ref(), &desk.personal.config));

@@ -5,22 +5,16 @@
 
 use std::borrow::Cow;
 
-use url::form_urlencoded::byte_serialize;
-
-use super::Remote;
+use super::{Hidden, Remote};
 use crate::expand::{Template, Values};
 use crate::hosts::mask::{MASK, masked_path, masked_query};
 use crate::visible::visible;
-
-/// Shorter values are not looked for in what others say: they are no secrets, and stand in many words.
-const LEAST: usize = 4;
 
 /// The URL of a destination as it is written, and what must not be repeated of what was filled in.
 #[derive(Clone, Default, PartialEq, Eq, Hash)]
 pub struct Shown {
     pub url: String,
-    /// What is replaced, and by what; the longest first.
-    hidden: Vec<(String, String)>,
+    pub hidden: Hidden,
 }
 
 /// The values are what it hides.
@@ -39,26 +33,17 @@ impl Shown {
             all.map(move |part| (part, format!("${{{name}}}")))
         });
         let literal = masked_literals(&remote.url).into_iter().map(|text| (text, MASK.to_owned()));
-        let mut hidden: Vec<(String, String)> = filled.chain(literal).flat_map(spellings).collect();
-        hidden.sort_by(|one, other| other.0.len().cmp(&one.0.len()).then_with(|| one.cmp(other)));
-        hidden.dedup();
-        Self { url: shown_url(&remote.url), hidden }
+        Self { url: shown_url(&remote.url), hidden: Hidden::new(filled.chain(literal)) }
     }
 
     /// A text with every value that was filled in replaced by its name.
     pub fn hide<'a>(&self, text: &'a str) -> Cow<'a, str> {
-        let mut text = Cow::Borrowed(text);
-        for (value, name) in &self.hidden {
-            if text.contains(value.as_str()) {
-                text = Cow::Owned(text.replace(value.as_str(), name));
-            }
-        }
-        text
+        self.hidden.hide(text)
     }
 
     /// Whether a text holds nothing that must not be repeated.
     pub fn allows(&self, text: &str) -> bool {
-        !self.hidden.iter().any(|(value, _)| text.contains(value.as_str()))
+        self.hidden.allows(text)
     }
 }
 
@@ -69,19 +54,6 @@ fn parts(value: &str) -> Vec<String> {
     let segments = url.path_segments().into_iter().flatten().filter(|part| masked_path(part) != *part);
     let whole = [url.host_str(), Some(url.path()), url.query(), url.password()].into_iter().flatten();
     whole.chain(segments).map(ToOwned::to_owned).chain(pairs).collect()
-}
-
-/// A value as it stands in a URL's path, in its query or a form, in its host, and as JSON writes it.
-fn spellings((value, name): (String, String)) -> Vec<(String, String)> {
-    let form: String = byte_serialize(value.as_bytes()).collect();
-    let path = url::Url::parse("http://x/").ok().map(|mut url| {
-        url.set_path(&value);
-        url.path().trim_start_matches('/').to_owned()
-    });
-    let json = serde_json::Value::from(value.as_str()).to_string().trim_matches('"').to_owned();
-    let all = [Some(value.to_ascii_lowercase()), Some(form), path, Some(json), Some(value)];
-    let fit = all.into_iter().flatten().filter(|text| text.len() >= LEAST);
-    fit.map(|text| (text, name.clone())).collect()
 }
 
 /// Without what may be a password in it, a secret in its path, or a key behind the `?`.

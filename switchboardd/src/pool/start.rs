@@ -136,7 +136,7 @@ impl Pool {
             logins: &*self.nursery.logins,
             tally: &self.tally,
         };
-        let ring = Arc::new(StderrRing::default());
+        let ring = Arc::new(StderrRing::new(target.hidden().clone()));
         {
             let mut state = self.lock();
             let earlier = std::mem::replace(&mut state.last_words, ring.clone());
@@ -153,7 +153,7 @@ impl Pool {
                 tracing::debug!(target: "pool", child = &*self.name, "{error}; it is started again and not asked");
                 let place = self.nursery.budget.admit(room_until, here).await?;
                 // What it wrote at its first start says nothing that it does not say again.
-                let ring = Arc::new(StderrRing::default());
+                let ring = Arc::new(StderrRing::new(target.hidden().clone()));
                 {
                     let mut state = self.lock();
                     state.manner = Some(Manner::Legacy);

