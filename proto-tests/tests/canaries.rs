@@ -142,7 +142,7 @@ fn no_value_is_ever_shown() {
     home.config(&json!({"suites": {"k": {"redact": ["password"]}}}));
     let project = home.project("work");
     project.define("w", &entry(&home, 1));
-    project.write("mcps/w/variables", "IN_FILE_TOKEN=canary-file\n");
+    project.write("mcps/w/variables", "IN_FILE_TOKEN=canary-file\nNEUTRAL=canary0123456789abcdef\n");
     let env = [("LOG_LEVEL", "trace")];
     let daemon = Daemon::start_with(&home, &["--listen", "off"], &env);
     let mut shim = project.mute_shim();

@@ -28,6 +28,8 @@ fn all_is_told_but_no_secret() {
     let _daemon = home.daemon();
     home.order(&["call", "kid", "stderr", r#"{"text":"last words"}"#]);
     assert_eq!(home.command(&["call", "kid", "crash"]).status.code(), Some(5));
+    // The caller is told at once; an end is noted when nothing of the server is left.
+    until_true("the end to be noted", PATIENCE, || told(&home, &["explain", "kid"]).contains("status 3"));
     for name in ["kid", "kid_suite"] {
         let text = told(&home, &["explain", name]);
         for part in [

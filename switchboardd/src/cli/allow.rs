@@ -17,7 +17,7 @@ use crate::args::Args;
 use crate::definition::{Definition, Launch, Reach};
 use crate::layer::Layer;
 use crate::suite_name;
-use crate::trust::view::{View, mentioned};
+use crate::trust::view::{Values, View, mentioned};
 use crate::trust::{Record, Standing, Verdict};
 use crate::visible::visible;
 
@@ -201,7 +201,7 @@ async fn consider(desk: &Desk, candidate: &Candidate) -> Option<bool> {
         before: candidate.before.as_ref(),
         root: &candidate.root,
         is_masked: false,
-        shows_values: true,
+        values: Values::All,
         given: &given,
     };
     view.lines().iter().for_each(|line| say!("{line}"));

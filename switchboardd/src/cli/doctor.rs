@@ -7,6 +7,8 @@ mod hosts;
 mod machine;
 mod running;
 
+pub(super) use running::is_locked;
+
 use serde_json::{Value, json};
 
 use super::Exit;

@@ -20,7 +20,7 @@ use crate::layer::Layer;
 use crate::pool::RootsOf;
 use crate::sources::Origin;
 use crate::suite_name;
-use crate::trust::view::View;
+use crate::trust::view::{Values, View};
 use crate::trust::{Record, Standing, Verdict};
 use crate::visible::visible;
 
@@ -169,7 +169,7 @@ async fn executed(desk: &Desk, found: &Found<'_>) -> Vec<Fact> {
         root: &found.layer.config.folder,
         is_masked: true,
         // Values in a project's file are nobody's secret; those of the person's own files may be one.
-        shows_values: !found.own,
+        values: if found.own { Values::None } else { Values::All },
         given: &given,
     };
     let mut facts: Vec<Fact> = view(reach, None).facts();

@@ -10,12 +10,14 @@ use tokio::time::Instant;
 
 use super::Exit;
 use super::ask::{Unanswered, ask_within, order};
+use super::doctor::is_locked;
 use super::output::{count, failed, indented, print_json, remark, say};
 use super::service::Keeper;
 use crate::args::Args;
 use crate::config::{Extent, LastGood};
 use crate::daemon;
 use crate::document::Problem;
+use switchboard_wire::place::Place;
 
 /// Calls in flight have 10 s to finish, and children some to end. No answer takes longer.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -148,10 +150,10 @@ pub(super) async fn stop(args: &Args) -> Exit {
     if !gone(args, None).await {
         return failed(&format!("switchboardd is still there after {} s", PATIENCE.as_secs()));
     }
-    // It answers nobody any more; what it writes down at its end is written when its file is gone.
+    // It answers nobody any more. Its file is gone when all is written, and its lock is free when it has ended.
+    let is_there = |place: &Place| daemon::running(place).is_some() || is_locked(&place.daemon_lock);
     let begun = Instant::now();
-    while place.as_ref().is_some_and(|place| daemon::running(place).is_some()) && begun.elapsed() < LAST_WORDS
-    {
+    while place.as_ref().is_some_and(is_there) && begun.elapsed() < LAST_WORDS {
         tokio::time::sleep(LOOK_AGAIN).await;
     }
     gone_for_now(args, "switchboardd stopped")

@@ -17,7 +17,7 @@ use crate::methods;
 use crate::reload::Why;
 use crate::session::Session;
 use crate::suite::Suite;
-use crate::trust::view::View;
+use crate::trust::view::{Values, View};
 use crate::trust::{Record, Standing, Verdict};
 
 /// Hosts give up on a call after a minute; the question stays open, and its answer counts all the same.
@@ -105,7 +105,7 @@ impl Question {
             before: self.before.as_ref(),
             root: &root,
             is_masked: false,
-            shows_values: true,
+            values: Values::Definition,
             given: &given,
         };
         let message = format!(

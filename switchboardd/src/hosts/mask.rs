@@ -237,6 +237,22 @@ pub fn masked_for_consent(name: &str, value: &Template) -> String {
     })
 }
 
+/// The value of a variable in an env file, for a person who decides about it. Such a file usually holds the person's
+/// own values, so that what looks random is left out, also in a path, unless the name says that it is executed.
+pub fn masked_in_env_file(name: &str, text: &str) -> String {
+    let is_address = is_scheme(text) && !text.contains(char::is_whitespace);
+    if is_address {
+        let address = without_passwords(text);
+        let (address, query) = address.split_once('?').map_or((&*address, None), |(a, q)| (a, Some(q)));
+        let address = masked_path(address);
+        return query.map_or(address.clone(), |query| format!("{address}?{}", masked_query(query)));
+    }
+    if !says_active(name) && is_idle_word(text) && looks_random(text) {
+        return MASK.to_owned();
+    }
+    masked_for_consent(name, &Template::text(text))
+}
+
 /// Whether a value is a secret and can be nothing else.
 fn is_idle_secret(name: &str, value: &str) -> bool {
     let word = match value.split_once(' ') {
@@ -274,7 +290,7 @@ fn is_base64(word: &str) -> bool {
 
 /// Whether what has this name is executed, read or reached. What a name ends with counts most: `FILE_TOKEN` is a token,
 /// `TOKEN_FILE` is a file.
-fn says_active(name: &str) -> bool {
+pub fn says_active(name: &str) -> bool {
     let upper = name.to_ascii_uppercase();
     let joined: String = upper.chars().filter(char::is_ascii_alphanumeric).collect();
     if NAMES.iter().any(|part| joined.ends_with(part)) {

@@ -8,7 +8,7 @@ use super::warnings::warnings;
 pub use crate::definition::shown_url;
 use crate::definition::{Definition, Launch, Reach, Remote, Transport, shown_whole_url};
 use crate::expand::Template;
-use crate::hosts::mask::{MASK, masked_for_consent, masked_words};
+use crate::hosts::mask::{MASK, masked_for_consent, masked_in_env_file, masked_words, says_active};
 use crate::visible::{is_hidden, visible};
 
 /// What is known of a definition when somebody is asked about it.
@@ -25,10 +25,21 @@ pub struct View<'a> {
     pub root: &'a Path,
     /// Whether it is only looked at: then what looks like a secret in a command is left out. Who is asked sees all.
     pub is_masked: bool,
-    /// Whether values of variables and headers are shown; otherwise only their names.
-    pub shows_values: bool,
+    /// Which values of variables and headers are shown.
+    pub values: Values,
     /// What is known of the values that it would be given.
     pub given: &'a Given,
+}
+
+/// Which values of variables and headers are shown; of the others, only the names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Values {
+    None,
+    /// What a definition sets. Of an env file, whose values may be the user's own, only what is executed, read or
+    /// reached by its name: for a host, which keeps what it is told.
+    Definition,
+    /// Those of an env file, too: for the user's own terminal.
+    All,
 }
 
 /// Where the value of each `${NAME}` would come from, as far as that is known.
@@ -50,7 +61,8 @@ impl View<'_> {
         let first = format!("{}  ({})", plain(name), plain(&file));
         let facts = self.facts();
         // What came first may have left the screen by the time of the question.
-        let is_long = facts.iter().map(|(what, text)| what.len() + text.len() + 12).sum::<usize>() > SCREEN;
+        let length = facts.iter().map(|(what, text)| what.len() + text.len() + 12).sum::<usize>();
+        let is_long = length > SCREEN || facts.len() > ROWS;
         let again = facts.first().filter(|_| is_long).map(|(what, text)| {
             let begin: String = text.chars().take(BEGINNING).collect();
             ("warning", format!("this is long, look at all of it; `{}` {what} {begin} …", plain(name)))
@@ -62,8 +74,7 @@ impl View<'_> {
     /// What there is to know, and under which word.
     pub fn facts(&self) -> Vec<(&'static str, String)> {
         let mut all = Vec::new();
-        let how =
-            How { line: if self.is_masked { masked_line } else { command_line }, values: self.shows_values };
+        let how = How { line: if self.is_masked { masked_line } else { command_line }, values: self.values };
         for (what, text) in facts(self.reach, self.given, how) {
             all.push((what, text));
             if what == "runs" {
@@ -113,8 +124,9 @@ fn plain(text: &str) -> String {
     shown
 }
 
-/// More than this may leave the screen before the question comes.
+/// More bytes than this, or more lines, may leave the screen before the question comes.
 const SCREEN: usize = 1200;
+const ROWS: usize = 12;
 
 /// As much of a command as is repeated.
 const BEGINNING: usize = 150;
@@ -123,12 +135,25 @@ const BEGINNING: usize = 150;
 #[derive(Clone, Copy)]
 struct How {
     line: Line,
-    values: bool,
+    values: Values,
 }
 
 impl How {
+    fn shows(self) -> bool {
+        self.values != Values::None
+    }
+
+    /// Whether the value of this variable of an env file is shown.
+    fn shows_of_file(self, name: &str) -> bool {
+        match self.values {
+            Values::None => false,
+            Values::Definition => says_active(name),
+            Values::All => true,
+        }
+    }
+
     fn url(self, url: &Template) -> String {
-        if self.values { shown_whole_url(url) } else { shown_url(url) }
+        if self.shows() { shown_whole_url(url) } else { shown_url(url) }
     }
 }
 
@@ -176,7 +201,7 @@ fn facts(reach: &Reach, given: &Given, how: How) -> Vec<(&'static str, String)> 
             facts.push(("runs", (how.line)(launch)));
             facts.push(("in", launch.shown_directory()));
             let sets = launch.env.iter().filter_map(|(name, value)| Some((name, value.as_ref()?)));
-            if how.values {
+            if how.shows() {
                 facts.extend(sets.map(|(name, value)| ("sets", set(name, value))));
             } else {
                 add(&mut facts, "sets", sets.map(|(name, _)| name.clone()).collect());
@@ -184,20 +209,15 @@ fn facts(reach: &Reach, given: &Given, how: How) -> Vec<(&'static str, String)> 
             let unsets = launch.env.iter().filter(|(_, value)| value.is_none());
             add(&mut facts, "unsets", unsets.map(|(name, _)| name.clone()).collect());
             let path = launch.env_file_path.iter().map(|path| path.display().to_string());
-            if how.values {
-                facts.extend(path.map(|path| ("env file", path)));
-                let sets = launch.env_file.iter();
-                facts.extend(
-                    sets.map(|(name, value)| ("env file", set(name, &Template::text(value.as_str())))),
-                );
-            } else {
-                add(&mut facts, "env file", path.chain(launch.env_file.keys().cloned()).collect());
-            }
+            let (shown, named): (Vec<_>, Vec<_>) =
+                launch.env_file.iter().partition(|(name, _)| how.shows_of_file(name));
+            add(&mut facts, "env file", path.chain(named.iter().map(|(name, _)| (*name).clone())).collect());
+            facts.extend(shown.iter().map(|(name, value)| ("env file", set_in_file(name, value))));
         }
         Reach::Remote(remote) => {
             let kind = if remote.transport == Transport::Sse { "sse" } else { "http" };
             facts.push(("reaches", format!("{} ({kind})", how.url(&remote.url))));
-            if how.values {
+            if how.shows() {
                 facts.extend(remote.headers.iter().map(|(name, value)| ("header", header(name, value))));
             } else {
                 add(&mut facts, "headers", remote.headers.keys().cloned().collect());
@@ -219,16 +239,29 @@ fn set(name: &str, value: &Template) -> String {
     format!("{name}={}", shown_value(name, value))
 }
 
+/// The same of an env file.
+fn set_in_file(name: &str, value: &str) -> String {
+    format!("{name}={}", shown_in_file(name, value))
+}
+
 /// `name: value`.
 fn header(name: &str, value: &Template) -> String {
     format!("{name}: {}", shown_value(name, value))
 }
 
 fn shown_value(name: &str, value: &Template) -> String {
-    let shown = masked_for_consent(name, value);
-    match value.literal() {
-        // Quoted: not to be taken for a mask where it is written like one.
-        _ if shown == value.to_string() => quoted(&shown),
+    with_length(masked_for_consent(name, value), &value.to_string(), value.literal())
+}
+
+fn shown_in_file(name: &str, value: &str) -> String {
+    with_length(masked_in_env_file(name, value), value, Some(value))
+}
+
+/// A value as it is shown, and its length if nothing of it is. One that is shown whole is quoted, so that it is not
+/// taken for a mask where it is written like one.
+fn with_length(shown: String, written: &str, literal: Option<&str>) -> String {
+    match literal {
+        _ if shown == written => quoted(&shown),
         Some(text) if shown == MASK => {
             let length = text.chars().count();
             format!("{MASK} ({length} character{})", if length == 1 { "" } else { "s" })
@@ -257,7 +290,7 @@ fn process_difference(before: &Launch, after: &Launch, how: How) -> Vec<String> 
         lines.push(format!("was in {}", before.base.join(before.cwd.to_string()).display()));
     }
     let shown = |name: &str, value: &Option<Template>| match value {
-        Some(value) if how.values => Some(shown_value(name, value)),
+        Some(value) if how.shows() => Some(shown_value(name, value)),
         Some(_) => None,
         None => Some("unset".to_owned()),
     };
@@ -265,8 +298,7 @@ fn process_difference(before: &Launch, after: &Launch, how: How) -> Vec<String> 
     if before.env_file_path != after.env_file_path {
         lines.push("another env file".to_owned());
     }
-    let shown =
-        |name: &str, value: &String| how.values.then(|| shown_value(name, &Template::text(value.as_str())));
+    let shown = |name: &str, value: &String| how.shows_of_file(name).then(|| shown_in_file(name, value));
     named_difference("env file", &before.env_file, &after.env_file, shown, &mut lines);
     if before.pass_env != after.pass_env {
         let names: Vec<_> = before.pass_env.symmetric_difference(&after.pass_env).cloned().collect();
@@ -284,7 +316,7 @@ fn remote_difference(before: &Remote, after: &Remote, how: How) -> Vec<String> {
             false => format!("url: {was} → {is}"),
         });
     }
-    let shown = |name: &str, value: &Template| how.values.then(|| shown_value(name, value));
+    let shown = |name: &str, value: &Template| how.shows().then(|| shown_value(name, value));
     named_difference("header", &before.headers, &after.headers, shown, &mut lines);
     lines
 }
@@ -357,7 +389,7 @@ mod tests {
             before,
             root: Path::new("/w"),
             is_masked: false,
-            shows_values: true,
+            values: Values::All,
             given: &given,
         };
         view.lines().join("\n")
@@ -442,6 +474,32 @@ mod tests {
     }
 
     #[test]
+    fn a_host_is_not_told_the_values_of_an_env_file() {
+        let variables = [
+            ("PIN", "seven words that open my wallet"),
+            ("NODE_OPTIONS", "--require ./h.js"),
+            ("HOOK_URL", "https://hooks.example/services/T0/B0/a1b2c3d4e5f6g7h8?token=hunter2"),
+            ("PLAIN", "a1b2c3d4e5f6g7h8i9"),
+        ];
+        let Reach::Process(launch) = launch(&["x"], &[("SET", "1")]) else { unreachable!() };
+        let env_file = variables.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+        let reach = Reach::Process(Launch { env_file, env_file_path: Some("/w/.env".into()), ..launch });
+        let told = |values: Values| {
+            let how = How { line: command_line, values };
+            facts(&reach, &Given::new(), how).into_iter().map(|(_, text)| text).collect::<Vec<_>>().join("\n")
+        };
+        let (host, terminal) = (told(Values::Definition), told(Values::All));
+        for text in [&host, &terminal] {
+            for part in ["SET=1", "NODE_OPTIONS='--require ./h.js'", "HOOK_URL=https://hooks.example/"] {
+                assert!(text.contains(part), "{part}: {text}");
+            }
+            assert!(!text.contains("a1b2c3") && !text.contains("hunter2"), "{text}");
+        }
+        assert!(host.contains("/w/.env, PIN, PLAIN") && !host.contains("wallet"), "{host}");
+        assert!(terminal.contains("PIN='seven words") && terminal.contains("PLAIN=••• (18 "), "{terminal}");
+    }
+
+    #[test]
     fn a_secret_that_would_be_given_is_named() {
         let Reach::Process(mut given) = launch(&["x"], &[]) else { unreachable!() };
         let token = Template::parse("${GITHUB_TOKEN}", &crate::expand::Places::default()).unwrap();
@@ -466,6 +524,7 @@ mod tests {
             launch(&["npx", "evil", &forged], &[]),
             launch(&["npx", "evil", &long], &[]),
             launch(&["npx", "evil"], &many),
+            launch(&["npx", "evil"], &many[..45]),
         ] {
             let definition = Definition {
                 name: "github".to_owned(),
@@ -483,14 +542,14 @@ mod tests {
                 before: None,
                 root: Path::new("/w"),
                 is_masked: false,
-                shows_values: true,
+                values: Values::All,
                 given: &Given::new(),
             };
             let lines = view.lines();
             let text = lines.join("\n");
             assert!(lines[1..].iter().all(|line| !line[12..].contains("  ")), "{text}");
             assert!(text.contains("npx evil"), "{text}");
-            if text.len() > 4000 {
+            if text.len() > 4000 || lines.len() > 40 {
                 let last = lines.last().unwrap();
                 assert!(last.contains("look at all of it; `github` runs npx evil"), "{last}");
                 assert!(last.len() < 300, "{last}");
@@ -517,7 +576,7 @@ mod tests {
             before: None,
             root: Path::new("/w"),
             is_masked: false,
-            shows_values: true,
+            values: Values::All,
             given: &Given::new(),
         };
         let text = view.lines().join("\n");

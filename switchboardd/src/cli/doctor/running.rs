@@ -92,7 +92,8 @@ fn absence(place: &Place, pid: Option<u32>, lives: bool) -> Vec<Finding> {
     findings
 }
 
-fn is_locked(lock: &Path) -> bool {
+/// Whether a daemon holds this lock.
+pub(in crate::cli) fn is_locked(lock: &Path) -> bool {
     let Ok(file) = std::fs::File::open(lock) else { return false };
     flock(&file, FlockOperation::NonBlockingLockExclusive) == Err(rustix::io::Errno::WOULDBLOCK)
 }
