@@ -10,7 +10,7 @@ use super::Finding;
 use crate::cli::output::tilde;
 use crate::cli::shell_word::shell_word;
 use crate::config::{Extent, LastGood};
-use crate::files::state::FOLDERS;
+use crate::files::state::{CHILD_FOLDERS, FOLDERS};
 use crate::trust::Store;
 
 /// The socket's folder, the state folder and what is secret in it.
@@ -23,7 +23,7 @@ pub(super) fn places(place: &Place, state: &Path) -> Vec<Finding> {
         findings.extend(closed(folder, 0o700));
         findings.extend(above(folder));
     }
-    for folder in FOLDERS {
+    for folder in FOLDERS.iter().chain(&CHILD_FOLDERS) {
         findings.extend(closed(&state.join(folder), 0o700));
     }
     for file in ["token", "trust/trust.json", "secrets/secrets.json"] {
