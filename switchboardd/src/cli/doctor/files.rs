@@ -10,6 +10,7 @@ use super::Finding;
 use crate::cli::output::tilde;
 use crate::cli::shell_word::shell_word;
 use crate::config::{Extent, LastGood};
+use crate::document::Problem;
 use crate::files::state::{CHILD_FOLDERS, FOLDERS};
 use crate::trust::Store;
 
@@ -100,8 +101,11 @@ pub(super) fn config(file: &Path, state: &Path) -> Vec<Finding> {
         let none = "no config file: the defaults are used".to_owned();
         return vec![Finding::fine("config", if file.exists() { fine } else { none })];
     }
-    let check = format!("switchboard check {}", shell_word(file));
-    problems.iter().map(|problem| Finding::error("config", problem.to_string(), check.clone())).collect()
+    let finding = |problem: &Problem| {
+        let check = format!("switchboard check {}", shell_word(&problem.file));
+        Finding::error("config", problem.to_string(), check)
+    };
+    problems.iter().map(finding).collect()
 }
 
 /// What a person said about servers of projects can be read.
