@@ -230,9 +230,24 @@ fn a_config_that_is_a_program_is_refused_with_a_sentence() {
     for name in ["switchboard.config.js", "switchboard.config.cjs", "switchboard.config.mjs"] {
         let home = Home::new();
         std::fs::remove_file(home.config_folder().join("switchboard.config.json")).unwrap();
-        home.write(&format!(".config/switchboard/{name}"), "module.exports = {}");
-        let daemon = Daemon::spawn(&home, &["--listen", "off"]);
+        home.child("kid", &["echo"]);
+        let program = home.write(&format!(".config/switchboard/{name}"), "module.exports = {}");
+        let daemon = Daemon::spawn(&home, &["--listen", "off"]).serving();
         until_true("a sentence about it", PATIENCE, || daemon.log().contains(name));
+        // What has to be changed is that file: there is no other.
+        let mut shim = home.shim();
+        let told = [
+            shim.call("kid", "echo", "{}"),
+            String::from_utf8(home.command(&["explain", "kid"]).stderr).unwrap(),
+            String::from_utf8(home.command(&["doctor", "--json"]).stdout).unwrap(),
+        ];
+        for told in told {
+            assert!(told.contains(program.to_str().unwrap()), "{told}");
+            assert!(!told.contains("/switchboard.config.json"), "{told}");
+        }
+        std::fs::remove_file(program).unwrap();
+        home.order(&["reload"]);
+        shim.pid_of("kid");
     }
 }
 

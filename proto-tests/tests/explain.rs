@@ -177,8 +177,21 @@ fn a_directory_that_each_session_chooses_is_told_as_such() {
         (&server["cwd"], &server["sessionCwd"]),
         (&folder.to_str().into(), &"${workspaceFolder}".into())
     );
-    // In a project's file it is the project.
+    // In a project's file it is the project, wherever its path comes from.
     std::fs::write(home.workspace().join(".mcp.json"), entry).unwrap();
-    let text = told(&home, &["check", ".mcp.json"]);
-    assert!(text.contains("  kid: true\n"), "{text}");
+    let beside = home.config_folder().join("mcps/kid/../../../../../work/.mcp.json");
+    assert_eq!(beside.canonicalize().unwrap(), home.workspace().join(".mcp.json").canonicalize().unwrap());
+    for file in [".mcp.json", beside.to_str().unwrap()] {
+        let text = told(&home, &["check", file]);
+        assert!(text.contains("  kid: true\n"), "{file}: {text}");
+    }
+    // A path that comes back, and what is linked into the person's folder or leads there, are their own.
+    let back = home.workspace().join("../home/.config/switchboard/mcps/../mcps/kid/.mcp.json");
+    std::os::unix::fs::symlink(home.workspace(), folder.join("mcps/linked")).unwrap();
+    std::os::unix::fs::symlink(&folder, home.path().join("dotfiles")).unwrap();
+    let linked = folder.join("mcps/linked/.mcp.json");
+    for file in [back, linked, home.path().join("dotfiles/mcps/kid/.mcp.json")] {
+        let text = told(&home, &["check", file.to_str().unwrap()]);
+        assert!(text.contains(&format!("  kid: true  (in {place})\n")), "{}: {text}", file.display());
+    }
 }

@@ -5,7 +5,7 @@
 
 use std::fs::{self, Permissions};
 use std::io::{Read, Write};
-use std::os::unix::fs::{PermissionsExt, chown, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -16,6 +16,7 @@ use proto_tests::shim::INITIALIZE;
 use proto_tests::wait::until;
 use proto_tests::{Daemon, Home, PATIENCE, bins};
 use rustix::process::Signal;
+use serde_json::json;
 
 const NOBODY: u32 = 65534;
 
@@ -216,9 +217,12 @@ fn a_state_folder_that_others_have_a_hand_in_is_not_used() {
     set_mode(&state.join("secrets"), 0o777);
     is_refused(&home, "chmod 700");
     // One that an earlier version left readable is closed: nobody else could come through the folder above it.
-    set_mode(&state.join("secrets"), 0o755);
-    assert!(with_state(&home, &["allow", "--list"]).status.success());
-    assert_eq!(state.join("secrets").metadata().unwrap().permissions().mode() & 0o777, 0o700);
+    let group_is_own = home.path().metadata().is_ok_and(|meta| meta.uid() == meta.gid());
+    for mode in [Some(0o755), group_is_own.then_some(0o775)].into_iter().flatten() {
+        set_mode(&state.join("secrets"), mode);
+        assert!(with_state(&home, &["allow", "--list"]).status.success(), "{mode:o}");
+        assert_eq!(state.join("secrets").metadata().unwrap().permissions().mode() & 0o777, 0o700);
+    }
     fs::remove_dir_all(state.join("secrets")).unwrap();
     // The folder as a link, and one of somebody else.
     let away = home.path().join("away");
@@ -233,6 +237,51 @@ fn a_state_folder_that_others_have_a_hand_in_is_not_used() {
         is_refused(&home, "belongs to another user");
         chown(&state, Some(0), Some(0)).unwrap();
         is_refused(&home, "shared/switchboard/configs` belongs to another user");
+    }
+}
+
+#[test]
+fn a_linked_folder_of_children_refuses_only_those_who_use_it() {
+    let home = Home::new();
+    let state = home.state_folder();
+    let evil = &bins().evil_child;
+    // A runner of packages, as far as its name goes.
+    let npx = home.path().join("bin/npx");
+    fs::create_dir_all(npx.parent().unwrap()).unwrap();
+    fs::write(&npx, format!("#!/bin/sh\nexec {} echo\n", evil.display())).unwrap();
+    set_mode(&npx, 0o755);
+    let mut runner = home.entry(&npx, &["-y", "a-server"], &[]);
+    runner["cwd"] = json!(home.workspace());
+    let stores = home.entry(evil, &["echo"], &[("STORE", "${PLUGIN_DATA}")]);
+    for (name, entry) in [("runner", runner), ("stores", stores)] {
+        home.definition(name, &json!({"mcpServers": {name: entry}}).to_string());
+    }
+    home.child("other", &["echo"]);
+    let away = home.path().join("away");
+    fs::create_dir_all(&away).unwrap();
+    set_mode(&away, 0o700);
+    fs::create_dir_all(&state).unwrap();
+    set_mode(&state, 0o700);
+    for name in ["data", "runners"] {
+        symlink(&away, state.join(name)).unwrap();
+    }
+    let _daemon = home.daemon();
+    let mut shim = home.shim();
+    shim.pid_of("other");
+    for (child, name) in [("stores", "data"), ("runner", "runners")] {
+        let refused = shim.call(child, "where", "{}");
+        assert!(refused.contains(&format!("{name}` is a link")), "{child}: {refused}");
+    }
+    assert_eq!(fs::read_dir(&away).unwrap().count(), 0);
+    for (child, name) in [("stores", "data"), ("runner", "runners")] {
+        fs::remove_file(state.join(name)).unwrap();
+        home.order(&["restart", child]);
+        shim.pid_of(child);
+        assert_eq!(
+            state.join(name).symlink_metadata().unwrap().permissions().mode() & 0o777,
+            0o700,
+            "{name}"
+        );
     }
 }
 

@@ -202,6 +202,33 @@ fn config_reloads_like_definitions_and_a_broken_one_changes_nothing() {
 }
 
 #[test]
+fn a_reload_with_a_mistake_in_the_config_says_what_there_is_now() {
+    let home = Home::new();
+    home.definition("a", &definition(&home, "a", "1"));
+    home.config(&json!({"watch": "poll"}));
+    let daemon = home.daemon();
+    let order = |args: &[&str]| {
+        let output = home.command(args);
+        (String::from_utf8(output.stdout).unwrap(), output.status.code())
+    };
+    let (said, code) = order(&["reload"]);
+    assert_eq!((said.as_str(), code), ("read again: 1 suite of your own, 0 workspaces open\n", Some(0)));
+    home.definition("b", &definition(&home, "b", "1"));
+    home.write(".config/switchboard/switchboard.config.json", r#"{"watch": "poll", "nonsense": 1}"#);
+    let answer = daemon.door().post("/control/reload", "");
+    assert_eq!(answer.status, 200, "{answer:?}");
+    let (said, code) = order(&["reload"]);
+    assert!(said.starts_with("read again: 2 suites of your own"), "{said}");
+    assert!(said.contains("unknown key `nonsense`"), "{said}");
+    assert_eq!(code, Some(1), "{said}");
+    let (said, code) = order(&["reload", "--json"]);
+    let told: Value = serde_json::from_str(&said).unwrap();
+    assert_eq!((&told["suites"], &told["configOk"], code), (&json!(2), &json!(false), Some(1)), "{said}");
+    home.config(&json!({"watch": "poll"}));
+    assert_eq!(order(&["reload"]).1, Some(0));
+}
+
+#[test]
 fn children_whose_launch_did_not_change_go_on() {
     let home = Home::new();
     home.definition("same", &definition(&home, "same", "1"));

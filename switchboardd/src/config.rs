@@ -37,6 +37,8 @@ const REFUSED: [&str; 3] = ["switchboard.config.js", "switchboard.config.cjs", "
 #[derive(Debug, Clone)]
 pub struct Config {
     pub file: PathBuf,
+    /// The program that was found in place of the file, and is not run.
+    pub program: Option<PathBuf>,
     /// What the file says, word for word.
     pub text: String,
     /// How it came about.
@@ -273,6 +275,7 @@ impl Config {
     pub fn defaults(folder: &Path) -> Self {
         Self {
             file: folder.join(FILE_NAME),
+            program: None,
             text: String::new(),
             basis: Basis::Whole,
             unclear: None,
@@ -318,7 +321,7 @@ impl Config {
                 Some(program) => {
                     let problem = refusal(&program);
                     let strict = read::unread(folder, None, &problem);
-                    (Self { file: file.to_owned(), ..strict }, vec![problem])
+                    (Self { file: file.to_owned(), program: Some(program), ..strict }, vec![problem])
                 }
             },
             // It may say anything.
@@ -341,6 +344,11 @@ impl Config {
         let basis = if visit.problems.is_empty() { Basis::Whole } else { Basis::Partial };
         let (file, text) = (document.file.clone(), document.text().to_owned());
         (Self { file, text, basis, ..config }, visit.problems)
+    }
+
+    /// The file that has to be changed while it has a mistake.
+    pub fn to_fix(&self) -> &Path {
+        self.program.as_ref().unwrap_or(&self.file)
     }
 
     pub fn suite(&self, child: &str) -> SuiteConfig {
@@ -448,8 +456,9 @@ mod tests {
         for name in [FILE_NAME, "c.yaml", "c.jsonc"] {
             let file = folder.path().join(name);
             let (config, problems) = Config::understood(&file, Extent::Personal);
-            assert_eq!((config.file, config.basis, problems.len()), (file, Basis::Partial, 1), "{name}");
+            assert_eq!((&config.file, config.basis, problems.len()), (&file, Basis::Partial, 1), "{name}");
             assert!(config.unclear.is_some(), "{name}");
+            assert_eq!(config.to_fix(), problems[0].file, "{name}");
             assert_eq!((&*config.http.listen, config.trust.elicit), ("off", false), "{name}");
             assert_eq!(config.introspection.mode, Mode::Redacted, "{name}");
         }

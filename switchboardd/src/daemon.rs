@@ -410,7 +410,7 @@ async fn reload_when_told(board: &Arc<Board>) {
     let Ok(mut hangup) = signal(SignalKind::hangup()) else { return std::future::pending().await };
     while hangup.recv().await.is_some() {
         // What is wrong was said where it was found.
-        let _ = board.reload(Why::Told).await;
+        board.reload(Why::Told).await;
     }
     std::future::pending().await
 }

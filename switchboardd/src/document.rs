@@ -164,6 +164,11 @@ impl<'d> Reader<'d> {
         said.push(self.document.problem(self.text, offset, message));
     }
 
+    fn place(&self, offset: usize) -> String {
+        let problem = self.document.problem(self.text, offset, String::new());
+        problem.to_string().trim_end_matches(": ").to_owned()
+    }
+
     fn fields(self, properties: &'d [ObjectProp<'d>], range: Range, path: String) -> Fields<'d> {
         Fields { reader: self, properties, range, path }
     }
@@ -210,10 +215,13 @@ impl<'d> Fields<'d> {
     }
 
     /// Members that are not `known`, each with the known one that it was most likely meant to be.
-    pub fn strangers<'k>(&self, known: &[&'k str]) -> Vec<(&'d str, Option<&'k str>)> {
+    pub fn strangers<'k>(&self, known: &[&'k str]) -> Strangers<'d, 'k> {
         let names = self.properties.iter().map(|property| property.name.as_str());
-        let unknown = names.filter(|name| !known.contains(name));
-        unknown.take(MAX_PROBLEMS).map(|name| (name, nearest(name, known.iter().copied()))).collect()
+        let mut unknown = names.filter(|name| !known.contains(name));
+        // Looking for the nearest key costs more than the rest.
+        let first = unknown.by_ref().take(MAX_PROBLEMS);
+        let first = first.map(|name| (name, nearest(name, known.iter().copied()))).collect();
+        Strangers { first, are_more: unknown.next().is_some() }
     }
 
     /// How many mistakes were found so far in the whole file.
@@ -239,9 +247,22 @@ impl<'d> Fields<'d> {
         self.reader.complain(self.range.start, message.into());
     }
 
+    /// Where the object stands, as `file:line:column`.
+    pub fn place(&self) -> String {
+        self.reader.place(self.range.start)
+    }
+
     pub fn is_empty(&self) -> bool {
         self.properties.is_empty()
     }
+}
+
+/// Members of an object that are not known there.
+pub struct Strangers<'d, 'k> {
+    /// The first of them, each with the known one that it was most likely meant to be.
+    pub first: Vec<(&'d str, Option<&'k str>)>,
+    /// Whether there are others, of which nothing is known.
+    pub are_more: bool,
 }
 
 /// One value in the file.
@@ -268,8 +289,7 @@ impl<'d> Node<'d> {
 
     /// Where it stands, as `file:line:column`.
     pub fn place(&self) -> String {
-        let problem = self.reader.document.problem(self.reader.text, self.value.range().start, String::new());
-        problem.to_string().trim_end_matches(": ").to_owned()
+        self.reader.place(self.value.range().start)
     }
 
     pub fn is_text(&self) -> bool {

@@ -187,7 +187,7 @@ impl Layer {
             let (mut definition, standing) = trust.judge(definition, &provenance);
             if let Some(why) = layer.config.unclear(&definition.name) {
                 definition.reach = Err(why.to_owned());
-                definition.unclear_in = Some(layer.config.file.clone());
+                definition.unclear_in = Some(layer.config.to_fix().to_owned());
             }
             let why_held = match provenance {
                 Provenance::Exposed(how) if standing != Standing::Allowed => Some(how),
@@ -235,7 +235,9 @@ impl Layer {
 
     /// Whether it says the same as another: then nobody has to hear of it.
     pub fn is_same(&self, other: &Self) -> bool {
+        // One that cannot be understood may have no text, as one that is missing has.
         self.config.text == other.config.text
+            && self.config.basis == other.config.basis
             && self.entries == other.entries
             && self.denied == other.denied
             && self.problems == other.problems
@@ -276,6 +278,27 @@ mod tests {
         let (trust, problems) = ground.trust(&config);
         assert!(trust.roots.is_empty());
         assert!(problems[0].message.contains("everybody can write it"), "{}", problems[0]);
+    }
+
+    #[test]
+    fn a_refused_config_is_not_the_same_as_a_missing_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let ground = Ground::new(Path::new("/h"), &folder.path().join("s"), &[]);
+        let definition = folder.path().join("mcps/k/.mcp.json");
+        let read = || {
+            let (config, _) = Config::understood(&folder.path().join(FILE_NAME), Extent::Personal);
+            Layer::personal(config, &ground, &Trust::default(), &mut Memory::default())
+        };
+        let missing = read();
+        let program = folder.path().join("switchboard.config.js");
+        std::fs::write(&program, "").unwrap();
+        let refused = read();
+        assert!(missing.is_same(&missing) && refused.is_same(&refused));
+        assert!(!refused.is_same(&missing));
+        // Whoever cannot use a server is told which file to change.
+        std::fs::create_dir_all(definition.parent().unwrap()).unwrap();
+        std::fs::write(&definition, r#"{"mcpServers": {"k": {"command": "true"}}}"#).unwrap();
+        assert_eq!(read().entries[0].definition.to_fix(), program);
     }
 
     #[test]

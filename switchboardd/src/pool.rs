@@ -171,7 +171,8 @@ impl Pool {
         self.lock().settings
     }
 
-    /// A reload changed how many and how long; the children stay, and more of them are started when they are next used.
+    /// A reload changed how many and how long; the children stay. Of the person's own servers more are started at once
+    /// (`keep_warm`), of a workspace's when they are next used.
     pub fn reconfigure(&self, settings: Settings) {
         self.lock().settings = settings;
         self.has_changed();

@@ -45,6 +45,14 @@ pub enum Why {
     Told,
 }
 
+/// What there is after everything was read again.
+pub struct Reloaded {
+    /// The person's own.
+    pub catalog: Arc<Catalog>,
+    /// What is wrong with the personal config, and what is used of it.
+    pub config_problems: Vec<Problem>,
+}
+
 /// The person's own files as they are now.
 struct Read {
     layer: Layer,
@@ -63,14 +71,14 @@ fn push_changed(session: &Session, method: &'static str) {
 
 impl Board {
     /// Reads everything again. While the personal config has a mistake, what it said before is used.
-    pub async fn reload(self: &Arc<Self>, why: Why) -> Result<Arc<Catalog>, Vec<Problem>> {
+    pub async fn reload(self: &Arc<Self>, why: Why) -> Reloaded {
         let reloading = self.reloading.lock().await;
         if why == Why::Told {
             self.nursery.sources.forget_shell();
         }
-        let mut outcome = Ok(());
+        let mut config_problems = Vec::new();
         for round in 1..=NEW_FOLDERS {
-            outcome = self.read_all(why).await;
+            config_problems = self.read_all(why).await;
             // What is watched only now may have changed between the look and the watch.
             if !self.watch().await {
                 break;
@@ -80,9 +88,9 @@ impl Board {
             }
         }
         drop(reloading);
-        self.nursery.measures.reloaded(outcome.is_ok());
+        self.nursery.measures.reloaded(config_problems.is_empty());
         self.check_values(why).await;
-        outcome.map(|()| self.personal.catalog())
+        Reloaded { catalog: self.personal.catalog(), config_problems }
     }
 
     /// The catalog that a session sees has changed.
@@ -135,7 +143,7 @@ impl Board {
                 () = self.nursery.sources.shell_answered_late() => {}
             }
             // Said once, by whoever publishes; the config's problems stand in the status too.
-            let _ = self.reload(Why::Changed).await;
+            self.reload(Why::Changed).await;
         }
     }
 
@@ -149,12 +157,12 @@ impl Board {
         aside(set).await.unwrap_or(false)
     }
 
-    /// The person's own first; then every workspace for itself, all at once.
-    async fn read_all(self: &Arc<Self>, why: Why) -> Result<(), Vec<Problem>> {
+    /// The person's own first; then every workspace for itself, all at once. Gives what is wrong with the personal config.
+    async fn read_all(self: &Arc<Self>, why: Why) -> Vec<Problem> {
         let board = self.clone();
-        let outcome = match aside(move || board.read_personal()).await.flatten() {
+        let config_problems = match aside(move || board.read_personal()).await.flatten() {
             Some(personal) => self.publish_personal(personal, why),
-            None => Ok(()),
+            None => Vec::new(),
         };
         let personal = self.personal.catalog().personal.clone();
         let reading = self.workspaces.all().into_iter().map(|workspace| {
@@ -172,7 +180,7 @@ impl Board {
             let _ = read.await;
         }
         self.sweep();
-        outcome
+        config_problems
     }
 
     /// `None` while an earlier reading has not come back.
@@ -206,7 +214,8 @@ impl Board {
         Some(layer)
     }
 
-    fn publish_personal(&self, read: Read, why: Why) -> Result<(), Vec<Problem>> {
+    /// Gives what is wrong with the personal config.
+    fn publish_personal(&self, read: Read, why: Why) -> Vec<Problem> {
         let Read { layer, problems } = read;
         if self.broken_config() != problems || (why == Why::Told && !problems.is_empty()) {
             self.note_broken(problems.clone());
@@ -217,7 +226,7 @@ impl Board {
             self.nursery.logins.set(layer.config.oauth.clone());
             self.show(&self.personal, &Arc::new(layer), None, why);
         }
-        if problems.is_empty() { Ok(()) } else { Err(problems) }
+        problems
     }
 
     /// What is wrong with the personal config from now on: said once, and shown for as long as it is.

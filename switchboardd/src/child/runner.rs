@@ -13,6 +13,7 @@ use switchboard_wire::place::private_folder;
 
 use crate::definition::Filled;
 use crate::event_loop::may_block;
+use crate::files::state::check_child_folder;
 
 /// Runners, the word after which they are one, and the family whose directory they share.
 const RUNNERS: [(&str, &[&str], Family); 9] = [
@@ -80,6 +81,7 @@ impl Runners {
         let Some(family) = self.family(&filled.cmd, &filled.args, filled.runs_in()) else { return Ok(None) };
         let cwd = self.directory(family);
         may_block();
+        check_child_folder(&self.folder)?;
         private_folder(&cwd)?;
         let mut env = Vec::new();
         if family == Family::Npm {

@@ -28,6 +28,7 @@ use super::{ChildError, Ground};
 use crate::definition::Filled;
 use crate::environment::Variables;
 use crate::event_loop::{aside, may_block};
+use crate::files::state::check_child_folder;
 use crate::processes::{self, Ours};
 
 /// Programs whose `run` starts a container.
@@ -154,6 +155,7 @@ fn prepare(
         return Err(ChildError::Spawn { why: "it would start Switchboard itself".to_owned() });
     }
     if let Some(data) = &filled.data {
+        data.parent().map_or(Ok(()), check_child_folder).map_err(failed)?;
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(data).map_err(failed)?;
     }
     if !filled.runs_in().is_dir() {

@@ -1,7 +1,7 @@
 //! `switchboard check FILE`: what is wrong with a file, where, and which hosts would not take it.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use serde_json::{Value, json};
 
@@ -36,7 +36,7 @@ pub(super) fn run(args: &Args, files: &[PathBuf]) -> Exit {
     let mut exit = Exit::Ok;
     let mut all = Vec::new();
     for file in files {
-        let mut verdict = look(args, &std::path::absolute(file).unwrap_or_else(|_| file.clone()));
+        let mut verdict = look(args, &resolved(file));
         verdict.problems.sort_by_key(|problem| problem.at);
         verdict.notes.sort_by_key(|note| note.at);
         // As it was typed: shorter, and as good to click on.
@@ -145,6 +145,26 @@ fn tell(file: &Path, verdict: &Verdict) {
     }
 }
 
+/// A path in full and without `..`, which leads out of where the path begins. Links behind the last `..` stay: what is
+/// linked into the person's config folder is their own.
+fn resolved(path: &Path) -> PathBuf {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let parts: Vec<Component<'_>> = path.components().collect();
+    let Some(last) = parts.iter().rposition(|part| *part == Component::ParentDir) else { return path };
+    let (start, rest) = parts.split_at(last + 1);
+    match start.iter().collect::<PathBuf>().canonicalize() {
+        Ok(start) => start.join(rest.iter().collect::<PathBuf>()),
+        Err(_) => path,
+    }
+}
+
+/// As the path is written, or by where it really leads.
+fn is_below(file: &Path, folder: &Path) -> bool {
+    let real = |path: &Path| path.canonicalize().ok();
+    file.starts_with(folder)
+        || real(file).zip(real(folder)).is_some_and(|(file, folder)| file.starts_with(folder))
+}
+
 fn look(args: &Args, file: &Path) -> Verdict {
     let document = match Document::read(file, None) {
         Ok(Some(document)) => document,
@@ -155,7 +175,8 @@ fn look(args: &Args, file: &Path) -> Verdict {
     };
     let folder = file.parent().unwrap_or(Path::new("/"));
     let home = daemon::home().unwrap_or_default();
-    let is_personal = std::path::absolute(daemon::config_file(args, &home)).is_ok_and(|own| own == file);
+    let own_config = resolved(&daemon::config_file(args, &home));
+    let is_personal = own_config == file;
     let is_config = |name: &std::ffi::OsStr| name.as_encoded_bytes().starts_with(b"switchboard.config.");
     if file.extension().is_some_and(|kind| kind != "json") && file.file_name().is_some_and(is_config) {
         return Verdict { problems: Config::load(file).err().unwrap_or_default(), ..Verdict::default() };
@@ -172,9 +193,9 @@ fn look(args: &Args, file: &Path) -> Verdict {
         return Verdict { problems, notes, hosts, ..Verdict::default() };
     }
     // `${workspaceFolder}` means the person's config folder in a file below it, and there the project of a session.
-    let own = daemon::config_file(args, &home).parent().map(Path::to_owned).unwrap_or_default();
-    let is_own = file.starts_with(&own);
-    let config = Config::defaults(if is_own { &own } else { folder });
+    let own = own_config.parent().unwrap_or(Path::new("/"));
+    let is_own = is_below(file, own);
+    let config = Config::defaults(if is_own { own } else { folder });
     let area = Area { config: &config, confined: !is_own, home: &home, data: Path::new("") };
     let spot = Spot { file, places: places(file, area), variables: &read_variables };
     let read = shapes::read(&document, &spot);

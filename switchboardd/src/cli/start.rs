@@ -271,9 +271,10 @@ pub(super) async fn reload(args: &Args) -> Exit {
         Ok(answer) => answer,
         Err(unanswered) => return unanswered.tell(),
     };
+    let exit = if answer["configOk"] == false { Exit::Error } else { Exit::Ok };
     if args.json {
         print_json(&answer);
-        return Exit::Ok;
+        return exit;
     }
     let number = |key: &str| usize::try_from(answer[key].as_u64().unwrap_or(0)).unwrap_or(usize::MAX);
     let (suites, open) = (count(number("suites"), "suite"), count(number("workspaces"), "workspace"));
@@ -281,7 +282,7 @@ pub(super) async fn reload(args: &Args) -> Exit {
     for problem in answer["problems"].as_array().into_iter().flatten().filter_map(Value::as_str) {
         say!("problem: {}", indented(problem));
     }
-    Exit::Ok
+    exit
 }
 
 #[cfg(test)]

@@ -110,13 +110,14 @@ impl LastGood {
 impl Config {
     /// The sentence that says what is used while its file has a mistake.
     pub fn in_place_of_the_file(&self, file: &Path) -> Problem {
-        let used = match self.basis {
-            Basis::Partial => "what can be understood of it is used until it is fixed",
-            Basis::Whole | Basis::LastGood => {
-                "the last version of it without a mistake is used until it is fixed"
+        match self.basis {
+            Basis::Partial => {
+                Problem::of(self.to_fix(), "what can be understood of it is used until it is fixed")
             }
-        };
-        Problem::of(file, used)
+            Basis::Whole | Basis::LastGood => {
+                Problem::of(file, "the last version of it without a mistake is used until it is fixed")
+            }
+        }
     }
 }
 

@@ -64,6 +64,9 @@ const INNER: [(&str, &str); 10] = [
     ("mode", "introspection"),
 ];
 
+/// Keys of the root whose settings keep something from others.
+const GUARDING: [&str; 5] = ["suites", "introspection", "http", "trust", "discoverGlobs"];
+
 /// Reads as much as can be understood. What a mistake may be about is never laxer than what was written: where that
 /// cannot be told, the strictest holds.
 pub(super) fn config(fields: &Fields<'_>, folder: &Path, extent: Extent) -> Config {
@@ -126,9 +129,22 @@ pub(super) fn config(fields: &Fields<'_>, folder: &Path, extent: Extent) -> Conf
         let ways = [Watch::Events, Watch::Poll].map(|way| (way.word(), way));
         config.watch = node.word(&ways).unwrap_or_default();
     }
-    for (name, near) in fields.strangers(&ROOT) {
+    let strangers = fields.strangers(&ROOT);
+    for (name, near) in &strangers.first {
         let Some(node) = fields.get(name) else { continue };
-        mistyped(&mut config, name, near, &node);
+        mistyped(&mut config, name, *near, &node);
+    }
+    if strangers.are_more {
+        let place = fields.place();
+        INNER.iter().for_each(|(_, outer)| strictest(&mut config, outer, &place));
+    }
+    if fields.mistakes() > 0 {
+        for (key, node) in fields.entries().filter(|(key, _)| ROOT.contains(key)) {
+            match key {
+                "suites" if node.is_object() => heed_misplaced_in_suites(&mut config, &node),
+                _ => heed_misplaced(&mut config, &node, inside(key)),
+            }
+        }
     }
     config
 }
@@ -143,25 +159,87 @@ fn mistyped(config: &mut Config, name: &str, near: Option<&str>, node: &Node<'_>
         for (child, node) in node.object().iter().flat_map(Fields::entries) {
             config.suites.entry(child.to_owned()).or_default().unclear = Some(unclear(&node.place()));
         }
-        return;
+        return heed_misplaced_in_suites(config, node);
     }
     for key in [near, outer].into_iter().flatten() {
         strictest(config, key, &node.place());
     }
-    // Settings that stand a level too deep.
-    if speaks_of_hiding(node) {
-        strictest(config, "suites", &node.place());
+    heed_misplaced(config, node, &[]);
+}
+
+/// What the object at a key may hold.
+fn inside(key: &str) -> &'static [&'static str] {
+    match key {
+        "timeouts" => &TIMEOUTS,
+        "introspection" => &INTROSPECTION,
+        "conflicts" => &CONFLICTS,
+        "http" => &HTTP,
+        "budget" => &BUDGET,
+        "trust" => &TRUST,
+        "oauth" => &OAUTH,
+        "expose" => &EXPOSE,
+        "pool" => &POOL,
+        _ => &[],
     }
 }
 
-fn speaks_of_hiding(node: &Node<'_>) -> bool {
-    let hides = |key: &str| INNER.iter().any(|(inner, outer)| *inner == key && *outer == "suites");
-    node.is_object()
-        && node
-            .object()
-            .iter()
-            .flat_map(Fields::entries)
-            .any(|(key, node)| hides(key) || speaks_of_hiding(&node))
+/// Parts of the config, each with a setting of it that stands in the wrong place.
+type Misplaced<'d> = BTreeMap<&'static str, Node<'d>>;
+
+/// Finds settings that stand where they mean nothing, such as a level too deep, in and below a value: keys of the config
+/// that are not `known` there.
+fn find_misplaced<'d>(node: &Node<'d>, known: &[&str], found: &mut Misplaced<'d>) {
+    if node.is_array() {
+        node.items().iter().flatten().for_each(|item| find_misplaced(item, &[], found));
+    }
+    let members = if node.is_object() { node.object() } else { None };
+    for (key, node) in members.iter().flat_map(Fields::entries) {
+        if !known.contains(&key) {
+            find_misplaced(&node, &[], found);
+            if let Some(part) = part_of(key) {
+                found.entry(part).or_insert(node);
+            }
+        } else if key == "clients" && node.is_object() {
+            // The keys in there are names of servers.
+            for (_, client) in node.object().iter().flat_map(Fields::entries) {
+                find_misplaced(&client, &CLIENT, found);
+            }
+        } else {
+            find_misplaced(&node, inside(key), found);
+        }
+    }
+}
+
+/// The part of the config that a key is about, if that keeps something from others.
+fn part_of(key: &str) -> Option<&'static str> {
+    let inner = INNER.iter().find(|(inner, _)| inner.eq_ignore_ascii_case(key)).map(|(_, outer)| *outer);
+    inner.or_else(|| GUARDING.into_iter().find(|guarding| guarding.eq_ignore_ascii_case(key)))
+}
+
+fn heed_misplaced(config: &mut Config, node: &Node<'_>, known: &[&str]) {
+    let mut found = Misplaced::new();
+    find_misplaced(node, known, &mut found);
+    found.iter().for_each(|(part, setting)| strictest(config, part, &setting.place()));
+}
+
+/// The keys of `suites` are names of servers. What stands in the wrong place in one may hide tools of that one.
+fn heed_misplaced_in_suites(config: &mut Config, suites: &Node<'_>) {
+    let mut of_all = Misplaced::new();
+    for (child, node) in suites.object().iter().flat_map(Fields::entries) {
+        let mut found = Misplaced::new();
+        find_misplaced(&node, &SUITE, &mut found);
+        let (hides, shares) = (found.remove("suites"), found.remove("pool"));
+        of_all.append(&mut found);
+        if hides.is_none() && shares.is_none() {
+            continue;
+        }
+        let suite = config.suites.entry(child.to_owned()).or_default();
+        suite.unclear = suite.unclear.take().or_else(|| hides.map(|setting| unclear(&setting.place())));
+        if shares.is_some() && suite.pool.scope != Some(Scope::Call) {
+            suite.pool.scope = Some(Scope::Session);
+        }
+    }
+    of_all.iter().for_each(|(part, setting)| strictest(config, part, &setting.place()));
 }
 
 /// What holds of a part that cannot be understood at all.
@@ -299,7 +377,7 @@ fn suite(node: &Node<'_>) -> SuiteConfig {
     fields.only(&SUITE);
     let strangers = fields.strangers(&SUITE);
     let is_harmless = |near: Option<&str>| near.is_some_and(|near| HARMLESS.contains(&near));
-    let mut hides = strangers.iter().any(|(_, near)| !is_harmless(*near));
+    let mut hides = strangers.are_more || strangers.first.iter().any(|(_, near)| !is_harmless(*near));
     let suite_name = fields.get("suiteName").and_then(|node| {
         let name = node.text()?;
         if !suite_name::is_valid(&name) {
@@ -332,7 +410,8 @@ fn pool(node: &Node<'_>) -> PoolConfig {
     let Some(fields) = node.object() else { return PoolConfig::default() };
     fields.only(&POOL);
     let scopes = [("shared", Scope::Shared), ("session", Scope::Session), ("call", Scope::Call)];
-    let mistyped = fields.strangers(&POOL).iter().any(|(_, near)| *near == Some("scope"));
+    let strangers = fields.strangers(&POOL);
+    let mistyped = strangers.are_more || strangers.first.iter().any(|(_, near)| *near == Some("scope"));
     let mut config = PoolConfig {
         // Nobody shares what may be meant to be one session's own.
         scope: match fields.get("scope") {
@@ -394,7 +473,8 @@ fn introspection(node: &Node<'_>, base: Introspection) -> Introspection {
     fields.only(&INTROSPECTION);
     let modes = [("summary", Mode::Summary), ("full", Mode::Full), ("redacted", Mode::Redacted)];
     let near = |(_, near): &(&str, Option<&str>)| *near != Some("summaryMaxChars");
-    let mistyped = fields.strangers(&INTROSPECTION).iter().any(near);
+    let strangers = fields.strangers(&INTROSPECTION);
+    let mistyped = strangers.are_more || strangers.first.iter().any(near);
     Introspection {
         mode: match fields.get("mode") {
             Some(node) => node.word(&modes).unwrap_or(Mode::Redacted),
@@ -541,6 +621,91 @@ mod tests {
             assert!(understood(text).unclear("a").is_some(), "{text}");
         }
         assert_eq!(understood(r#"{"nonsense": {"b": {"c": 1}}}"#).unclear("a"), None);
+    }
+
+    #[test]
+    fn settings_in_the_wrong_place_are_the_strictest() {
+        let settings = r#"{"http": {"listen": "off"}, "trust": {"elicit": false}, "introspection": {"mode": "redacted"},
+            "suites": {"a": {"expose": {"deny": ["x"]}, "pool": {"scope": "session"}}}, "discoverGlobs": ["mine/*"]}"#;
+        for text in [
+            format!(r#"{{"switchboard": {settings}}}"#),
+            format!(r#"{{"config": [{settings}]}}"#),
+            format!(r#"{{"a": {{"b": [[{{"c": {settings}}}]]}}}}"#),
+            format!(r#"{{"timeouts": {settings}}}"#),
+            format!(r#"{{"watch": [{settings}]}}"#),
+        ] {
+            let config = understood(&text);
+            assert_eq!((&config.http, &config.trust), (&closed(), &UNTRUSTING), "{text}");
+            assert_eq!(config.introspection.mode, Mode::Redacted, "{text}");
+            assert_eq!(config.suite("b").pool.scope, Some(Scope::Session), "{text}");
+            assert!(config.unclear("a").is_some() && config.discover_globs.is_empty(), "{text}");
+        }
+        // Each for itself, and only what it is about.
+        for (inner, outer) in INNER {
+            for text in [
+                format!(r#"{{"switchboard": {{"{inner}": []}}}}"#),
+                format!(r#"{{"config": [{{"{inner}": []}}]}}"#),
+                format!(r#"{{"budget": {{"{inner}": []}}}}"#),
+            ] {
+                let config = understood(&text);
+                let is_strict = |part: &str| match part {
+                    "suites" => config.unclear.is_some(),
+                    "pool" => config.scope.is_some(),
+                    "trust" => !config.trust.elicit,
+                    "http" => config.http == closed(),
+                    _ => config.introspection.mode == Mode::Redacted,
+                };
+                for part in ["suites", "pool", "trust", "http", "introspection"] {
+                    assert_eq!(is_strict(part), part == outer, "{text}: {part}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn settings_in_the_wrong_place_of_a_suite_are_its_own() {
+        for text in [
+            r#"{"suites": {"a": {"timeouts": {"deny": ["x"]}}, "b": {}}}"#,
+            r#"{"suites": {"a": {"pool": {"expose": {"deny": ["x"]}}}, "b": {}}}"#,
+            r#"{"suites": {"a": {"pol": {"redact": ["x"]}}, "b": {}}}"#,
+        ] {
+            let config = understood(text);
+            assert!(config.unclear("a").is_some() && config.unclear("b").is_none(), "{text}");
+            assert_eq!((&*config.http.listen, config.trust.elicit), ("127.0.0.1:7420", true), "{text}");
+        }
+        for scope in [r#"{"pol": {"scope": "session"}}"#, r#"{"timeouts": {"scope": "session"}}"#] {
+            let config = understood(&format!(r#"{{"suites": {{"a": {scope}, "b": {{}}}}}}"#));
+            let scopes = ["a", "b"].map(|child| config.suite(child).pool.scope);
+            assert_eq!(scopes, [Some(Scope::Session), None], "{scope}");
+        }
+        let config = understood(r#"{"suites": {"http": {"listen": "off"}}}"#);
+        assert_eq!(config.http, closed());
+        // Servers may have any name, and a mistake elsewhere says nothing of what stands in its place.
+        let config = understood(
+            r#"{"nonsense": 1, "suites": {"http": {"expose": {"deny": ["x"]}, "pool": {"scope": "call"}}, "trust": {}},
+                "oauth": {"clients": {"mode": {"clientId": "x"}}}, "introspection": {"mode": "full"}}"#,
+        );
+        assert_eq!((config.unclear("http"), config.introspection.mode), (None, Mode::Full));
+        assert_eq!((&*config.http.listen, config.trust.elicit, config.scope), ("127.0.0.1:7420", true, None));
+        assert_eq!(config.suite("http").pool.scope, Some(Scope::Call));
+    }
+
+    #[test]
+    fn keys_that_are_too_many_to_look_at_may_be_about_anything() {
+        let many: String = (0..64).map(|n| format!(r#""k{n}": 1, "#)).collect();
+        let config = understood(&format!(r#"{{{many} "nonsense": 1}}"#));
+        assert_eq!((&config.http, &config.trust), (&closed(), &UNTRUSTING));
+        assert_eq!((config.introspection.mode, config.scope), (Mode::Redacted, Some(Scope::Session)));
+        assert!(config.unclear("a").is_some());
+        let timeouts: String = (0..64).map(|n| format!(r#""timeout{n}": 1, "#)).collect();
+        let config = understood(&format!(
+            r#"{{"suites": {{"a": {{{timeouts} "expsoe": {{}}}}, "b": {{"pool": {{{many} "scop": "session"}}}}}}}}"#
+        ));
+        assert!(config.unclear("a").is_some() && config.unclear("b").is_none());
+        assert_eq!(config.suite("b").pool.scope, Some(Scope::Session));
+        let chars: String = (0..64).map(|n| format!(r#""summaryMaxChars{n}": 1, "#)).collect();
+        let config = understood(&format!(r#"{{"introspection": {{{chars} "mod": "redacted"}}}}"#));
+        assert_eq!(config.introspection.mode, Mode::Redacted);
     }
 
     #[test]

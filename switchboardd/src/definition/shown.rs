@@ -134,6 +134,19 @@ mod tests {
             ("https://h/mcp?token=${KEY:-hunter2}", "https://h/mcp?token=${KEY:-•••}"),
             ("https://h/mcp?s=Y2FuYXJ5MDEyMzQ1Njc4OQ", "https://h/mcp?s=•••"),
             ("https://h/mcp?ghp_0123456789abcdefghij&a", "https://h/mcp?•••&a"),
+            // `;` separates for some servers, and may stand in a secret for others.
+            ("https://h/mcp?a=1;token=hunter2", "https://h/mcp?a=1;token=•••"),
+            ("https://h/mcp?a=1;token=hunter2;b=hunter3&c=2", "https://h/mcp?a=1;token=•••&c=2"),
+            ("https://h/mcp?token=${KEY};hunter2", "https://h/mcp?token=${KEY}•••"),
+            ("https://h/mcp?s=Y2FuYXJ5MDEyMzQ1Njc4OQ;hunter2", "https://h/mcp?s=•••"),
+            ("https://h/mcp?a=1;;b=2;&c=3;", "https://h/mcp?a=1;;b=2;&c=3;"),
+            // The default of a gap is one value, whatever it holds.
+            ("https://h/mcp?token=${KEY:-a&hunter2}&b=1", "https://h/mcp?token=${KEY:-•••}&b=1"),
+            ("https://h/mcp?token=${KEY:-a;hunter2}", "https://h/mcp?token=${KEY:-•••}"),
+            ("https://h/mcp?b=${KEY:-c&d}&token=hunter2", "https://h/mcp?b=${KEY:-c&d}&token=•••"),
+            // No gaps, so what stands in them separates.
+            ("https://h/mcp?b=${!c&token=hunter2}", "https://h/mcp?b=${!c&token=•••"),
+            ("https://h/mcp?b=${c&token=hunter2", "https://h/mcp?b=${c&token=•••"),
             ("https://me:pw@h/?a=\u{202e}b", "https://…@h/?a=\\u{202e}b"),
         ] {
             assert_eq!(shown_whole_url(&filled(url)), expect);

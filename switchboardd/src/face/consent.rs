@@ -178,7 +178,7 @@ async fn note(board: &Arc<Board>, asked: Asked, decision: Option<&str>) -> bool 
         Ok(Ok(())) => {
             let word = if allows { "allowed" } else { "denied" };
             tracing::info!(target: "trust", child, file = shown, "{word} by a person in their host");
-            let _ = board.reload(Why::Changed).await;
+            board.reload(Why::Changed).await;
             allows
         }
         Ok(Err(error)) => {

@@ -104,19 +104,68 @@ pub fn masked_path(path: &str) -> String {
     path.split('/').map(hide).collect::<Vec<_>>().join("/")
 }
 
-/// The query of a URL for a person who decides about it, by the rules of [`masked_for_consent`].
+/// The query of a URL as it may be shown: without the values that are a secret by their name or their looks. Nothing
+/// executes a query, so that a person who decides about it is shown no more than others.
 pub fn masked_query(query: &str) -> String {
-    let hide = |part: &str| {
-        let (name, value) = part.split_once('=').unwrap_or(("", part));
-        let decoded = url::form_urlencoded::parse(name.as_bytes()).next();
-        let decoded = decoded.map_or(name.into(), |(name, _)| name);
-        let shown = match Template::parse(value, &Places::default()) {
-            Ok(value) => masked_for_consent(&decoded, &value),
-            Err(_) => MASK.to_owned(),
-        };
-        format!("{}{shown}", &part[..part.len() - value.len()])
+    split_outside_gaps(query, '&').into_iter().map(masked_pairs).collect::<Vec<_>>().join("&")
+}
+
+/// Some servers take `;` for a separator, too. A secret may as well hold one: it is hidden with all that follows.
+fn masked_pairs(pairs: &str) -> String {
+    let mut shown = Vec::new();
+    let mut rest = pairs;
+    for pair in split_outside_gaps(pairs, ';') {
+        let (name, value) = split_pair(pair);
+        if is_secret_name(&decoded(name)) {
+            shown.push(masked_pair(rest));
+            break;
+        }
+        let masked = masked_pair(pair);
+        let is_hidden = !value.is_empty() && masked.ends_with(MASK);
+        shown.push(masked);
+        if is_hidden {
+            break;
+        }
+        rest = rest.get(pair.len() + 1..).unwrap_or_default();
+    }
+    shown.join(";")
+}
+
+fn masked_pair(pair: &str) -> String {
+    let (name, value) = split_pair(pair);
+    let shown = match Template::parse(value, &Places::default()) {
+        Ok(value) if !value.literal().is_some_and(looks_random) => masked_value(&decoded(name), &value),
+        _ => MASK.to_owned(),
     };
-    query.split('&').map(hide).collect::<Vec<_>>().join("&")
+    format!("{}{shown}", &pair[..pair.len() - value.len()])
+}
+
+fn split_pair(pair: &str) -> (&str, &str) {
+    pair.split_once('=').unwrap_or(("", pair))
+}
+
+fn decoded(name: &str) -> std::borrow::Cow<'_, str> {
+    url::form_urlencoded::parse(name.as_bytes()).next().map_or(name.into(), |(name, _)| name)
+}
+
+/// Splits a text at a character, but not within a gap: the default of `${NAME:-a&b}` is one value.
+fn split_outside_gaps(text: &str, separator: char) -> Vec<&str> {
+    let (mut parts, mut start, mut at) = (Vec::new(), 0, 0);
+    while at < text.len() {
+        let rest = &text[at..];
+        let open = rest.find("${").unwrap_or(rest.len());
+        let end = rest[open..].find('}').map_or(rest.len(), |close| open + close + 1);
+        let braced = Template::parse(&rest[open..end], &Places::default());
+        // What only looks like a gap is text.
+        let plain = if braced.is_ok_and(|braced| braced.literal().is_some()) { end } else { open };
+        for (found, _) in rest[..plain].match_indices(separator) {
+            parts.push(&text[start..at + found]);
+            start = at + found + separator.len_utf8();
+        }
+        at += end;
+    }
+    parts.push(&text[start..]);
+    parts
 }
 
 /// Whether a word is more random than names are: letters and digits in one long piece, or a UUID.

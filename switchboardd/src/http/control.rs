@@ -21,7 +21,7 @@ use super::rescue::{Refusal, json_response};
 use crate::board::Board;
 use crate::catalog::Catalog;
 use crate::pages::{self, CODE_LIFE};
-use crate::reload::Why;
+use crate::reload::{Reloaded, Why};
 
 /// So long a command may take from a code to the file that leads in by it.
 const WRITTEN_WITHIN: Duration = Duration::from_secs(5);
@@ -79,26 +79,19 @@ pub(super) async fn order(
     }
 }
 
+/// A mistake in the config is no failure of the order: everything else was read, and the answer says what there is now.
 async fn reload(board: &Arc<Board>) -> Result<Response, Refusal> {
-    let listed = |problems: &[crate::document::Problem]| -> Vec<String> {
-        problems.iter().map(ToString::to_string).collect()
-    };
-    let (status, answer) = match board.reload(Why::Told).await {
-        Ok(catalog) => (
-            StatusCode::OK,
-            json!({
-                "generation": catalog.generation,
-                "suites": catalog.suites.len(),
-                "workspaces": board.workspaces.all().len(),
-                "problems": listed(&catalog.problems),
-            }),
-        ),
-        Err(problems) => (
-            StatusCode::UNPROCESSABLE_ENTITY,
-            json!({ "error": "the config was not loaded", "problems": listed(&problems) }),
-        ),
-    };
-    Ok(json_response(status, answer.to_string()))
+    let Reloaded { catalog, config_problems } = board.reload(Why::Told).await;
+    let problems: Vec<String> =
+        config_problems.iter().chain(&catalog.problems).map(ToString::to_string).collect();
+    let answer = json!({
+        "generation": catalog.generation,
+        "suites": catalog.suites.len(),
+        "workspaces": board.workspaces.all().len(),
+        "configOk": config_problems.is_empty(),
+        "problems": problems,
+    });
+    Ok(json_response(StatusCode::OK, answer.to_string()))
 }
 
 /// A page for a browser, with the code that lets it in.

@@ -33,7 +33,8 @@ pub(super) struct State {
     pub(super) waiting: usize,
     pub(super) breaker: Breaker,
     pub(super) spares: Spares,
-    /// How many spares the settings asked for when a child was last used: a change of files alone starts none.
+    /// How many spares the settings asked for when a child was last used, or, of the person's own servers, when the settings
+    /// were last read: a change of a workspace's files starts none.
     wanted_spares: usize,
     /// Goes when another start waits for what makes starts possible that no call asks for: one waits for each pool.
     pub(super) awaits_cure: Option<oneshot::Sender<()>>,

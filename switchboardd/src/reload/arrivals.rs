@@ -175,7 +175,7 @@ mod tests {
         assert_eq!(board.pools.all().len(), 1);
         let session = Session::open(&board.boot, &workspace, None, Face::Aggregate);
         board.sessions.insert(&session);
-        board.reload(Why::Changed).await.unwrap();
+        assert!(board.reload(Why::Changed).await.config_problems.is_empty());
         let watched = board.watcher.lock().unwrap().folders();
         tokio::time::sleep(LINGER * 3).await;
         assert!(Arc::ptr_eq(&board.workspace(Some(&work)).await, &workspace));

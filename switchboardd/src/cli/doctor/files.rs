@@ -12,7 +12,7 @@ use crate::cli::shell_word::shell_word;
 use crate::cli::unused_settings::unused_settings as settings_of;
 use crate::config::{Extent, LastGood};
 use crate::document::Problem;
-use crate::files::state::FOLDERS;
+use crate::files::state::{CHILD_FOLDERS, FOLDERS};
 use crate::layer::Layer;
 use crate::trust::Store;
 
@@ -26,7 +26,7 @@ pub(super) fn places(place: &Place, state: &Path) -> Vec<Finding> {
         findings.extend(closed(folder, 0o700));
         findings.extend(above(folder));
     }
-    for folder in FOLDERS {
+    for folder in FOLDERS.iter().chain(&CHILD_FOLDERS) {
         findings.extend(closed(&state.join(folder), 0o700));
     }
     for file in ["token", "trust/trust.json", "secrets/secrets.json"] {
@@ -103,8 +103,11 @@ pub(super) fn config(file: &Path, state: &Path) -> Vec<Finding> {
         let none = "no config file: the defaults are used".to_owned();
         return vec![Finding::fine("config", if file.exists() { fine } else { none })];
     }
-    let check = format!("switchboard check {}", shell_word(file));
-    problems.iter().map(|problem| Finding::error("config", problem.to_string(), check.clone())).collect()
+    let finding = |problem: &Problem| {
+        let check = format!("switchboard check {}", shell_word(&problem.file));
+        Finding::error("config", problem.to_string(), check)
+    };
+    problems.iter().map(finding).collect()
 }
 
 /// Settings for servers that are not there, each with its file. They may come later: it is no error.
