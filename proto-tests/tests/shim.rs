@@ -209,6 +209,23 @@ fn a_shim_that_may_not_start_a_daemon_says_so_and_waits_for_one() {
     assert!(shim.call("e", "echo", "{}").contains("\"ok\":true"));
 }
 
+/// Hosts' messages are only glanced at: that of an `initialize` which no daemon has read, the next one would be told.
+#[test]
+fn an_initialize_that_is_no_json_keeps_the_shim_from_no_daemon() {
+    let home = Home::new();
+    home.child("e", &["echo"]);
+    let mut shim =
+        Shim::start(&home, ShimOptions { args: vec!["--no-start".into()], ..ShimOptions::default() });
+    shim.send(r#"{"jsonrpc":"2.0","id":"x","method":"initialize","params":{"a":01}}"#);
+    let answer: Value = serde_json::from_str(&shim.answer_to("\"x\"")).unwrap();
+    assert_eq!(answer["error"]["code"], -32700, "{answer}");
+    let _daemon = home.daemon();
+    let answer = shim.initialize();
+    assert!(!answer.to_string().contains("no tools yet"), "{answer}");
+    assert!(shim.call("e", "echo", "{}").contains("\"ok\":true"));
+    assert!(!shim.stderr().contains("panicked"), "{}", shim.stderr());
+}
+
 #[test]
 fn more_calls_than_may_be_in_flight_are_all_answered() {
     let home = Home::new();

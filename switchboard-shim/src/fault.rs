@@ -149,6 +149,11 @@ pub(crate) fn parse_error() -> Vec<u8> {
         .into_bytes()
 }
 
+/// For a request whose id could be read and which is no JSON for the rest.
+pub(crate) fn parse_error_of(id: &str) -> Vec<u8> {
+    error(id, PARSE_ERROR, "Parse error", "")
+}
+
 pub(crate) fn invalid_request(id: Option<&str>, text: &str) -> Vec<u8> {
     error(id.unwrap_or("null"), INVALID_REQUEST, text, "")
 }
