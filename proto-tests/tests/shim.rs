@@ -226,6 +226,45 @@ fn an_initialize_that_is_no_json_keeps_the_shim_from_no_daemon() {
     assert!(!shim.stderr().contains("panicked"), "{}", shim.stderr());
 }
 
+/// Hosts make a call again that ended with a protocol error.
+#[test]
+fn a_call_over_the_limit_is_answered_with_a_result() {
+    let home = Home::new();
+    home.child("e", &["echo"]);
+    let _daemon = home.daemon();
+    let fill = "x".repeat(17 << 20);
+    let answer = |shim: &mut Shim, line: &str| -> Value {
+        shim.send(line);
+        serde_json::from_str(&shim.answer_to("\"long\"")).unwrap()
+    };
+    let mut shim = home.shim();
+    for (head, tail) in [
+        (r#""id":"long","method":"tools/call","params":"#, ""),
+        (r#""params":"#, r#","method":"tools\/call","id":"long""#),
+    ] {
+        let told = answer(&mut shim, &format!(r#"{{"jsonrpc":"2.0",{head}{{"name":"{fill}"}}{tail}}}"#));
+        let result = &told["result"];
+        assert_eq!(result["isError"], true, "{told}");
+        assert_eq!(result["_meta"]["switchboard"]["kind"], "too_long", "{told}");
+        assert_eq!(result["_meta"]["switchboard"]["retryable"], false, "{told}");
+        assert_eq!(result["resultType"], Value::Null, "{told}");
+        assert!(told.to_string().contains("over the limit of"), "{told}");
+    }
+    let other = format!(r#"{{"jsonrpc":"2.0","id":"long","method":"prompts/get","params":"{fill}"}}"#);
+    let told = answer(&mut shim, &other);
+    assert_eq!(told["error"]["code"], -32600, "{told}");
+    let bad_id = format!(r#"{{"jsonrpc":"2.0","id":["long"],"method":"tools/call","params":"{fill}"}}"#);
+    shim.send(&bad_id);
+    let told: Value = serde_json::from_str(&shim.answer_to("null")).unwrap();
+    assert_eq!(told["error"]["code"], -32600, "{told}");
+    assert!(shim.call("e", "echo", "{}").contains("\"ok\":true"));
+    // A modern host says no `initialize`.
+    let call = format!(r#"{{"jsonrpc":"2.0","id":"long","method":"tools/call","params":"{fill}"}}"#);
+    let told = answer(&mut home.raw_shim(), &call);
+    assert_eq!(told["result"]["isError"], true, "{told}");
+    assert_eq!(told["result"]["resultType"], "complete", "{told}");
+}
+
 #[test]
 fn more_calls_than_may_be_in_flight_are_all_answered() {
     let home = Home::new();

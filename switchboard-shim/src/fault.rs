@@ -61,6 +61,11 @@ impl Fault {
         })
     }
 
+    /// To the host, about a call of which nothing but the id is known.
+    pub(crate) fn to_call(&self, id: &str, modern: bool) -> Vec<u8> {
+        self.told().result(id, modern)
+    }
+
     /// To the daemon, about a question that does not reach the host.
     pub(crate) fn to_question(&self, id: &str) -> Vec<u8> {
         self.told().error(id, SERVER_ERROR)

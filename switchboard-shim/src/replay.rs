@@ -47,6 +47,11 @@ impl Replay {
         }
     }
 
+    /// Whether the host said `initialize`, and was answered.
+    pub(crate) fn is_initialized(&self) -> bool {
+        self.initialize.is_some()
+    }
+
     fn forget(&mut self, uri: &str) {
         self.subscriptions.retain(|(live, _)| **live != *uri);
     }
@@ -95,7 +100,7 @@ mod tests {
             Kind::Notification(Note::Initialized),
         ] {
             replay.note(&kind, &body);
-            assert!(replay.messages().is_empty(), "{kind:?}");
+            assert!(replay.messages().is_empty() && !replay.is_initialized(), "{kind:?}");
         }
     }
 }
