@@ -473,3 +473,31 @@ fn commands_use_the_files_of_the_daemon_that_runs() {
     assert!(output.status.success(), "{output:?}");
     assert!(home.config_folder().join("mcps/x/.mcp.json").exists() && !elsewhere.exists(), "{output:?}");
 }
+
+/// With `hidepid`, `/proc` shows a process only what it could debug, and nobody may debug the daemon.
+#[test]
+#[cfg(target_os = "linux")]
+#[allow(clippy::disallowed_methods, reason = "tests start processes")]
+fn commands_find_the_daemon_where_processes_are_hidden() {
+    bins();
+    // Whoever has capabilities sees everything, so there must be none.
+    let script =
+        "mount -t proc -o hidepid=4 proc /proc && setpriv --bounding-set=-all --inh-caps=-all \"$@\"";
+    let hidden = |program: &Path, arguments: &[&str]| {
+        let mut command = std::process::Command::new("unshare");
+        command.args(["--user", "--map-root-user", "--mount", "--pid", "--fork", "--kill-child"]);
+        command.args(["sh", "-c", script, "sh"]).arg(program).args(arguments);
+        command.env("PROTO_TESTS_BUILT", "1").output()
+    };
+    // The shell outside of `setpriv` has capabilities, so it is not seen.
+    let is_hidden = hidden(Path::new("sh"), &["-c", "test -e /proc/$$ && ! test -e /proc/1"]);
+    if !is_hidden.is_ok_and(|output| output.status.success()) {
+        eprintln!("skipped: nobody may hide processes here");
+        return;
+    }
+    let name = "commands_use_the_files_of_the_daemon_that_runs";
+    let output = hidden(&std::env::current_exe().unwrap(), &["--exact", name, "--nocapture"]).unwrap();
+    let printed = String::from_utf8_lossy(&output.stdout);
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && printed.contains("1 passed"), "{printed}{complaint}");
+}
