@@ -19,8 +19,9 @@ fn is_ok(answer: &str) -> bool {
     answer.contains("\"ok\":true")
 }
 
-/// Calls that are answered while the circuit is open are answered from memory.
-const FROM_MEMORY: Duration = Duration::from_millis(250);
+/// Calls that are answered while the circuit is open are answered from memory. A machine that is busy takes longer
+/// for that, but not as long as the pauses that such a call would wait for.
+const FROM_MEMORY: Duration = Duration::from_secs(1);
 
 #[test]
 fn a_crash_loop_is_started_seldom_and_answered_quickly() {
@@ -223,7 +224,7 @@ fn a_stopped_child_costs_its_callers_a_deadline_and_nobody_else_anything() {
     let home = Home::new();
     home.child("k", &["echo"]);
     home.child("well", &["echo"]);
-    home.config(&json!({"suites": {"k": {"timeouts": {"rpcMs": 1000}}}}));
+    home.config(&json!({"suites": {"k": {"timeouts": {"rpcMs": 3000}}}}));
     let daemon = home.daemon();
     let (mut shim, mut other) = (home.shim(), home.shim());
     let pid = shim.pid_of("k");
@@ -231,20 +232,18 @@ fn a_stopped_child_costs_its_callers_a_deadline_and_nobody_else_anything() {
     signal(pid, Signal::STOP);
     let asked = Instant::now();
     let ids: Vec<u64> = (0..4).map(|_| shim.start_call("k", "echo", "{}")).collect();
-    let mut slowest = Duration::ZERO;
-    while asked.elapsed() < Duration::from_millis(900) {
-        let begin = Instant::now();
+    for _ in 0..20 {
         assert!(is_ok(&other.call("well", "echo", "{}")));
-        slowest = slowest.max(begin.elapsed());
     }
-    assert!(slowest < Duration::from_millis(800), "others waited {slowest:?}");
+    // Nobody else waited until the deadline.
+    assert!(asked.elapsed() < Duration::from_secs(3), "others waited: {:?}", asked.elapsed());
     for id in ids {
         let answer = shim.answer_to(&id.to_string());
         assert_eq!(kind_of(&answer).as_deref(), Some("rpc_timeout"), "{answer}");
-        assert!(answer.contains("1000"), "{answer}");
+        assert!(answer.contains("3000"), "{answer}");
     }
-    assert!(asked.elapsed() >= Duration::from_secs(1));
-    assert!(asked.elapsed() < Duration::from_secs(6), "{:?}", asked.elapsed());
+    assert!(asked.elapsed() >= Duration::from_secs(3));
+    assert!(asked.elapsed() < Duration::from_secs(15), "{:?}", asked.elapsed());
     // A ping that stays unanswered for 5 s is the end of it.
     until_true("the stopped child to be replaced", PATIENCE, || !procs::alive(pid));
     let next = until("another one", PATIENCE, || {

@@ -119,7 +119,7 @@ fn what_is_no_message_is_answered_and_costs_nothing() {
 }
 
 #[test]
-fn a_message_over_the_limit_is_an_error_and_the_next_one_works() {
+fn a_call_over_the_limit_is_refused_and_the_next_one_works() {
     let home = Home::new();
     home.child("f", &["echo"]);
     let _daemon = home.daemon();
@@ -127,7 +127,8 @@ fn a_message_over_the_limit_is_an_error_and_the_next_one_works() {
     let text = "x".repeat(17 << 20);
     let id = shim.start_call("f", "echo", &format!(r#"{{"text":"{text}"}}"#));
     let answer = shim.answer_to(&id.to_string());
-    assert!(answer.contains("\"error\"") && answer.contains("16777216 bytes"), "{answer}");
+    assert_eq!(kind_of(&answer).as_deref(), Some("too_long"), "{answer}");
+    assert!(answer.contains("\"isError\":true") && answer.contains("16777216 bytes"), "{answer}");
     assert!(shim.call("f", "echo", "{}").contains("\"ok\":true"));
 }
 

@@ -198,6 +198,9 @@ fn a_child_that_reads_a_cancel_late_is_heard_again() {
     signal(Signal::CONT);
     until_true("logs to arrive again", 2 * PATIENCE, || log_arrives(&mut hears));
     assert_eq!(hears.pid_of("k"), pid, "the child was replaced");
+    // The first was given up while the child stood still, so it took another one.
+    let pings = read(&home).lines().filter(|line| line.contains("\"method\":\"ping\"")).count();
+    assert!(pings >= 2, "{pings} pings");
 }
 
 #[test]

@@ -105,13 +105,16 @@ fn signals_end_it_at_once_and_well() {
     let _daemon = home.daemon();
     for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
         let mut shim = home.shim();
-        shim.start_call("e", "hang", "{}");
+        let id = shim.start_call("e", "hang", "{}");
         let sent = Instant::now();
         shim.signal(signal);
         let status = shim.ended(PATIENCE);
         assert_eq!(status.code(), Some(0), "{signal:?}: {status}");
-        // The promise is 100 ms.
-        assert!(sent.elapsed() < Duration::from_secs(1), "{signal:?}: {:?}", sent.elapsed());
+        // At the end of input it waits for answers, and then says that there is none.
+        let answer = shim.answer_within(&id.to_string(), PATIENCE);
+        assert_eq!(answer, None, "{signal:?}");
+        // The promise is 100 ms; the machine may be busy.
+        assert!(sent.elapsed() < Duration::from_secs(5), "{signal:?}: {:?}", sent.elapsed());
     }
 }
 
@@ -207,6 +210,62 @@ fn a_shim_that_may_not_start_a_daemon_says_so_and_waits_for_one() {
     shim.notification("notifications/tools/list_changed");
     until_true("the shim to find it", PATIENCE, || shim.tools().contains_key("e_suite"));
     assert!(shim.call("e", "echo", "{}").contains("\"ok\":true"));
+}
+
+/// Hosts' messages are only glanced at: that of an `initialize` which no daemon has read, the next one would be told.
+#[test]
+fn an_initialize_that_is_no_json_keeps_the_shim_from_no_daemon() {
+    let home = Home::new();
+    home.child("e", &["echo"]);
+    let mut shim =
+        Shim::start(&home, ShimOptions { args: vec!["--no-start".into()], ..ShimOptions::default() });
+    shim.send(r#"{"jsonrpc":"2.0","id":"x","method":"initialize","params":{"a":01}}"#);
+    let answer: Value = serde_json::from_str(&shim.answer_to("\"x\"")).unwrap();
+    assert_eq!(answer["error"]["code"], -32700, "{answer}");
+    let _daemon = home.daemon();
+    let answer = shim.initialize();
+    assert!(!answer.to_string().contains("no tools yet"), "{answer}");
+    assert!(shim.call("e", "echo", "{}").contains("\"ok\":true"));
+    assert!(!shim.stderr().contains("panicked"), "{}", shim.stderr());
+}
+
+/// Hosts make a call again that ended with a protocol error.
+#[test]
+fn a_call_over_the_limit_is_answered_with_a_result() {
+    let home = Home::new();
+    home.child("e", &["echo"]);
+    let _daemon = home.daemon();
+    let fill = "x".repeat(17 << 20);
+    let answer = |shim: &mut Shim, line: &str| -> Value {
+        shim.send(line);
+        serde_json::from_str(&shim.answer_to("\"long\"")).unwrap()
+    };
+    let mut shim = home.shim();
+    for (head, tail) in [
+        (r#""id":"long","method":"tools/call","params":"#, ""),
+        (r#""params":"#, r#","method":"tools\/call","id":"long""#),
+    ] {
+        let told = answer(&mut shim, &format!(r#"{{"jsonrpc":"2.0",{head}{{"name":"{fill}"}}{tail}}}"#));
+        let result = &told["result"];
+        assert_eq!(result["isError"], true, "{told}");
+        assert_eq!(result["_meta"]["switchboard"]["kind"], "too_long", "{told}");
+        assert_eq!(result["_meta"]["switchboard"]["retryable"], false, "{told}");
+        assert_eq!(result["resultType"], Value::Null, "{told}");
+        assert!(told.to_string().contains("over the limit of"), "{told}");
+    }
+    let other = format!(r#"{{"jsonrpc":"2.0","id":"long","method":"prompts/get","params":"{fill}"}}"#);
+    let told = answer(&mut shim, &other);
+    assert_eq!(told["error"]["code"], -32600, "{told}");
+    let bad_id = format!(r#"{{"jsonrpc":"2.0","id":["long"],"method":"tools/call","params":"{fill}"}}"#);
+    shim.send(&bad_id);
+    let told: Value = serde_json::from_str(&shim.answer_to("null")).unwrap();
+    assert_eq!(told["error"]["code"], -32600, "{told}");
+    assert!(shim.call("e", "echo", "{}").contains("\"ok\":true"));
+    // A modern host says no `initialize`.
+    let call = format!(r#"{{"jsonrpc":"2.0","id":"long","method":"tools/call","params":"{fill}"}}"#);
+    let told = answer(&mut home.raw_shim(), &call);
+    assert_eq!(told["result"]["isError"], true, "{told}");
+    assert_eq!(told["result"]["resultType"], "complete", "{told}");
 }
 
 #[test]

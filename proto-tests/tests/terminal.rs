@@ -83,14 +83,17 @@ fn the_next_call_of_an_idle_shim_works_at_once() {
     let idle = std::env::var("SWITCHBOARD_IDLE_SECONDS").ok().and_then(|text| text.parse().ok()).unwrap_or(8);
     let home = Home::new();
     home.child("a", &["echo"]);
-    let _daemon = home.daemon();
+    let daemon = home.daemon();
     let mut shim = home.shim();
     shim.call("a", "echo", "{}");
     std::thread::sleep(Duration::from_secs(idle));
     let start = Instant::now();
     let answer = shim.call("a", "echo", r#"{"after":"idle"}"#);
     assert_eq!(structured(&answer)["args"]["after"], "idle");
-    assert!(start.elapsed() < Duration::from_secs(1), "it took {:?}", start.elapsed());
+    // Neither a child nor a session had to be made for it.
+    assert_eq!(daemon.starts("a"), 1);
+    assert!(!shim.stderr().contains("lost switchboardd"), "{}", shim.stderr());
+    assert!(start.elapsed() < Duration::from_secs(5), "it took {:?}", start.elapsed());
 }
 
 #[test]

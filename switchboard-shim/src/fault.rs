@@ -61,6 +61,11 @@ impl Fault {
         })
     }
 
+    /// To the host, about a call of which nothing but the id is known.
+    pub(crate) fn to_call(&self, id: &str, modern: bool) -> Vec<u8> {
+        self.told().result(id, modern)
+    }
+
     /// To the daemon, about a question that does not reach the host.
     pub(crate) fn to_question(&self, id: &str) -> Vec<u8> {
         self.told().error(id, SERVER_ERROR)
@@ -147,6 +152,11 @@ fn error(id: &str, code: i64, text: &str, data: &str) -> Vec<u8> {
 pub(crate) fn parse_error() -> Vec<u8> {
     format!(r#"{{"jsonrpc":"2.0","error":{{"code":{PARSE_ERROR},"message":"Parse error"}},"id":null}}"#)
         .into_bytes()
+}
+
+/// For a request whose id could be read and which is no JSON for the rest.
+pub(crate) fn parse_error_of(id: &str) -> Vec<u8> {
+    error(id, PARSE_ERROR, "Parse error", "")
 }
 
 pub(crate) fn invalid_request(id: Option<&str>, text: &str) -> Vec<u8> {

@@ -75,7 +75,7 @@ pub(crate) async fn open(
     meeting: Arc<Meeting>,
     may_start: bool,
     about: About,
-    handshake: Vec<Bytes>,
+    handshake: Vec<Box<RawValue>>,
 ) -> Result<Opened, OpenError> {
     let request = Request {
         path: hop::OPEN_SESSION,
@@ -155,11 +155,8 @@ fn accepted(answer: &Answer) -> Result<SessionOpened, OpenError> {
     }
 }
 
-fn hello(about: About, handshake: &[Bytes]) -> Bytes {
-    let handshake: Vec<&RawValue> = handshake
-        .iter()
-        .map(|body| serde_json::from_slice(body).expect("BUG: only parsed messages are replayed"))
-        .collect();
+fn hello(about: About, handshake: &[Box<RawValue>]) -> Bytes {
+    let handshake: Vec<&RawValue> = handshake.iter().map(AsRef::as_ref).collect();
     let About { workspace, child } = about;
     let version = env!("CARGO_PKG_VERSION").to_owned();
     let open = OpenSession { workspace, child, version, hop: hop::HOP, handshake };
@@ -172,11 +169,11 @@ mod tests {
 
     #[test]
     fn the_handshake_travels_as_it_was_written() {
-        let body = Bytes::from_static(br#"{"jsonrpc":"2.0", "id":1.0,"method":"initialize"}"#);
-        let hello =
-            hello(About { workspace: Some("/w".to_owned()), child: None }, std::slice::from_ref(&body));
+        let body = r#"{"jsonrpc":"2.0", "id":1.0,"method":"initialize"}"#;
+        let handshake = [RawValue::from_string(body.to_owned()).unwrap()];
+        let hello = hello(About { workspace: Some("/w".to_owned()), child: None }, &handshake);
         let text = std::str::from_utf8(&hello).unwrap();
-        assert!(text.contains(std::str::from_utf8(&body).unwrap()), "{text}");
+        assert!(text.contains(body), "{text}");
         assert!(
             !String::from_utf8(super::hello(About::default(), &[]).to_vec()).unwrap().contains("handshake")
         );

@@ -232,9 +232,16 @@ impl Relay {
                 self.on_message(body);
             }
             Frame::Noise(_) => self.write(fault::parse_error()),
-            Frame::Oversize { id, bytes, .. } => {
-                let text = format!("message of {bytes} bytes is over the limit of {MAX_MESSAGE} bytes");
-                self.write(fault::invalid_request(id.as_deref(), &text));
+            Frame::Oversize { id, is_call, bytes, .. } => {
+                let why = format!("message of {bytes} bytes is over the limit of {MAX_MESSAGE} bytes");
+                let id = id.filter(|id| is_answerable(id));
+                self.write(match id {
+                    // Its era is not known any more; only hosts of the legacy one say `initialize`.
+                    Some(id) if is_call => {
+                        Fault::NotTaken { status: 413, why }.to_call(&id, !self.replay.is_initialized())
+                    }
+                    id => fault::invalid_request(id.as_deref(), &why),
+                });
             }
         }
     }
@@ -311,9 +318,12 @@ fn readable_id(body: &[u8]) -> Option<Box<str>> {
     if body.starts_with(b"{") {
         scan.feed(body);
     }
-    scan.found()
-        .id
-        .filter(|id| id.starts_with(|first: char| first == '"' || first == '-' || first.is_ascii_digit()))
+    scan.found().id.filter(|id| is_answerable(id))
+}
+
+/// Whether an answer can carry what was found as an id.
+fn is_answerable(id: &str) -> bool {
+    id.starts_with(|first: char| first == '"' || first == '-' || first.is_ascii_digit())
 }
 
 /// Tells when a signal came or nobody reads what is written, whichever is first.

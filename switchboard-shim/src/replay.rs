@@ -2,16 +2,17 @@
 //! wrote them, and only those that were answered. Those that were not are still waiting elsewhere.
 
 use bytes::Bytes;
+use serde_json::value::RawValue;
 
 use crate::methods::{Kind, Method, Note};
 
 #[derive(Debug, Default)]
 pub(crate) struct Replay {
-    initialize: Option<Bytes>,
-    initialized: Option<Bytes>,
-    level: Option<Bytes>,
+    initialize: Option<Box<RawValue>>,
+    initialized: Option<Box<RawValue>>,
+    level: Option<Box<RawValue>>,
     /// Live subscriptions by the raw text of their `uri`.
-    subscriptions: Vec<(Box<str>, Bytes)>,
+    subscriptions: Vec<(Box<str>, Box<RawValue>)>,
 }
 
 impl Replay {
@@ -26,21 +27,29 @@ impl Replay {
         }
     }
 
-    /// Takes in a message that was answered, and not by an error.
+    /// Takes in a message that was answered, and not by an error. Hosts' messages are only glanced at, so one that is
+    /// no JSON to its end comes here if whoever answered it did not look: no daemon could be told of it.
     pub(crate) fn note(&mut self, kind: &Kind, body: &Bytes) {
+        // A copy: a slice of the read buffer would keep all of it alive for the life of the session.
+        let own = || serde_json::from_slice::<Box<RawValue>>(body).ok();
         match kind {
             Kind::Request { method: Method::Initialize, .. } => {
-                *self = Self { initialize: Some(own(body)), ..Self::default() };
+                *self = Self { initialize: own(), ..Self::default() };
             }
-            Kind::Request { method: Method::SetLevel, .. } => self.level = Some(own(body)),
+            Kind::Request { method: Method::SetLevel, .. } => self.level = own(),
             Kind::Request { method: Method::Subscribe { uri }, .. } => {
                 self.forget(uri);
-                self.subscriptions.push((uri.clone(), own(body)));
+                self.subscriptions.extend(own().map(|body| (uri.clone(), body)));
             }
             Kind::Request { method: Method::Unsubscribe { uri }, .. } => self.forget(uri),
-            Kind::Notification(Note::Initialized) => self.initialized = Some(own(body)),
+            Kind::Notification(Note::Initialized) => self.initialized = own(),
             _ => {}
         }
+    }
+
+    /// Whether the host said `initialize`, and was answered.
+    pub(crate) fn is_initialized(&self) -> bool {
+        self.initialize.is_some()
     }
 
     fn forget(&mut self, uri: &str) {
@@ -48,16 +57,11 @@ impl Replay {
     }
 
     /// Whole messages, in the order they have to be taken in.
-    pub(crate) fn messages(&self) -> Vec<Bytes> {
+    pub(crate) fn messages(&self) -> Vec<Box<RawValue>> {
         let first = [&self.initialize, &self.initialized, &self.level];
         let subscriptions = self.subscriptions.iter().map(|(_, body)| body);
         first.into_iter().flatten().chain(subscriptions).cloned().collect()
     }
-}
-
-/// A slice of the read buffer would keep all of it alive for the life of the session.
-fn own(body: &Bytes) -> Bytes {
-    Bytes::copy_from_slice(body)
 }
 
 #[cfg(test)]
@@ -73,13 +77,30 @@ mod tests {
         let mut replay = Replay::default();
         let mut note =
             |kind: Kind, body: &'static str| replay.note(&kind, &Bytes::from_static(body.as_bytes()));
-        note(request(Method::Initialize), "init");
-        note(request(Method::Subscribe { uri: "a".into() }), "sub a");
-        note(request(Method::SetLevel), "level 1");
-        note(Kind::Notification(Note::Initialized), "initialized");
-        note(request(Method::Subscribe { uri: "b".into() }), "sub b");
-        note(request(Method::SetLevel), "level 2");
-        note(request(Method::Unsubscribe { uri: "a".into() }), "unsub a");
-        assert_eq!(replay.messages(), ["init", "initialized", "level 2", "sub b"]);
+        note(request(Method::Initialize), r#"{"m":"init"}"#);
+        note(request(Method::Subscribe { uri: "a".into() }), r#"{"m":"sub a"}"#);
+        note(request(Method::SetLevel), r#"{"m":"level 1"}"#);
+        note(Kind::Notification(Note::Initialized), r#"{"m":"initialized"}"#);
+        note(request(Method::Subscribe { uri: "b".into() }), r#"{"m":"sub b"}"#);
+        note(request(Method::SetLevel), r#"{"m":"level 2"}"#);
+        note(request(Method::Unsubscribe { uri: "a".into() }), r#"{"m":"unsub a"}"#);
+        let messages: Vec<String> = replay.messages().iter().map(|body| body.get().to_owned()).collect();
+        let expect = ["init", "initialized", "level 2", "sub b"].map(|name| format!(r#"{{"m":"{name}"}}"#));
+        assert_eq!(messages, expect);
+    }
+
+    #[test]
+    fn what_is_no_json_is_not_replayed() {
+        let mut replay = Replay::default();
+        let body = Bytes::from_static(br#"{"a":01}"#);
+        for kind in [
+            request(Method::Initialize),
+            request(Method::SetLevel),
+            request(Method::Subscribe { uri: "a".into() }),
+            Kind::Notification(Note::Initialized),
+        ] {
+            replay.note(&kind, &body);
+            assert!(replay.messages().is_empty() && !replay.is_initialized(), "{kind:?}");
+        }
     }
 }

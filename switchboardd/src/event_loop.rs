@@ -49,12 +49,19 @@ pub async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static)
     }
 }
 
-/// Does work that may wait for a disk and that nobody waits for: here, unless this thread serves.
+/// Does work that may wait for a disk and that nobody waits for: here, unless this thread serves. It is for `Drop` and so
+/// does not panic: where the system gives no thread, the work is left undone.
 pub fn aside_unseen(work: impl FnOnce() + Send + 'static) {
-    match tokio::runtime::Handle::try_current() {
-        Ok(runtime) if IS_HERE.get() => drop(runtime.spawn_blocking(work)),
-        _ => work(),
+    if IS_HERE.get() {
+        // Not `spawn_blocking`, which panics without a thread.
+        let _ = on_another_thread(std::thread::Builder::new(), work);
+    } else {
+        work();
     }
+}
+
+fn on_another_thread(thread: std::thread::Builder, work: impl FnOnce() + Send + 'static) -> bool {
+    thread.name("aside".to_owned()).spawn(work).is_ok()
 }
 
 #[cfg(test)]
@@ -78,6 +85,9 @@ mod tests {
         "read_own(",
         "Stat::of(",
         "look_up(",
+        "is_running(",
+        "is_same(pid",
+        "process::is_same",
         ".exists()",
         ".try_exists()",
         ".is_file()",
@@ -153,5 +163,12 @@ mod tests {
         was_done.recv().unwrap();
         drop(serving);
         may_block();
+    }
+
+    #[test]
+    fn work_without_a_thread_is_left_undone() {
+        // No address space has room for this stack.
+        let no_thread = std::thread::Builder::new().stack_size(1 << 60);
+        assert!(!on_another_thread(no_thread, || panic!("it ran")));
     }
 }

@@ -260,7 +260,12 @@ impl Relay {
             return false;
         }
         let Some(answer) = greeting::answer(message, self.greeted, why) else { return false };
-        if let Kind::Request { method: Method::Initialize, .. } = &message.kind {
+        if let Kind::Request { id, method: Method::Initialize } = &message.kind {
+            // No daemon has read it to its end, and the next one would be told of it.
+            if envelope::Message::parse(&message.body).is_err() {
+                self.write(fault::parse_error_of(id));
+                return true;
+            }
             self.greeted = true;
             // The next daemon is told what the host said of itself.
             self.replay.note(&message.kind, &message.body);

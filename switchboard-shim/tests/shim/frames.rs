@@ -49,15 +49,21 @@ fn a_host_with_content_length_frames_is_answered_in_kind() {
 #[test]
 fn a_message_over_the_limit_is_refused_by_id() {
     let (mut host, _daemon, _folder) = Host::with_daemon();
-    let start = br#"{"jsonrpc":"2.0","id":"big","method":"tools/call","params":{"x":""#;
-    host.write(start);
     let block = vec![b'x'; 1 << 20];
-    for _ in 0..17 {
-        host.write(&block);
-    }
-    host.write(b"\"}}\n");
-    let heard = host.hears();
-    assert_eq!((heard["id"].as_str(), heard["error"]["code"].as_i64()), (Some("big"), Some(-32600)));
+    let mut say = |method: &str| {
+        host.write(
+            format!(r#"{{"jsonrpc":"2.0","id":"big","method":"{method}","params":{{"x":""#).as_bytes(),
+        );
+        for _ in 0..17 {
+            host.write(&block);
+        }
+        host.write(b"\"}}\n");
+        let heard = host.hears();
+        assert_eq!(heard["id"], "big");
+        heard
+    };
+    assert_eq!(say("prompts/get")["error"]["code"], -32600);
+    assert_eq!(say("tools/call")["result"]["isError"], true);
     host.ping();
 }
 

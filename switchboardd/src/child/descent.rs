@@ -177,13 +177,22 @@ fn in_file(pid: u32, file: &str, what: &str) -> Option<u64> {
 mod tests {
     use super::*;
 
+    /// Of its own parent a test can say nothing: in a container that may be outside, and its number is then 0.
     #[test]
-    fn this_process_is_found_with_its_parent() {
+    #[expect(clippy::disallowed_methods, reason = "a process to look up")]
+    fn a_process_is_found_with_its_parent() {
         let me = Process::look_up(std::process::id()).unwrap();
         assert_eq!(me.parent, std::os::unix::process::parent_id());
         assert!(!me.zombie && !me.stopped && me.start_time > 0);
-        assert_eq!(Process::look_up(me.parent).unwrap().session, me.session);
-        assert!(family_now(me.parent).iter().any(|process| process.id == me.id));
-        assert!(family_of(me.parent, &all()).iter().any(|process| process.id == me.id));
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let is_child = |process: &Process| process.id == child.id();
+        let (found, now) = (Process::look_up(child.id()), family_now(me.id));
+        let (is_in_now, is_in_all) =
+            (now.iter().any(is_child), family_of(me.id, &all()).iter().any(is_child));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let found = found.unwrap();
+        assert_eq!((found.parent, found.session, found.group), (me.id, me.session, me.group));
+        assert!(is_in_now && is_in_all);
     }
 }

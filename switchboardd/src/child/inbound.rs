@@ -50,7 +50,7 @@ impl Child {
                 Err(malformed) => self.take_malformed(&body, about, &malformed),
             },
             Frame::Noise(line) => self.skip(&line, &Malformed::NotJson),
-            Frame::Oversize { id, asks, bytes } => {
+            Frame::Oversize { id, asks, bytes, .. } => {
                 self.tally.too_long(bytes);
                 tracing::warn!(target: "child", child = &*self.name, bytes, "skipped a message over the limit");
                 match id {

@@ -57,16 +57,32 @@ pub(super) struct GuardNote {
     file: PathBuf,
 }
 
+/// What a process is that a note has a line about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Role {
+    Guard,
+    Child,
+}
+
+impl Role {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Guard => "guard",
+            Self::Child => "child",
+        }
+    }
+}
+
 impl GuardNote {
     pub(super) fn file(&self) -> &Path {
         &self.file
     }
 
-    /// Adds one of its processes: first the guard, then the child.
-    pub(super) fn add(&self, id: u32) {
-        // Nothing to find it by: no system of ours has no start times but keeps orphans.
-        let Some(process) = Process::look_up(id) else { return };
-        let line = format!("{} {id} {}\n", boot(), process.start_time);
+    /// Adds one of its processes.
+    pub(super) fn add(&self, role: Role, id: u32) {
+        // Without its start time nobody can be sure of it later, but the other line counts.
+        let start_time = Process::look_up(id).map_or(0, |process| process.start_time);
+        let line = format!("{} {} {id} {start_time}\n", role.word(), boot());
         // No `sync`: what ends with the machine leaves no processes.
         let file = fs::OpenOptions::new().create(true).append(true).mode(0o600).open(&self.file);
         if let Err(error) = file.and_then(|mut file| file.write_all(line.as_bytes())) {
@@ -256,15 +272,13 @@ impl Leftovers {
         let boot = boot();
         for note in self.notes_in(&self.guards) {
             let text = fs::read_to_string(note).unwrap_or_default();
-            let mut noted = text.lines().map(|line| noted(line, &boot));
-            if let Some(guard) = noted.next().flatten() {
-                let family = family_now(guard.id);
+            for (role, process) in text.lines().filter_map(|line| noted(line, &boot)) {
+                let family = family_now(process.id);
                 left.others.extend(family.iter().cloned());
-                left.guards.push((guard, family));
-            }
-            if let Some(child) = noted.next().flatten() {
-                left.others.extend(family_now(child.id));
-                left.others.push(child);
+                match role {
+                    Role::Guard => left.guards.push((process, family)),
+                    Role::Child => left.others.push(process),
+                }
             }
         }
         let mut seen: HashSet<u32> = left.guards.iter().map(|(guard, _)| guard.id).collect();
@@ -284,12 +298,14 @@ impl Leftovers {
 }
 
 /// The process that a line of a note is about, if it is still there.
-fn noted(line: &str, boot: &str) -> Option<Process> {
-    let (when, numbers) = line.split_once(' ')?;
+fn noted(line: &str, boot: &str) -> Option<(Role, Process)> {
+    let (word, rest) = line.split_once(' ')?;
+    let role = [Role::Guard, Role::Child].into_iter().find(|role| role.word() == word)?;
+    let (when, numbers) = rest.split_once(' ')?;
     let (id, start_time) = numbers.split_once(' ')?;
     let (id, start_time) = (id.parse().ok()?, start_time.parse::<u64>().ok()?);
     let process = Process::look_up(id).filter(|process| process.start_time == start_time)?;
-    (when == boot && !process.zombie).then_some(process)
+    (when == boot && !process.zombie).then_some((role, process))
 }
 
 /// Processes that carry the mark of one of these runs.
@@ -385,14 +401,31 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (ledger, _) = Ledger::open(folder.path().join("ledger"));
         let note = ledger.note_guard().unwrap();
-        note.add(std::process::id());
+        note.add(Role::Child, std::process::id());
         let line = fs::read_to_string(note.file()).unwrap();
-        let found = |line: &str| noted(line, &boot()).map(|process| process.id);
-        assert_eq!(found(line.trim()), Some(std::process::id()));
+        let found = |line: &str| noted(line, &boot()).map(|(role, process)| (role, process.id));
+        assert_eq!(found(line.trim()), Some((Role::Child, std::process::id())));
         assert_eq!(found(&format!("{}0", line.trim())), None, "another process has the number");
-        assert_eq!(found(&format!("x{}", line.trim())), None, "the machine was started since");
+        let earlier = line.trim().replace(&boot(), "x");
+        assert_eq!(found(&earlier), None, "the machine was started since");
         let file = note.file().to_owned();
         drop(note);
         assert!(!file.exists());
+    }
+
+    /// As with `hidepid`, or where one look at `/proc` failed.
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn a_child_is_not_taken_for_a_guard_that_nobody_sees() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("ledger");
+        let (ledger, _) = Ledger::open(file.clone());
+        let note = ledger.note_guard().unwrap();
+        note.add(Role::Guard, i32::MAX.cast_unsigned());
+        note.add(Role::Child, std::process::id());
+        let Left { guards, others } = Leftovers::of(&file).left();
+        assert!(guards.is_empty(), "{guards:?}");
+        assert!(others.iter().any(|process| process.id == std::process::id()), "{others:?}");
+        assert_eq!(fs::read_to_string(note.file()).unwrap().lines().count(), 2);
     }
 }

@@ -14,7 +14,7 @@ use rustix::net::{
     AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType, sendmsg,
     socketpair,
 };
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::net::UnixStream;
 use tokio::net::unix::pipe;
@@ -22,7 +22,7 @@ use tokio::time::{Instant, sleep};
 
 use super::descent::Process;
 use super::guard::order::Order;
-use super::ledger::{GuardNote, Ledger, MARK, remove_container_id, stop_container};
+use super::ledger::{GuardNote, Ledger, MARK, Role, remove_container_id, stop_container};
 use super::runner::{self, Runners};
 use super::{ChildError, Ground};
 use crate::definition::Filled;
@@ -118,7 +118,7 @@ pub(super) async fn spawn(filled: &Filled, ground: &Ground<'_>) -> Result<Spawne
     command.envs(runner.into_iter().flat_map(|runner| runner.env));
     let (process, ours) = processes::start(&mut command.into()).map_err(failed)?;
     // Before it starts anything.
-    let note = noted(note, process.id()).await;
+    let note = noted(note, Role::Guard, process.id()).await;
 
     let control = std::os::unix::net::UnixStream::from(control);
     control.set_nonblocking(true).map_err(failed)?;
@@ -127,7 +127,7 @@ pub(super) async fn spawn(filled: &Filled, ground: &Ground<'_>) -> Result<Spawne
     // If that fails, its report says so.
     let _ = guard.reports.get_mut().get_mut().write_all(&told).await;
     let pid = guard.started(&filled.shown(&program)).await?;
-    guard.note = noted(guard.note.take(), Some(pid)).await;
+    guard.note = noted(guard.note.take(), Role::Child, Some(pid)).await;
     Ok(Spawned { pid, stdin, stdout, stderr, guard })
 }
 
@@ -169,10 +169,10 @@ fn prepare(
 }
 
 /// Adds a process to the note of its guard.
-async fn noted(note: Option<GuardNote>, pid: Option<u32>) -> Option<GuardNote> {
+async fn noted(note: Option<GuardNote>, role: Role, pid: Option<u32>) -> Option<GuardNote> {
     let (note, pid) = (note?, pid?);
     aside(move || {
-        note.add(pid);
+        note.add(role, pid);
         Some(note)
     })
     .await
@@ -344,10 +344,50 @@ async fn is_stuck(guard: u32) {
     let mut stopped = 0;
     while Instant::now() < give_up && stopped < STOPPED {
         sleep(LOOK_AGAIN).await;
-        let was_stopped = aside(move || {
-            let process = Process::look_up(guard).filter(|process| process.stopped);
-            process.map(|process| process.signal(Signal::CONT)).is_some()
+        let was_stopped = aside(move || match Process::look_up(guard) {
+            Some(process) if process.stopped => {
+                process.signal(Signal::CONT);
+                true
+            }
+            Some(_) => false,
+            None => has_continued_unseen(guard),
         });
         stopped += u32::from(was_stopped.await);
+    }
+}
+
+/// Makes a guard go on that was stopped and that `/proc` does not show us. Whether it was stopped.
+fn has_continued_unseen(guard: u32) -> bool {
+    let Some(pid) = i32::try_from(guard).ok().and_then(Pid::from_raw) else { return false };
+    let options = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    // Only of a child of ours that nobody has waited for: the number is still its own.
+    let status = waitid(WaitId::Pid(pid), options).ok().flatten();
+    status.is_some_and(|status| status.stopped()) && kill_process(pid, Signal::CONT).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "a process to stop")]
+    fn a_stopped_process_goes_on_without_a_look_at_proc() {
+        let mut process = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let pid = Pid::from_child(&process);
+        let was_running = has_continued_unseen(process.id());
+        kill_process(pid, Signal::STOP).unwrap();
+        // The kernel stops it in its own time.
+        let until = std::time::Instant::now() + Duration::from_secs(30);
+        let mut was_stopped = false;
+        while !was_stopped && std::time::Instant::now() < until {
+            was_stopped = has_continued_unseen(process.id());
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let is_stopped = has_continued_unseen(process.id());
+        let id = process.id();
+        process.kill().unwrap();
+        process.wait().unwrap();
+        assert_eq!((was_running, was_stopped, is_stopped), (false, true, false));
+        assert!(!has_continued_unseen(id), "it is gone");
     }
 }

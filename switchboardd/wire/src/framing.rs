@@ -29,8 +29,9 @@ pub enum Frame {
     Message { body: Bytes, framing: Framing },
     /// A line that is no message: log output, a banner, half a header.
     Noise(Bytes),
-    /// A message over the limit; its bytes are gone, its `id` was picked up on the way. `asks`: it has a `method`.
-    Oversize { id: Option<Box<str>>, asks: bool, bytes: u64 },
+    /// A message over the limit; its bytes are gone, its `id` was picked up on the way. `asks`: it has a `method`;
+    /// `is_call`: that is `tools/call`.
+    Oversize { id: Option<Box<str>>, asks: bool, is_call: bool, bytes: u64 },
 }
 
 #[derive(Debug)]
@@ -244,7 +245,7 @@ fn oversize(line: &[u8]) -> Frame {
 
 fn skipped(scan: IdScan, bytes: u64) -> Frame {
     let found = scan.found();
-    Frame::Oversize { id: found.id, asks: found.asks, bytes }
+    Frame::Oversize { id: found.id, asks: found.asks, is_call: found.is_call, bytes }
 }
 
 /// How long a line is without its end.
@@ -394,7 +395,7 @@ mod tests {
     #[test]
     fn a_message_over_the_limit_is_skipped_and_leaves_its_id() {
         let long = format!("{{\"result\":\"{}\",\"id\":17}}", "x".repeat(100));
-        let oversize = |bytes| Frame::Oversize { id: Some("17".into()), asks: false, bytes };
+        let oversize = |bytes| Frame::Oversize { id: Some("17".into()), asks: false, is_call: false, bytes };
         let expect = [oversize(long.len() as u64 + 1), line("{}")];
         check(&format!("{long}\n{{}}\n"), &expect);
         let expect = [oversize(long.len() as u64), line("{}")];

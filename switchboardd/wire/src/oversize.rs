@@ -1,6 +1,8 @@
 //! Finds the top-level `id` of a message that is too long to keep or that is no message, while its bytes go by, so
 //! that the call it answers can be told at once instead of waiting for its deadline; and where a value ends.
 
+use crate::envelope::unquoted;
+
 /// Ids longer than this are given up on.
 const MAX_ID: usize = 256;
 
@@ -22,6 +24,8 @@ pub struct Found {
     pub id: Option<Box<str>>,
     /// It has a `method`: it is no answer.
     pub asks: bool,
+    /// Its `method` is `tools/call`.
+    pub is_call: bool,
     /// It has a `result` or an `error`.
     pub answers: bool,
     /// It says that it is JSON-RPC, of whichever version.
@@ -44,6 +48,8 @@ enum Place {
     Key,
     /// Behind the key `id`: what comes up to the next comma is wanted.
     Id,
+    /// Behind the key `method`, likewise.
+    Method,
     /// Behind any other key.
     Other,
 }
@@ -51,9 +57,10 @@ enum Place {
 impl IdScan {
     pub fn feed(&mut self, bytes: &[u8]) {
         for &byte in bytes {
-            let Found { id, asks, answers, is_rpc, has_more } = &self.found;
+            let Found { id, asks, answers, is_rpc, has_more, .. } = &self.found;
+            let asks = *asks && self.place != Place::Method;
             // What does not say that it is JSON-RPC is no answer if it has another key.
-            if id.is_some() && (*asks || (*answers && (*is_rpc || *has_more))) {
+            if id.is_some() && (asks || (*answers && (*is_rpc || *has_more))) {
                 return;
             }
             self.step(byte);
@@ -96,7 +103,10 @@ impl IdScan {
                 self.place = Place::Other;
                 match self.text.as_slice() {
                     b"\"id\"" => self.place = Place::Id,
-                    b"\"method\"" => self.found.asks = true,
+                    b"\"method\"" => {
+                        self.place = Place::Method;
+                        self.found.asks = true;
+                    }
                     b"\"result\"" | b"\"error\"" => self.found.answers = true,
                     b"\"jsonrpc\"" => self.found.is_rpc = true,
                     _ => self.found.has_more = true,
@@ -118,6 +128,11 @@ impl IdScan {
     fn value_ends(&mut self) {
         if self.place == Place::Id && self.text.len() <= MAX_ID && self.found.id.is_none() {
             self.found.id = String::from_utf8(std::mem::take(&mut self.text)).ok().map(Into::into);
+        }
+        if self.place == Place::Method {
+            // Some hosts write the slash as `\/`.
+            let method = std::str::from_utf8(&self.text).ok().and_then(unquoted);
+            self.found.is_call = method.as_deref() == Some("tools/call");
         }
         self.text.clear();
         self.place = Place::Key;
@@ -192,6 +207,25 @@ mod tests {
         assert_eq!(found(r#"{"id":1,"result":{"method":"a"}}"#), (false, true, false));
         assert_eq!(found(r#"{"params":{"error":1},"id":1,"method":"a"}"#), (true, false, false));
         assert_eq!(found(r#"{"level":"info","id":1}"#), (false, false, false));
+    }
+
+    #[test]
+    fn a_call_is_told_from_other_questions() {
+        let is_call = |message: &str| {
+            let mut scan = IdScan::default();
+            for byte in message.as_bytes() {
+                scan.feed(std::slice::from_ref(byte));
+            }
+            let found = scan.found();
+            assert_eq!((found.id.as_deref(), found.asks), (Some("1"), true), "{message}");
+            found.is_call
+        };
+        assert!(is_call(r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"method":"x"}}"#));
+        assert!(is_call(r#"{"params":{"method":"x"}, "method" : "tools\/call" , "id":1}"#));
+        assert!(is_call(r#"{"method":"tools/call","id":1}"#));
+        assert!(!is_call(r#"{"id":1,"method":"prompts/get","params":{"method":"tools/call"}}"#));
+        assert!(!is_call(r#"{"id":1,"method":["tools/call"]}"#));
+        assert!(!is_call(r#"{"id":1,"method":"tools/call/x"}"#));
     }
 
     #[test]

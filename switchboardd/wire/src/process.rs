@@ -2,6 +2,9 @@
 
 use std::fs;
 
+use rustix::io::Errno;
+use rustix::process::{Pid, test_kill_process};
+
 /// What `/proc` says of a process at one moment. Where there is no such thing, nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stat {
@@ -18,7 +21,8 @@ pub struct Stat {
 }
 
 impl Stat {
-    /// `None` once it is gone.
+    /// `None` once it is gone, and of one that `/proc` does not show: with `hidepid` a process sees none there that it
+    /// could not debug, and daemon and guards let nobody debug them.
     pub fn of(pid: u32) -> Option<Self> {
         Self::parse(&fs::read(format!("/proc/{pid}/stat")).ok()?)
     }
@@ -42,19 +46,24 @@ impl Stat {
 
 /// Whether a process runs. One that has ended does not, even if nobody has asked for its status yet.
 pub fn is_running(pid: u32) -> bool {
-    if cfg!(target_os = "linux") {
-        return Stat::of(pid).is_some_and(|stat| !stat.zombie);
+    match Stat::of(pid) {
+        Some(stat) => !stat.zombie,
+        None => signalled(pid).is_some_and(|answer| answer != Err(Errno::SRCH)),
     }
-    rustix::process::Pid::from_raw(pid.cast_signed())
-        .is_some_and(|pid| rustix::process::test_kill_process(pid) != Err(rustix::io::Errno::SRCH))
 }
 
-/// Whether the process with this number is still the one that began then. Where nobody tells when, it has to run.
+/// Whether the process with this number is still the one that began then. Where nobody tells when, it has to run and to
+/// be one that we may signal.
 pub fn is_same(pid: u32, start_time: Option<u64>) -> bool {
     match Stat::of(pid) {
         Some(stat) => !stat.zombie && start_time == Some(stat.start_time),
-        None => start_time.is_none() && !cfg!(target_os = "linux") && is_running(pid),
+        None => signalled(pid) == Some(Ok(())),
     }
+}
+
+/// What the kernel says to a signal that is none. `None` if there can be no such process.
+fn signalled(pid: u32) -> Option<Result<(), Errno>> {
+    i32::try_from(pid).ok().and_then(Pid::from_raw).map(test_kill_process)
 }
 
 #[cfg(test)]
@@ -75,7 +84,9 @@ mod tests {
     #[test]
     fn only_what_is_there_runs() {
         assert!(is_running(std::process::id()));
-        assert!(!is_running(i32::MAX.cast_unsigned()));
+        for nobody in [0, i32::MAX.cast_unsigned(), u32::MAX] {
+            assert!(!is_running(nobody) && !is_same(nobody, None) && !is_same(nobody, Some(1)), "{nobody}");
+        }
         if let Some(stat) = Stat::of(std::process::id()) {
             assert!(is_same(std::process::id(), Some(stat.start_time)));
             assert!(!is_same(std::process::id(), Some(stat.start_time + 1)));

@@ -6,10 +6,10 @@ use rustix::fs::{FlockOperation, flock};
 use serde_json::Value;
 use switchboard_wire::hop::{HOP, Span};
 use switchboard_wire::place::Place;
+use switchboard_wire::process;
 
 use super::Finding;
 use crate::child::Leftovers;
-use crate::child::descent::Process;
 use crate::cli::ask::Unanswered;
 use crate::cli::output::tilde;
 use crate::cli::shell_word::shell_word;
@@ -23,9 +23,7 @@ pub(super) fn presence(place: &Place, status: &Result<Value, Unanswered>) -> Vec
         .and_then(|told| serde_json::from_slice(&told).ok())
         .unwrap_or_default();
     let pid = told["pid"].as_u64().and_then(|pid| u32::try_from(pid).ok());
-    let lives = pid
-        .and_then(Process::look_up)
-        .is_some_and(|process| !process.zombie && told["startTime"] == process.start_time);
+    let lives = pid.is_some_and(|pid| process::is_same(pid, told["startTime"].as_u64()));
     let status = match status {
         Ok(status) => status,
         Err(Unanswered::NoDaemon(_)) => return absence(place, pid, lives),
