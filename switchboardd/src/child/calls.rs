@@ -281,7 +281,7 @@ impl Calls {
     /// Questions that ended with their calls: whoever changes a call tells both sides of them.
     pub(super) fn take_ended_questions(&mut self, now: Instant) -> Vec<(Box<str>, Question)> {
         let ended = std::mem::take(&mut self.ended);
-        ended.iter().for_each(|(_, question)| self.clocks_go_on(&question.caller, now));
+        ended.iter().for_each(|(_, question)| self.clocks_go_on(question, now));
         ended
     }
 
@@ -399,7 +399,7 @@ impl Calls {
     /// It was answered or withdrawn: the clocks go on from here.
     pub(super) fn question_closed(&mut self, theirs: &str, now: Instant) -> Option<Question> {
         let question = self.questions.remove(theirs)?;
-        self.clocks_go_on(&question.caller, now);
+        self.clocks_go_on(&question, now);
         Some(question)
     }
 
@@ -411,9 +411,11 @@ impl Calls {
         self.questions.contains_key(theirs)
     }
 
-    fn clocks_go_on(&mut self, caller: &Arc<Caller>, now: Instant) {
-        for waiting in self.waiting.values_mut() {
-            if waiting.caller.as_ref().is_some_and(|waiting| waiting.is_same_host(caller)) {
+    /// A question has ended. One of the session has stopped no clock: a child that asks for roots again and again is
+    /// silent on its calls all the same.
+    fn clocks_go_on(&mut self, ended: &Question, now: Instant) {
+        for waiting in self.waiting.values_mut().filter(|_| ended.bound) {
+            if waiting.caller.as_ref().is_some_and(|waiting| waiting.is_same_host(&ended.caller)) {
                 waiting.heard = now;
             }
         }
@@ -637,6 +639,23 @@ mod tests {
         assert_eq!(calls.give_up_overdue(now + ANSWERED), None);
         assert_eq!(calls.take_ended_questions(now + ANSWERED).len(), 1);
         assert_eq!(calls.open_questions(), 0);
+    }
+
+    #[test]
+    fn roots_that_a_child_asks_for_again_and_again_end_no_silence() {
+        let mut calls = Calls::default();
+        let now = Instant::now();
+        let after = |seconds| now + Duration::from_secs(seconds);
+        let host = Caller::named();
+        let (id, mut receiver) = calls.open(Some(host.clone()), None, now).unwrap();
+        calls.limit(id, limits(60, 600));
+        calls.question_opened("1".into(), &host, "1".into(), methods::ROOTS_LIST, None, now);
+        assert!(calls.question_closed("1", after(1)).is_some(), "the host answers one");
+        calls.question_opened("2".into(), &host, "2".into(), methods::ROOTS_LIST, None, after(20));
+        calls.give_up_overdue(after(50));
+        assert_eq!(calls.take_ended_questions(after(50)).len(), 1, "and another one not in time");
+        assert_eq!(calls.give_up_overdue(after(60)), None);
+        assert_eq!(told(&mut receiver), Some(ChildError::Silent { ms: 60_000 }));
     }
 
     #[test]
