@@ -445,13 +445,6 @@ impl Child {
         }
     }
 
-    pub fn roots_changed(&self) {
-        if self.era() == Era::Modern {
-            return;
-        }
-        self.notify(br#"{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}"#);
-    }
-
     /// It answered a call of a host.
     pub fn note_served(&self) {
         self.served.store(true, Ordering::Relaxed);

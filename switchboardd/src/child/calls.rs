@@ -140,6 +140,13 @@ pub(super) struct Question {
     since: Instant,
 }
 
+impl Question {
+    /// Whether its host may answer it later, too: roots are of use for as long as the session lasts.
+    pub(super) fn may_be_late(&self) -> bool {
+        !self.bound && &*self.method == methods::ROOTS_LIST && self.caller.as_once().is_none()
+    }
+}
+
 /// What a message of the child is, for [`Calls::candidates`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum About {

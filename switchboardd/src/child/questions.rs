@@ -104,6 +104,9 @@ impl Child {
                 if !asked.profile().takes.roots {
                     return self.workspace_roots(&owner).or_else(none);
                 }
+                if self.tell_late_roots(id.get()) {
+                    return None;
+                }
                 let put = self.put_question(&asked, body, id, methods::ROOTS_LIST, params, about);
                 if put.is_ok() {
                     self.roots.asked(id.get());
@@ -159,6 +162,9 @@ impl Child {
     }
 
     fn take_host_answer(&self, theirs: &str, response: &[u8], host_id: Raw<'_>) {
+        if self.take_late_roots(response, host_id) {
+            return;
+        }
         let closed = self.calls().question_closed(theirs, Instant::now());
         if closed.is_some() {
             self.wind_clock();
@@ -244,6 +250,7 @@ impl Child {
 
     /// Tells hosts that what a child that ended wanted to know no longer matters.
     pub(super) fn withdraw_questions(&self, open: Vec<Question>) {
+        self.withdraw_late_roots("the server that asked has ended");
         for question in open {
             question.caller.withdraw(&question.ours, "the server that asked has ended");
         }
