@@ -46,6 +46,8 @@ pub use failure::ChildError;
 pub use handshake::{Hello, StartError};
 pub use in_flight::InFlight;
 pub use ledger::{Ledger, Leftovers};
+#[cfg(test)]
+pub(crate) use life::tests::child as without_process;
 pub use lists::{List, Offer, Offers, offers};
 pub use roster::{Place, Roster};
 pub use runner::Runners;

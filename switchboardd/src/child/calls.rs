@@ -111,6 +111,8 @@ pub(super) struct Calls {
     ended: Vec<(Box<str>, Question)>,
     /// The call that stays open for as long as the child lives: nobody's use of it.
     standing: Option<u64>,
+    /// The `ping` by which we find out whether the child has read its cancels: nobody's use of it either.
+    check: Option<u64>,
     /// When [`Calls::give_up_overdue`] will be asked next.
     alarm: Option<Instant>,
     closed: bool,
@@ -245,7 +247,7 @@ impl Calls {
         let tombstone = Tombstone { caller: waiting.caller, after: self.issued, since: now, read: false };
         if self.tombstones.len() < MAX_TOMBSTONES {
             self.tombstones.insert(id.0, tombstone);
-        } else {
+        } else if tombstone.caller.is_some() {
             self.lost_track = Some(tombstone);
         }
         true
@@ -295,6 +297,19 @@ impl Calls {
     /// A call that is never answered in good times.
     pub(super) fn stand(&mut self, id: ChildId) {
         self.standing = Some(id.0);
+    }
+
+    /// This call only checks whether the child has read its cancels. A child may answer none of these, so that only the
+    /// last one is remembered when it was given up on.
+    pub(super) fn check(&mut self, id: ChildId) {
+        if let Some(before) = self.check.replace(id.0) {
+            self.tombstones.remove(&before);
+        }
+    }
+
+    /// Whether it is a call by which nobody uses the child.
+    fn is_nobodys(&self, id: u64) -> bool {
+        Some(id) == self.standing || Some(id) == self.check
     }
 
     /// Whether the child has not answered it; also if nobody waits any more.
@@ -437,13 +452,14 @@ impl Calls {
 
     /// There are calls, and each of them waits for its host.
     pub(super) fn all_asking(&self) -> bool {
-        let mut calls = self.waiting.iter().filter(|(id, _)| Some(**id) != self.standing);
+        let mut calls = self.waiting.iter().filter(|(id, _)| !self.is_nobodys(**id));
         self.in_flight() > 0 && calls.all(|(_, waiting)| self.is_asking(waiting))
     }
 
     pub(super) fn in_flight(&self) -> usize {
-        let stands = self.standing.is_some_and(|id| self.waiting.contains_key(&id));
-        self.waiting.len() - usize::from(stands)
+        let is_open = |id: &Option<u64>| id.is_some_and(|id| self.waiting.contains_key(&id));
+        let nobodys = [self.standing, self.check].iter().filter(|id| is_open(id)).count();
+        self.waiting.len() - nobodys
     }
 
     pub(super) fn is_closed(&self) -> bool {
@@ -663,6 +679,30 @@ mod tests {
         assert_eq!(calls.take_ended_questions(after(50)).len(), 1, "and another one not in time");
         assert_eq!(calls.give_up_overdue(after(60)), None);
         assert_eq!(told(&mut receiver), Some(ChildError::Silent { ms: 60_000 }));
+    }
+
+    #[test]
+    fn checks_that_a_child_never_answers_are_no_use_and_leave_one_tombstone() {
+        let mut calls = Calls::default();
+        let now = Instant::now();
+        for _ in 0..=MAX_TOMBSTONES {
+            let (check, _receiver) = calls.open(None, None, now).unwrap();
+            calls.check(check);
+            assert_eq!(calls.in_flight(), 0);
+            assert!(calls.abandon(check, now), "the child is told");
+        }
+        assert_eq!(calls.tombstones.len(), 1);
+        let (last, _receiver) = calls.open(None, None, now).unwrap();
+        calls.check(last);
+        calls.abandon(last, now);
+        assert_eq!(calls.deliver(last, answer()), Delivered::Late);
+        // What we ask ourselves is never for a host, however much of it was given up on.
+        for _ in 0..=MAX_TOMBSTONES {
+            let (ours, _receiver) = calls.open(None, None, now).unwrap();
+            calls.abandon(ours, now);
+        }
+        let (_call, _receiver) = calls.open(Some(Caller::named()), None, now).unwrap();
+        assert!(matches!(asked(&calls), Candidates::One(_)));
     }
 
     #[test]
