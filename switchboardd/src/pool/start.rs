@@ -287,9 +287,7 @@ impl Pool {
             state.limits = Some(limits);
             let (missing, later) =
                 state.missing_spares(Instant::now(), || !self.subscriptions.followed(None).is_empty());
-            let later = later.filter(|_| !state.woken_later);
-            state.woken_later |= later.is_some();
-            (missing, later)
+            (missing, state.wake_at(later))
         };
         for start in missing {
             tokio::spawn(self.clone().start(start, limits, Reason::Warm));
@@ -299,8 +297,10 @@ impl Pool {
             tokio::spawn(async move {
                 tokio::time::sleep_until(later).await;
                 let Some(pool) = pool.upgrade() else { return };
-                pool.lock().woken_later = false;
-                pool.fill_up(limits);
+                let is_woken = pool.lock().is_woken(later);
+                if is_woken {
+                    pool.fill_up(limits);
+                }
             });
         }
     }

@@ -56,8 +56,8 @@ pub(super) struct State {
     /// And the one before it.
     pub(super) earlier_words: Option<Arc<StderrRing>>,
     pub(super) history: History,
-    /// Somebody comes back for the spares when the pause is over.
-    pub(super) woken_later: bool,
+    /// When somebody comes back for the spares, because a pause is over.
+    woken_at: Option<Instant>,
     /// The limits that its spares were last wanted with.
     pub(super) limits: Option<Limits>,
     /// Sessions whose own child ended while they followed a resource of it.
@@ -174,7 +174,7 @@ impl State {
             last_words: Arc::default(),
             earlier_words: None,
             history: History::default(),
-            woken_later: false,
+            woken_at: None,
             limits: None,
             follow_on: Vec::new(),
             starts: 0,
@@ -464,6 +464,19 @@ impl State {
             return (Vec::new(), later.filter(|_| !missing.is_empty()));
         }
         (missing.into_iter().map(|owner| self.note_start(owner, None, now)).collect(), None)
+    }
+
+    /// When somebody has to come back for the spares that may be started at `later`; `None` if somebody does by then. A
+    /// pause that was noted before may be much longer than this one.
+    pub(super) fn wake_at(&mut self, later: Option<Instant>) -> Option<Instant> {
+        let sooner = later.filter(|later| self.woken_at.is_none_or(|at| *later < at))?;
+        self.woken_at = Some(sooner);
+        Some(sooner)
+    }
+
+    /// Somebody came back as [`State::wake_at`] said; false if another was to come sooner, and has looked.
+    pub(super) fn is_woken(&mut self, at: Instant) -> bool {
+        self.woken_at.take_if(|woken| *woken == at).is_some()
     }
 
     /// Whose children are missing: spares, and those that somebody follows.

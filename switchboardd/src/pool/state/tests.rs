@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::budget::NoRoom;
+use crate::sources::Unready;
 
 fn state(scope: Scope, max: usize) -> State {
     let settings = Settings { scope, warm: 0, max, idle: Duration::from_secs(600) };
@@ -149,4 +150,34 @@ fn other_settings_start_no_spare_before_the_next_use() {
     spares.iter().for_each(|spare| state.end_start(spare, None, now));
     state.settings.warm = 2;
     assert_eq!(state.missing_spares(now, || false).0.len(), 2);
+}
+
+#[test]
+fn somebody_comes_back_for_spares_when_the_shortest_pause_is_over() {
+    let mut state = state(Scope::Shared, 2);
+    (state.settings.warm, state.wanted_spares, state.ran_before) = (1, 1, true);
+    let now = Instant::now();
+    let gone = PoolError::Unready(Unready::NoProgram("command `a` not found".to_owned()));
+    let fails = |state: &mut State, failure: &PoolError, now: Instant| {
+        let spares = state.missing_spares(now, || false).0;
+        assert_eq!(spares.len(), 1);
+        state.end_start(&spares[0], Some(failure), now);
+        state.spares.failed(failure, now);
+        let later = state.missing_spares(now, || false).1;
+        state.wake_at(later)
+    };
+    let in_minutes = fails(&mut state, &gone, now).unwrap();
+    let later = state.missing_spares(now, || false).1;
+    assert_eq!(state.wake_at(later), None, "somebody comes then already");
+    // The program is back, and crashes once.
+    state.forgive();
+    let soon = fails(&mut state, &crashed(), now).unwrap();
+    assert!(soon < in_minutes);
+    assert!(state.is_woken(soon));
+    let spares = state.missing_spares(soon, || false).0;
+    state.end_start(&spares[0], None, soon);
+    // Who was to come first has nothing to do any more, and leaves alone what others come for.
+    assert!(!state.is_woken(in_minutes));
+    assert_eq!(state.wake_at(Some(in_minutes)), Some(in_minutes));
+    assert!(state.is_woken(in_minutes));
 }
