@@ -518,9 +518,10 @@ impl State {
 
 impl Waiter<'_> {
     /// Whether the failure of the start that it waits for is its own. One who began a start earlier had less time
-    /// left to wait for room.
+    /// left to wait for room, and a start that no call needed has not waited for room at all.
     fn is_refused_by(&self, failure: &PoolError) -> bool {
-        self.began || !matches!(failure, PoolError::NoRoom(_))
+        let waited_for_room = self.began && self.start.as_ref().is_some_and(|start| start.is_needed());
+        waited_for_room || !matches!(failure, PoolError::NoRoom(_))
     }
 }
 

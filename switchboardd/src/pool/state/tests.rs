@@ -181,3 +181,18 @@ fn somebody_comes_back_for_spares_when_the_shortest_pause_is_over() {
     assert_eq!(state.wake_at(Some(in_minutes)), Some(in_minutes));
     assert!(state.is_woken(in_minutes));
 }
+
+#[test]
+fn who_began_a_start_that_no_call_needed_has_the_whole_time_to_wait_for_room() {
+    let mut state = state(Scope::Shared, 2);
+    let caller = Caller::deaf();
+    let now = Instant::now();
+    let mut waiter = Waiter::new(&caller, now);
+    // As for a caller whose child another host uses; that child is gone when the start has failed.
+    let start = begun(state.wait_for_start(&mut waiter, None, None, now));
+    state.end_start(&start, Some(&no_room()), now);
+    let again = begun(state.step(&mut waiter, now));
+    assert_eq!(again.room_until, Some(now + ROOM));
+    state.end_start(&again, Some(&no_room()), now + ROOM);
+    assert!(is_refused(&state.step(&mut waiter, now + ROOM)));
+}
