@@ -7,7 +7,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{oneshot, watch};
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::spares::{AFTER_DEPARTURE, Cure};
@@ -72,8 +72,7 @@ impl Pool {
         drop(start);
         // Whoever looks at the values says so (`check_values`).
         let Some(cure) = cure.filter(|cure| *cure != Cure::Values) else { return };
-        let (waits, replaced) = oneshot::channel();
-        self.lock().awaits_cure = Some(waits);
+        let replaced = self.lock().await_cure();
         let pool = Arc::downgrade(&self);
         drop(self);
         let happened = async {

@@ -36,7 +36,7 @@ pub(super) struct State {
     /// How many spares the settings asked for when a child was last used: a change of files alone starts none.
     wanted_spares: usize,
     /// Goes when another start waits for what makes starts possible that no call asks for: one waits for each pool.
-    pub(super) awaits_cure: Option<oneshot::Sender<()>>,
+    awaits_cure: Option<oneshot::Sender<()>>,
     /// Starts for calls that failed lately, the latest last.
     pub(super) failed: VecDeque<Arc<Start>>,
     pub(super) last_failure: Option<PoolError>,
@@ -477,6 +477,25 @@ impl State {
     /// Somebody came back as [`State::wake_at`] said; false if another was to come sooner, and has looked.
     pub(super) fn is_woken(&mut self, at: Instant) -> bool {
         self.woken_at.take_if(|woken| *woken == at).is_some()
+    }
+
+    /// A start waits for what makes starts possible that no call asks for. What it gets resolves when another start
+    /// waits in its place, or the pool is gone.
+    pub(super) fn await_cure(&mut self) -> oneshot::Receiver<()> {
+        let (waits, replaced) = oneshot::channel();
+        self.awaits_cure = Some(waits);
+        replaced
+    }
+
+    /// A child has ended that was told to. One that was nobody's and took too much memory is not replaced at once.
+    pub(super) fn stopped(&mut self, child: &Child, was_spare: bool, now: Instant) {
+        if was_spare && child.is_evicted() {
+            self.spares.evicted(now);
+        }
+        if child.has_served() {
+            // What keeps the next one from starting has nothing to do with how this one ended.
+            self.last_failure.take_if(|failure| !matches!(failure, PoolError::Unready(_)));
+        }
     }
 
     /// Whose children are missing: spares, and those that somebody follows.
