@@ -66,3 +66,32 @@ fn npx_runs_nothing_of_the_servers_directory() {
     let told = String::from_utf8_lossy(&told.stdout).into_owned();
     assert!(told.contains("never in the server's directory"), "{told}");
 }
+
+#[test]
+fn a_wrapped_program_that_is_no_runner_starts_in_its_servers_directory() {
+    let home = Home::new();
+    let workspace = home.workspace();
+    let evil = bins().evil_child.display().to_string();
+    // The name of a runner among its arguments makes it none.
+    let mut entry = home.entry(Path::new("env"), &["A=1", &evil, "echo", "npx", "x"], &[]);
+    entry["cwd"] = json!(workspace);
+    home.definition("k", &json!({"mcpServers": {"k": entry}}).to_string());
+    let _daemon = home.daemon();
+    let answer = home.shim().call("k", "where", "{}");
+    assert_eq!(structured(&answer)["cwd"], json!(workspace), "{answer}");
+}
+
+#[test]
+fn a_wrapper_that_leads_a_runner_into_another_directory_is_refused() {
+    let home = Home::new();
+    let workspace = home.workspace();
+    let entry = home.entry(Path::new("env"), &["-C", workspace.to_str().unwrap(), "npx", "-y", "x"], &[]);
+    home.definition("k", &json!({"mcpServers": {"k": entry}}).to_string());
+    let _daemon = home.daemon();
+    let why = "`env -C` would start `npx` in another directory";
+    let answer = home.shim().call("k", "where", "{}");
+    assert!(answer.contains(why), "{answer}");
+    let told = home.command(&["explain", "k"]);
+    let told = String::from_utf8_lossy(&told.stdout).into_owned();
+    assert!(told.contains(why), "{told}");
+}

@@ -101,7 +101,7 @@ pub struct Board {
     // Held while folders are watched, beside the one thread that works; who finds it held does without.
     pub(crate) watcher: Arc<Mutex<Watcher>>,
     /// What the values of `${…}` were last found to be made of.
-    pub(crate) checks: Checks,
+    pub(crate) checks: Arc<Checks>,
     /// It is time to look again.
     pub(crate) changed: Arc<Notify>,
     /// Why the config that stands there is not the one that is used.
@@ -184,7 +184,7 @@ impl Board {
             listen,
             reloading: tokio::sync::Mutex::default(),
             watcher: Arc::new(Mutex::new(Watcher::new(changed.clone()))),
-            checks: Checks::default(),
+            checks: Arc::default(),
             changed,
             broken_config: Mutex::default(),
             successor: Mutex::default(),

@@ -46,6 +46,8 @@ pub use failure::ChildError;
 pub use handshake::{Hello, StartError};
 pub use in_flight::InFlight;
 pub use ledger::{Ledger, Leftovers};
+#[cfg(test)]
+pub(crate) use life::tests::child as without_process;
 pub use lists::{List, Offer, Offers, offers};
 pub use roster::{Place, Roster};
 pub use runner::Runners;
@@ -444,13 +446,6 @@ impl Child {
             Tie::Session(owner) => Arc::ptr_eq(&owner, caller.owner()),
             Tie::Spare => false,
         }
-    }
-
-    pub fn roots_changed(&self) {
-        if self.era() == Era::Modern {
-            return;
-        }
-        self.notify(br#"{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}"#);
     }
 
     /// It answered a call of a host.

@@ -90,3 +90,23 @@ impl Logins {
         login.clone()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_waits_for_a_login_hears_of_it_however_many_others_there_are() {
+        let state = tempfile::tempdir().unwrap();
+        let logins = Logins::new(state.path(), &Arc::new(Sources::new(state.path(), state.path())));
+        let login = |number: usize| {
+            let url = format!("https://{number}.example/mcp").parse().unwrap();
+            logins.login("k", &url, &Shown::default())
+        };
+        let waits = login(0).entries();
+        (1..=MAX_KNOWN).for_each(|number| drop(login(number)));
+        assert!(!waits.has_changed());
+        login(0).enter();
+        assert!(waits.has_changed());
+    }
+}

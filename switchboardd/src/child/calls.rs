@@ -111,6 +111,8 @@ pub(super) struct Calls {
     ended: Vec<(Box<str>, Question)>,
     /// The call that stays open for as long as the child lives: nobody's use of it.
     standing: Option<u64>,
+    /// The `ping` by which we find out whether the child has read its cancels: nobody's use of it either.
+    check: Option<u64>,
     /// When [`Calls::give_up_overdue`] will be asked next.
     alarm: Option<Instant>,
     closed: bool,
@@ -138,6 +140,13 @@ pub(super) struct Question {
     /// False for a question that belongs to the session and not to a call: it stops no call's clock.
     bound: bool,
     since: Instant,
+}
+
+impl Question {
+    /// Whether its host may answer it later, too: roots are of use for as long as the session lasts.
+    pub(super) fn may_be_late(&self) -> bool {
+        !self.bound && &*self.method == methods::ROOTS_LIST && self.caller.as_once().is_none()
+    }
 }
 
 /// What a message of the child is, for [`Calls::candidates`].
@@ -238,7 +247,7 @@ impl Calls {
         let tombstone = Tombstone { caller: waiting.caller, after: self.issued, since: now, read: false };
         if self.tombstones.len() < MAX_TOMBSTONES {
             self.tombstones.insert(id.0, tombstone);
-        } else {
+        } else if tombstone.caller.is_some() {
             self.lost_track = Some(tombstone);
         }
         true
@@ -281,13 +290,26 @@ impl Calls {
     /// Questions that ended with their calls: whoever changes a call tells both sides of them.
     pub(super) fn take_ended_questions(&mut self, now: Instant) -> Vec<(Box<str>, Question)> {
         let ended = std::mem::take(&mut self.ended);
-        ended.iter().for_each(|(_, question)| self.clocks_go_on(&question.caller, now));
+        ended.iter().for_each(|(_, question)| self.clocks_go_on(question, now));
         ended
     }
 
     /// A call that is never answered in good times.
     pub(super) fn stand(&mut self, id: ChildId) {
         self.standing = Some(id.0);
+    }
+
+    /// This call only checks whether the child has read its cancels. A child may answer none of these, so that only the
+    /// last one is remembered when it was given up on.
+    pub(super) fn check(&mut self, id: ChildId) {
+        if let Some(before) = self.check.replace(id.0) {
+            self.tombstones.remove(&before);
+        }
+    }
+
+    /// Whether it is a call by which nobody uses the child.
+    fn is_nobodys(&self, id: u64) -> bool {
+        Some(id) == self.standing || Some(id) == self.check
     }
 
     /// Whether the child has not answered it; also if nobody waits any more.
@@ -399,7 +421,7 @@ impl Calls {
     /// It was answered or withdrawn: the clocks go on from here.
     pub(super) fn question_closed(&mut self, theirs: &str, now: Instant) -> Option<Question> {
         let question = self.questions.remove(theirs)?;
-        self.clocks_go_on(&question.caller, now);
+        self.clocks_go_on(&question, now);
         Some(question)
     }
 
@@ -411,9 +433,11 @@ impl Calls {
         self.questions.contains_key(theirs)
     }
 
-    fn clocks_go_on(&mut self, caller: &Arc<Caller>, now: Instant) {
-        for waiting in self.waiting.values_mut() {
-            if waiting.caller.as_ref().is_some_and(|waiting| waiting.is_same_host(caller)) {
+    /// A question has ended. One of the session has stopped no clock: a child that asks for roots again and again is
+    /// silent on its calls all the same.
+    fn clocks_go_on(&mut self, ended: &Question, now: Instant) {
+        for waiting in self.waiting.values_mut().filter(|_| ended.bound) {
+            if waiting.caller.as_ref().is_some_and(|waiting| waiting.is_same_host(&ended.caller)) {
                 waiting.heard = now;
             }
         }
@@ -428,13 +452,14 @@ impl Calls {
 
     /// There are calls, and each of them waits for its host.
     pub(super) fn all_asking(&self) -> bool {
-        let mut calls = self.waiting.iter().filter(|(id, _)| Some(**id) != self.standing);
+        let mut calls = self.waiting.iter().filter(|(id, _)| !self.is_nobodys(**id));
         self.in_flight() > 0 && calls.all(|(_, waiting)| self.is_asking(waiting))
     }
 
     pub(super) fn in_flight(&self) -> usize {
-        let stands = self.standing.is_some_and(|id| self.waiting.contains_key(&id));
-        self.waiting.len() - usize::from(stands)
+        let is_open = |id: &Option<u64>| id.is_some_and(|id| self.waiting.contains_key(&id));
+        let nobodys = [self.standing, self.check].iter().filter(|id| is_open(id)).count();
+        self.waiting.len() - nobodys
     }
 
     pub(super) fn is_closed(&self) -> bool {
@@ -637,6 +662,47 @@ mod tests {
         assert_eq!(calls.give_up_overdue(now + ANSWERED), None);
         assert_eq!(calls.take_ended_questions(now + ANSWERED).len(), 1);
         assert_eq!(calls.open_questions(), 0);
+    }
+
+    #[test]
+    fn roots_that_a_child_asks_for_again_and_again_end_no_silence() {
+        let mut calls = Calls::default();
+        let now = Instant::now();
+        let after = |seconds| now + Duration::from_secs(seconds);
+        let host = Caller::named();
+        let (id, mut receiver) = calls.open(Some(host.clone()), None, now).unwrap();
+        calls.limit(id, limits(60, 600));
+        calls.question_opened("1".into(), &host, "1".into(), methods::ROOTS_LIST, None, now);
+        assert!(calls.question_closed("1", after(1)).is_some(), "the host answers one");
+        calls.question_opened("2".into(), &host, "2".into(), methods::ROOTS_LIST, None, after(20));
+        calls.give_up_overdue(after(50));
+        assert_eq!(calls.take_ended_questions(after(50)).len(), 1, "and another one not in time");
+        assert_eq!(calls.give_up_overdue(after(60)), None);
+        assert_eq!(told(&mut receiver), Some(ChildError::Silent { ms: 60_000 }));
+    }
+
+    #[test]
+    fn checks_that_a_child_never_answers_are_no_use_and_leave_one_tombstone() {
+        let mut calls = Calls::default();
+        let now = Instant::now();
+        for _ in 0..=MAX_TOMBSTONES {
+            let (check, _receiver) = calls.open(None, None, now).unwrap();
+            calls.check(check);
+            assert_eq!(calls.in_flight(), 0);
+            assert!(calls.abandon(check, now), "the child is told");
+        }
+        assert_eq!(calls.tombstones.len(), 1);
+        let (last, _receiver) = calls.open(None, None, now).unwrap();
+        calls.check(last);
+        calls.abandon(last, now);
+        assert_eq!(calls.deliver(last, answer()), Delivered::Late);
+        // What we ask ourselves is never for a host, however much of it was given up on.
+        for _ in 0..=MAX_TOMBSTONES {
+            let (ours, _receiver) = calls.open(None, None, now).unwrap();
+            calls.abandon(ours, now);
+        }
+        let (_call, _receiver) = calls.open(Some(Caller::named()), None, now).unwrap();
+        assert!(matches!(asked(&calls), Candidates::One(_)));
     }
 
     #[test]

@@ -33,6 +33,8 @@ impl Child {
                 let (mut calls, now) = (self.calls(), Instant::now());
                 (calls.give_up_overdue(now), calls.take_ended_questions(now))
             };
+            let (late, ended) = ended.into_iter().partition(|(_, question)| question.may_be_late());
+            self.do_without_roots(late);
             self.withdraw(ended, "it was not answered in time");
             match due {
                 Some(due) => drop(timeout_at(due, sooner).await),

@@ -252,3 +252,43 @@ impl Drop for Mourner {
         self.roster.leave(&self.child);
     }
 }
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::super::remote::auth::{Authorizer, Authorizers};
+    use super::super::{Hello, Runners};
+    use super::*;
+    use crate::definition::Shown;
+
+    #[derive(Debug)]
+    struct NoLogins;
+
+    impl Authorizers for NoLogins {
+        fn of(&self, _: &str, _: &url::Url, _: &Shown) -> Arc<dyn Authorizer> {
+            unreachable!("a child of this machine needs no login")
+        }
+    }
+
+    /// A legacy child without a process, that sessions share. What it is sent can be read from the pipe.
+    pub(crate) fn child() -> (Arc<Child>, pipe::Receiver) {
+        let (sender, receiver) = pipe::pipe().unwrap();
+        let ground = Ground {
+            subscriptions: &Arc::default(),
+            variables: &crate::environment::Variables::default(),
+            roster: &Arc::default(),
+            lends_workspace: false,
+            ledger: &Arc::new(super::super::Ledger::unwritten()),
+            runners: &Arc::new(Runners::new(std::path::Path::new("/s"), std::path::Path::new("/c"))),
+            dialer: &Arc::default(),
+            logins: &NoLogins,
+            tally: &crate::measures::Measures::default().of_child("k"),
+        };
+        let way = Way::Pipe(Outbox::new(sender).unwrap());
+        let child = Child::new("k", 1, Some(1), way, &ground, Tie::Nobody, Arc::default());
+        let empty = || serde_json::value::RawValue::from_string("{}".to_owned()).unwrap();
+        let hello =
+            Hello { revision: "2025-06-18", capabilities: empty(), server: empty(), instructions: None };
+        child.hello.set(hello).unwrap();
+        (Arc::new(child), receiver)
+    }
+}

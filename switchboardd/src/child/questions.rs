@@ -25,6 +25,10 @@ const SHOWN: Duration = Duration::from_secs(10);
 /// The longest pause between two such pings to a child that answers none.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
+/// After so many unanswered pings, some minutes, the child is sent no more before the next cancel: some servers answer
+/// none at all.
+const MOST_PINGS: u32 = 8;
+
 /// Why a question ends with its call.
 const CALL_ENDED: &str = "the call that it belongs to has ended";
 
@@ -104,6 +108,9 @@ impl Child {
                 if !asked.profile().takes.roots {
                     return self.workspace_roots(&owner).or_else(none);
                 }
+                if self.tell_late_roots(id.get()) {
+                    return None;
+                }
                 let put = self.put_question(&asked, body, id, methods::ROOTS_LIST, params, about);
                 if put.is_ok() {
                     self.roots.asked(id.get());
@@ -159,6 +166,9 @@ impl Child {
     }
 
     fn take_host_answer(&self, theirs: &str, response: &[u8], host_id: Raw<'_>) {
+        if self.take_late_roots(response, host_id) {
+            return;
+        }
         let closed = self.calls().question_closed(theirs, Instant::now());
         if closed.is_some() {
             self.wind_clock();
@@ -214,16 +224,16 @@ impl Child {
         }
         let child = self.clone();
         tokio::spawn(async move {
-            let mut pause = LAST_WORDS;
-            while child.is_alive() {
+            let (mut pause, mut unanswered) = (LAST_WORDS, 0);
+            while child.is_alive() && unanswered < MOST_PINGS {
                 tokio::time::sleep(pause).await;
                 if !child.calls().has_unread_cancel() {
                     break;
                 }
-                pause = if child.shows_cancels_read().await {
-                    LAST_WORDS
+                (pause, unanswered) = if child.shows_cancels_read().await {
+                    (LAST_WORDS, 0)
                 } else {
-                    (pause * 2).min(LONGEST_PAUSE)
+                    ((pause * 2).min(LONGEST_PAUSE), unanswered + 1)
                 };
             }
             child.watches_cancels.store(false, Relaxed);
@@ -235,6 +245,7 @@ impl Child {
         let limits = Limits { spawn: SHOWN, rpc: SHOWN, max: SHOWN };
         let Ok(ping) = self.call(None, methods::PING, None, |_, _| {}) else { return false };
         let id = ping.id();
+        self.calls().check(id);
         let answered = ping.answer(limits).await.is_ok();
         if answered {
             self.calls().has_seen_up_to(id);
@@ -244,6 +255,7 @@ impl Child {
 
     /// Tells hosts that what a child that ended wanted to know no longer matters.
     pub(super) fn withdraw_questions(&self, open: Vec<Question>) {
+        self.withdraw_late_roots("the server that asked has ended");
         for question in open {
             question.caller.withdraw(&question.ours, "the server that asked has ended");
         }
@@ -272,4 +284,30 @@ fn declined(method: &str) -> String {
 
 pub(super) fn error(code: i64, message: &str) -> String {
     format!(r#""error":{{"code":{code},"message":{}}}"#, quoted(message))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::without_process;
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_child_that_answers_no_ping_is_sent_no_more_after_a_while() {
+        let (child, pipe) = without_process();
+        let clock = child.clone();
+        tokio::spawn(async move { clock.watch_clock().await });
+        let sent = || {
+            let mut all = vec![0; 1 << 16];
+            let count = pipe.try_read(&mut all).unwrap_or(0);
+            String::from_utf8_lossy(&all[..count]).matches(r#""method":"ping""#).count()
+        };
+        for _ in 0..2 {
+            drop(child.call(Some(&Caller::named()), "tools/call", None, |_, _| {}).unwrap());
+            tokio::time::sleep(LAST_WORDS + SHOWN / 2).await;
+            assert!(child.is_idle(), "a ping is nobody's use of it");
+            tokio::time::sleep(Duration::from_secs(3600)).await;
+            assert_eq!(sent(), MOST_PINGS as usize);
+        }
+        assert!(child.is_idle() && child.calls().has_unread_cancel());
+    }
 }

@@ -3,13 +3,17 @@
 //! Servers that follow roots ask for them right after the handshake. A call that overtakes the answer would find a
 //! server that knows no folder yet.
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use switchboard_wire::envelope::{place_of, splice, string};
+use switchboard_wire::raw::Raw;
 use tokio::sync::OnceCell;
 use tokio::time::{Instant, sleep};
 
+use super::calls::Question;
 use super::{Child, Tie};
 use crate::caller::Caller;
 use crate::era::Era;
@@ -35,9 +39,24 @@ pub(super) struct Roots {
     // A leaf lock: held for a look or an insert.
     asked: Mutex<Vec<Box<str>>>,
     was_told: AtomicBool,
+    // A leaf lock: held for a look or a change.
+    late: Mutex<Option<Late>>,
+}
+
+/// The host has not answered `roots/list` in time, and the child was told that there are none.
+#[derive(Debug)]
+enum Late {
+    /// The host has the question still. Some ask their person first, or have just been started.
+    Open { host: Arc<Caller>, ours: Box<str> },
+    /// What the host answered, and where the id is in it: for the child, which was told to ask again.
+    Answered { response: Vec<u8>, id: Range<usize> },
 }
 
 impl Roots {
+    fn late(&self) -> MutexGuard<'_, Option<Late>> {
+        self.late.lock().expect("BUG: a note panicked")
+    }
+
     /// The child's request `id` was put to the host.
     pub(super) fn asked(&self, id: &str) {
         self.was_told.store(true, Ordering::Relaxed);
@@ -79,6 +98,68 @@ impl Child {
         let asked = self.roots.asked.lock().expect("BUG: a note panicked").clone();
         let calls = self.calls();
         asked.iter().any(|id| calls.is_open_question(id))
+    }
+
+    /// There may be other roots than those the host has told of.
+    pub fn roots_changed(&self) {
+        self.roots.late().take_if(|late| matches!(late, Late::Answered { .. }));
+        self.tell_roots_changed();
+    }
+
+    fn tell_roots_changed(&self) {
+        if self.era() == Era::Modern {
+            return;
+        }
+        self.notify(br#"{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}"#);
+    }
+
+    /// A host did not answer these in time: the child goes on without roots. The host is not told to stop: what it
+    /// answers later reaches the child, too.
+    pub(super) fn do_without_roots(&self, unanswered: Vec<(Box<str>, Question)>) {
+        for (theirs, question) in unanswered {
+            self.withdraw_late_roots("the server has asked again");
+            *self.roots.late() = Some(Late::Open { host: question.caller, ours: question.ours });
+            self.reply(&theirs, r#""result":{"roots":[]}"#);
+        }
+    }
+
+    /// Whether this is a host's late answer to `roots/list`. The child is told to ask again.
+    pub(super) fn take_late_roots(&self, response: &[u8], host_id: Raw<'_>) -> bool {
+        let host = {
+            let mut late = self.roots.late();
+            let Some(Late::Open { host, ours }) = &*late else { return false };
+            if string(host_id).as_deref() != Some(&**ours) {
+                return false;
+            }
+            let host = host.clone();
+            let id = place_of(response, host_id.get());
+            *late = Some(Late::Answered { response: response.to_vec(), id });
+            host
+        };
+        // A session that ends answers what it was asked.
+        if !host.is_closed() {
+            self.tell_roots_changed();
+        }
+        true
+    }
+
+    /// Answers a `roots/list` of the child with what its host said too late before. If the host has not said anything
+    /// yet, it is asked anew.
+    pub(super) fn tell_late_roots(&self, theirs: &str) -> bool {
+        let answered = self.roots.late().take_if(|late| matches!(late, Late::Answered { .. }));
+        if let Some(Late::Answered { response, id }) = answered {
+            self.notify(&splice(&response, id, theirs.as_bytes()));
+            return true;
+        }
+        self.withdraw_late_roots("the server has asked again");
+        false
+    }
+
+    pub(super) fn withdraw_late_roots(&self, why: &str) {
+        let late = self.roots.late().take();
+        if let Some(Late::Open { host, ours }) = late {
+            host.withdraw(&ours, why);
+        }
     }
 
     /// The outcome of `roots/list` for a host that has no roots: its workspace, unless the definition names folders.

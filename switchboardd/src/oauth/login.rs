@@ -88,6 +88,25 @@ enum Glance {
     Due(Option<HeaderValue>),
 }
 
+/// Tells of other tokens of a login. It holds the login: nobody would enter any into one that was forgotten.
+#[derive(Debug)]
+pub struct Entries {
+    _login: Arc<Login>,
+    entered: watch::Receiver<u64>,
+}
+
+impl Entries {
+    pub fn has_changed(&self) -> bool {
+        self.entered.has_changed().unwrap_or(false)
+    }
+
+    /// Resolves when there are other tokens than when this was made, or than when it last resolved.
+    pub async fn changed(&mut self) {
+        // Not an error as long as the login is held.
+        let _ = self.entered.changed().await;
+    }
+}
+
 /// What became of tokens on the way out.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Gone {
@@ -141,9 +160,9 @@ impl Login {
         self.attempt.try_lock().map_or(true, |slot| slot.as_ref().is_some_and(|open| open.is_open()))
     }
 
-    /// Changes when there are other tokens than now: a person has logged in, or they were renewed.
-    pub fn entered(&self) -> watch::Receiver<u64> {
-        self.entered.subscribe()
+    /// Tells when there are other tokens than now: a person has logged in, or they were renewed.
+    pub fn entries(&self) -> Entries {
+        Entries { _login: self.me(), entered: self.entered.subscribe() }
     }
 
     /// Waits until nobody is in the middle of changing what is kept.
@@ -293,7 +312,8 @@ impl Login {
     fn remember(&self, kept: Kept) {
         let mut memory = self.memory();
         let header = kept.grant.as_ref().and_then(|grant| Tokens::header(&grant.tokens));
-        if header.is_some() && header != memory.header {
+        // What is read for the first time has been there before.
+        if memory.is_loaded && header.is_some() && header != memory.header {
             self.entered.send_modify(|times| *times += 1);
         }
         memory.header = header;
@@ -354,6 +374,14 @@ impl Login {
 
     fn me(&self) -> Arc<Self> {
         self.me.upgrade().expect("BUG: whoever calls holds it")
+    }
+}
+
+#[cfg(test)]
+impl Login {
+    /// As if a person had logged in.
+    pub(super) fn enter(&self) {
+        self.entered.send_modify(|times| *times += 1);
     }
 }
 

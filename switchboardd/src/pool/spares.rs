@@ -49,10 +49,7 @@ impl Spares {
     pub(super) fn failed(&mut self, error: &PoolError, now: Instant) -> Option<Cure> {
         let cure = cure(error);
         match cure {
-            None => {
-                self.failures = self.failures.saturating_add(1);
-                self.pause_until(now + doubled(FIRST_PAUSE, self.failures, LONGEST_PAUSE));
-            }
+            None => self.pause(now),
             Some(Cure::Room) => self.pause_until(now + AFTER_DEPARTURE),
             Some(Cure::Values | Cure::Login) => {}
         }
@@ -64,6 +61,12 @@ impl Spares {
         let is_new = cure.is_some() && self.waits_for != cure;
         self.waits_for = cure.or(self.waits_for);
         cure.filter(|_| is_new)
+    }
+
+    /// The next try has to wait, longer than the last one had to.
+    pub(super) fn pause(&mut self, now: Instant) {
+        self.failures = self.failures.saturating_add(1);
+        self.pause_until(now + doubled(FIRST_PAUSE, self.failures, LONGEST_PAUSE));
     }
 
     /// A start for a call failed: what only an event can make good keeps spares from being tried, too.

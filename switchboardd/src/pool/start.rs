@@ -7,7 +7,6 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 
 use super::spares::{AFTER_DEPARTURE, Cure};
@@ -18,6 +17,7 @@ use crate::child::{Child, ChildError, Ground, Limits, Manner, StartError, Stderr
 use crate::config::Scope;
 use crate::definition::{Reach, Target};
 use crate::measures::child_tally::Reason;
+use crate::oauth::login::Entries;
 
 /// The first start through one of these may download the server.
 const PACKAGE_RUNNERS: [&str; 9] =
@@ -72,13 +72,22 @@ impl Pool {
         drop(start);
         // Whoever looks at the values says so (`check_values`).
         let Some(cure) = cure.filter(|cure| *cure != Cure::Values) else { return };
-        let (waits, replaced) = oneshot::channel();
-        self.lock().awaits_cure = Some(waits);
+        let replaced = {
+            let mut state = self.lock();
+            if cure == Cure::Login && login.as_ref().is_some_and(Entries::has_changed) {
+                // Other tokens came while it started: it is tried again, but a server that takes none of them not at once.
+                state.spares.pause(Instant::now());
+            }
+            state.await_cure()
+        };
         let pool = Arc::downgrade(&self);
         drop(self);
         let happened = async {
             match (cure, login) {
-                (Cure::Login, Some(mut login)) => login.changed().await.is_ok(),
+                (Cure::Login, Some(mut login)) => {
+                    login.changed().await;
+                    true
+                }
                 (Cure::Login, None) => false,
                 _ => {
                     left.await;
@@ -97,12 +106,12 @@ impl Pool {
         }
     }
 
-    /// `login` tells of other tokens than those that a remote server was not content with.
+    /// `login` tells of other tokens than those that a remote server was started with.
     async fn bring_up(
         &self,
         start: &Start,
         limits: Limits,
-        login: &mut Option<watch::Receiver<u64>>,
+        login: &mut Option<Entries>,
     ) -> Result<Arc<Child>, PoolError> {
         let (owner, room_until) = (start.owner.as_ref(), start.room_until);
         let here = matches!(self.reach, Reach::Process(_));
@@ -146,6 +155,8 @@ impl Pool {
         let bring = |limits, tie, place, ring, manner| {
             Child::start(&self.name, &target, &ground, limits, tie, place, ring, manner)
         };
+        // Before the first request: whoever logs in while the server refuses it is not missed.
+        *login = self.login_to(&target).ok().flatten().map(|login| login.entries());
         let begin = Instant::now();
         let started = match bring(limits, tie.clone(), place, &ring, remembered).await {
             Err(StartError { of_probe: true, error }) => {
@@ -165,11 +176,7 @@ impl Pool {
             }
             started => started,
         };
-        let child = started.map_err(|failed| {
-            // Told of every change from here on.
-            *login = self.login_to(&target).ok().flatten().map(|login| login.entered());
-            failed.error
-        })?;
+        let child = started.map_err(|failed| failed.error)?;
         self.lock().start_took = Some(begin.elapsed());
         Ok(child)
     }
@@ -287,9 +294,7 @@ impl Pool {
             state.limits = Some(limits);
             let (missing, later) =
                 state.missing_spares(Instant::now(), || !self.subscriptions.followed(None).is_empty());
-            let later = later.filter(|_| !state.woken_later);
-            state.woken_later |= later.is_some();
-            (missing, later)
+            (missing, state.wake_at(later))
         };
         for start in missing {
             tokio::spawn(self.clone().start(start, limits, Reason::Warm));
@@ -299,8 +304,10 @@ impl Pool {
             tokio::spawn(async move {
                 tokio::time::sleep_until(later).await;
                 let Some(pool) = pool.upgrade() else { return };
-                pool.lock().woken_later = false;
-                pool.fill_up(limits);
+                let is_woken = pool.lock().is_woken(later);
+                if is_woken {
+                    pool.fill_up(limits);
+                }
             });
         }
     }

@@ -37,7 +37,7 @@ pub(super) struct State {
     /// were last read: a change of a workspace's files starts none.
     wanted_spares: usize,
     /// Goes when another start waits for what makes starts possible that no call asks for: one waits for each pool.
-    pub(super) awaits_cure: Option<oneshot::Sender<()>>,
+    awaits_cure: Option<oneshot::Sender<()>>,
     /// Starts for calls that failed lately, the latest last.
     pub(super) failed: VecDeque<Arc<Start>>,
     pub(super) last_failure: Option<PoolError>,
@@ -57,8 +57,8 @@ pub(super) struct State {
     /// And the one before it.
     pub(super) earlier_words: Option<Arc<StderrRing>>,
     pub(super) history: History,
-    /// Somebody comes back for the spares when the pause is over.
-    pub(super) woken_later: bool,
+    /// When somebody comes back for the spares, because a pause is over.
+    woken_at: Option<Instant>,
     /// The limits that its spares were last wanted with.
     pub(super) limits: Option<Limits>,
     /// Sessions whose own child ended while they followed a resource of it.
@@ -175,7 +175,7 @@ impl State {
             last_words: Arc::default(),
             earlier_words: None,
             history: History::default(),
-            woken_later: false,
+            woken_at: None,
             limits: None,
             follow_on: Vec::new(),
             starts: 0,
@@ -467,6 +467,38 @@ impl State {
         (missing.into_iter().map(|owner| self.note_start(owner, None, now)).collect(), None)
     }
 
+    /// When somebody has to come back for the spares that may be started at `later`; `None` if somebody does by then. A
+    /// pause that was noted before may be much longer than this one.
+    pub(super) fn wake_at(&mut self, later: Option<Instant>) -> Option<Instant> {
+        let sooner = later.filter(|later| self.woken_at.is_none_or(|at| *later < at))?;
+        self.woken_at = Some(sooner);
+        Some(sooner)
+    }
+
+    /// Somebody came back as [`State::wake_at`] said; false if another was to come sooner, and has looked.
+    pub(super) fn is_woken(&mut self, at: Instant) -> bool {
+        self.woken_at.take_if(|woken| *woken == at).is_some()
+    }
+
+    /// A start waits for what makes starts possible that no call asks for. What it gets resolves when another start
+    /// waits in its place, or the pool is gone.
+    pub(super) fn await_cure(&mut self) -> oneshot::Receiver<()> {
+        let (waits, replaced) = oneshot::channel();
+        self.awaits_cure = Some(waits);
+        replaced
+    }
+
+    /// A child has ended that was told to. One that was nobody's and took too much memory is not replaced at once.
+    pub(super) fn stopped(&mut self, child: &Child, was_spare: bool, now: Instant) {
+        if was_spare && child.is_evicted() {
+            self.spares.evicted(now);
+        }
+        if child.has_served() {
+            // What keeps the next one from starting has nothing to do with how this one ended.
+            self.last_failure.take_if(|failure| !matches!(failure, PoolError::Unready(_)));
+        }
+    }
+
     /// Whose children are missing: spares, and those that somebody follows.
     fn missing(&mut self, follows: impl FnOnce() -> bool) -> Vec<Option<Arc<Caller>>> {
         let is_session = self.settings.scope == Scope::Session;
@@ -506,9 +538,10 @@ impl State {
 
 impl Waiter<'_> {
     /// Whether the failure of the start that it waits for is its own. One who began a start earlier had less time
-    /// left to wait for room.
+    /// left to wait for room, and a start that no call needed has not waited for room at all.
     fn is_refused_by(&self, failure: &PoolError) -> bool {
-        self.began || !matches!(failure, PoolError::NoRoom(_))
+        let waited_for_room = self.began && self.start.as_ref().is_some_and(|start| start.is_needed());
+        waited_for_room || !matches!(failure, PoolError::NoRoom(_))
     }
 }
 

@@ -155,7 +155,7 @@ impl Pool {
             let at = state.members.iter().position(|member| Arc::ptr_eq(&member.child, child));
             let member = at.map(|at| state.members.remove(at));
             let replaced = member.as_ref().is_some_and(|member| member.replaced);
-            let evicted = member.is_some_and(|member| member.owner.is_none()) && child.is_evicted();
+            let was_spare = member.is_some_and(|member| member.owner.is_none());
             self.note_connection(child.stderr(), || match &ending {
                 ChildError::Stopped => "the connection was let go".to_owned(),
                 ending => ending.to_string(),
@@ -171,13 +171,7 @@ impl Pool {
                 state.last_crash = Some(ending.clone());
                 state.last_failure = Some(PoolError::Child(ending));
             } else {
-                if evicted {
-                    state.spares.evicted(Instant::now());
-                }
-                if child.has_served() {
-                    // What keeps the next one from starting has nothing to do with how this one ended.
-                    state.last_failure.take_if(|failure| !matches!(failure, PoolError::Unready(_)));
-                }
+                state.stopped(child, was_spare, Instant::now());
             }
         }
         self.has_changed();

@@ -1,7 +1,10 @@
-//! Whom a failed start refuses, without a child: nothing here lives.
+//! Whom a failed start refuses and which child a caller gets; no child here has a process.
 
 use super::*;
 use crate::budget::NoRoom;
+use crate::child::without_process;
+use crate::pool::spares::Cure;
+use crate::sources::Unready;
 
 fn state(scope: Scope, max: usize) -> State {
     let settings = Settings { scope, warm: 0, max, idle: Duration::from_secs(600) };
@@ -114,7 +117,7 @@ fn starts_that_no_call_asked_for_wait_for_what_cures_them() {
     // A call starts one all the same.
     let caller = Caller::deaf();
     begun(state.step(&mut Waiter::new(&caller, later), later));
-    state.spares.cured(crate::pool::spares::Cure::Room);
+    state.spares.cured(Cure::Room);
     assert_eq!(state.missing_spares(later, || false).0.len(), 1);
 }
 
@@ -149,4 +152,110 @@ fn other_settings_start_no_spare_before_the_next_use() {
     spares.iter().for_each(|spare| state.end_start(spare, None, now));
     state.settings.warm = 2;
     assert_eq!(state.missing_spares(now, || false).0.len(), 2);
+}
+
+#[test]
+fn who_began_a_start_that_no_call_needed_has_the_whole_time_to_wait_for_room() {
+    let mut state = state(Scope::Shared, 2);
+    let caller = Caller::deaf();
+    let now = Instant::now();
+    let mut waiter = Waiter::new(&caller, now);
+    // As for a caller whose child another host uses; that child is gone when the start has failed.
+    let start = begun(state.wait_for_start(&mut waiter, None, None, now));
+    state.end_start(&start, Some(&no_room()), now);
+    let again = begun(state.step(&mut waiter, now));
+    assert_eq!(again.room_until, Some(now + ROOM));
+    state.end_start(&again, Some(&no_room()), now + ROOM);
+    assert!(is_refused(&state.step(&mut waiter, now + ROOM)));
+}
+
+#[tokio::test]
+async fn a_caller_waits_no_longer_than_two_seconds_for_a_child_apart_from_another_host() {
+    let mut state = state(Scope::Shared, 2);
+    let (child, _pipe) = without_process();
+    child.leased(1);
+    let _call = child.call(Some(&Caller::named()), "tools/call", None, |_, _| {}).unwrap();
+    state.members.push(Member { child: child.clone(), owner: None, replaced: false });
+    let caller = Caller::named();
+    let now = Instant::now();
+    let mut waiter = Waiter::new(&caller, now);
+    let start = begun(state.step(&mut waiter, now));
+    assert!(!start.is_needed());
+    let until = |step| match step {
+        Step::WaitUntil(until) => until,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(until(state.step(&mut waiter, now)), now + APART);
+    // Who comes later waits for the same start, no longer.
+    let other = Caller::named();
+    let later = now + APART / 2;
+    assert_eq!(until(state.step(&mut Waiter::new(&other, later), later)), now + APART);
+    let is_shared = |step| matches!(step, Step::Use(used) if Arc::ptr_eq(&used, &child));
+    assert!(is_shared(state.step(&mut waiter, now + APART)));
+    // One that failed leaves them with the child that is there, and is not tried again at once.
+    state.end_start(&start, Some(&no_room()), later);
+    state.spares.failed(&no_room(), later);
+    assert!(is_shared(state.step(&mut waiter, later)));
+}
+
+#[test]
+fn somebody_comes_back_for_spares_when_the_shortest_pause_is_over() {
+    let mut state = state(Scope::Shared, 2);
+    (state.settings.warm, state.wanted_spares, state.ran_before) = (1, 1, true);
+    let now = Instant::now();
+    let gone = PoolError::Unready(Unready::NoProgram("command `a` not found".to_owned()));
+    let fails = |state: &mut State, failure: &PoolError, now: Instant| {
+        let spares = state.missing_spares(now, || false).0;
+        assert_eq!(spares.len(), 1);
+        state.end_start(&spares[0], Some(failure), now);
+        state.spares.failed(failure, now);
+        let later = state.missing_spares(now, || false).1;
+        state.wake_at(later)
+    };
+    let in_minutes = fails(&mut state, &gone, now).unwrap();
+    let later = state.missing_spares(now, || false).1;
+    assert_eq!(state.wake_at(later), None, "somebody comes then already");
+    // The program is back, and crashes once.
+    state.forgive();
+    let soon = fails(&mut state, &crashed(), now).unwrap();
+    assert!(soon < in_minutes);
+    assert!(state.is_woken(soon));
+    let spares = state.missing_spares(soon, || false).0;
+    state.end_start(&spares[0], None, soon);
+    // Who was to come first has nothing to do any more, and leaves alone what others come for.
+    assert!(!state.is_woken(in_minutes));
+    assert_eq!(state.wake_at(Some(in_minutes)), Some(in_minutes));
+    assert!(state.is_woken(in_minutes));
+}
+
+#[test]
+fn one_start_at_a_time_waits_for_what_cures_starts() {
+    let mut state = state(Scope::Shared, 2);
+    let mut first = state.await_cure();
+    assert!(matches!(first.try_recv(), Err(oneshot::error::TryRecvError::Empty)));
+    let mut second = state.await_cure();
+    assert!(matches!(first.try_recv(), Err(oneshot::error::TryRecvError::Closed)));
+    assert!(matches!(second.try_recv(), Err(oneshot::error::TryRecvError::Empty)));
+    drop(state);
+    assert!(matches!(second.try_recv(), Err(oneshot::error::TryRecvError::Closed)), "the pool is gone");
+}
+
+#[tokio::test]
+async fn a_spare_that_took_too_much_memory_is_not_replaced_at_once() {
+    let now = Instant::now();
+    for (is_evicted, was_spare, missing) in [(true, true, 0), (true, false, 1), (false, true, 1)] {
+        let mut state = state(Scope::Shared, 2);
+        (state.settings.warm, state.wanted_spares, state.ran_before) = (1, 1, true);
+        let (child, _pipe) = without_process();
+        if is_evicted {
+            child.evict();
+        } else {
+            child.stop();
+        }
+        assert_eq!(child.is_evicted(), is_evicted);
+        state.stopped(&child, was_spare, now);
+        let (spares, later) = state.missing_spares(now, || false);
+        assert_eq!(spares.len(), missing, "evicted: {is_evicted}, spare: {was_spare}");
+        assert_eq!(later.is_some(), missing == 0);
+    }
 }
