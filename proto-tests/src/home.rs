@@ -1,6 +1,8 @@
 //! A HOME of its own for each test, with definitions, a config and a socket; and the promise that
 //! nothing which ever ran in it is left when it goes.
 
+use std::cell::RefCell;
+use std::collections::HashSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -250,12 +252,17 @@ impl Drop for Home {
         let daemon = bins().switchboardd.to_str().unwrap().to_owned();
         let shim = bins().switchboard.to_str().unwrap().to_owned() + " ";
         self.end(|process| (process.cmdline.clone() + " ").starts_with(&shim), Signal::KILL);
-        // A daemon that a shim started is nobody's value; it is asked to go here.
-        self.end(
-            |process| process.cmdline.starts_with(&daemon) && !process.cmdline.contains("--guard"),
-            Signal::TERM,
-        );
-        let clean = becomes(GONE, || self.processes().is_empty());
+        // A daemon that a shim started is nobody's value; it is asked to go here. One that a shim was starting when
+        // it was killed appears only now. Each is asked once.
+        let asked = RefCell::new(HashSet::new());
+        let is_new_daemon = |process: &procs::Process| {
+            let is_daemon = process.cmdline.starts_with(&daemon) && !process.cmdline.contains("--guard");
+            is_daemon && asked.borrow_mut().insert(process.pid)
+        };
+        let clean = becomes(GONE, || {
+            self.end(is_new_daemon, Signal::TERM);
+            self.processes().is_empty()
+        });
         let left = self.processes();
         self.end(|_| true, Signal::KILL);
         let none_left = becomes(GONE, || self.processes().is_empty());
