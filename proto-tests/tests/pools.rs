@@ -288,13 +288,15 @@ fn call_scope_works_in_parallel_up_to_max() {
 fn call_scope_gives_no_call_to_a_process_that_works_on_a_cancelled_one() {
     let home = Home::new();
     home.child("k", &["slow-answers", "4000"]);
-    // Without a check of arguments the call itself is the first thing in flight, not a list of tools.
-    home.config(&json!({"suites": {"k": {"pool": {"scope": "call", "max": 8}, "validate": false}}}));
+    pool(&home, "k", &json!({"scope": "call", "max": 8}));
     let daemon = home.daemon();
     let mut shim = home.shim();
+    // Its tools are listed by now: what is in flight next is the call itself.
+    let first = shim.pid_of("k");
     let cancelled = shim.start_call("k", "where", "{}");
     until_true("the call", PATIENCE, || daemon.suite("k")["children"][0]["inFlight"] == 1);
     let busy = daemon.pids("k")[0];
+    assert_eq!(busy, first);
     cancel(&mut shim, cancelled);
     shim.request("ping", "{}");
     assert_ne!(shim.pid_of("k"), busy, "it still works on the other call");
