@@ -14,7 +14,7 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::bins::bins;
-use crate::daemon::Daemon;
+use crate::daemon::DaemonProcess;
 use crate::home::Home;
 
 /// Puts standard input and output where `LISTEN_FDS` begins to count, and becomes the daemon under this very pid.
@@ -44,7 +44,7 @@ impl Activator {
     }
 
     /// Starts a daemon on it, whether or not somebody waits.
-    pub fn start(&self, home: &Home, program: &Path, env: &[(&str, &str)]) -> Daemon {
+    pub fn start(&self, home: &Home, program: &Path, env: &[(&str, &str)]) -> DaemonProcess {
         handed(home, program, &[self.socket.as_fd().try_clone_to_owned().unwrap()], env)
     }
 
@@ -57,13 +57,13 @@ impl Activator {
 }
 
 /// Starts a daemon with one or two bound sockets.
-pub fn handed(home: &Home, program: &Path, sockets: &[OwnedFd], env: &[(&str, &str)]) -> Daemon {
+pub fn handed(home: &Home, program: &Path, sockets: &[OwnedFd], env: &[(&str, &str)]) -> DaemonProcess {
     let again = |fd: &OwnedFd| Stdio::from(fd.try_clone().unwrap());
     let mut command = Command::new("/bin/sh");
     command.arg("-c").arg(if sockets.len() == 1 { ONE } else { TWO }).arg(program);
     command.stdin(again(&sockets[0]));
     command.stdout(sockets.get(1).map_or_else(Stdio::null, again));
-    Daemon::spawn_as(home, command, &["--listen", "off"], env)
+    DaemonProcess::spawn_as(home, command, &["--listen", "off"], env)
 }
 
 /// A loopback socket on a free port.

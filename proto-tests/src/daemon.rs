@@ -15,13 +15,13 @@ use crate::home::Home;
 use crate::http::Door;
 use crate::wait::{PATIENCE, becomes, until};
 
-pub struct Daemon {
+pub struct DaemonProcess {
     process: Child,
     socket: PathBuf,
     log: PathBuf,
 }
 
-impl Daemon {
+impl DaemonProcess {
     /// Starts it and waits until it serves.
     #[track_caller]
     pub fn start(home: &Home, args: &[&str]) -> Self {
@@ -204,7 +204,7 @@ pub fn told(socket: &Path) -> Value {
     })
 }
 
-impl Drop for Daemon {
+impl Drop for DaemonProcess {
     fn drop(&mut self) {
         if self.process.try_wait().unwrap().is_none() {
             self.signal(Signal::TERM);

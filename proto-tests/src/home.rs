@@ -13,7 +13,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use crate::bins::bins;
-use crate::daemon::Daemon;
+use crate::daemon::DaemonProcess;
 use crate::procs;
 use crate::shim::{Shim, ShimOptions};
 use crate::wait::becomes;
@@ -127,14 +127,14 @@ impl Home {
 
     /// Starts a daemon on the socket alone and waits until it serves.
     #[track_caller]
-    pub fn daemon(&self) -> Daemon {
-        Daemon::start(self, &["--listen", "off"])
+    pub fn daemon(&self) -> DaemonProcess {
+        DaemonProcess::start(self, &["--listen", "off"])
     }
 
     /// Starts a daemon that listens on a free port too.
     #[track_caller]
-    pub fn daemon_on_tcp(&self) -> Daemon {
-        Daemon::start(self, &["--listen", "127.0.0.1:0"])
+    pub fn daemon_on_tcp(&self) -> DaemonProcess {
+        DaemonProcess::start(self, &["--listen", "127.0.0.1:0"])
     }
 
     /// Starts a shim and does the handshake.

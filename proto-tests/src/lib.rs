@@ -7,7 +7,7 @@
 #![allow(clippy::unwrap_used, reason = "a harness that panics is a test that fails")]
 
 pub use bins::bins;
-pub use daemon::Daemon;
+pub use daemon::DaemonProcess;
 pub use home::Home;
 pub use http::{Door, Request, Response};
 pub use project::Project;

@@ -16,11 +16,11 @@ use proto_tests::activator::{Activator, Manager, handed, install, installed, tcp
 use proto_tests::shim::{kind_of, structured};
 use proto_tests::streamable::{ModernHost, dressed};
 use proto_tests::wait::until_true;
-use proto_tests::{Daemon, Door, Home, PATIENCE, Shim, bins};
+use proto_tests::{DaemonProcess, Door, Home, PATIENCE, Shim, bins};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-fn boot(daemon: &Daemon) -> String {
+fn boot(daemon: &DaemonProcess) -> String {
     daemon.status()["boot"].as_str().unwrap().to_owned()
 }
 
@@ -42,7 +42,7 @@ fn a_service_manager_hears_how_things_stand() {
         let manager =
             if name.starts_with('@') { Manager::abstract_at(&name) } else { Manager::at(Path::new(&name)) };
         let env = [("NOTIFY_SOCKET", name.as_str())];
-        let mut daemon = Daemon::spawn_with_env(&home, &env);
+        let mut daemon = DaemonProcess::spawn_with_env(&home, &env);
         let ready = manager.until("READY=1").pop().unwrap();
         assert!(ready.contains("STATUS=1 suite, 0 sessions"), "{ready}");
         // It serves from then on.
@@ -65,7 +65,7 @@ fn the_watchdog_hears_of_the_thread_that_works_and_of_nothing_else() {
     let path = home.path().join("notify");
     let manager = Manager::at(&path);
     let env = [("NOTIFY_SOCKET", path.to_str().unwrap()), ("WATCHDOG_USEC", "200000")];
-    let mut daemon = Daemon::spawn_with_env(&home, &env);
+    let mut daemon = DaemonProcess::spawn_with_env(&home, &env);
     manager.until("READY=1");
     for _ in 0..5 {
         manager.until("WATCHDOG=1");
@@ -82,7 +82,7 @@ fn the_watchdog_hears_of_the_thread_that_works_and_of_nothing_else() {
     manager.until("STOPPING=1");
     assert!(daemon.ended(PATIENCE).success());
     // Somebody else's watchdog is none of its business.
-    let mut daemon = Daemon::spawn_with_env(&home, &[env[0], env[1], ("WATCHDOG_PID", "1")]);
+    let mut daemon = DaemonProcess::spawn_with_env(&home, &[env[0], env[1], ("WATCHDOG_PID", "1")]);
     manager.until("READY=1");
     daemon.signal(Signal::TERM);
     let heard = manager.until("STOPPING=1");
@@ -98,7 +98,7 @@ fn a_manager_that_is_not_there_or_does_not_read_holds_nothing_up() {
     let silent = Manager::at(&path);
     for name in [path.to_str().unwrap(), "/no/such/socket", "nonsense", "@nobody-listens-here"] {
         let env = [("NOTIFY_SOCKET", name), ("WATCHDOG_USEC", "2000")];
-        let daemon = Daemon::spawn_with_env(&home, &env).serving();
+        let daemon = DaemonProcess::spawn_with_env(&home, &env).serving();
         let mut shim = home.shim();
         for _ in 0..50 {
             assert!(shim.call("k", "echo", "{}").contains("\"ok\":true"));
@@ -169,7 +169,7 @@ fn a_socket_of_somebody_else_is_not_taken_for_ours() {
     let home = Home::new();
     let activator = Activator::new(&home);
     // As a program sees it that was started by an activated one: the numbers are not for it.
-    let daemon = Daemon::spawn_with_env(&home, &[("LISTEN_FDS", "1"), ("LISTEN_PID", "1")]);
+    let daemon = DaemonProcess::spawn_with_env(&home, &[("LISTEN_FDS", "1"), ("LISTEN_PID", "1")]);
     let mut daemon = daemon;
     assert_eq!(daemon.ended(PATIENCE).code(), Some(1), "{}", daemon.log());
     assert!(daemon.log().contains("already serves"), "{}", daemon.log());
@@ -214,7 +214,7 @@ fn a_shim_never_binds_over_an_activated_socket() {
 /// Starts the daemon whenever there is none and somebody connects, until it is told to end.
 fn keep(activator: &Activator, home: &Home, program: &Path, end: &AtomicBool, pid: &AtomicU64) -> u64 {
     let mut starts = 0;
-    let mut daemon: Option<Daemon> = None;
+    let mut daemon: Option<DaemonProcess> = None;
     while !end.load(Ordering::Relaxed) {
         if daemon.as_mut().is_some_and(|daemon| !daemon.has_ended()) {
             thread::sleep(Duration::from_millis(2));

@@ -7,7 +7,7 @@ use std::path::Path;
 use proto_tests::shim::structured;
 use proto_tests::terminal::Screen;
 use proto_tests::wait::until_true;
-use proto_tests::{Daemon, Home, PATIENCE, Project, Terminal, bins};
+use proto_tests::{DaemonProcess, Home, PATIENCE, Project, Terminal, bins};
 use serde_json::{Value, json};
 
 fn trust_file(home: &Home) -> std::path::PathBuf {
@@ -271,7 +271,7 @@ fn a_trusted_root_allows_all_in_it_and_nothing_beside() {
     for project in [&inside, &beside, &nested] {
         project.child("k", &["v1"]);
     }
-    let check = |daemon: &Daemon| {
+    let check = |daemon: &DaemonProcess| {
         for (project, state) in [(&inside, "cold"), (&nested, "cold"), (&beside, "held")] {
             assert_eq!(
                 daemon.suite_from(project.path(), "k")["state"],
@@ -282,7 +282,7 @@ fn a_trusted_root_allows_all_in_it_and_nothing_beside() {
         }
     };
     let root = inside.path().to_str().unwrap();
-    let daemon = Daemon::start(&home, &["--listen", "off", "--trust-root", root]);
+    let daemon = DaemonProcess::start(&home, &["--listen", "off", "--trust-root", root]);
     check(&daemon);
     let mut shim = inside.mute_shim();
     assert_eq!(structured(&shim.call("k", "where", "{}"))["args"][2], "v1");

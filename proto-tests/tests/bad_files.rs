@@ -10,7 +10,7 @@ use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use proto_tests::wait::{until, until_true};
-use proto_tests::{Daemon, Home, PATIENCE, bins};
+use proto_tests::{DaemonProcess, Home, PATIENCE, bins};
 use serde_json::{Value, json};
 
 /// For anything that looks at these files, on a machine that is busy with other things.
@@ -87,7 +87,7 @@ fn place(home: &Home, name: &str) -> PathBuf {
     folder.join(".mcp.json")
 }
 
-fn problems(daemon: &Daemon) -> Vec<String> {
+fn problems(daemon: &DaemonProcess) -> Vec<String> {
     let start = Instant::now();
     let status = daemon.status();
     assert!(start.elapsed() < BOUND, "the status took {:?}", start.elapsed());

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use proto_tests::far::{Asked, Back, Far, legacy};
 use proto_tests::shim::{kind_of, structured};
 use proto_tests::wait::until_true;
-use proto_tests::{Daemon, Home, PATIENCE, Shim, bins, procs};
+use proto_tests::{DaemonProcess, Home, PATIENCE, Shim, bins, procs};
 use serde_json::{Value, json};
 
 /// Refused after the 5 s that a start waits for room; the machine may be busy.
@@ -29,7 +29,7 @@ fn is_ok(answer: &str) -> bool {
 }
 
 #[track_caller]
-fn busy(daemon: &Daemon, child: &str, calls: u64) {
+fn busy(daemon: &DaemonProcess, child: &str, calls: u64) {
     until_true("the calls to be under way", PATIENCE, || {
         daemon.suite(child)["children"][0]["inFlight"] == calls
     });

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use proto_tests::bins::bins;
 use proto_tests::shim::{ShimOptions, structured, text_of};
 use proto_tests::wait::until_true;
-use proto_tests::{Daemon, Home, PATIENCE, Shim};
+use proto_tests::{DaemonProcess, Home, PATIENCE, Shim};
 use serde_json::{Value, json};
 
 fn home_with(pool: &Value) -> Home {
@@ -33,7 +33,7 @@ fn reply(shim: &mut Shim, question: &Value, result: &Value) {
 }
 
 #[track_caller]
-fn in_flight(daemon: &Daemon, calls: u64) {
+fn in_flight(daemon: &DaemonProcess, calls: u64) {
     until_true("the calls to be under way", PATIENCE, || {
         let suite = daemon.suite("k");
         let children = suite["children"].as_array().unwrap().clone();

@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 
 use proto_tests::shim::structured;
 use proto_tests::wait::until_true;
-use proto_tests::{Daemon, Home, PATIENCE, Project, Shim, bins};
+use proto_tests::{DaemonProcess, Home, PATIENCE, Project, Shim, bins};
 use serde_json::{Value, json};
 
 /// In every value that must not be seen.
@@ -92,7 +92,7 @@ fn is_clean(what: &str, text: &str) {
 }
 
 /// Everything that can be asked of a daemon and its commands.
-fn look_everywhere(home: &Home, daemon: &Daemon, project: &Project<'_>, shim: &mut Shim) {
+fn look_everywhere(home: &Home, daemon: &DaemonProcess, project: &Project<'_>, shim: &mut Shim) {
     let all = NAMES.iter().copied().chain(["k", "w"]);
     for name in all.clone() {
         for action in [r#""action":"call","subtool":"echo","args":{}"#, r#""action":"introspect""#] {
@@ -144,7 +144,7 @@ fn no_value_is_ever_shown() {
     project.define("w", &entry(&home, 1));
     project.write("mcps/w/variables", "IN_FILE_TOKEN=canary-file\nNEUTRAL=canary0123456789abcdef\n");
     let env = [("LOG_LEVEL", "trace")];
-    let daemon = Daemon::start_with(&home, &["--listen", "off"], &env);
+    let daemon = DaemonProcess::start_with(&home, &["--listen", "off"], &env);
     let mut shim = project.mute_shim();
     look_everywhere(&home, &daemon, &project, &mut shim);
     // A person who is asked, on a terminal or in a host, sees names.
@@ -226,7 +226,7 @@ fn no_part_of_a_destination_is_ever_shown() {
     });
     let names: Vec<String> = servers.as_object().unwrap().keys().cloned().collect();
     home.definition("all", &json!({"mcpServers": servers}).to_string());
-    let daemon = Daemon::start_with(&home, &["--listen", "off"], &[("LOG_LEVEL", "trace")]);
+    let daemon = DaemonProcess::start_with(&home, &["--listen", "off"], &[("LOG_LEVEL", "trace")]);
     let mut shim = home.shim();
     for name in &names {
         let params =
@@ -309,7 +309,7 @@ fn what_a_local_server_prints_is_shown_without_its_values() {
     let names: Vec<String> = servers.as_object().unwrap().keys().cloned().collect();
     home.definition("all", &json!({"mcpServers": servers}).to_string());
     home.write(".config/switchboard/mcps/all/variables", "IN_FILE=canary-file\n");
-    let daemon = Daemon::start_with(&home, &["--listen", "off"], &[("LOG_LEVEL", "trace")]);
+    let daemon = DaemonProcess::start_with(&home, &["--listen", "off"], &[("LOG_LEVEL", "trace")]);
     let mut shim = home.shim();
     // What a tool answers is the server's own, and stays as it is.
     assert_eq!(structured(&shim.call("loud", "env", "{}"))["BY_SECRET"], "canary-secret");

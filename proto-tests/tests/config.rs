@@ -3,7 +3,7 @@
 
 use proto_tests::shim::kind_of;
 use proto_tests::wait::until_true;
-use proto_tests::{Daemon, Home, PATIENCE, Shim, bins};
+use proto_tests::{DaemonProcess, Home, PATIENCE, Shim, bins};
 use serde_json::{Value, json};
 
 fn suites(home: &Home) -> Vec<String> {
@@ -204,7 +204,7 @@ fn the_last_config_without_a_mistake_is_used_by_the_next_daemon() {
         if let Some(broken) = config {
             project.write("switchboard.config.json", broken);
         }
-        let daemon = Daemon::start(&home, &["--listen", "off", "--trust-root", home.mark()]);
+        let daemon = DaemonProcess::start(&home, &["--listen", "off", "--trust-root", home.mark()]);
         let tools = project.shim().tools();
         assert!(tools.contains_key("ours"), "{tools:?}");
         until_true("both to be kept", PATIENCE, || {
@@ -232,7 +232,7 @@ fn a_config_that_is_a_program_is_refused_with_a_sentence() {
         std::fs::remove_file(home.config_folder().join("switchboard.config.json")).unwrap();
         home.child("kid", &["echo"]);
         let program = home.write(&format!(".config/switchboard/{name}"), "module.exports = {}");
-        let daemon = Daemon::spawn(&home, &["--listen", "off"]).serving();
+        let daemon = DaemonProcess::spawn(&home, &["--listen", "off"]).serving();
         until_true("a sentence about it", PATIENCE, || daemon.log().contains(name));
         // What has to be changed is that file: there is no other.
         let mut shim = home.shim();
@@ -261,7 +261,7 @@ fn a_config_named_on_the_command_line_is_the_one() {
         "elsewhere/switchboard.config.json",
         &json!({"$schema": "../any.json", "discoverGlobs": ["kids/*/.mcp.json"]}).to_string(),
     );
-    let _daemon = Daemon::start(&home, &["--listen", "off", "--config", config.to_str().unwrap()]);
+    let _daemon = DaemonProcess::start(&home, &["--listen", "off", "--config", config.to_str().unwrap()]);
     assert_eq!(suites(&home), ["there_suite"]);
 }
 
@@ -269,10 +269,10 @@ fn a_config_named_on_the_command_line_is_the_one() {
 fn the_examples_are_read() {
     let home = Home::new();
     let config = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/switchboard.config.json");
-    let _daemon = Daemon::start(&home, &["--listen", "off", "--config", config]);
+    let _daemon = DaemonProcess::start(&home, &["--listen", "off", "--config", config]);
     assert!(suites(&home).contains(&"mock_suite".to_owned()), "{:?}", suites(&home));
     let playwright = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/playwright/switchboard.config.json");
     let home = Home::new();
-    let _daemon = Daemon::start(&home, &["--listen", "off", "--config", playwright]);
+    let _daemon = DaemonProcess::start(&home, &["--listen", "off", "--config", playwright]);
     assert_eq!(suites(&home), ["browser"]);
 }

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::Command;
 
 use proto_tests::wait::until_true;
-use proto_tests::{Daemon, Home, PATIENCE, bins};
+use proto_tests::{DaemonProcess, Home, PATIENCE, bins};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
@@ -259,7 +259,7 @@ fn a_taken_port_and_a_failing_server_are_found() {
     let address = other.local_addr().unwrap().to_string();
     home.config(&json!({"http": {"listen": address}}));
     found(&home, "port", "warning", &address);
-    let _daemon = Daemon::start(&home, &[]);
+    let _daemon = DaemonProcess::start(&home, &[]);
     found(&home, "port", "warning", "is taken");
     assert_eq!(home.command(&["call", "bad", "x"]).status.code(), Some(5));
     assert!(found(&home, "server", "error", "`bad`").contains("switchboard logs bad"));

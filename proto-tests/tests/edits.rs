@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use proto_tests::shim::structured;
 use proto_tests::wait::until_true;
-use proto_tests::{Daemon, Home, PATIENCE, Project, Shim, bins, procs};
+use proto_tests::{DaemonProcess, Home, PATIENCE, Project, Shim, bins, procs};
 use serde_json::{Value, json};
 
 /// Good enough to mix things up, the same for the same seed.
@@ -274,7 +274,7 @@ impl Drop for End<'_> {
 }
 
 /// The proof that there was something to prove: allowed, such a definition leaves its trace.
-fn would_have_been_seen(field: &Field<'_>, daemon: &Daemon, shim: &mut Shim) {
+fn would_have_been_seen(field: &Field<'_>, daemon: &DaemonProcess, shim: &mut Shim) {
     let root = field.project.path();
     let _ = fs::remove_dir_all(root.join("away"));
     let _ = fs::remove_dir_all(root.join("mcps"));

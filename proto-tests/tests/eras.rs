@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use proto_tests::shim::call_params;
 use proto_tests::wait::{until, until_true};
-use proto_tests::{Daemon, Home, PATIENCE, Request, Shim, bins};
+use proto_tests::{DaemonProcess, Home, PATIENCE, Request, Shim, bins};
 use serde_json::{Value, json};
 
 const MODERN: &str = "2026-07-28";
@@ -72,7 +72,7 @@ fn ask(shim: &mut Shim, method: &str, params: &str) -> Value {
 }
 
 #[track_caller]
-fn post(daemon: &Daemon, method: &str, params: &str) -> Value {
+fn post(daemon: &DaemonProcess, method: &str, params: &str) -> Value {
     let body = format!(r#"{{"jsonrpc":"2.0","id":"a","method":"{method}","params":{params}}}"#);
     daemon.door().post("/proxy/era", &body).json()
 }
@@ -451,7 +451,7 @@ fn a_request_state_is_good_for_its_own_request_only() {
     with_state["arguments"]["n"] = 1.into();
     assert_eq!(text(&post(&daemon, "tools/call", &modern(with_state.clone()))), "Hello, Ada!");
     // It was used, and then it is of another run: the call may have run, and no host may be led to make it again.
-    let failed = |daemon: &Daemon, why: &str| {
+    let failed = |daemon: &DaemonProcess, why: &str| {
         let answer = post(daemon, "tools/call", &modern(with_state.clone()));
         assert_eq!(answer["result"]["isError"], true, "{answer}");
         assert_eq!(answer["result"]["resultType"], "complete", "{answer}");

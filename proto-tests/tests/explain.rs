@@ -130,7 +130,7 @@ fn a_taken_port_is_shown() {
     let home = Home::new();
     let other = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = other.local_addr().unwrap().to_string();
-    let _daemon = proto_tests::Daemon::start(&home, &["--listen", &address]);
+    let _daemon = proto_tests::DaemonProcess::start(&home, &["--listen", &address]);
     let text = told(&home, &["status"]);
     assert!(text.contains(&format!("{address} is taken")), "{text}");
 }

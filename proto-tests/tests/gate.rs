@@ -7,13 +7,13 @@ use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 
-use proto_tests::{Daemon, Door, Home, Request, bins};
+use proto_tests::{DaemonProcess, Door, Home, Request, bins};
 
 const PING: &str = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
 
 /// `PORT` and `TOKEN` in a row stand for the real ones.
 struct Gate {
-    _daemon: Daemon,
+    _daemon: DaemonProcess,
     door: Door,
     port: String,
     token: String,

@@ -7,18 +7,18 @@ use std::time::Instant;
 
 use proto_tests::http::Connection;
 use proto_tests::wait::until_true;
-use proto_tests::{Daemon, Home, PATIENCE, Request, Response};
+use proto_tests::{DaemonProcess, Home, PATIENCE, Request, Response};
 use serde_json::{Value, json};
 
 /// One session, as a shim would have it.
 struct Session<'a> {
-    daemon: &'a Daemon,
+    daemon: &'a DaemonProcess,
     name: String,
     seq: u64,
 }
 
 impl<'a> Session<'a> {
-    fn open(daemon: &'a Daemon) -> Self {
+    fn open(daemon: &'a DaemonProcess) -> Self {
         let body = json!({"workspace": null, "version": "0.1.0", "hop": {"min": 1, "max": 1}});
         let response = daemon.door().post("/hop/session", &body.to_string());
         assert_eq!(response.status, 200, "{}", response.text());

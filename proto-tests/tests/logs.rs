@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 
 use proto_tests::wait::until_true;
-use proto_tests::{Daemon, Home, PATIENCE, bins};
+use proto_tests::{DaemonProcess, Home, PATIENCE, bins};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
@@ -211,6 +211,6 @@ fn a_log_in_a_watched_folder_does_not_cause_itself() {
 #[test]
 fn libraries_log_when_they_are_named() {
     let home = Home::new();
-    let daemon = Daemon::start_with(&home, &["--listen", "off"], &[("RUST_LOG", "warn,notify=trace")]);
+    let daemon = DaemonProcess::start_with(&home, &["--listen", "off"], &[("RUST_LOG", "warn,notify=trace")]);
     until_true("a line of the library", PATIENCE, || daemon.log().contains("notify::"));
 }

@@ -3,7 +3,7 @@
 
 use proto_tests::streamable::{HttpHost, ModernHost};
 use proto_tests::wait::until_true;
-use proto_tests::{Daemon, Home, PATIENCE};
+use proto_tests::{DaemonProcess, Home, PATIENCE};
 use serde_json::{Value, json};
 
 fn call(suite: &str, subtool: &str) -> Value {
@@ -19,7 +19,7 @@ fn series(calls: &Value) -> u64 {
 }
 
 #[track_caller]
-fn counted(daemon: &Daemon, child: &str) -> (Value, Value) {
+fn counted(daemon: &DaemonProcess, child: &str) -> (Value, Value) {
     let suite = daemon.suite(child);
     (suite["calls"].clone(), suite["introspections"].clone())
 }

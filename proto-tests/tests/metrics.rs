@@ -7,14 +7,14 @@ use std::path::Path;
 use proto_tests::far::{self, Far};
 use proto_tests::streamable::{HttpHost, ModernHost};
 use proto_tests::wait::until_true;
-use proto_tests::{Daemon, Door, Home, PATIENCE, Request};
+use proto_tests::{DaemonProcess, Door, Home, PATIENCE, Request};
 use serde_json::{Value, json};
 
 /// Samples by name and labels, as a reader of the format sees them.
 type Samples = BTreeMap<String, f64>;
 
 #[track_caller]
-fn scrape(daemon: &Daemon) -> Samples {
+fn scrape(daemon: &DaemonProcess) -> Samples {
     let answer = daemon.door().get("/metrics");
     assert_eq!(answer.status, 200);
     assert_eq!(answer.header("content-type"), Some("text/plain; version=0.0.4; charset=utf-8"));

@@ -3,7 +3,7 @@
 
 use proto_tests::streamable::HttpHost;
 use proto_tests::wait::{PATIENCE, until, until_true};
-use proto_tests::{Daemon, Home, bins};
+use proto_tests::{DaemonProcess, Home, bins};
 use serde_json::{Value, json};
 
 const LATEST: &str = "2025-11-25";
@@ -19,12 +19,12 @@ fn home(children: &[&str], config: &Value) -> Home {
     home
 }
 
-fn host(daemon: &Daemon) -> HttpHost {
+fn host(daemon: &DaemonProcess) -> HttpHost {
     HttpHost::open(daemon.door(), "/mcp", LATEST, &json!({}))
 }
 
 /// Has a child run once, so that what it offers is known.
-fn wake(daemon: &Daemon, host: &HttpHost, child: &str) {
+fn wake(daemon: &DaemonProcess, host: &HttpHost, child: &str) {
     let arguments = json!({"action": "call", "subtool": "test_simple_text"});
     let answer = host.ask("tools/call", &json!({"name": format!("{child}_suite"), "arguments": arguments}));
     assert!(answer.get("result").is_some(), "{answer}");
@@ -201,7 +201,7 @@ fn a_workspace_has_no_say_in_the_persons_own_prompts_and_resources() {
         home.definition(child, &json!({"mcpServers": {child: entry(child)}}).to_string());
     }
     project.define("evil", &entry("evil"));
-    let daemon = Daemon::start(&home, &["--listen", "off", "--trust-root", home.mark()]);
+    let daemon = DaemonProcess::start(&home, &["--listen", "off", "--trust-root", home.mark()]);
     let host = HttpHost::open(daemon.door(), &format!("/mcp?{}", project.named()), LATEST, &json!({}));
     for child in ["trusted", "other", "evil"] {
         wake(&daemon, &host, child);

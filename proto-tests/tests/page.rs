@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use proto_tests::http::Connection;
 use proto_tests::wait::until_true;
-use proto_tests::{Daemon, Door, Home, PATIENCE, Request, Response, bins};
+use proto_tests::{DaemonProcess, Door, Home, PATIENCE, Request, Response, bins};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
@@ -33,7 +33,7 @@ const PARTS: [&str; 12] = [
 
 /// The code in the address that `switchboard open` gives.
 #[track_caller]
-fn code(home: &Home, daemon: &Daemon) -> String {
+fn code(home: &Home, daemon: &DaemonProcess) -> String {
     let output = home.command(&["open", "--no-browser"]);
     assert!(output.status.success(), "{output:?}");
     let url = String::from_utf8(output.stdout).unwrap();
@@ -54,7 +54,7 @@ fn entry(code: &str) -> String {
 }
 
 #[track_caller]
-fn bearer(home: &Home, daemon: &Daemon) -> String {
+fn bearer(home: &Home, daemon: &DaemonProcess) -> String {
     let answer = exchange(&daemon.tcp(), &code(home, daemon));
     assert_eq!(answer.status, 200, "{}", answer.text());
     assert_eq!(answer.header("cache-control"), Some("no-store"));
@@ -434,7 +434,7 @@ fn a_page_hears_that_the_daemon_goes_and_does_not_keep_it() {
         [(&["--listen", "127.0.0.1:0"][..], true), (&["--listen", "127.0.0.1:0", "--idle-exit", "1"], false)]
     {
         let home = Home::new();
-        let mut daemon = Daemon::start(&home, args);
+        let mut daemon = DaemonProcess::start(&home, args);
         let mut feed = Feed::open(&daemon.tcp(), Some(&bearer(&home, &daemon))).ok().unwrap();
         feed.until(|_| true);
         if signal {
@@ -469,7 +469,7 @@ fn open_says_what_is_in_its_way() {
     drop(daemon);
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
-    let _daemon = Daemon::start(&home, &["--listen", &address]);
+    let _daemon = DaemonProcess::start(&home, &["--listen", &address]);
     check(&[&address]);
 }
 

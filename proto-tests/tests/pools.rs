@@ -405,7 +405,7 @@ fn a_host_that_gave_up_leaves_the_next_one_free_to_be_asked() {
 
 /// Runs a child once so that it is known, and waits for its spare.
 #[track_caller]
-fn spares(daemon: &proto_tests::Daemon, child: &str, many: usize) -> Vec<i32> {
+fn spares(daemon: &proto_tests::DaemonProcess, child: &str, many: usize) -> Vec<i32> {
     until("spares", PATIENCE, || {
         let suite = daemon.suite(child);
         let free: Vec<i32> = suite["children"]

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use proto_tests::shim::INITIALIZE;
 use proto_tests::wait::until;
-use proto_tests::{Daemon, Home, PATIENCE, bins};
+use proto_tests::{DaemonProcess, Home, PATIENCE, bins};
 use rustix::process::Signal;
 use serde_json::json;
 
@@ -166,7 +166,7 @@ fn with_state(home: &Home, args: &[&str]) -> Output {
 #[track_caller]
 fn is_refused(home: &Home, why: &str) {
     let shared = home.path().join("shared").display().to_string();
-    let mut daemon = Daemon::spawn_with_env(home, &[("XDG_STATE_HOME", &shared)]);
+    let mut daemon = DaemonProcess::spawn_with_env(home, &[("XDG_STATE_HOME", &shared)]);
     assert_eq!(daemon.ended(PATIENCE).code(), Some(1), "{}", daemon.log());
     assert!(daemon.log().contains(why), "{why}: {}", daemon.log());
     let commands: [&[&str]; 5] =
@@ -185,8 +185,11 @@ fn a_state_folder_that_others_have_a_hand_in_is_not_used() {
     let state = shared_state(&home);
     // As it should be, it is used.
     let shared = home.path().join("shared");
-    let mut daemon =
-        Daemon::start_with(&home, &["--listen", "off"], &[("XDG_STATE_HOME", shared.to_str().unwrap())]);
+    let mut daemon = DaemonProcess::start_with(
+        &home,
+        &["--listen", "off"],
+        &[("XDG_STATE_HOME", shared.to_str().unwrap())],
+    );
     daemon.signal(Signal::TERM);
     assert!(daemon.ended(PATIENCE).success());
     assert!(with_state(&home, &["allow", "--list"]).status.success());

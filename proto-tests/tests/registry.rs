@@ -2,13 +2,13 @@
 #![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
 
 use proto_tests::streamable::HttpHost;
-use proto_tests::{Daemon, Door, Home, Request, bins};
+use proto_tests::{DaemonProcess, Door, Home, Request, bins};
 use serde_json::{Value, json};
 
 const LATEST: &str = "2025-11-25";
 
 struct Stage {
-    daemon: Daemon,
+    daemon: DaemonProcess,
     _home: Home,
 }
 

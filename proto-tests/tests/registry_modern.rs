@@ -3,14 +3,14 @@
 
 use proto_tests::streamable::{MODERN, ModernHost, dressed};
 use proto_tests::wait::until_true;
-use proto_tests::{Daemon, Home, PATIENCE, Request, bins};
+use proto_tests::{DaemonProcess, Home, PATIENCE, Request, bins};
 use serde_json::{Value, json};
 
 const SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
 const CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
 
 struct Stage {
-    daemon: Daemon,
+    daemon: DaemonProcess,
     home: Home,
 }
 

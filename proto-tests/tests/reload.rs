@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use proto_tests::shim::structured;
 use proto_tests::wait::{until, until_true};
-use proto_tests::{Daemon, Home, PATIENCE, Shim, bins};
+use proto_tests::{DaemonProcess, Home, PATIENCE, Shim, bins};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
@@ -48,7 +48,7 @@ fn serves(shim: &mut Shim, child: &str, expect: &str) {
     });
 }
 
-fn generation(daemon: &Daemon) -> u64 {
+fn generation(daemon: &DaemonProcess) -> u64 {
     daemon.status()["generation"].as_u64().unwrap()
 }
 
@@ -154,7 +154,7 @@ fn a_workspace_is_followed_like_the_persons_own() {
     let home = Home::new();
     let workspace = home.workspace();
     let root = workspace.to_str().unwrap().to_owned();
-    let _daemon = Daemon::start(&home, &["--listen", "off", "--trust-root", &root]);
+    let _daemon = DaemonProcess::start(&home, &["--listen", "off", "--trust-root", &root]);
     let mut shim = home.shim();
     sees(&mut shim, &[]);
     fs::create_dir_all(workspace.join("mcps/a")).unwrap();

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use proto_tests::far::{Asked, Back, Far, legacy, modern};
 use proto_tests::shim::{kind_of, text_of};
 use proto_tests::wait::until_true;
-use proto_tests::{Daemon, Home, PATIENCE, Shim};
+use proto_tests::{DaemonProcess, Home, PATIENCE, Shim};
 use serde_json::{Value, json};
 
 /// How long a start, a silence and a call may take in these tests.
@@ -21,7 +21,7 @@ const SLACK: Duration = Duration::from_secs(6);
 
 struct Stage {
     shim: Shim,
-    daemon: Daemon,
+    daemon: DaemonProcess,
     _home: Home,
 }
 
@@ -181,7 +181,7 @@ fn endless_progress_ends_with_the_longest_time_that_a_call_may_take() {
 /// As much as the daemon may hold at any time while it is sent a flood.
 const MOST_MEMORY_MB: u64 = 120;
 
-fn memory_mb(daemon: &Daemon) -> u64 {
+fn memory_mb(daemon: &DaemonProcess) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", daemon.pid())).unwrap();
     let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
     peak.trim().trim_end_matches(" kB").parse::<u64>().unwrap() / 1024

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use proto_tests::http::Request;
 use proto_tests::shim::text_of;
 use proto_tests::wait::until;
-use proto_tests::{Daemon, Home, PATIENCE, Shim, bins};
+use proto_tests::{DaemonProcess, Home, PATIENCE, Shim, bins};
 use serde_json::{Value, json};
 use tiktoken_rs::CoreBPE;
 
@@ -346,7 +346,7 @@ fn the_vocabulary_is_never_in_the_daemon() {
 }
 
 /// Memory that is the daemon's own and no file's.
-fn owned_mib(daemon: &Daemon) -> u64 {
+fn owned_mib(daemon: &DaemonProcess) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", daemon.pid())).unwrap();
     let anonymous = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap();
     anonymous.split_whitespace().next().unwrap().parse::<u64>().unwrap() / 1024

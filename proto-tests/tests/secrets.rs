@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use proto_tests::daemon::Daemon;
+use proto_tests::daemon::DaemonProcess;
 use proto_tests::wait::until;
 use proto_tests::{Home, PATIENCE, bins, procs};
 use serde_json::{Value, json};
@@ -362,7 +362,7 @@ fn neither_daemon_nor_guard_can_be_read_by_what_they_start() {
     let own = Command::new("chown").args(["-R", &format!("{uid}:{uid}")]).arg(home.mark()).status().unwrap();
     assert!(own.success());
     command.arg(&bins().switchboardd);
-    let daemon = Daemon::spawn_as(&home, command, &["--listen", "off"], &[]);
+    let daemon = DaemonProcess::spawn_as(&home, command, &["--listen", "off"], &[]);
     until("the socket", PATIENCE, || home.socket().exists().then_some(()));
     // The daemon speaks with its own user only.
     let child = until("a call to be answered", PATIENCE, || {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use proto_tests::shim::{kind_of, structured};
 use proto_tests::wait::{until, until_true};
-use proto_tests::{Daemon, Home, PATIENCE, Shim, procs};
+use proto_tests::{DaemonProcess, Home, PATIENCE, Shim, procs};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
@@ -33,7 +33,7 @@ struct Holds {
     descendants: usize,
 }
 
-fn holds(daemon: &Daemon) -> Holds {
+fn holds(daemon: &DaemonProcess) -> Holds {
     let pid = daemon.pid();
     Holds { fds: procs::fds(pid), threads: procs::threads(pid), descendants: procs::descendants(pid).len() }
 }
@@ -78,7 +78,7 @@ fn everything_is_back_where_it_was_afterwards() {
 }
 
 /// Nothing runs: no session, no child, nothing that is still to be reaped.
-fn at_rest(home: &Home, daemon: &Daemon) -> Holds {
+fn at_rest(home: &Home, daemon: &DaemonProcess) -> Holds {
     until_true("the sessions to end", PATIENCE, || daemon.status()["sessions"] == json!([]));
     for child in 0..CHILDREN {
         home.order(&["restart", &format!("k{child}")]);

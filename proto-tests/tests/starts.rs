@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use proto_tests::shim::{kind_of, structured};
 use proto_tests::wait::{until, until_true};
-use proto_tests::{Daemon, Home, PATIENCE, bins};
+use proto_tests::{DaemonProcess, Home, PATIENCE, bins};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
@@ -25,7 +25,7 @@ fn kill(pid: i32) {
 }
 
 /// CPU time of the daemon, in hundredths of a second.
-fn cpu(daemon: &Daemon) -> u64 {
+fn cpu(daemon: &DaemonProcess) -> u64 {
     let stat = fs::read_to_string(format!("/proc/{}/stat", daemon.pid())).unwrap();
     let fields: Vec<&str> = stat[stat.rfind(')').unwrap() + 2..].split(' ').collect();
     fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
@@ -33,7 +33,7 @@ fn cpu(daemon: &Daemon) -> u64 {
 
 /// While nobody calls, a start that fails is tried a few times at most, with little log and little work.
 #[track_caller]
-fn is_quiet(daemon: &Daemon, child: &str) {
+fn is_quiet(daemon: &DaemonProcess, child: &str) {
     let (starts, log, work) = (daemon.starts(child), daemon.log().len(), cpu(daemon));
     let begin = Instant::now();
     while begin.elapsed() < LOOK {
@@ -49,7 +49,7 @@ fn is_quiet(daemon: &Daemon, child: &str) {
 
 /// A child runs although nobody called it.
 #[track_caller]
-fn comes_by_itself(daemon: &Daemon, child: &str) {
+fn comes_by_itself(daemon: &DaemonProcess, child: &str) {
     until_true("a child that nobody called", PATIENCE, || !daemon.pids(child).is_empty());
 }
 

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use proto_tests::terminal::Screen;
-use proto_tests::{Daemon, Home, Project, Terminal, bins, shim::structured};
+use proto_tests::{DaemonProcess, Home, Project, Terminal, bins, shim::structured};
 use serde_json::json;
 
 /// Clears the screen, sets its title, goes back to the start of the line, reorders and hides.
@@ -102,7 +102,7 @@ fn no_command_shows_control_characters_of_files_or_servers() {
     let project = hostile(&home);
     let cursor = json!({"mcpServers": {EVIL: {"command": EVIL, "env": {"A": EVIL}}}});
     home.write(".cursor/mcp.json", &cursor.to_string());
-    let _daemon = Daemon::start(&home, &[]);
+    let _daemon = DaemonProcess::start(&home, &[]);
     for args in [
         &["introspect", "evil"][..],
         &["introspect", "evil", "x;touch y"],

@@ -10,7 +10,7 @@ use proto_tests::far::{self, Asked, Back, Far};
 use proto_tests::shim::structured;
 use proto_tests::streamable::{HttpHost, ModernHost};
 use proto_tests::wait::{until, until_true};
-use proto_tests::{Daemon, Home, PATIENCE, Request};
+use proto_tests::{DaemonProcess, Home, PATIENCE, Request};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
@@ -38,7 +38,7 @@ fn message(method: &str, params: &Value) -> String {
 }
 
 /// The `_meta` of all calls that the evil child has seen so far, this look aside.
-fn seen(daemon: &Daemon) -> Vec<Value> {
+fn seen(daemon: &DaemonProcess) -> Vec<Value> {
     let look = json!({"name": "received", "arguments": {}});
     let answer = daemon.door().post("/proxy/kid", &message("tools/call", &look)).text();
     let lines = structured(&answer)["lines"].as_array().unwrap().clone();
@@ -127,10 +127,10 @@ fn attributes(of: &Value) -> BTreeMap<String, String> {
     of["attributes"].as_array().unwrap().iter().map(pair).collect()
 }
 
-fn wanted<'a>(home: &'a Home, variables: &[(&'a str, &'a str)]) -> Daemon {
+fn wanted<'a>(home: &'a Home, variables: &[(&'a str, &'a str)]) -> DaemonProcess {
     let quick = [("OTEL_BSP_SCHEDULE_DELAY", "50"), ("OTEL_METRIC_EXPORT_INTERVAL", "100")];
     let all: Vec<_> = quick.iter().chain(variables).copied().collect();
-    Daemon::start_with(home, &["--listen", "off"], &all)
+    DaemonProcess::start_with(home, &["--listen", "off"], &all)
 }
 
 #[test]

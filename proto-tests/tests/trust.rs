@@ -7,7 +7,7 @@ use std::path::Path;
 
 use proto_tests::shim::{kind_of, structured, text_of};
 use proto_tests::wait::until_true;
-use proto_tests::{Daemon, Home, PATIENCE, Project, Shim, bins};
+use proto_tests::{DaemonProcess, Home, PATIENCE, Project, Shim, bins};
 use serde_json::{Value, json};
 
 const CHANGED: &str = "notifications/tools/list_changed";
@@ -15,7 +15,7 @@ const CHANGED: &str = "notifications/tools/list_changed";
 /// An edit of an entry.
 type Change<'a> = &'a dyn Fn(&mut Value);
 
-fn state(daemon: &Daemon, project: &Project<'_>) -> Value {
+fn state(daemon: &DaemonProcess, project: &Project<'_>) -> Value {
     daemon.suite_from(project.path(), "k")["state"].clone()
 }
 
@@ -35,7 +35,7 @@ fn is_held(answer: &str) -> String {
 }
 
 /// Whether a version waits that nobody has allowed.
-fn waits(daemon: &Daemon, project: &Project<'_>) -> bool {
+fn waits(daemon: &DaemonProcess, project: &Project<'_>) -> bool {
     daemon.suite_from(project.path(), "k")["waiting"].is_string()
 }
 
@@ -49,7 +49,7 @@ fn set_mode(file: &Path, mode: u32) {
 
 /// Whoever looks sees it held, once the last of its old children is buried.
 #[track_caller]
-fn stays_held(daemon: &Daemon, project: &Project<'_>, shim: &mut Shim) {
+fn stays_held(daemon: &DaemonProcess, project: &Project<'_>, shim: &mut Shim) {
     until_true("it to be held", PATIENCE, || {
         assert!(shim.call("k", "where", "{}").contains("is held"));
         state(daemon, project) == "held"

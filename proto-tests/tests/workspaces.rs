@@ -9,12 +9,12 @@ use std::path::Path;
 use proto_tests::project::CANNOT_ASK;
 use proto_tests::shim::{structured, text_of};
 use proto_tests::wait::until_true;
-use proto_tests::{Daemon, Home, PATIENCE, Project, Request, Shim, ShimOptions, Terminal};
+use proto_tests::{DaemonProcess, Home, PATIENCE, Project, Request, Shim, ShimOptions, Terminal};
 use serde_json::{Value, json};
 
 /// A daemon that trusts all projects of this home, and listens on a port too.
-fn trusting(home: &Home) -> Daemon {
-    Daemon::start(home, &["--listen", "127.0.0.1:0", "--trust-root", home.mark()])
+fn trusting(home: &Home) -> DaemonProcess {
+    DaemonProcess::start(home, &["--listen", "127.0.0.1:0", "--trust-root", home.mark()])
 }
 
 fn names(shim: &mut Shim) -> Vec<String> {
@@ -27,7 +27,7 @@ fn children(seen: &Value) -> Vec<String> {
 }
 
 /// `/status` of one workspace.
-fn state_of(daemon: &Daemon, root: &Path) -> Value {
+fn state_of(daemon: &DaemonProcess, root: &Path) -> Value {
     let status = daemon.status();
     let known = status["workspaces"].as_array().unwrap().iter();
     known.clone().find(|known| known["root"] == json!(root)).unwrap_or_else(|| panic!("{status}")).clone()

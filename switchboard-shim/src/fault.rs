@@ -71,7 +71,7 @@ impl Fault {
         self.told().error(id, SERVER_ERROR)
     }
 
-    fn told(&self) -> Told {
+    fn told(&self) -> FaultText {
         let (kind, retryable, text) = match self {
             Self::DaemonGone => {
                 ("daemon_gone", false, "switchboardd restarted; the call may or may not have run".into())
@@ -104,18 +104,18 @@ impl Fault {
                 format!("switchboardd answered with HTTP status {status} and no JSON-RPC message"),
             ),
         };
-        Told { kind, retryable, text }
+        FaultText { kind, retryable, text }
     }
 }
 
 /// A failure as it is told.
-struct Told {
+struct FaultText {
     kind: &'static str,
     retryable: bool,
     text: String,
 }
 
-impl Told {
+impl FaultText {
     fn error(&self, id: &str, code: i64) -> Vec<u8> {
         error(id, code, &self.text, &format!(r#","data":{{{}}}"#, self.about()))
     }
@@ -188,13 +188,13 @@ pub(crate) mod tests {
     use tokio::time::Instant;
 
     use super::*;
-    use crate::methods::Spoken;
+    use crate::methods::HostMessage;
 
     /// A request of the host's on its way.
     pub(crate) fn request(id: &str, method: &str, params: &str) -> Outgoing {
         let body = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{params}}}"#);
         let body = Bytes::from(body);
-        let Ok(Spoken::Forward(kind)) = methods::read(&body) else { panic!("{body:?}") };
+        let Ok(HostMessage::Forward(kind)) = methods::read(&body) else { panic!("{body:?}") };
         Outgoing { arrival: 1, arrived: Instant::now(), body, kind, tries: 0 }
     }
 
@@ -253,7 +253,7 @@ pub(crate) mod tests {
     #[test]
     fn only_a_request_is_answered() {
         let body = Bytes::from_static(br#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
-        let Ok(Spoken::Forward(kind)) = methods::read(&body) else { panic!("{body:?}") };
+        let Ok(HostMessage::Forward(kind)) = methods::read(&body) else { panic!("{body:?}") };
         let message = Outgoing { arrival: 1, arrived: Instant::now(), body, kind, tries: 0 };
         assert_eq!(Fault::DaemonGone.answer(&message), None);
     }

@@ -22,7 +22,7 @@ use crate::args::BECOME;
 use crate::{binary, limits};
 
 /// All that a daemon may know of the environment of the host that happened to start it.
-const KEPT: [&str; 4] = ["HOME", "USER", "LOGNAME", "PATH"];
+const PASSED_VARIABLES: [&str; 4] = ["HOME", "USER", "LOGNAME", "PATH"];
 
 /// Where the socket activation protocol expects the first socket.
 const LISTEN_FD: i32 = 3;
@@ -73,7 +73,7 @@ fn exec(program: &Path, args: &[OsString]) -> String {
     let mut command = command(program, args, listener.as_raw_fd() == LISTEN_FD);
     let _held = (listener.as_raw_fd() == LISTEN_FD).then_some(listener);
     command.env_clear().stdout(Stdio::null()).stderr(Stdio::null());
-    command.envs(KEPT.iter().filter_map(|name| Some((name, env::var_os(name)?))));
+    command.envs(PASSED_VARIABLES.iter().filter_map(|name| Some((name, env::var_os(name)?))));
     command.env("LISTEN_FDS", "1").env("LISTEN_PID", std::process::id().to_string());
     let error = command.exec();
     binary::no_exec(program, &error)

@@ -10,11 +10,11 @@ use switchboard_wire::hop::MAX_IN_FLIGHT;
 pub(crate) const VARIABLE: &str = "SWITCHBOARD_OPEN_FILES";
 
 /// Where there is no hard limit: more than a shim can use, less than any system refuses.
-const PLENTY: u64 = 10_240;
+const MAX_OPEN_FILES: u64 = 10_240;
 
 /// Descriptors that are not calls: the host's, the runtime's, the mailbox, idle connections, whatever
 /// the host left open, and room for answers to the daemon's questions while calls wait for them.
-const OTHERS: u64 = 24;
+const RESERVED_FILES: u64 = 24;
 
 static BEFORE: OnceLock<Option<u64>> = OnceLock::new();
 
@@ -22,7 +22,7 @@ static BEFORE: OnceLock<Option<u64>> = OnceLock::new();
 pub(crate) fn raise() {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     BEFORE.get_or_init(|| current);
-    let wanted = maximum.unwrap_or(PLENTY);
+    let wanted = maximum.unwrap_or(MAX_OPEN_FILES);
     if current.is_some_and(|current| current < wanted) {
         // As many as before is no reason not to start.
         let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum });
@@ -49,7 +49,7 @@ pub(crate) fn in_flight() -> usize {
 }
 
 fn fitting(limit: u64) -> usize {
-    usize::try_from(limit.saturating_sub(OTHERS)).unwrap_or(usize::MAX).clamp(4, MAX_IN_FLIGHT)
+    usize::try_from(limit.saturating_sub(RESERVED_FILES)).unwrap_or(usize::MAX).clamp(4, MAX_IN_FLIGHT)
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use switchboard_wire::hop::{self, Draining, OpenSession, SessionOpened};
 use tokio::time::timeout;
 
 use crate::post::{Answer, Body, Connection, PostError, Request};
-use crate::start::{self, Meeting, Met, StartError, Starting};
+use crate::start::{self, DaemonLink, DaemonTarget, StartError, Starting};
 
 /// A new daemon may have to wait 10 s for the lock of one that drains.
 const FIRST_ANSWER: Duration = Duration::from_secs(15);
@@ -63,7 +63,7 @@ impl fmt::Display for OpenError {
 
 /// What a session shows its host.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct About {
+pub(crate) struct SessionSpec {
     /// The directory whose servers it sees too.
     pub(crate) workspace: Option<String>,
     /// The one server that it shows as it is.
@@ -72,9 +72,9 @@ pub(crate) struct About {
 
 /// One attempt at a session. `handshake` is what the host said at its start.
 pub(crate) async fn open(
-    meeting: Arc<Meeting>,
+    target: Arc<DaemonTarget>,
     may_start: bool,
-    about: About,
+    about: SessionSpec,
     handshake: Vec<Box<RawValue>>,
 ) -> Result<Opened, OpenError> {
     let request = Request {
@@ -84,17 +84,17 @@ pub(crate) async fn open(
         body: hello(about, &handshake),
         limit: 64 * 1024,
     };
-    timeout(FIRST_ANSWER, attempt(&meeting, may_start, &request)).await.unwrap_or(Err(OpenError::Silent))
+    timeout(FIRST_ANSWER, attempt(&target, may_start, &request)).await.unwrap_or(Err(OpenError::Silent))
 }
 
-async fn attempt(meeting: &Meeting, may_start: bool, request: &Request) -> Result<Opened, OpenError> {
+async fn attempt(target: &DaemonTarget, may_start: bool, request: &Request) -> Result<Opened, OpenError> {
     let mut pause = Duration::from_millis(20);
     loop {
-        let Met { mut connection, socket, starting } =
-            start::meet(meeting, may_start).await.map_err(OpenError::Start)?;
+        let DaemonLink { mut connection, socket, starting } =
+            start::connect_or_start(target, may_start).await.map_err(OpenError::Start)?;
         let started = starting.is_some();
         let (answer, reusable) = first_answer(&mut connection, starting, request).await?;
-        if answer.status == 503 && answer.draining == Some(Draining::Stop) && is_meant_for(meeting) {
+        if answer.status == 503 && answer.draining == Some(Draining::Stop) && is_meant_for(target) {
             return Err(OpenError::Start(StartError::Stopped));
         }
         if answer.status == 503 && answer.draining.is_some() {
@@ -110,8 +110,8 @@ async fn attempt(meeting: &Meeting, may_start: bool, request: &Request) -> Resul
 }
 
 /// Whether a stop that is under way binds us: not if we were started after it was ordered.
-fn is_meant_for(meeting: &Meeting) -> bool {
-    !meeting.place.was_stopped_before(meeting.since)
+fn is_meant_for(target: &DaemonTarget) -> bool {
+    !target.paths.was_stopped_before(target.since)
 }
 
 /// The lock in `starting` is let go when there is an answer, and not before.
@@ -155,9 +155,9 @@ fn accepted(answer: &Answer) -> Result<SessionOpened, OpenError> {
     }
 }
 
-fn hello(about: About, handshake: &[Box<RawValue>]) -> Bytes {
+fn hello(about: SessionSpec, handshake: &[Box<RawValue>]) -> Bytes {
     let handshake: Vec<&RawValue> = handshake.iter().map(AsRef::as_ref).collect();
-    let About { workspace, child } = about;
+    let SessionSpec { workspace, child } = about;
     let version = env!("CARGO_PKG_VERSION").to_owned();
     let open = OpenSession { workspace, child, version, hop: hop::HOP, handshake };
     serde_json::to_vec(&open).expect("BUG: strings and numbers always serialise").into()
@@ -171,11 +171,13 @@ mod tests {
     fn the_handshake_travels_as_it_was_written() {
         let body = r#"{"jsonrpc":"2.0", "id":1.0,"method":"initialize"}"#;
         let handshake = [RawValue::from_string(body.to_owned()).unwrap()];
-        let hello = hello(About { workspace: Some("/w".to_owned()), child: None }, &handshake);
+        let hello = hello(SessionSpec { workspace: Some("/w".to_owned()), child: None }, &handshake);
         let text = std::str::from_utf8(&hello).unwrap();
         assert!(text.contains(body), "{text}");
         assert!(
-            !String::from_utf8(super::hello(About::default(), &[]).to_vec()).unwrap().contains("handshake")
+            !String::from_utf8(super::hello(SessionSpec::default(), &[]).to_vec())
+                .unwrap()
+                .contains("handshake")
         );
     }
 

@@ -25,7 +25,7 @@ const DRAINING_PAUSE: Duration = Duration::from_millis(20);
 pub(crate) const SHORTAGE_PAUSE: Duration = Duration::from_millis(20);
 
 #[derive(Debug)]
-pub(crate) enum Post {
+pub(crate) enum MailEvent {
     Batch(Batch),
     /// No more will come; says why.
     Ended(String),
@@ -40,7 +40,12 @@ pub(crate) struct Batch {
 }
 
 /// Polls until the session or the daemon ends. Each item carries the epoch it belongs to.
-pub(crate) async fn poll(socket: Arc<Path>, session: Arc<str>, epoch: u64, posts: mpsc::Sender<(u64, Post)>) {
+pub(crate) async fn poll(
+    socket: Arc<Path>,
+    session: Arc<str>,
+    epoch: u64,
+    posts: mpsc::Sender<(u64, MailEvent)>,
+) {
     let why = loop {
         match Connection::open(&socket).await {
             Ok(connection) => break fetch(connection, session, epoch, &posts).await,
@@ -49,14 +54,14 @@ pub(crate) async fn poll(socket: Arc<Path>, session: Arc<str>, epoch: u64, posts
             Err(error) => break error.to_string(),
         }
     };
-    let _ = posts.send((epoch, Post::Ended(why))).await;
+    let _ = posts.send((epoch, MailEvent::Ended(why))).await;
 }
 
 async fn fetch(
     mut connection: Connection,
     session: Arc<str>,
     epoch: u64,
-    posts: &mpsc::Sender<(u64, Post)>,
+    posts: &mpsc::Sender<(u64, MailEvent)>,
 ) -> String {
     let mut after = 0;
     loop {
@@ -79,7 +84,7 @@ async fn fetch(
         after = after.max(batch.next);
         let draining = batch.draining.is_some();
         let pause = draining && batch.messages.is_empty();
-        if posts.send((epoch, Post::Batch(batch))).await.is_err() {
+        if posts.send((epoch, MailEvent::Batch(batch))).await.is_err() {
             return String::new();
         }
         // The next poll tells the daemon that we know it is going and send nothing more, so it must not

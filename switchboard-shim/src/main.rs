@@ -33,14 +33,14 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::SystemTime;
 
-use switchboard_wire::place::Place;
+use switchboard_wire::runtime_paths::RuntimePaths;
 use switchboard_wire::visible::Printable;
 
 use crate::args::{Flags, Invocation};
-use crate::link::About;
-use crate::notes::Notes;
+use crate::link::SessionSpec;
+use crate::notes::StderrNotes;
 use crate::relay::Relay;
-use crate::start::Meeting;
+use crate::start::DaemonTarget;
 
 fn main() -> ExitCode {
     let args: Vec<OsString> = std::env::args_os().skip(1).collect();
@@ -74,11 +74,11 @@ fn failed(why: &str, code: u8) -> ExitCode {
 fn serve(flags: Flags) -> io::Result<()> {
     limits::raise();
     let may_start = !flags.no_start;
-    let about = About { workspace: workspace(flags.workspace.as_deref()), child: flags.child.clone() };
-    let meeting = meeting(flags)?;
+    let about = SessionSpec { workspace: workspace(flags.workspace.as_deref()), child: flags.child.clone() };
+    let target = daemon_target(flags)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let served = runtime.block_on(async {
-        let relay = Relay::new(meeting, may_start, about, Notes::default());
+        let relay = Relay::new(target, may_start, about, StderrNotes::default());
         relay.run(host::Input::open()?).await
     });
     // What is still under way has no host any more; the process ends and takes it along.
@@ -86,21 +86,21 @@ fn serve(flags: Flags) -> io::Result<()> {
     served
 }
 
-fn meeting(flags: Flags) -> io::Result<Meeting> {
+fn daemon_target(flags: Flags) -> io::Result<DaemonTarget> {
     let variable =
         || std::env::var_os("SWITCHBOARD_SOCKET").filter(|path| !path.is_empty()).map(PathBuf::from);
     let socket = flags.socket.or_else(variable);
-    let place = match &socket {
-        Some(socket) => Place::beside(&std::path::absolute(socket)?),
+    let paths = match &socket {
+        Some(socket) => RuntimePaths::beside(&std::path::absolute(socket)?),
         None => {
             let home = std::env::home_dir().filter(|home| home.is_absolute());
             let home = home.ok_or_else(|| io::Error::other("HOME is not set; give `--socket PATH`"))?;
-            Place::of_user(&home)
+            RuntimePaths::of_user(&home)
         }
     };
     let config = flags.config.map(std::path::absolute).transpose()?;
     let (socket_named, workspace) = (socket.is_some(), flags.workspace);
-    Ok(Meeting { place, socket_named, config, workspace, since: SystemTime::now() })
+    Ok(DaemonTarget { paths, socket_named, config, workspace, since: SystemTime::now() })
 }
 
 /// The folder the host works in, absolute. `None` if it is gone or has no name in UTF-8.

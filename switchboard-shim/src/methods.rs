@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 /// One message of the host.
 #[derive(Debug)]
-pub(crate) enum Spoken {
+pub(crate) enum HostMessage {
     Ping {
         id: Box<str>,
     },
@@ -29,7 +29,7 @@ pub(crate) enum Kind {
         id: Box<str>,
         method: Method,
     },
-    Notification(Note),
+    Notification(NotificationKind),
     /// The answer to a question of the daemon's.
     Response {
         id: Box<str>,
@@ -57,7 +57,7 @@ pub(crate) enum Method {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Note {
+pub(crate) enum NotificationKind {
     Initialized,
     /// Saying it twice is harmless and losing it is not.
     RootsChanged,
@@ -94,7 +94,7 @@ impl Outgoing {
     pub(crate) fn may_repeat(&self) -> bool {
         match &self.kind {
             Kind::Request { method, .. } => !matches!(method, Method::Call | Method::Once),
-            Kind::Notification(note) => *note != Note::Other,
+            Kind::Notification(note) => *note != NotificationKind::Other,
             // The question died with the daemon that asked it.
             Kind::Response { .. } => false,
         }
@@ -102,35 +102,39 @@ impl Outgoing {
 }
 
 /// Reads what one message is. Whether it is JSON to its end is for the daemon to find out.
-pub(crate) fn read(body: &Bytes) -> Result<Spoken, Malformed> {
+pub(crate) fn read(body: &Bytes) -> Result<HostMessage, Malformed> {
     let spoken = classify(body)?;
-    if !matches!(spoken, Spoken::Forward(_)) {
+    if !matches!(spoken, HostMessage::Forward(_)) {
         // The daemon never sees these.
         Message::parse(body)?;
     }
     Ok(spoken)
 }
 
-fn classify(body: &Bytes) -> Result<Spoken, Malformed> {
-    Ok(match Message::glance(body)? {
+fn classify(body: &Bytes) -> Result<HostMessage, Malformed> {
+    Ok(match Message::peek(body)? {
         Message::Request { id, method, params } => {
             let id = Box::from(id.get());
             match method.name().as_ref() {
                 // There is none in the modern era; the daemon says so.
-                "ping" if !is_modern(body) => Spoken::Ping { id },
-                name => Spoken::Forward(Kind::Request { id, method: class(name, params) }),
+                "ping" if !is_modern(body) => HostMessage::Ping { id },
+                name => HostMessage::Forward(Kind::Request { id, method: class(name, params) }),
             }
         }
         Message::Notification { method, params } => match method.name().as_ref() {
             "notifications/cancelled" => match params.and_then(|params| member(params, "requestId")) {
-                Some(request) => Spoken::Cancel { request: request.get().into(), body: body.clone() },
-                None => Spoken::Forward(Kind::Notification(Note::Other)),
+                Some(request) => HostMessage::Cancel { request: request.get().into(), body: body.clone() },
+                None => HostMessage::Forward(Kind::Notification(NotificationKind::Other)),
             },
-            "notifications/initialized" => Spoken::Forward(Kind::Notification(Note::Initialized)),
-            "notifications/roots/list_changed" => Spoken::Forward(Kind::Notification(Note::RootsChanged)),
-            _ => Spoken::Forward(Kind::Notification(Note::Other)),
+            "notifications/initialized" => {
+                HostMessage::Forward(Kind::Notification(NotificationKind::Initialized))
+            }
+            "notifications/roots/list_changed" => {
+                HostMessage::Forward(Kind::Notification(NotificationKind::RootsChanged))
+            }
+            _ => HostMessage::Forward(Kind::Notification(NotificationKind::Other)),
         },
-        Message::Response { id, .. } => Spoken::Forward(Kind::Response { id: id.get().into() }),
+        Message::Response { id, .. } => HostMessage::Forward(Kind::Response { id: id.get().into() }),
     })
 }
 
@@ -244,7 +248,7 @@ mod tests {
 
     fn kind(body: &str) -> Kind {
         match read(&Bytes::copy_from_slice(body.as_bytes())).unwrap() {
-            Spoken::Forward(kind) => kind,
+            HostMessage::Forward(kind) => kind,
             other => panic!("{other:?}"),
         }
     }
@@ -286,7 +290,7 @@ mod tests {
         assert_eq!(method("subscriptions/listen"), Method::Listen);
         let ping = |params: &str| {
             let body = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"ping","params":{params}}}"#);
-            matches!(read(&Bytes::from(body)).unwrap(), Spoken::Ping { .. })
+            matches!(read(&Bytes::from(body)).unwrap(), HostMessage::Ping { .. })
         };
         assert!(ping("{}"));
         assert!(!ping(r#"{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}"#));
@@ -309,7 +313,7 @@ mod tests {
     fn a_cancel_names_its_request_as_it_was_written() {
         let body = r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId": "1" }}"#;
         match read(&Bytes::from_static(body.as_bytes())).unwrap() {
-            Spoken::Cancel { request, .. } => assert_eq!(&*request, "\"1\""),
+            HostMessage::Cancel { request, .. } => assert_eq!(&*request, "\"1\""),
             other => panic!("{other:?}"),
         }
     }

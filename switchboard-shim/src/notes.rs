@@ -9,22 +9,22 @@ use switchboard_wire::visible::Printable;
 
 use crate::host::is_ready;
 
-const EVERY: Duration = Duration::from_secs(1);
+const MIN_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A pipe with any room takes this much at once.
 const MAX_LINE: usize = 512;
 
 #[derive(Debug, Default)]
-pub(crate) struct Notes {
+pub(crate) struct StderrNotes {
     last: Option<Instant>,
     left_out: u32,
 }
 
-impl Notes {
+impl StderrNotes {
     pub(crate) fn say(&mut self, text: &str) {
         let now = Instant::now();
         let stderr = rustix::stdio::stderr();
-        if self.last.is_some_and(|last| now - last < EVERY) || !is_ready(stderr, PollFlags::OUT) {
+        if self.last.is_some_and(|last| now - last < MIN_INTERVAL) || !is_ready(stderr, PollFlags::OUT) {
             self.left_out += 1;
             return;
         }

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
 use switchboard_wire::hop::{self, Draining};
+use switchboard_wire::lazy_stream::LazyUnixStream;
 use switchboard_wire::peer;
-use switchboard_wire::quiet::Quiet;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::Instant;
 
@@ -83,14 +83,14 @@ pub(crate) fn is_shortage(error: &io::Error) -> bool {
 /// A connection with nothing under way.
 #[derive(Debug)]
 pub(crate) struct Connection {
-    stream: Quiet,
+    stream: LazyUnixStream,
     buffer: BytesMut,
 }
 
 impl Connection {
     /// Connects, and makes sure that it is our own user who listens.
     pub(crate) async fn open(socket: &Path) -> io::Result<Self> {
-        Ok(Self { stream: Quiet::new(peer::connect(socket).await?)?, buffer: BytesMut::new() })
+        Ok(Self { stream: LazyUnixStream::new(peer::connect(socket).await?)?, buffer: BytesMut::new() })
     }
 
     /// Sends one request and reads its answer. `false` in the second place: do not use it again.
@@ -140,7 +140,7 @@ impl Connection {
 
     /// Whether the daemon hung up while the connection was idle, as far as the runtime has heard.
     fn is_closed(&mut self) -> bool {
-        self.stream.has_stirred()
+        self.stream.became_readable()
     }
 }
 
@@ -316,7 +316,7 @@ mod tests {
         for _ in 0..10 {
             let (one, other) = UnixStream::pair().unwrap();
             others.push(other);
-            idle.keep(Connection { stream: Quiet::new(one).unwrap(), buffer: BytesMut::new() });
+            idle.keep(Connection { stream: LazyUnixStream::new(one).unwrap(), buffer: BytesMut::new() });
         }
         // Three of them are in use all the time.
         let trimmed = |idle: &mut Idle| {

@@ -26,16 +26,16 @@ use tokio::time::{Instant, sleep_until, timeout};
 use crate::fault::{self, Fault};
 use crate::host::{Input, Output};
 use crate::limits;
-use crate::link::About;
+use crate::link::SessionSpec;
 use crate::mailbox;
-use crate::methods::{self, Kind, Method, Outgoing, Spoken};
-use crate::notes::Notes;
+use crate::methods::{self, HostMessage, Kind, Method, Outgoing};
+use crate::notes::StderrNotes;
 use crate::post::{Answer, Connection, Idle, PostError};
 use crate::replay::Replay;
-use crate::start::Meeting;
+use crate::start::DaemonTarget;
 use crate::waiting::Waiting;
 
-use self::answers::Parked;
+use self::answers::DelayedAnswer;
 use self::calls::Calls;
 use self::posts::Posts;
 use self::session::Link;
@@ -50,27 +50,27 @@ const LAST_BYTES: Duration = Duration::from_millis(500);
 const MAIL_QUEUE: usize = 1;
 
 pub(crate) struct Relay {
-    meeting: Arc<Meeting>,
-    about: About,
+    target: Arc<DaemonTarget>,
+    spec: SessionSpec,
     may_start: bool,
     output: Output,
-    notes: Notes,
+    notes: StderrNotes,
     /// How the host frames its messages, once it has sent one.
     framing: Option<Framing>,
     arrivals: u64,
     waiting: Waiting,
     /// Messages that were posted and not answered.
     calls: Calls,
-    posts: Posts<Posted>,
+    posts: Posts<PostResult>,
     idle: Idle,
     /// What found no descriptor for a connection, by its number in the session; nothing new goes first.
-    stranded: BTreeMap<u64, Errand>,
+    unsent: BTreeMap<u64, PostPurpose>,
     /// When the first of them may try again.
-    unstrand: Instant,
+    retry_unsent_at: Instant,
     /// Requests that may be under way at once.
     room: usize,
     /// Answers that wait for mailbox messages.
-    parked: Vec<Parked>,
+    delayed: Vec<DelayedAnswer>,
     replay: Replay,
     /// Whether the host was greeted without a daemon, and has heard of nothing that there is.
     greeted: bool,
@@ -79,25 +79,25 @@ pub(crate) struct Relay {
     /// Raw ids of the daemon's questions that the host has not answered.
     questions: BTreeSet<Box<str>>,
     link: Link,
-    mail: mpsc::Receiver<(u64, mailbox::Post)>,
+    mail: mpsc::Receiver<(u64, mailbox::MailEvent)>,
     /// For the poll of the next session.
-    mail_sender: mpsc::Sender<(u64, mailbox::Post)>,
+    mail_sender: mpsc::Sender<(u64, mailbox::MailEvent)>,
     /// Set when the host closed its end: when to give up on what is still under way.
     until: Option<Instant>,
 }
 
 /// What a POST is for.
-enum Errand {
+enum PostPurpose {
     /// The message that arrived as this one.
     Message(u64),
     /// Takes a place in the order that its message may never have taken. Nobody waits for the answer, but
     /// all messages after it wait until it is there.
-    Filler { body: Bytes, tries: u8 },
+    GapFiller { body: Bytes, tries: u8 },
 }
 
 /// How a POST ended.
-struct Posted {
-    errand: Errand,
+struct PostResult {
+    purpose: PostPurpose,
     epoch: u64,
     seq: u64,
     connection: Option<Connection>,
@@ -105,11 +105,11 @@ struct Posted {
 }
 
 impl Relay {
-    pub(crate) fn new(meeting: Meeting, may_start: bool, about: About, notes: Notes) -> Self {
+    pub(crate) fn new(target: DaemonTarget, may_start: bool, about: SessionSpec, notes: StderrNotes) -> Self {
         let (mail_sender, mail) = mpsc::channel(MAIL_QUEUE);
         Self {
-            meeting: Arc::new(meeting),
-            about,
+            target: Arc::new(target),
+            spec: about,
             may_start,
             output: Output::default(),
             notes,
@@ -119,10 +119,10 @@ impl Relay {
             calls: Calls::default(),
             posts: Posts::new(),
             idle: Idle::default(),
-            stranded: BTreeMap::new(),
-            unstrand: Instant::now(),
+            unsent: BTreeMap::new(),
+            retry_unsent_at: Instant::now(),
             room: limits::in_flight(),
-            parked: Vec::new(),
+            delayed: Vec::new(),
             replay: Replay::default(),
             greeted: false,
             batches: false,
@@ -199,14 +199,14 @@ impl Relay {
 
     /// Nothing that was read from the host is still to be dealt with.
     fn is_settled(&self) -> bool {
-        let nothing_waits = self.waiting.is_empty() && self.parked.is_empty() && self.stranded.is_empty();
+        let nothing_waits = self.waiting.is_empty() && self.delayed.is_empty() && self.unsent.is_empty();
         nothing_waits && self.calls.only_listens() && self.posts.len() <= self.calls.len()
     }
 
     /// The next moment at which something is due.
     fn deadline(&self) -> Option<Instant> {
-        let parked = self.parked.iter().map(|parked| parked.until);
-        let stranded = (!self.stranded.is_empty()).then_some(self.unstrand);
+        let parked = self.delayed.iter().map(|parked| parked.until);
+        let stranded = (!self.unsent.is_empty()).then_some(self.retry_unsent_at);
         let link = self.link.deadline(self.waiting.oldest(), self.has_old_calls());
         let others = stranded.into_iter().chain(link).chain(self.until).chain(self.idle.due());
         parked.chain(self.calls.given_up_at()).chain(others).min()
@@ -214,7 +214,7 @@ impl Relay {
 
     /// Deals with what is due; true at the very end.
     fn on_time(&mut self, now: Instant) -> bool {
-        self.release_parked(now);
+        self.release_delayed(now);
         self.give_up_lost(now);
         self.link_due(now);
         self.idle.trim(now);
@@ -248,9 +248,9 @@ impl Relay {
 
     fn on_message(&mut self, body: Bytes) {
         match methods::read(&body) {
-            Ok(Spoken::Ping { id }) => self.write(fault::empty_result(&id)),
-            Ok(Spoken::Cancel { request, body }) => self.cancel(&request, body),
-            Ok(Spoken::Forward(kind)) => {
+            Ok(HostMessage::Ping { id }) => self.write(fault::empty_result(&id)),
+            Ok(HostMessage::Cancel { request, body }) => self.cancel(&request, body),
+            Ok(HostMessage::Forward(kind)) => {
                 self.arrivals += 1;
                 let arrived = Instant::now();
                 self.hold(Outgoing { arrival: self.arrivals, arrived, body, kind, tries: 0 });
@@ -270,7 +270,7 @@ impl Relay {
     fn on_batch_of_host(&mut self, messages: Vec<Bytes>) {
         for message in messages {
             match methods::read(&message) {
-                Ok(Spoken::Forward(Kind::Request { id, method: Method::Initialize })) => {
+                Ok(HostMessage::Forward(Kind::Request { id, method: Method::Initialize })) => {
                     self.write(fault::invalid_request(Some(&id), "`initialize` must not be in a batch"));
                 }
                 Ok(_) if !methods::is_modern(&message) => self.on_message(message),
@@ -287,7 +287,7 @@ impl Relay {
         if self.waiting.withdraw(id).is_some() {
             return;
         }
-        self.parked.retain(|parked| &*parked.id != id);
+        self.delayed.retain(|parked| &*parked.id != id);
         let Some(found) = self.calls.find(id) else {
             return;
         };

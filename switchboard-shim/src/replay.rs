@@ -4,7 +4,7 @@
 use bytes::Bytes;
 use serde_json::value::RawValue;
 
-use crate::methods::{Kind, Method, Note};
+use crate::methods::{Kind, Method, NotificationKind};
 
 #[derive(Debug, Default)]
 pub(crate) struct Replay {
@@ -22,7 +22,7 @@ impl Replay {
             Kind::Request { method, .. } => {
                 !matches!(method, Method::Safe | Method::Call | Method::Once | Method::Listen)
             }
-            Kind::Notification(note) => *note == Note::Initialized,
+            Kind::Notification(note) => *note == NotificationKind::Initialized,
             Kind::Response { .. } => false,
         }
     }
@@ -42,7 +42,7 @@ impl Replay {
                 self.subscriptions.extend(own().map(|body| (uri.clone(), body)));
             }
             Kind::Request { method: Method::Unsubscribe { uri }, .. } => self.forget(uri),
-            Kind::Notification(Note::Initialized) => self.initialized = own(),
+            Kind::Notification(NotificationKind::Initialized) => self.initialized = own(),
             _ => {}
         }
     }
@@ -80,7 +80,7 @@ mod tests {
         note(request(Method::Initialize), r#"{"m":"init"}"#);
         note(request(Method::Subscribe { uri: "a".into() }), r#"{"m":"sub a"}"#);
         note(request(Method::SetLevel), r#"{"m":"level 1"}"#);
-        note(Kind::Notification(Note::Initialized), r#"{"m":"initialized"}"#);
+        note(Kind::Notification(NotificationKind::Initialized), r#"{"m":"initialized"}"#);
         note(request(Method::Subscribe { uri: "b".into() }), r#"{"m":"sub b"}"#);
         note(request(Method::SetLevel), r#"{"m":"level 2"}"#);
         note(request(Method::Unsubscribe { uri: "a".into() }), r#"{"m":"unsub a"}"#);
@@ -97,7 +97,7 @@ mod tests {
             request(Method::Initialize),
             request(Method::SetLevel),
             request(Method::Subscribe { uri: "a".into() }),
-            Kind::Notification(Note::Initialized),
+            Kind::Notification(NotificationKind::Initialized),
         ] {
             replay.note(&kind, &body);
             assert!(replay.messages().is_empty() && !replay.is_initialized(), "{kind:?}");

@@ -14,8 +14,8 @@ use std::time::{Duration, SystemTime};
 
 use rustix::fs::{FlockOperation, OFlags};
 use switchboard_wire::peer::is_absence;
-use switchboard_wire::place::Place;
 use switchboard_wire::process;
+use switchboard_wire::runtime_paths::RuntimePaths;
 use tokio::sync::oneshot;
 
 use crate::args::LAUNCH;
@@ -26,13 +26,13 @@ use crate::{binary, limits};
 const LOCK_RETRY: Duration = Duration::from_millis(20);
 
 /// How long the end of a daemon may take, and its reason, once its connection ended.
-const LAST_WORDS: Duration = Duration::from_secs(2);
-const LOOK_AGAIN: Duration = Duration::from_millis(10);
+const EXIT_REASON_TIMEOUT: Duration = Duration::from_secs(2);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Where the daemon is and how to start it.
 #[derive(Debug)]
-pub(crate) struct Meeting {
-    pub(crate) place: Place,
+pub(crate) struct DaemonTarget {
+    pub(crate) paths: RuntimePaths,
     /// The flags that a daemon started by us gets.
     pub(crate) socket_named: bool,
     pub(crate) config: Option<PathBuf>,
@@ -76,19 +76,19 @@ impl fmt::Display for StartError {
 #[derive(Debug)]
 pub(crate) struct Starting {
     _lock: File,
-    place: Place,
-    launched: Launched,
+    paths: RuntimePaths,
+    launched: LaunchState,
 }
 
 /// What became of the launch.
 #[derive(Debug)]
-enum Launched {
+enum LaunchState {
     Pending(oneshot::Receiver<Result<u32, String>>),
     /// The pid of the daemon, or why there is none.
     Known(Result<u32, String>),
 }
 
-impl Launched {
+impl LaunchState {
     async fn outcome(&mut self) -> Result<u32, String> {
         let outcome = match self {
             Self::Known(outcome) => return outcome.clone(),
@@ -113,14 +113,14 @@ impl Starting {
     /// Why the daemon ended, for those whose connection did; `None` if it runs on. It is nobody's child, so its
     /// exit status is not to be had: it leaves its last words in a file.
     pub(crate) async fn last_words(&mut self) -> Option<String> {
-        let pid = match tokio::time::timeout(LAST_WORDS, self.launched.outcome()).await.ok()? {
+        let pid = match tokio::time::timeout(EXIT_REASON_TIMEOUT, self.launched.outcome()).await.ok()? {
             Ok(pid) => pid,
             Err(why) => return Some(why),
         };
-        let until = tokio::time::Instant::now() + LAST_WORDS;
+        let until = tokio::time::Instant::now() + EXIT_REASON_TIMEOUT;
         loop {
             let runs = process::is_running(pid);
-            if let Some(words) = self.place.failure_of(pid) {
+            if let Some(words) = self.paths.failure_of(pid) {
                 return Some(format!("switchboardd could not start: {words}"));
             }
             if !runs {
@@ -131,14 +131,14 @@ impl Starting {
             if tokio::time::Instant::now() >= until {
                 return None;
             }
-            tokio::time::sleep(LOOK_AGAIN).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 }
 
 /// The way to a daemon.
 #[derive(Debug)]
-pub(crate) struct Met {
+pub(crate) struct DaemonLink {
     pub(crate) connection: Connection,
     /// The socket that it leads to.
     pub(crate) socket: Arc<Path>,
@@ -147,17 +147,20 @@ pub(crate) struct Met {
 }
 
 /// Connects to the daemon; starts it first if there is none and `may_start`.
-pub(crate) async fn meet(meeting: &Meeting, may_start: bool) -> Result<Met, StartError> {
-    let place = &meeting.place;
-    match find(place).await? {
+pub(crate) async fn connect_or_start(
+    target: &DaemonTarget,
+    may_start: bool,
+) -> Result<DaemonLink, StartError> {
+    let paths = &target.paths;
+    match find(paths).await? {
         Some(met) => return Ok(met),
-        None if !may_start => return Err(StartError::NoDaemon(place.socket.clone())),
-        None if place.was_stopped_since(meeting.since) => return Err(StartError::Stopped),
+        None if !may_start => return Err(StartError::NoDaemon(paths.socket.clone())),
+        None if paths.was_stopped_since(target.since) => return Err(StartError::Stopped),
         None => {}
     }
-    place.prepare().map_err(|error| StartError::Step("preparing its folder", error))?;
+    paths.prepare().map_err(|error| StartError::Step("preparing its folder", error))?;
     let lock =
-        open_lock(&place.start_lock).map_err(|error| StartError::Step("opening the start lock", error))?;
+        open_lock(&paths.start_lock).map_err(|error| StartError::Step("opening the start lock", error))?;
     loop {
         match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => break,
@@ -165,31 +168,31 @@ pub(crate) async fn meet(meeting: &Meeting, may_start: bool) -> Result<Met, Star
             Err(error) => return Err(StartError::Step("taking the start lock", error.into())),
         }
         // Whoever holds the lock may have the socket up by now.
-        if let Some(met) = find(place).await? {
+        if let Some(met) = find(paths).await? {
             return Ok(met);
         }
     }
-    if let Some(met) = find(place).await? {
+    if let Some(met) = find(paths).await? {
         return Ok(met);
     }
-    if place.was_stopped_since(meeting.since) {
+    if paths.was_stopped_since(target.since) {
         return Err(StartError::Stopped);
     }
     // Whatever was stopped, it was before our time.
-    place.forget_stop();
-    let program = binary::daemon(meeting.workspace.as_deref())
+    paths.forget_stop();
+    let program = binary::daemon(target.workspace.as_deref())
         .map_err(|why| StartError::Step("finding its program", io::Error::other(why)))?;
-    let listener = bind(&place.socket)?;
+    let listener = bind(&paths.socket)?;
     let child =
-        launch(meeting, &program, listener).map_err(|error| StartError::Step("running ourselves", error))?;
-    let outcome = hear(child).map_err(|error| StartError::Step("starting a thread", error))?;
-    let starting = Starting { _lock: lock, place: place.clone(), launched: Launched::Pending(outcome) };
+        launch(target, &program, listener).map_err(|error| StartError::Step("running ourselves", error))?;
+    let outcome = watch_launcher(child).map_err(|error| StartError::Step("starting a thread", error))?;
+    let starting = Starting { _lock: lock, paths: paths.clone(), launched: LaunchState::Pending(outcome) };
     // The socket's backlog takes the connection before the daemon is up.
-    match Connection::open(&place.socket).await {
+    match Connection::open(&paths.socket).await {
         Ok(connection) => {
-            Ok(Met { connection, socket: place.socket.as_path().into(), starting: Some(starting) })
+            Ok(DaemonLink { connection, socket: paths.socket.as_path().into(), starting: Some(starting) })
         }
-        Err(error) => Err(refused(starting, error, &place.socket).await),
+        Err(error) => Err(refused(starting, error, &paths.socket).await),
     }
 }
 
@@ -202,17 +205,19 @@ async fn refused(mut starting: Starting, error: io::Error, socket: &Path) -> Sta
 }
 
 /// The daemon that runs, wherever it listens; else whoever listens where one would be started. `None` if nobody does.
-async fn find(place: &Place) -> Result<Option<Met>, StartError> {
-    let in_use = place.socket_in_use();
-    if in_use != place.socket
+async fn find(paths: &RuntimePaths) -> Result<Option<DaemonLink>, StartError> {
+    let in_use = paths.socket_in_use();
+    if in_use != paths.socket
         && let Ok(connection) = Connection::open(&in_use).await
     {
-        return Ok(Some(Met { connection, socket: in_use.into(), starting: None }));
+        return Ok(Some(DaemonLink { connection, socket: in_use.into(), starting: None }));
     }
-    match Connection::open(&place.socket).await {
-        Ok(connection) => Ok(Some(Met { connection, socket: place.socket.as_path().into(), starting: None })),
+    match Connection::open(&paths.socket).await {
+        Ok(connection) => {
+            Ok(Some(DaemonLink { connection, socket: paths.socket.as_path().into(), starting: None }))
+        }
         Err(error) if is_absence(&error) => Ok(None),
-        Err(error) => Err(StartError::Connect(place.socket.clone(), error)),
+        Err(error) => Err(StartError::Connect(paths.socket.clone(), error)),
     }
 }
 
@@ -241,13 +246,13 @@ fn bind(socket: &Path) -> Result<UnixListener, StartError> {
     clippy::disallowed_methods,
     reason = "the one process the shim ever starts: itself, to launch the daemon"
 )]
-fn launch(meeting: &Meeting, program: &Path, listener: UnixListener) -> io::Result<Child> {
+fn launch(target: &DaemonTarget, program: &Path, listener: UnixListener) -> io::Result<Child> {
     let mut command = Command::new(binary::ourselves()?);
     command.arg(LAUNCH).arg(program);
-    if meeting.socket_named {
-        command.arg("--socket").arg(&meeting.place.socket);
+    if target.socket_named {
+        command.arg("--socket").arg(&target.paths.socket);
     }
-    if let Some(config) = &meeting.config {
+    if let Some(config) = &target.config {
         command.arg("--config").arg(config);
     }
     if let Some(limit) = limits::before() {
@@ -258,7 +263,7 @@ fn launch(meeting: &Meeting, program: &Path, listener: UnixListener) -> io::Resu
 
 /// Waits for the launcher's end in a thread. It says the daemon's pid on its stdout; its stderr is the daemon's until
 /// the exec, and says why there was none.
-fn hear(mut launcher: Child) -> io::Result<oneshot::Receiver<Result<u32, String>>> {
+fn watch_launcher(mut launcher: Child) -> io::Result<oneshot::Receiver<Result<u32, String>>> {
     let (sender, outcome) = oneshot::channel();
     std::thread::Builder::new().name("launch".to_owned()).stack_size(128 * 1024).spawn(move || {
         let (mut pid, mut why) = (String::new(), String::new());

@@ -30,14 +30,14 @@ pub(crate) struct Waiting {
 
 /// What there is room for.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Room {
+pub(crate) struct SendCapacity {
     pub(crate) request: bool,
     pub(crate) notification: bool,
 }
 
 /// More is waiting than anybody will want answered.
 #[derive(Debug)]
-pub(crate) struct Full {
+pub(crate) struct QueueFull {
     pub(crate) refused: Outgoing,
     pub(crate) waiting: usize,
 }
@@ -45,7 +45,7 @@ pub(crate) struct Full {
 impl Waiting {
     /// Adds a message at its place in the host's order. `owed`: it answers a question that is open, of which there
     /// are few, and is never refused.
-    pub(crate) fn add(&mut self, message: Outgoing, owed: bool) -> Result<(), Full> {
+    pub(crate) fn add(&mut self, message: Outgoing, owed: bool) -> Result<(), QueueFull> {
         let lane = match message.request_id() {
             Some(_) => &mut self.requests,
             None => &mut self.others,
@@ -53,7 +53,7 @@ impl Waiting {
         let heavy = self.bytes > 0 && self.bytes + message.body.len() > MAX_WAITING_BYTES;
         // What was sent before and comes back has been taken on already.
         if (lane.len() >= MAX_WAITING || heavy) && message.tries == 0 && !owed {
-            return Err(Full { refused: message, waiting: lane.len() });
+            return Err(QueueFull { refused: message, waiting: lane.len() });
         }
         let at = lane.partition_point(|other| other.arrival < message.arrival);
         self.bytes += message.body.len();
@@ -63,7 +63,7 @@ impl Waiting {
     }
 
     /// The next message to send for which there is room. No request passes a notification that came before it.
-    pub(crate) fn next(&mut self, room: Room) -> Option<Outgoing> {
+    pub(crate) fn next(&mut self, room: SendCapacity) -> Option<Outgoing> {
         let next = match (self.requests.front(), self.others.front()) {
             (Some(first), Some(other)) if room.request && first.arrival < other.arrival => {
                 self.requests.pop_front()
@@ -126,7 +126,7 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
-    use crate::methods::{Kind, Method, Note};
+    use crate::methods::{Kind, Method, NotificationKind};
 
     fn message(arrival: u64, kind: Kind) -> Outgoing {
         Outgoing { arrival, arrived: Instant::now(), body: Bytes::new(), kind, tries: 0 }
@@ -137,16 +137,16 @@ mod tests {
     }
 
     fn note(arrival: u64) -> Outgoing {
-        message(arrival, Kind::Notification(Note::Other))
+        message(arrival, Kind::Notification(NotificationKind::Other))
     }
 
     fn response(arrival: u64) -> Outgoing {
         message(arrival, Kind::Response { id: arrival.to_string().into() })
     }
 
-    const ROOM: Room = Room { request: true, notification: true };
-    const NO_REQUEST: Room = Room { request: false, notification: true };
-    const NO_NOTE: Room = Room { request: true, notification: false };
+    const ROOM: SendCapacity = SendCapacity { request: true, notification: true };
+    const NO_REQUEST: SendCapacity = SendCapacity { request: false, notification: true };
+    const NO_NOTE: SendCapacity = SendCapacity { request: true, notification: false };
 
     #[test]
     fn only_answers_pass_notifications_that_have_no_place() {

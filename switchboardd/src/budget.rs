@@ -3,21 +3,21 @@
 //! Above it the least recently used idle child goes first. A start waits a little for room, but never
 //! when nothing can become free without the very host that waits.
 
-mod scales;
+mod memory_probe;
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::child::{Child, Place, Roster};
+use crate::child::{BudgetSlot, Child, ChildRegistry};
 use crate::config::BudgetConfig;
-use scales::Scales;
-pub use scales::Weights;
+use memory_probe::MemoryProbe;
+pub use memory_probe::MemoryUsage;
 
-const LOOK_AGAIN: Duration = Duration::from_millis(50);
+const ROOM_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 /// How often memory is looked at while there is a ceiling on it.
-const LOOK: Duration = Duration::from_secs(10);
+const MEMORY_CHECK_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Why there is no room. The text continues the words "child `name` …".
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -40,20 +40,20 @@ impl NoRoom {
 
 #[derive(Debug)]
 pub struct Budget {
-    roster: Arc<Roster>,
+    registry: Arc<ChildRegistry>,
     // A leaf lock: held to copy or replace two numbers.
     ceiling: Mutex<BudgetConfig>,
-    scales: Scales,
+    memory_probe: MemoryProbe,
 }
 
 impl Budget {
-    pub fn new(roster: Arc<Roster>) -> Self {
-        Self { roster, ceiling: Mutex::new(BudgetConfig::default()), scales: Scales::default() }
+    pub fn new(registry: Arc<ChildRegistry>) -> Self {
+        Self { registry, ceiling: Mutex::new(BudgetConfig::default()), memory_probe: MemoryProbe::default() }
     }
 
     pub fn set(&self, ceiling: BudgetConfig) {
         *self.ceiling.lock().expect("BUG: a copy panicked") = ceiling;
-        self.roster.may_have_room();
+        self.registry.recheck_limit();
     }
 
     pub fn ceiling(&self) -> BudgetConfig {
@@ -62,13 +62,13 @@ impl Budget {
 
     /// Room for one more child, waited for until then. `None`: spares do not wait and push nobody out. A connection to a
     /// remote server takes no memory here: only a `process` is refused for lack of it.
-    pub async fn admit(&self, until: Option<Instant>, process: bool) -> Result<Place, NoRoom> {
+    pub async fn admit(&self, until: Option<Instant>, process: bool) -> Result<BudgetSlot, NoRoom> {
         loop {
-            let left = self.roster.departure();
+            let left = self.registry.slot_freed();
             tokio::pin!(left);
             left.as_mut().enable();
             let full = match self.room(process).await {
-                Ok(place) => return Ok(place),
+                Ok(slot) => return Ok(slot),
                 Err(full) => full,
             };
             let Some(until) = until else { return Err(full) };
@@ -85,62 +85,62 @@ impl Budget {
                 return Err(full);
             }
             // A child that becomes idle, or begins to ask its host, says nothing: looked at again soon.
-            let _ = tokio::time::timeout(LOOK_AGAIN, left).await;
+            let _ = tokio::time::timeout(ROOM_CHECK_INTERVAL, left).await;
         }
     }
 
     /// Every child waits for its host, or is kept by one that follows its resources; and those hosts may be the ones
     /// that wait for us.
     fn nothing_can_become_free(&self, full: &NoRoom) -> bool {
-        let children = self.roster.all();
+        let children = self.registry.all();
         let stays = |child: &Arc<Child>| child.is_asking() || (child.is_idle() && child.is_followed());
-        children.len() == self.roster.taken()
+        children.len() == self.registry.slots_in_use()
             && children.iter().filter(|child| full.is_eased_by(child)).all(stays)
     }
 
-    async fn room(&self, process: bool) -> Result<Place, NoRoom> {
+    async fn room(&self, process: bool) -> Result<BudgetSlot, NoRoom> {
         let ceiling = self.ceiling();
         // Weighed before the others are counted: nothing may happen between the count and the reservation.
         let memory = match ceiling.memory_mb.filter(|_| process) {
             Some(most_mb) => Some((self.used_mb().await, most_mb)),
             None => None,
         };
-        let running = self.roster.taken();
+        let running = self.registry.slots_in_use();
         if running >= ceiling.children {
             return Err(NoRoom::Children { running, most: ceiling.children });
         }
         if let Some((used_mb, most_mb)) = memory.filter(|(used_mb, most_mb)| used_mb >= most_mb) {
             return Err(NoRoom::Memory { used_mb, most_mb });
         }
-        Ok(self.roster.reserve())
+        Ok(self.registry.reserve())
     }
 
     /// What each child takes, and the daemon, as of a moment ago.
-    pub async fn weigh(&self) -> Arc<Weights> {
-        self.scales.weigh(self.guards()).await
+    pub async fn measure_memory(&self) -> Arc<MemoryUsage> {
+        self.memory_probe.measure(self.guards()).await
     }
 
     /// What the children that run now, and everything they started, took a moment ago.
     async fn used_mb(&self) -> u64 {
-        let weights = self.weigh().await;
+        let memory_usage = self.measure_memory().await;
         // Those that ended since the look no longer take anything.
-        self.guards().into_iter().filter_map(|guard| weights.of_child(Some(guard))).sum::<u64>() >> 20
+        self.guards().into_iter().filter_map(|guard| memory_usage.of_child(Some(guard))).sum::<u64>() >> 20
     }
 
     fn guards(&self) -> Vec<u32> {
-        self.roster.all().iter().filter_map(|child| child.guard_pid()).collect()
+        self.registry.all().iter().filter_map(|child| child.guard_pid()).collect()
     }
 
     fn least_recently_used(&self, helps: impl Fn(&Child) -> bool) -> Option<Arc<Child>> {
         let is_idle = |child: &Arc<Child>| child.is_alive() && child.is_idle() && !child.is_followed();
-        let idle = self.roster.all().into_iter().filter(is_idle);
+        let idle = self.registry.all().into_iter().filter(is_idle);
         idle.filter(|child| helps(child)).min_by_key(|child| child.last_used())
     }
 
     /// Keeps memory below its ceiling while children grow. Never resolves.
     pub async fn watch_memory(&self) {
         loop {
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(MEMORY_CHECK_INTERVAL).await;
             let Some(most_mb) = self.ceiling().memory_mb else { continue };
             while self.used_mb().await > most_mb {
                 let Some(idle) = self.least_recently_used(|child| child.process().is_some()) else { break };

@@ -1,6 +1,6 @@
 //! Who a call is made for, as far as a child is concerned: where its progress, logs and questions go.
 
-mod once;
+mod stateless;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -9,27 +9,27 @@ use std::sync::{Arc, Mutex};
 
 use serde::Deserialize;
 use serde_json::json;
-use switchboard_wire::envelope::{Message, place_of, splice};
+use switchboard_wire::envelope::{Message, range_of, splice};
 use switchboard_wire::members::Members;
 use switchboard_wire::raw::Raw;
 
-use crate::era::terms::Terms;
-use crate::era::{Era, envelope};
-use crate::mailbox::{Kind, Mailbox};
+use crate::era::request_meta::RequestMeta;
+use crate::era::{ProtocolEra, envelope};
+use crate::mailbox::{Mailbox, MessageKind};
 use crate::methods;
-use crate::thrift::Account;
+use crate::savings_recorder::SessionUsage;
 
-pub use once::{Input, Once};
+pub use stateless::{InputEntry, StatelessRequest};
 
 /// The random name of one daemon run. It is part of every id that we send to a host, so that an
 /// answer to a question of an earlier run is recognised and dropped.
 #[derive(Debug)]
-pub struct Boot {
+pub struct RunId {
     name: Box<str>,
     questions: AtomicU64,
 }
 
-impl Boot {
+impl RunId {
     pub fn new() -> Arc<Self> {
         let name = crate::random::hex(4).into();
         Arc::new(Self { name, questions: AtomicU64::new(1) })
@@ -47,46 +47,46 @@ impl Boot {
 /// Who asks.
 #[derive(Debug)]
 pub struct Caller {
-    sort: Sort,
+    kind: CallerKind,
 }
 
 #[derive(Debug)]
-enum Sort {
+enum CallerKind {
     /// One host's conversation.
-    Host(Listening),
+    Session(SessionCaller),
     /// One call of a host that has a stream of its own.
-    Streamed(Streamed),
+    Stream(StreamCaller),
     /// A modern request of one.
-    Once(Once),
+    Stateless(StatelessRequest),
     /// A host that has no session, and is known by what it calls itself.
-    Named(Mutex<Account>),
+    Named(Mutex<SessionUsage>),
     /// A single request that came without any of these.
-    Deaf,
+    Anonymous,
 }
 
 /// A call whose messages go to its own stream; everything else is its host's.
 #[derive(Debug)]
-struct Streamed {
+struct StreamCaller {
     host: Arc<Caller>,
     mailbox: Arc<Mailbox>,
 }
 
 #[derive(Debug)]
-struct Listening {
-    boot: Arc<Boot>,
+struct SessionCaller {
+    run_id: Arc<RunId>,
     mailbox: Arc<Mailbox>,
     // Leaf locks: held for a look or an insert, never across an await.
     profile: Mutex<Profile>,
-    questions: Mutex<HashMap<Box<str>, Question>>,
-    lanes: Mutex<HashMap<Box<str>, Lane>>,
-    account: Mutex<Account>,
+    questions: Mutex<HashMap<Box<str>, HostQuestion>>,
+    send_queues: Mutex<HashMap<Box<str>, SendQueue>>,
+    usage: Mutex<SessionUsage>,
     /// The directory that its session belongs to.
     folder: Mutex<Option<PathBuf>>,
     closed: AtomicBool,
 }
 
 /// Whoever holds it may write to one child; the others queue in the order they came.
-type Lane = Arc<tokio::sync::Mutex<()>>;
+type SendQueue = Arc<tokio::sync::Mutex<()>>;
 
 /// What the host said of itself.
 #[derive(Debug, Clone, Default)]
@@ -98,7 +98,7 @@ pub struct Profile {
     pub revision: Option<&'static str>,
     /// It has made a modern request.
     pub is_modern: bool,
-    pub takes: Takes,
+    pub client_capabilities: ClientCapabilities,
     pub log_level: LogLevel,
     /// Whether the host itself asked for that level.
     pub set_level: bool,
@@ -119,7 +119,7 @@ impl Profile {
 
 /// Which questions the host can be asked.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Takes {
+pub struct ClientCapabilities {
     pub sampling: bool,
     pub elicitation_form: bool,
     pub elicitation_url: bool,
@@ -158,20 +158,20 @@ impl LogLevel {
 /// Gets the host's whole response and the id within it.
 type OnAnswer = Box<dyn FnOnce(&[u8], Raw<'_>) + Send>;
 
-struct Question {
+struct HostQuestion {
     method: Box<str>,
     answer: OnAnswer,
 }
 
-impl std::fmt::Debug for Question {
+impl std::fmt::Debug for HostQuestion {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Question")
     }
 }
 
-impl Takes {
+impl ClientCapabilities {
     /// Reads the `capabilities` of an `initialize`.
-    pub fn declared(capabilities: Raw<'_>) -> Self {
+    pub fn parse(capabilities: Raw<'_>) -> Self {
         let Some(capabilities) = Members::of(capabilities) else { return Self::default() };
         let elicitation = capabilities.get("elicitation").and_then(Members::of);
         let mode = |name| elicitation.as_ref().is_some_and(|modes| modes.get(name).is_some());
@@ -184,7 +184,7 @@ impl Takes {
         }
     }
 
-    pub fn question(self, method: &str, params: Option<Raw<'_>>) -> bool {
+    pub fn allows(self, method: &str, params: Option<Raw<'_>>) -> bool {
         match method {
             methods::SAMPLING => self.sampling,
             methods::ROOTS_LIST => self.roots,
@@ -199,82 +199,87 @@ impl Takes {
 
 impl Caller {
     /// Somebody whose shim fetches a mailbox.
-    pub fn listening(boot: Arc<Boot>) -> Arc<Self> {
-        let listening = Listening {
-            boot,
+    pub fn for_session(run_id: Arc<RunId>) -> Arc<Self> {
+        let session = SessionCaller {
+            run_id,
             mailbox: Arc::default(),
             profile: Mutex::default(),
             questions: Mutex::default(),
-            lanes: Mutex::default(),
-            account: Mutex::default(),
+            send_queues: Mutex::default(),
+            usage: Mutex::default(),
             folder: Mutex::default(),
             closed: AtomicBool::new(false),
         };
-        Self::of(Sort::Host(listening))
+        Self::of(CallerKind::Session(session))
     }
 
     /// One call of this host, with a stream of its own.
     pub fn on_stream(self: &Arc<Self>, mailbox: Arc<Mailbox>) -> Arc<Self> {
-        Self::of(Sort::Streamed(Streamed { host: self.owner().clone(), mailbox }))
+        Self::of(CallerKind::Stream(StreamCaller { host: self.owner().clone(), mailbox }))
     }
 
     /// Somebody who only hears the answer: the daemon itself, or a bare HTTP request.
-    pub fn deaf() -> Arc<Self> {
-        Self::of(Sort::Deaf)
+    pub fn anonymous() -> Arc<Self> {
+        Self::of(CallerKind::Anonymous)
     }
 
     /// A host that only hears answers, and is told apart from others.
     pub fn named() -> Arc<Self> {
-        Self::of(Sort::Named(Mutex::default()))
+        Self::of(CallerKind::Named(Mutex::default()))
     }
 
     /// A modern request of `session`: it says itself who asks, and a question to it is its answer. What a child
     /// says meanwhile goes to `hears`.
-    pub fn once(session: &Arc<Self>, hears: &Arc<Self>, terms: Terms, pinned: Option<u32>) -> Arc<Self> {
-        Self::of(Sort::Once(Once::new(session, hears, terms, pinned)))
+    pub fn stateless(
+        session: &Arc<Self>,
+        listener: &Arc<Self>,
+        meta: RequestMeta,
+        pinned: Option<u32>,
+    ) -> Arc<Self> {
+        Self::of(CallerKind::Stateless(StatelessRequest::new(session, listener, meta, pinned)))
     }
 
-    fn of(sort: Sort) -> Arc<Self> {
-        Arc::new(Self { sort })
+    fn of(kind: CallerKind) -> Arc<Self> {
+        Arc::new(Self { kind })
     }
 
     /// The modern request that this is, if it is one.
-    pub fn as_once(&self) -> Option<&Once> {
-        match &self.sort {
-            Sort::Once(once) => Some(once),
+    pub fn as_stateless(&self) -> Option<&StatelessRequest> {
+        match &self.kind {
+            CallerKind::Stateless(stateless) => Some(stateless),
             _ => None,
         }
     }
 
-    pub fn era(&self) -> Era {
-        if self.as_once().is_some() { Era::Modern } else { Era::Legacy }
+    pub fn era(&self) -> ProtocolEra {
+        if self.as_stateless().is_some() { ProtocolEra::Modern } else { ProtocolEra::Legacy }
     }
 
     /// Whose the request is: a child that is a session's own is this one's.
     pub fn owner(self: &Arc<Self>) -> &Arc<Self> {
-        match &self.sort {
-            Sort::Streamed(call) => &call.host,
-            Sort::Once(once) => &once.session,
-            Sort::Host(_) | Sort::Named(_) | Sort::Deaf => self,
+        match &self.kind {
+            CallerKind::Stream(call) => &call.host,
+            CallerKind::Stateless(stateless) => &stateless.session,
+            CallerKind::Session(_) | CallerKind::Named(_) | CallerKind::Anonymous => self,
         }
     }
 
     /// Whether both are one host's. Of those who have neither a session nor a name nobody knows that.
     pub fn is_same_host(self: &Arc<Self>, other: &Arc<Self>) -> bool {
         let (one, another) = (self.owner(), other.owner());
-        Arc::ptr_eq(self, other) || (Arc::ptr_eq(one, another) && !matches!(one.sort, Sort::Deaf))
+        Arc::ptr_eq(self, other) || (Arc::ptr_eq(one, another) && !matches!(one.kind, CallerKind::Anonymous))
     }
 
     /// Whether what is said to the one may as well be said to the other: a question is the answer to one modern
     /// request, and to no other, also of the same host.
-    pub fn hears_for(self: &Arc<Self>, other: &Arc<Self>) -> bool {
-        let is_request = |caller: &Self| caller.as_once().is_some();
+    pub fn shares_mailbox_with(self: &Arc<Self>, other: &Arc<Self>) -> bool {
+        let is_request = |caller: &Self| caller.as_stateless().is_some();
         Arc::ptr_eq(self, other) || (!is_request(self) && !is_request(other) && self.is_same_host(other))
     }
 
     /// Whether nobody knows whose it is: there is no session.
-    pub fn is_stranger(self: &Arc<Self>) -> bool {
-        matches!(self.owner().sort, Sort::Deaf)
+    pub fn is_anonymous(self: &Arc<Self>) -> bool {
+        matches!(self.owner().kind, CallerKind::Anonymous)
     }
 
     /// Whether it is one of our own commands, which no host would have started a child for.
@@ -284,28 +289,28 @@ impl Caller {
 
     /// What its host was shown, used and fetched so far; `None` for a stranger, of whom nobody knows that, and for
     /// our own commands, which are no host.
-    pub fn account(self: &Arc<Self>) -> Option<std::sync::MutexGuard<'_, Account>> {
+    pub fn usage(self: &Arc<Self>) -> Option<std::sync::MutexGuard<'_, SessionUsage>> {
         if self.is_command_line() {
             return None;
         }
-        let account = match &self.owner().sort {
-            Sort::Host(listening) => &listening.account,
-            Sort::Named(account) => account,
-            Sort::Streamed(_) | Sort::Once(_) | Sort::Deaf => return None,
+        let usage = match &self.owner().kind {
+            CallerKind::Session(session) => &session.usage,
+            CallerKind::Named(usage) => usage,
+            CallerKind::Stream(_) | CallerKind::Stateless(_) | CallerKind::Anonymous => return None,
         };
-        Some(account.lock().expect("BUG: a note panicked"))
+        Some(usage.lock().expect("BUG: a note panicked"))
     }
 
     /// The directory that its session belongs to.
-    pub fn works_in(&self, folder: &Path) {
-        if let Sort::Host(listening) = &self.sort {
-            *listening.folder.lock().expect("BUG: a copy panicked") = Some(folder.to_owned());
+    pub fn set_folder(&self, folder: &Path) {
+        if let CallerKind::Session(session) = &self.kind {
+            *session.folder.lock().expect("BUG: a copy panicked") = Some(folder.to_owned());
         }
     }
 
     pub fn folder(self: &Arc<Self>) -> Option<PathBuf> {
-        let Sort::Host(listening) = &self.owner().sort else { return None };
-        listening.folder.lock().expect("BUG: a copy panicked").clone()
+        let CallerKind::Session(session) = &self.owner().kind else { return None };
+        session.folder.lock().expect("BUG: a copy panicked").clone()
     }
 
     /// The result of `roots/list` for a host that has no roots: the directory of its session, as a root. `None` if it
@@ -320,39 +325,39 @@ impl Caller {
 
     /// Whether it is a session's, which ends.
     pub fn has_session(self: &Arc<Self>) -> bool {
-        matches!(self.owner().sort, Sort::Host(_))
+        matches!(self.owner().kind, CallerKind::Session(_))
     }
 
     /// The process that a retry has to come back to.
     pub fn pinned(&self) -> Option<u32> {
-        self.as_once().and_then(|once| once.pinned)
+        self.as_stateless().and_then(|stateless| stateless.pinned)
     }
 
     /// The conversation that this is, or is a call of.
-    fn ears(&self) -> Option<&Listening> {
-        match &self.sort {
-            Sort::Host(listening) => Some(listening),
-            Sort::Streamed(call) => call.host.ears(),
+    fn session_state(&self) -> Option<&SessionCaller> {
+        match &self.kind {
+            CallerKind::Session(session) => Some(session),
+            CallerKind::Stream(call) => call.host.session_state(),
             // It is asked by its own answer, and has said itself what it is.
-            Sort::Once(_) | Sort::Named(_) | Sort::Deaf => None,
+            CallerKind::Stateless(_) | CallerKind::Named(_) | CallerKind::Anonymous => None,
         }
     }
 
     /// Where messages to it wait. What comes when its call was answered is its host's.
     pub fn mailbox(&self) -> Option<Arc<Mailbox>> {
-        match &self.sort {
-            Sort::Host(listening) => Some(listening.mailbox.clone()),
-            Sort::Streamed(call) if !call.mailbox.is_closed() => Some(call.mailbox.clone()),
-            Sort::Streamed(call) => call.host.mailbox(),
-            Sort::Once(once) => once.hears()?.mailbox(),
-            Sort::Named(_) | Sort::Deaf => None,
+        match &self.kind {
+            CallerKind::Session(session) => Some(session.mailbox.clone()),
+            CallerKind::Stream(call) if !call.mailbox.is_closed() => Some(call.mailbox.clone()),
+            CallerKind::Stream(call) => call.host.mailbox(),
+            CallerKind::Stateless(stateless) => stateless.listener()?.mailbox(),
+            CallerKind::Named(_) | CallerKind::Anonymous => None,
         }
     }
 
     /// Whether a log message of this level is wanted. A modern request wants none that it did not ask for.
-    pub fn hears(&self, level: LogLevel) -> bool {
-        match &self.sort {
-            Sort::Once(once) => once.terms.level.is_some_and(|floor| level >= floor),
+    pub fn wants_level(&self, level: LogLevel) -> bool {
+        match &self.kind {
+            CallerKind::Stateless(stateless) => stateless.meta.level.is_some_and(|floor| level >= floor),
             _ => level >= self.profile().log_level,
         }
     }
@@ -361,45 +366,45 @@ impl Caller {
     pub fn envelope(&self) -> envelope::Envelope {
         let profile = self.profile();
         envelope::Envelope {
-            capabilities: envelope::capabilities(profile.takes),
+            capabilities: envelope::capabilities(profile.client_capabilities),
             client: profile.client_info,
             level: profile.set_level.then_some(profile.log_level),
         }
     }
 
     pub fn profile(&self) -> Profile {
-        if let Some(once) = self.as_once() {
-            return once.profile();
+        if let Some(stateless) = self.as_stateless() {
+            return stateless.profile();
         }
-        self.ears().map_or_else(Profile::default, |listening| {
-            listening.profile.lock().expect("BUG: a profile update panicked").clone()
+        self.session_state().map_or_else(Profile::default, |session| {
+            session.profile.lock().expect("BUG: a profile update panicked").clone()
         })
     }
 
     pub fn update(&self, change: impl FnOnce(&mut Profile)) {
-        if let Some(listening) = self.ears() {
-            change(&mut listening.profile.lock().expect("BUG: a profile update panicked"));
+        if let Some(session) = self.session_state() {
+            change(&mut session.profile.lock().expect("BUG: a profile update panicked"));
         }
     }
 
     /// The right to send to `child` next. The place in the queue is taken at the first poll, so the
     /// order in which calls are dispatched is the order in which the child sees them.
-    pub async fn lane(&self, child: &str) -> Option<tokio::sync::OwnedMutexGuard<()>> {
-        if let Some(once) = self.as_once() {
-            return Box::pin(once.session.lane(child)).await;
+    pub async fn send_queue(&self, child: &str) -> Option<tokio::sync::OwnedMutexGuard<()>> {
+        if let Some(stateless) = self.as_stateless() {
+            return Box::pin(stateless.session.send_queue(child)).await;
         }
-        let lane = {
-            let mut lanes = self.ears()?.lanes.lock().expect("BUG: a lane panicked");
-            match lanes.get(child) {
-                Some(lane) => lane.clone(),
-                None => lanes.entry(child.into()).or_default().clone(),
+        let queue = {
+            let mut queues = self.session_state()?.send_queues.lock().expect("BUG: a send queue panicked");
+            match queues.get(child) {
+                Some(queue) => queue.clone(),
+                None => queues.entry(child.into()).or_default().clone(),
             }
         };
         // Unconstrained: a used-up budget must not make a call lose its place.
-        Some(tokio::task::coop::unconstrained(lane.lock_owned()).await)
+        Some(tokio::task::coop::unconstrained(queue.lock_owned()).await)
     }
 
-    pub fn push(&self, kind: Kind, body: Vec<u8>) {
+    pub fn push(&self, kind: MessageKind, body: Vec<u8>) {
         if let Some(mailbox) = self.mailbox() {
             mailbox.push(kind, body.into());
         }
@@ -415,19 +420,19 @@ impl Caller {
         params: Option<Raw<'_>>,
         answer: impl FnOnce(&[u8], Raw<'_>) + Send + 'static,
     ) -> Option<Box<str>> {
-        if let Some(once) = self.as_once() {
-            return once.ask(id, method, params, Box::new(answer));
+        if let Some(stateless) = self.as_stateless() {
+            return stateless.ask(id, method, params, Box::new(answer));
         }
-        let listening = self.ears()?;
+        let session = self.session_state()?;
         // Nobody reads the mailbox of a session that has ended.
-        if self.is_closed() || !self.profile().takes.question(method, params) {
+        if self.is_closed() || !self.profile().client_capabilities.allows(method, params) {
             return None;
         }
-        let ours = listening.boot.next_question();
-        let body = splice(request, place_of(request, id.get()), format!("\"{ours}\"").as_bytes());
-        listening.lock().insert(ours.clone(), Question { method: method.into(), answer: Box::new(answer) });
-        if !self.mailbox()?.push(Kind::Question, body.into()) {
-            listening.lock().remove(&ours);
+        let ours = session.run_id.next_question();
+        let body = splice(request, range_of(request, id.get()), format!("\"{ours}\"").as_bytes());
+        session.lock().insert(ours.clone(), HostQuestion { method: method.into(), answer: Box::new(answer) });
+        if !self.mailbox()?.push(MessageKind::Question, body.into()) {
+            session.lock().remove(&ours);
             return None;
         }
         Some(ours)
@@ -435,7 +440,7 @@ impl Caller {
 
     /// The host's answer to one of our questions; false if it is not, or no longer, open.
     pub fn answered(&self, id: &str, response: &[u8], raw_id: Raw<'_>) -> bool {
-        let question = self.ears().and_then(|listening| listening.lock().remove(id));
+        let question = self.session_state().and_then(|session| session.lock().remove(id));
         match question {
             Some(question) => {
                 (question.answer)(response, raw_id);
@@ -447,9 +452,9 @@ impl Caller {
 
     /// The host is gone: what it was asked is answered for it, so that no child waits for ever.
     pub fn close(&self) {
-        let Some(listening) = self.ears() else { return };
-        listening.closed.store(true, Ordering::Relaxed);
-        let open = std::mem::take(&mut *listening.lock());
+        let Some(session) = self.session_state() else { return };
+        session.closed.store(true, Ordering::Relaxed);
+        let open = std::mem::take(&mut *session.lock());
         for (id, question) in open {
             let outcome = match &*question.method {
                 methods::ELICITATION => {
@@ -468,28 +473,28 @@ impl Caller {
     }
 
     pub fn is_closed(&self) -> bool {
-        self.ears().is_some_and(|listening| listening.closed.load(Ordering::Relaxed))
+        self.session_state().is_some_and(|session| session.closed.load(Ordering::Relaxed))
     }
 
     /// The child no longer wants to know: tells the host so.
     pub fn withdraw(&self, id: &str, reason: &str) {
-        if let Some(once) = self.as_once() {
-            once.withdraw(id);
+        if let Some(stateless) = self.as_stateless() {
+            stateless.withdraw(id);
         }
-        let Some(listening) = self.ears() else { return };
-        if listening.lock().remove(id).is_some() {
+        let Some(session) = self.session_state() else { return };
+        if session.lock().remove(id).is_some() {
             let body = json!({
                 "jsonrpc": "2.0",
                 "method": methods::CANCELLED,
                 "params": { "requestId": id, "reason": reason },
             });
-            self.push(Kind::Question, body.to_string().into_bytes());
+            self.push(MessageKind::Question, body.to_string().into_bytes());
         }
     }
 }
 
-impl Listening {
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Box<str>, Question>> {
+impl SessionCaller {
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Box<str>, HostQuestion>> {
         self.questions.lock().expect("BUG: a question panicked")
     }
 }
@@ -504,15 +509,15 @@ mod tests {
 
     #[test]
     fn what_a_host_takes_is_what_it_declared() {
-        let takes = |text| Takes::declared(raw(text));
-        assert_eq!(takes("{}"), Takes::default());
-        assert!(takes(r#"{"sampling":{}}"#).sampling);
-        let plain = takes(r#"{"elicitation":{}}"#);
+        let parse = |text| ClientCapabilities::parse(raw(text));
+        assert_eq!(parse("{}"), ClientCapabilities::default());
+        assert!(parse(r#"{"sampling":{}}"#).sampling);
+        let plain = parse(r#"{"elicitation":{}}"#);
         assert!(plain.elicitation_form && !plain.elicitation_url);
-        let url = takes(r#"{"elicitation":{"url":{}}}"#);
+        let url = parse(r#"{"elicitation":{"url":{}}}"#);
         assert!(!url.elicitation_form && url.elicitation_url);
-        assert!(url.question(methods::ELICITATION, Some(raw(r#"{"mode":"url"}"#))));
-        assert!(!url.question(methods::ELICITATION, None));
-        assert!(!url.question(methods::ROOTS_LIST, None));
+        assert!(url.allows(methods::ELICITATION, Some(raw(r#"{"mode":"url"}"#))));
+        assert!(!url.allows(methods::ELICITATION, None));
+        assert!(!url.allows(methods::ROOTS_LIST, None));
     }
 }

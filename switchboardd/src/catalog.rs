@@ -5,13 +5,13 @@ use std::sync::{Arc, Mutex};
 
 use crate::config::{Config, Conflicts};
 use crate::document::{Problem, nearest};
-use crate::layer::{Entry, Layer};
+use crate::layer::{JudgedDefinition, Layer};
 use crate::manifest::Manifest;
-use crate::offers::{Merged, Part, Rules};
-use crate::pool::{Nursery, Pool, Pools, Settings};
+use crate::merged_items::{ChildPart, MergeRules, MergedItems};
+use crate::pool::{ChildServices, Pool, Pools, Settings};
 use crate::suite::Suite;
 use crate::suite_name;
-use crate::trust::Standing;
+use crate::trust::TrustStatus;
 
 #[derive(Debug)]
 pub struct Catalog {
@@ -36,7 +36,7 @@ pub struct Catalog {
 struct Offered {
     /// What it was made of, by suite.
     of: Vec<Option<Arc<Manifest>>>,
-    merged: Arc<Merged>,
+    merged: Arc<MergedItems>,
 }
 
 impl Catalog {
@@ -45,16 +45,16 @@ impl Catalog {
         personal: &Arc<Layer>,
         own: Option<&Arc<Layer>>,
         pools: &Pools,
-        nursery: &Nursery,
+        services: &ChildServices,
         generation: u64,
     ) -> Self {
         let mut problems = personal.problems.clone();
-        problems.extend(strangers(personal, None));
-        let mut entries: Vec<(&Layer, &Entry)> =
+        problems.extend(unknown_suites(personal, None));
+        let mut entries: Vec<(&Layer, &JudgedDefinition)> =
             personal.entries.iter().map(|entry| (&**personal, entry)).collect();
         if let Some(own) = own {
             problems.extend(own.problems.iter().cloned());
-            problems.extend(strangers(own, Some(personal)));
+            problems.extend(unknown_suites(own, Some(personal)));
             let taken: HashSet<&str> =
                 entries.iter().map(|(_, entry)| entry.definition.name.as_str()).collect();
             for entry in &own.entries {
@@ -68,8 +68,8 @@ impl Catalog {
             entries.extend(free.map(|entry| (&**own, entry)));
         }
         // A server that nobody has allowed takes no name from one that serves.
-        let rank = |(layer, entry): &(&Layer, &Entry)| {
-            (!std::ptr::eq(*layer, &**personal), entry.standing == Standing::Held)
+        let rank = |(layer, entry): &(&Layer, &JudgedDefinition)| {
+            (!std::ptr::eq(*layer, &**personal), entry.trust_status == TrustStatus::Held)
         };
         entries.sort_by_key(rank);
         let (names, refused) = names(&entries);
@@ -79,9 +79,9 @@ impl Catalog {
             .zip(names)
             .map(|((layer, entry), name)| {
                 let of_workspace = !std::ptr::eq(layer, &**personal);
-                let pool = pool(layer, entry, !of_workspace, pools, nursery);
-                let tally = nursery.measures.of_suite(&name, &entry.definition.file);
-                Suite::new(name, entry, &layer.config, of_workspace, pool, tally)
+                let pool = pool(layer, entry, !of_workspace, pools, services);
+                let metrics = services.metrics.of_suite(&name, &entry.definition.file);
+                Suite::new(name, entry, &layer.config, of_workspace, pool, metrics)
             })
             .collect();
         // The pools have them now.
@@ -101,7 +101,7 @@ impl Catalog {
     }
 
     /// Prompts, resources and templates of all children, as far as they are known without starting any.
-    pub fn offers(&self) -> Arc<Merged> {
+    pub fn offers(&self) -> Arc<MergedItems> {
         let known: Vec<_> = self.suites.iter().map(Suite::manifest).collect();
         let mut offers = self.offers.lock().expect("BUG: a merge panicked");
         let same = |(one, other): (&Option<Arc<Manifest>>, &Option<Arc<Manifest>>)| match (one, other) {
@@ -116,11 +116,11 @@ impl Catalog {
                 .zip(&known)
                 .filter_map(|(suite, manifest)| Some((suite, manifest.as_ref()?.offers.clone())))
                 .collect();
-            let parts: Vec<Part<'_>> = parts
+            let parts: Vec<ChildPart<'_>> = parts
                 .iter()
                 .map(|(suite, offers)| {
                     let (child, of_workspace) = (suite.child_name(), suite.of_workspace);
-                    Part { child, offers, of_workspace }
+                    ChildPart { child, offers, of_workspace }
                 })
                 .collect();
             *offers = Offered { of: known, merged: Arc::new(self.merged(&parts)) };
@@ -129,11 +129,11 @@ impl Catalog {
     }
 
     /// A workspace's rule is for its own children; where it has none, the person's holds there too.
-    fn merged(&self, parts: &[Part<'_>]) -> Merged {
+    fn merged(&self, parts: &[ChildPart<'_>]) -> MergedItems {
         let none = Conflicts::default();
         let personal = self.personal.config.conflicts.as_ref().unwrap_or(&none);
         let own = self.own.as_ref().and_then(|own| own.config.conflicts.as_ref());
-        Merged::of(parts, Rules { personal, workspace: own.unwrap_or(personal) })
+        MergedItems::of(parts, MergeRules { personal, workspace: own.unwrap_or(personal) })
     }
 
     /// What is set for the daemon as a whole.
@@ -164,8 +164,8 @@ impl Catalog {
     }
 
     /// Whatever failed before may be mended now: it is tried again at once.
-    pub fn forgive(&self) {
-        self.pools().for_each(|pool| pool.forgive());
+    pub fn reset_breakers(&self) {
+        self.pools().for_each(|pool| pool.reset_breaker());
     }
 
     /// Starts the spares of the person's own children that have run before. A workspace's wait for a call: no
@@ -183,23 +183,23 @@ impl Catalog {
 /// The way to the children of a definition; none for one that is held, or cannot be started.
 fn pool(
     layer: &Layer,
-    entry: &Entry,
+    entry: &JudgedDefinition,
     is_personal: bool,
     pools: &Pools,
-    nursery: &Nursery,
+    services: &ChildServices,
 ) -> Option<Arc<Pool>> {
     let definition = &entry.definition;
-    if entry.standing == Standing::Held {
+    if entry.trust_status == TrustStatus::Held {
         return None;
     }
-    let Ok(reach) = &definition.reach else { return None };
-    let settings = Settings::of(reach, layer.config.suite(&definition.name).pool);
+    let Ok(launch) = &definition.launch else { return None };
+    let settings = Settings::of(launch, layer.config.suite(&definition.name).pool);
     let owner = (!is_personal).then_some(layer.config.folder.as_path());
-    Some(pools.get(&definition.name, reach, settings, owner, nursery))
+    Some(pools.get(&definition.name, launch, settings, owner, services))
 }
 
 /// Settings for servers that do not exist: a mistyped name would leave its server without them.
-fn strangers(layer: &Layer, personal: Option<&Layer>) -> Vec<Problem> {
+fn unknown_suites(layer: &Layer, personal: Option<&Layer>) -> Vec<Problem> {
     let entries = layer.entries.iter().map(|entry| entry.definition.name.as_str());
     let known: Vec<&str> = entries.chain(layer.denied.iter().map(|denied| denied.name.as_str())).collect();
     let unknown = layer.config.suites.keys().filter(|name| !known.contains(&name.as_str()));
@@ -222,11 +222,12 @@ fn strangers(layer: &Layer, personal: Option<&Layer>) -> Vec<Problem> {
 
 /// One name per child: chosen ones first, then derived ones, with a stable mark where two would clash. The
 /// person's own come before a workspace's; a chosen name that is taken is reported.
-fn names(entries: &[(&Layer, &Entry)]) -> (Vec<String>, Vec<Problem>) {
+fn names(entries: &[(&Layer, &JudgedDefinition)]) -> (Vec<String>, Vec<Problem>) {
     let mut taken = HashSet::new();
     let (mut names, mut problems) = (Vec::with_capacity(entries.len()), Vec::new());
-    let alike = |(one, a): &(&Layer, &Entry), (other, b): &(&Layer, &Entry)| {
-        std::ptr::eq(*one, *other) && (a.standing == Standing::Held) == (b.standing == Standing::Held)
+    let alike = |(one, a): &(&Layer, &JudgedDefinition), (other, b): &(&Layer, &JudgedDefinition)| {
+        std::ptr::eq(*one, *other)
+            && (a.trust_status == TrustStatus::Held) == (b.trust_status == TrustStatus::Held)
     };
     for entries in entries.chunk_by(alike) {
         let chosen = entries.iter().map(|(layer, entry)| {
@@ -260,7 +261,7 @@ mod tests {
     use super::*;
     use crate::config::SuiteConfig;
     use crate::definition::Definition;
-    use crate::discover::Watched;
+    use crate::discover::WatchedPaths;
 
     fn layer(children: &[&str], chosen: &[(&str, &str)]) -> Layer {
         let mut config = Config::defaults(Path::new("/"));
@@ -268,17 +269,17 @@ mod tests {
             let suite = SuiteConfig { suite_name: Some((*name).to_owned()), ..SuiteConfig::default() };
             config.suites.insert((*child).to_owned(), suite);
         }
-        let entry = |name: &&str| Entry {
+        let entry = |name: &&str| JudgedDefinition {
             definition: Definition {
                 name: (*name).to_owned(),
                 description: None,
-                reach: Err("no command".to_owned()),
+                launch: Err("no command".to_owned()),
                 timeout: None,
                 file: "/f".into(),
                 at: None,
                 unclear_in: None,
             },
-            standing: Standing::Allowed,
+            trust_status: TrustStatus::Allowed,
             why_held: None,
         };
         Layer {
@@ -286,7 +287,7 @@ mod tests {
             entries: children.iter().map(entry).collect(),
             denied: Vec::new(),
             problems: Vec::new(),
-            watched: Watched::default(),
+            watched: WatchedPaths::default(),
             manifests: Mutex::default(),
         }
     }

@@ -6,31 +6,31 @@
 
 mod calls;
 mod clearing;
-mod clock;
-pub mod descent;
 mod failure;
 pub mod guard;
 mod handshake;
 mod in_flight;
 mod inbound;
-mod ledger;
 mod life;
 mod listening;
 mod lists;
 mod log_limit;
 mod malformed;
+mod orphans;
 mod outbox;
+pub mod process_tree;
 mod questions;
+mod registry;
 pub mod remote;
 mod roots;
-mod roster;
+mod run_log;
 mod runner;
 mod sharing;
 mod spawn;
 mod stderr;
-mod strays;
+mod timeouts;
 mod tools;
-mod way;
+mod transport;
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -41,45 +41,45 @@ use switchboard_wire::raw::Raw;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, timeout_at};
 
-pub use calls::{Answer, ChildId};
+pub use calls::{ChildId, ChildResponse};
 pub use failure::ChildError;
-pub use handshake::{Hello, StartError};
+pub use handshake::{ServerInfo, StartError};
 pub use in_flight::InFlight;
-pub use ledger::{Ledger, Leftovers};
 #[cfg(test)]
 pub(crate) use life::tests::child as without_process;
-pub use lists::{List, Offer, Offers, offers};
-pub use roster::{Place, Roster};
+pub use lists::{ChildItems, ListItem, ListKind, offers};
+pub(crate) use orphans::become_subreaper as adopt_orphans;
+pub use registry::{BudgetSlot, ChildRegistry};
+pub use run_log::{RunLog, StaleRuns};
 pub use runner::Runners;
 pub use sharing::Debt;
 pub use spawn::{Exit, program};
-pub use stderr::{Line, StderrRing, written};
-pub(crate) use strays::adopt as adopt_orphans;
+pub use stderr::{StderrLine, StderrRing, written};
 pub use tools::{Names, Tool, ToolList};
 
 use crate::caller::{Caller, LogLevel};
-use crate::definition::Target;
+use crate::definition::ResolvedLaunch;
 use crate::environment::Variables;
-use crate::era::{self, Era, envelope};
-use crate::measures;
-use crate::measures::child_tally::ChildTally;
+use crate::era::{self, ProtocolEra, envelope};
 use crate::methods;
+use crate::metrics;
+use crate::metrics::child_metrics::ChildMetrics;
 use crate::subscriptions::Subscriptions;
 use crate::telemetry::trace::Context;
 use calls::Calls;
 use failure::clip;
-use in_flight::Timed;
+use in_flight::CallTiming;
 use outbox::Unsent;
-use remote::Dialer;
+use remote::HttpClients;
 use remote::auth::Authorizers;
-use way::Way;
+use transport::ChildTransport;
 
 /// A child that was silent on a call and does not answer a `ping` within this is not coming back.
-const PING_PATIENCE: Duration = Duration::from_secs(5);
+const PING_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// From so many calls in flight on, messages wait for each other for a moment and are written together: it saves
 /// most of the writes of a busy child, and a call that is not alone does not notice.
-const MANY: usize = 4;
+const COALESCE_ABOVE_CALLS: usize = 4;
 
 /// How long a child may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -94,44 +94,44 @@ pub struct Limits {
 
 /// What every child stands on.
 #[derive(Debug, Clone, Copy)]
-pub struct Ground<'a> {
+pub struct StartDeps<'a> {
     pub subscriptions: &'a Arc<Subscriptions>,
     pub variables: &'a Variables,
-    pub roster: &'a Arc<Roster>,
+    pub registry: &'a Arc<ChildRegistry>,
     /// Whether a host without roots lends its workspace as a root.
     pub lends_workspace: bool,
-    pub ledger: &'a Arc<Ledger>,
+    pub run_log: &'a Arc<RunLog>,
     pub runners: &'a Arc<Runners>,
-    pub dialer: &'a Arc<Dialer>,
+    pub http_clients: &'a Arc<HttpClients>,
     /// Who knows the credentials of children that run elsewhere.
     pub logins: &'a dyn Authorizers,
     /// What is counted of children of this name.
-    pub tally: &'a Arc<ChildTally>,
+    pub metrics: &'a Arc<ChildMetrics>,
 }
 
 /// How a child is spoken with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Manner {
+pub enum Protocol {
     Modern,
     Legacy,
     /// By the transport of 2024-11-05: a stream for what it says, and another address for what it hears.
-    OldSse,
+    LegacySse,
 }
 
-impl Manner {
-    pub fn of(era: Era) -> Self {
+impl Protocol {
+    pub fn of(era: ProtocolEra) -> Self {
         match era {
-            Era::Modern => Self::Modern,
-            Era::Legacy => Self::Legacy,
+            ProtocolEra::Modern => Self::Modern,
+            ProtocolEra::Legacy => Self::Legacy,
         }
     }
 }
 
 /// Whether a child is one session's own; only then may it know that host's roots.
 #[derive(Debug, Clone)]
-pub enum Tie {
+pub enum Ownership {
     /// Sessions share it.
-    Nobody,
+    Shared,
     /// It waits for the session whose own it will be.
     Spare,
     Session(Arc<Caller>),
@@ -151,19 +151,19 @@ pub struct Child {
     /// Its process; of a child that runs elsewhere a number that no process has.
     pid: u32,
     born: Instant,
-    way: Way,
+    transport: ChildTransport,
     // A leaf lock: held to look up or change entries, never across an await or a write.
     calls: Mutex<Calls>,
     /// A call may be due sooner than was thought.
-    clock: Notify,
+    timeouts_changed: Notify,
     ending: OnceLock<ChildError>,
     stage: watch::Sender<Stage>,
     stop: watch::Sender<bool>,
-    outgoing: watch::Sender<bool>,
+    retiring: watch::Sender<bool>,
     stderr: Arc<StderrRing>,
-    hello: OnceLock<Hello>,
-    tools: tools::Shelf,
-    stall: lists::Stall,
+    server_info: OnceLock<ServerInfo>,
+    tool_cache: tools::ToolCache,
+    offer_cache: lists::OfferCache,
     subscriptions: Arc<Subscriptions>,
     /// Other resources are followed than before.
     refollow: Notify,
@@ -175,10 +175,10 @@ pub struct Child {
     watches_cancels: AtomicBool,
     noise: AtomicU64,
     // A leaf lock: held to count one message.
-    flood: Mutex<log_limit::Flood>,
+    log_rate_limit: Mutex<log_limit::LogRateLimit>,
     leases: AtomicI64,
     /// Calls that wait until their hosts come back with answers.
-    parked: AtomicI64,
+    suspended_calls: AtomicI64,
     /// Calls up to this one that were given up on: it has answered something later, or has had time for it.
     dropped: AtomicU64,
     forgiven: AtomicU64,
@@ -189,7 +189,7 @@ pub struct Child {
     /// The last lease was given back.
     free: Notify,
     // Leaf locks: held for a look or a change of one value.
-    tie: Mutex<Tie>,
+    ownership: Mutex<Ownership>,
     used: Mutex<Instant>,
     /// The level that it was last told to log from.
     level: Mutex<Option<LogLevel>>,
@@ -197,7 +197,7 @@ pub struct Child {
     guard_pid: Option<u32>,
     probing: AtomicBool,
     served: AtomicBool,
-    tally: Arc<ChildTally>,
+    metrics: Arc<ChildMetrics>,
 }
 
 impl Child {
@@ -205,46 +205,48 @@ impl Child {
     #[allow(clippy::too_many_arguments, reason = "all that a child is made of")]
     pub async fn start(
         name: &str,
-        target: &Target,
-        ground: &Ground<'_>,
+        target: &ResolvedLaunch,
+        deps: &StartDeps<'_>,
         limits: Limits,
-        tie: Tie,
-        place: Place,
+        ownership: Ownership,
+        slot: BudgetSlot,
         ring: &Arc<StderrRing>,
-        remembered: Option<Manner>,
+        remembered: Option<Protocol>,
     ) -> Result<Arc<Self>, StartError> {
         let late = |stderr| ChildError::SpawnTimeout { ms: millis(limits.spawn), stderr };
         let deadline = Instant::now() + limits.spawn;
         let child = async {
             match target {
-                Target::Process(filled) => {
-                    life::bring_up(name, filled, ground, tie, place, ring.clone()).await
+                ResolvedLaunch::Process(filled) => {
+                    life::spawn_child(name, filled, deps, ownership, slot, ring.clone()).await
                 }
-                Target::Remote(to) => remote::bring_up(name, to, ground, tie, place, ring.clone()).await,
+                ResolvedLaunch::Remote(to) => {
+                    remote::connect(name, to, deps, ownership, slot, ring.clone()).await
+                }
             }
         };
         let child = timeout_at(deadline, child).await.map_err(|_| late(String::new()))?;
         let child = child.map_err(|error| error.without_values(ring.hidden()))?;
-        let shaken = match &child.way {
-            Way::Pipe(_) => {
-                let legacy = remembered == Some(Manner::Legacy);
+        let result = match &child.transport {
+            ChildTransport::Stdio(_) => {
+                let legacy = remembered == Some(Protocol::Legacy);
                 // The probe is part of the start: it leaves most of the time for the handshake that follows.
                 let probing = handshake::PROBE.min(limits.spawn / 4);
-                timeout_at(deadline, handshake::shake(&child, legacy, probing)).await
+                timeout_at(deadline, handshake::run(&child, legacy, probing)).await
             }
-            Way::Remote(line) => timeout_at(deadline, line.shake(&child, remembered)).await,
+            ChildTransport::Http(remote) => timeout_at(deadline, remote.handshake(&child, remembered)).await,
         };
-        let error = match shaken {
-            Ok(Ok(hello)) => {
-                let _ = child.hello.set(hello);
+        let error = match result {
+            Ok(Ok(server_info)) => {
+                let _ = child.server_info.set(server_info);
                 listening::begin(&child);
-                if let Way::Remote(line) = &child.way {
-                    line.listen(&child);
+                if let ChildTransport::Http(remote) = &child.transport {
+                    remote.listen(&child);
                 }
                 return Ok(child);
             }
             Ok(Err(error)) => error,
-            Err(_) => late(child.stderr.last_words()).into(),
+            Err(_) => late(child.stderr.last_lines()).into(),
         };
         child.stop();
         Err(error.without_values(ring.hidden()))
@@ -272,12 +274,12 @@ impl Child {
         params: impl FnOnce(ChildId, &mut Vec<u8>),
     ) -> Result<InFlight, ChildError> {
         let era = self.era();
-        let span = self.tally.span_below(parent);
+        let span = self.metrics.span_below(parent);
         let begun = Instant::now();
-        let (opened, many) = {
+        let (opened, coalesce) = {
             let mut calls = self.calls();
             let opened = calls.open(caller.cloned(), token.map(Into::into), begun);
-            (opened, calls.in_flight() > MANY)
+            (opened, calls.in_flight() > COALESCE_ABOVE_CALLS)
         };
         let Some((id, reply)) = opened else { return Err(ChildError::Unsent) };
         let mut line = Vec::with_capacity(256);
@@ -292,7 +294,7 @@ impl Child {
         line.extend_from_slice(br#","params":"#);
         let empty = line.len();
         params(id, &mut line);
-        if era == Era::Modern || caller.is_some_and(|caller| caller.as_once().is_some()) {
+        if era == ProtocolEra::Modern || caller.is_some_and(|caller| caller.as_stateless().is_some()) {
             translate(era, caller.map(|caller| &**caller), &mut line, empty);
         }
         if let Some((span, _)) = span {
@@ -305,9 +307,15 @@ impl Child {
         line.extend_from_slice(b"}\n");
         // What must not be cancelled, or not before the handshake.
         let cancellable = method != methods::INITIALIZE && !probes;
-        match self.way.send(Some(id), line, many, caller.is_some()) {
+        match self.transport.send(Some(id), line, coalesce, caller.is_some()) {
             Ok(()) => {
-                let timed = Timed { begun, method: measures::known(method), tool: None, ended: None, span };
+                let timed = CallTiming {
+                    begun,
+                    method: metrics::known_method(method),
+                    tool: None,
+                    ended: None,
+                    span,
+                };
                 Ok(InFlight { child: self.clone(), id, reply, open: true, cancellable, timed })
             }
             Err(unsent) => {
@@ -337,7 +345,7 @@ impl Child {
                 sent => return sent,
             }
             let due = *due.get_or_insert_with(|| Instant::now() + limits.rpc);
-            self.way.room(limits.rpc, due).await.map_err(|_| ChildError::Busy)?;
+            self.transport.room(limits.rpc, due).await.map_err(|_| ChildError::Busy)?;
         }
     }
 
@@ -346,7 +354,7 @@ impl Child {
         let mut line = Vec::with_capacity(body.len() + 1);
         line.extend_from_slice(body);
         line.push(b'\n');
-        if self.way.send(None, line, false, false) == Err(Unsent::Full) && !self.is_remote() {
+        if self.transport.send(None, line, false, false) == Err(Unsent::Full) && !self.is_remote() {
             self.give_up(ChildError::Busy);
         }
     }
@@ -359,17 +367,17 @@ impl Child {
         limits: Limits,
         asked: Instant,
     ) -> Result<Arc<ToolList>, ChildError> {
-        self.tools.get(self, limits, asked).await
+        self.tool_cache.get(self, limits, asked).await
     }
 
     /// Its tools, asked for now.
     pub async fn renew_tools(self: &Arc<Self>, limits: Limits) -> Result<Arc<ToolList>, ChildError> {
-        self.tools.renew(self, limits).await
+        self.tool_cache.refresh(self, limits).await
     }
 
     /// Its tools if it was ever asked.
     pub fn known_tools(&self) -> Option<Arc<ToolList>> {
-        self.tools.known()
+        self.tool_cache.cached()
     }
 
     /// Asks the child to end: its input is closed, then come TERM and KILL.
@@ -388,7 +396,7 @@ impl Child {
     }
 
     /// Somebody took the right to use it, or gave it back.
-    pub fn leased(&self, change: i64) {
+    pub fn change_leases(&self, change: i64) {
         *self.used.lock().expect("BUG: a copy panicked") = Instant::now();
         if self.leases.fetch_add(change, Ordering::Relaxed) + change == 0 {
             self.free.notify_waiters();
@@ -396,12 +404,12 @@ impl Child {
     }
 
     /// A call here began to wait until its host comes back, or no longer does.
-    pub fn parked(&self, change: i64) {
-        self.parked.fetch_add(change, Ordering::Relaxed);
+    pub fn change_suspended_calls(&self, change: i64) {
+        self.suspended_calls.fetch_add(change, Ordering::Relaxed);
     }
 
-    pub fn is_parked(&self) -> bool {
-        self.parked.load(Ordering::Relaxed) > 0
+    pub fn has_suspended_calls(&self) -> bool {
+        self.suspended_calls.load(Ordering::Relaxed) > 0
     }
 
     /// The host goes on with a call by another request, with this token for progress.
@@ -428,23 +436,23 @@ impl Child {
         self.calls().all_asking()
     }
 
-    pub fn tie(&self) -> Tie {
-        self.tie.lock().expect("BUG: a copy panicked").clone()
+    pub fn ownership(&self) -> Ownership {
+        self.ownership.lock().expect("BUG: a copy panicked").clone()
     }
 
     /// A spare becomes a session's own, and learns that there may be roots now.
-    pub fn belongs_to(self: &Arc<Self>, caller: &Arc<Caller>) {
-        *self.tie.lock().expect("BUG: a copy panicked") = Tie::Session(caller.clone());
+    pub fn assign_to(self: &Arc<Self>, caller: &Arc<Caller>) {
+        *self.ownership.lock().expect("BUG: a copy panicked") = Ownership::Session(caller.clone());
         self.roots_changed();
         self.follow(&self.followed(), true);
     }
 
     /// Whether calls of this caller may come to it.
     pub fn serves(&self, caller: &Arc<Caller>) -> bool {
-        match self.tie() {
-            Tie::Nobody => true,
-            Tie::Session(owner) => Arc::ptr_eq(&owner, caller.owner()),
-            Tie::Spare => false,
+        match self.ownership() {
+            Ownership::Shared => true,
+            Ownership::Session(owner) => Arc::ptr_eq(&owner, caller.owner()),
+            Ownership::Spare => false,
         }
     }
 
@@ -464,8 +472,8 @@ impl Child {
         }
         let child = self.clone();
         tokio::spawn(async move {
-            if !child.answers(PING_PATIENCE).await {
-                child.give_up(ChildError::Unresponsive { ms: millis(PING_PATIENCE) });
+            if !child.answers(PING_TIMEOUT).await {
+                child.give_up(ChildError::Unresponsive { ms: millis(PING_TIMEOUT) });
             }
             child.probing.store(false, Ordering::Relaxed);
         });
@@ -475,7 +483,7 @@ impl Child {
     pub async fn answers(self: &Arc<Self>, within: Duration) -> bool {
         let limits = Limits { spawn: within, rpc: within, max: within };
         // There is no `ping` in the modern era.
-        let method = if self.era() == Era::Modern { methods::DISCOVER } else { methods::PING };
+        let method = if self.era() == ProtocolEra::Modern { methods::DISCOVER } else { methods::PING };
         match self.call(None, method, None, |_, _| {}) {
             Ok(call) => call.answer(limits).await.is_ok(),
             Err(_) => false,
@@ -500,22 +508,22 @@ impl Child {
     }
 
     /// Has it serve who has it and nobody else: the next callers get another one.
-    pub fn replace(&self) {
-        self.outgoing.send_replace(true);
+    pub fn retire(&self) {
+        self.retiring.send_replace(true);
     }
 
-    pub fn is_outgoing(&self) -> bool {
-        *self.outgoing.borrow()
+    pub fn is_retiring(&self) -> bool {
+        *self.retiring.borrow()
     }
 
     /// Resolves when it is to be replaced.
-    pub async fn outgoing(&self) {
-        let mut outgoing = self.outgoing.subscribe();
-        let _ = outgoing.wait_for(|outgoing| *outgoing).await;
+    pub async fn wait_retiring(&self) {
+        let mut retiring = self.retiring.subscribe();
+        let _ = retiring.wait_for(|retiring| *retiring).await;
     }
 
     pub fn is_alive(&self) -> bool {
-        *self.stage.borrow() == Stage::Alive && !*self.stop.borrow() && self.way.is_open()
+        *self.stage.borrow() == Stage::Alive && !*self.stop.borrow() && self.transport.is_open()
     }
 
     /// Whether it is gone and nobody told it to go.
@@ -539,7 +547,7 @@ impl Child {
     }
 
     pub fn is_remote(&self) -> bool {
-        matches!(self.way, Way::Remote(_))
+        matches!(self.transport, ChildTransport::Http(_))
     }
 
     pub fn guard_pid(&self) -> Option<u32> {
@@ -563,20 +571,20 @@ impl Child {
         &self.stderr
     }
 
-    pub fn hello(&self) -> &Hello {
-        self.hello.get().expect("BUG: only children that shook hands are handed out")
+    pub fn server_info(&self) -> &ServerInfo {
+        self.server_info.get().expect("BUG: only children that shook hands are handed out")
     }
 
     /// Which era it speaks; legacy until it is known.
-    pub fn era(&self) -> Era {
-        self.hello.get().map_or(Era::Legacy, Hello::era)
+    pub fn era(&self) -> ProtocolEra {
+        self.server_info.get().map_or(ProtocolEra::Legacy, ServerInfo::era)
     }
 
     /// How it is spoken with.
-    pub fn manner(&self) -> Manner {
-        match &self.way {
-            Way::Pipe(_) => Manner::of(self.era()),
-            Way::Remote(line) => line.manner(),
+    pub fn protocol(&self) -> Protocol {
+        match &self.transport {
+            ChildTransport::Stdio(_) => Protocol::of(self.era()),
+            ChildTransport::Http(remote) => remote.protocol(),
         }
     }
 
@@ -601,8 +609,8 @@ impl Child {
     /// Resolves when it said that one of its lists changed.
     pub async fn lists_changed(&self) {
         tokio::select! {
-            () = self.tools.changed() => {}
-            () = self.stall.changed() => {}
+            () = self.tool_cache.changed() => {}
+            () = self.offer_cache.changed() => {}
         }
     }
 
@@ -613,7 +621,7 @@ impl Child {
 
     fn count_noise(&self, what: &Malformed) {
         self.noise.fetch_add(1, Ordering::Relaxed);
-        self.tally.noise();
+        self.metrics.noise();
         tracing::debug!(target: "child", child = &*self.name, "skipped: {what}");
     }
 
@@ -629,21 +637,25 @@ impl std::fmt::Debug for Child {
 }
 
 /// Makes the `params` at the end of a line those of the child's era.
-fn translate(era: Era, caller: Option<&Caller>, line: &mut Vec<u8>, from: usize) {
+fn translate(era: ProtocolEra, caller: Option<&Caller>, line: &mut Vec<u8>, from: usize) {
     let written = line.split_off(from);
     let params = Raw::parse(&written);
-    let once = caller.and_then(Caller::as_once);
+    let stateless = caller.and_then(Caller::as_stateless);
     match (era, params) {
-        (Era::Legacy, Some(params)) if once.is_some() => envelope::undressed(params, line),
+        (ProtocolEra::Legacy, Some(params)) if stateless.is_some() => {
+            envelope::without_envelope(params, line)
+        }
         // A modern host has said it all itself.
-        (Era::Modern, Some(params)) if once.is_some() && params.get().contains(era::VERSION_KEY) => {
+        (ProtocolEra::Modern, Some(params))
+            if stateless.is_some() && params.get().contains(era::VERSION_KEY) =>
+        {
             line.extend_from_slice(&written);
         }
-        (Era::Modern, params) => {
+        (ProtocolEra::Modern, params) => {
             let envelope = caller.map_or_else(envelope::Envelope::ours, Caller::envelope);
-            envelope::dressed(params, &envelope, line);
+            envelope::with_envelope(params, &envelope, line);
         }
-        (Era::Legacy, _) => line.extend_from_slice(&written),
+        (ProtocolEra::Legacy, _) => line.extend_from_slice(&written),
     }
 }
 

@@ -6,13 +6,14 @@ mod ask;
 mod browser;
 mod call;
 mod check;
-mod desk;
+mod daemon_session;
 mod doctor;
 mod dry_run;
 mod explain;
 mod form;
 mod import;
 mod introspect;
+mod local_config;
 mod login;
 mod logs;
 mod ls;
@@ -28,7 +29,6 @@ mod shell;
 mod shell_word;
 mod start;
 mod status;
-mod talk;
 mod unused_settings;
 
 use std::path::{Path, PathBuf};
@@ -131,7 +131,7 @@ async fn run(args: Args) -> ExitCode {
         Command::Open { no_browser } => open::run(&args, *no_browser).await,
         Command::Logout { child } => login::leave(&args, child).await,
         Command::Logs { suite, follow, lines } => {
-            let wish = logs::Wish { follow: *follow, lines: *lines };
+            let wish = logs::LogQuery { follow: *follow, lines: *lines };
             logs::run(&args, suite.as_deref(), wish).await
         }
         Command::Explain { suite } => explain::run(&args, suite).await,
@@ -170,7 +170,7 @@ async fn serve(args: &Args) -> Exit {
         Ok(()) => Exit::Ok,
         Err(fatal) => {
             tracing::error!(target: "daemon", "{fatal}");
-            daemon::leave_word(args, &fatal);
+            daemon::write_failure_file(args, &fatal);
             Exit::Error
         }
     };

@@ -2,8 +2,8 @@
 
 mod collector;
 mod listen;
+mod lock_file;
 mod notify;
-mod presence;
 mod successor;
 mod token;
 
@@ -14,41 +14,41 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use switchboard_wire::hop::Draining;
-use switchboard_wire::place::Place;
+use switchboard_wire::runtime_paths::RuntimePaths;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinHandle;
 
 use crate::args::Args;
-use crate::board::{Board, Phase};
-use crate::child::Ledger;
+use crate::child::RunLog;
 use crate::config::{Extent, LastGood, Usable, personal_file};
+use crate::daemon_info::DaemonInfo;
+use crate::daemon_state::{Daemon, Phase};
 use crate::document::Problem;
-use crate::event_loop::{Serving, aside};
-use crate::http::{Doors, Listener};
-use crate::layer::Ground;
-use crate::reload::Why;
+use crate::event_loop::{Serving, run_blocking};
+use crate::http::{HttpServer, Listener};
+use crate::layer::Locations;
+use crate::reload::ReloadCause;
 use crate::telemetry;
-use crate::whereabouts::Whereabouts;
 use collector::Telemetry;
 
 /// How long clearing up waits for the first answers to be given.
 const AFTER_FIRST_ANSWERS: Duration = Duration::from_millis(100);
 /// Calls in flight may take this long to finish once the daemon is to go.
-const DRAIN: Duration = Duration::from_secs(10);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 /// So long a session may take to ask for mail again once it was told that the daemon goes. One that does
 /// not hangs, or is held up by its host.
-const HEAR: Duration = Duration::from_secs(1);
+const DRAIN_ACK_TIMEOUT: Duration = Duration::from_secs(1);
 /// Requests that were on their way when a session heard of it are answered that they did not start; a
 /// connection that closed on them would leave their fate unknown.
-const ON_THE_WAY: Duration = Duration::from_millis(250);
+const LATE_REQUEST_GRACE: Duration = Duration::from_millis(250);
 /// How often the daemon looks whether its socket can still be found.
-const LOOK_AT_SOCKET: Duration = Duration::from_secs(2);
+const SOCKET_CHECK_INTERVAL: Duration = Duration::from_secs(2);
 /// A login that is being renewed may take this long to be written down.
-const LOGINS: Duration = Duration::from_secs(3);
+const LOGIN_SAVE_TIMEOUT: Duration = Duration::from_secs(3);
 /// Connections that do not close by themselves after that are cut.
-const CLOSE: Duration = Duration::from_secs(1);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 /// Children get their end in stages, and this is more than all of them take.
-const CHILDREN: Duration = Duration::from_secs(5);
+const CHILD_STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What keeps a daemon from starting. Nothing after the start ends it.
 #[derive(Debug, thiserror::Error)]
@@ -77,10 +77,10 @@ pub fn home() -> Result<PathBuf, Fatal> {
 
 /// Where token, logs and the like are kept.
 pub fn state_folder(home: &Path) -> PathBuf {
-    std::env::var_os("XDG_STATE_HOME")
-        .map(PathBuf::from)
-        .filter(|folder| folder.is_absolute())
-        .map_or_else(|| switchboard_wire::place::state_directory(home), |folder| folder.join("switchboard"))
+    std::env::var_os("XDG_STATE_HOME").map(PathBuf::from).filter(|folder| folder.is_absolute()).map_or_else(
+        || switchboard_wire::runtime_paths::state_directory(home),
+        |folder| folder.join("switchboard"),
+    )
 }
 
 /// The config file that was named, or the personal one.
@@ -92,7 +92,7 @@ pub fn config_file(args: &Args, home: &Path) -> PathBuf {
 /// Where the files of a person's daemon are, for commands: those of the one that runs, which may have been started
 /// with another environment than theirs; else those that one would use which is started like this.
 pub fn files_in_use(args: &Args, home: &Path) -> (PathBuf, PathBuf) {
-    let running = running(&place(args, home));
+    let running = running(&runtime_paths(args, home));
     let of_daemon = |key: &str| running.as_ref().and_then(|told| told[key].as_str()).map(PathBuf::from);
     let config = match &args.config {
         Some(_) => config_file(args, home),
@@ -102,34 +102,34 @@ pub fn files_in_use(args: &Args, home: &Path) -> (PathBuf, PathBuf) {
 }
 
 /// What the daemon of this place says of itself in its file, if it runs. Nobody is asked, so none is started by it.
-pub fn running(place: &Place) -> Option<serde_json::Value> {
-    let text = switchboard_wire::place::read_own(&place.daemon_file).ok()?;
+pub fn running(paths: &RuntimePaths) -> Option<serde_json::Value> {
+    let text = switchboard_wire::runtime_paths::read_own(&paths.daemon_file).ok()?;
     let told: serde_json::Value = serde_json::from_slice(&text).ok()?;
     let pid = told["pid"].as_u64().and_then(|pid| u32::try_from(pid).ok())?;
     switchboard_wire::process::is_same(pid, told["startTime"].as_u64()).then_some(told)
 }
 
 /// As long as it is held, nobody else starts a daemon at this place.
-pub async fn start_lock(place: &Place) -> Result<std::fs::File, Fatal> {
-    let io = |error| Fatal::Io { what: format!("`{}` cannot be used", place.start_lock.display()), error };
-    place.prepare().map_err(io)?;
-    presence::start_lock(place).await
+pub async fn start_lock(paths: &RuntimePaths) -> Result<std::fs::File, Fatal> {
+    let io = |error| Fatal::Io { what: format!("`{}` cannot be used", paths.start_lock.display()), error };
+    paths.prepare().map_err(io)?;
+    lock_file::start_lock(paths).await
 }
 
-/// The place that was named, or this user's.
-pub fn place(args: &Args, home: &Path) -> Place {
+/// The paths that was named, or this user's.
+pub fn runtime_paths(args: &Args, home: &Path) -> RuntimePaths {
     match &args.socket {
-        Some(socket) => Place::beside(&std::path::absolute(socket).unwrap_or_else(|_| socket.clone())),
-        None => Place::of_user(home),
+        Some(socket) => RuntimePaths::beside(&std::path::absolute(socket).unwrap_or_else(|_| socket.clone())),
+        None => RuntimePaths::of_user(home),
     }
 }
 
 /// The same with the socket of the daemon that runs, if one does: it may have been started when the place for
 /// sockets was another.
-pub fn place_in_use(args: &Args, home: &Path) -> Place {
-    let mut place = place(args, home);
-    place.socket = place.socket_in_use();
-    place
+pub fn runtime_paths_in_use(args: &Args, home: &Path) -> RuntimePaths {
+    let mut paths = runtime_paths(args, home);
+    paths.socket = paths.socket_in_use();
+    paths
 }
 
 /// The directories that the command line trusts. One that is not there is a mistake, not a wish.
@@ -142,11 +142,11 @@ pub fn trust_roots(args: &Args) -> Result<Vec<PathBuf>, Fatal> {
 }
 
 /// Leaves why there is no daemon where the shim that started it looks: it has no standard error to say it on.
-pub fn leave_word(args: &Args, fatal: &Fatal) {
+pub fn write_failure_file(args: &Args, fatal: &Fatal) {
     let Ok(home) = home() else { return };
     let words = format!("{}\n{fatal}", std::process::id());
     // Without the folder there is no shim that waits for us.
-    let _ = crate::files::replace(&place(args, &home).failure, words.as_bytes());
+    let _ = crate::files::replace(&runtime_paths(args, &home).failure, words.as_bytes());
 }
 
 /// From the command line to the end of the daemon.
@@ -158,20 +158,20 @@ pub async fn serve(args: &Args) -> Result<(), Fatal> {
     if args.config.is_some() && !file.exists() {
         return Err(Fatal::Listen(format!("there is no config file `{}`", file.display())));
     }
-    let mut place = place(args, &home);
+    let mut paths = runtime_paths(args, &home);
     let io = |what: String| move |error| Fatal::Io { what, error };
-    place.prepare().map_err(io(format!("`{}` cannot be served on", place.socket.display())))?;
+    paths.prepare().map_err(io(format!("`{}` cannot be served on", paths.socket.display())))?;
     let state = state_folder(&home);
     crate::files::state::prepare(&state).map_err(Fatal::State)?;
-    let keeper = notify::Keeper::from_env();
+    let sd_notify = notify::SdNotify::from_env();
     let binary = successor::Binary::of_this_process();
-    let bound = listen::Bound::obtain(&place).await?;
+    let bound = listen::BoundSockets::obtain(&paths).await?;
     // A socket that was handed over may have been bound when the place for sockets was another.
     if let Some(socket) = bound.path() {
-        place.socket = socket;
+        paths.socket = socket;
     }
-    let identity = listen::identity(&place.socket);
-    let lock = presence::lock(&place).await?;
+    let identity = listen::identity(&paths.socket);
+    let lock = lock_file::lock(&paths).await?;
     let last_good = LastGood::new(&state);
     // A mistake in it costs nobody their tools.
     let Usable { config, problems } = last_good.usable(&file, Extent::Personal);
@@ -191,34 +191,34 @@ pub async fn serve(args: &Args) -> Result<(), Fatal> {
     };
     let address = bound.address();
     let no_tcp = bound.no_tcp();
-    if let Err(error) = presence::announce(&place, address, &token_file, &file) {
-        tracing::warn!(target: "daemon", "`{}` cannot be written: {error}", place.daemon_file.display());
+    if let Err(error) = lock_file::write_daemon_file(&paths, address, &token_file, &file) {
+        tracing::warn!(target: "daemon", "`{}` cannot be written: {error}", paths.daemon_file.display());
     }
     tracing::info!(
         target: "daemon",
         version = env!("CARGO_PKG_VERSION"),
         pid = std::process::id(),
-        socket = %place.socket.display(),
+        socket = %paths.socket.display(),
         tcp = %address.map_or_else(|| "off".to_owned(), |address| address.to_string()),
         "serving"
     );
-    let (ledger, swept) = take_over(&place);
-    let ground = Ground::new(&home, &state, &trust_roots(args)?);
+    let (run_log, swept) = take_over(&paths);
+    let locations = Locations::new(&home, &state, &trust_roots(args)?);
     let env_file = config.folder.join("env");
-    let board = Board::new(file, config, ground, token, ledger);
-    board.note_broken(problems);
-    let telemetry = telemetry::settings(&env_file).map(|wanted| Telemetry::begin(&board, wanted));
+    let daemon = Daemon::new(file, config, locations, token, run_log);
+    daemon.note_broken(problems);
+    let telemetry = telemetry::settings(&env_file).map(|wanted| Telemetry::begin(&daemon, wanted));
     // Whatever it leads to ended with the daemon that gave it out.
-    crate::pages::forget_way_in(&state, Duration::ZERO);
-    address.into_iter().for_each(|address| board.nursery.sources.serves(address.port()));
-    board.pages.are_at(address.ok_or_else(|| match &no_tcp {
+    crate::page_access::remove_link_file(&state, Duration::ZERO);
+    address.into_iter().for_each(|address| daemon.services.value_resolver.set_own_port(address.port()));
+    daemon.page_access.set_address(address.ok_or_else(|| match &no_tcp {
         Some(why) if no_token => {
             format!("the status page needs TCP: {why}; mend that, then `switchboard restart`")
         }
-        _ => no_page(&listen, &board.config_file),
+        _ => no_page(&listen, &daemon.config_file),
     }));
-    let _ = board.whereabouts.set(Whereabouts {
-        socket: place.socket.clone(),
+    let _ = daemon.info.set(DaemonInfo {
+        socket: paths.socket.clone(),
         tcp: address.map(|address| address.to_string()),
         no_tcp,
         no_token,
@@ -227,24 +227,24 @@ pub async fn serve(args: &Args) -> Result<(), Fatal> {
         program: std::env::current_exe().ok(),
         log: crate::logging::destination(),
     });
-    board.catalog().keep_warm();
-    let kept = bound.kept().map_err(io("the sockets cannot be kept".to_owned()))?;
+    daemon.catalog().keep_warm();
+    let kept = bound.handover_sockets().map_err(io("the sockets cannot be kept".to_owned()))?;
     let listeners = bound.open().map_err(io("the sockets cannot be served".to_owned()))?;
     // From here on nobody ends us without a word: whoever hears that we are ready may say at once that we are to go.
-    let orders = Orders::catch();
-    let kit = Kit { board: board.clone(), listeners, kept, keeper, binary };
+    let signals = Signals::catch();
+    let parts = DaemonParts { daemon: daemon.clone(), listeners, handover_sockets: kept, sd_notify, binary };
     let idle = args.idle_exit.map(Duration::from_secs);
     let displaced = async {
-        until_displaced(&place, identity).await;
-        tracing::warn!(target: "daemon", "`{}` is no longer ours", place.socket.display());
+        until_displaced(&paths, identity).await;
+        tracing::warn!(target: "daemon", "`{}` is no longer ours", paths.socket.display());
     };
-    let successor = run(kit, orders, displaced, idle).await;
+    let successor = run(parts, signals, displaced, idle).await;
     // Whatever is left of an earlier run is for the next one to find, if we had no time for it.
-    if board.nursery.roster.all().is_empty() && swept.is_finished() {
-        board.nursery.ledger.close();
+    if daemon.services.registry.all().is_empty() && swept.is_finished() {
+        daemon.services.run_log.close();
     }
-    board.nursery.thrift.flush();
-    presence::leave(&place);
+    daemon.services.savings_recorder.flush();
+    lock_file::remove_daemon_file(&paths);
     drop(lock);
     // Nobody but this process waits for a collector.
     if let Some(telemetry) = telemetry {
@@ -261,12 +261,12 @@ pub async fn serve(args: &Args) -> Result<(), Fatal> {
 }
 
 /// Everything that a daemon serves with.
-struct Kit {
-    board: Arc<Board>,
+struct DaemonParts {
+    daemon: Arc<Daemon>,
     listeners: Vec<Listener>,
     /// The same sockets once more, for a successor.
-    kept: Vec<listen::Kept>,
-    keeper: notify::Keeper,
+    handover_sockets: Vec<listen::HandoverSocket>,
+    sd_notify: notify::SdNotify,
     binary: Option<successor::Binary>,
 }
 
@@ -286,76 +286,76 @@ fn no_page(listen: &str, config: &Path) -> String {
 
 /// Adopts what falls to us from now on, and clears up in the background what an earlier daemon and its
 /// guards, killed together, left behind.
-fn take_over(place: &Place) -> (Ledger, JoinHandle<()>) {
+fn take_over(paths: &RuntimePaths) -> (RunLog, JoinHandle<()>) {
     crate::child::adopt_orphans();
-    let (ledger, leftovers) = Ledger::open(place.daemon_file.with_extension("ledger"));
+    let (run_log, stale_runs) = RunLog::open(paths.daemon_file.with_extension("ledger"));
     let swept = tokio::spawn(async move {
         // Whoever started us waits for its first answer: looking at every process comes after that.
         tokio::time::sleep(AFTER_FIRST_ANSWERS).await;
-        let _ = tokio::task::spawn_blocking(move || leftovers.sweep()).await;
+        let _ = tokio::task::spawn_blocking(move || stale_runs.sweep()).await;
     });
-    (ledger, swept)
+    (run_log, swept)
 }
 
 /// Serves until somebody orders its end, nobody finds it, or nobody needs it any more. Gives what takes its place in this
 /// very process, if something is to.
 async fn run(
-    mut kit: Kit,
-    mut orders: Orders,
+    mut parts: DaemonParts,
+    mut signals: Signals,
     displaced: impl Future<Output = ()>,
     idle: Option<Duration>,
-) -> Option<(successor::Binary, Vec<listen::Kept>)> {
+) -> Option<(successor::Binary, Vec<listen::HandoverSocket>)> {
     let _serving = Serving::begin();
-    let doors = Doors::new(kit.board.clone());
-    kit.listeners.drain(..).for_each(|listener| doors.open(listener));
-    kit.keeper.ready(&kit.board).await;
+    let server = HttpServer::new(parts.daemon.clone());
+    parts.listeners.drain(..).for_each(|listener| server.serve_listener(listener));
+    parts.sd_notify.ready(&parts.daemon).await;
     let due = tokio::select! {
-        due = until_end(&kit, &mut orders, displaced, idle) => due,
-        () = kit.keeper.keep_well() => false,
+        due = until_end(&parts, &mut signals, displaced, idle) => due,
+        () = parts.sd_notify.run_watchdog() => false,
     };
     if !due {
-        // Nobody follows in this process: who connects once the doors are closed is to find that out at once.
-        kit.kept.clear();
-        kit.keeper.stopping().await;
+        // Nobody follows in this process: who connects once the server is closed is to find that out at once.
+        parts.handover_sockets.clear();
+        parts.sd_notify.stopping().await;
     }
     let left = tokio::select! {
-        () = leave(&kit.board, &doors) => true,
-        () = orders.next() => {
+        () = shut_down(&parts.daemon, &server) => true,
+        () = signals.next() => {
             tracing::warn!(target: "daemon", "a second signal: leaving at once");
             false
         }
-        () = kit.keeper.keep_well() => false,
+        () = parts.sd_notify.run_watchdog() => false,
     };
     // Somebody may have stopped it meanwhile.
-    let due = due && left && kit.board.draining() == Some(Draining::Restart);
-    kit.binary.filter(|_| due).map(|binary| (binary, kit.kept))
+    let due = due && left && parts.daemon.draining() == Some(Draining::Restart);
+    parts.binary.filter(|_| due).map(|binary| (binary, parts.handover_sockets))
 }
 
 /// Resolves when the daemon is to go; true if a successor takes over.
 async fn until_end(
-    kit: &Kit,
-    orders: &mut Orders,
+    parts: &DaemonParts,
+    signals: &mut Signals,
     displaced: impl Future<Output = ()>,
     idle: Option<Duration>,
 ) -> bool {
-    let board = &kit.board;
-    let mut phase = board.phase();
+    let daemon = &parts.daemon;
+    let mut phase = daemon.phase();
     tokio::select! {
-        () = reload_when_told(board) => {}
-        () = board.keep_current() => {}
-        () = board.keep_told() => {}
-        () = board.nursery.budget.watch_memory() => {}
-        () = kit.keeper.keep_told(board) => {}
-        () = orders.next() => board.drain(Draining::Restart),
-        () = displaced => board.drain(Draining::Restart),
-        () = board.nursery.thrift.keep() => {}
+        () = reload_on_hangup(daemon) => {}
+        () = daemon.run_reload_loop() => {}
+        () = daemon.run_list_change_notifier() => {}
+        () = daemon.services.budget.watch_memory() => {}
+        () = parts.sd_notify.run_status_updates(daemon) => {}
+        () = signals.next() => daemon.drain(Draining::Restart),
+        () = displaced => daemon.drain(Draining::Restart),
+        () = daemon.services.savings_recorder.run_flush_loop() => {}
         _ = phase.wait_for(|phase| *phase != Phase::Serving) => {}
-        () = until_idle(board, idle) => {
+        () = until_idle(daemon, idle) => {
             tracing::info!(target: "daemon", "nobody here for a while");
-            board.drain(Draining::Restart);
+            daemon.drain(Draining::Restart);
         }
-        () = successor::is_due(board, kit.binary.as_ref()) => {
-            board.drain(Draining::Restart);
+        () = successor::is_due(daemon, parts.binary.as_ref()) => {
+            daemon.drain(Draining::Restart);
             return true;
         }
     }
@@ -363,62 +363,62 @@ async fn until_end(
 }
 
 /// The order of leaving: calls in flight finish or fault, connections close, children stop.
-async fn leave(board: &Arc<Board>, doors: &Doors) {
+async fn shut_down(daemon: &Arc<Daemon>, server: &HttpServer) {
     tracing::info!(target: "daemon", "draining");
-    tokio::join!(land(board), farewell(board));
+    tokio::join!(finish_requests(daemon), announce_drain(daemon));
     // What an authorization server has given out is written down, or the login is lost.
-    let _ = tokio::time::timeout(LOGINS, board.nursery.logins.settled()).await;
-    board.leave();
-    let _ = tokio::time::timeout(CLOSE, doors.close()).await;
-    let _ = tokio::time::timeout(CHILDREN, board.nursery.roster.clear()).await;
+    let _ = tokio::time::timeout(LOGIN_SAVE_TIMEOUT, daemon.services.logins.settled()).await;
+    daemon.leave();
+    let _ = tokio::time::timeout(CLOSE_TIMEOUT, server.close()).await;
+    let _ = tokio::time::timeout(CHILD_STOP_TIMEOUT, daemon.services.registry.stop_all()).await;
 }
 
 /// What is under way comes to its end, by itself or by a fault.
-async fn land(board: &Board) {
-    if tokio::time::timeout(DRAIN, board.quiet()).await.is_err() {
-        board.ground_all();
-        let _ = tokio::time::timeout(CLOSE, board.quiet()).await;
+async fn finish_requests(daemon: &Daemon) {
+    if tokio::time::timeout(DRAIN_TIMEOUT, daemon.wait_idle()).await.is_err() {
+        daemon.abort_all();
+        let _ = tokio::time::timeout(CLOSE_TIMEOUT, daemon.wait_idle()).await;
     }
 }
 
 /// Every session hears of it, and what it sent before it did is answered.
-async fn farewell(board: &Board) {
-    if board.sessions.all().is_empty() {
+async fn announce_drain(daemon: &Daemon) {
+    if daemon.sessions.all().is_empty() {
         return;
     }
-    let _ = tokio::time::timeout(HEAR, board.all_have_heard()).await;
-    tokio::time::sleep(ON_THE_WAY).await;
+    let _ = tokio::time::timeout(DRAIN_ACK_TIMEOUT, daemon.wait_for_drain_acks()).await;
+    tokio::time::sleep(LATE_REQUEST_GRACE).await;
 }
 
 /// Resolves when those who look for the daemon no longer find this one, because its socket was removed or
 /// replaced. Never, if it was not to be found there in the first place (somebody handed over another).
-async fn until_displaced(place: &Place, identity: Option<listen::Identity>) {
+async fn until_displaced(paths: &RuntimePaths, identity: Option<listen::Identity>) {
     if identity.is_none() {
         return std::future::pending().await;
     }
     let socket = || {
-        let socket = place.socket.clone();
-        aside(move || listen::identity(&socket))
+        let socket = paths.socket.clone();
+        run_blocking(move || listen::identity(&socket))
     };
     while socket().await == identity {
-        tokio::time::sleep(LOOK_AT_SOCKET).await;
+        tokio::time::sleep(SOCKET_CHECK_INTERVAL).await;
     }
 }
 
 /// Reads everything again at each SIGHUP; never resolves.
-async fn reload_when_told(board: &Arc<Board>) {
+async fn reload_on_hangup(daemon: &Arc<Daemon>) {
     let Ok(mut hangup) = signal(SignalKind::hangup()) else { return std::future::pending().await };
     while hangup.recv().await.is_some() {
         // What is wrong was said where it was found.
-        board.reload(Why::Told).await;
+        daemon.reload(ReloadCause::Requested).await;
     }
     std::future::pending().await
 }
 
 /// SIGTERM and SIGINT, caught from when this is made.
-struct Orders(Option<(Signal, Signal)>);
+struct Signals(Option<(Signal, Signal)>);
 
-impl Orders {
+impl Signals {
     fn catch() -> Self {
         Self(signal(SignalKind::terminate()).ok().zip(signal(SignalKind::interrupt()).ok()))
     }
@@ -433,17 +433,17 @@ impl Orders {
     }
 }
 
-async fn until_idle(board: &Board, idle: Option<Duration>) {
+async fn until_idle(daemon: &Daemon, idle: Option<Duration>) {
     let Some(idle) = idle else { return std::future::pending().await };
     loop {
-        board.quiet().await;
-        let (quiet_since, begun) = (tokio::time::Instant::now(), board.begun());
+        daemon.wait_idle().await;
+        let (quiet_since, total) = (tokio::time::Instant::now(), daemon.total_requests());
         loop {
             tokio::time::sleep(idle.min(Duration::from_secs(1))).await;
-            let is_needed = !board.sessions.all().is_empty()
-                || !board.listens.is_empty()
-                || board.nursery.logins.any_open();
-            if is_needed || board.begun() != begun {
+            let is_needed = !daemon.sessions.all().is_empty()
+                || !daemon.listen_requests.is_empty()
+                || daemon.services.logins.any_open();
+            if is_needed || daemon.total_requests() != total {
                 break;
             }
             if quiet_since.elapsed() >= idle {
@@ -461,15 +461,15 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn short_calls_keep_an_idle_daemon_up() {
         let folder = Path::new("/nonexistent");
-        let (config, ground) = (Config::defaults(folder), Ground::new(folder, folder, &[]));
-        let board = Board::new(folder.join("x"), config, ground, String::new(), Ledger::unwritten());
+        let (config, locations) = (Config::defaults(folder), Locations::new(folder, folder, &[]));
+        let daemon = Daemon::new(folder.join("x"), config, locations, String::new(), RunLog::unwritten());
         let idle = tokio::spawn({
-            let board = board.clone();
-            async move { until_idle(&board, Some(Duration::from_secs(3))).await }
+            let daemon = daemon.clone();
+            async move { until_idle(&daemon, Some(Duration::from_secs(3))).await }
         });
         for _ in 0..20 {
             tokio::time::sleep(Duration::from_millis(1300)).await;
-            drop(board.begin());
+            drop(daemon.begin_request());
         }
         assert!(!idle.is_finished());
         tokio::time::timeout(Duration::from_secs(6), idle).await.unwrap().unwrap();
@@ -478,17 +478,17 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_replaced_socket_is_noticed() {
         let folder = tempfile::tempdir().unwrap();
-        let place = Place::beside(&folder.path().join("s"));
-        let _first = std::os::unix::net::UnixListener::bind(&place.socket).unwrap();
-        let identity = listen::identity(&place.socket);
-        let displaced = until_displaced(&place, identity);
+        let paths = RuntimePaths::beside(&folder.path().join("s"));
+        let _first = std::os::unix::net::UnixListener::bind(&paths.socket).unwrap();
+        let identity = listen::identity(&paths.socket);
+        let displaced = until_displaced(&paths, identity);
         tokio::pin!(displaced);
-        assert!(tokio::time::timeout(LOOK_AT_SOCKET * 3, &mut displaced).await.is_err());
-        std::fs::remove_file(&place.socket).unwrap();
-        let _second = std::os::unix::net::UnixListener::bind(&place.socket).unwrap();
-        tokio::time::timeout(LOOK_AT_SOCKET * 2, displaced).await.unwrap();
+        assert!(tokio::time::timeout(SOCKET_CHECK_INTERVAL * 3, &mut displaced).await.is_err());
+        std::fs::remove_file(&paths.socket).unwrap();
+        let _second = std::os::unix::net::UnixListener::bind(&paths.socket).unwrap();
+        tokio::time::timeout(SOCKET_CHECK_INTERVAL * 2, displaced).await.unwrap();
         // Nothing there to begin with: somebody handed over a socket from elsewhere.
-        let never = until_displaced(&place, None);
-        assert!(tokio::time::timeout(LOOK_AT_SOCKET * 3, never).await.is_err());
+        let never = until_displaced(&paths, None);
+        assert!(tokio::time::timeout(SOCKET_CHECK_INTERVAL * 3, never).await.is_err());
     }
 }

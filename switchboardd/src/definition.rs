@@ -1,7 +1,7 @@
 //! One server entry read from a `.mcp.json`: what it is called and how to start or reach it.
 
-mod hidden;
-mod shown;
+mod display_url;
+mod redactor;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-pub use hidden::Hidden;
-pub use shown::{Shown, shown_url, shown_whole_url};
+pub use display_url::{DisplayUrl, shown_url, shown_whole_url};
+pub use redactor::Redactor;
 
 use crate::expand::{Missing, Template, Values};
 
@@ -19,7 +19,7 @@ pub struct Definition {
     pub name: String,
     pub description: Option<String>,
     /// Or why it can be neither started nor reached.
-    pub reach: Result<Reach, String>,
+    pub launch: Result<Launch, String>,
     /// How long its calls may be silent.
     pub timeout: Option<Duration>,
     /// The file it stands in, and where in it.
@@ -39,14 +39,14 @@ impl Definition {
 /// How to get to a child.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Reach {
-    Process(Launch),
+pub enum Launch {
+    Process(LaunchCommand),
     Remote(Remote),
 }
 
 /// How to start a child. Two equal ones may share a child.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Launch {
+pub struct LaunchCommand {
     pub cmd: Template,
     pub args: Vec<Template>,
     /// `None` takes a variable away.
@@ -86,7 +86,7 @@ pub enum Transport {
 
 /// A launch with every gap filled: what is executed.
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub struct Filled {
+pub struct ResolvedCommand {
     pub cmd: String,
     pub args: Vec<String>,
     /// `None` takes a variable away.
@@ -98,56 +98,59 @@ pub struct Filled {
     pub data: Option<PathBuf>,
     pub program: Option<PathBuf>,
     /// Command and directory as they are written, for people: what was filled in may be a secret.
-    pub written: Written,
+    pub written: CommandText,
     /// What it is given and must not be shown when it prints it.
-    pub hidden: Hidden,
+    pub redactor: Redactor,
 }
 
 /// A child that runs elsewhere, with every gap filled: where its messages go.
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub struct Destination {
+pub struct ResolvedRemote {
     pub transport: Transport,
     pub url: String,
     pub headers: BTreeMap<String, String>,
     /// How it is spoken of.
-    pub shown: Shown,
+    pub shown: DisplayUrl,
 }
 
 /// All that a start needs to know, whichever way the child is reached.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Target {
-    Process(Filled),
-    Remote(Destination),
+pub enum ResolvedLaunch {
+    Process(ResolvedCommand),
+    Remote(ResolvedRemote),
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
-pub struct Written {
+pub struct CommandText {
     pub cmd: String,
     pub cwd: String,
 }
 
 /// Names only: values may be secrets.
-impl std::fmt::Debug for Filled {
+impl std::fmt::Debug for ResolvedCommand {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let names: Vec<_> = self.env.keys().collect();
-        f.debug_struct("Filled").field("cmd", &self.written.cmd).field("env", &names).finish_non_exhaustive()
+        f.debug_struct("ResolvedCommand")
+            .field("cmd", &self.written.cmd)
+            .field("env", &names)
+            .finish_non_exhaustive()
     }
 }
 
 /// Names only: values may be secrets, and so may parts of the URL.
-impl std::fmt::Debug for Destination {
+impl std::fmt::Debug for ResolvedRemote {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let names: Vec<_> = self.headers.keys().collect();
-        f.debug_struct("Destination").field("headers", &names).finish_non_exhaustive()
+        f.debug_struct("ResolvedRemote").field("headers", &names).finish_non_exhaustive()
     }
 }
 
-impl Target {
+impl ResolvedLaunch {
     /// What must not be repeated of what was filled in.
-    pub fn hidden(&self) -> &Hidden {
+    pub fn redactor(&self) -> &Redactor {
         match self {
-            Self::Process(filled) => &filled.hidden,
-            Self::Remote(to) => &to.shown.hidden,
+            Self::Process(filled) => &filled.redactor,
+            Self::Remote(to) => &to.shown.redactor,
         }
     }
 
@@ -164,13 +167,13 @@ impl Target {
 
 impl Remote {
     /// Where it is once every value is known; else what is missing.
-    pub fn fill(&self, values: &Values) -> Result<Destination, BTreeSet<Missing>> {
+    pub fn fill(&self, values: &Values) -> Result<ResolvedRemote, BTreeSet<Missing>> {
         let mut missing = BTreeSet::new();
         let mut fill = |template: &Template| template.fill(values, &mut missing);
         let url = fill(&self.url);
         let headers = self.headers.iter().map(|(name, value)| (name.clone(), fill(value))).collect();
-        let shown = Shown::new(self, values);
-        let filled = Destination { transport: self.transport, url, headers, shown };
+        let shown = DisplayUrl::new(self, values);
+        let filled = ResolvedRemote { transport: self.transport, url, headers, shown };
         if missing.is_empty() { Ok(filled) } else { Err(missing) }
     }
 
@@ -181,7 +184,7 @@ impl Remote {
     }
 }
 
-impl Filled {
+impl ResolvedCommand {
     /// The directory that it runs in, as far as people may see it.
     pub fn shown_directory(&self) -> String {
         self.workspace
@@ -211,7 +214,7 @@ impl Filled {
     }
 }
 
-impl Launch {
+impl LaunchCommand {
     /// Every value that has to come from its person, by name.
     pub fn gaps(&self) -> BTreeSet<String> {
         let values = self.env.values().flatten();
@@ -223,7 +226,7 @@ impl Launch {
     }
 
     /// What is executed once every value is known; else what is missing.
-    pub fn fill(&self, values: &Values) -> Result<Filled, BTreeSet<Missing>> {
+    pub fn fill(&self, values: &Values) -> Result<ResolvedCommand, BTreeSet<Missing>> {
         let mut missing = BTreeSet::new();
         let mut fill = |template: &Template| template.fill(values, &mut missing);
         let passed =
@@ -231,7 +234,7 @@ impl Launch {
         let mut env: BTreeMap<String, Option<String>> = passed.collect();
         env.extend(self.env_file.iter().map(|(name, value)| (name.clone(), Some(value.clone()))));
         env.extend(self.env.iter().map(|(name, value)| (name.clone(), value.as_ref().map(&mut fill))));
-        let filled = Filled {
+        let filled = ResolvedCommand {
             cmd: fill(&self.cmd),
             args: self.args.iter().map(&mut fill).collect(),
             env,
@@ -239,11 +242,11 @@ impl Launch {
             workspace: None,
             data: self.data.clone(),
             program: self.program.clone(),
-            written: Written {
+            written: CommandText {
                 cmd: self.cmd.to_string(),
                 cwd: self.base.join(self.cwd.to_string()).display().to_string(),
             },
-            hidden: Hidden::of_launch(self, values),
+            redactor: Redactor::of_launch(self, values),
         };
         if missing.is_empty() { Ok(filled) } else { Err(missing) }
     }
@@ -264,7 +267,7 @@ impl Launch {
     }
 }
 
-impl Reach {
+impl Launch {
     /// Whether a child that is a session's own runs in that session's workspace.
     pub fn runs_in_workspace(&self) -> bool {
         matches!(self, Self::Process(launch) if launch.cwd_is_workspace)
@@ -289,7 +292,7 @@ impl Reach {
     /// The fingerprint of everything that decides what is executed, or reached; nothing of it can be read back.
     pub fn digest(&self) -> String {
         let plain = match self {
-            Self::Process(launch) => Self::Process(Launch { program: None, ..launch.clone() }),
+            Self::Process(launch) => Self::Process(LaunchCommand { program: None, ..launch.clone() }),
             remote => remote.clone(),
         };
         let written = serde_json::to_vec(&plain).expect("BUG: a definition that cannot be written");
@@ -299,9 +302,9 @@ impl Reach {
 
 impl Definition {
     /// How to start it; `None` if that is not how it works, or it cannot be.
-    pub fn launch(&self) -> Option<&Launch> {
-        match &self.reach {
-            Ok(Reach::Process(launch)) => Some(launch),
+    pub fn command(&self) -> Option<&LaunchCommand> {
+        match &self.launch {
+            Ok(Launch::Process(launch)) => Some(launch),
             _ => None,
         }
     }

@@ -14,13 +14,13 @@ use std::path::{Path, PathBuf};
 use crate::config::Config;
 use crate::definition::Definition;
 use crate::document::{Document, Problem, Unreadable, read_text};
-use crate::expand::Places;
-use entry::Spot;
-use walk::Entered;
+use crate::expand::ExpansionContext;
+use entry::EntryLocation;
+use walk::WatchedDir;
 
 /// Where to look.
 #[derive(Debug, Clone, Copy)]
-pub struct Area<'a> {
+pub struct SearchScope<'a> {
     pub config: &'a Config,
     /// Nothing outside of the config's folder is read.
     pub confined: bool,
@@ -30,23 +30,23 @@ pub struct Area<'a> {
 }
 
 #[derive(Debug, Default)]
-pub struct Found {
+pub struct Discovery {
     /// By name; those with one name in the order of their files.
     pub definitions: Vec<Definition>,
     pub problems: Vec<Problem>,
-    pub watched: Watched,
+    pub watched: WatchedPaths,
 }
 
 /// What may change what is found.
 #[derive(Debug, Default)]
-pub struct Watched {
-    pub folders: Vec<Entered>,
+pub struct WatchedPaths {
+    pub folders: Vec<WatchedDir>,
     pub files: Vec<PathBuf>,
 }
 
 /// What each file last said that made sense.
 #[derive(Debug, Default)]
-pub struct Memory {
+pub struct LastGoodDefinitions {
     good: HashMap<PathBuf, Vec<Definition>>,
     /// How others could write each file when it was there; `None`: not at all.
     pub exposed: HashMap<PathBuf, Option<String>>,
@@ -54,19 +54,20 @@ pub struct Memory {
     pub config: Option<Config>,
 }
 
-pub fn discover(area: Area<'_>, memory: &mut Memory) -> Found {
-    let walked = walk::walk(&area.config.folder, &area.config.discover_globs, area.confined);
-    let mut found = Found::default();
-    found.watched.folders = walked.entered;
+pub fn discover(search_scope: SearchScope<'_>, memory: &mut LastGoodDefinitions) -> Discovery {
+    let walked =
+        walk::walk(&search_scope.config.folder, &search_scope.config.discover_globs, search_scope.confined);
+    let mut found = Discovery::default();
+    found.watched.folders = walked.dirs;
     found.watched.files = walked.links;
     if walked.cut_short {
         let message = "its globs lead to more than anybody has; the rest is left out";
-        found.problems.push(Problem::of(&area.config.file, message));
+        found.problems.push(Problem::of(&search_scope.config.file, message));
     }
     memory.good.retain(|file, _| walked.files.binary_search(file).is_ok());
     memory.exposed.retain(|file, _| walked.files.binary_search(file).is_ok());
     for file in walked.files {
-        let definitions = definitions(&file, area, memory, &mut found);
+        let definitions = definitions(&file, search_scope, memory, &mut found);
         found.definitions.extend(definitions);
     }
     found.definitions.sort_by(|a, b| a.name.cmp(&b.name));
@@ -74,8 +75,13 @@ pub fn discover(area: Area<'_>, memory: &mut Memory) -> Found {
 }
 
 /// What a file says, with what it last said in place of what makes no sense.
-fn definitions(file: &Path, area: Area<'_>, memory: &mut Memory, found: &mut Found) -> Vec<Definition> {
-    let within = area.confined.then_some(area.config.folder.as_path());
+fn definitions(
+    file: &Path,
+    search_scope: SearchScope<'_>,
+    memory: &mut LastGoodDefinitions,
+    found: &mut Discovery,
+) -> Vec<Definition> {
+    let within = search_scope.confined.then_some(search_scope.config.folder.as_path());
     let document = match Document::read(file, within) {
         Ok(Some(document)) => document,
         Ok(None) => {
@@ -97,8 +103,9 @@ fn definitions(file: &Path, area: Area<'_>, memory: &mut Memory, found: &mut Fou
         }
         variables.map_err(|unread| unread.to_string())
     };
-    let spot = Spot { file, places: places(file, area), variables: &variables };
-    let read = shapes::read(&document, &spot);
+    let location =
+        EntryLocation { file, context: expansion_context(file, search_scope), variables: &variables };
+    let read = shapes::read(&document, &location);
     found.watched.files.append(&mut env_files.borrow_mut());
     if read.broken {
         return last_good(file, read.problems, memory, found);
@@ -107,7 +114,7 @@ fn definitions(file: &Path, area: Area<'_>, memory: &mut Memory, found: &mut Fou
     let before = memory.good.remove(file).unwrap_or_default();
     let mut good = Vec::new();
     let definitions = read.definitions.into_iter().map(|definition| {
-        let Err(why) = &definition.reach else {
+        let Err(why) = &definition.launch else {
             good.push(definition.clone());
             return definition;
         };
@@ -124,7 +131,12 @@ fn definitions(file: &Path, area: Area<'_>, memory: &mut Memory, found: &mut Fou
     definitions
 }
 
-fn last_good(file: &Path, problems: Vec<Problem>, memory: &Memory, found: &mut Found) -> Vec<Definition> {
+fn last_good(
+    file: &Path,
+    problems: Vec<Problem>,
+    memory: &LastGoodDefinitions,
+    found: &mut Discovery,
+) -> Vec<Definition> {
     let kept = memory.good.get(file).cloned().unwrap_or_default();
     found.problems.extend(problems.into_iter().map(|mut problem| {
         if !kept.is_empty() {
@@ -136,16 +148,16 @@ fn last_good(file: &Path, problems: Vec<Problem>, memory: &Memory, found: &mut F
 }
 
 /// What decides the meaning of `${…}` in a file.
-pub fn places(file: &Path, area: Area<'_>) -> Places {
+pub fn expansion_context(file: &Path, search_scope: SearchScope<'_>) -> ExpansionContext {
     let folder = file.parent().unwrap_or(Path::new("/")).to_owned();
     let digest = crate::digest::hex(file.as_os_str().as_encoded_bytes());
-    Places {
+    ExpansionContext {
         folder,
-        root: area.config.folder.clone(),
-        home: area.home.to_owned(),
-        data: area.data.join(&digest[..16]),
-        personal: !area.confined,
-        ..Places::default()
+        root: search_scope.config.folder.clone(),
+        home: search_scope.home.to_owned(),
+        data: search_scope.data.join(&digest[..16]),
+        personal: !search_scope.confined,
+        ..ExpansionContext::default()
     }
 }
 
@@ -199,11 +211,12 @@ mod tests {
         std::fs::write(file, text).unwrap();
     }
 
-    fn look(folder: &Path, memory: &mut Memory) -> (Vec<String>, Vec<String>) {
+    fn look(folder: &Path, memory: &mut LastGoodDefinitions) -> (Vec<String>, Vec<String>) {
         let config = Config::defaults(folder);
-        let area = Area { config: &config, confined: true, home: Path::new("/h"), data: Path::new("/s") };
-        let found = discover(area, memory);
-        let shown = |definition: &Definition| match definition.launch() {
+        let search_scope =
+            SearchScope { config: &config, confined: true, home: Path::new("/h"), data: Path::new("/s") };
+        let found = discover(search_scope, memory);
+        let shown = |definition: &Definition| match definition.command() {
             Some(launch) => format!("{}={}", definition.name, launch.cmd),
             None => definition.name.clone(),
         };
@@ -219,7 +232,7 @@ mod tests {
         write(folder.path(), "mcps/twin/.mcp.json", r#"{"name": "good", "command": {"cmd": "false"}}"#);
         write(folder.path(), "mcps/deeper/x/.mcp.json", r#"{"name": "deep", "command": {"cmd": "true"}}"#);
         std::fs::create_dir_all(folder.path().join("mcps/folder/.mcp.json")).unwrap();
-        let (found, problems) = look(folder.path(), &mut Memory::default());
+        let (found, problems) = look(folder.path(), &mut LastGoodDefinitions::default());
         assert_eq!(found, ["good=true", "good=false"]);
         assert_eq!(problems.len(), 2, "{problems:?}");
     }
@@ -227,7 +240,7 @@ mod tests {
     #[test]
     fn what_a_file_last_said_stays_while_it_makes_no_sense() {
         let folder = tempfile::tempdir().unwrap();
-        let memory = &mut Memory::default();
+        let memory = &mut LastGoodDefinitions::default();
         let file = "mcps/x/.mcp.json";
         let mut say = |text: &str| {
             write(folder.path(), file, text);
@@ -255,7 +268,7 @@ mod tests {
         write(folder.path(), "out.json", r#"{"name": "out", "command": {"cmd": "true"}}"#);
         std::fs::create_dir_all(root.join("mcps/x")).unwrap();
         std::os::unix::fs::symlink(folder.path().join("out.json"), root.join("mcps/x/.mcp.json")).unwrap();
-        let (found, problems) = look(&root, &mut Memory::default());
+        let (found, problems) = look(&root, &mut LastGoodDefinitions::default());
         assert!(found.is_empty() && problems[0].contains("leads out"), "{problems:?}");
     }
 }

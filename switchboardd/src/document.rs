@@ -43,7 +43,7 @@ pub(crate) const DIALECT: ParseOptions = ParseOptions {
 /// What became of reading a document: what was made of it, what is wrong with it, and what its writer may
 /// want to know though nothing is wrong.
 #[derive(Debug)]
-pub struct Visit<T> {
+pub struct Visited<T> {
     pub made: Option<T>,
     pub problems: Vec<Problem>,
     pub notes: Vec<Problem>,
@@ -75,9 +75,9 @@ impl Document {
     }
 
     /// Has `read` go through the root object.
-    pub fn visit<T>(&self, read: impl FnOnce(&Fields<'_>) -> T) -> Visit<T> {
+    pub fn visit<T>(&self, read: impl FnOnce(&Fields<'_>) -> T) -> Visited<T> {
         let text = self.text.trim_start_matches('\u{feff}');
-        let failed = |offset, message: String| Visit {
+        let failed = |offset, message: String| Visited {
             made: None,
             problems: vec![self.problem(text, offset, message)],
             notes: Vec::new(),
@@ -109,7 +109,7 @@ impl Document {
                 None
             }
         };
-        Visit { made, problems: problems.into_inner(), notes: notes.into_inner() }
+        Visited { made, problems: problems.into_inner(), notes: notes.into_inner() }
     }
 
     fn problem(&self, text: &str, offset: usize, message: String) -> Problem {
@@ -215,7 +215,7 @@ impl<'d> Fields<'d> {
     }
 
     /// Members that are not `known`, each with the known one that it was most likely meant to be.
-    pub fn strangers<'k>(&self, known: &[&'k str]) -> Strangers<'d, 'k> {
+    pub fn unknown_members<'k>(&self, known: &[&'k str]) -> Strangers<'d, 'k> {
         let names = self.properties.iter().map(|property| property.name.as_str());
         let mut unknown = names.filter(|name| !known.contains(name));
         // Looking for the nearest key costs more than the rest.
@@ -414,7 +414,7 @@ mod tests {
     #[track_caller]
     fn check(text: &str, expect: &[&str]) {
         let document = Document::from_text(Path::new("f"), text);
-        let Visit { problems, .. } = document.visit(|fields| {
+        let Visited { problems, .. } = document.visit(|fields| {
             fields.only(&["name", "limit", "list"]);
             fields.get("name").and_then(|node| node.text());
             fields.get("limit").and_then(|node| node.number(1, 9));
@@ -451,7 +451,7 @@ mod tests {
     #[test]
     fn broken_json_names_the_place() {
         let document = Document::from_text(Path::new("f"), "{\n \"a\": tru\n}");
-        let Visit { made, problems, .. } = document.visit(|_| ());
+        let Visited { made, problems, .. } = document.visit(|_| ());
         assert!(made.is_none());
         assert_eq!(problems[0].at, Some((2, 7)), "{}", problems[0]);
     }
@@ -484,7 +484,7 @@ mod tests {
     #[test]
     fn depth_has_a_limit() {
         let deep = format!("{{\"a\":{}", "[".repeat(200_000));
-        let Visit { made, problems, .. } = Document::from_text(Path::new("f"), &deep).visit(|_| ());
+        let Visited { made, problems, .. } = Document::from_text(Path::new("f"), &deep).visit(|_| ());
         assert!(made.is_none() && problems.len() == 1);
         let nested =
             |depth: usize| format!("{}{}", r#"{"a":"#.repeat(depth - 1) + "{}", "}".repeat(depth - 1));

@@ -13,16 +13,16 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::io::AsyncReadExt;
 use tokio::sync::Notify;
 
-use crate::event_loop::{aside, may_block};
+use crate::event_loop::{may_block, run_blocking};
 
 /// The first argument that makes this binary the keeper of a login shell.
 pub const SHELL_ENV: &str = "--shell-env";
 
 /// How long a start waits for the login shell.
-const SHELL_PATIENCE: Duration = Duration::from_secs(5);
+const SHELL_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A login shell that takes longer than this does not answer any more. What it says after that start is for the next.
-const SHELL_MAX: Duration = Duration::from_secs(60);
+const SHELL_KILL_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// How soon a shell that did not answer is asked again, doubled each time.
 const FIRST_PAUSE: Duration = Duration::from_secs(5);
@@ -113,7 +113,7 @@ fn absolute_entries(path: &str) -> String {
 
 /// What the login shell said.
 #[derive(Clone, Default)]
-pub struct Captured {
+pub struct ShellEnvironment {
     /// What every child is given.
     pub variables: Variables,
     /// Everything, for definitions that ask for a variable by name.
@@ -121,9 +121,9 @@ pub struct Captured {
 }
 
 /// How much, never what: anything in it may be a secret.
-impl std::fmt::Debug for Captured {
+impl std::fmt::Debug for ShellEnvironment {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Captured").field("variables", &self.all.len()).finish_non_exhaustive()
+        f.debug_struct("ShellEnvironment").field("variables", &self.all.len()).finish_non_exhaustive()
     }
 }
 
@@ -131,13 +131,13 @@ impl std::fmt::Debug for Captured {
 /// children get the usual PATH, and the shell is asked again when another starts.
 #[derive(Debug, Default)]
 pub struct LoginShell {
-    shared: Arc<Shared>,
+    shared: Arc<SharedShell>,
 }
 
 #[derive(Debug, Default)]
-struct Shared {
+struct SharedShell {
     // A leaf lock: held to look at or replace what is known.
-    known: Mutex<Known>,
+    known: Mutex<ShellState>,
     /// A shell answered, or did not.
     answered: Notify,
     /// A shell answered after somebody had stopped waiting for it.
@@ -145,11 +145,11 @@ struct Shared {
 }
 
 #[derive(Debug, Default)]
-struct Known {
-    captured: Option<Arc<Captured>>,
+struct ShellState {
+    current: Option<Arc<ShellEnvironment>>,
     /// What it said before a person wanted it to be asked again: good until it answers.
-    before: Option<Arc<Captured>>,
-    asking: Option<Asking>,
+    before: Option<Arc<ShellEnvironment>>,
+    asking: Option<ShellQuery>,
     /// How many were asked in vain, and when the next may be asked.
     failures: u32,
     next: Option<Instant>,
@@ -158,27 +158,27 @@ struct Known {
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Asking {
+struct ShellQuery {
     since: Instant,
     round: u64,
 }
 
 impl LoginShell {
-    pub async fn captured(&self) -> Arc<Captured> {
+    pub async fn environment(&self) -> Arc<ShellEnvironment> {
         loop {
             let answered = self.shared.answered.notified();
             tokio::pin!(answered);
             answered.as_mut().enable();
             let until = {
                 let mut known = self.shared.lock();
-                if let Some(captured) = &known.captured {
-                    return captured.clone();
+                if let Some(shell_environment) = &known.current {
+                    return shell_environment.clone();
                 }
                 match known.asking(Instant::now()) {
                     Ask::Wait(until) => until,
                     Ask::Begin(asking) => {
                         tokio::spawn(self.shared.clone().ask(asking));
-                        asking.since + SHELL_PATIENCE
+                        asking.since + SHELL_TIMEOUT
                     }
                     Ask::Later => return known.without_answer(),
                 }
@@ -188,7 +188,7 @@ impl LoginShell {
                 tracing::warn!(
                     target: "environment",
                     "the login shell takes longer than {} s; children get {} until it answers",
-                    SHELL_PATIENCE.as_secs(),
+                    SHELL_TIMEOUT.as_secs(),
                     known.instead()
                 );
                 return known.without_answer();
@@ -211,7 +211,7 @@ impl LoginShell {
 
     /// Whether a shell has answered.
     pub fn is_known(&self) -> bool {
-        self.shared.lock().captured.is_some()
+        self.shared.lock().current.is_some()
     }
 }
 
@@ -219,20 +219,20 @@ impl LoginShell {
 enum Ask {
     /// Somebody has asked already: wait with them.
     Wait(Instant),
-    Begin(Asking),
+    Begin(ShellQuery),
     /// It did not answer just now, or takes too long: do without.
     Later,
 }
 
-impl Known {
+impl ShellState {
     fn forget(&mut self) {
-        let before = self.captured.take().or(self.before.take());
+        let before = self.current.take().or(self.before.take());
         *self = Self { round: self.round + 1, before, ..Self::default() };
     }
 
     /// What holds as long as the shell has not answered.
-    fn without_answer(&self) -> Arc<Captured> {
-        self.before.clone().unwrap_or_else(|| Arc::new(Captured::without_shell()))
+    fn without_answer(&self) -> Arc<ShellEnvironment> {
+        self.before.clone().unwrap_or_else(|| Arc::new(ShellEnvironment::without_shell()))
     }
 
     fn instead(&self) -> &'static str {
@@ -241,39 +241,39 @@ impl Known {
 
     fn asking(&mut self, now: Instant) -> Ask {
         if let Some(asking) = self.asking {
-            let until = asking.since + SHELL_PATIENCE;
+            let until = asking.since + SHELL_TIMEOUT;
             return if until > now { Ask::Wait(until) } else { Ask::Later };
         }
         if self.next.is_some_and(|next| next > now) {
             return Ask::Later;
         }
-        let asking = Asking { since: now, round: self.round };
+        let asking = ShellQuery { since: now, round: self.round };
         self.asking = Some(asking);
         Ask::Begin(asking)
     }
 
     /// What came of it. True if somebody stopped waiting before it came.
-    fn note(&mut self, asking: Asking, answer: Option<Captured>, now: Instant) -> bool {
+    fn note(&mut self, asking: ShellQuery, answer: Option<ShellEnvironment>, now: Instant) -> bool {
         if asking.round != self.round {
             return false;
         }
         self.asking = None;
-        let Some(captured) = answer else {
+        let Some(shell_environment) = answer else {
             let pause = FIRST_PAUSE.saturating_mul(2_u32.saturating_pow(self.failures)).min(LONGEST_PAUSE);
             self.failures = self.failures.saturating_add(1);
             self.next = Some(now + pause);
             return false;
         };
-        let is_late = self.failures > 0 || now >= asking.since + SHELL_PATIENCE;
-        self.captured = Some(Arc::new(captured));
+        let is_late = self.failures > 0 || now >= asking.since + SHELL_TIMEOUT;
+        self.current = Some(Arc::new(shell_environment));
         self.before = None;
         is_late
     }
 }
 
-impl Shared {
-    async fn ask(self: Arc<Self>, asking: Asking) {
-        let answer = tokio::time::timeout(SHELL_MAX, capture()).await.ok().flatten();
+impl SharedShell {
+    async fn ask(self: Arc<Self>, asking: ShellQuery) {
+        let answer = tokio::time::timeout(SHELL_KILL_TIMEOUT, capture()).await.ok().flatten();
         if answer.is_none() {
             let instead = self.lock().instead();
             tracing::warn!(target: "environment", "the login shell gave no environment; children get {instead}");
@@ -286,12 +286,12 @@ impl Shared {
         }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Known> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, ShellState> {
         self.known.lock().expect("BUG: a note panicked")
     }
 }
 
-impl Captured {
+impl ShellEnvironment {
     /// What the daemon itself was started with, but for the PATH. None of it can be asked for by name.
     fn without_shell() -> Self {
         let own = std::env::vars_os()
@@ -302,21 +302,21 @@ impl Captured {
 }
 
 /// `None` if the shell says nothing. Where there is no shell, that is the answer.
-async fn capture() -> Option<Captured> {
+async fn capture() -> Option<ShellEnvironment> {
     let named = std::env::var("SHELL").ok().filter(|shell| shell.starts_with('/'));
     let shell = match named {
         Some(named) => Some(named),
-        None => aside(passwd_shell).await,
+        None => run_blocking(passwd_shell).await,
     };
-    let Some(shell) = shell else { return Some(Captured::without_shell()) };
+    let Some(shell) = shell else { return Some(ShellEnvironment::without_shell()) };
     let all: BTreeMap<String, String> = ask(&shell).await?.into_iter().collect();
-    Some(Captured { variables: Variables::from_all(all.clone()), all })
+    Some(ShellEnvironment { variables: Variables::from_all(all.clone()), all })
 }
 
 /// Has a keeper run the shell. The keeper ends it when our end of its standard input closes, which
 /// happens when this future is done or dropped, and when the daemon dies.
 async fn ask(shell: &str) -> Option<Vec<(String, String)>> {
-    let mut command = tokio::process::Command::from(keeper());
+    let mut command = tokio::process::Command::from(shell_helper());
     command.arg(SHELL_ENV).arg(shell).env_clear();
     command.envs(PASSED_ON.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
     // Not our own PATH: that is the one of the host which happened to start the daemon.
@@ -356,7 +356,7 @@ fn between_marks(said: &[u8]) -> Option<String> {
 
 /// This very binary. Not by its path: that may be another version by now, or gone.
 #[expect(clippy::disallowed_methods, reason = "processes of our own, which are no children")]
-pub(crate) fn keeper() -> std::process::Command {
+pub(crate) fn shell_helper() -> std::process::Command {
     let mut command = std::process::Command::new("/proc/self/exe");
     if cfg!(not(target_os = "linux")) {
         command = std::process::Command::new(std::env::current_exe().unwrap_or_default());
@@ -378,7 +378,7 @@ pub fn run_shell(mut args: impl Iterator<Item = OsString>) -> ExitCode {
         .process_group(0)
         .spawn();
     let Ok(mut shell) = spawned else { return ExitCode::from(127) };
-    let until = Instant::now() + SHELL_MAX;
+    let until = Instant::now() + SHELL_KILL_TIMEOUT;
     while Instant::now() < until && !is_let_go() {
         if let Ok(Some(_)) = shell.try_wait() {
             return ExitCode::SUCCESS;
@@ -430,11 +430,11 @@ mod tests {
 
     #[test]
     fn a_shell_that_was_slow_or_failed_is_asked_again_and_taken_in_late() {
-        let mut known = Known::default();
+        let mut known = ShellState::default();
         let begin = Instant::now();
         let Ask::Begin(first) = known.asking(begin) else { panic!("nobody has asked") };
-        let (soon, late) = (begin + Duration::from_secs(1), begin + SHELL_PATIENCE);
-        assert!(matches!(known.asking(soon), Ask::Wait(until) if until == begin + SHELL_PATIENCE));
+        let (soon, late) = (begin + Duration::from_secs(1), begin + SHELL_TIMEOUT);
+        assert!(matches!(known.asking(soon), Ask::Wait(until) if until == begin + SHELL_TIMEOUT));
         assert!(matches!(known.asking(late), Ask::Later), "one shell at a time, and nobody waits twice");
         // It failed: asked again, but not at once.
         assert!(!known.note(first, None, late));
@@ -444,44 +444,47 @@ mod tests {
         assert!(matches!(known.asking(late + FIRST_PAUSE * 2), Ask::Later), "the pause doubles");
         let Ask::Begin(third) = known.asking(late + FIRST_PAUSE * 3) else { panic!("not asked again") };
         assert!(
-            known.note(third, Some(Captured::default()), late + SHELL_MAX),
+            known.note(third, Some(ShellEnvironment::default()), late + SHELL_KILL_TIMEOUT),
             "those who did without hear of it"
         );
-        assert!(known.captured.is_some());
+        assert!(known.current.is_some());
     }
 
     #[test]
     fn an_answer_to_an_earlier_question_is_not_taken_in() {
-        let mut known = Known::default();
+        let mut known = ShellState::default();
         let Ask::Begin(before) = known.asking(Instant::now()) else { panic!("nobody has asked") };
         known.forget();
-        assert!(!known.note(before, Some(Captured::default()), Instant::now()));
-        assert!(known.captured.is_none());
+        assert!(!known.note(before, Some(ShellEnvironment::default()), Instant::now()));
+        assert!(known.current.is_none());
     }
 
     #[test]
     fn what_a_shell_said_holds_until_it_answers_again() {
-        let mut known = Known::default();
+        let mut known = ShellState::default();
         let now = Instant::now();
-        let captured = |value: &str| {
-            Some(Captured { all: [("X".to_owned(), value.to_owned())].into(), ..Captured::default() })
+        let shell_environment = |value: &str| {
+            Some(ShellEnvironment {
+                all: [("X".to_owned(), value.to_owned())].into(),
+                ..ShellEnvironment::default()
+            })
         };
         let Ask::Begin(first) = known.asking(now) else { panic!("nobody has asked") };
-        known.note(first, captured("old"), now);
+        known.note(first, shell_environment("old"), now);
         // However often it is asked again, and also if it fails.
         known.forget();
         known.forget();
         let Ask::Begin(second) = known.asking(now) else { panic!("not asked again") };
-        assert!(known.captured.is_none());
+        assert!(known.current.is_none());
         assert_eq!(known.without_answer().all["X"], "old");
         known.note(second, None, now);
         assert_eq!(known.without_answer().all["X"], "old");
         let Ask::Begin(third) = known.asking(now + FIRST_PAUSE) else { panic!("not asked again") };
         assert!(
-            known.note(third, captured("new"), now + FIRST_PAUSE),
+            known.note(third, shell_environment("new"), now + FIRST_PAUSE),
             "those who had the old one hear of it"
         );
-        assert_eq!(known.captured.as_ref().unwrap().all["X"], "new");
+        assert_eq!(known.current.as_ref().unwrap().all["X"], "new");
         assert!(known.before.is_none());
     }
 }

@@ -4,25 +4,25 @@
 //! handshake: each request says in its `_meta` who asks and what they can take, and a question is a result
 //! (`input_required`) that the host comes back from. Everything here is about bytes and says nothing of processes
 //! or sockets, so that children behind a pipe and children behind a URL are spoken to alike. Pure but for the
-//! clock that `seal` is given.
+//! clock that `request_state` is given.
 
 pub mod envelope;
 pub mod errors;
 pub mod headers;
 pub mod question;
+pub mod request_meta;
+pub mod request_state;
 pub mod results;
 pub mod retry;
 pub mod schema;
-pub mod seal;
-pub mod terms;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Era {
+pub enum ProtocolEra {
     Legacy,
     Modern,
 }
 
-impl Era {
+impl ProtocolEra {
     pub fn word(self) -> &'static str {
         match self {
             Self::Legacy => "legacy",

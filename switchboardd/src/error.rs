@@ -5,11 +5,11 @@ use switchboard_wire::envelope::quoted;
 use switchboard_wire::raw::Raw;
 
 use crate::child::ChildError;
-use crate::era::seal::Broken;
-use crate::era::{self, Era, results};
+use crate::era::request_state::BadState;
+use crate::era::{self, ProtocolEra, results};
 use crate::methods;
 use crate::pool::PoolError;
-use crate::sources::Unready;
+use crate::value_resolver::NotLaunchable;
 
 /// Codes of the modern era.
 pub const LACKS_CAPABILITY: i64 = -32021;
@@ -34,9 +34,9 @@ pub enum Failure {
     #[error("Missing required client capability: {required}")]
     LacksCapability { required: &'static str },
     #[error("too many calls wait for their hosts to come back with answers")]
-    TooManyParked,
+    TooManySuspended,
     #[error("{0}")]
-    Broken(#[from] Broken),
+    BadState(#[from] BadState),
     #[error("child `{child}` {error}{}", of_subtool(.subtool.as_deref()))]
     Child { child: Box<str>, subtool: Option<Box<str>>, error: ChildError },
     #[error("child `{child}` {error}{}", of_subtool(.subtool.as_deref()))]
@@ -84,15 +84,15 @@ impl Failure {
             | Self::InvalidParams(_)
             | Self::UnsupportedVersion { .. }
             | Self::LacksCapability { .. }
-            | Self::Broken(Broken::NotOurs)
+            | Self::BadState(BadState::NotOurs)
             | Self::NoSuchChild { .. }
             | Self::NoSuchResource { .. }
             | Self::NotAllowed { .. } => Blame::Host,
             Self::Child { .. } | Self::Misconfigured { .. } | Self::Held { .. } => Blame::Child,
             Self::Unavailable { .. } | Self::StillStarting { .. } => Blame::Child,
             Self::ShuttingDown | Self::NotStarted | Self::Panicked => Blame::Daemon,
-            Self::TooManyCalls { .. } | Self::TooManyParked => Blame::Daemon,
-            Self::Broken(Broken::EarlierBoot | Broken::Expired) => Blame::Daemon,
+            Self::TooManyCalls { .. } | Self::TooManySuspended => Blame::Daemon,
+            Self::BadState(BadState::EarlierRun | BadState::Expired) => Blame::Daemon,
         }
     }
 
@@ -107,7 +107,7 @@ impl Failure {
                         ChildError::Busy | ChildError::SpawnTimeout { .. } | ChildError::Unsent
                     )
             }
-            Self::Unavailable { error: PoolError::Unready(_), .. } => false,
+            Self::Unavailable { error: PoolError::NotLaunchable(_), .. } => false,
             Self::Unavailable { .. } | Self::StillStarting { .. } => true,
             Self::NotStarted | Self::TooManyCalls { .. } => true,
             _ => false,
@@ -121,7 +121,7 @@ impl Failure {
             Self::InvalidParams(_) => "invalid_params",
             Self::UnsupportedVersion { .. } => "unsupported_version",
             Self::LacksCapability { .. } => "lacks_capability",
-            Self::Broken(_) => "request_state",
+            Self::BadState(_) => "request_state",
             Self::NoSuchChild { .. } => "no_such_child",
             Self::NoSuchResource { .. } => "no_such_resource",
             Self::NotAllowed { .. } => "not_allowed",
@@ -129,41 +129,44 @@ impl Failure {
             Self::Held { .. } => "held",
             Self::StillStarting { .. } => "child_still_starting",
             Self::Unavailable { error, .. } => match error {
-                PoolError::Resting { .. } => "child_resting",
+                PoolError::CoolingDown { .. } => "child_resting",
                 PoolError::NoRoom(_) | PoolError::Full { .. } => "no_room",
                 PoolError::Child(_) => "child_exited",
-                PoolError::Unready(Unready::Misconfigured(_) | Unready::NoProgram(_)) => "misconfigured",
-                PoolError::Unready(Unready::Held { .. }) => "held",
+                PoolError::NotLaunchable(NotLaunchable::Misconfigured(_) | NotLaunchable::NoProgram(_)) => {
+                    "misconfigured"
+                }
+                PoolError::NotLaunchable(NotLaunchable::Held { .. }) => "held",
             },
             Self::ShuttingDown | Self::NotStarted => "daemon_draining",
             Self::TooManyCalls { .. } => "busy",
-            Self::TooManyParked => "no_room",
+            Self::TooManySuspended => "no_room",
             Self::Panicked => "daemon_failed",
             Self::Child { error, .. } => error.kind(),
         }
     }
 
-    fn code(&self, era: Era) -> i64 {
+    fn code(&self, era: ProtocolEra) -> i64 {
         use switchboard_wire::envelope::{INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND};
         match self {
             Self::UnknownMethod { .. } => METHOD_NOT_FOUND,
             Self::UnsupportedVersion { .. } => UNSUPPORTED_VERSION,
             Self::LacksCapability { .. } => LACKS_CAPABILITY,
-            Self::InvalidParams(_) | Self::NoSuchChild { .. } | Self::NotAllowed { .. } | Self::Broken(_) => {
-                INVALID_PARAMS
-            }
+            Self::InvalidParams(_)
+            | Self::NoSuchChild { .. }
+            | Self::NotAllowed { .. }
+            | Self::BadState(_) => INVALID_PARAMS,
             // Legacy revisions have a code for it.
-            Self::NoSuchResource { .. } if era == Era::Legacy => -32002,
+            Self::NoSuchResource { .. } if era == ProtocolEra::Legacy => -32002,
             Self::NoSuchResource { .. } => INVALID_PARAMS,
             // Any failure that is not the host's own. The modern era has no codes for servers to choose from.
-            _ if era == Era::Modern => INTERNAL_ERROR,
+            _ if era == ProtocolEra::Modern => INTERNAL_ERROR,
             _ => -32000,
         }
     }
 
     /// The whole answer to the request of this method and id. Hosts make a call again that ended with a protocol
     /// error, and this one may have run: what fails on a call is told as its result.
-    pub fn answer(&self, era: Era, method: &str, host_id: &str) -> Vec<u8> {
+    pub fn answer(&self, era: ProtocolEra, method: &str, host_id: &str) -> Vec<u8> {
         if method == methods::TOOLS_CALL && self.blame() != Blame::Host {
             return format!(r#"{{"jsonrpc":"2.0","id":{host_id},"result":{}}}"#, self.result(era))
                 .into_bytes();
@@ -172,13 +175,13 @@ impl Failure {
     }
 
     /// The result of a call that failed like this.
-    fn result(&self, era: Era) -> String {
+    fn result(&self, era: ProtocolEra) -> String {
         let text = quoted(&self.to_string());
         let meta = json!({ "switchboard": self.about() });
         let result =
             format!(r#"{{"content":[{{"type":"text","text":{text}}}],"isError":true,"_meta":{meta}}}"#);
         match (era, Raw::parse(result.as_bytes())) {
-            (Era::Modern, Some(raw)) => {
+            (ProtocolEra::Modern, Some(raw)) => {
                 results::for_modern(raw, methods::TOOLS_CALL, &era::server().to_string())
             }
             _ => result,
@@ -206,7 +209,7 @@ impl Failure {
         about
     }
 
-    fn fault(&self, era: Era, host_id: &str) -> Vec<u8> {
+    fn fault(&self, era: ProtocolEra, host_id: &str) -> Vec<u8> {
         let mut error = json!({ "code": self.code(era), "message": self.to_string() });
         if self.blame() != Blame::Host {
             error["data"] = json!({ "switchboard": self.about() });
@@ -235,7 +238,7 @@ pub fn fault(host_id: &str, error: &serde_json::Value) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    fn answered(failure: &Failure, era: Era, method: &str) -> serde_json::Value {
+    fn answered(failure: &Failure, era: ProtocolEra, method: &str) -> serde_json::Value {
         serde_json::from_slice(&failure.answer(era, method, "\"a\"")).unwrap()
     }
 
@@ -248,15 +251,15 @@ mod tests {
     fn a_failure_names_child_and_subtool() {
         let about =
             json!({"kind": "rpc_timeout", "child": "github", "subtool": "search", "retryable": false});
-        let answer = answered(&silent(), Era::Legacy, "prompts/get");
+        let answer = answered(&silent(), ProtocolEra::Legacy, "prompts/get");
         assert_eq!((&answer["id"], &answer["error"]["code"]), (&json!("a"), &json!(-32000)));
         assert_eq!(answer["error"]["data"], json!({"switchboard": about}));
-        assert_eq!(answered(&silent(), Era::Modern, "prompts/get")["error"]["code"], -32603);
-        let answer = answered(&silent(), Era::Legacy, "tools/call");
+        assert_eq!(answered(&silent(), ProtocolEra::Modern, "prompts/get")["error"]["code"], -32603);
+        let answer = answered(&silent(), ProtocolEra::Legacy, "tools/call");
         let text = json!([{"type": "text", "text": silent().to_string()}]);
         let result = json!({"content": text, "isError": true, "_meta": {"switchboard": about}});
         assert_eq!(answer, json!({"jsonrpc": "2.0", "id": "a", "result": result}));
-        let answer = answered(&silent(), Era::Modern, "tools/call");
+        let answer = answered(&silent(), ProtocolEra::Modern, "tools/call");
         assert_eq!(answer["result"]["resultType"], "complete");
         assert_eq!(answer["result"]["_meta"]["switchboard"], about);
         assert_eq!(answer["result"]["_meta"][era::SERVER_KEY]["name"], "switchboard");
@@ -270,9 +273,9 @@ mod tests {
             (Failure::NoSuchChild { child: "x".into() }, -32602),
             (Failure::UnsupportedVersion { requested: "x".into() }, -32022),
             (Failure::LacksCapability { required: r#"{"sampling":{}}"# }, -32021),
-            (Failure::Broken(Broken::NotOurs), -32602),
+            (Failure::BadState(BadState::NotOurs), -32602),
         ] {
-            for era in [Era::Legacy, Era::Modern] {
+            for era in [ProtocolEra::Legacy, ProtocolEra::Modern] {
                 assert_eq!(answered(&failure, era, "tools/call")["error"]["code"], code, "{failure}");
             }
         }
@@ -285,14 +288,14 @@ mod tests {
             Failure::ShuttingDown,
             Failure::NotStarted,
             Failure::Panicked,
-            Failure::TooManyParked,
+            Failure::TooManySuspended,
             Failure::TooManyCalls { limit: 1 },
-            Failure::Broken(Broken::EarlierBoot),
-            Failure::Broken(Broken::Expired),
+            Failure::BadState(BadState::EarlierRun),
+            Failure::BadState(BadState::Expired),
             Failure::Held { child: "x".into(), what: "y".into(), file: "z".into() },
             Failure::Misconfigured { child: "x".into(), why: "y".into(), file: "z".into() },
         ] {
-            for era in [Era::Legacy, Era::Modern] {
+            for era in [ProtocolEra::Legacy, ProtocolEra::Modern] {
                 let answer = answered(&failure, era, "tools/call");
                 assert_eq!(answer["result"]["isError"], true, "{failure}");
                 let kind = &answer["result"]["_meta"]["switchboard"]["kind"];

@@ -33,12 +33,12 @@ impl Drop for Serving {
 pub fn may_block() {
     debug_assert!(
         !IS_HERE.get(),
-        "BUG: the thread that serves all hosts touches files; use `event_loop::aside`"
+        "BUG: the thread that serves all hosts touches files; use `event_loop::run_blocking`"
     );
 }
 
 /// Does work that may wait for a disk on a thread for such work.
-pub async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+pub async fn run_blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     match tokio::task::spawn_blocking(work).await {
         Ok(done) => done,
         Err(error) => match error.try_into_panic() {
@@ -51,7 +51,7 @@ pub async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static)
 
 /// Does work that may wait for a disk and that nobody waits for: here, unless this thread serves. It is for `Drop` and so
 /// does not panic: where the system gives no thread, the work is left undone.
-pub fn aside_unseen(work: impl FnOnce() + Send + 'static) {
+pub fn run_blocking_detached(work: impl FnOnce() + Send + 'static) {
     if IS_HERE.get() {
         // Not `spawn_blocking`, which panics without a thread.
         let _ = on_another_thread(std::thread::Builder::new(), work);
@@ -108,13 +108,13 @@ mod tests {
         ("hosts.rs", "commands only"),
         ("child/guard", "a guard is a process of its own"),
         ("daemon.rs", "before the daemon serves, and after"),
-        ("daemon/presence.rs", "before the daemon serves, and after"),
+        ("daemon/lock_file.rs", "before the daemon serves, and after"),
         ("discover", "part of a walk, which says it"),
         ("files.rs", "callers say it"),
         ("files/state.rs", "before the daemon serves, and in commands"),
         ("logging.rs", "opened before the daemon serves, written by a thread of its own"),
-        ("secrets/keyring.rs", "within `aside`"),
-        ("sources.rs", "within `aside`"),
+        ("secrets/keyring.rs", "within `run_blocking`"),
+        ("value_resolver.rs", "within `run_blocking`"),
     ];
 
     fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
@@ -154,9 +154,9 @@ mod tests {
     async fn files_are_for_other_threads() {
         let serving = Serving::begin();
         assert!(std::panic::catch_unwind(may_block).is_err());
-        aside(may_block).await;
+        run_blocking(may_block).await;
         let (done, was_done) = std::sync::mpsc::channel();
-        aside_unseen(move || {
+        run_blocking_detached(move || {
             may_block();
             let _ = done.send(());
         });

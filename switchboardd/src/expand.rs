@@ -25,7 +25,7 @@ pub enum Kind {
 
 /// What a definition's place decides.
 #[derive(Debug, Clone, Default)]
-pub struct Places {
+pub struct ExpansionContext {
     /// The folder of the file.
     pub folder: PathBuf,
     /// The workspace, or the folder that the globs start in.
@@ -81,7 +81,7 @@ impl Template {
     }
 
     /// Takes a text apart. `Err` for a `${…}` that means something elsewhere and nothing here.
-    pub fn parse(text: &str, places: &Places) -> Result<Self, String> {
+    pub fn parse(text: &str, places: &ExpansionContext) -> Result<Self, String> {
         let mut pieces = Pieces::default();
         let mut rest = text;
         while let Some((at, inner)) = next_gap(rest, places.dialect) {
@@ -258,7 +258,7 @@ fn next_gap(text: &str, dialect: Dialect) -> Option<(usize, &str)> {
 }
 
 /// What stands between the braces; `None` if it is no gap in this dialect.
-fn gap(inner: &str, places: &Places) -> Result<Option<Piece>, String> {
+fn gap(inner: &str, places: &ExpansionContext) -> Result<Option<Piece>, String> {
     let path = |path: &Path| Ok(Some(Piece::Text(path.to_string_lossy().into_owned())));
     if places.dialect == Dialect::Plugin {
         return match inner {
@@ -310,8 +310,8 @@ fn is_name(name: &str, kind: Kind) -> bool {
 mod tests {
     use super::*;
 
-    fn places() -> Places {
-        Places {
+    fn places() -> ExpansionContext {
+        ExpansionContext {
             folder: "/w/mcps/x".into(),
             root: "/w".into(),
             home: "/home/me".into(),
@@ -379,7 +379,7 @@ mod tests {
         let template = Template::parse("${A}", &places()).unwrap();
         let values = [("A".to_owned(), "${B}".to_owned()), ("B".to_owned(), "no".to_owned())];
         assert_eq!(template.fill(&values.into(), &mut BTreeSet::new()), "${B}");
-        let odd = Places { root: "/w/${SET}".into(), ..places() };
+        let odd = ExpansionContext { root: "/w/${SET}".into(), ..places() };
         let template = Template::parse("${workspaceFolder}", &odd).unwrap();
         assert_eq!(template.literal(), Some("/w/${SET}"));
     }
@@ -395,7 +395,7 @@ mod tests {
 
     #[test]
     fn opencode_has_gaps_of_its_own() {
-        let places = Places { dialect: Dialect::OpenCode, ..places() };
+        let places = ExpansionContext { dialect: Dialect::OpenCode, ..places() };
         let shown = |text: &str| Template::parse(text, &places).map(|template| template.to_string());
         assert_eq!(shown(r#"{"a": {env:A}} ${B}${env:C}{env:"#).unwrap(), r#"{"a": ${A}} ${B}${C}{env:"#);
         assert!(shown("{file:~/.token}").is_err());
@@ -404,14 +404,14 @@ mod tests {
 
     #[test]
     fn plugins_know_two_gaps_only() {
-        let places = Places { dialect: Dialect::Plugin, ..places() };
+        let places = ExpansionContext { dialect: Dialect::Plugin, ..places() };
         let template = Template::parse("${PLUGIN_ROOT} ${PLUGIN_DATA} ${HOME} ${input:x} ${file:x}", &places);
         assert_eq!(template.unwrap().literal(), Some("/w/mcps/x /state/data ${HOME} ${input:x} ${file:x}"));
     }
 
     #[test]
     fn a_template_survives_being_written_down() {
-        let odd = Places { root: "/w/${SET}".into(), ..places() };
+        let odd = ExpansionContext { root: "/w/${SET}".into(), ..places() };
         for text in ["", "a", "${A}", "x${A:-d}y${input:i}", "${workspaceFolder}${A}"] {
             let template = Template::parse(text, &odd).unwrap();
             let written = serde_json::to_string(&template).unwrap();

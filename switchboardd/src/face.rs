@@ -3,25 +3,25 @@
 mod aggregate;
 mod consent;
 mod follow;
+mod initialize;
 mod links;
 mod listen;
 mod modern;
 mod offers;
-mod opening;
 mod single;
 
 use std::sync::Arc;
 
 use switchboard_wire::raw::Raw;
 
-use crate::board::Board;
 use crate::caller::{Caller, LogLevel};
-use crate::era::{Era, terms};
+use crate::daemon_state::Daemon;
+use crate::era::{ProtocolEra, request_meta};
 use crate::error::Failure;
-use crate::measures::Note;
 use crate::methods;
+use crate::metrics::OperationNotes;
 use crate::session::Session;
-use crate::suite::{Said, Suite};
+use crate::suite::{Suite, SuiteReply};
 use crate::telemetry::trace::Context;
 
 pub use aggregate::instructions;
@@ -50,27 +50,27 @@ pub struct Request<'a> {
     pub method: &'a str,
     pub params: Option<Raw<'a>>,
     /// Where is noted what becomes of it.
-    pub note: Option<&'a Note>,
+    pub notes: Option<&'a OperationNotes>,
     /// The span that it came with, beside what it says itself.
     pub parent: Option<Context>,
 }
 
 impl<'a> Request<'a> {
     pub fn new(id: Raw<'a>, method: &'a str, params: Option<Raw<'a>>) -> Self {
-        Self { id, method, params, note: None, parent: None }
+        Self { id, method, params, notes: None, parent: None }
     }
 
-    pub fn within(self, parent: Option<Context>) -> Self {
+    pub fn with_parent_span(self, parent: Option<Context>) -> Self {
         Self { parent, ..self }
     }
 
-    fn is_for(&self, suite: &Suite) {
-        self.note.iter().for_each(|note| note.suite(&suite.tally));
+    fn set_suite(&self, suite: &Suite) {
+        self.notes.iter().for_each(|note| note.suite(&suite.metrics));
     }
 
     /// Notes how it went.
-    fn went(&self, said: &Result<Said, Failure>) {
-        let Some(note) = self.note else { return };
+    fn record_outcome(&self, said: &Result<SuiteReply, Failure>) {
+        let Some(note) = self.notes else { return };
         match said {
             Ok(said) => note.answered(said.error()),
             Err(failure) => note.failed(failure.kind(), failure),
@@ -78,10 +78,10 @@ impl<'a> Request<'a> {
     }
 
     /// Which era it is of, right or wrong.
-    pub fn era(&self) -> Era {
-        match terms::claimed(self.method, self.params) {
-            Ok(None) => Era::Legacy,
-            Ok(Some(_)) | Err(_) => Era::Modern,
+    pub fn era(&self) -> ProtocolEra {
+        match request_meta::parse(self.method, self.params) {
+            Ok(None) => ProtocolEra::Legacy,
+            Ok(Some(_)) | Err(_) => ProtocolEra::Modern,
         }
     }
 }
@@ -89,64 +89,68 @@ impl<'a> Request<'a> {
 /// Answers a request: the whole message for the host. `caller` is the session's, or that of this one call. By its
 /// first `.await` that waits, a call has taken its place in its child's queue; the session's order rests on that.
 pub async fn answer(
-    board: &Arc<Board>,
+    daemon: &Arc<Daemon>,
     face: &Face,
     session: &Arc<Session>,
     caller: &Arc<Caller>,
     request: Request<'_>,
 ) -> Vec<u8> {
-    match terms::claimed(request.method, request.params) {
+    match request_meta::parse(request.method, request.params) {
         Ok(None) => {}
         // Larger than the other way, and rarer.
-        Ok(Some(terms)) => {
+        Ok(Some(meta)) => {
             session.caller.update(|host| host.is_modern = true);
-            return Box::pin(modern::answer(board, face, session, caller, request, terms)).await;
+            return Box::pin(modern::answer(daemon, face, session, caller, request, meta)).await;
         }
         Err(failure) => {
-            request.note.iter().for_each(|note| note.failed(failure.kind(), &failure));
-            return failure.answer(Era::Modern, request.method, request.id.get());
+            request.notes.iter().for_each(|note| note.failed(failure.kind(), &failure));
+            return failure.answer(ProtocolEra::Modern, request.method, request.id.get());
         }
     }
     let catalog = session.workspace().catalog();
     let said = match face {
-        Face::Aggregate => aggregate::answer(board, session, caller, &catalog, request).await,
+        Face::Aggregate => aggregate::answer(daemon, session, caller, &catalog, request).await,
         Face::Child(name) => single::answer(&catalog, name, caller, request).await,
     };
     match request.method {
         // From what it was shown on, a host hears what changes.
-        methods::PROMPTS_LIST | methods::RESOURCES_LIST | methods::TEMPLATES_LIST => session.sees_first(),
-        methods::INITIALIZE if matches!(face, Face::Child(_)) => session.sees_first(),
-        methods::SET_LEVEL if said.is_ok() => board.spread_level(caller),
+        methods::PROMPTS_LIST | methods::RESOURCES_LIST | methods::TEMPLATES_LIST => {
+            session.init_fingerprints()
+        }
+        methods::INITIALIZE if matches!(face, Face::Child(_)) => session.init_fingerprints(),
+        methods::SET_LEVEL if said.is_ok() => daemon.apply_log_level(caller),
         _ => {}
     }
-    request.went(&said);
+    request.record_outcome(&said);
     match said {
-        Ok(Said::Child(answer)) => answer.for_host(request.id.get()),
-        Ok(Said::Fault(error)) => {
+        Ok(SuiteReply::Child(answer)) => answer.for_host(request.id.get()),
+        Ok(SuiteReply::Error(error)) => {
             format!(r#"{{"jsonrpc":"2.0","id":{},"error":{error}}}"#, request.id.get()).into_bytes()
         }
         // Only a modern request is answered with a question.
-        Ok(Said::Asks(_)) => Failure::Panicked.answer(Era::Legacy, request.method, request.id.get()),
-        Ok(Said::Ours(result)) => {
+        Ok(SuiteReply::NeedsInput(_)) => {
+            Failure::Panicked.answer(ProtocolEra::Legacy, request.method, request.id.get())
+        }
+        Ok(SuiteReply::Own(result)) => {
             format!(r#"{{"jsonrpc":"2.0","id":{},"result":{result}}}"#, request.id.get()).into_bytes()
         }
         Err(failure) => {
             tracing::debug!(target: "face", method = request.method, kind = failure.kind(), "{failure}");
-            failure.answer(Era::Legacy, request.method, request.id.get())
+            failure.answer(ProtocolEra::Legacy, request.method, request.id.get())
         }
     }
 }
 
 /// Notes what a host said of itself to an earlier daemon. False for what a child has to hear of.
-pub fn recall(board: &Board, session: &Session, request: Request<'_>) -> bool {
+pub fn replay_request(daemon: &Daemon, session: &Session, request: Request<'_>) -> bool {
     match request.method {
         methods::INITIALIZE => {
-            opening::welcome(&session.caller, request.params);
-            session.sees_first();
+            initialize::negotiate(&session.caller, request.params);
+            session.init_fingerprints();
         }
         methods::SET_LEVEL => {
             if set_level(&session.caller, request.params).is_ok() {
-                board.spread_level(&session.caller);
+                daemon.apply_log_level(&session.caller);
             }
         }
         _ => return false,
@@ -155,9 +159,9 @@ pub fn recall(board: &Board, session: &Session, request: Request<'_>) -> bool {
 }
 
 /// Takes in a notification; most mean nothing to a face that keeps no state for them.
-pub fn notice(board: &Board, session: &Session, method: &str, params: Option<Raw<'_>>) {
+pub fn on_notification(daemon: &Daemon, session: &Session, method: &str, params: Option<Raw<'_>>) {
     if method == methods::ROOTS_CHANGED {
-        board.roots_changed(&session.caller);
+        daemon.roots_changed(&session.caller);
     } else if method == methods::CANCELLED
         // Callers without a session count their ids alike; closing the connection is their way.
         && session.caller.mailbox().is_some()
@@ -169,7 +173,7 @@ pub fn notice(board: &Board, session: &Session, method: &str, params: Option<Raw
 }
 
 /// `logging/setLevel`: what this caller hears from now on.
-fn set_level(caller: &Caller, params: Option<Raw<'_>>) -> Result<Said, Failure> {
+fn set_level(caller: &Caller, params: Option<Raw<'_>>) -> Result<SuiteReply, Failure> {
     let level = params
         .and_then(switchboard_wire::members::Members::of)
         .and_then(|params| serde_json::from_str::<LogLevel>(params.get("level")?.get()).ok())
@@ -183,5 +187,5 @@ fn set_level(caller: &Caller, params: Option<Raw<'_>>) -> Result<Said, Failure> 
         profile.log_level = level;
         profile.set_level = true;
     });
-    Ok(Said::Ours("{}".to_owned()))
+    Ok(SuiteReply::Own("{}".to_owned()))
 }

@@ -17,7 +17,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 pub use switchboard_wire::folder::is_ours_alone;
 
 /// Where there is no hard limit: more than we use, less than any system refuses.
-const PLENTY: u64 = 10_240;
+const MAX_OPEN_FILES: u64 = 10_240;
 
 static SOFT_LIMIT: OnceLock<Option<u64>> = OnceLock::new();
 
@@ -25,7 +25,7 @@ static SOFT_LIMIT: OnceLock<Option<u64>> = OnceLock::new();
 pub fn raise_limit() {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     SOFT_LIMIT.get_or_init(|| current);
-    let wanted = maximum.unwrap_or(PLENTY);
+    let wanted = maximum.unwrap_or(MAX_OPEN_FILES);
     if current.is_some_and(|current| current < wanted)
         && let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum })
     {

@@ -37,7 +37,7 @@ pub struct Host {
     /// On PATH where it is installed.
     pub programs: &'static [&'static str],
     /// Where it keeps its servers. None for a host that has no file of its own.
-    pub places: &'static [Place],
+    pub places: &'static [HostFile],
     /// Whether the places stand for one another: what is written goes into the first that is there.
     pub alternatives: bool,
     pub format: Format,
@@ -51,7 +51,7 @@ pub struct Host {
 
 /// A file, and what shows that its host looks there.
 #[derive(Debug)]
-pub struct Place {
+pub struct HostFile {
     pub base: Base,
     pub file: &'static str,
     /// A folder below the same base. Without one, only the file itself does.

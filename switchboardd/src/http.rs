@@ -1,23 +1,23 @@
 //! The HTTP front door: which route is whose, and how connections come and go.
 
 mod accept;
+mod auth;
 mod batch;
 mod catch;
 mod control;
 mod discovery;
-mod door;
-mod figures;
-mod gate;
+mod errors;
+mod fast_path;
 mod hop;
 mod metrics;
+mod metrics_json;
 mod page;
-mod places;
 mod proxy;
-mod registry;
-mod rescue;
 mod savings;
-mod short;
+mod server;
 mod stream;
+mod streamable;
+mod tcp_connections;
 
 use std::sync::Arc;
 
@@ -25,17 +25,17 @@ use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::routing::{any, get, post};
 
-pub use door::{Doors, Listener};
+pub use server::{HttpServer, Listener};
 
-use crate::board::Board;
+use crate::daemon_state::Daemon;
 
 /// Every route, behind the gate.
-fn app(board: &Arc<Board>) -> Router {
+fn app(daemon: &Arc<Daemon>) -> Router {
     Router::new()
         .route("/proxy", any(proxy::aggregate))
         .route("/proxy/{child}", any(proxy::single))
-        .route("/mcp", any(registry::aggregate))
-        .route("/mcp/{child}", any(registry::single))
+        .route("/mcp", any(streamable::aggregate))
+        .route("/mcp/{child}", any(streamable::single))
         .route("/hop/session", post(hop::open))
         .route("/hop/mailbox", post(hop::poll))
         .route("/control/{order}", post(control::order))
@@ -52,9 +52,9 @@ fn app(board: &Arc<Board>) -> Router {
         .route("/page/{part}", get(page::part))
         .route(page::SESSION, post(page::exchange))
         .route("/savings", get(savings::show))
-        .fallback(rescue::no_route)
-        .method_not_allowed_fallback(rescue::wrong_method)
+        .fallback(errors::no_route)
+        .method_not_allowed_fallback(errors::wrong_method)
         .layer(DefaultBodyLimit::disable())
-        .layer(axum::middleware::from_fn_with_state(board.clone(), gate::check))
-        .with_state(board.clone())
+        .layer(axum::middleware::from_fn_with_state(daemon.clone(), auth::check))
+        .with_state(daemon.clone())
 }

@@ -7,22 +7,22 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use crate::config::{Config, Extent, FILE_NAME, LastGood};
-use crate::definition::{Definition, Reach};
-use crate::discover::{Area, Memory, Watched, discover};
+use crate::definition::{Definition, Launch};
+use crate::discover::{LastGoodDefinitions, SearchScope, WatchedPaths, discover};
 use crate::document::Problem;
 use crate::event_loop::may_block;
 use crate::files::{others_can_write, told};
 use crate::manifest::{Manifest, Manifests};
-use crate::trust::{Provenance, Standing, Store, Trust};
+use crate::trust::{Provenance, Trust, TrustStatus, TrustStore};
 
 #[derive(Debug)]
 pub struct Layer {
     pub config: Config,
-    pub entries: Vec<Entry>,
+    pub entries: Vec<JudgedDefinition>,
     /// What a person does not want.
     pub denied: Vec<Definition>,
     pub problems: Vec<Problem>,
-    pub watched: Watched,
+    pub watched: WatchedPaths,
     /// What is written of its servers, held until a catalog has made their pools.
     // A leaf lock: held to put it there or to take it.
     pub manifests: Mutex<Vec<Arc<Manifest>>>,
@@ -30,40 +30,40 @@ pub struct Layer {
 
 /// A definition and how it stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entry {
+pub struct JudgedDefinition {
     pub definition: Definition,
-    pub standing: Standing,
+    pub trust_status: TrustStatus,
     /// Why a definition of the person's own is held all the same.
     pub why_held: Option<String>,
 }
 
-impl Entry {
+impl JudgedDefinition {
     /// What waits for a person's word.
-    pub fn waiting(&self) -> Option<&Reach> {
-        match &self.standing {
-            Standing::Outdated { waiting } => Some(waiting),
-            Standing::Held => self.definition.reach.as_ref().ok(),
-            Standing::Allowed | Standing::Denied => None,
+    pub fn pending(&self) -> Option<&Launch> {
+        match &self.trust_status {
+            TrustStatus::Outdated { pending: waiting } => Some(waiting),
+            TrustStatus::Held => self.definition.launch.as_ref().ok(),
+            TrustStatus::Allowed | TrustStatus::Denied => None,
         }
     }
 }
 
 /// What is the same wherever definitions come from.
 #[derive(Debug, Clone)]
-pub struct Ground {
+pub struct Locations {
     pub home: PathBuf,
     pub state: PathBuf,
-    pub trust: Store,
+    pub trust: TrustStore,
     /// Directories that the command line trusts.
     pub trust_roots: Vec<PathBuf>,
 }
 
-impl Ground {
+impl Locations {
     pub fn new(home: &Path, state: &Path, trust_roots: &[PathBuf]) -> Self {
         Self {
             home: home.to_owned(),
             state: state.to_owned(),
-            trust: Store::new(state),
+            trust: TrustStore::new(state),
             trust_roots: trust_roots.to_vec(),
         }
     }
@@ -129,7 +129,12 @@ fn is_project(folder: &Path) -> bool {
 
 impl Layer {
     /// The person's own.
-    pub fn personal(config: Config, ground: &Ground, trust: &Trust, memory: &mut Memory) -> Self {
+    pub fn personal(
+        config: Config,
+        locations: &Locations,
+        trust: &Trust,
+        memory: &mut LastGoodDefinitions,
+    ) -> Self {
         let mut folders = HashMap::new();
         let mut known = std::mem::take(&mut memory.exposed);
         let exposed = |file: &Path| {
@@ -139,27 +144,32 @@ impl Layer {
                 Err(error) => known.remove(file).unwrap_or_else(|| Some(told(file, &error))),
             };
             known.insert(file.to_owned(), how.clone());
-            how.map_or(Provenance::Personal, Provenance::Exposed)
+            how.map_or(Provenance::Personal, Provenance::WritableByOthers)
         };
-        let layer = Self::read(config, false, ground, trust, memory, exposed);
+        let layer = Self::read(config, false, locations, trust, memory, exposed);
         memory.exposed = known;
         layer
     }
 
     /// A workspace's own. Its config can be missing, or wrong: then what was right last holds, else what can be
     /// understood of it.
-    pub fn workspace(root: &Path, ground: &Ground, trust: &Trust, memory: &mut Memory) -> Self {
+    pub fn workspace(
+        root: &Path,
+        locations: &Locations,
+        trust: &Trust,
+        memory: &mut LastGoodDefinitions,
+    ) -> Self {
         let file = Self::config_file(root);
         let (mut config, mut problems) = Config::understood(&file, Extent::Workspace);
         if problems.is_empty() {
             memory.config = Some(config.clone());
         } else {
             let last = memory.config.clone();
-            let last = last.or_else(|| LastGood::new(&ground.state).recall(&file, Extent::Workspace));
+            let last = last.or_else(|| LastGood::new(&locations.state).recall(&file, Extent::Workspace));
             config = last.unwrap_or(config);
             problems.push(config.in_place_of_the_file(&file));
         }
-        let mut layer = Self::read(config, true, ground, trust, memory, |_| Provenance::Workspace);
+        let mut layer = Self::read(config, true, locations, trust, memory, |_| Provenance::Workspace);
         layer.problems.splice(0..0, problems);
         layer
     }
@@ -167,13 +177,14 @@ impl Layer {
     fn read(
         config: Config,
         confined: bool,
-        ground: &Ground,
+        locations: &Locations,
         trust: &Trust,
-        memory: &mut Memory,
+        memory: &mut LastGoodDefinitions,
         mut provenance: impl FnMut(&Path) -> Provenance,
     ) -> Self {
-        let data = ground.state.join("data");
-        let found = discover(Area { config: &config, confined, home: &ground.home, data: &data }, memory);
+        let data = locations.state.join("data");
+        let found =
+            discover(SearchScope { config: &config, confined, home: &locations.home, data: &data }, memory);
         let mut layer = Self {
             config,
             entries: Vec::new(),
@@ -184,38 +195,38 @@ impl Layer {
         };
         for definition in found.definitions {
             let provenance = provenance(&definition.file);
-            let (mut definition, standing) = trust.judge(definition, &provenance);
+            let (mut definition, trust_status) = trust.judge(definition, &provenance);
             if let Some(why) = layer.config.unclear(&definition.name) {
-                definition.reach = Err(why.to_owned());
+                definition.launch = Err(why.to_owned());
                 definition.unclear_in = Some(layer.config.to_fix().to_owned());
             }
             let why_held = match provenance {
-                Provenance::Exposed(how) if standing != Standing::Allowed => Some(how),
+                Provenance::WritableByOthers(how) if trust_status != TrustStatus::Allowed => Some(how),
                 _ => None,
             };
             if let Some(how) = &why_held {
                 let message = format!("`{}` is held: {how}", definition.name);
                 layer.problems.push(Problem { at: definition.at, ..Problem::of(&definition.file, message) });
             }
-            match standing {
-                Standing::Denied => layer.denied.push(definition),
-                standing => layer.entries.push(Entry { definition, standing, why_held }),
+            match trust_status {
+                TrustStatus::Denied => layer.denied.push(definition),
+                trust_status => layer.entries.push(JudgedDefinition { definition, trust_status, why_held }),
             }
         }
-        layer.settle_names();
+        layer.resolve_name_clashes();
         layer
     }
 
     /// Of several with one name the first is used, and one that is held never in place of one that is not.
-    fn settle_names(&mut self) {
-        let mut settled: Vec<Entry> = Vec::with_capacity(self.entries.len());
+    fn resolve_name_clashes(&mut self) {
+        let mut settled: Vec<JudgedDefinition> = Vec::with_capacity(self.entries.len());
         for entry in self.entries.drain(..) {
             let Some(rival) = settled.last_mut().filter(|last| last.definition.name == entry.definition.name)
             else {
                 settled.push(entry);
                 continue;
             };
-            let wins = rival.standing == Standing::Held && entry.standing != Standing::Held;
+            let wins = rival.trust_status == TrustStatus::Held && entry.trust_status != TrustStatus::Held;
             let loser = if wins { std::mem::replace(rival, entry) } else { entry };
             let (name, used) = (&rival.definition.name, rival.definition.file.display());
             let message = format!("`{name}` is already defined in `{used}`, which is used");
@@ -227,8 +238,8 @@ impl Layer {
 
     /// Reads what is written of its servers, before anybody is shown them.
     pub fn recall(self, manifests: &Manifests) -> Self {
-        let startable = self.entries.iter().filter(|entry| entry.standing != Standing::Held);
-        let known = manifests.look(startable.filter_map(|entry| entry.definition.reach.as_ref().ok()));
+        let startable = self.entries.iter().filter(|entry| entry.trust_status != TrustStatus::Held);
+        let known = manifests.look(startable.filter_map(|entry| entry.definition.launch.as_ref().ok()));
         *self.manifests.lock().expect("BUG: a note panicked") = known;
         self
     }
@@ -272,10 +283,10 @@ mod tests {
     #[test]
     fn a_config_that_others_can_write_trusts_nobody() {
         let (folder, config) = config(r#"{"trust": {"roots": ["/usr"]}}"#);
-        let ground = Ground::new(Path::new("/h"), folder.path(), &[]);
-        assert_eq!(ground.trust(&config).0.roots, [Path::new("/usr")]);
+        let locations = Locations::new(Path::new("/h"), folder.path(), &[]);
+        assert_eq!(locations.trust(&config).0.roots, [Path::new("/usr")]);
         std::fs::set_permissions(&config.file, std::fs::Permissions::from_mode(0o606)).unwrap();
-        let (trust, problems) = ground.trust(&config);
+        let (trust, problems) = locations.trust(&config);
         assert!(trust.roots.is_empty());
         assert!(problems[0].message.contains("everybody can write it"), "{}", problems[0]);
     }
@@ -283,11 +294,11 @@ mod tests {
     #[test]
     fn a_refused_config_is_not_the_same_as_a_missing_one() {
         let folder = tempfile::tempdir().unwrap();
-        let ground = Ground::new(Path::new("/h"), &folder.path().join("s"), &[]);
+        let locations = Locations::new(Path::new("/h"), &folder.path().join("s"), &[]);
         let definition = folder.path().join("mcps/k/.mcp.json");
         let read = || {
             let (config, _) = Config::understood(&folder.path().join(FILE_NAME), Extent::Personal);
-            Layer::personal(config, &ground, &Trust::default(), &mut Memory::default())
+            Layer::personal(config, &locations, &Trust::default(), &mut LastGoodDefinitions::default())
         };
         let missing = read();
         let program = folder.path().join("switchboard.config.js");
@@ -303,11 +314,11 @@ mod tests {
 
     #[test]
     fn only_a_folder_named_in_full_is_a_workspace() {
-        let ground = Ground::new(Path::new("/tmp"), Path::new("/s"), &[]);
+        let locations = Locations::new(Path::new("/tmp"), Path::new("/s"), &[]);
         for none in ["", ".", "src", "/", "/tmp", "/tmp/", "/usr/..", "/etc/passwd", "/nonexistent"] {
-            assert_eq!(ground.workspace(Path::new(none)), None, "{none}");
+            assert_eq!(locations.workspace(Path::new(none)), None, "{none}");
         }
-        assert_eq!(ground.workspace(Path::new("/usr/./lib/..")), Some("/usr".into()));
+        assert_eq!(locations.workspace(Path::new("/usr/./lib/..")), Some("/usr".into()));
     }
 
     #[test]
@@ -316,8 +327,8 @@ mod tests {
         let base = base.path().canonicalize().unwrap();
         let home = base.join("home");
         let of = |folder: &str| {
-            let ground = Ground::new(&home, Path::new("/s"), &[]);
-            ground.workspace(&home.join(folder)).map(|root| root.strip_prefix(&home).unwrap().to_owned())
+            let locations = Locations::new(&home, Path::new("/s"), &[]);
+            locations.workspace(&home.join(folder)).map(|root| root.strip_prefix(&home).unwrap().to_owned())
         };
         for folder in ["app/deep/er", "app/mcps/x", "repo/.git", "repo/src", "other/src", "app/own/src"] {
             std::fs::create_dir_all(home.join(folder)).unwrap();

@@ -22,7 +22,7 @@ use filter::chosen;
 
 /// Five files of ten mebibytes.
 const MAX_BYTES: u64 = 10 * 1024 * 1024;
-const KEEP: usize = 5;
+const MAX_LOG_FILES: usize = 5;
 
 /// Lines between whoever logs and the thread that writes: more than a burst of ours has.
 const QUEUE: usize = 1024;
@@ -72,7 +72,7 @@ pub fn init(format: LogFormat, state: &Path) {
     });
     let Ok(queue) = queue else { return };
     let queue = QUEUED.get_or_init(|| queue);
-    let lines = tracing_subscriber::fmt::layer().with_ansi(colour).with_writer(|| Line(queue));
+    let lines = tracing_subscriber::fmt::layer().with_ansi(colour).with_writer(|| LogWriter(queue));
     let subscriber = tracing_subscriber::registry();
     // A second initialisation (in tests) changes nothing.
     let _ = match format {
@@ -109,7 +109,7 @@ pub fn flush() {
     let until = Instant::now() + LAST_LINES;
     let (written, done) = std::sync::mpsc::channel();
     let Some(queue) = QUEUED.get() else { return };
-    let mut mark = Entry::Mark(written);
+    let mut mark = LogEntry::Mark(written);
     while let Err(TrySendError::Full(back)) = queue.entries.try_send(mark) {
         if Instant::now() >= until {
             return;
@@ -123,11 +123,11 @@ pub fn flush() {
 /// The way to the thread that writes. The daemon's own thread never waits for whoever reads the log:
 /// what does not fit is dropped, and how much that was is said.
 struct Queue {
-    entries: SyncSender<Entry>,
+    entries: SyncSender<LogEntry>,
     dropped: Arc<AtomicU64>,
 }
 
-enum Entry {
+enum LogEntry {
     Line(Vec<u8>),
     /// Tells when everything before it is written.
     Mark(Sender<()>),
@@ -142,8 +142,8 @@ impl Queue {
         thread.spawn(move || {
             while let Ok(entry) = queued.recv() {
                 match entry {
-                    Entry::Line(line) => write(&line),
-                    Entry::Mark(written) => drop(written.send(())),
+                    LogEntry::Line(line) => write(&line),
+                    LogEntry::Mark(written) => drop(written.send(())),
                 }
                 match missing.swap(0, Ordering::Relaxed) {
                     0 => {}
@@ -155,7 +155,7 @@ impl Queue {
     }
 
     fn push(&self, line: &[u8]) {
-        if self.entries.try_send(Entry::Line(line.to_vec())).is_err() {
+        if self.entries.try_send(LogEntry::Line(line.to_vec())).is_err() {
             self.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -171,9 +171,9 @@ fn gap(format: LogFormat, count: u64) -> String {
     }
 }
 
-struct Line<'a>(&'a Queue);
+struct LogWriter<'a>(&'a Queue);
 
-impl Write for Line<'_> {
+impl Write for LogWriter<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.push(bytes);
         Ok(bytes.len())
@@ -208,7 +208,7 @@ struct Rotating {
 
 impl Rotating {
     fn open(path: &Path) -> Option<Self> {
-        switchboard_wire::place::private_folder(path.parent()?).ok()?;
+        switchboard_wire::runtime_paths::private_folder(path.parent()?).ok()?;
         let file = append(path).ok()?;
         let bytes = file.metadata().ok()?.len();
         Some(Self { path: path.to_owned(), file, bytes })
@@ -229,7 +229,7 @@ impl Rotating {
             name.push(format!(".{number}"));
             PathBuf::from(name)
         };
-        for number in (1..KEEP - 1).rev() {
+        for number in (1..MAX_LOG_FILES - 1).rev() {
             let _ = std::fs::rename(numbered(number), numbered(number + 1));
         }
         let _ = std::fs::rename(&self.path, numbered(1));
@@ -282,7 +282,7 @@ mod tests {
             log.write(&line);
         }
         let files: Vec<_> = std::fs::read_dir(path.parent().unwrap()).unwrap().flatten().collect();
-        assert_eq!(files.len(), KEEP);
+        assert_eq!(files.len(), MAX_LOG_FILES);
         assert!(files.iter().all(|file| file.metadata().unwrap().len() <= MAX_BYTES));
     }
 }

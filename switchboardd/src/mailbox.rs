@@ -11,23 +11,23 @@ use std::sync::Mutex;
 use bytes::Bytes;
 use tokio::sync::Notify;
 
-/// Letters and bytes from which on progress and logs are thinned out.
-const ROOMY: usize = 1000;
-const ROOMY_BYTES: usize = 4 * 1024 * 1024;
-/// Letters beyond which nothing but what a host must not miss is taken.
-const FULL: usize = 2 * ROOMY;
+/// Messages and bytes from which on progress and logs are thinned out.
+const SOFT_LIMIT: usize = 1000;
+const SOFT_LIMIT_BYTES: usize = 4 * 1024 * 1024;
+/// Messages beyond which nothing but what a host must not miss is taken.
+const HARD_LIMIT: usize = 2 * SOFT_LIMIT;
 /// Bytes beyond which nothing at all is taken; one message, however long, fits into an empty mailbox.
-const FULL_BYTES: usize = 32 * 1024 * 1024;
+const HARD_LIMIT_BYTES: usize = 32 * 1024 * 1024;
 
 /// What is kept of that which went out on an event stream, for a host that lost its connection.
-const KEPT: usize = 128;
-const KEPT_BYTES: usize = 256 * 1024;
+const REPLAY_LIMIT: usize = 128;
+const REPLAY_LIMIT_BYTES: usize = 256 * 1024;
 
 /// The most one poll carries, unless a single message is longer.
 const BATCH_BYTES: usize = 1024 * 1024;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Kind {
+pub enum MessageKind {
     /// Progress for this token: only the last one matters.
     Progress(Box<str>),
     /// A list changed: one word of it is enough.
@@ -50,7 +50,7 @@ pub struct Mailbox {
 
 #[derive(Debug, Default)]
 struct State {
-    letters: VecDeque<Letter>,
+    messages: VecDeque<QueuedMessage>,
     bytes: usize,
     /// Messages that came and were no answers.
     others: u64,
@@ -62,22 +62,22 @@ struct State {
 }
 
 #[derive(Debug)]
-struct Letter {
+struct QueuedMessage {
     number: u64,
-    kind: Kind,
+    kind: MessageKind,
     body: Bytes,
 }
 
 /// What a poll brings.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Batch {
+pub struct MessageBatch {
     pub messages: Vec<Bytes>,
     pub next: u64,
 }
 
 impl Mailbox {
     /// False if there was no room for it; only questions care.
-    pub fn push(&self, kind: Kind, body: Bytes) -> bool {
+    pub fn push(&self, kind: MessageKind, body: Bytes) -> bool {
         let taken = self.lock().push(kind, body);
         if taken {
             self.arrived.notify_waiters();
@@ -101,7 +101,7 @@ impl Mailbox {
     }
 
     /// Forgets what the host has, and gives what comes next, if anything.
-    pub fn take(&self, after: u64) -> Option<Batch> {
+    pub fn take(&self, after: u64) -> Option<MessageBatch> {
         self.lock().take(after)
     }
 
@@ -133,8 +133,10 @@ impl Mailbox {
     /// All there is, if all of it is answers.
     pub fn only_answers(&self) -> Option<Vec<Bytes>> {
         let state = self.lock();
-        let bodies =
-            state.letters.iter().map(|letter| (letter.kind == Kind::Answer).then(|| letter.body.clone()));
+        let bodies = state
+            .messages
+            .iter()
+            .map(|message| (message.kind == MessageKind::Answer).then(|| message.body.clone()));
         bodies.collect()
     }
 
@@ -149,7 +151,7 @@ impl Mailbox {
     }
 
     /// Resolves at the next push after it was first polled.
-    pub fn arrival(&self) -> tokio::sync::futures::Notified<'_> {
+    pub fn wait_for_message(&self) -> tokio::sync::futures::Notified<'_> {
         self.arrived.notified()
     }
 
@@ -159,37 +161,37 @@ impl Mailbox {
 }
 
 impl State {
-    fn push(&mut self, kind: Kind, body: Bytes) -> bool {
-        if self.letters.len() >= ROOMY || self.bytes + body.len() > ROOMY_BYTES {
+    fn push(&mut self, kind: MessageKind, body: Bytes) -> bool {
+        if self.messages.len() >= SOFT_LIMIT || self.bytes + body.len() > SOFT_LIMIT_BYTES {
             match &kind {
-                Kind::Progress(_) => self.remove(&kind),
-                Kind::Changed(_) | Kind::Updated(_)
-                    if self.letters.iter().any(|letter| letter.kind == kind) =>
+                MessageKind::Progress(_) => self.remove(&kind),
+                MessageKind::Changed(_) | MessageKind::Updated(_)
+                    if self.messages.iter().any(|message| message.kind == kind) =>
                 {
                     return true;
                 }
-                Kind::Log if !self.letters.is_empty() => {
+                MessageKind::Log if !self.messages.is_empty() => {
                     self.dropped += 1;
                     return false;
                 }
                 _ => {}
             }
         }
-        let too_many_bytes = self.bytes + body.len() > FULL_BYTES && !self.letters.is_empty();
-        if kind != Kind::Answer && (self.letters.len() >= FULL || too_many_bytes) {
+        let too_many_bytes = self.bytes + body.len() > HARD_LIMIT_BYTES && !self.messages.is_empty();
+        if kind != MessageKind::Answer && (self.messages.len() >= HARD_LIMIT || too_many_bytes) {
             self.dropped += 1;
             return false;
         }
-        self.others += u64::from(kind != Kind::Answer);
+        self.others += u64::from(kind != MessageKind::Answer);
         self.last += 1;
         self.bytes += body.len();
-        self.letters.push_back(Letter { number: self.last, kind, body });
+        self.messages.push_back(QueuedMessage { number: self.last, kind, body });
         true
     }
 
-    fn remove(&mut self, kind: &Kind) {
-        if let Some(at) = self.letters.iter().position(|letter| letter.kind == *kind)
-            && let Some(old) = self.letters.remove(at)
+    fn remove(&mut self, kind: &MessageKind) {
+        if let Some(at) = self.messages.iter().position(|message| message.kind == *kind)
+            && let Some(old) = self.messages.remove(at)
         {
             self.bytes -= old.body.len();
             self.dropped += 1;
@@ -198,51 +200,51 @@ impl State {
 
     fn after(&self, number: u64) -> Vec<(u64, Bytes)> {
         let mut bytes = 0;
-        let fits = |letter: &&Letter| {
+        let fits = |message: &&QueuedMessage| {
             let first = bytes == 0;
-            bytes += letter.body.len();
+            bytes += message.body.len();
             first || bytes <= BATCH_BYTES
         };
-        let next = self.letters.iter().filter(|letter| letter.number > number).take_while(fits);
-        next.map(|letter| (letter.number, letter.body.clone())).collect()
+        let next = self.messages.iter().filter(|message| message.number > number).take_while(fits);
+        next.map(|message| (message.number, message.body.clone())).collect()
     }
 
     fn sent(&mut self, number: u64, keep: bool) {
         self.seen = self.seen.max(number);
-        let mut count = self.letters.iter().take_while(|letter| letter.number <= number).count();
-        let known = |letter: &Letter| letter.number <= number;
+        let mut count = self.messages.iter().take_while(|message| message.number <= number).count();
+        let known = |message: &QueuedMessage| message.number <= number;
         let mut bytes: usize =
-            self.letters.iter().take_while(|letter| known(letter)).map(|letter| letter.body.len()).sum();
-        while count > 0 && (!keep || count > KEPT || bytes > KEPT_BYTES) {
+            self.messages.iter().take_while(|message| known(message)).map(|message| message.body.len()).sum();
+        while count > 0 && (!keep || count > REPLAY_LIMIT || bytes > REPLAY_LIMIT_BYTES) {
             count -= 1;
             bytes -= self.pop();
         }
     }
 
-    /// Forgets the oldest letter; gives its length.
+    /// Forgets the oldest message; gives its length.
     fn pop(&mut self) -> usize {
-        let length = self.letters.pop_front().map_or(0, |letter| letter.body.len());
+        let length = self.messages.pop_front().map_or(0, |message| message.body.len());
         self.bytes -= length;
         length
     }
 
-    fn take(&mut self, after: u64) -> Option<Batch> {
-        while self.letters.front().is_some_and(|letter| letter.number <= after) {
+    fn take(&mut self, after: u64) -> Option<MessageBatch> {
+        while self.messages.front().is_some_and(|message| message.number <= after) {
             self.pop();
         }
         let mut messages = Vec::new();
         let mut bytes = 0;
         let mut next = after;
-        for letter in &self.letters {
-            bytes += letter.body.len();
+        for message in &self.messages {
+            bytes += message.body.len();
             if bytes > BATCH_BYTES && !messages.is_empty() {
-                return Some(Batch { messages, next });
+                return Some(MessageBatch { messages, next });
             }
-            messages.push(letter.body.clone());
-            next = letter.number;
+            messages.push(message.body.clone());
+            next = message.number;
         }
-        // Numbers of letters that were thinned out since must not leave a watermark unreached.
-        (!messages.is_empty() || self.last > after).then_some(Batch { messages, next: self.last })
+        // Numbers of messages that were thinned out since must not leave a watermark unreached.
+        (!messages.is_empty() || self.last > after).then_some(MessageBatch { messages, next: self.last })
     }
 }
 
@@ -250,18 +252,18 @@ impl State {
 mod tests {
     use super::*;
 
-    fn progress(token: &str) -> Kind {
-        Kind::Progress(token.into())
+    fn progress(token: &str) -> MessageKind {
+        MessageKind::Progress(token.into())
     }
 
     #[test]
     fn messages_stay_until_they_are_acknowledged() {
         let mailbox = Mailbox::default();
-        mailbox.push(Kind::Log, "a".into());
-        mailbox.push(Kind::Log, "b".into());
-        let expect = Batch { messages: vec!["a".into(), "b".into()], next: 2 };
+        mailbox.push(MessageKind::Log, "a".into());
+        mailbox.push(MessageKind::Log, "b".into());
+        let expect = MessageBatch { messages: vec!["a".into(), "b".into()], next: 2 };
         assert_eq!(mailbox.take(0), Some(expect));
-        assert_eq!(mailbox.take(1), Some(Batch { messages: vec!["b".into()], next: 2 }));
+        assert_eq!(mailbox.take(1), Some(MessageBatch { messages: vec!["b".into()], next: 2 }));
         assert_eq!(mailbox.take(2), None);
     }
 
@@ -271,12 +273,12 @@ mod tests {
         for number in 0..5000 {
             mailbox.push(progress("t"), number.to_string().into());
         }
-        assert!(mailbox.push(Kind::Question, "q".into()));
-        assert!(!mailbox.push(Kind::Log, "l".into()));
+        assert!(mailbox.push(MessageKind::Question, "q".into()));
+        assert!(!mailbox.push(MessageKind::Log, "l".into()));
         let batch = mailbox.take(0).unwrap();
-        assert_eq!(batch.messages.len(), ROOMY + 1);
-        assert_eq!(batch.messages[ROOMY - 1], "4999");
-        assert_eq!(batch.messages[ROOMY], "q");
+        assert_eq!(batch.messages.len(), SOFT_LIMIT + 1);
+        assert_eq!(batch.messages[SOFT_LIMIT - 1], "4999");
+        assert_eq!(batch.messages[SOFT_LIMIT], "q");
         assert_eq!(batch.next, mailbox.watermark());
         assert_eq!(mailbox.dropped(), 4001);
     }
@@ -284,42 +286,42 @@ mod tests {
     #[test]
     fn list_changes_are_said_once_when_it_is_tight() {
         let mailbox = Mailbox::default();
-        for _ in 0..ROOMY {
-            mailbox.push(Kind::Changed("tools"), "t".into());
+        for _ in 0..SOFT_LIMIT {
+            mailbox.push(MessageKind::Changed("tools"), "t".into());
         }
         let before = mailbox.watermark();
-        mailbox.push(Kind::Changed("tools"), "t".into());
+        mailbox.push(MessageKind::Changed("tools"), "t".into());
         assert_eq!(mailbox.watermark(), before);
     }
 
     #[test]
     fn no_kind_of_message_fills_the_memory() {
-        let large = Bytes::from(vec![b'x'; FULL_BYTES / 2 - 1]);
-        let kinds = [Kind::Question, progress("t"), Kind::Changed("tools"), Kind::Log];
+        let large = Bytes::from(vec![b'x'; HARD_LIMIT_BYTES / 2 - 1]);
+        let kinds = [MessageKind::Question, progress("t"), MessageKind::Changed("tools"), MessageKind::Log];
         for kind in kinds {
             let mailbox = Mailbox::default();
             let taken = (0..5).filter(|_| mailbox.push(kind.clone(), large.clone())).count();
-            assert!(mailbox.lock().bytes <= FULL_BYTES, "{kind:?}");
+            assert!(mailbox.lock().bytes <= HARD_LIMIT_BYTES, "{kind:?}");
             assert!(taken >= 1, "{kind:?}");
         }
         let mailbox = Mailbox::default();
-        assert!(mailbox.push(Kind::Question, vec![b'x'; FULL_BYTES + 1].into()));
-        assert!(!mailbox.push(Kind::Question, "q".into()));
+        assert!(mailbox.push(MessageKind::Question, vec![b'x'; HARD_LIMIT_BYTES + 1].into()));
+        assert!(!mailbox.push(MessageKind::Question, "q".into()));
         // Room again, once the host has it.
         mailbox.take(1);
-        assert!(mailbox.push(Kind::Question, "q".into()));
+        assert!(mailbox.push(MessageKind::Question, "q".into()));
     }
 
     #[test]
     fn what_went_out_is_kept_where_it_may_be_asked_for_again() {
         let mailbox = Mailbox::default();
         for number in 1..=300_u64 {
-            mailbox.push(Kind::Question, number.to_string().into());
+            mailbox.push(MessageKind::Question, number.to_string().into());
         }
         let last = vec![(299, Bytes::from("299")), (300, Bytes::from("300"))];
         assert_eq!(mailbox.after(298), last);
         mailbox.sent(200, true);
-        assert_eq!(mailbox.after(0)[0].0, 200 - KEPT as u64 + 1);
+        assert_eq!(mailbox.after(0)[0].0, 200 - REPLAY_LIMIT as u64 + 1);
         mailbox.sent(200, false);
         assert_eq!(mailbox.after(0)[0].0, 201);
         mailbox.sent(300, false);
@@ -329,8 +331,8 @@ mod tests {
     #[test]
     fn there_is_always_room_for_the_answer() {
         let mailbox = Mailbox::default();
-        mailbox.push(Kind::Question, vec![b'x'; FULL_BYTES + 1].into());
-        assert!(mailbox.push(Kind::Answer, "a".into()));
+        mailbox.push(MessageKind::Question, vec![b'x'; HARD_LIMIT_BYTES + 1].into());
+        assert!(mailbox.push(MessageKind::Answer, "a".into()));
         mailbox.close();
         assert!(mailbox.is_closed());
     }
@@ -339,8 +341,8 @@ mod tests {
     fn large_messages_come_in_batches_of_their_own() {
         let mailbox = Mailbox::default();
         let large = Bytes::from(vec![b'x'; BATCH_BYTES]);
-        mailbox.push(Kind::Question, large.clone());
-        mailbox.push(Kind::Question, large.clone());
+        mailbox.push(MessageKind::Question, large.clone());
+        mailbox.push(MessageKind::Question, large.clone());
         let first = mailbox.take(0).unwrap();
         assert_eq!((first.messages.len(), first.next), (1, 1));
         let second = mailbox.take(1).unwrap();

@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex, Weak};
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use switchboard_wire::place::private_folder;
+use switchboard_wire::runtime_paths::private_folder;
 
-use crate::child::{Hello, List, Manner, Offers, ToolList, offers};
-use crate::definition::Reach;
+use crate::child::{ChildItems, ListKind, Protocol, ServerInfo, ToolList, offers};
+use crate::definition::Launch;
 use crate::event_loop::may_block;
 use crate::files::replace;
 
@@ -19,10 +19,10 @@ const MAX_BYTES: u64 = 64 * 1024 * 1024;
 
 #[derive(Debug)]
 pub struct Manifest {
-    pub manner: Manner,
-    pub hello: Hello,
+    pub protocol: Protocol,
+    pub server_info: ServerInfo,
     pub tools: Arc<ToolList>,
-    pub offers: Arc<Offers>,
+    pub offers: Arc<ChildItems>,
 }
 
 #[derive(Deserialize)]
@@ -60,33 +60,33 @@ impl Manifests {
 
     /// Reads what is written of these, so that nobody has to while hosts wait. They stay known for as long as somebody
     /// holds what this returns.
-    pub fn look<'a>(&self, reaches: impl Iterator<Item = &'a Reach>) -> Vec<Arc<Manifest>> {
-        let read = |reach| {
-            let manifest = Arc::new(self.read(reach)?);
-            self.hold(reach, &manifest);
+    pub fn look<'a>(&self, reaches: impl Iterator<Item = &'a Launch>) -> Vec<Arc<Manifest>> {
+        let read = |launch| {
+            let manifest = Arc::new(self.read(launch)?);
+            self.hold(launch, &manifest);
             Some(manifest)
         };
-        reaches.filter_map(|reach| self.known(reach).or_else(|| read(reach))).collect()
+        reaches.filter_map(|launch| self.known(launch).or_else(|| read(launch))).collect()
     }
 
     /// What is known of it without a look at the disk.
-    pub fn known(&self, reach: &Reach) -> Option<Arc<Manifest>> {
-        self.lock().get(&reach.digest())?.upgrade()
+    pub fn known(&self, launch: &Launch) -> Option<Arc<Manifest>> {
+        self.lock().get(&launch.digest())?.upgrade()
     }
 
-    fn hold(&self, reach: &Reach, manifest: &Arc<Manifest>) {
+    fn hold(&self, launch: &Launch, manifest: &Arc<Manifest>) {
         let mut held = self.lock();
         held.retain(|_, held| held.strong_count() > 0);
-        held.insert(reach.digest(), Arc::downgrade(manifest));
+        held.insert(launch.digest(), Arc::downgrade(manifest));
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<String, Weak<Manifest>>> {
         self.held.lock().expect("BUG: a note panicked")
     }
 
-    pub fn read(&self, reach: &Reach) -> Option<Manifest> {
+    pub fn read(&self, launch: &Launch) -> Option<Manifest> {
         may_block();
-        let file = self.file(reach);
+        let file = self.file(launch);
         let length = std::fs::metadata(&file).ok()?.len();
         let text = (length <= MAX_BYTES).then(|| std::fs::read_to_string(&file).ok()).flatten();
         let manifest = text.as_deref().and_then(parse);
@@ -97,11 +97,11 @@ impl Manifests {
         manifest
     }
 
-    pub fn write(&self, reach: &Reach, manifest: &Arc<Manifest>) {
+    pub fn write(&self, launch: &Launch, manifest: &Arc<Manifest>) {
         may_block();
-        self.hold(reach, manifest);
+        self.hold(launch, manifest);
         let body = manifest.written();
-        let file = self.file(reach);
+        let file = self.file(launch);
         if std::fs::read(&file).is_ok_and(|before| before == body.as_bytes()) {
             return;
         }
@@ -112,21 +112,21 @@ impl Manifests {
     }
 
     /// By a digest of everything that decides what is started: nothing of it can be read back.
-    fn file(&self, reach: &Reach) -> PathBuf {
-        self.folder.join(format!("{}.json", reach.digest()))
+    fn file(&self, launch: &Launch) -> PathBuf {
+        self.folder.join(format!("{}.json", launch.digest()))
     }
 }
 
 impl Manifest {
     fn written(&self) -> String {
-        let Self { manner, hello, tools, offers } = self;
+        let Self { protocol, server_info, tools, offers } = self;
         let tools: Vec<&str> = tools.tools.iter().map(|tool| tool.raw.get()).collect();
         let [prompts, resources, templates] = [&offers.prompts, &offers.resources, &offers.templates]
             .map(|list| list.iter().map(|offer| offer.raw.get()).collect::<Vec<_>>().join(","));
-        let old_sse = if *manner == Manner::OldSse { r#""old_sse":true,"# } else { "" };
+        let old_sse = if *protocol == Protocol::LegacySse { r#""old_sse":true,"# } else { "" };
         format!(
             r#"{{"version":{VERSION},{old_sse}"hello":{},"tools":[{}],"prompts":[{prompts}],"resources":[{resources}],"templates":[{templates}]}}"#,
-            hello.written(),
+            server_info.to_json(),
             tools.join(",")
         )
     }
@@ -135,28 +135,28 @@ impl Manifest {
 fn parse(text: &str) -> Option<Manifest> {
     let written: Written<'_> = serde_json::from_str(text).ok()?;
     (written.version == VERSION).then_some(())?;
-    let hello = Hello::read(written.hello.into()).ok()?;
-    let offers = Offers {
-        prompts: offers(List::Prompts, written.prompts.into_iter()),
-        resources: offers(List::Resources, written.resources.into_iter()),
-        templates: offers(List::Templates, written.templates.into_iter()),
+    let server_info = ServerInfo::read(written.hello.into()).ok()?;
+    let offers = ChildItems {
+        prompts: offers(ListKind::Prompts, written.prompts.into_iter()),
+        resources: offers(ListKind::Resources, written.resources.into_iter()),
+        templates: offers(ListKind::Templates, written.templates.into_iter()),
     };
-    let manner = if written.old_sse { Manner::OldSse } else { Manner::of(hello.era()) };
+    let protocol = if written.old_sse { Protocol::LegacySse } else { Protocol::of(server_info.era()) };
     let tools = Arc::new(ToolList::from_raw(&written.tools));
-    Some(Manifest { manner, hello, tools, offers: Arc::new(offers) })
+    Some(Manifest { protocol, server_info, tools, offers: Arc::new(offers) })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::definition::Launch;
+    use crate::definition::LaunchCommand;
     use crate::expand::Template;
 
-    fn launch(env: &str) -> Reach {
-        Reach::Process(Launch {
+    fn launch(env: &str) -> Launch {
+        Launch::Process(LaunchCommand {
             cmd: Template::text("x"),
             env: [("K".to_owned(), Some(Template::text(env)))].into(),
-            ..Launch::default()
+            ..LaunchCommand::default()
         })
     }
 
@@ -171,22 +171,26 @@ mod tests {
         let said = raw(
             r#"{"protocolVersion":"2025-06-18","capabilities":{"z":1.0},"serverInfo":{"name":"s"},"instructions":"hi"}"#,
         );
-        let hello = Hello::read((&*said).into()).unwrap();
+        let server_info = ServerInfo::read((&*said).into()).unwrap();
         let tool = raw(r#"{"name":"t", "inputSchema":{"z":1.0,"a":123456789012345678901234567890},"x":[]}"#);
         let prompt = raw(r#"{"x":1.0, "name":"p"}"#);
-        let offers = Offers { prompts: offers(List::Prompts, [&*prompt].into_iter()), ..Offers::default() };
+        let offers = ChildItems {
+            prompts: offers(ListKind::Prompts, [&*prompt].into_iter()),
+            ..ChildItems::default()
+        };
         let tools = Arc::new(ToolList::from_raw(&[&tool]));
-        let manifest = Manifest { manner: Manner::OldSse, hello, tools, offers: Arc::new(offers) };
+        let manifest =
+            Manifest { protocol: Protocol::LegacySse, server_info, tools, offers: Arc::new(offers) };
         manifests.write(&launch("secret"), &Arc::new(manifest));
         assert!(manifests.known(&launch("secret")).is_none(), "nobody holds it");
         let looked = manifests.look([launch("secret"), launch("other")].iter());
         assert_eq!(looked.len(), 1);
         assert!(manifests.known(&launch("secret")).is_some());
         let back = manifests.read(&launch("secret")).unwrap();
-        assert_eq!(back.manner, Manner::OldSse);
+        assert_eq!(back.protocol, Protocol::LegacySse);
         assert_eq!(back.tools.tools[0].raw.get(), tool.get());
         assert_eq!(back.offers.prompts[0].raw.get(), prompt.get());
-        assert_eq!(back.hello.capabilities.get(), r#"{"z":1.0}"#);
+        assert_eq!(back.server_info.capabilities.get(), r#"{"z":1.0}"#);
         assert!(manifests.read(&launch("other")).is_none());
         let file = std::fs::read_dir(folder.path().join("manifests")).unwrap().next().unwrap().unwrap();
         assert!(!std::fs::read_to_string(file.path()).unwrap().contains("secret"));

@@ -8,19 +8,19 @@
 //! Deliberately absent: tokens of hosts, which never reach a child; a browser, which only the command line opens; and
 //! anything of this in a daemon that has no remote child.
 
+pub mod address_scope;
+pub mod bearer_challenge;
 pub mod callback;
 pub mod client;
-pub mod demand;
 pub mod discovery;
 pub mod fetch;
 pub mod grant;
-pub mod ground;
-pub mod kept;
 pub mod login;
 pub mod metadata;
-pub mod places;
 pub mod scopes;
 pub mod store;
+pub mod stored_login;
+pub mod well_known;
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -29,12 +29,12 @@ use std::sync::{Arc, Mutex};
 use url::Url;
 
 pub use login::Login;
-use store::Store;
+use store::LoginStore;
 
 use crate::child::remote::auth::{Authorizer, Authorizers};
 use crate::config::OauthConfig;
-use crate::definition::Shown;
-use crate::sources::Sources;
+use crate::definition::DisplayUrl;
+use crate::value_resolver::ValueResolver;
 
 /// More than anybody has; a definition whose URL keeps changing could make many.
 const MAX_KNOWN: usize = 64;
@@ -42,7 +42,7 @@ const MAX_KNOWN: usize = 64;
 /// All logins of one person, each there once for all who use it.
 #[derive(Debug)]
 pub struct Logins {
-    store: Store,
+    store: LoginStore,
     // Leaf locks: held for a look or an insert.
     config: Arc<Mutex<OauthConfig>>,
     /// By what they are kept under.
@@ -50,14 +50,18 @@ pub struct Logins {
 }
 
 impl Authorizers for Logins {
-    fn of(&self, child: &str, url: &Url, shown: &Shown) -> Arc<dyn Authorizer> {
+    fn of(&self, child: &str, url: &Url, shown: &DisplayUrl) -> Arc<dyn Authorizer> {
         self.login(child, url, shown)
     }
 }
 
 impl Logins {
-    pub fn new(state: &Path, sources: &Arc<Sources>) -> Self {
-        Self { store: Store::new(state, sources.clone()), config: Arc::default(), known: Mutex::default() }
+    pub fn new(state: &Path, resolver: &Arc<ValueResolver>) -> Self {
+        Self {
+            store: LoginStore::new(state, resolver.clone()),
+            config: Arc::default(),
+            known: Mutex::default(),
+        }
     }
 
     pub fn set(&self, config: OauthConfig) {
@@ -78,7 +82,7 @@ impl Logins {
     }
 
     /// The login to what is reached under this name at this place.
-    pub fn login(&self, child: &str, url: &Url, shown: &Shown) -> Arc<Login> {
+    pub fn login(&self, child: &str, url: &Url, shown: &DisplayUrl) -> Arc<Login> {
         let mut known = self.known.lock().expect("BUG: bookkeeping panicked");
         // Those whom nobody uses are read again when somebody does.
         if known.len() >= MAX_KNOWN {
@@ -98,10 +102,10 @@ mod tests {
     #[test]
     fn whoever_waits_for_a_login_hears_of_it_however_many_others_there_are() {
         let state = tempfile::tempdir().unwrap();
-        let logins = Logins::new(state.path(), &Arc::new(Sources::new(state.path(), state.path())));
+        let logins = Logins::new(state.path(), &Arc::new(ValueResolver::new(state.path(), state.path())));
         let login = |number: usize| {
             let url = format!("https://{number}.example/mcp").parse().unwrap();
-            logins.login("k", &url, &Shown::default())
+            logins.login("k", &url, &DisplayUrl::default())
         };
         let waits = login(0).entries();
         (1..=MAX_KNOWN).for_each(|number| drop(login(number)));

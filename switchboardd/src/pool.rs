@@ -2,7 +2,7 @@
 //! scope says, kept warm, let go when idle, and not started again too often when they keep dying.
 //!
 //! [`Pool::lease`] is the only way to a child. What to do next is decided in `state.rs` without waiting;
-//! waiting happens in `lease.rs`, starting in `start.rs`, and `tend.rs` looks after those that run.
+//! waiting happens in `lease.rs`, starting in `start.rs`, and `supervise.rs` looks after those that run.
 
 mod breaker;
 mod history;
@@ -13,7 +13,7 @@ mod spares;
 mod start;
 mod state;
 mod stateful;
-mod tend;
+mod supervise;
 
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
@@ -21,52 +21,52 @@ use std::time::Duration;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
-pub use history::Past;
+pub use history::ChildEnd;
 pub use lease::Lease;
 pub use pools::Pools;
 pub use settings::{RootsOf, Settings};
 
 use crate::budget::{Budget, NoRoom};
 use crate::caller::{Caller, LogLevel};
-use crate::child::remote::{Dialer, address};
-use crate::child::{Child, ChildError, Ledger, Line, Roster, Runners, StderrRing};
+use crate::child::remote::{HttpClients, address};
+use crate::child::{Child, ChildError, ChildRegistry, RunLog, Runners, StderrLine, StderrRing};
 use crate::config::Scope;
-use crate::definition::{Reach, Target};
+use crate::definition::{Launch, ResolvedLaunch};
 use crate::manifest::{Manifest, Manifests};
-use crate::measures::Measures;
-use crate::measures::child_tally::ChildTally;
+use crate::metrics::Metrics;
+use crate::metrics::child_metrics::ChildMetrics;
 use crate::oauth::{Login, Logins};
-use crate::pulse::Pulse;
-use crate::sources::{Sources, Unready};
+use crate::savings_recorder::{ChildUse, Fingerprint, SavingsRecorder};
+use crate::status_changed::StatusChanged;
 use crate::subscriptions::Subscriptions;
-use crate::thrift::{Mark, Thrift, Use};
+use crate::value_resolver::{NotLaunchable, ValueResolver};
 use state::{Member, State};
 
 /// How long a call waits for room, from when it came in: in the budget, or for one of `max` children to become free for
 /// its session.
-const ROOM: Duration = Duration::from_secs(5);
+const SLOT_WAIT: Duration = Duration::from_secs(5);
 
 /// What children need to be started with, whichever they are.
 #[derive(Debug, Clone)]
-pub struct Nursery {
-    pub sources: Arc<Sources>,
-    pub roster: Arc<Roster>,
+pub struct ChildServices {
+    pub value_resolver: Arc<ValueResolver>,
+    pub registry: Arc<ChildRegistry>,
     pub budget: Arc<Budget>,
     pub manifests: Manifests,
-    pub ledger: Arc<Ledger>,
+    pub run_log: Arc<RunLog>,
     pub runners: Arc<Runners>,
     /// A child's lists are other than they were.
-    pub news: Arc<Notify>,
+    pub list_changes: Arc<Notify>,
     /// The level that hosts want logs from, once one has said so.
     // A leaf lock: held to copy or replace it.
     pub level: Arc<Mutex<Option<LogLevel>>>,
     /// A child came, went or was used.
-    pub pulse: Arc<Pulse>,
-    /// The way to children that run elsewhere.
-    pub dialer: Arc<Dialer>,
+    pub status_changed: Arc<StatusChanged>,
+    /// HTTP clients for remote children.
+    pub http_clients: Arc<HttpClients>,
     pub logins: Arc<Logins>,
-    pub measures: Arc<Measures>,
-    pub thrift: Arc<Thrift>,
+    pub metrics: Arc<Metrics>,
+    pub savings_recorder: Arc<SavingsRecorder>,
 }
 
 /// Why there is no child to use. The texts continue the words "child `name` …".
@@ -75,11 +75,11 @@ pub enum PoolError {
     #[error("{0}")]
     Child(#[from] ChildError),
     #[error("{last}; it has failed repeatedly and is not started again for {ms} ms")]
-    Resting { last: ChildError, ms: u64 },
+    CoolingDown { last: ChildError, ms: u64 },
     #[error("{0}")]
     NoRoom(#[from] NoRoom),
     #[error("{0}")]
-    Unready(#[from] Unready),
+    NotLaunchable(#[from] NotLaunchable),
     #[error("serves other sessions with all {max} of its processes (`pool.max`, scope `session`)")]
     Full { max: usize },
 }
@@ -87,29 +87,29 @@ pub enum PoolError {
 #[derive(Debug)]
 pub struct Pool {
     name: Box<str>,
-    reach: Reach,
-    nursery: Nursery,
+    launch: Launch,
+    services: ChildServices,
     // A leaf lock: held to look at or change the state, never across a start.
     state: Mutex<State>,
     /// Something changed that those who wait may be waiting for.
     changed: Notify,
     subscriptions: Arc<Subscriptions>,
-    tally: Arc<ChildTally>,
+    metrics: Arc<ChildMetrics>,
     /// What its notes are found by.
-    mark: OnceLock<Mark>,
+    fingerprint: OnceLock<Fingerprint>,
     /// For how many children it was looked at what they offer, and that written down.
     manifests_kept: watch::Sender<u64>,
 }
 
 /// How many children a pool has, and who waits for one.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Count {
+pub struct PoolCounts {
     pub alive: usize,
     pub idle: usize,
     pub waiting: usize,
 }
 
-impl std::ops::AddAssign for Count {
+impl std::ops::AddAssign for PoolCounts {
     fn add_assign(&mut self, other: Self) {
         self.alive += other.alive;
         self.idle += other.idle;
@@ -119,14 +119,14 @@ impl std::ops::AddAssign for Count {
 
 /// How a pool is doing, for people.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Doing {
+pub enum PoolStatus {
     Cold,
     Starting,
     Ready,
     /// The last one ended badly, or could not be started.
     Failed,
     /// It failed too often and is left alone for a while.
-    Resting,
+    CoolingDown,
     /// Something it needs is not set.
     Misconfigured,
     /// Its program is not the one that was allowed.
@@ -134,37 +134,37 @@ pub enum Doing {
 }
 
 impl Pool {
-    pub fn new(name: &str, reach: Reach, settings: Settings, nursery: Nursery) -> Arc<Self> {
-        let state = State::new(settings, nursery.manifests.known(&reach));
+    pub fn new(name: &str, launch: Launch, settings: Settings, services: ChildServices) -> Arc<Self> {
+        let state = State::new(settings, services.manifests.known(&launch));
         Arc::new(Self {
             name: name.into(),
-            reach,
-            tally: nursery.measures.of_child(name),
-            nursery,
+            launch,
+            metrics: services.metrics.of_child(name),
+            services,
             state: Mutex::new(state),
             changed: Notify::new(),
             subscriptions: Arc::default(),
-            mark: OnceLock::new(),
+            fingerprint: OnceLock::new(),
             manifests_kept: watch::Sender::new(0),
         })
     }
 
     /// The login to where its children are; `None` if they run here, or have credentials in their file.
-    pub async fn login(&self) -> Result<Option<Arc<Login>>, Unready> {
-        self.login_to(&self.nursery.sources.fill(&self.reach).await?)
+    pub async fn login(&self) -> Result<Option<Arc<Login>>, NotLaunchable> {
+        self.login_to(&self.services.value_resolver.fill(&self.launch).await?)
     }
 
-    fn login_to(&self, target: &Target) -> Result<Option<Arc<Login>>, Unready> {
-        let Target::Remote(to) = target else { return Ok(None) };
+    fn login_to(&self, target: &ResolvedLaunch) -> Result<Option<Arc<Login>>, NotLaunchable> {
+        let ResolvedLaunch::Remote(to) = target else { return Ok(None) };
         if to.headers.keys().any(|name| name.eq_ignore_ascii_case("authorization")) {
             return Ok(None);
         }
-        let url = address(to).map_err(Unready::Misconfigured)?;
-        Ok(Some(self.nursery.logins.login(&self.name, &url, &to.shown)))
+        let url = address(to).map_err(NotLaunchable::Misconfigured)?;
+        Ok(Some(self.services.logins.login(&self.name, &url, &to.shown)))
     }
 
-    pub fn reach(&self) -> &Reach {
-        &self.reach
+    pub fn launch(&self) -> &Launch {
+        &self.launch
     }
 
     pub fn settings(&self) -> Settings {
@@ -179,29 +179,29 @@ impl Pool {
     }
 
     /// What the notes of its children are found by, as their manifests are.
-    pub fn mark(&self) -> Mark {
-        *self.mark.get_or_init(|| Mark::from_digest(&self.reach.digest()))
+    pub fn fingerprint(&self) -> Fingerprint {
+        *self.fingerprint.get_or_init(|| Fingerprint::from_digest(&self.launch.digest()))
     }
 
-    pub fn thrift(&self) -> &Thrift {
-        &self.nursery.thrift
+    pub fn savings_recorder(&self) -> &SavingsRecorder {
+        &self.services.savings_recorder
     }
 
     /// A session came to a child: one that ran already, or one that it has to wait for.
     pub fn note_use(&self, caller: &Arc<Caller>, ran: bool) {
-        let here = matches!(self.reach, Reach::Process(_));
+        let here = matches!(self.launch, Launch::Process(_));
         let Some(how) =
-            caller.account().map(|mut account| account.uses(self.mark(), ran, self.starts(), here))
+            caller.usage().map(|mut usage| usage.record_use(self.fingerprint(), ran, self.starts(), here))
         else {
             return;
         };
-        if how == Use::Known {
+        if how == ChildUse::Known {
             return;
         }
-        if how != Use::StartedAgain && here && caller.has_session() {
-            self.thrift().wants(self.nursery.roster.taken());
+        if how != ChildUse::StartedAgain && here && caller.has_session() {
+            self.savings_recorder().add_wanted_process(self.services.registry.slots_in_use());
         }
-        self.thrift().used(self.mark(), how, self.start_took());
+        self.savings_recorder().record_use(self.fingerprint(), how, self.start_took());
     }
 
     /// How long the last start took, from the first look for the program to the end of the handshake.
@@ -227,7 +227,7 @@ impl Pool {
     pub fn renew(self: &Arc<Self>) -> bool {
         let (members, limits) = {
             let mut state = self.lock();
-            state.forgive();
+            state.reset_breaker();
             (std::mem::take(&mut state.members), state.limits)
         };
         let any = !members.is_empty();
@@ -246,10 +246,10 @@ impl Pool {
     }
 
     /// Failures of the past no longer hold up a start.
-    pub fn forgive(self: &Arc<Self>) {
+    pub fn reset_breaker(self: &Arc<Self>) {
         let limits = {
             let mut state = self.lock();
-            state.forgive();
+            state.reset_breaker();
             state.limits
         };
         if let Some(limits) = limits {
@@ -269,7 +269,7 @@ impl Pool {
 
     /// A session has ended: what was its own goes with it.
     pub fn session_ended(&self, caller: &Arc<Caller>) {
-        let unfollowed = self.subscriptions.leave(caller);
+        let unfollowed = self.subscriptions.remove_caller(caller);
         if self.settings().scope != Scope::Session {
             self.running().iter().for_each(|child| child.follow(&unfollowed, false));
         }
@@ -299,45 +299,45 @@ impl Pool {
 
     /// What the children that run, and the last two that were started, wrote to their standard error after line
     /// `after`, in its order.
-    pub fn stderr_lines(&self, after: u64) -> Vec<Line> {
+    pub fn stderr_lines(&self, after: u64) -> Vec<StderrLine> {
         let mut rings: Vec<Arc<StderrRing>> = {
             let state = self.lock();
             let running = state.alive().map(|member| member.child.stderr().clone());
-            running.chain(state.earlier_words.clone()).chain([state.last_words.clone()]).collect()
+            running.chain(state.previous_stderr.clone()).chain([state.last_stderr.clone()]).collect()
         };
         rings.sort_by_key(Arc::as_ptr);
         rings.dedup_by_key(|ring| Arc::as_ptr(ring));
-        let mut lines: Vec<Line> = rings.iter().flat_map(|ring| ring.after(after)).collect();
+        let mut lines: Vec<StderrLine> = rings.iter().flat_map(|ring| ring.after(after)).collect();
         lines.sort_by_key(|line| line.number);
         lines
     }
 
     /// How its last children ended, the latest first.
-    pub fn history(&self) -> Vec<Past> {
+    pub fn history(&self) -> Vec<ChildEnd> {
         self.lock().history.all()
     }
 
     /// The last one that ended without being told to, or could not be started.
-    pub fn last_bad_ending(&self) -> Option<Past> {
+    pub fn last_bad_ending(&self) -> Option<ChildEnd> {
         self.lock().history.last_bad()
     }
 
-    pub fn doing(&self) -> Doing {
+    pub fn status(&self) -> PoolStatus {
         let state = self.lock();
         if state.alive().next().is_some() {
-            Doing::Ready
+            PoolStatus::Ready
         } else if !state.starting.is_empty() {
-            Doing::Starting
+            PoolStatus::Starting
         } else if state.breaker.is_open(Instant::now()) {
-            Doing::Resting
+            PoolStatus::CoolingDown
         } else {
             match state.last_failure {
-                None => Doing::Cold,
-                Some(PoolError::Unready(Unready::Misconfigured(_) | Unready::NoProgram(_))) => {
-                    Doing::Misconfigured
-                }
-                Some(PoolError::Unready(Unready::Held { .. })) => Doing::Held,
-                Some(_) => Doing::Failed,
+                None => PoolStatus::Cold,
+                Some(PoolError::NotLaunchable(
+                    NotLaunchable::Misconfigured(_) | NotLaunchable::NoProgram(_),
+                )) => PoolStatus::Misconfigured,
+                Some(PoolError::NotLaunchable(NotLaunchable::Held { .. })) => PoolStatus::Held,
+                Some(_) => PoolStatus::Failed,
             }
         }
     }
@@ -351,10 +351,10 @@ impl Pool {
         &self.name
     }
 
-    pub fn count(&self) -> Count {
+    pub fn counts(&self) -> PoolCounts {
         let state = self.lock();
         let idle = state.alive().filter(|member| member.child.is_idle()).count();
-        Count { alive: state.alive().count(), idle, waiting: state.waiting }
+        PoolCounts { alive: state.alive().count(), idle, waiting: state.waiting }
     }
 
     pub fn starts(&self) -> u64 {
@@ -364,7 +364,7 @@ impl Pool {
     /// Wakes those who wait here, and those who look on.
     fn has_changed(&self) {
         self.changed.notify_waiters();
-        self.nursery.pulse.beat();
+        self.services.status_changed.notify();
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, State> {

@@ -4,45 +4,45 @@
 //! Nothing here touches a file on the one thread that works. A directory that does not answer (a network file
 //! system that is away) costs its own workspace its news, and nobody else anything.
 
-mod arrivals;
 mod values;
+mod workspaces;
 
 use std::collections::HashSet;
 use std::sync::{Arc, TryLockError};
 use std::time::Duration;
 
-pub use arrivals::Arrival;
-pub use values::Checks;
+pub use values::ValueChecks;
+pub use workspaces::WorkspaceLoad;
 
-use crate::board::Board;
 use crate::catalog::Catalog;
 use crate::config::{Basis, Config, Extent, LastGood, Watch};
-use crate::discover::Memory;
+use crate::daemon_state::Daemon;
+use crate::discover::LastGoodDefinitions;
 use crate::document::Problem;
-use crate::layer::{Ground, Layer};
-use crate::mailbox::Kind;
+use crate::layer::{Layer, Locations};
+use crate::mailbox::MessageKind;
 use crate::manifest::Manifests;
 use crate::methods;
 use crate::pool::Pool;
 use crate::session::Session;
 use crate::trust::Trust;
-use crate::watch::{LOOK, Plan};
+use crate::watch::{POLL_INTERVAL, WatchPlan};
 use crate::workspace::Workspace;
 
 /// Changes come in flocks: an editor writes, renames, writes again.
-const SETTLE: Duration = Duration::from_millis(200);
+const DEBOUNCE: Duration = Duration::from_millis(200);
 /// New folders show new folders; deeper than this nobody goes in one step.
-const NEW_FOLDERS: usize = 4;
+const MAX_ROUNDS: usize = 4;
 /// Files that take longer than this to read are not read now.
-const READ: Duration = Duration::from_secs(5);
+const READ_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Why everything is read again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Why {
+pub enum ReloadCause {
     /// A file may have changed.
-    Changed,
+    FileEvent,
     /// A person says so: past failures are forgiven, the login shell is asked again.
-    Told,
+    Requested,
 }
 
 /// What there is after everything was read again.
@@ -54,56 +54,58 @@ pub struct Reloaded {
 }
 
 /// The person's own files as they are now.
-struct Read {
+struct PersonalFiles {
     layer: Layer,
     problems: Vec<Problem>,
 }
 
 /// Does something with files beside the one thread that works. `None` if it took too long.
-async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
-    tokio::time::timeout(READ, tokio::task::spawn_blocking(work)).await.ok()?.ok()
+async fn run_blocking_with_timeout<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Option<T> {
+    tokio::time::timeout(READ_TIMEOUT, tokio::task::spawn_blocking(work)).await.ok()?.ok()
 }
 
 fn push_changed(session: &Session, method: &'static str) {
     let body = format!(r#"{{"jsonrpc":"2.0","method":"{method}"}}"#);
-    session.caller.push(Kind::Changed(method), body.into_bytes());
+    session.caller.push(MessageKind::Changed(method), body.into_bytes());
 }
 
-impl Board {
+impl Daemon {
     /// Reads everything again. While the personal config has a mistake, what it said before is used.
-    pub async fn reload(self: &Arc<Self>, why: Why) -> Reloaded {
+    pub async fn reload(self: &Arc<Self>, why: ReloadCause) -> Reloaded {
         let reloading = self.reloading.lock().await;
-        if why == Why::Told {
-            self.nursery.sources.forget_shell();
+        if why == ReloadCause::Requested {
+            self.services.value_resolver.forget_shell();
         }
         let mut config_problems = Vec::new();
-        for round in 1..=NEW_FOLDERS {
+        for round in 1..=MAX_ROUNDS {
             config_problems = self.read_all(why).await;
             // What is watched only now may have changed between the look and the watch.
             if !self.watch().await {
                 break;
             }
-            if round == NEW_FOLDERS {
+            if round == MAX_ROUNDS {
                 self.changed.notify_one();
             }
         }
         drop(reloading);
-        self.nursery.measures.reloaded(config_problems.is_empty());
+        self.services.metrics.reloaded(config_problems.is_empty());
         self.check_values(why).await;
         Reloaded { catalog: self.personal.catalog(), config_problems }
     }
 
     /// The catalog that a session sees has changed.
-    pub fn tell_changed(&self, session: &Session) {
-        self.nursery.news.notify_one();
+    pub fn notify_catalog_changed(&self, session: &Session) {
+        self.services.list_changes.notify_one();
         // What one child offers is compared before it is told.
         if session.face.child().is_none() {
-            self.tell_anew(session);
+            self.notify_tools_changed(session);
         }
     }
 
     /// A session is to look at its list again.
-    pub fn tell_anew(&self, session: &Session) {
+    pub fn notify_tools_changed(&self, session: &Session) {
         let host = session.caller.profile();
         // A host of the modern era hears nothing that it does not listen for.
         if host.is_modern && host.revision.is_none() {
@@ -113,8 +115,8 @@ impl Board {
     }
 
     /// A session is to look at all its lists again.
-    pub fn tell_all_anew(&self, session: &Session) {
-        self.tell_anew(session);
+    pub fn notify_all_lists_changed(&self, session: &Session) {
+        self.notify_tools_changed(session);
         if session.caller.profile().revision.is_some() {
             push_changed(session, methods::PROMPTS_CHANGED);
             push_changed(session, methods::RESOURCES_CHANGED);
@@ -122,58 +124,59 @@ impl Board {
     }
 
     /// Looks again whenever something may have changed; never resolves.
-    pub async fn keep_current(self: &Arc<Self>) {
-        let board = self.clone();
-        aside(move || {
-            if let Err(error) = board.ground.trust.prepare() {
-                tracing::warn!(target: "trust", "`{}`: {error}", board.ground.trust.folder().display());
+    pub async fn run_reload_loop(self: &Arc<Self>) {
+        let daemon = self.clone();
+        run_blocking_with_timeout(move || {
+            if let Err(error) = daemon.locations.trust.prepare() {
+                tracing::warn!(target: "trust", "`{}`: {error}", daemon.locations.trust.folder().display());
             }
         })
         .await;
         if self.watch().await {
             self.changed.notify_one();
         }
-        self.check_values(Why::Changed).await;
+        self.check_values(ReloadCause::FileEvent).await;
         loop {
             // Held for long only by somebody whom a folder keeps waiting: then looking is the way.
-            let looks = self.watcher.try_lock().map_or(true, |watcher| watcher.looks());
+            let looks = self.watcher.try_lock().map_or(true, |watcher| watcher.is_polling());
             tokio::select! {
-                () = self.changed.notified() => tokio::time::sleep(SETTLE).await,
-                () = tokio::time::sleep(LOOK), if looks => {}
-                () = self.nursery.sources.shell_answered_late() => {}
+                () = self.changed.notified() => tokio::time::sleep(DEBOUNCE).await,
+                () = tokio::time::sleep(POLL_INTERVAL), if looks => {}
+                () = self.services.value_resolver.shell_answered_late() => {}
             }
             // Said once, by whoever publishes; the config's problems stand in the status too.
-            self.reload(Why::Changed).await;
+            self.reload(ReloadCause::FileEvent).await;
         }
     }
 
     /// Watches what decides what is shown. True if something is watched that was not before.
     async fn watch(self: &Arc<Self>) -> bool {
-        let (board, watcher) = (self.clone(), self.watcher.clone());
+        let (daemon, watcher) = (self.clone(), self.watcher.clone());
         let set = move || match watcher.try_lock() {
-            Ok(mut watcher) => watcher.set(board.plan()),
+            Ok(mut watcher) => watcher.set(daemon.plan()),
             Err(_) => false,
         };
-        aside(set).await.unwrap_or(false)
+        run_blocking_with_timeout(set).await.unwrap_or(false)
     }
 
     /// The person's own first; then every workspace for itself, all at once. Gives what is wrong with the personal config.
-    async fn read_all(self: &Arc<Self>, why: Why) -> Vec<Problem> {
-        let board = self.clone();
-        let config_problems = match aside(move || board.read_personal()).await.flatten() {
+    async fn read_all(self: &Arc<Self>, why: ReloadCause) -> Vec<Problem> {
+        let daemon = self.clone();
+        let config_problems = match run_blocking_with_timeout(move || daemon.read_personal()).await.flatten()
+        {
             Some(personal) => self.publish_personal(personal, why),
             None => Vec::new(),
         };
         let personal = self.personal.catalog().personal.clone();
         let reading = self.workspaces.all().into_iter().map(|workspace| {
-            let (board, personal) = (self.clone(), personal.clone());
+            let (daemon, personal) = (self.clone(), personal.clone());
             tokio::spawn(async move {
                 let read = {
-                    let (board, workspace) = (board.clone(), workspace.clone());
-                    move || board.read_workspace(&workspace)
+                    let (daemon, workspace) = (daemon.clone(), workspace.clone());
+                    move || daemon.read_workspace(&workspace)
                 };
-                let layer = aside(read).await.flatten();
-                board.publish_workspace(&workspace, &personal, layer, why);
+                let layer = run_blocking_with_timeout(read).await.flatten();
+                daemon.publish_workspace(&workspace, &personal, layer, why);
             })
         });
         for read in reading.collect::<Vec<_>>() {
@@ -184,12 +187,12 @@ impl Board {
     }
 
     /// `None` while an earlier reading has not come back.
-    fn read_personal(&self) -> Option<Read> {
-        let mut memory = free(self.personal.memory.try_lock())?;
+    fn read_personal(&self) -> Option<PersonalFiles> {
+        let mut memory = unless_locked(self.personal.memory.try_lock())?;
         let (mut config, mut problems) = Config::understood(&self.config_file, Extent::Personal);
         let before = self.personal.catalog();
         if problems.is_empty() {
-            LastGood::new(&self.ground.state).keep(&config);
+            LastGood::new(&self.locations.state).keep(&config);
         } else if before.config().basis != Basis::Partial {
             // What it said before; all else is read as ever. A mistake in it is no reason to ignore a `deny`.
             config = before.config().clone();
@@ -197,33 +200,34 @@ impl Board {
         if !problems.is_empty() {
             problems.push(config.in_place_of_the_file(&self.config_file));
         }
-        let (trust, damage) = self.ground.trust(&config);
+        let (trust, damage) = self.locations.trust(&config);
         let mut layer =
-            Layer::personal(config, &self.ground, &trust, &mut memory).recall(&self.nursery.manifests);
+            Layer::personal(config, &self.locations, &trust, &mut memory).recall(&self.services.manifests);
         layer.problems.extend(damage);
-        layer.problems.extend(self.unheeded(&layer.config));
-        Some(Read { layer, problems })
+        layer.problems.extend(self.needs_restart(&layer.config));
+        Some(PersonalFiles { layer, problems })
     }
 
     fn read_workspace(&self, workspace: &Workspace) -> Option<Layer> {
         let root = workspace.root.as_deref()?;
-        let mut memory = free(workspace.memory.try_lock())?;
-        let (trust, _) = self.ground.trust(self.personal.catalog().config());
-        let layer = Layer::workspace(root, &self.ground, &trust, &mut memory).recall(&self.nursery.manifests);
-        LastGood::new(&self.ground.state).keep(&layer.config);
+        let mut memory = unless_locked(workspace.memory.try_lock())?;
+        let (trust, _) = self.locations.trust(self.personal.catalog().config());
+        let layer =
+            Layer::workspace(root, &self.locations, &trust, &mut memory).recall(&self.services.manifests);
+        LastGood::new(&self.locations.state).keep(&layer.config);
         Some(layer)
     }
 
     /// Gives what is wrong with the personal config.
-    fn publish_personal(&self, read: Read, why: Why) -> Vec<Problem> {
-        let Read { layer, problems } = read;
-        if self.broken_config() != problems || (why == Why::Told && !problems.is_empty()) {
+    fn publish_personal(&self, read: PersonalFiles, why: ReloadCause) -> Vec<Problem> {
+        let PersonalFiles { layer, problems } = read;
+        if self.broken_config() != problems || (why == ReloadCause::Requested && !problems.is_empty()) {
             self.note_broken(problems.clone());
         }
         let before = self.personal.catalog();
-        if why == Why::Told || !layer.is_same(&before.personal) || before.has_retired_pool() {
-            self.nursery.budget.set(layer.config.budget);
-            self.nursery.logins.set(layer.config.oauth.clone());
+        if why == ReloadCause::Requested || !layer.is_same(&before.personal) || before.has_retired_pool() {
+            self.services.budget.set(layer.config.budget);
+            self.services.logins.set(layer.config.oauth.clone());
             self.show(&self.personal, &Arc::new(layer), None, why);
         }
         problems
@@ -233,7 +237,7 @@ impl Board {
     pub(crate) fn note_broken(&self, problems: Vec<Problem>) {
         problems.iter().for_each(|problem| tracing::error!(target: "config", "{problem}"));
         *self.broken_config.lock().expect("BUG: a note panicked") = problems;
-        self.nursery.pulse.beat();
+        self.services.status_changed.notify();
     }
 
     /// `layer`: what it says now; `None` if it does not answer.
@@ -242,7 +246,7 @@ impl Board {
         workspace: &Arc<Workspace>,
         personal: &Arc<Layer>,
         layer: Option<Layer>,
-        why: Why,
+        why: ReloadCause,
     ) {
         let before = workspace.catalog();
         let same = match (&layer, &before.own) {
@@ -251,29 +255,35 @@ impl Board {
             (Some(_), None) => false,
         };
         let is_current = Arc::ptr_eq(&before.personal, personal) && !before.has_retired_pool();
-        if why == Why::Told || !same || !is_current {
+        if why == ReloadCause::Requested || !same || !is_current {
             let own = if same { before.own.clone() } else { layer.map(Arc::new) };
             self.show(workspace, personal, own.as_ref(), why);
         }
     }
 
     /// One swap; whoever sees another list than before hears of it.
-    fn show(&self, workspace: &Arc<Workspace>, personal: &Arc<Layer>, own: Option<&Arc<Layer>>, why: Why) {
+    fn show(
+        &self,
+        workspace: &Arc<Workspace>,
+        personal: &Arc<Layer>,
+        own: Option<&Arc<Layer>>,
+        why: ReloadCause,
+    ) {
         let generation = workspace.catalog().generation + 1;
-        let catalog = Catalog::build(personal, own, &self.pools, &self.nursery, generation);
+        let catalog = Catalog::build(personal, own, &self.pools, &self.services, generation);
         let before = workspace.publish(catalog);
         let after = workspace.catalog();
         report(&after, Some(&before));
-        if why == Why::Told {
-            after.forgive();
+        if why == ReloadCause::Requested {
+            after.reset_breakers();
         }
         after.keep_warm();
         if before.tools_list != after.tools_list {
             let there = self.sessions.all().into_iter().filter(|session| session.is_in(workspace));
-            there.for_each(|session| self.tell_changed(&session));
+            there.for_each(|session| self.notify_catalog_changed(&session));
         }
-        self.nursery.news.notify_one();
-        self.nursery.pulse.beat();
+        self.services.list_changes.notify_one();
+        self.services.status_changed.notify();
         self.sessions.stir();
     }
 
@@ -291,16 +301,16 @@ impl Board {
     }
 
     /// Everything that decides what is shown.
-    fn plan(&self) -> Plan {
-        let mut plan = Plan::default();
+    fn plan(&self) -> WatchPlan {
+        let mut plan = WatchPlan::default();
         let personal = self.personal.catalog().personal.clone();
         if personal.config.watch == Watch::Poll {
-            plan.look();
+            plan.poll();
         }
         plan.file(&self.config_file);
         plan.add(&personal.watched);
-        self.nursery.sources.files().iter().for_each(|file| plan.file(file));
-        plan.file(&self.ground.trust.file());
+        self.services.value_resolver.files().iter().for_each(|file| plan.file(file));
+        plan.file(&self.locations.trust.file());
         for workspace in self.workspaces.all() {
             if let (Some(root), Some(own)) = (&workspace.root, &workspace.catalog().own) {
                 plan.file(&Layer::config_file(root));
@@ -311,7 +321,7 @@ impl Board {
     }
 
     /// What is read and takes effect only with the next daemon.
-    fn unheeded(&self, config: &Config) -> Option<Problem> {
+    fn needs_restart(&self, config: &Config) -> Option<Problem> {
         (config.http.listen != self.listen).then(|| {
             let message = "`http.listen` changed: it takes effect after `switchboard restart`";
             Problem::of(&config.file, message)
@@ -320,7 +330,7 @@ impl Board {
 }
 
 /// What a lock guards, unless somebody else has it.
-fn free<T>(tried: Result<T, TryLockError<T>>) -> Option<T> {
+fn unless_locked<T>(tried: Result<T, TryLockError<T>>) -> Option<T> {
     match tried {
         Ok(free) => Some(free),
         Err(TryLockError::WouldBlock) => None,
@@ -329,10 +339,14 @@ fn free<T>(tried: Result<T, TryLockError<T>>) -> Option<T> {
 }
 
 /// The first look, before anybody is served.
-pub(crate) fn first_look(config: Config, ground: &Ground, manifests: &Manifests) -> (Arc<Layer>, Memory) {
-    let (trust, damage): (Trust, _) = ground.trust(&config);
-    let mut memory = Memory::default();
-    let mut layer = Layer::personal(config, ground, &trust, &mut memory).recall(manifests);
+pub(crate) fn load_personal(
+    config: Config,
+    locations: &Locations,
+    manifests: &Manifests,
+) -> (Arc<Layer>, LastGoodDefinitions) {
+    let (trust, damage): (Trust, _) = locations.trust(&config);
+    let mut memory = LastGoodDefinitions::default();
+    let mut layer = Layer::personal(config, locations, &trust, &mut memory).recall(manifests);
     layer.problems.extend(damage);
     (Arc::new(layer), memory)
 }

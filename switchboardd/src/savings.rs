@@ -4,9 +4,9 @@
 //! Everything is looked at and counted beside the one thread that works, by one at a time; the vocabulary is
 //! loaded by a process of its own, and only for texts that were never counted (`tokens.rs`).
 
-mod gather;
+mod advice;
 mod report;
-mod word;
+mod snapshot;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,42 +15,42 @@ use serde_json::Value;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-use crate::board::Board;
-use crate::thrift::Mark;
+use crate::daemon_state::Daemon;
+use crate::savings_recorder::Fingerprint;
 use crate::tokens;
-use gather::Gathered;
+use snapshot::SavingsSnapshot;
 
 /// What was last found, and when the look at it began.
 #[derive(Debug, Default)]
-pub struct Latest(Mutex<Option<(Instant, Arc<Value>)>>);
+pub struct SavingsCache(Mutex<Option<(Instant, Arc<Value>)>>);
 
 /// What is saved now. Those who ask while somebody looks get what the next look finds, all of them the same.
-pub async fn now(board: &Arc<Board>) -> Arc<Value> {
+pub async fn current(daemon: &Arc<Daemon>) -> Arc<Value> {
     let asked = Instant::now();
-    let mut latest = board.savings.0.lock().await;
+    let mut latest = daemon.savings.0.lock().await;
     if let Some((begun, found)) = &*latest
         && *begun >= asked
     {
         return found.clone();
     }
     let begun = Instant::now();
-    let found = Arc::new(look(board).await);
+    let found = Arc::new(compute(daemon).await);
     *latest = Some((begun, found.clone()));
     found
 }
 
-async fn look(board: &Arc<Board>) -> Value {
-    let gathering = board.clone();
-    let (gathered, missing) = beside(move || {
-        let gathered = Gathered::of(&gathering);
-        let missing = gathering.nursery.thrift.change(|kept| {
-            let unknown = |mark: &Mark| kept.tokens(*mark).is_none();
-            let missing = gathered.texts.iter().filter(|(mark, _)| unknown(mark)).map(|(_, text)| &**text);
+async fn compute(daemon: &Arc<Daemon>) -> Value {
+    let gathering = daemon.clone();
+    let (snapshot, missing) = run_blocking(move || {
+        let snapshot = SavingsSnapshot::of(&gathering);
+        let missing = gathering.services.savings_recorder.change(|kept| {
+            let unknown = |mark: &Fingerprint| kept.tokens(*mark).is_none();
+            let missing = snapshot.texts.iter().filter(|(mark, _)| unknown(mark)).map(|(_, text)| &**text);
             let missing = missing.filter(|text| text.len() <= tokens::MAX_TEXT).chain(kept.waiting());
             // One text may stand in both.
-            missing.map(|text| (Mark::of(text), text.to_owned())).collect::<HashMap<_, _>>()
+            missing.map(|text| (Fingerprint::of(text), text.to_owned())).collect::<HashMap<_, _>>()
         });
-        (gathered, missing)
+        (snapshot, missing)
     })
     .await;
     let texts: Vec<&str> = missing.values().map(String::as_str).collect();
@@ -65,18 +65,23 @@ async fn look(board: &Arc<Board>) -> Value {
         tracing::warn!(target: "savings", "{problem}");
     }
     let learned: Vec<(String, u64)> = texts.iter().map(|text| (*text).to_owned()).zip(counts).collect();
-    let board = board.clone();
-    beside(move || {
-        board.nursery.thrift.change(|kept| {
-            kept.learn(&learned);
-            kept.trim(&gathered.texts.keys().copied().collect());
-            report::report(&gathered, kept, board.nursery.thrift.peak(), problem.as_deref())
+    let daemon = daemon.clone();
+    run_blocking(move || {
+        daemon.services.savings_recorder.change(|kept| {
+            kept.add_counts(&learned);
+            kept.trim(&snapshot.texts.keys().copied().collect());
+            report::report(
+                &snapshot,
+                kept,
+                daemon.services.savings_recorder.peak_saved_processes(),
+                problem.as_deref(),
+            )
         })
     })
     .await
 }
 
-async fn beside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+async fn run_blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     match tokio::task::spawn_blocking(work).await {
         Ok(done) => done,
         Err(panicked) => std::panic::resume_unwind(panicked.into_panic()),

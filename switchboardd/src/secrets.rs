@@ -15,10 +15,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::env_file::is_name;
 use crate::environment::Variables;
-use crate::event_loop::aside;
+use crate::event_loop::run_blocking;
 use crate::files::private::Unfit;
-use index::{Index, Kept};
-use keyring::{Answer, Request, Unanswered};
+use index::{Index, SecretEntry};
+use keyring::{KeyringAnswer, KeyringError, KeyringRequest};
 
 const MAX_NAME: usize = 128;
 /// Longer than any key or certificate chain, short enough for a variable of a process.
@@ -46,7 +46,7 @@ pub enum SecretsError {
     #[error("`{}` cannot be written: {error}", file.display())]
     Unwritten { file: PathBuf, error: std::io::Error },
     #[error("{} in the keyring, which gave nothing: {why}", stand(names))]
-    Keyring { names: Vec<String>, why: Unanswered },
+    Keyring { names: Vec<String>, why: KeyringError },
     #[error("secret `{0}` is not in the keyring any more; set it again with `switchboard secret set {0}`")]
     Lost(String),
 }
@@ -62,18 +62,18 @@ fn stand(names: &[String]) -> String {
 /// Where a value is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Where {
+pub enum SecretLocation {
     Keyring,
     File,
 }
 
 /// What became of a value that was set.
 #[derive(Debug)]
-pub enum Stored {
+pub enum StoreOutcome {
     InKeyring,
     /// The keyring did not take it; `stale` if it still holds an older value of that name.
     InFile {
-        why: Unanswered,
+        why: KeyringError,
         stale: bool,
     },
 }
@@ -81,9 +81,9 @@ pub enum Stored {
 /// A value that shows itself to nobody who prints it.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Hidden(String);
+pub struct SecretString(String);
 
-impl Hidden {
+impl SecretString {
     pub fn new(value: String) -> Self {
         Self(value)
     }
@@ -94,7 +94,7 @@ impl Hidden {
     }
 }
 
-impl fmt::Debug for Hidden {
+impl fmt::Debug for SecretString {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("(hidden)")
     }
@@ -131,19 +131,19 @@ impl Secrets {
         let (mut values, mut asked) = (BTreeMap::new(), Vec::new());
         for name in names {
             match kept.remove(name) {
-                Some(Kept::File { value }) => {
+                Some(SecretEntry::File { value }) => {
                     values.insert(name.clone(), value.0);
                 }
-                Some(Kept::Keyring {}) => asked.push(name.clone()),
+                Some(SecretEntry::Keyring {}) => asked.push(name.clone()),
                 None => {}
             }
         }
         if asked.is_empty() {
             return Ok(values);
         }
-        let request = Request::Get { names: asked.clone() };
+        let request = KeyringRequest::Get { names: asked.clone() };
         let mut found = match keyring::ask(&request, variables).await {
-            Ok(Answer { values }) => values,
+            Ok(KeyringAnswer { values }) => values,
             Err(why) => return Err(SecretsError::Keyring { names: asked, why }),
         };
         for name in asked {
@@ -154,17 +154,25 @@ impl Secrets {
     }
 
     /// Stores a value: in the keyring if there is one, in the file otherwise.
-    pub async fn set(&self, name: &str, value: &str, variables: &Variables) -> Result<Stored, SecretsError> {
+    pub async fn set(
+        &self,
+        name: &str,
+        value: &str,
+        variables: &Variables,
+    ) -> Result<StoreOutcome, SecretsError> {
         check_name(name)?;
         check_value(name, value)?;
         let _lock = index::lock(&self.folder).await?;
         let mut index = self.index().await?;
-        let request = Request::Set { name: name.to_owned(), value: Hidden(value.to_owned()) };
+        let request = KeyringRequest::Set { name: name.to_owned(), value: SecretString(value.to_owned()) };
         let (kept, stored) = match keyring::ask(&request, variables).await {
-            Ok(_) => (Kept::Keyring {}, Stored::InKeyring),
+            Ok(_) => (SecretEntry::Keyring {}, StoreOutcome::InKeyring),
             Err(why) => {
-                let stale = matches!(index.secrets.get(name), Some(Kept::Keyring {}));
-                (Kept::File { value: Hidden(value.to_owned()) }, Stored::InFile { why, stale })
+                let stale = matches!(index.secrets.get(name), Some(SecretEntry::Keyring {}));
+                (
+                    SecretEntry::File { value: SecretString(value.to_owned()) },
+                    StoreOutcome::InFile { why, stale },
+                )
             }
         };
         index.secrets.insert(name.to_owned(), kept);
@@ -181,8 +189,8 @@ impl Secrets {
         }
         let _lock = index::lock(&self.folder).await?;
         let mut index = self.index().await?;
-        if let Kept::Keyring {} = index.secrets.remove(name).ok_or_else(absent)? {
-            let request = Request::Remove { name: name.to_owned() };
+        if let SecretEntry::Keyring {} = index.secrets.remove(name).ok_or_else(absent)? {
+            let request = KeyringRequest::Remove { name: name.to_owned() };
             let answer = keyring::ask(&request, variables).await;
             answer.map_err(|why| SecretsError::Keyring { names: vec![name.to_owned()], why })?;
         }
@@ -191,26 +199,26 @@ impl Secrets {
 
     async fn index(&self) -> Result<Index, SecretsError> {
         let folder = self.folder.clone();
-        aside(move || Index::load(&folder)).await
+        run_blocking(move || Index::load(&folder)).await
     }
 
     async fn save(&self, index: Index) -> Result<(), SecretsError> {
         let folder = self.folder.clone();
-        aside(move || index.save(&folder)).await
+        run_blocking(move || index.save(&folder)).await
     }
 
     /// The same as `list`, for those who must not wait for a disk.
-    pub async fn listed(&self) -> Result<BTreeMap<String, Where>, SecretsError> {
+    pub async fn listed(&self) -> Result<BTreeMap<String, SecretLocation>, SecretsError> {
         let secrets = self.clone();
-        aside(move || secrets.list()).await
+        run_blocking(move || secrets.list()).await
     }
 
     /// All names, and where the value of each is.
-    pub fn list(&self) -> Result<BTreeMap<String, Where>, SecretsError> {
+    pub fn list(&self) -> Result<BTreeMap<String, SecretLocation>, SecretsError> {
         let index = Index::load(&self.folder)?;
-        let place = |kept: &Kept| match kept {
-            Kept::Keyring {} => Where::Keyring,
-            Kept::File { .. } => Where::File,
+        let place = |kept: &SecretEntry| match kept {
+            SecretEntry::Keyring {} => SecretLocation::Keyring,
+            SecretEntry::File { .. } => SecretLocation::File,
         };
         Ok(index.secrets.iter().map(|(name, kept)| (name.clone(), place(kept))).collect())
     }
@@ -270,7 +278,7 @@ mod tests {
         );
         let values = secrets.values(&names(&["A", "C", "A"]), &Variables::default()).await.unwrap();
         assert_eq!(values, BTreeMap::from([("A".to_owned(), "one".to_owned())]));
-        assert_eq!(secrets.list().unwrap()["B"], Where::File);
+        assert_eq!(secrets.list().unwrap()["B"], SecretLocation::File);
     }
 
     #[tokio::test]
@@ -332,8 +340,8 @@ mod tests {
 
     #[test]
     fn a_value_does_not_show_itself() {
-        let kept = Kept::File { value: Hidden("hunter2".into()) };
-        let request = Request::Set { name: "A".into(), value: Hidden("hunter2".into()) };
+        let kept = SecretEntry::File { value: SecretString("hunter2".into()) };
+        let request = KeyringRequest::Set { name: "A".into(), value: SecretString("hunter2".into()) };
         assert!(!format!("{kept:?}{request:?}").contains("hunter2"));
     }
 }

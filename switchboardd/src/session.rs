@@ -1,8 +1,8 @@
 //! The daemon's record of one host's conversation: who it is, which of its messages comes next, and
 //! what is under way for it.
 
+mod sequencer;
 mod streams;
-mod turnstile;
 
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
@@ -13,14 +13,14 @@ use tokio::sync::futures::Notified;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
-pub use streams::{Mark, Reading, Stream, Streams};
-pub use turnstile::{Entry, Turn};
+pub use sequencer::{Admission, SequenceTicket};
+pub use streams::{EventId, ReadGuard, Stream, Streams};
 
-use crate::caller::{Boot, Caller};
+use crate::caller::{Caller, RunId};
 use crate::face::Face;
-use crate::news::Seen;
+use crate::list_changes::ListFingerprints;
 use crate::workspace::Workspace;
-use turnstile::Turnstile;
+use sequencer::Sequencer;
 
 /// Hosts without a session that are told apart in one workspace.
 const NAMED: usize = 64;
@@ -41,16 +41,16 @@ pub struct Session {
     /// The event streams of a host that speaks HTTP.
     pub streams: Option<Arc<Streams>>,
     // A leaf lock: held to replace it.
-    seen: Mutex<Option<Seen>>,
+    fingerprints: Mutex<Option<ListFingerprints>>,
     // A leaf lock: held for an insert or a look.
     asked: Mutex<HashSet<String>>,
     /// Of those who have no session: who they are by what they call themselves.
     // A leaf lock: held for a look or an insert.
     named: Mutex<HashMap<Box<str>, Arc<Caller>>>,
     pub opened: Instant,
-    turnstile: Turnstile,
+    sequencer: Sequencer,
     // A leaf lock: held for an insert, a removal or a search.
-    flights: Mutex<Flights>,
+    open_requests: Mutex<OpenRequests>,
     connections: AtomicUsize,
     /// Its shim's process; 0 if it has none.
     shim: AtomicU32,
@@ -58,20 +58,20 @@ pub struct Session {
 }
 
 #[derive(Debug, Default)]
-struct Flights {
+struct OpenRequests {
     issued: u64,
-    open: HashMap<u64, Flight>,
+    open: HashMap<u64, OpenRequest>,
 }
 
 #[derive(Debug)]
-struct Flight {
+struct OpenRequest {
     host_id: Box<str>,
-    ground: oneshot::Sender<Grounded>,
+    abort: oneshot::Sender<AbortReason>,
 }
 
-/// Why a request's way ended before its answer came.
+/// Why a request was ended before its answer came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Grounded {
+pub enum AbortReason {
     /// Its caller cancelled it.
     Cancelled,
     /// The daemon goes, and the time for finishing is over.
@@ -81,26 +81,26 @@ pub enum Grounded {
 impl Session {
     /// One that a shim opens.
     pub fn open(
-        boot: &Arc<Boot>,
+        run_id: &Arc<RunId>,
         workspace: &Arc<Workspace>,
         folder: Option<PathBuf>,
         face: Face,
     ) -> Arc<Self> {
         let id = crate::random::hex(16).into();
-        Self::new(id, workspace, folder, face, Caller::listening(boot.clone()), None)
+        Self::new(id, workspace, folder, face, Caller::for_session(run_id.clone()), None)
     }
 
     /// One of a host that speaks HTTP.
-    pub fn over_http(boot: &Arc<Boot>, workspace: &Arc<Workspace>, face: Face) -> Arc<Self> {
-        let caller = Caller::listening(boot.clone());
+    pub fn over_http(run_id: &Arc<RunId>, workspace: &Arc<Workspace>, face: Face) -> Arc<Self> {
+        let caller = Caller::for_session(run_id.clone());
         let streams = caller.mailbox().map(|own| Streams::new(own.clone()));
         let (id, folder) = (crate::random::hex(16).into(), workspace.root.clone());
         Self::new(id, workspace, folder, face, caller, streams)
     }
 
     /// Stands for all who call without a session of their own: they hear answers and nothing else.
-    pub fn of_strangers(workspace: &Arc<Workspace>) -> Arc<Self> {
-        Self::new("".into(), workspace, None, Face::Aggregate, Caller::deaf(), None)
+    pub fn anonymous(workspace: &Arc<Workspace>) -> Arc<Self> {
+        Self::new("".into(), workspace, None, Face::Aggregate, Caller::anonymous(), None)
     }
 
     fn new(
@@ -111,7 +111,7 @@ impl Session {
         caller: Arc<Caller>,
         streams: Option<Arc<Streams>>,
     ) -> Arc<Self> {
-        workspace.root.iter().for_each(|root| caller.works_in(root));
+        workspace.root.iter().for_each(|root| caller.set_folder(root));
         Arc::new(Self {
             is_shims: !id.is_empty() && streams.is_none(),
             id,
@@ -120,12 +120,12 @@ impl Session {
             face,
             caller,
             streams,
-            seen: Mutex::default(),
+            fingerprints: Mutex::default(),
             asked: Mutex::default(),
             named: Mutex::default(),
             opened: Instant::now(),
-            turnstile: Turnstile::default(),
-            flights: Mutex::default(),
+            sequencer: Sequencer::default(),
+            open_requests: Mutex::default(),
             connections: AtomicUsize::new(0),
             shim: AtomicU32::new(0),
             told_draining: AtomicBool::new(false),
@@ -160,8 +160,8 @@ impl Session {
     }
 
     /// Its workspace took longer to load than a host waits.
-    pub fn settle(&self, workspace: Arc<Workspace>) {
-        workspace.root.iter().for_each(|root| self.caller.works_in(root));
+    pub fn set_workspace(&self, workspace: Arc<Workspace>) {
+        workspace.root.iter().for_each(|root| self.caller.set_folder(root));
         *self.workspace.write().expect("BUG: a copy panicked") = workspace;
     }
 
@@ -170,23 +170,23 @@ impl Session {
     }
 
     /// Notes what its host is shown for the first time.
-    pub fn sees_first(&self) {
-        if self.caller.mailbox().is_some() && self.seen().is_none() {
-            let now = Seen::by(self);
-            *self.seen() = Some(now);
+    pub fn init_fingerprints(&self) {
+        if self.caller.mailbox().is_some() && self.fingerprints().is_none() {
+            let now = ListFingerprints::of_session(self);
+            *self.fingerprints() = Some(now);
         }
     }
 
     /// Notes what its host sees now; gives what it saw before, if it was shown anything.
-    pub fn sees(&self) -> Option<(Seen, Seen)> {
-        self.seen().as_ref()?;
-        let now = Seen::by(self);
-        let before = self.seen().replace(now.clone())?;
+    pub fn refresh_fingerprints(&self) -> Option<(ListFingerprints, ListFingerprints)> {
+        self.fingerprints().as_ref()?;
+        let now = ListFingerprints::of_session(self);
+        let before = self.fingerprints().replace(now.clone())?;
         Some((before, now))
     }
 
-    fn seen(&self) -> std::sync::MutexGuard<'_, Option<Seen>> {
-        self.seen.lock().expect("BUG: a note panicked")
+    fn fingerprints(&self) -> std::sync::MutexGuard<'_, Option<ListFingerprints>> {
+        self.fingerprints.lock().expect("BUG: a note panicked")
     }
 
     /// True the first time this is to be asked: nobody is asked the same thing again and again.
@@ -195,37 +195,41 @@ impl Session {
     }
 
     /// Takes a place in the order of this session's messages.
-    pub fn enter(self: &Arc<Self>, seq: u64) -> Entry {
-        Turnstile::enter(self.clone(), seq)
+    pub fn admit(self: &Arc<Self>, seq: u64) -> Admission {
+        Sequencer::admit(self.clone(), seq)
     }
 
     /// Registers a request while it is under way.
-    pub fn take_off(self: &Arc<Self>, host_id: &str) -> (Airborne, oneshot::Receiver<Grounded>) {
-        let (ground, grounded) = oneshot::channel();
-        let mut flights = self.flights();
-        flights.issued += 1;
-        let number = flights.issued;
-        flights.open.insert(number, Flight { host_id: host_id.into(), ground });
-        (Airborne { session: self.clone(), number }, grounded)
+    pub fn register_request(
+        self: &Arc<Self>,
+        host_id: &str,
+    ) -> (RequestGuard, oneshot::Receiver<AbortReason>) {
+        let (abort, aborted) = oneshot::channel();
+        let mut requests = self.open_requests();
+        requests.issued += 1;
+        let number = requests.issued;
+        requests.open.insert(number, OpenRequest { host_id: host_id.into(), abort });
+        (RequestGuard { session: self.clone(), number }, aborted)
     }
 
     /// The host no longer wants the answer to this request. Unknown ids are nobody's.
     pub fn cancel(&self, host_id: &str) {
-        let mut flights = self.flights();
-        let number = flights.open.iter().find(|(_, flight)| &*flight.host_id == host_id).map(|(at, _)| *at);
-        if let Some(flight) = number.and_then(|number| flights.open.remove(&number)) {
-            let _ = flight.ground.send(Grounded::Cancelled);
+        let mut requests = self.open_requests();
+        let number =
+            requests.open.iter().find(|(_, request)| &*request.host_id == host_id).map(|(at, _)| *at);
+        if let Some(request) = number.and_then(|number| requests.open.remove(&number)) {
+            let _ = request.abort.send(AbortReason::Cancelled);
         }
     }
 
-    pub fn ground_all(&self, why: Grounded) {
-        for (_, flight) in self.flights().open.drain() {
-            let _ = flight.ground.send(why);
+    pub fn abort_all(&self, why: AbortReason) {
+        for (_, request) in self.open_requests().open.drain() {
+            let _ = request.abort.send(why);
         }
     }
 
     pub fn in_flight(&self) -> usize {
-        self.flights().open.len()
+        self.open_requests().open.len()
     }
 
     /// Messages to its host for which there was no room.
@@ -255,21 +259,21 @@ impl Session {
         !self.told_draining.swap(true, Ordering::Relaxed)
     }
 
-    fn flights(&self) -> std::sync::MutexGuard<'_, Flights> {
-        self.flights.lock().expect("BUG: bookkeeping panicked")
+    fn open_requests(&self) -> std::sync::MutexGuard<'_, OpenRequests> {
+        self.open_requests.lock().expect("BUG: bookkeeping panicked")
     }
 }
 
-/// A request under way; landed when dropped.
+/// A request under way; dropping it removes it.
 #[derive(Debug)]
-pub struct Airborne {
+pub struct RequestGuard {
     session: Arc<Session>,
     number: u64,
 }
 
-impl Drop for Airborne {
+impl Drop for RequestGuard {
     fn drop(&mut self) {
-        self.session.flights().open.remove(&self.number);
+        self.session.open_requests().open.remove(&self.number);
     }
 }
 

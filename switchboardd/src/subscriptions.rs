@@ -13,10 +13,10 @@ use crate::caller::Caller;
 use crate::methods;
 
 /// Resources of one server that are followed at a time.
-const MAX: usize = 4096;
+const MAX_RESOURCES: usize = 4096;
 
 /// How long a list may wait for what a server said has changed, counted from when it said so.
-const RENEWED_WITHIN: Duration = Duration::from_secs(1);
+const RENEWAL_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// What a server says when a list changed.
 pub const LISTS: [&str; 3] = [methods::TOOLS_CHANGED, methods::PROMPTS_CHANGED, methods::RESOURCES_CHANGED];
@@ -24,8 +24,8 @@ pub const LISTS: [&str; 3] = [methods::TOOLS_CHANGED, methods::PROMPTS_CHANGED, 
 #[derive(Debug, Default)]
 pub struct Subscriptions {
     // A leaf lock: held for a look or a change.
-    by_uri: Mutex<HashMap<Box<str>, Vec<Subscriber>>>,
-    said: [AtomicU64; 3],
+    by_uri: Mutex<HashMap<Box<str>, Vec<Subscription>>>,
+    change_counts: [AtomicU64; 3],
     renewals: watch::Sender<Renewals>,
     /// Somebody waits for a renewal.
     wanted: Notify,
@@ -58,49 +58,49 @@ impl Drop for Renewal<'_> {
 }
 
 /// How often a server said that its tools, its prompts and its resources changed.
-pub type SaidChanged = [u64; 3];
+pub type ListChangeCounts = [u64; 3];
 
 /// Somebody who follows resources: a host, or one request of a host that listens.
 #[derive(Debug, Clone)]
-pub struct Follower {
-    hears: Weak<Caller>,
+pub struct Subscriber {
+    caller: Weak<Caller>,
     /// The id of the request.
     listen: Option<Box<str>>,
 }
 
-impl Follower {
+impl Subscriber {
     pub fn host(caller: &Arc<Caller>) -> Self {
-        Self { hears: Arc::downgrade(caller.owner()), listen: None }
+        Self { caller: Arc::downgrade(caller.owner()), listen: None }
     }
 
     pub fn listening(hears: &Arc<Caller>, id: &str) -> Self {
-        Self { hears: Arc::downgrade(hears), listen: Some(id.into()) }
+        Self { caller: Arc::downgrade(hears), listen: Some(id.into()) }
     }
 
     fn is(&self, other: &Self) -> bool {
-        self.hears.ptr_eq(&other.hears) && self.listen == other.listen
+        self.caller.ptr_eq(&other.caller) && self.listen == other.listen
     }
 
     fn is_there(&self) -> bool {
-        self.hears.strong_count() > 0
+        self.caller.strong_count() > 0
     }
 
     fn is_of(&self, host: &Arc<Caller>) -> bool {
-        self.hears.upgrade().is_some_and(|hears| Arc::ptr_eq(hears.owner(), host.owner()))
+        self.caller.upgrade().is_some_and(|hears| Arc::ptr_eq(hears.owner(), host.owner()))
     }
 }
 
 #[derive(Debug)]
-struct Subscriber {
-    follower: Follower,
+struct Subscription {
+    subscriber: Subscriber,
     /// The resource as this host knows it.
     shown: Box<str>,
 }
 
 /// Who is to hear that a resource changed.
 #[derive(Debug)]
-pub struct Heard {
-    pub by: Arc<Caller>,
+pub struct Recipient {
+    pub caller: Arc<Caller>,
     /// What they know it by.
     pub shown: Box<str>,
     /// The id of the request that they listen by, if they do.
@@ -109,9 +109,9 @@ pub struct Heard {
 
 impl Subscriptions {
     /// A child said so with this notification.
-    pub fn says_changed(&self, method: &str) {
+    pub fn note_list_changed(&self, method: &str) {
         let at = LISTS.iter().position(|list| *list == method);
-        if let Some(said) = at.and_then(|at| self.said.get(at)) {
+        if let Some(said) = at.and_then(|at| self.change_counts.get(at)) {
             said.fetch_add(1, Ordering::Relaxed);
             self.renewals.send_modify(|renewals| {
                 renewals.told += 1;
@@ -121,7 +121,7 @@ impl Subscriptions {
     }
 
     /// Changes come in swarms and are asked for once: waits for the rest of them, unless somebody waits already.
-    pub async fn settle(&self, time: Duration) {
+    pub async fn wait_for_more_changes(&self, time: Duration) {
         tokio::select! {
             () = tokio::time::sleep(time) => {}
             () = self.wanted.notified() => {}
@@ -134,7 +134,7 @@ impl Subscriptions {
     }
 
     /// Resolves when all changes are known that were told of until now, or it takes longer than a list may wait.
-    pub async fn renewed(&self) {
+    pub async fn wait_until_renewed(&self) {
         let (told, since) = {
             let renewals = self.renewals.borrow();
             match renewals.since {
@@ -145,30 +145,30 @@ impl Subscriptions {
         self.wanted.notify_one();
         let mut renewals = self.renewals.subscribe();
         let known = renewals.wait_for(|renewals| renewals.known >= told);
-        let _ = tokio::time::timeout_at(since + RENEWED_WITHIN, known).await;
+        let _ = tokio::time::timeout_at(since + RENEWAL_TIMEOUT, known).await;
     }
 
-    pub fn said_changed(&self) -> SaidChanged {
-        [0, 1, 2].map(|at| self.said[at].load(Ordering::Relaxed))
+    pub fn list_change_counts(&self) -> ListChangeCounts {
+        [0, 1, 2].map(|at| self.change_counts[at].load(Ordering::Relaxed))
     }
 
     /// False if there are too many.
-    pub fn add(&self, uri: &str, shown: &str, follower: &Follower) -> bool {
+    pub fn add(&self, uri: &str, shown: &str, follower: &Subscriber) -> bool {
         let mut all = self.lock();
-        if all.len() >= MAX && !all.contains_key(uri) {
+        if all.len() >= MAX_RESOURCES && !all.contains_key(uri) {
             return false;
         }
         let subscribers = all.entry(uri.into()).or_default();
-        subscribers.retain(|known| known.follower.is_there() && !known.follower.is(follower));
-        subscribers.push(Subscriber { follower: follower.clone(), shown: shown.into() });
+        subscribers.retain(|known| known.subscriber.is_there() && !known.subscriber.is(follower));
+        subscribers.push(Subscription { subscriber: follower.clone(), shown: shown.into() });
         true
     }
 
     /// True if nobody follows it any more.
-    pub fn remove(&self, uri: &str, follower: &Follower) -> bool {
+    pub fn remove(&self, uri: &str, follower: &Subscriber) -> bool {
         let mut all = self.lock();
         let Some(subscribers) = all.get_mut(uri) else { return true };
-        subscribers.retain(|known| known.follower.is_there() && !known.follower.is(follower));
+        subscribers.retain(|known| known.subscriber.is_there() && !known.subscriber.is(follower));
         if subscribers.is_empty() {
             all.remove(uri);
             return true;
@@ -177,31 +177,35 @@ impl Subscriptions {
     }
 
     /// A host has left; gives what nobody follows any more.
-    pub fn leave(&self, caller: &Arc<Caller>) -> Vec<Box<str>> {
+    pub fn remove_caller(&self, caller: &Arc<Caller>) -> Vec<Box<str>> {
         let mut all = self.lock();
         let left = all.extract_if(|_, subscribers| {
             let before = subscribers.len();
-            subscribers.retain(|known| known.follower.is_there() && !known.follower.is_of(caller));
+            subscribers.retain(|known| known.subscriber.is_there() && !known.subscriber.is_of(caller));
             subscribers.is_empty() && before > 0
         });
         left.map(|(uri, _)| uri).collect()
     }
 
     /// Who is to hear that it changed, and what they know it by.
-    pub fn followers(&self, uri: &str) -> Vec<Heard> {
-        let heard = |known: &Subscriber| {
-            let by = known.follower.hears.upgrade()?;
-            Some(Heard { by, shown: known.shown.clone(), listen: known.follower.listen.clone() })
+    pub fn recipients(&self, uri: &str) -> Vec<Recipient> {
+        let heard = |known: &Subscription| {
+            let by = known.subscriber.caller.upgrade()?;
+            Some(Recipient {
+                caller: by,
+                shown: known.shown.clone(),
+                listen: known.subscriber.listen.clone(),
+            })
         };
         let all = self.lock();
         all.get(uri).map(Vec::as_slice).unwrap_or_default().iter().filter_map(heard).collect()
     }
 
     /// What is followed, by this host or by anybody.
-    pub fn followed(&self, by: Option<&Arc<Caller>>) -> Vec<Box<str>> {
-        let follows = |subscribers: &[Subscriber]| match by {
-            Some(host) => subscribers.iter().any(|known| known.follower.is_of(host)),
-            None => subscribers.iter().any(|known| known.follower.is_there()),
+    pub fn subscribed_uris(&self, by: Option<&Arc<Caller>>) -> Vec<Box<str>> {
+        let follows = |subscribers: &[Subscription]| match by {
+            Some(host) => subscribers.iter().any(|known| known.subscriber.is_of(host)),
+            None => subscribers.iter().any(|known| known.subscriber.is_there()),
         };
         let all = self.lock();
         let mut uris: Vec<_> =
@@ -210,7 +214,7 @@ impl Subscriptions {
         uris
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Box<str>, Vec<Subscriber>>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Box<str>, Vec<Subscription>>> {
         self.by_uri.lock().expect("BUG: bookkeeping panicked")
     }
 }
@@ -221,41 +225,43 @@ mod tests {
 
     #[test]
     fn a_resource_is_followed_as_long_as_somebody_does() {
-        let (subscriptions, one, other) = (Subscriptions::default(), Caller::deaf(), Caller::deaf());
-        let (first, second) = (Follower::host(&one), Follower::host(&other));
+        let (subscriptions, one, other) =
+            (Subscriptions::default(), Caller::anonymous(), Caller::anonymous());
+        let (first, second) = (Subscriber::host(&one), Subscriber::host(&other));
         subscriptions.add("a:1", "a:1", &first);
         subscriptions.add("a:1", "a:1", &first);
         subscriptions.add("a:1", "x:a:1", &second);
-        assert_eq!(subscriptions.followers("a:1").len(), 2);
+        assert_eq!(subscriptions.recipients("a:1").len(), 2);
         assert!(!subscriptions.remove("a:1", &first));
-        assert_eq!(&*subscriptions.followers("a:1")[0].shown, "x:a:1");
+        assert_eq!(&*subscriptions.recipients("a:1")[0].shown, "x:a:1");
         assert!(subscriptions.remove("a:1", &second));
-        assert!(subscriptions.followed(None).is_empty());
+        assert!(subscriptions.subscribed_uris(None).is_empty());
     }
 
     #[test]
     fn each_request_of_a_host_follows_for_itself() {
-        let (subscriptions, host) = (Subscriptions::default(), Caller::deaf());
-        let (first, second) = (Follower::listening(&host, "1"), Follower::listening(&host, "\"1\""));
+        let (subscriptions, host) = (Subscriptions::default(), Caller::anonymous());
+        let (first, second) = (Subscriber::listening(&host, "1"), Subscriber::listening(&host, "\"1\""));
         subscriptions.add("a:1", "a:1", &first);
         subscriptions.add("a:1", "a:1", &second);
         assert!(!subscriptions.remove("a:1", &first));
-        assert_eq!(subscriptions.followers("a:1")[0].listen.as_deref(), Some("\"1\""));
-        assert_eq!(subscriptions.leave(&host).len(), 1);
+        assert_eq!(subscriptions.recipients("a:1")[0].listen.as_deref(), Some("\"1\""));
+        assert_eq!(subscriptions.remove_caller(&host).len(), 1);
     }
 
     #[test]
     fn who_leaves_follows_nothing() {
-        let (subscriptions, one, other) = (Subscriptions::default(), Caller::deaf(), Caller::deaf());
+        let (subscriptions, one, other) =
+            (Subscriptions::default(), Caller::anonymous(), Caller::anonymous());
         for uri in ["a:1", "a:2"] {
-            subscriptions.add(uri, uri, &Follower::host(&one));
+            subscriptions.add(uri, uri, &Subscriber::host(&one));
         }
-        subscriptions.add("a:2", "a:2", &Follower::host(&other));
+        subscriptions.add("a:2", "a:2", &Subscriber::host(&other));
         let uri = |text: &str| vec![Box::<str>::from(text)];
-        assert_eq!(subscriptions.followed(Some(&other)), uri("a:2"));
-        assert_eq!(subscriptions.leave(&one), uri("a:1"));
+        assert_eq!(subscriptions.subscribed_uris(Some(&other)), uri("a:2"));
+        assert_eq!(subscriptions.remove_caller(&one), uri("a:1"));
         drop(other);
-        assert!(subscriptions.followers("a:2").is_empty() && subscriptions.followed(None).is_empty());
+        assert!(subscriptions.recipients("a:2").is_empty() && subscriptions.subscribed_uris(None).is_empty());
     }
 
     #[tokio::test(start_paused = true)]
@@ -263,23 +269,23 @@ mod tests {
         let subscriptions = Subscriptions::default();
         let waited = async || {
             let begin = Instant::now();
-            subscriptions.renewed().await;
+            subscriptions.wait_until_renewed().await;
             begin.elapsed()
         };
         assert_eq!(waited().await, Duration::ZERO);
-        subscriptions.says_changed(methods::RESOURCES_CHANGED);
+        subscriptions.note_list_changed(methods::RESOURCES_CHANGED);
         let renewal = subscriptions.renewal();
         let renew = async {
             tokio::time::sleep(Duration::from_millis(300)).await;
             // This one is for the next renewal.
-            subscriptions.says_changed(methods::PROMPTS_CHANGED);
+            subscriptions.note_list_changed(methods::PROMPTS_CHANGED);
             drop(renewal);
         };
         let (waits, ()) = tokio::join!(waited(), renew);
         assert_eq!(waits, Duration::from_millis(300));
         // Nobody renews it: whoever comes waits for the rest of a second, and nobody after that.
         tokio::time::sleep(Duration::from_millis(400)).await;
-        assert_eq!(waited().await, RENEWED_WITHIN - Duration::from_millis(400));
+        assert_eq!(waited().await, RENEWAL_TIMEOUT - Duration::from_millis(400));
         assert_eq!(waited().await, Duration::ZERO);
         drop(subscriptions.renewal());
         assert!(subscriptions.renewals.borrow().since.is_none());

@@ -5,12 +5,12 @@
 
 mod arguments;
 mod call;
-pub mod converse;
-mod interpret;
+mod elicitation;
 pub mod introspect;
 pub mod login;
 pub mod outgoing;
 pub mod summary;
+pub mod suspendable;
 
 use std::borrow::Cow;
 use std::pin::pin;
@@ -23,23 +23,23 @@ use switchboard_wire::raw::Raw;
 use tokio::time::Instant;
 
 use crate::caller::Caller;
-use crate::child::{Answer, ChildError, Hello, Limits, Tool, ToolList};
+use crate::child::{ChildError, ChildResponse, Limits, ServerInfo, Tool, ToolList};
 use crate::config::{Config, Mode, Scope, SuiteConfig};
-use crate::definition::{Definition, Reach};
+use crate::definition::{Definition, Launch};
 use crate::document::nearest;
 use crate::error::Failure;
-use crate::layer::Entry;
-use crate::mailbox::Kind;
+use crate::layer::JudgedDefinition;
+use crate::mailbox::MessageKind;
 use crate::manifest::Manifest;
-use crate::measures::tally::Tally;
-use crate::measures::{Note, names, outcome};
-use crate::pool::{Doing, Lease, Pool, PoolError};
-use crate::thrift::Mark;
-use crate::trust::{Standing, view};
+use crate::metrics::suite_metrics::SuiteMetrics;
+use crate::metrics::{OperationNotes, names, outcome};
+use crate::pool::{Lease, Pool, PoolError, PoolStatus};
+use crate::savings_recorder::Fingerprint;
+use crate::trust::{TrustStatus, view};
 use crate::visible::visible;
 
-pub use converse::{Asked, Asks, Conversation};
-use login::Entered;
+use login::LoginOutcome;
+pub use suspendable::{ChildRequest, InputNeeded, SuspendableCall};
 
 /// How often somebody who waits for a start hears of it.
 const STARTING_NEWS: Duration = Duration::from_secs(5);
@@ -59,7 +59,7 @@ const HELD: &str = "Held by Switchboard: this server was found in the workspace,
 pub struct Suite {
     pub name: String,
     pub definition: Definition,
-    pub standing: Standing,
+    pub trust_status: TrustStatus,
     pub settings: SuiteConfig,
     pub limits: Limits,
     /// `None` for a definition that is held or cannot be started.
@@ -67,32 +67,32 @@ pub struct Suite {
     /// Not the person's own.
     pub of_workspace: bool,
     /// What is counted of it, in this catalog and those before it.
-    pub tally: Arc<Tally>,
+    pub metrics: Arc<SuiteMetrics>,
     mode: Mode,
     summary_max_chars: usize,
 }
 
 /// What a suite answers with.
 #[derive(Debug)]
-pub enum Said {
+pub enum SuiteReply {
     /// The child's own answer, to be passed on as it is.
-    Child(Answer),
+    Child(ChildResponse),
     /// A result of ours, as JSON.
-    Ours(String),
+    Own(String),
     /// An error of somebody else's, as JSON.
-    Fault(String),
+    Error(String),
     /// A question to a modern host.
-    Asks(Box<Asks>),
+    NeedsInput(Box<InputNeeded>),
 }
 
-impl Said {
+impl SuiteReply {
     /// What it says of how the operation went; `None` if all is well.
     pub fn error(&self) -> Option<&'static str> {
         match self {
             Self::Child(answer) => answer.error,
-            Self::Ours(result) => outcome::of_text(result),
-            Self::Fault(error) => Some(Raw::parse(error.as_bytes()).map_or(names::OTHER, outcome::of_error)),
-            Self::Asks(_) => None,
+            Self::Own(result) => outcome::of_text(result),
+            Self::Error(error) => Some(Raw::parse(error.as_bytes()).map_or(names::OTHER, outcome::of_error)),
+            Self::NeedsInput(_) => None,
         }
     }
 }
@@ -101,13 +101,13 @@ impl Suite {
     /// `config`: that of the place the definition comes from.
     pub fn new(
         name: String,
-        entry: &Entry,
+        entry: &JudgedDefinition,
         config: &Config,
         of_workspace: bool,
         pool: Option<Arc<Pool>>,
-        tally: Arc<Tally>,
+        metrics: Arc<SuiteMetrics>,
     ) -> Self {
-        let Entry { definition, standing, .. } = entry.clone();
+        let JudgedDefinition { definition, trust_status, .. } = entry.clone();
         let settings = config.suite(&definition.name);
         let mut timeouts = settings.timeouts;
         let own = definition.timeout.and_then(|timeout| u64::try_from(timeout.as_millis()).ok());
@@ -118,30 +118,30 @@ impl Suite {
             summary_max_chars: settings.summary_max_chars.unwrap_or(config.introspection.summary_max_chars),
             name,
             definition,
-            standing,
+            trust_status,
             settings,
             pool,
             of_workspace,
-            tally,
+            metrics,
         }
     }
 
     /// Whether nothing of it runs until a person allows it.
     pub fn is_held(&self) -> bool {
-        self.standing == Standing::Held
+        self.trust_status == TrustStatus::Held
     }
 
     /// What waits for a person's word: a new server, a new version of one, or another program for it.
-    pub fn waiting(&self) -> Option<&Reach> {
-        match &self.standing {
-            Standing::Outdated { waiting } => Some(waiting),
-            Standing::Held => self.definition.reach.as_ref().ok(),
+    pub fn pending(&self) -> Option<&Launch> {
+        match &self.trust_status {
+            TrustStatus::Outdated { pending: waiting } => Some(waiting),
+            TrustStatus::Held => self.definition.launch.as_ref().ok(),
             _ => self
                 .definition
-                .reach
+                .launch
                 .as_ref()
                 .ok()
-                .filter(|_| self.pool.as_ref().is_some_and(|pool| pool.doing() == Doing::Held)),
+                .filter(|_| self.pool.as_ref().is_some_and(|pool| pool.status() == PoolStatus::Held)),
         }
     }
 
@@ -178,7 +178,7 @@ impl Suite {
 
     /// Whether its child runs elsewhere.
     pub fn is_remote(&self) -> bool {
-        matches!(self.definition.reach, Ok(Reach::Remote(_)))
+        matches!(self.definition.launch, Ok(Launch::Remote(_)))
     }
 
     pub fn child_name(&self) -> &str {
@@ -214,14 +214,14 @@ impl Suite {
                 () = tokio::time::sleep_until(news) => {}
             }
             let seconds = asked.elapsed().as_secs();
-            let starts = pool.doing() != Doing::Ready;
+            let starts = pool.status() != PoolStatus::Ready;
             if asked.elapsed() >= STILL_STARTING {
                 let (child, subtool) = (self.child_name().into(), subtool.map(Into::into));
                 return Err(Failure::StillStarting { child, subtool, seconds, starts });
             }
             if let Some(token) = token {
                 let news = outgoing::waiting(token, starts, self.child_name(), seconds);
-                caller.push(Kind::Progress(token.into()), news);
+                caller.push(MessageKind::Progress(token.into()), news);
             }
         }
     }
@@ -232,14 +232,14 @@ impl Suite {
 
     fn why_no_pool(&self) -> Failure {
         let (child, file) = (self.child_name().into(), self.definition.file.display().to_string());
-        match &self.definition.reach {
-            Ok(reach) if self.is_held() => Failure::Held {
+        match &self.definition.launch {
+            Ok(launch) if self.is_held() => Failure::Held {
                 child,
-                what: format!("`{}`", summary::summary(&view::mentioned(reach), HELD_SHOWN)),
+                what: format!("`{}`", summary::summary(&view::mentioned(launch), HELD_SHOWN)),
                 file: visible(&file).into_owned(),
             },
-            Ok(Reach::Process(_)) => Failure::Misconfigured { child, why: "no command".to_owned(), file },
-            Ok(Reach::Remote(_)) => Failure::Misconfigured { child, why: "no url".to_owned(), file },
+            Ok(Launch::Process(_)) => Failure::Misconfigured { child, why: "no command".to_owned(), file },
+            Ok(Launch::Remote(_)) => Failure::Misconfigured { child, why: "no url".to_owned(), file },
             Err(why) => {
                 let file = self.definition.to_fix().display().to_string();
                 Failure::Misconfigured { child, why: why.clone(), file }
@@ -248,11 +248,11 @@ impl Suite {
     }
 
     /// Who the child says it is: the one that runs, or the one that ran last.
-    pub fn hello(&self) -> Option<Hello> {
+    pub fn server_info(&self) -> Option<ServerInfo> {
         let pool = self.pool.as_ref()?;
         match pool.running().first() {
-            Some(child) => Some(child.hello().clone()),
-            None => Some(pool.manifest()?.hello.clone()),
+            Some(child) => Some(child.server_info().clone()),
+            None => Some(pool.manifest()?.server_info.clone()),
         }
     }
 
@@ -281,50 +281,52 @@ impl Suite {
         &self,
         caller: &Arc<Caller>,
         params: &Members<'_>,
-        note: Option<&Note>,
-    ) -> Result<Said, Failure> {
+        note: Option<&OperationNotes>,
+    ) -> Result<SuiteReply, Failure> {
         let arguments = match params.get("arguments") {
             None => Members::default(),
             Some(raw) => match Members::of(raw) {
                 Some(arguments) => arguments,
-                None => return Ok(mistake("`arguments` must be an object")),
+                None => return Ok(tool_error("`arguments` must be an object")),
             },
         };
         let subtool = match text_member(&arguments, "subtool") {
             Ok(subtool) => subtool,
-            Err(sentence) => return Ok(mistake(&sentence)),
+            Err(sentence) => return Ok(tool_error(&sentence)),
         };
-        let told = login::is_about_login(params).then(|| login::without_login(params));
-        if told.is_some()
-            && let Some(again) = self.came_back(params).await?
+        let stripped_params = login::is_about_login(params).then(|| login::without_login(params));
+        if stripped_params.is_some()
+            && let Some(again) = self.resume_after_login(params).await?
         {
             return Ok(again);
         }
-        let params = told.as_ref().unwrap_or(params);
-        let mut said = self.act(caller, params, &arguments, subtool.as_deref(), note).await;
+        let params = stripped_params.as_ref().unwrap_or(params);
+        let mut said = self.dispatch(caller, params, &arguments, subtool.as_deref(), note).await;
         for _ in 0..login::LOGINS {
             let Err(failure) = &said else { break };
             said = match self.log_in(caller, failure).await {
-                Ok(Entered::Yes) => self.act(caller, params, &arguments, subtool.as_deref(), note).await,
-                Ok(Entered::Asks(asks)) => Ok(asks),
-                Ok(Entered::No) => break,
+                Ok(LoginOutcome::LoggedIn) => {
+                    self.dispatch(caller, params, &arguments, subtool.as_deref(), note).await
+                }
+                Ok(LoginOutcome::NeedsInput(asks)) => Ok(asks),
+                Ok(LoginOutcome::NotPossible) => break,
                 Err(failure) => Err(failure),
             };
         }
         said
     }
 
-    async fn act(
+    async fn dispatch(
         &self,
         caller: &Arc<Caller>,
         params: &Members<'_>,
         arguments: &Members<'_>,
         subtool: Option<&str>,
-        note: Option<&Note>,
-    ) -> Result<Said, Failure> {
+        note: Option<&OperationNotes>,
+    ) -> Result<SuiteReply, Failure> {
         let token = outgoing::progress_token(params).map(Raw::get);
         match text_member(arguments, "action") {
-            Err(sentence) => Ok(mistake(&sentence)),
+            Err(sentence) => Ok(tool_error(&sentence)),
             Ok(Some(action)) if action == "introspect" => {
                 note.iter().for_each(|note| note.introspects());
                 self.introspect(caller, arguments, subtool, token).await
@@ -335,11 +337,11 @@ impl Suite {
                 }
                 self.call(caller, params, arguments, subtool, token, note).await
             }
-            Ok(Some(action)) => Ok(mistake(&format!(
+            Ok(Some(action)) => Ok(tool_error(&format!(
                 "unknown action `{action}`; use `introspect` to list the subtools of `{}`, or `call` to run one",
                 self.name
             ))),
-            Ok(None) => Ok(mistake(&format!(
+            Ok(None) => Ok(tool_error(&format!(
                 "missing `action`; use {{\"action\":\"introspect\"}} to list the subtools of `{}`, or {{\"action\":\"call\",\"subtool\":…,\"args\":{{…}}}} to run one",
                 self.name
             ))),
@@ -352,7 +354,7 @@ impl Suite {
         arguments: &Members<'_>,
         subtool: Option<&str>,
         token: Option<&str>,
-    ) -> Result<Said, Failure> {
+    ) -> Result<SuiteReply, Failure> {
         let list = self.known_tools(caller, subtool, token).await?;
         let wish = self.wish();
         if let Some(subtool) = subtool {
@@ -371,7 +373,7 @@ impl Suite {
         }
         let query = match text_member(arguments, "query") {
             Ok(query) => query.filter(|query| !query.trim().is_empty()),
-            Err(sentence) => return Ok(mistake(&sentence)),
+            Err(sentence) => return Ok(tool_error(&sentence)),
         };
         let verbosity = arguments.get("args").and_then(Members::of).and_then(|args| args.text("verbosity"));
         let wants_schemas = verbosity.as_deref() == Some("full");
@@ -395,16 +397,16 @@ impl Suite {
     }
 
     /// An answer that takes room in a model's context, and is noted for it. A stranger may be no model at all.
-    fn fetched(&self, caller: &Arc<Caller>, text: &str) -> Said {
+    fn fetched(&self, caller: &Arc<Caller>, text: &str) -> SuiteReply {
         if let Some(pool) = &self.pool
-            && let Some(mut account) = caller.account()
+            && let Some(mut usage) = caller.usage()
         {
-            let mark = Mark::of(text);
-            account.fetches(mark);
-            drop(account);
-            pool.thrift().fetched(pool.mark(), mark, text);
+            let mark = Fingerprint::of(text);
+            usage.record_fetch(mark);
+            drop(usage);
+            pool.savings_recorder().record_fetched(pool.fingerprint(), mark, text);
         }
-        Said::Ours(text_result(text, false))
+        SuiteReply::Own(text_result(text, false))
     }
 
     /// The tools as the running child has them; of one that does not run but did before, as it last
@@ -426,7 +428,7 @@ impl Suite {
         }
         if let Some(manifest) = pool.manifest() {
             if shares {
-                pool.note_use(caller, pool.doing() == Doing::Ready);
+                pool.note_use(caller, pool.status() == PoolStatus::Ready);
             }
             pool.warm_up(self.limits);
             return Ok(manifest.tools.clone());
@@ -443,12 +445,12 @@ impl Suite {
             || pool.manifest().is_some_and(|manifest| has(&manifest.tools))
     }
 
-    pub fn not_allowed(&self, subtool: &str) -> Said {
+    pub fn not_allowed(&self, subtool: &str) -> SuiteReply {
         let refusal = Failure::NotAllowed { suite: self.name.clone(), subtool: subtool.to_owned() };
-        mistake(&refusal.to_string())
+        tool_error(&refusal.to_string())
     }
 
-    fn unknown_subtool(&self, subtool: &str, list: &ToolList) -> Said {
+    fn unknown_subtool(&self, subtool: &str, list: &ToolList) -> SuiteReply {
         let names: Vec<&str> = list
             .tools
             .iter()
@@ -463,7 +465,7 @@ impl Suite {
                 format!("there are {}{}", some.join(", "), if names.len() > 20 { " and more" } else { "" })
             }
         };
-        mistake(&format!("unknown subtool `{subtool}` (suite `{}`); {hint}", self.name))
+        tool_error(&format!("unknown subtool `{subtool}` (suite `{}`); {hint}", self.name))
     }
 }
 
@@ -478,8 +480,8 @@ fn text_member<'a>(members: &Members<'a>, name: &str) -> Result<Option<Cow<'a, s
     }
 }
 
-fn mistake(sentence: &str) -> Said {
-    Said::Ours(text_result(sentence, true))
+fn tool_error(sentence: &str) -> SuiteReply {
+    SuiteReply::Own(text_result(sentence, true))
 }
 
 fn text_result(text: &str, is_error: bool) -> String {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 
-use crate::environment::keeper;
+use crate::environment::shell_helper;
 
 /// The first argument that makes this binary count tokens.
 pub const COUNT_TOKENS: &str = "--count-tokens";
@@ -16,7 +16,7 @@ pub const COUNT_TOKENS: &str = "--count-tokens";
 pub const TOKENIZER: &str = "o200k_base";
 
 /// Loading takes a second where nothing else runs, and a text of some MiB not much longer.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TOKENIZER_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// No definition that a host could use is longer.
 pub const MAX_TEXT: usize = 4 * 1024 * 1024;
@@ -27,19 +27,19 @@ pub enum Uncounted {
     NotRun(std::io::Error),
     #[error("`switchboardd --count-tokens` ended after {0} of {1} texts")]
     Ended(usize, usize),
-    #[error("`switchboardd --count-tokens` took longer than {} s", PATIENCE.as_secs())]
+    #[error("`switchboardd --count-tokens` took longer than {} s", TOKENIZER_TIMEOUT.as_secs())]
     Late,
 }
 
 /// The tokens of each text; those of the first ones also when the rest could not be counted.
 pub async fn count(texts: &[&str]) -> (Vec<u64>, Result<(), Uncounted>) {
     let mut counts = Vec::with_capacity(texts.len());
-    let ended = tokio::time::timeout(PATIENCE, ask(texts, &mut counts)).await;
+    let ended = tokio::time::timeout(TOKENIZER_TIMEOUT, ask(texts, &mut counts)).await;
     (counts, ended.unwrap_or(Err(Uncounted::Late)))
 }
 
 async fn ask(texts: &[&str], counts: &mut Vec<u64>) -> Result<(), Uncounted> {
-    let mut command = tokio::process::Command::from(keeper());
+    let mut command = tokio::process::Command::from(shell_helper());
     command.arg(COUNT_TOKENS).env_clear().current_dir("/");
     let (stdin, stdout) = (Stdio::piped(), Stdio::piped());
     let spawned = command.stdin(stdin).stdout(stdout).stderr(Stdio::null()).kill_on_drop(true).spawn();

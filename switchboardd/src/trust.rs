@@ -12,10 +12,10 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-pub use store::{Store, StoreError};
+pub use store::{TrustStore, TrustStoreError};
 pub use warnings::{container_id_file, secrets_in_arguments, unpinned};
 
-use crate::definition::{Definition, Reach};
+use crate::definition::{Definition, Launch};
 
 /// Where a definition comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,14 +23,14 @@ pub enum Provenance {
     /// The person's own config.
     Personal,
     /// The person's own config, but others can write it; and how.
-    Exposed(String),
+    WritableByOthers(String),
     Workspace,
 }
 
 /// What a person has said about one entry of one file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
-    pub verdict: Verdict,
+    pub verdict: Decision,
     /// When, and how it was said.
     pub at: String,
     pub by: String,
@@ -38,9 +38,9 @@ pub struct Record {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Verdict {
+pub enum Decision {
     /// This version, with the program that was found for it.
-    Allow(Box<Reach>),
+    Allow(Box<Launch>),
     /// No version.
     Deny,
 }
@@ -58,11 +58,11 @@ pub struct Trust {
 
 /// How a definition stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Standing {
+pub enum TrustStatus {
     Allowed,
     /// The version that was allowed serves on; this one waits.
     Outdated {
-        waiting: Box<Reach>,
+        pending: Box<Launch>,
     },
     /// Nothing of it runs.
     Held,
@@ -72,29 +72,29 @@ pub enum Standing {
 
 impl Trust {
     /// How a definition stands, with what may be executed for it in place of what its file says.
-    pub fn judge(&self, mut definition: Definition, provenance: &Provenance) -> (Definition, Standing) {
+    pub fn judge(&self, mut definition: Definition, provenance: &Provenance) -> (Definition, TrustStatus) {
         if *provenance == Provenance::Personal {
-            return (definition, Standing::Allowed);
+            return (definition, TrustStatus::Allowed);
         }
         let record = self.records.get(&definition.file).and_then(|names| names.get(&definition.name));
-        let denied = record.is_some_and(|record| record.verdict == Verdict::Deny);
+        let denied = record.is_some_and(|record| record.verdict == Decision::Deny);
         if !denied && self.roots.iter().any(|root| definition.file.starts_with(root)) {
-            return (definition, Standing::Allowed);
+            return (definition, TrustStatus::Allowed);
         }
-        let standing = match (record.map(|record| &record.verdict), &definition.reach) {
-            (Some(Verdict::Deny), _) => Standing::Denied,
+        let trust_status = match (record.map(|record| &record.verdict), &definition.launch) {
+            (Some(Decision::Deny), _) => TrustStatus::Denied,
             // An update that makes no sense is none: nobody can be asked about it.
-            (Some(Verdict::Allow(allowed)), _) => {
-                match std::mem::replace(&mut definition.reach, Ok((**allowed).clone())) {
+            (Some(Decision::Allow(allowed)), _) => {
+                match std::mem::replace(&mut definition.launch, Ok((**allowed).clone())) {
                     Ok(waiting) if waiting.digest() != allowed.digest() => {
-                        Standing::Outdated { waiting: Box::new(waiting) }
+                        TrustStatus::Outdated { pending: Box::new(waiting) }
                     }
-                    _ => Standing::Allowed,
+                    _ => TrustStatus::Allowed,
                 }
             }
-            _ => Standing::Held,
+            _ => TrustStatus::Held,
         };
-        (definition, standing)
+        (definition, trust_status)
     }
 }
 
@@ -103,15 +103,15 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::definition::Launch;
+    use crate::definition::LaunchCommand;
     use crate::expand::Template;
 
     fn definition(cmd: &str) -> Definition {
-        let launch = Launch { cmd: Template::text(cmd), ..Launch::default() };
+        let launch = LaunchCommand { cmd: Template::text(cmd), ..LaunchCommand::default() };
         Definition {
             name: "x".to_owned(),
             description: Some("d".to_owned()),
-            reach: Ok(Reach::Process(launch)),
+            launch: Ok(Launch::Process(launch)),
             timeout: None,
             file: "/w/mcps/x/.mcp.json".into(),
             at: None,
@@ -119,55 +119,56 @@ mod tests {
         }
     }
 
-    fn said(verdict: Verdict) -> Trust {
+    fn said(verdict: Decision) -> Trust {
         let record = Record { verdict, at: String::new(), by: String::new() };
         let names = BTreeMap::from([("x".to_owned(), record)]);
         Trust { records: [("/w/mcps/x/.mcp.json".into(), names)].into(), roots: Vec::new() }
     }
 
     fn allowed(cmd: &str) -> Trust {
-        let Ok(Reach::Process(launch)) = definition(cmd).reach else { unreachable!() };
-        let pinned = Launch { program: Some("/bin/found".into()), ..launch };
-        said(Verdict::Allow(Box::new(Reach::Process(pinned))))
+        let Ok(Launch::Process(launch)) = definition(cmd).launch else { unreachable!() };
+        let pinned = LaunchCommand { program: Some("/bin/found".into()), ..launch };
+        said(Decision::Allow(Box::new(Launch::Process(pinned))))
     }
 
     #[track_caller]
-    fn check(trust: &Trust, cmd: &str, provenance: &Provenance, expect: &Standing) -> Definition {
-        let (definition, standing) = trust.judge(definition(cmd), provenance);
-        assert_eq!(&standing, expect);
+    fn check(trust: &Trust, cmd: &str, provenance: &Provenance, expect: &TrustStatus) -> Definition {
+        let (definition, trust_status) = trust.judge(definition(cmd), provenance);
+        assert_eq!(&trust_status, expect);
         definition
     }
 
     #[test]
     fn a_workspace_is_held_until_this_version_is_allowed() {
         let nothing = Trust::default();
-        check(&nothing, "a", &Provenance::Personal, &Standing::Allowed);
-        check(&nothing, "a", &Provenance::Workspace, &Standing::Held);
-        check(&nothing, "a", &Provenance::Exposed("x".to_owned()), &Standing::Held);
-        let runs = check(&allowed("a"), "a", &Provenance::Workspace, &Standing::Allowed);
-        assert_eq!(runs.launch().unwrap().program.as_deref(), Some(Path::new("/bin/found")));
-        check(&said(Verdict::Deny), "a", &Provenance::Workspace, &Standing::Denied);
-        check(&said(Verdict::Deny), "a", &Provenance::Personal, &Standing::Allowed);
+        check(&nothing, "a", &Provenance::Personal, &TrustStatus::Allowed);
+        check(&nothing, "a", &Provenance::Workspace, &TrustStatus::Held);
+        check(&nothing, "a", &Provenance::WritableByOthers("x".to_owned()), &TrustStatus::Held);
+        let runs = check(&allowed("a"), "a", &Provenance::Workspace, &TrustStatus::Allowed);
+        assert_eq!(runs.command().unwrap().program.as_deref(), Some(Path::new("/bin/found")));
+        check(&said(Decision::Deny), "a", &Provenance::Workspace, &TrustStatus::Denied);
+        check(&said(Decision::Deny), "a", &Provenance::Personal, &TrustStatus::Allowed);
     }
 
     #[test]
     fn a_changed_version_waits_and_the_allowed_one_serves() {
-        let waiting = Box::new(definition("b").reach.unwrap());
-        let runs = check(&allowed("a"), "b", &Provenance::Workspace, &Standing::Outdated { waiting });
-        assert_eq!(runs.launch().unwrap().cmd, Template::text("a"));
-        let broken = Definition { reach: Err("no command".to_owned()), ..definition("a") };
-        let (runs, standing) = allowed("a").judge(broken, &Provenance::Workspace);
-        assert_eq!(standing, Standing::Allowed);
-        assert_eq!(runs.launch().unwrap().cmd, Template::text("a"));
+        let waiting = Box::new(definition("b").launch.unwrap());
+        let runs =
+            check(&allowed("a"), "b", &Provenance::Workspace, &TrustStatus::Outdated { pending: waiting });
+        assert_eq!(runs.command().unwrap().cmd, Template::text("a"));
+        let broken = Definition { launch: Err("no command".to_owned()), ..definition("a") };
+        let (runs, trust_status) = allowed("a").judge(broken, &Provenance::Workspace);
+        assert_eq!(trust_status, TrustStatus::Allowed);
+        assert_eq!(runs.command().unwrap().cmd, Template::text("a"));
     }
 
     #[test]
     fn names_and_files_are_not_interchangeable() {
         let trust = allowed("a");
         let other = Definition { name: "y".to_owned(), ..definition("a") };
-        assert_eq!(trust.judge(other, &Provenance::Workspace).1, Standing::Held);
+        assert_eq!(trust.judge(other, &Provenance::Workspace).1, TrustStatus::Held);
         let other = Definition { file: "/v/mcps/x/.mcp.json".into(), ..definition("a") };
-        assert_eq!(trust.judge(other, &Provenance::Workspace).1, Standing::Held);
+        assert_eq!(trust.judge(other, &Provenance::Workspace).1, TrustStatus::Held);
     }
 
     #[test]
@@ -177,16 +178,16 @@ mod tests {
             timeout: Some(std::time::Duration::from_secs(1)),
             ..definition("a")
         };
-        assert_eq!(allowed("a").judge(edited, &Provenance::Workspace).1, Standing::Allowed);
+        assert_eq!(allowed("a").judge(edited, &Provenance::Workspace).1, TrustStatus::Allowed);
     }
 
     #[test]
     fn a_trusted_root_is_a_directory_not_a_beginning_of_names() {
         let roots = |root: &str| Trust { roots: vec![root.into()], ..Trust::default() };
-        check(&roots("/w"), "a", &Provenance::Workspace, &Standing::Allowed);
-        check(&roots("/w/mc"), "a", &Provenance::Workspace, &Standing::Held);
+        check(&roots("/w"), "a", &Provenance::Workspace, &TrustStatus::Allowed);
+        check(&roots("/w/mc"), "a", &Provenance::Workspace, &TrustStatus::Held);
         // What a person said of one server weighs more than what they said of all.
-        let but_one = Trust { roots: vec!["/w".into()], ..said(Verdict::Deny) };
-        check(&but_one, "a", &Provenance::Workspace, &Standing::Denied);
+        let but_one = Trust { roots: vec!["/w".into()], ..said(Decision::Deny) };
+        check(&but_one, "a", &Provenance::Workspace, &TrustStatus::Denied);
     }
 }

@@ -17,12 +17,12 @@ use notify::event::{AccessKind, AccessMode, CreateKind, Event, EventKind, Modify
 use notify::{RecommendedWatcher, RecursiveMode, Watcher as _};
 use tokio::sync::Notify;
 
-use crate::discover::Watched;
-use crate::discover::walk::Through;
+use crate::discover::WatchedPaths;
+use crate::discover::walk::WatchRule;
 use crate::event_loop::may_block;
 
 /// How often we look where nobody tells us.
-pub const LOOK: Duration = Duration::from_secs(3);
+pub const POLL_INTERVAL: Duration = Duration::from_secs(3);
 
 /// File systems that others write without this machine hearing of it, by the numbers of statfs(2).
 #[cfg(target_os = "linux")]
@@ -46,22 +46,22 @@ const MAX_LINKS: usize = 40;
 
 /// What to watch, and for what.
 #[derive(Debug, Default)]
-pub struct Plan {
+pub struct WatchPlan {
     folders: BTreeMap<PathBuf, Vec<Rule>>,
-    look: bool,
+    poll: bool,
 }
 
 /// What matters in a folder.
 #[derive(Debug)]
 enum Rule {
-    Through(Through),
+    Discovery(WatchRule),
     Name(OsString),
 }
 
-impl Plan {
-    pub fn add(&mut self, watched: &Watched) {
-        for entered in &watched.folders {
-            self.rule(&entered.folder, Rule::Through(entered.through.clone()));
+impl WatchPlan {
+    pub fn add(&mut self, watched: &WatchedPaths) {
+        for dir in &watched.folders {
+            self.rule(&dir.folder, Rule::Discovery(dir.rule.clone()));
         }
         watched.files.iter().for_each(|file| self.file(file));
     }
@@ -100,8 +100,8 @@ impl Plan {
     }
 
     /// Looking is the only way.
-    pub fn look(&mut self) {
-        self.look = true;
+    pub fn poll(&mut self) {
+        self.poll = true;
     }
 
     fn rule(&mut self, folder: &Path, rule: Rule) {
@@ -110,9 +110,9 @@ impl Plan {
 }
 
 impl Rule {
-    fn cares(&self, name: &OsStr, may_be_folder: bool) -> bool {
+    fn matches(&self, name: &OsStr, may_be_folder: bool) -> bool {
         match self {
-            Self::Through(through) => through.cares(name, may_be_folder),
+            Self::Discovery(rule) => rule.is_relevant(name, may_be_folder),
             Self::Name(known) => known == name,
         }
     }
@@ -123,18 +123,18 @@ type Identity = (u64, u64);
 
 pub struct Watcher {
     inner: Option<RecommendedWatcher>,
-    ear: Arc<Ear>,
+    filter: Arc<EventFilter>,
     watched: HashMap<PathBuf, Identity>,
     /// Whether somebody has to look, and whether that was said.
-    looks: bool,
-    told: bool,
+    is_polling: bool,
+    warned: bool,
 }
 
 /// What the thread of events and the daemon share.
 #[derive(Debug, Default)]
-struct Ear {
+struct EventFilter {
     // Both are leaf locks: held to look something up or to replace it.
-    plan: RwLock<Plan>,
+    plan: RwLock<WatchPlan>,
     /// Folders whose watch went with them.
     lost: Mutex<HashSet<PathBuf>>,
     changed: Arc<Notify>,
@@ -149,18 +149,18 @@ impl std::fmt::Debug for Watcher {
 impl Watcher {
     /// `changed` is notified when it is time to look again.
     pub fn new(changed: Arc<Notify>) -> Self {
-        let ear = Arc::new(Ear { changed, ..Ear::default() });
-        Self { inner: None, ear, watched: HashMap::new(), looks: false, told: false }
+        let filter = Arc::new(EventFilter { changed, ..EventFilter::default() });
+        Self { inner: None, filter, watched: HashMap::new(), is_polling: false, warned: false }
     }
 
     /// From now on this is watched. True if something is that was not before: it may have changed meanwhile.
-    pub fn set(&mut self, mut plan: Plan) -> bool {
+    pub fn set(&mut self, mut plan: WatchPlan) -> bool {
         may_block();
-        let all: Vec<PathBuf> = if plan.look { Vec::new() } else { plan.folders.keys().cloned().collect() };
-        plan.look |= all.iter().any(|folder| is_networked(folder));
-        let mut looks = plan.look;
-        *self.ear.plan.write().expect("BUG: a plan panicked") = plan;
-        let lost = std::mem::take(&mut *self.ear.lost.lock().expect("BUG: a note panicked"));
+        let all: Vec<PathBuf> = if plan.poll { Vec::new() } else { plan.folders.keys().cloned().collect() };
+        plan.poll |= all.iter().any(|folder| is_networked(folder));
+        let mut looks = plan.poll;
+        *self.filter.plan.write().expect("BUG: a plan panicked") = plan;
+        let lost = std::mem::take(&mut *self.filter.lost.lock().expect("BUG: a note panicked"));
         let wanted: HashMap<PathBuf, Identity> =
             all.into_iter().filter_map(|folder| Some((folder.clone(), identity(&folder)?))).collect();
         let stale: Vec<PathBuf> = self
@@ -188,23 +188,23 @@ impl Watcher {
                 // Gone again: whoever removed it was heard in the folder above.
                 Err(notify::Error { kind: notify::ErrorKind::PathNotFound, .. }) => {}
                 Err(error) => {
-                    self.tell(&folder, &error);
+                    self.warn_once(&folder, &error);
                     looks = true;
                 }
             }
         }
-        self.looks = looks;
+        self.is_polling = looks;
         added
     }
 
     /// Whether somebody has to look now and then.
-    pub fn looks(&self) -> bool {
-        self.looks
+    pub fn is_polling(&self) -> bool {
+        self.is_polling
     }
 
     /// Whether a folder could not be watched that should have been.
-    pub fn failed(&self) -> bool {
-        self.told
+    pub fn has_failed(&self) -> bool {
+        self.warned
     }
 
     pub fn folders(&self) -> usize {
@@ -215,34 +215,34 @@ impl Watcher {
         let inner = match &mut self.inner {
             Some(inner) => inner,
             None => {
-                let ear = self.ear.clone();
-                self.inner.insert(notify::recommended_watcher(move |event| ear.hear(&event))?)
+                let filter = self.filter.clone();
+                self.inner.insert(notify::recommended_watcher(move |event| filter.on_event(&event))?)
             }
         };
         inner.watch(folder, RecursiveMode::NonRecursive)
     }
 
-    fn tell(&mut self, folder: &Path, error: &notify::Error) {
-        if !std::mem::replace(&mut self.told, true) {
-            let seconds = LOOK.as_secs();
+    fn warn_once(&mut self, folder: &Path, error: &notify::Error) {
+        if !std::mem::replace(&mut self.warned, true) {
+            let seconds = POLL_INTERVAL.as_secs();
             tracing::warn!(target: "watch", "`{}` cannot be watched: {error}; looking every {seconds} s instead", folder.display());
         }
     }
 }
 
-impl Ear {
-    fn hear(&self, event: &notify::Result<Event>) {
+impl EventFilter {
+    fn on_event(&self, event: &notify::Result<Event>) {
         let matters = match event {
             // Whatever it missed may be what we wait for.
             Err(_) => true,
-            Ok(event) => event.need_rescan() || self.matters(event),
+            Ok(event) => event.need_rescan() || self.is_relevant(event),
         };
         if matters {
             self.changed.notify_one();
         }
     }
 
-    fn matters(&self, event: &Event) -> bool {
+    fn is_relevant(&self, event: &Event) -> bool {
         let (goes, may_be_folder) = match event.kind {
             EventKind::Access(AccessKind::Close(AccessMode::Write)) => (false, false),
             EventKind::Access(_) => return false,
@@ -262,7 +262,7 @@ impl Ear {
             }
             let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else { return false };
             let rules = plan.folders.get(folder).map_or(&[][..], Vec::as_slice);
-            rules.iter().any(|rule| rule.cares(name, may_be_folder))
+            rules.iter().any(|rule| rule.matches(name, may_be_folder))
         })
     }
 }
@@ -302,13 +302,13 @@ mod tests {
         let changed = Arc::new(Notify::new());
         let mut watcher = Watcher::new(changed.clone());
         let plan = || {
-            let mut plan = Plan::default();
+            let mut plan = WatchPlan::default();
             plan.file(&root.join("some"));
             plan.file(&root.join("not/there/yet"));
             plan
         };
         assert!(watcher.set(plan()));
-        assert!(!watcher.set(plan()) && !watcher.looks());
+        assert!(!watcher.set(plan()) && !watcher.is_polling());
         std::fs::write(root.join("other"), "x").unwrap();
         assert!(quiet(&changed).await);
         std::fs::write(root.join("some"), "x").unwrap();
@@ -331,7 +331,7 @@ mod tests {
         let changed = Arc::new(Notify::new());
         let mut watcher = Watcher::new(changed.clone());
         let plan = || {
-            let mut plan = Plan::default();
+            let mut plan = WatchPlan::default();
             plan.file(&root.join("a/file"));
             plan.file(&root.join("a"));
             plan

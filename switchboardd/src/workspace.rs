@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, RwLock};
 use tokio::time::Instant;
 
 use crate::catalog::Catalog;
-use crate::discover::Memory;
+use crate::discover::LastGoodDefinitions;
 
 #[derive(Debug)]
 pub struct Workspace {
@@ -16,13 +16,13 @@ pub struct Workspace {
     // Read-mostly: swapped whole by a reload, cloned by everybody else.
     catalog: RwLock<Arc<Catalog>>,
     /// What its files last said that made sense. Held by the one reload that reads.
-    pub memory: Mutex<Memory>,
+    pub memory: Mutex<LastGoodDefinitions>,
     // A leaf lock: held to copy or replace the time.
     last_used: Mutex<Instant>,
 }
 
 impl Workspace {
-    pub fn new(root: Option<PathBuf>, catalog: Catalog, memory: Memory) -> Arc<Self> {
+    pub fn new(root: Option<PathBuf>, catalog: Catalog, memory: LastGoodDefinitions) -> Arc<Self> {
         Arc::new(Self {
             root,
             catalog: RwLock::new(Arc::new(catalog)),
@@ -34,10 +34,12 @@ impl Workspace {
     #[cfg(test)]
     pub fn empty() -> Arc<Self> {
         let folder = Path::new("/nonexistent");
-        let ground = crate::layer::Ground::new(folder, folder, &[]);
+        let locations = crate::layer::Locations::new(folder, folder, &[]);
         let config = crate::config::Config::defaults(folder);
-        let ledger = crate::child::Ledger::unwritten();
-        crate::board::Board::new(folder.join("x"), config, ground, String::new(), ledger).personal.clone()
+        let run_log = crate::child::RunLog::unwritten();
+        crate::daemon_state::Daemon::new(folder.join("x"), config, locations, String::new(), run_log)
+            .personal
+            .clone()
     }
 
     pub fn catalog(&self) -> Arc<Catalog> {

@@ -12,7 +12,7 @@ use serde_json::json;
 
 use super::drive::{Call, Wire};
 use crate::bins::bins;
-use crate::{Daemon, Home, procs};
+use crate::{DaemonProcess, Home, procs};
 
 /// The name of the child everywhere.
 pub const CHILD: &str = "bench";
@@ -145,7 +145,7 @@ impl Drop for Floor {
 /// Switchboard itself, with `suites` definitions of the child.
 pub struct Ours {
     // Before the home, which insists on nothing being left.
-    pub daemon: Option<Daemon>,
+    pub daemon: Option<DaemonProcess>,
     pub home: Home,
 }
 

@@ -11,7 +11,7 @@
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use proto_tests::{Daemon, Home, PATIENCE, Shim, ShimOptions, bins, procs, wait};
+use proto_tests::{DaemonProcess, Home, PATIENCE, Shim, ShimOptions, bins, procs, wait};
 use rustix::process::Signal;
 use serde_json::json;
 
@@ -255,7 +255,7 @@ fn child_crash(home: &Home) -> (Duration, Duration) {
 }
 
 fn daemon_crash(home: &Home) -> (Duration, Duration) {
-    let mut daemon = Daemon::start(home, &["--listen", "off"]);
+    let mut daemon = DaemonProcess::start(home, &["--listen", "off"]);
     let mut shims: Vec<Shim> = (0..8).map(|_| Shim::start(home, ShimOptions::default())).collect();
     let mut asked = Vec::new();
     for shim in &mut shims {

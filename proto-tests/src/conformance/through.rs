@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::server::{Served, adapter, forwarder};
 use crate::bins::bins;
 use crate::wait::{PATIENCE, until_true};
-use crate::{Daemon, Home, Request};
+use crate::{DaemonProcess, Home, Request};
 
 /// The name of the child.
 const CHILD: &str = "era";
@@ -16,7 +16,7 @@ const CHILD: &str = "era";
 pub struct Through {
     served: Served,
     path: String,
-    _daemon: Daemon,
+    _daemon: DaemonProcess,
     _home: Home,
 }
 

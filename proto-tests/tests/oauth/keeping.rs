@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use proto_tests::authority::Rules;
 use proto_tests::wait::until_true;
-use proto_tests::{Daemon, PATIENCE};
+use proto_tests::{DaemonProcess, PATIENCE};
 use serde_json::json;
 
 use crate::person::{CHILD, World};
@@ -83,7 +83,7 @@ fn a_logout_says_what_it_could_not_do() {
 #[test]
 fn nothing_secret_is_written_down() {
     let world = World::new(Rules { methods: &["client_secret_basic"], ..Rules::default() });
-    let daemon = Daemon::start_with(&world.home, &["--listen", "off"], &[("RUST_LOG", "trace")]);
+    let daemon = DaemonProcess::start_with(&world.home, &["--listen", "off"], &[("RUST_LOG", "trace")]);
     let visit = world.log_in();
     let mut shim = world.home.shim();
     assert!(shim.call(CHILD, "greet", "{}").contains("hello"));

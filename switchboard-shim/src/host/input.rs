@@ -11,7 +11,7 @@ use rustix::fs::FileType;
 use rustix::io::Errno;
 use rustix::net::SocketType;
 use switchboard_wire::framing::{Decoder, Frame};
-use switchboard_wire::quiet::watch;
+use switchboard_wire::lazy_stream::watch;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::mpsc;
@@ -19,7 +19,7 @@ use tokio::sync::mpsc;
 use super::{is_ready, thread, wait_for};
 
 /// Bytes asked for in one read: a burst of usual messages.
-const READ: usize = 16 * 1024;
+const READ_CHUNK: usize = 16 * 1024;
 
 /// Reads between the thread and the relay: a host that writes without pause is slowed down by the relay.
 const QUEUE: usize = 1;
@@ -93,7 +93,7 @@ impl Watched {
             FileType::Fifo => !keeps_packets(stdin),
             _ => false,
         };
-        Ok(Self { stdin: watch(stdin, Interest::READABLE)?, takes_all, chunk: vec![0; READ] })
+        Ok(Self { stdin: watch(stdin, Interest::READABLE)?, takes_all, chunk: vec![0; READ_CHUNK] })
     }
 
     /// Reads once; false at the end.
@@ -143,7 +143,7 @@ fn read_now(stdin: BorrowedFd<'_>, chunk: &mut [u8]) -> rustix::io::Result<usize
 
 fn read_all(chunks: &mpsc::Sender<Vec<u8>>) {
     let stdin = rustix::stdio::stdin();
-    let mut chunk = vec![0; READ];
+    let mut chunk = vec![0; READ_CHUNK];
     loop {
         match rustix::io::read(stdin, &mut chunk) {
             Ok(0) => return,

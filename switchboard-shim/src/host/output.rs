@@ -11,14 +11,14 @@ use bytes::{Buf, Bytes};
 use rustix::event::PollFlags;
 use rustix::io::Errno;
 use switchboard_wire::framing::{Framing, encode};
-use switchboard_wire::quiet::watch;
+use switchboard_wire::lazy_stream::watch;
 use tokio::io::Interest;
 use tokio::sync::Notify;
 
 use super::{is_ready, thread, wait_for};
 
 /// Bytes that wait for a slow host before the relay takes nothing more on.
-const PLENTY: usize = 1024 * 1024;
+const MAX_BACKLOG: usize = 1024 * 1024;
 
 /// Messages beyond this are written by themselves, so that their memory goes with them.
 const COALESCED: usize = 64 * 1024;
@@ -118,7 +118,7 @@ impl Output {
 
     /// Whether the host reads so slowly that nothing more should be taken on for it.
     pub(crate) fn is_full(&self) -> bool {
-        self.backlog.as_ref().is_some_and(|backlog| backlog.bytes() > PLENTY)
+        self.backlog.as_ref().is_some_and(|backlog| backlog.bytes() > MAX_BACKLOG)
     }
 
     /// Resolves when the host has taken something of what waits.

@@ -10,16 +10,16 @@ use switchboard_wire::hop::Draining;
 use switchboard_wire::members::Members;
 use tokio::time::Instant;
 
-use super::calls::{Call, Lost};
-use super::{Errand, Posted, Relay};
+use super::calls::{Call, LostConnection};
+use super::{PostPurpose, PostResult, Relay};
 use crate::fault::{self, Fault, MAX_TO_HOST};
-use crate::mailbox::{Batch, Post};
+use crate::mailbox::{Batch, MailEvent};
 use crate::methods::{self, Kind, Mail, Method, Outgoing};
 use crate::post::{Answer, Body, PostError};
 use crate::replay::Replay;
 
 /// An answer never waits longer than this for the mailbox messages that come before it.
-const MAX_PARKED: Duration = Duration::from_secs(2);
+const MAX_DELAY: Duration = Duration::from_secs(2);
 
 /// When the connection of one call ends, how long the end of the daemon itself may take to show.
 const DEATH_SHOWS: Duration = Duration::from_millis(100);
@@ -31,10 +31,10 @@ const MAX_DRAIN: Duration = Duration::from_secs(20);
 const MAX_TRIES: u8 = 5;
 
 /// The raw id of no request: what fills the place of a notification does nothing else.
-const NOBODY: &str = "\"switchboard-gap\"";
+const GAP_ID: &str = "\"switchboard-gap\"";
 
 /// An answer that mailbox messages have to be written before.
-pub(super) struct Parked {
+pub(super) struct DelayedAnswer {
     pub(super) id: Box<str>,
     after: u64,
     pub(super) until: Instant,
@@ -42,22 +42,22 @@ pub(super) struct Parked {
 }
 
 impl Relay {
-    pub(super) fn on_posted(&mut self, posted: Posted) {
-        let Posted { errand, epoch, seq, connection, outcome } = posted;
+    pub(super) fn on_posted(&mut self, posted: PostResult) {
+        let PostResult { purpose, epoch, seq, connection, outcome } = posted;
         let current = self.link.session().is_some_and(|session| session.epoch == epoch);
         // A daemon that drains gets nothing new, and goes the sooner the fewer connections are left.
         if let Some(connection) = connection.filter(|_| current && !self.link.is_draining()) {
             self.idle.keep(connection);
         }
         if current && outcome.as_ref().is_err_and(PostError::is_shortage) {
-            return self.strand(errand, seq);
+            return self.requeue_unsent(purpose, seq);
         }
-        let arrival = match errand {
-            Errand::Message(arrival) => arrival,
-            Errand::Filler { body, tries } if current => {
+        let arrival = match purpose {
+            PostPurpose::Message(arrival) => arrival,
+            PostPurpose::GapFiller { body, tries } if current => {
                 return self.on_filled(seq, body, tries, outcome);
             }
-            Errand::Filler { .. } => return,
+            PostPurpose::GapFiller { .. } => return,
         };
         let Some(call) = self.calls.remove(arrival) else {
             return;
@@ -84,7 +84,7 @@ impl Relay {
             Err(error) => {
                 let sent = matches!(error, PostError::Lost(_));
                 self.calls.insert(call);
-                self.calls.lose(arrival, Lost { at: Some(Instant::now() + DEATH_SHOWS), sent });
+                self.calls.lose(arrival, LostConnection { at: Some(Instant::now() + DEATH_SHOWS), sent });
                 if !current {
                     let call = self.calls.remove(arrival).expect("BUG: it was put there a moment ago");
                     self.lose(call, &Fault::DaemonGone);
@@ -102,7 +102,9 @@ impl Relay {
             // The mailbox poll tells the end of a daemon that drains.
             Err(_) if self.link.is_draining() => {}
             Err(PostError::NoConnection(error)) if is_gone(&error) => self.gone(&error.to_string()),
-            Err(_) if tries < MAX_TRIES => self.strand(Errand::Filler { body, tries: tries + 1 }, seq),
+            Err(_) if tries < MAX_TRIES => {
+                self.requeue_unsent(PostPurpose::GapFiller { body, tries: tries + 1 }, seq)
+            }
             Err(error) => self.gone(&format!("a gap in the order of messages stays open: {error}")),
         }
     }
@@ -135,8 +137,8 @@ impl Relay {
         };
         let written = self.link.session().map_or(u64::MAX, |session| session.mail);
         if current && answer.mailbox > written {
-            let until = Instant::now() + MAX_PARKED;
-            self.parked.push(Parked { id: id.into(), after: answer.mailbox, until, body });
+            let until = Instant::now() + MAX_DELAY;
+            self.delayed.push(DelayedAnswer { id: id.into(), after: answer.mailbox, until, body });
             return;
         }
         self.write(body);
@@ -166,20 +168,20 @@ impl Relay {
     /// Calls whose connection ended while the daemon lives on.
     pub(super) fn give_up_lost(&mut self, now: Instant) {
         for call in self.calls.take_given_up(now) {
-            let id = call.message.request_id().unwrap_or(NOBODY);
+            let id = call.message.request_id().unwrap_or(GAP_ID);
             let filler = fault::cancelled(id, "its connection was lost");
             self.fill_gap(call.epoch, call.seq, filler.into());
             self.lose(call, &Fault::ConnectionLost);
         }
     }
 
-    pub(super) fn on_mail(&mut self, epoch: u64, mail: Post) {
+    pub(super) fn on_mail(&mut self, epoch: u64, mail: MailEvent) {
         if self.link.session().is_none_or(|session| session.epoch != epoch) {
             return;
         }
         match mail {
-            Post::Batch(batch) => self.on_batch(batch),
-            Post::Ended(why) => self.gone(&why),
+            MailEvent::Batch(batch) => self.on_batch(batch),
+            MailEvent::Ended(why) => self.gone(&why),
         }
     }
 
@@ -190,7 +192,7 @@ impl Relay {
         if let Some(session) = self.link.session_mut() {
             session.mail = session.mail.max(next);
         }
-        self.release_parked(Instant::now());
+        self.release_delayed(Instant::now());
         if let Some(kind) = draining {
             self.drain(kind);
         }
@@ -225,14 +227,14 @@ impl Relay {
     }
 
     /// Writes the answers whose turn has come, in the order they arrived.
-    pub(super) fn release_parked(&mut self, now: Instant) {
+    pub(super) fn release_delayed(&mut self, now: Instant) {
         let written = self.link.session().map_or(u64::MAX, |session| session.mail);
-        let parked = std::mem::take(&mut self.parked);
+        let parked = std::mem::take(&mut self.delayed);
         for answer in parked {
             if answer.after <= written || answer.until <= now {
                 self.write(answer.body);
             } else {
-                self.parked.push(answer);
+                self.delayed.push(answer);
             }
         }
     }
@@ -247,7 +249,7 @@ impl Relay {
         for call in self.calls.take_if(|call| !call.is_listen()) {
             self.fail(&call.message, &fault);
         }
-        for answer in std::mem::take(&mut self.parked) {
+        for answer in std::mem::take(&mut self.delayed) {
             self.write(answer.body);
         }
     }

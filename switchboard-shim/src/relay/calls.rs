@@ -18,12 +18,12 @@ pub(super) struct Call {
     pub(super) seq: u64,
     pub(super) ticket: Ticket,
     /// Set when it has no connection although the daemon seems to live.
-    lost: Option<Lost>,
+    lost: Option<LostConnection>,
 }
 
 /// A call without a connection.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Lost {
+pub(super) struct LostConnection {
     /// When it is certain enough that the daemon lives on; `None` while it is only stranded.
     pub(super) at: Option<Instant>,
     /// The daemon may have acted on it.
@@ -81,7 +81,7 @@ impl Calls {
     }
 
     /// It has no connection any more. False if there is no such call.
-    pub(super) fn lose(&mut self, arrival: u64, lost: Lost) -> bool {
+    pub(super) fn lose(&mut self, arrival: u64, lost: LostConnection) -> bool {
         self.change(arrival, |call| call.lost = Some(lost))
     }
 
@@ -170,13 +170,13 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
-    use crate::methods::{Kind, Method, Note};
+    use crate::methods::{Kind, Method, NotificationKind};
 
     fn call(arrival: u64, epoch: u64, request: bool) -> Call {
         let kind = if request {
             Kind::Request { id: arrival.to_string().into(), method: Method::Once }
         } else {
-            Kind::Notification(Note::Other)
+            Kind::Notification(NotificationKind::Other)
         };
         let message = Outgoing { arrival, arrived: Instant::now(), body: Bytes::new(), kind, tries: 1 };
         Call::new(message, epoch, arrival, Ticket::Single(arrival))
@@ -208,9 +208,9 @@ mod tests {
             calls.insert(call(arrival, 1, true));
         }
         assert_eq!(calls.given_up_at(), None);
-        assert!(calls.lose(1, Lost { at: Some(later), sent: true }));
-        assert!(calls.lose(2, Lost { at: None, sent: false }));
-        assert!(!calls.lose(9, Lost { at: None, sent: false }));
+        assert!(calls.lose(1, LostConnection { at: Some(later), sent: true }));
+        assert!(calls.lose(2, LostConnection { at: None, sent: false }));
+        assert!(!calls.lose(9, LostConnection { at: None, sent: false }));
         assert_eq!(calls.given_up_at(), Some(later));
         assert!(calls.take_given_up(now).is_empty());
         assert_eq!(calls.take_given_up(later).len(), 1);

@@ -6,14 +6,14 @@ use bytes::Bytes;
 use switchboard_wire::hop;
 use tokio::time::Instant;
 
-use super::calls::{Call, Lost};
+use super::calls::{Call, LostConnection};
 use super::posts::Ticket;
-use super::{Errand, Posted, Relay};
+use super::{PostPurpose, PostResult, Relay};
 use crate::fault::{Fault, MAX_TO_HOST};
 use crate::mailbox::SHORTAGE_PAUSE;
 use crate::methods::{Kind, Outgoing};
 use crate::post::{Request, post};
-use crate::waiting::Room;
+use crate::waiting::SendCapacity;
 
 /// Notifications that may be under way at once. Each takes a connection and is answered at once, in its order: more
 /// would only wait at the daemon, on connections that others need.
@@ -36,7 +36,7 @@ impl Relay {
 
     /// Sends whatever may go now.
     pub(super) fn pump(&mut self) {
-        self.send_stranded();
+        self.send_requeued();
         if self.waiting.is_empty() {
             return;
         }
@@ -54,7 +54,7 @@ impl Relay {
     }
 
     fn next_to_send(&mut self) -> Option<Outgoing> {
-        if !self.stranded.is_empty() {
+        if !self.unsent.is_empty() {
             return None;
         }
         let session = self.link.session()?;
@@ -65,7 +65,7 @@ impl Relay {
                 // Some of the old daemon's calls may have to be sent again, and before these.
                 return None;
             } else {
-                let room = Room {
+                let room = SendCapacity {
                     request: self.calls.requests() < self.room,
                     notification: self.calls.notifications() < NOTIFICATIONS,
                 };
@@ -92,14 +92,14 @@ impl Relay {
         session.seq += 1;
         let (epoch, seq) = (session.epoch, session.seq);
         message.tries = message.tries.saturating_add(1);
-        let ticket = self.post(Errand::Message(message.arrival), seq, message.body.clone());
+        let ticket = self.post(PostPurpose::Message(message.arrival), seq, message.body.clone());
         if let Some(ticket) = ticket {
             self.calls.insert(Call::new(message, epoch, seq, ticket));
         }
     }
 
     /// Starts a POST of the session there is.
-    fn post(&mut self, errand: Errand, seq: u64, body: Bytes) -> Option<Ticket> {
+    fn post(&mut self, purpose: PostPurpose, seq: u64, body: Bytes) -> Option<Ticket> {
         let session = self.link.session()?;
         let epoch = session.epoch;
         let request = Request {
@@ -113,50 +113,50 @@ impl Relay {
         let idle = self.idle.take();
         Some(self.posts.start(async move {
             let (connection, outcome) = post(idle, &socket, &request).await;
-            Posted { errand, epoch, seq, connection, outcome }
+            PostResult { purpose, epoch, seq, connection, outcome }
         }))
     }
 
     /// The daemon takes a session's messages in their order and may never have seen this one.
     pub(super) fn fill_gap(&mut self, epoch: u64, seq: u64, body: Bytes) {
         if self.link.session().is_some_and(|session| session.epoch == epoch) {
-            self.stranded.remove(&seq);
-            self.post(Errand::Filler { body: body.clone(), tries: 1 }, seq, body);
+            self.unsent.remove(&seq);
+            self.post(PostPurpose::GapFiller { body: body.clone(), tries: 1 }, seq, body);
         }
     }
 
     /// Keeps what could not be sent, and its number, until a connection is free or a moment has passed.
-    pub(super) fn strand(&mut self, errand: Errand, seq: u64) {
-        if let Errand::Message(arrival) = errand {
+    pub(super) fn requeue_unsent(&mut self, purpose: PostPurpose, seq: u64) {
+        if let PostPurpose::Message(arrival) = purpose {
             // Cancelled meanwhile: its filler is on the way.
-            if !self.calls.lose(arrival, Lost { at: None, sent: false }) {
+            if !self.calls.lose(arrival, LostConnection { at: None, sent: false }) {
                 return;
             }
         }
-        self.stranded.insert(seq, errand);
-        self.unstrand = Instant::now() + SHORTAGE_PAUSE;
+        self.unsent.insert(seq, purpose);
+        self.retry_unsent_at = Instant::now() + SHORTAGE_PAUSE;
     }
 
     /// Tries again, the first in the order first: the daemon waits for it before all others.
-    fn send_stranded(&mut self) {
-        while !self.stranded.is_empty() {
+    fn send_requeued(&mut self) {
+        while !self.unsent.is_empty() {
             if self.idle.is_empty() {
                 let now = Instant::now();
-                if now < self.unstrand {
+                if now < self.retry_unsent_at {
                     return;
                 }
-                self.unstrand = now + SHORTAGE_PAUSE;
+                self.retry_unsent_at = now + SHORTAGE_PAUSE;
             }
-            let (seq, errand) = self.stranded.pop_first().expect("BUG: it was not empty");
-            match errand {
-                Errand::Filler { body, tries } => {
-                    self.post(Errand::Filler { body: body.clone(), tries }, seq, body);
+            let (seq, purpose) = self.unsent.pop_first().expect("BUG: it was not empty");
+            match purpose {
+                PostPurpose::GapFiller { body, tries } => {
+                    self.post(PostPurpose::GapFiller { body: body.clone(), tries }, seq, body);
                 }
-                Errand::Message(arrival) => {
+                PostPurpose::Message(arrival) => {
                     let Some(body) = self.calls.get(arrival).map(|call| call.message.body.clone()) else {
                         continue;
                     };
-                    if let Some(ticket) = self.post(errand, seq, body) {
+                    if let Some(ticket) = self.post(purpose, seq, body) {
                         self.calls.resume(arrival, ticket);
                     }
                 }

@@ -28,7 +28,7 @@ const MAX_PAUSE: Duration = Duration::from_secs(1);
 const MAX_WAIT: Duration = Duration::from_secs(5);
 
 /// How long calls that were with a daemon that is gone may take to notice: their answers may be on the way.
-const MAX_SETTLE: Duration = Duration::from_millis(500);
+const OLD_CALLS_TIMEOUT: Duration = Duration::from_millis(500);
 
 pub(super) struct Link {
     state: State,
@@ -37,7 +37,7 @@ pub(super) struct Link {
     /// Since when there is no session.
     since: Instant,
     /// Why there is none, if that is known.
-    why: Option<Why>,
+    why: Option<DownReason>,
     /// A person stopped the daemon.
     stopped: bool,
     /// When the last attempt at a session failed.
@@ -52,7 +52,7 @@ enum State {
 
 /// Why there is no session.
 #[derive(Debug, Clone)]
-enum Why {
+enum DownReason {
     /// It may be there in a moment.
     Unreachable(String),
     /// Waiting will not help.
@@ -127,7 +127,7 @@ impl Link {
             }
             // Somebody may have started one since the last attempt.
             (State::Down { .. }, _) if self.stopped => Some((Fault::Stopped, self.tried)),
-            (State::Down { .. }, Some(Why::Versions(why))) => {
+            (State::Down { .. }, Some(DownReason::Versions(why))) => {
                 Some((Fault::Versions(why.clone()), Instant::now()))
             }
             _ => None,
@@ -146,7 +146,7 @@ impl Link {
     }
 
     pub(super) fn why(&self) -> Option<String> {
-        self.why.as_ref().map(|(Why::Unreachable(why) | Why::Versions(why))| why.clone())
+        self.why.as_ref().map(|(DownReason::Unreachable(why) | DownReason::Versions(why))| why.clone())
     }
 
     pub(super) fn stop(&mut self) {
@@ -166,7 +166,7 @@ impl Link {
 
     /// When something is due that only time brings: a retry, the end of a wait, the end of old calls.
     pub(super) fn deadline(&self, oldest: Option<Instant>, old_calls: bool) -> Option<Instant> {
-        let settled = old_calls.then_some(self.since + MAX_SETTLE);
+        let settled = old_calls.then_some(self.since + OLD_CALLS_TIMEOUT);
         let other = match &self.state {
             State::Up(session) => session.drain_ends,
             State::Opening(_) => None,
@@ -187,9 +187,9 @@ impl Relay {
     /// Starts an attempt at a session.
     pub(super) fn open_session(&mut self) {
         let open = link::open(
-            Arc::clone(&self.meeting),
+            Arc::clone(&self.target),
             self.may_start && !self.link.stopped,
-            self.about.clone(),
+            self.spec.clone(),
             self.replay.messages(),
         );
         self.link.state = State::Opening(tokio::spawn(open));
@@ -210,8 +210,8 @@ impl Relay {
             self.link.stop();
         }
         self.link.why = Some(match error {
-            OpenError::Versions(_) => Why::Versions(text),
-            _ => Why::Unreachable(text),
+            OpenError::Versions(_) => DownReason::Versions(text),
+            _ => DownReason::Unreachable(text),
         });
         let pause = if self.link.stopped { MAX_PAUSE } else { self.link.pause };
         self.link.pause = (self.link.pause * 2).min(MAX_PAUSE);
@@ -221,7 +221,7 @@ impl Relay {
 
     fn take_up(&mut self, opened: Opened) {
         let Opened { session, boot, connection, socket, started } = opened;
-        if self.link.epoch == 0 && !started && self.meeting.config.is_some() {
+        if self.link.epoch == 0 && !started && self.target.config.is_some() {
             self.notes.say(
                 "switchboardd is running already, so `--config` has no effect; run `switchboard stop`, then start again",
             );
@@ -256,7 +256,7 @@ impl Relay {
     /// Keeps a host that would give up its connection. False if that needs a daemon.
     fn answer_alone(&mut self, message: &Outgoing, why: &str) -> bool {
         // One child as it is can only be what it says itself.
-        if self.about.child.is_some() {
+        if self.spec.child.is_some() {
             return false;
         }
         let Some(answer) = greeting::answer(message, self.greeted, why) else { return false };
@@ -286,8 +286,8 @@ impl Relay {
         self.link.down(now);
         self.idle.clear();
         // Messages among them are with the calls, as lost before they were sent.
-        self.stranded.clear();
-        self.release_parked(now);
+        self.unsent.clear();
+        self.release_delayed(now);
         for id in std::mem::take(&mut self.questions) {
             self.write(fault::cancelled(&id, "switchboardd restarted"));
         }
@@ -316,7 +316,7 @@ impl Relay {
 
     /// What is due between two daemons.
     pub(super) fn link_due(&mut self, now: Instant) {
-        if self.link.since + MAX_SETTLE <= now {
+        if self.link.since + OLD_CALLS_TIMEOUT <= now {
             self.settle_old_calls();
         }
         if self.link.session().and_then(|session| session.drain_ends).is_some_and(|end| end <= now) {

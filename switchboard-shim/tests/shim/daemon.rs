@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
-pub(crate) struct Daemon {
+pub(crate) struct FakeDaemon {
     shared: Arc<Shared>,
     calls: Receiver<Call>,
     listener: Mutex<Option<OwnedFd>>,
@@ -49,7 +49,7 @@ pub(crate) struct Call {
     closed: Arc<AtomicBool>,
 }
 
-impl Daemon {
+impl FakeDaemon {
     pub(crate) fn bind(socket: &Path, boot: &str) -> Self {
         let _ = std::fs::remove_file(socket);
         Self::serve(UnixListener::bind(socket).unwrap(), boot)
@@ -149,7 +149,7 @@ impl Daemon {
     }
 }
 
-impl Drop for Daemon {
+impl Drop for FakeDaemon {
     fn drop(&mut self) {
         self.die();
     }

@@ -4,11 +4,11 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use crate::daemon::Daemon;
+use crate::daemon::FakeDaemon;
 use crate::host::{Host, place};
 
 /// Says hello like a host does and subscribes to two things, one of them no longer.
-fn handshake(host: &mut Host, daemon: &Daemon) {
+fn handshake(host: &mut Host, daemon: &FakeDaemon) {
     host.request(0, "initialize");
     daemon.expect("initialize").result(&json!({}));
     host.hears_result(0);
@@ -33,7 +33,7 @@ fn handshake(host: &mut Host, daemon: &Daemon) {
 #[test]
 fn calls_in_flight_are_told_and_the_session_goes_on() {
     let (folder, socket) = place();
-    let daemon = Daemon::bind(&socket, "boot1");
+    let daemon = FakeDaemon::bind(&socket, "boot1");
     let mut host = Host::start(&socket);
     handshake(&mut host, &daemon);
     daemon.mail(&json!({"jsonrpc": "2.0", "id": "boot1-1", "method": "roots/list"}));
@@ -68,7 +68,7 @@ fn calls_in_flight_are_told_and_the_session_goes_on() {
     assert_eq!(ids, ["call", "unknown"]);
     assert!(died.elapsed() < Duration::from_secs(1), "{:?}", died.elapsed());
 
-    let next = Daemon::bind(&socket, "boot2");
+    let next = FakeDaemon::bind(&socket, "boot2");
     let hello = &next.sessions(1)[0];
     let replayed: Vec<_> =
         hello["handshake"].as_array().unwrap().iter().map(|message| &message["method"]).collect();
@@ -94,14 +94,14 @@ fn calls_in_flight_are_told_and_the_session_goes_on() {
 #[test]
 fn an_unanswered_initialize_is_sent_again() {
     let (_folder, socket) = place();
-    let daemon = Daemon::bind(&socket, "boot1");
+    let daemon = FakeDaemon::bind(&socket, "boot1");
     let mut host = Host::start(&socket);
     host.request(0, "initialize");
     let _lost = daemon.expect("initialize");
     host.request(1, "tools/list");
     let _lost = daemon.expect("tools/list");
     daemon.die();
-    let next = Daemon::bind(&socket, "boot2");
+    let next = FakeDaemon::bind(&socket, "boot2");
     assert_eq!(next.sessions(1)[0].get("handshake"), None);
     let mut calls = [next.call(), next.call()];
     calls.sort_by_key(|call| call.seq);
@@ -162,7 +162,7 @@ fn without_a_daemon_requests_wait_and_are_then_told_why() {
     assert!(waited > Duration::from_secs(4) && waited < Duration::from_secs(7), "{waited:?}");
     // What waits when one comes is sent, whatever it is.
     host.request(2, "tools/call");
-    let daemon = Daemon::bind(&socket, "boot1");
+    let daemon = FakeDaemon::bind(&socket, "boot1");
     daemon.expect("tools/call").result(&json!({}));
     host.hears_result(2);
 }
@@ -178,7 +178,7 @@ fn a_host_is_greeted_without_a_daemon_and_hears_when_one_comes() {
     host.say(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
     host.request(2, "tools/list");
     assert_eq!(host.hears_result(2), json!({"tools": []}));
-    let daemon = Daemon::bind(&socket, "boot1");
+    let daemon = FakeDaemon::bind(&socket, "boot1");
     let hello = daemon.sessions(1).remove(0);
     assert_eq!(hello["handshake"][0]["method"], "initialize", "{hello}");
     for kind in ["tools", "prompts", "resources"] {
@@ -193,7 +193,7 @@ fn a_host_is_greeted_without_a_daemon_and_hears_when_one_comes() {
 #[test]
 fn a_version_quarrel_is_told_at_once() {
     let (_folder, socket) = place();
-    let daemon = Daemon::bind(&socket, "boot1");
+    let daemon = FakeDaemon::bind(&socket, "boot1");
     let body = r#"{"error":"hop 1 is too old, this switchboardd speaks 2 to 3"}"#;
     for _ in 0..3 {
         daemon.refuse(&format!("HTTP/1.1 426 X\r\ncontent-length: {}\r\n\r\n{body}", body.len()));

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::daemon::Daemon;
+use crate::daemon::FakeDaemon;
 use crate::host::{Host, place};
 
 fn news() -> serde_json::Value {
@@ -14,7 +14,7 @@ fn news() -> serde_json::Value {
 #[test]
 fn a_restart_loses_nothing() {
     let (_folder, socket) = place();
-    let daemon = Daemon::bind(&socket, "boot1");
+    let daemon = FakeDaemon::bind(&socket, "boot1");
     let mut host = Host::start(&socket);
     host.request(1, "tools/call");
     let under_way = daemon.expect("tools/call");
@@ -33,7 +33,7 @@ fn a_restart_loses_nothing() {
     under_way.result(&json!({"late": true}));
     assert_eq!(host.hears_result(1)["late"], true);
     daemon.die();
-    let next = Daemon::bind(&socket, "boot2");
+    let next = FakeDaemon::bind(&socket, "boot2");
     let mut calls = [next.call(), next.call()];
     calls.sort_by_key(|call| call.seq);
     assert_eq!(calls[0].json()["id"], 2);
@@ -45,13 +45,13 @@ fn a_restart_loses_nothing() {
 #[test]
 fn a_message_that_a_draining_daemon_refused_goes_to_the_next() {
     let (_folder, socket) = place();
-    let daemon = Daemon::bind(&socket, "boot1");
+    let daemon = FakeDaemon::bind(&socket, "boot1");
     let mut host = Host::start(&socket);
     host.request(1, "tools/call");
     daemon.expect("tools/call").answer(503, "Switchboard-Draining: restart\r\n", "");
     host.ping();
     daemon.die();
-    let next = Daemon::bind(&socket, "boot2");
+    let next = FakeDaemon::bind(&socket, "boot2");
     next.expect("tools/call").result(&json!({}));
     host.hears_result(1);
 }
@@ -59,7 +59,7 @@ fn a_message_that_a_draining_daemon_refused_goes_to_the_next() {
 #[test]
 fn a_session_refused_by_a_draining_daemon_is_asked_for_again() {
     let (_folder, socket) = place();
-    let daemon = Daemon::bind(&socket, "boot1");
+    let daemon = FakeDaemon::bind(&socket, "boot1");
     daemon.refuse("HTTP/1.1 503 X\r\ncontent-length: 0\r\nSwitchboard-Draining: restart\r\n\r\n");
     let mut host = Host::start(&socket);
     host.request(1, "tools/call");
@@ -70,7 +70,7 @@ fn a_session_refused_by_a_draining_daemon_is_asked_for_again() {
 #[test]
 fn after_a_stop_requests_are_told_at_once_until_somebody_starts_it() {
     let (_folder, socket) = place();
-    let daemon = Daemon::bind(&socket, "boot1");
+    let daemon = FakeDaemon::bind(&socket, "boot1");
     let mut host = Host::start(&socket);
     host.request(1, "tools/call");
     let under_way = daemon.expect("tools/call");
@@ -85,7 +85,7 @@ fn after_a_stop_requests_are_told_at_once_until_somebody_starts_it() {
     daemon.die();
     host.request(3, "tools/list");
     host.hears_fault(3, "stopped");
-    let next = Daemon::bind(&socket, "boot2");
+    let next = FakeDaemon::bind(&socket, "boot2");
     next.sessions(1);
     // The session is there a moment before the shim knows.
     let answered = crate::daemon::until(|| {
@@ -102,7 +102,7 @@ fn after_a_stop_requests_are_told_at_once_until_somebody_starts_it() {
 #[test]
 fn a_stop_during_the_hello_is_heard() {
     let (_folder, socket) = place();
-    let daemon = Daemon::bind(&socket, "boot1");
+    let daemon = FakeDaemon::bind(&socket, "boot1");
     daemon.refuse("HTTP/1.1 503 X\r\ncontent-length: 0\r\nSwitchboard-Draining: stop\r\n\r\n");
     let mut host = Host::start(&socket);
     host.request(1, "tools/call");

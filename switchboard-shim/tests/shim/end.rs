@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
-use crate::daemon::Daemon;
+use crate::daemon::FakeDaemon;
 use crate::host::{Host, binary, place, shim};
 
 /// Generous beside the 100 ms of the contract: the machine may be busy with other tests.
@@ -49,7 +49,7 @@ fn nothing_in_nothing_out() {
 #[test]
 fn input_may_be_a_file_and_output_too() {
     let (folder, socket) = place();
-    let daemon = Daemon::bind(&socket, "boot1");
+    let daemon = FakeDaemon::bind(&socket, "boot1");
     let input = folder.path().join("in");
     let output = folder.path().join("out");
     std::fs::write(&input, "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"initialize\"}\n").unwrap();
@@ -72,7 +72,7 @@ fn stdin_and_stdout_may_be_sockets() {
     use std::os::unix::net::UnixStream;
 
     let (_folder, socket) = place();
-    let daemon = Daemon::bind(&socket, "boot1");
+    let daemon = FakeDaemon::bind(&socket, "boot1");
     let (ours_in, theirs_in) = UnixStream::pair().unwrap();
     let (ours_out, theirs_out) = UnixStream::pair().unwrap();
     let mut command = shim(binary(), &socket);
@@ -97,7 +97,7 @@ fn one_socket_may_be_both_and_be_closed_by_halves() {
     use std::os::unix::net::UnixStream;
 
     let (_folder, socket) = place();
-    let daemon = Daemon::bind(&socket, "boot1");
+    let daemon = FakeDaemon::bind(&socket, "boot1");
     let (ours, theirs) = UnixStream::pair().unwrap();
     let mut command = shim(binary(), &socket);
     command.arg("--no-start").stdin(OwnedFd::from(theirs.try_clone().unwrap())).stdout(OwnedFd::from(theirs));
@@ -119,7 +119,7 @@ fn one_socket_may_be_both_and_be_closed_by_halves() {
 fn signals_end_it_even_when_the_host_does_not_read() {
     for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
         let (_folder, socket) = place();
-        let daemon = Daemon::bind(&socket, "boot1");
+        let daemon = FakeDaemon::bind(&socket, "boot1");
         let mut child = shim(binary(), &socket).arg("--no-start").spawn().unwrap();
         let stdout = child.stdout.take().unwrap();
         let mut host = Host::run_child(child);
@@ -141,7 +141,7 @@ fn signals_end_it_even_when_the_host_does_not_read() {
 #[test]
 fn a_closed_stdout_ends_it_while_idle() {
     let (_folder, socket) = place();
-    let daemon = Daemon::bind(&socket, "boot1");
+    let daemon = FakeDaemon::bind(&socket, "boot1");
     let mut child = shim(binary(), &socket).arg("--no-start").spawn().unwrap();
     let stdout = child.stdout.take();
     let mut host = Host::run_child(child);
@@ -157,7 +157,7 @@ fn a_stderr_that_nobody_reads_stops_nothing() {
     let _unread = child.stderr.take();
     let mut host = Host::run_child(child);
     for boot in 0..5 {
-        let daemon = Daemon::bind(&socket, &format!("boot{boot}"));
+        let daemon = FakeDaemon::bind(&socket, &format!("boot{boot}"));
         daemon.sessions(1);
         daemon.die();
     }

@@ -29,7 +29,7 @@ fn garbage_is_answered_and_the_conversation_goes_on() {
 #[test]
 fn a_host_with_content_length_frames_is_answered_in_kind() {
     let (folder, socket) = crate::host::place();
-    let daemon = crate::daemon::Daemon::bind(&socket, "boot1");
+    let daemon = crate::daemon::FakeDaemon::bind(&socket, "boot1");
     let mut child = shim(binary(), &socket).arg("--no-start").spawn().unwrap();
     let body = r#"{"jsonrpc":"2.0","id":1,"method":"initialize"}"#;
     let mut stdin = child.stdin.take().unwrap();

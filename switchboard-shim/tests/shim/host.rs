@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::daemon::{Daemon, PATIENCE};
+use crate::daemon::{FakeDaemon, PATIENCE};
 
 pub(crate) struct Host {
     pub(crate) shim: Child,
@@ -48,9 +48,9 @@ impl Host {
     }
 
     /// With a daemon that has opened its session.
-    pub(crate) fn with_daemon() -> (Self, Daemon, tempfile::TempDir) {
+    pub(crate) fn with_daemon() -> (Self, FakeDaemon, tempfile::TempDir) {
         let (folder, socket) = place();
-        let daemon = Daemon::bind(&socket, "boot1");
+        let daemon = FakeDaemon::bind(&socket, "boot1");
         let host = Self::start(&socket);
         daemon.sessions(1);
         (host, daemon, folder)

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::daemon::Daemon;
+use crate::daemon::FakeDaemon;
 use crate::host::{Host, binary, place, shim};
 
 #[test]
@@ -30,7 +30,7 @@ fn messages_are_numbered_in_the_hosts_order_and_pass_untouched() {
 #[test]
 fn the_session_is_opened_with_the_workspace() {
     let (folder, socket) = place();
-    let daemon = Daemon::bind(&socket, "boot1");
+    let daemon = FakeDaemon::bind(&socket, "boot1");
     let _host = Host::run(
         shim(binary(), &socket).arg("--no-start").arg("--workspace=some/where").current_dir(folder.path()),
     );

@@ -5,7 +5,7 @@ use std::process::Stdio;
 
 use serde_json::json;
 
-use crate::daemon::Daemon;
+use crate::daemon::FakeDaemon;
 use crate::host::{Host, binary, place};
 
 /// A shim with room for its mailbox and three more connections.
@@ -29,7 +29,7 @@ fn cramped(socket: &std::path::Path) -> Host {
 #[test]
 fn calls_without_a_descriptor_wait_for_one() {
     let (_folder, socket) = place();
-    let daemon = Daemon::bind(&socket, "boot1");
+    let daemon = FakeDaemon::bind(&socket, "boot1");
     let mut host = cramped(&socket);
     for id in 0..40 {
         host.request(id, "tools/call");
@@ -61,7 +61,7 @@ fn calls_without_a_descriptor_wait_for_one() {
 #[test]
 fn a_filler_without_a_descriptor_waits_for_one() {
     let (_folder, socket) = place();
-    let daemon = Daemon::bind(&socket, "boot1");
+    let daemon = FakeDaemon::bind(&socket, "boot1");
     let mut host = cramped(&socket);
     for id in 0..4 {
         host.request(id, "tools/call");

@@ -10,7 +10,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
-use crate::daemon::{Daemon, until};
+use crate::daemon::{FakeDaemon, until};
 use crate::host::{Host, shim};
 
 /// Set for the process that is the daemon.
@@ -23,7 +23,7 @@ fn the_daemon() {
         return;
     }
     let socket: OwnedFd = std::io::stdin().as_fd().try_clone_to_owned().unwrap();
-    let daemon = Daemon::serve(UnixListener::from(socket), &format!("pid{}", std::process::id()));
+    let daemon = FakeDaemon::serve(UnixListener::from(socket), &format!("pid{}", std::process::id()));
     while !daemon.quiet_for_ever(|call| match call.json()["method"].as_str() {
         Some("die") => std::process::exit(3),
         _ if call.json().get("id").is_some() => call.result(&json!({"pid": std::process::id()})),
@@ -224,7 +224,7 @@ fn what_is_no_socket_is_left_alone() {
 #[test]
 fn a_config_for_a_daemon_that_runs_already_is_a_warning() {
     let (_folder, socket) = crate::host::place();
-    let daemon = Daemon::bind(&socket, "boot1");
+    let daemon = FakeDaemon::bind(&socket, "boot1");
     let host = Host::run(shim(crate::host::binary(), &socket).arg("--config=/x"));
     daemon.sessions(1);
     assert!(host.grumbles().contains("`--config` has no effect"));
@@ -236,7 +236,7 @@ fn a_shim_that_missed_the_stop_does_not_undo_it() {
     let mut host = Host::run(&mut install.shim());
     host.request(0, "initialize");
     let pid = host.hears_result(0)["pid"].as_i64().unwrap();
-    let place = switchboard_wire::place::Place::beside(&install.path("s.sock"));
+    let place = switchboard_wire::runtime_paths::RuntimePaths::beside(&install.path("s.sock"));
     place.mark_stopped().unwrap();
     kill_process(Pid::from_raw(i32::try_from(pid).unwrap()).unwrap(), Signal::KILL).unwrap();
     host.grumbles();

@@ -1,6 +1,6 @@
 //! The calls a child has not answered: who waits for which id.
 //!
-//! Pure bookkeeping; `now` comes from outside. A call whose caller gave up stays as a tombstone until
+//! Pure bookkeeping; `now` comes from outside. A call whose caller gave up stays as an `AbandonedCall` until
 //! the child answers it, so that the late answer is thrown away quietly and the child's questions
 //! still count that caller as a candidate.
 
@@ -17,12 +17,12 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::{ChildError, Limits, millis};
-use crate::caller::{Caller, Once};
-use crate::era::Era;
+use crate::caller::{Caller, StatelessRequest};
+use crate::era::ProtocolEra;
 use crate::methods;
 
-/// Tombstones kept per child. A child that leaves more calls than this unanswered is not worth more memory.
-const MAX_TOMBSTONES: usize = 4096;
+/// Abandoned calls kept per child. A child that leaves more calls than this unanswered is not worth more memory.
+const MAX_ABANDONED: usize = 4096;
 
 /// How long after a cancel a question of a legacy child may still come from the cancelled call.
 const MAY_ASK: Duration = Duration::from_secs(60);
@@ -36,16 +36,16 @@ pub struct ChildId(pub u64);
 
 /// A child's answer: the whole message, and where its id stands in it.
 #[derive(Debug)]
-pub struct Answer {
+pub struct ChildResponse {
     pub body: Bytes,
     pub id: Range<usize>,
     /// Of the child whose answer it is.
-    pub era: Era,
+    pub era: ProtocolEra,
     /// What it says of how the call went, for those who count; `None` if all is well.
     pub error: Option<&'static str>,
 }
 
-impl Answer {
+impl ChildResponse {
     /// The same bytes under the id of the host.
     pub fn for_host(&self, host_id: &str) -> Vec<u8> {
         splice(&self.body, self.id.clone(), host_id.as_bytes())
@@ -66,8 +66,8 @@ impl Answer {
 
 /// What a waiting caller is handed.
 #[derive(Debug)]
-pub(super) enum Reply {
-    Answer(Answer),
+pub(super) enum CallOutcome {
+    Response(ChildResponse),
     /// The child answered with more than anybody takes.
     TooLong(u64),
     /// No answer will come; those to other calls may.
@@ -76,9 +76,9 @@ pub(super) enum Reply {
     Overdue(ChildError),
 }
 
-struct Waiting {
+struct PendingCall {
     /// `None` once it was told that the call is overdue.
-    reply: Option<oneshot::Sender<Reply>>,
+    reply: Option<oneshot::Sender<CallOutcome>>,
     /// `None` for what we ask ourselves.
     caller: Option<Arc<Caller>>,
     /// The host's own progress token, as it wrote it.
@@ -88,7 +88,7 @@ struct Waiting {
     limits: Option<Limits>,
 }
 
-impl Waiting {
+impl PendingCall {
     /// When it has taken too long, and why; `asking`: it waits for its host.
     fn due(&self, asking: bool) -> Option<(Instant, ChildError)> {
         let Limits { rpc, max, .. } = self.limits?;
@@ -101,25 +101,25 @@ impl Waiting {
 #[derive(Default)]
 pub(super) struct Calls {
     issued: u64,
-    waiting: HashMap<u64, Waiting>,
-    tombstones: HashMap<u64, Tombstone>,
+    waiting: HashMap<u64, PendingCall>,
+    abandoned: HashMap<u64, AbandonedCall>,
     /// More calls were given up on than we keep track of; the last of them.
-    lost_track: Option<Tombstone>,
+    lost_track: Option<AbandonedCall>,
     /// What the child has asked a host and has no answer to, by the child's own id.
-    questions: HashMap<Box<str>, Question>,
+    questions: HashMap<Box<str>, ChildQuestion>,
     /// Questions whose calls have all ended, until [`Calls::take_ended_questions`].
-    ended: Vec<(Box<str>, Question)>,
+    ended: Vec<(Box<str>, ChildQuestion)>,
     /// The call that stays open for as long as the child lives: nobody's use of it.
-    standing: Option<u64>,
+    listen_call: Option<u64>,
     /// The `ping` by which we find out whether the child has read its cancels: nobody's use of it either.
     check: Option<u64>,
     /// When [`Calls::give_up_overdue`] will be asked next.
-    alarm: Option<Instant>,
+    next_check: Option<Instant>,
     closed: bool,
 }
 
 /// A call that was given up on.
-struct Tombstone {
+struct AbandonedCall {
     caller: Option<Arc<Caller>>,
     /// The last call that was opened before the child was told.
     after: u64,
@@ -130,22 +130,22 @@ struct Tombstone {
 
 /// A question of the child that is open at a host.
 #[derive(Debug)]
-pub(super) struct Question {
+pub(super) struct ChildQuestion {
     pub(super) caller: Arc<Caller>,
     /// The id under which the host knows it.
     pub(super) ours: Box<str>,
     pub(super) method: Box<str>,
     /// The calls of that host that were open when it was asked and still are. It lives as long as one of them.
     within: Vec<u64>,
-    /// False for a question that belongs to the session and not to a call: it stops no call's clock.
+    /// False for a question that belongs to the session and not to a call: it stops no call's timeout.
     bound: bool,
     since: Instant,
 }
 
-impl Question {
+impl ChildQuestion {
     /// Whether its host may answer it later, too: roots are of use for as long as the session lasts.
     pub(super) fn may_be_late(&self) -> bool {
-        !self.bound && &*self.method == methods::ROOTS_LIST && self.caller.as_once().is_none()
+        !self.bound && &*self.method == methods::ROOTS_LIST && self.caller.as_stateless().is_none()
     }
 }
 
@@ -162,9 +162,9 @@ pub(super) enum About {
 pub(super) enum Candidates {
     Nobody,
     One(Arc<Caller>),
-    /// Several. `ghosts`: all but one at most have given up, and only the child does not know it yet.
+    /// Several. `only_abandoned_left`: all but one at most have given up, and only the child does not know it yet.
     Several {
-        ghosts: bool,
+        only_abandoned_left: bool,
     },
 }
 
@@ -186,13 +186,14 @@ impl Calls {
         caller: Option<Arc<Caller>>,
         token: Option<Box<str>>,
         now: Instant,
-    ) -> Option<(ChildId, oneshot::Receiver<Reply>)> {
+    ) -> Option<(ChildId, oneshot::Receiver<CallOutcome>)> {
         if self.closed {
             return None;
         }
         self.issued += 1;
         let (reply, receiver) = oneshot::channel();
-        let waiting = Waiting { reply: Some(reply), caller, token, started: now, heard: now, limits: None };
+        let waiting =
+            PendingCall { reply: Some(reply), caller, token, started: now, heard: now, limits: None };
         self.waiting.insert(self.issued, waiting);
         Some((ChildId(self.issued), receiver))
     }
@@ -202,31 +203,31 @@ impl Calls {
         let Some(waiting) = self.waiting.get_mut(&id.0) else { return false };
         waiting.limits = Some(limits);
         let due = waiting.started + limits.rpc.min(limits.max);
-        self.alarm.is_none_or(|alarm| due < alarm)
+        self.next_check.is_none_or(|alarm| due < alarm)
     }
 
     /// Tells the callers whose calls have taken too long, ends the session's questions that have, and says when the
     /// next one may be due.
     pub(super) fn give_up_overdue(&mut self, now: Instant) -> Option<Instant> {
-        self.alarm = None;
+        self.next_check = None;
         let mut waiting = std::mem::take(&mut self.waiting);
         for call in waiting.values_mut().filter(|call| call.reply.is_some()) {
             let Some((due, error)) = call.due(self.is_asking(call)) else { continue };
             if due > now {
-                self.alarm = Some(self.alarm.map_or(due, |alarm| alarm.min(due)));
+                self.next_check = Some(self.next_check.map_or(due, |alarm| alarm.min(due)));
             } else if let Some(reply) = call.reply.take() {
-                let _ = reply.send(Reply::Overdue(error));
+                let _ = reply.send(CallOutcome::Overdue(error));
             }
         }
         self.waiting = waiting;
-        let is_due = |question: &Question| !question.bound && question.since + ANSWERED <= now;
+        let is_due = |question: &ChildQuestion| !question.bound && question.since + ANSWERED <= now;
         self.ended.extend(self.questions.extract_if(|_, question| is_due(question)));
         let open = self.questions.values().filter(|question| !question.bound);
-        self.alarm = open.map(|question| question.since + ANSWERED).chain(self.alarm).min();
-        self.alarm
+        self.next_check = open.map(|question| question.since + ANSWERED).chain(self.next_check).min();
+        self.next_check
     }
 
-    pub(super) fn deliver(&mut self, id: ChildId, reply: Reply) -> Delivered {
+    pub(super) fn deliver(&mut self, id: ChildId, reply: CallOutcome) -> Delivered {
         self.call_ended(id);
         if let Some(waiting) = self.waiting.remove(&id.0) {
             // A receiver that is just being dropped loses its answer, which is what it wants.
@@ -234,7 +235,7 @@ impl Calls {
             let _ = caller.send(reply);
             return Delivered::ToCaller;
         }
-        match self.tombstones.remove(&id.0) {
+        match self.abandoned.remove(&id.0) {
             Some(_) => Delivered::Late,
             None => Delivered::Unknown,
         }
@@ -244,11 +245,11 @@ impl Calls {
     pub(super) fn abandon(&mut self, id: ChildId, now: Instant) -> bool {
         self.call_ended(id);
         let Some(waiting) = self.waiting.remove(&id.0) else { return false };
-        let tombstone = Tombstone { caller: waiting.caller, after: self.issued, since: now, read: false };
-        if self.tombstones.len() < MAX_TOMBSTONES {
-            self.tombstones.insert(id.0, tombstone);
-        } else if tombstone.caller.is_some() {
-            self.lost_track = Some(tombstone);
+        let call = AbandonedCall { caller: waiting.caller, after: self.issued, since: now, read: false };
+        if self.abandoned.len() < MAX_ABANDONED {
+            self.abandoned.insert(id.0, call);
+        } else if call.caller.is_some() {
+            self.lost_track = Some(call);
         }
         true
     }
@@ -256,23 +257,23 @@ impl Calls {
     /// A modern child that answered this call has read every cancel that went before it, and says nothing more of
     /// what was cancelled: it may not.
     pub(super) fn has_read_up_to(&mut self, id: ChildId) {
-        if !self.tombstones.is_empty() {
-            self.tombstones.retain(|_, tombstone| tombstone.after >= id.0);
+        if !self.abandoned.is_empty() {
+            self.abandoned.retain(|_, call| call.after >= id.0);
         }
     }
 
     /// A legacy child that answered this call has read every cancel that went before it. It may go on with what
     /// was cancelled all the same, so that is remembered for a while.
     pub(super) fn has_seen_up_to(&mut self, id: ChildId) {
-        for tombstone in self.tombstones.values_mut().chain(&mut self.lost_track) {
-            tombstone.read |= tombstone.after < id.0;
+        for call in self.abandoned.values_mut().chain(&mut self.lost_track) {
+            call.read |= call.after < id.0;
         }
     }
 
     /// Whether a cancelled call of a host was not answered, and the child may not have read the cancel.
     pub(super) fn has_unread_cancel(&self) -> bool {
-        let unread = |tombstone: &Tombstone| !tombstone.read && tombstone.caller.is_some();
-        self.tombstones.values().chain(&self.lost_track).any(unread)
+        let unread = |call: &AbandonedCall| !call.read && call.caller.is_some();
+        self.abandoned.values().chain(&self.lost_track).any(unread)
     }
 
     /// A call was answered or given up on. Questions that belong to no other call end with it.
@@ -280,7 +281,7 @@ impl Calls {
         if self.questions.is_empty() {
             return;
         }
-        let ends = |question: &mut Question| {
+        let ends = |question: &mut ChildQuestion| {
             question.within.retain(|call| *call != id.0);
             question.bound && question.within.is_empty()
         };
@@ -288,43 +289,43 @@ impl Calls {
     }
 
     /// Questions that ended with their calls: whoever changes a call tells both sides of them.
-    pub(super) fn take_ended_questions(&mut self, now: Instant) -> Vec<(Box<str>, Question)> {
+    pub(super) fn take_ended_questions(&mut self, now: Instant) -> Vec<(Box<str>, ChildQuestion)> {
         let ended = std::mem::take(&mut self.ended);
-        ended.iter().for_each(|(_, question)| self.clocks_go_on(question, now));
+        ended.iter().for_each(|(_, question)| self.restart_timeouts(question, now));
         ended
     }
 
     /// A call that is never answered in good times.
-    pub(super) fn stand(&mut self, id: ChildId) {
-        self.standing = Some(id.0);
+    pub(super) fn set_listen_call(&mut self, id: ChildId) {
+        self.listen_call = Some(id.0);
     }
 
     /// This call only checks whether the child has read its cancels. A child may answer none of these, so that only the
     /// last one is remembered when it was given up on.
     pub(super) fn check(&mut self, id: ChildId) {
         if let Some(before) = self.check.replace(id.0) {
-            self.tombstones.remove(&before);
+            self.abandoned.remove(&before);
         }
     }
 
     /// Whether it is a call by which nobody uses the child.
     fn is_nobodys(&self, id: u64) -> bool {
-        Some(id) == self.standing || Some(id) == self.check
+        Some(id) == self.listen_call || Some(id) == self.check
     }
 
     /// Whether the child has not answered it; also if nobody waits any more.
     pub(super) fn owes(&self, id: ChildId) -> bool {
-        self.waiting.contains_key(&id.0) || self.tombstones.contains_key(&id.0)
+        self.waiting.contains_key(&id.0) || self.abandoned.contains_key(&id.0)
     }
 
     /// Whose call it is, if the child has not answered it.
     pub(super) fn caller_of(&self, id: ChildId) -> Option<Arc<Caller>> {
-        let gone = || self.tombstones.get(&id.0).and_then(|tombstone| tombstone.caller.clone());
+        let gone = || self.abandoned.get(&id.0).and_then(|call| call.caller.clone());
         self.waiting.get(&id.0).and_then(|waiting| waiting.caller.clone()).or_else(gone)
     }
 
-    pub(super) fn is_standing(&self, id: ChildId) -> bool {
-        self.standing == Some(id.0)
+    pub(super) fn is_listen_call(&self, id: ChildId) -> bool {
+        self.listen_call == Some(id.0)
     }
 
     /// The call was never written: forget it altogether.
@@ -340,7 +341,7 @@ impl Calls {
         Some((waiting.caller.clone()?, waiting.token.clone()?))
     }
 
-    fn is_asking(&self, waiting: &Waiting) -> bool {
+    fn is_asking(&self, waiting: &PendingCall) -> bool {
         let caller = waiting.caller.as_ref();
         let mut questions = self.questions.values();
         caller.is_some_and(|caller| {
@@ -353,33 +354,34 @@ impl Calls {
     /// questions and has not come back with the answers. Of several calls of one host it is the one that goes on,
     /// if only one does.
     pub(super) fn candidates(&self, about: About, now: Instant) -> Candidates {
-        let may_speak = |tombstone: &Tombstone| match about {
-            About::Log => !tombstone.read,
-            About::Question => !tombstone.read || now < tombstone.since + MAY_ASK,
+        let may_speak = |call: &AbandonedCall| match about {
+            About::Log => !call.read,
+            About::Question => !call.read || now < call.since + MAY_ASK,
         };
         if self.lost_track.as_ref().is_some_and(may_speak) {
-            return Candidates::Several { ghosts: true };
+            return Candidates::Several { only_abandoned_left: true };
         }
         let mut waiting: Vec<_> =
             self.waiting.iter().filter_map(|(id, waiting)| Some((*id, waiting.caller.as_ref()?))).collect();
         // Of a host's legacy calls the latest: what names no call is most likely about that one.
         waiting.sort_unstable_by_key(|(id, _)| std::cmp::Reverse(*id));
-        let given_up = self.tombstones.values().filter(|tombstone| may_speak(tombstone));
-        let given_up = given_up.filter_map(|tombstone| tombstone.caller.as_ref());
+        let given_up = self.abandoned.values().filter(|call| may_speak(call));
+        let given_up = given_up.filter_map(|call| call.caller.as_ref());
         let mut all = waiting.iter().map(|(_, caller)| *caller).chain(given_up);
         let Some(first) = all.next() else { return Candidates::Nobody };
         let is_one_host = all.all(|other| other.is_same_host(first));
-        let is_parked = |caller: &Arc<Caller>| caller.as_once().is_some_and(Once::is_parked);
+        let is_parked =
+            |caller: &Arc<Caller>| caller.as_stateless().is_some_and(StatelessRequest::is_suspended);
         let mut live: Vec<&Arc<Caller>> = Vec::new();
         for (_, caller) in waiting.iter().filter(|(_, caller)| !is_one_host || !is_parked(caller)) {
-            if !live.iter().any(|known| known.hears_for(caller)) {
+            if !live.iter().any(|known| known.shares_mailbox_with(caller)) {
                 live.push(caller);
             }
         }
         match live.as_slice() {
             [] if is_one_host => Candidates::One(first.clone()),
             [caller] if is_one_host => Candidates::One((*caller).clone()),
-            live => Candidates::Several { ghosts: live.len() <= 1 },
+            live => Candidates::Several { only_abandoned_left: live.len() <= 1 },
         }
     }
 
@@ -392,14 +394,14 @@ impl Calls {
         if let Some(id) = about.filter(|id| self.caller_of(*id).is_some()) {
             return if self.waiting.contains_key(&id.0) { vec![id.0] } else { Vec::new() };
         }
-        let is_theirs = |waiting: &Waiting| {
+        let is_theirs = |waiting: &PendingCall| {
             waiting.reply.is_some()
-                && waiting.caller.as_ref().is_some_and(|waiting| waiting.hears_for(caller))
+                && waiting.caller.as_ref().is_some_and(|waiting| waiting.shares_mailbox_with(caller))
         };
         self.waiting.iter().filter(|(_, waiting)| is_theirs(waiting)).map(|(id, _)| *id).collect()
     }
 
-    /// A question to this caller opened: if it belongs to a call, the clocks of its calls stand. Gives one of the same id that was open.
+    /// A question to this caller opened: if it belongs to a call, the timeouts of its calls stop. Gives one of the same id that was open.
     pub(super) fn question_opened(
         &mut self,
         theirs: Box<str>,
@@ -408,20 +410,20 @@ impl Calls {
         method: &str,
         about: Option<ChildId>,
         now: Instant,
-    ) -> Option<Question> {
+    ) -> Option<ChildQuestion> {
         let within = self.calls_of(caller, about);
         // Roots are the session's, whatever call is open; a modern host is asked for them by one request.
-        let is_sessions = method == methods::ROOTS_LIST && caller.as_once().is_none();
+        let is_sessions = method == methods::ROOTS_LIST && caller.as_stateless().is_none();
         let bound = !within.is_empty() && !is_sessions;
         let question =
-            Question { caller: caller.clone(), ours, method: method.into(), within, bound, since: now };
+            ChildQuestion { caller: caller.clone(), ours, method: method.into(), within, bound, since: now };
         self.questions.insert(theirs, question)
     }
 
-    /// It was answered or withdrawn: the clocks go on from here.
-    pub(super) fn question_closed(&mut self, theirs: &str, now: Instant) -> Option<Question> {
+    /// It was answered or withdrawn: the timeouts start again.
+    pub(super) fn question_closed(&mut self, theirs: &str, now: Instant) -> Option<ChildQuestion> {
         let question = self.questions.remove(theirs)?;
-        self.clocks_go_on(&question, now);
+        self.restart_timeouts(&question, now);
         Some(question)
     }
 
@@ -435,7 +437,7 @@ impl Calls {
 
     /// A question has ended. One of the session has stopped no clock: a child that asks for roots again and again is
     /// silent on its calls all the same.
-    fn clocks_go_on(&mut self, ended: &Question, now: Instant) {
+    fn restart_timeouts(&mut self, ended: &ChildQuestion, now: Instant) {
         for waiting in self.waiting.values_mut().filter(|_| ended.bound) {
             if waiting.caller.as_ref().is_some_and(|waiting| waiting.is_same_host(&ended.caller)) {
                 waiting.heard = now;
@@ -458,7 +460,7 @@ impl Calls {
 
     pub(super) fn in_flight(&self) -> usize {
         let is_open = |id: &Option<u64>| id.is_some_and(|id| self.waiting.contains_key(&id));
-        let nobodys = [self.standing, self.check].iter().filter(|id| is_open(id)).count();
+        let nobodys = [self.listen_call, self.check].iter().filter(|id| is_open(id)).count();
         self.waiting.len() - nobodys
     }
 
@@ -467,7 +469,7 @@ impl Calls {
     }
 
     /// The child has ended: dropping the table tells every caller. Gives the questions that were open.
-    pub(super) fn close(&mut self) -> Vec<Question> {
+    pub(super) fn close(&mut self) -> Vec<ChildQuestion> {
         let questions = std::mem::take(&mut self.questions).into_values();
         let ended = std::mem::take(&mut self.ended).into_iter().map(|(_, question)| question);
         let open = questions.chain(ended).collect();
@@ -482,11 +484,11 @@ mod tests {
 
     use super::*;
 
-    fn answer() -> Reply {
-        Reply::Answer(Answer {
+    fn answer() -> CallOutcome {
+        CallOutcome::Response(ChildResponse {
             body: Bytes::from_static(b"{\"id\":1}"),
             id: 6..7,
-            era: Era::Legacy,
+            era: ProtocolEra::Legacy,
             error: None,
         })
     }
@@ -498,7 +500,7 @@ mod tests {
     #[test]
     fn each_call_is_answered_once() {
         let mut calls = Calls::default();
-        let (id, mut receiver) = calls.open(Some(Caller::deaf()), None, Instant::now()).unwrap();
+        let (id, mut receiver) = calls.open(Some(Caller::anonymous()), None, Instant::now()).unwrap();
         assert_eq!(calls.deliver(id, answer()), Delivered::ToCaller);
         assert_eq!(calls.deliver(id, answer()), Delivered::Unknown);
         assert!(receiver.try_recv().is_ok());
@@ -507,7 +509,7 @@ mod tests {
     #[test]
     fn late_answers_are_thrown_away_quietly_and_the_caller_stays_a_candidate() {
         let mut calls = Calls::default();
-        let caller = Caller::deaf();
+        let caller = Caller::anonymous();
         let (id, _receiver) = calls.open(Some(caller), None, Instant::now()).unwrap();
         assert!(calls.abandon(id, Instant::now()));
         assert!(matches!(asked(&calls), Candidates::One(_)));
@@ -520,25 +522,25 @@ mod tests {
     fn a_question_is_never_guessed_to_be_for_the_one_who_stayed() {
         let mut calls = Calls::default();
         let now = Instant::now();
-        let (gone, _a) = calls.open(Some(Caller::deaf()), None, now).unwrap();
-        let (_stays, _b) = calls.open(Some(Caller::deaf()), None, now).unwrap();
-        assert!(matches!(asked(&calls), Candidates::Several { ghosts: false }));
+        let (gone, _a) = calls.open(Some(Caller::anonymous()), None, now).unwrap();
+        let (_stays, _b) = calls.open(Some(Caller::anonymous()), None, now).unwrap();
+        assert!(matches!(asked(&calls), Candidates::Several { only_abandoned_left: false }));
         calls.abandon(gone, Instant::now());
-        assert!(matches!(asked(&calls), Candidates::Several { ghosts: true }));
+        assert!(matches!(asked(&calls), Candidates::Several { only_abandoned_left: true }));
     }
 
     #[test]
     fn one_who_gave_up_counts_until_a_modern_child_has_read_so() {
         let mut calls = Calls::default();
         let now = Instant::now();
-        let (gone, _a) = calls.open(Some(Caller::deaf()), None, now).unwrap();
-        let (before, _b) = calls.open(Some(Caller::deaf()), None, now).unwrap();
+        let (gone, _a) = calls.open(Some(Caller::anonymous()), None, now).unwrap();
+        let (before, _b) = calls.open(Some(Caller::anonymous()), None, now).unwrap();
         calls.abandon(gone, Instant::now());
-        let (_stays, _c) = calls.open(Some(Caller::deaf()), None, now).unwrap();
+        let (_stays, _c) = calls.open(Some(Caller::anonymous()), None, now).unwrap();
         let (after, _d) = calls.open(None, None, now).unwrap();
         calls.deliver(before, answer());
         calls.has_read_up_to(before);
-        assert!(matches!(asked(&calls), Candidates::Several { ghosts: true }));
+        assert!(matches!(asked(&calls), Candidates::Several { only_abandoned_left: true }));
         calls.deliver(after, answer());
         calls.has_read_up_to(after);
         assert!(matches!(asked(&calls), Candidates::One(_)));
@@ -550,19 +552,19 @@ mod tests {
         let now = Instant::now();
         let (_ours, _a) = calls.open(None, None, now).unwrap();
         assert!(matches!(asked(&calls), Candidates::Nobody));
-        let (_theirs, _b) = calls.open(Some(Caller::deaf()), None, now).unwrap();
+        let (_theirs, _b) = calls.open(Some(Caller::anonymous()), None, now).unwrap();
         assert!(matches!(asked(&calls), Candidates::One(_)));
     }
 
     #[test]
     fn tombstones_are_bounded_and_nobody_is_guessed_beyond_them() {
         let mut calls = Calls::default();
-        for _ in 0..=MAX_TOMBSTONES {
-            let (id, _receiver) = calls.open(Some(Caller::deaf()), None, Instant::now()).unwrap();
+        for _ in 0..=MAX_ABANDONED {
+            let (id, _receiver) = calls.open(Some(Caller::anonymous()), None, Instant::now()).unwrap();
             calls.abandon(id, Instant::now());
         }
-        assert_eq!(calls.tombstones.len(), MAX_TOMBSTONES);
-        assert!(matches!(asked(&calls), Candidates::Several { ghosts: true }));
+        assert_eq!(calls.abandoned.len(), MAX_ABANDONED);
+        assert!(matches!(asked(&calls), Candidates::Several { only_abandoned_left: true }));
     }
 
     fn limits(rpc: u64, max: u64) -> Limits {
@@ -570,9 +572,9 @@ mod tests {
         Limits { spawn: rpc, rpc, max }
     }
 
-    fn told(receiver: &mut oneshot::Receiver<Reply>) -> Option<ChildError> {
+    fn told(receiver: &mut oneshot::Receiver<CallOutcome>) -> Option<ChildError> {
         match receiver.try_recv() {
-            Ok(Reply::Overdue(error)) => Some(error),
+            Ok(CallOutcome::Overdue(error)) => Some(error),
             _ => None,
         }
     }
@@ -582,7 +584,7 @@ mod tests {
         let mut calls = Calls::default();
         let now = Instant::now();
         let after = |seconds| now + Duration::from_secs(seconds);
-        let (asked, other) = (Caller::deaf(), Caller::deaf());
+        let (asked, other) = (Caller::anonymous(), Caller::anonymous());
         let (first, mut a) = calls.open(Some(asked.clone()), None, now).unwrap();
         let (second, mut b) = calls.open(Some(other), None, now).unwrap();
         assert!(calls.limit(first, limits(60, 600)) && calls.limit(second, limits(60, 600)));
@@ -685,19 +687,19 @@ mod tests {
     fn checks_that_a_child_never_answers_are_no_use_and_leave_one_tombstone() {
         let mut calls = Calls::default();
         let now = Instant::now();
-        for _ in 0..=MAX_TOMBSTONES {
+        for _ in 0..=MAX_ABANDONED {
             let (check, _receiver) = calls.open(None, None, now).unwrap();
             calls.check(check);
             assert_eq!(calls.in_flight(), 0);
             assert!(calls.abandon(check, now), "the child is told");
         }
-        assert_eq!(calls.tombstones.len(), 1);
+        assert_eq!(calls.abandoned.len(), 1);
         let (last, _receiver) = calls.open(None, None, now).unwrap();
         calls.check(last);
         calls.abandon(last, now);
         assert_eq!(calls.deliver(last, answer()), Delivered::Late);
         // What we ask ourselves is never for a host, however much of it was given up on.
-        for _ in 0..=MAX_TOMBSTONES {
+        for _ in 0..=MAX_ABANDONED {
             let (ours, _receiver) = calls.open(None, None, now).unwrap();
             calls.abandon(ours, now);
         }
@@ -719,7 +721,10 @@ mod tests {
         calls.has_seen_up_to(ping);
         assert!(!calls.has_unread_cancel());
         assert!(matches!(calls.candidates(About::Log, now), Candidates::One(_)));
-        assert!(matches!(calls.candidates(About::Question, now), Candidates::Several { ghosts: true }));
+        assert!(matches!(
+            calls.candidates(About::Question, now),
+            Candidates::Several { only_abandoned_left: true }
+        ));
         assert!(matches!(calls.candidates(About::Question, later), Candidates::One(_)));
     }
 
@@ -758,16 +763,16 @@ mod tests {
     #[test]
     fn closing_the_table_tells_everybody_and_takes_no_more() {
         let mut calls = Calls::default();
-        let (_, mut receiver) = calls.open(Some(Caller::deaf()), None, Instant::now()).unwrap();
+        let (_, mut receiver) = calls.open(Some(Caller::anonymous()), None, Instant::now()).unwrap();
         calls.close();
         assert!(matches!(receiver.try_recv(), Err(oneshot::error::TryRecvError::Closed)));
-        assert!(calls.open(Some(Caller::deaf()), None, Instant::now()).is_none());
+        assert!(calls.open(Some(Caller::anonymous()), None, Instant::now()).is_none());
     }
 
     #[test]
     fn an_answer_keeps_its_bytes_but_for_the_id() {
         let body = Bytes::from_static(b"{\"x\": 1.0, \"id\":1}");
-        let answer = Answer { body, id: 16..17, era: Era::Legacy, error: None };
+        let answer = ChildResponse { body, id: 16..17, era: ProtocolEra::Legacy, error: None };
         assert_eq!(answer.for_host("\"a\""), b"{\"x\": 1.0, \"id\":\"a\"}");
     }
 }

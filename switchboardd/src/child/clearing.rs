@@ -5,23 +5,23 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process_group};
 
-use super::descent::Process;
+use super::process_tree::Process;
 
 /// How often those are looked at again that were told to end.
-const LOOK_AGAIN: Duration = Duration::from_millis(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Processes that are remembered as killed: some start another and exit, again and again.
 const MAX_KILLED: usize = 10_000;
 
 #[derive(Debug)]
-pub(super) struct Clearing {
+pub(super) struct KillSequence {
     kill_from: Instant,
     termed: bool,
     /// Number and start time of those that got KILL.
     killed: HashSet<(u32, u64)>,
 }
 
-impl Clearing {
+impl KillSequence {
     /// Those that get TERM may take this long.
     pub(super) fn with_grace(grace: Duration) -> Self {
         Self { kill_from: Instant::now() + grace, termed: false, killed: HashSet::new() }
@@ -44,7 +44,7 @@ impl Clearing {
             if !std::mem::replace(&mut self.termed, true) {
                 family.iter().for_each(|process| process.signal(Signal::TERM));
             }
-            return LOOK_AGAIN;
+            return POLL_INTERVAL;
         }
         // A whole group at once: nobody in it can start another one in time.
         let groups: HashSet<u32> = family.iter().map(|process| process.group).collect();
@@ -61,6 +61,6 @@ impl Clearing {
         let known = self.killed.len();
         self.killed.extend(family.iter().map(|process| (process.id, process.start_time)));
         // New ones appear: the next look must be quicker than they are.
-        if self.killed.len() > known { Duration::ZERO } else { LOOK_AGAIN }
+        if self.killed.len() > known { Duration::ZERO } else { POLL_INTERVAL }
     }
 }

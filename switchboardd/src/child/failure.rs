@@ -2,7 +2,7 @@
 
 use super::Exit;
 use super::remote::RemoteError;
-use crate::definition::Hidden;
+use crate::definition::Redactor;
 
 /// Why a child gave no answer. The texts continue the words "child `name` …".
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -12,7 +12,7 @@ pub enum ChildError {
     #[error("did not answer `initialize` within {ms} ms (`timeouts.childSpawnMs`){}", last_words(.stderr))]
     SpawnTimeout { ms: u64, stderr: String },
     #[error("{exit} before answering `initialize`{}", last_words(.stderr))]
-    Stillborn { exit: Exit, stderr: String },
+    ExitedAtStart { exit: Exit, stderr: String },
     #[error("{why}")]
     Unusable { why: String },
     #[error("{exit} before answering{}", last_words(.stderr))]
@@ -44,10 +44,10 @@ pub enum ChildError {
 impl ChildError {
     /// Without the values that the child was given: what it says may repeat them. What it printed is kept without them
     /// already.
-    pub(super) fn without_values(self, hidden: &Hidden) -> Self {
+    pub(super) fn without_values(self, hidden: &Redactor) -> Self {
         match self {
-            Self::Spawn { why } => Self::Spawn { why: hidden.hide_in_cut(&why).into_owned() },
-            Self::Unusable { why } => Self::Unusable { why: hidden.hide_in_cut(&why).into_owned() },
+            Self::Spawn { why } => Self::Spawn { why: hidden.redact_cut(&why).into_owned() },
+            Self::Unusable { why } => Self::Unusable { why: hidden.redact_cut(&why).into_owned() },
             other => other,
         }
     }
@@ -58,7 +58,7 @@ impl ChildError {
             Self::Spawn { .. } => "child_spawn_failed",
             Self::SpawnTimeout { .. } => "child_spawn_timeout",
             Self::Unusable { .. } => "child_unusable",
-            Self::Stillborn { .. }
+            Self::ExitedAtStart { .. }
             | Self::Exited { .. }
             | Self::ClosedOutput { .. }
             | Self::ClosedInput { .. } => "child_exited",
@@ -89,8 +89,8 @@ fn last_words(words: &str) -> String {
 
 /// A child's own words in a message of ours: not more than a reader wants.
 pub(super) fn clip(text: &str) -> &str {
-    const MOST: usize = 1024;
-    let mut end = text.len().min(MOST);
+    const MAX_CHARS: usize = 1024;
+    let mut end = text.len().min(MAX_CHARS);
     while !text.is_char_boundary(end) {
         end -= 1;
     }

@@ -22,10 +22,10 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 use rustix::process::{Pid, Resource, Rlimit, Signal, WaitOptions};
 
-use super::clearing::Clearing;
-use super::descent;
-use super::ledger::stop_container;
-use order::Order;
+use super::clearing::KillSequence;
+use super::process_tree;
+use super::run_log::stop_container;
+use order::GuardOrder;
 
 /// How long descendants may take to end after TERM.
 const TERM_GRACE: Duration = Duration::from_millis(1000);
@@ -36,7 +36,7 @@ pub fn run() -> ExitCode {
     let Some((control, input)) = take_control() else {
         return ExitCode::from(2);
     };
-    let Ok(order) = Order::read(&control) else {
+    let Ok(order) = GuardOrder::read(&control) else {
         return ExitCode::from(2);
     };
     outlive_signals();
@@ -75,13 +75,13 @@ pub fn run() -> ExitCode {
 }
 
 /// The child and everything that became ours since.
-struct Family {
+struct GuardedProcesses {
     child: u32,
     /// How the child ended, once it has.
     status: Option<ExitStatus>,
 }
 
-impl Family {
+impl GuardedProcesses {
     /// Reaps all that have ended. `true` once there is nobody left: as orphans fall to us, the kernel's word is
     /// final.
     fn reap(&mut self) -> bool {
@@ -100,7 +100,7 @@ impl Family {
     }
 }
 
-fn start(order: &Order, input: OwnedFd) -> std::io::Result<Family> {
+fn start(order: &GuardOrder, input: OwnedFd) -> std::io::Result<GuardedProcesses> {
     #[expect(clippy::disallowed_methods, reason = "the one place where a child is executed")]
     let mut executed = Command::new(&order.program);
     executed.arg0(order.name.as_ref().unwrap_or(&order.program)).args(&order.args);
@@ -114,7 +114,7 @@ fn start(order: &Order, input: OwnedFd) -> std::io::Result<Family> {
     drop(cores);
     // It holds the child's input, which must close when the child closes it.
     drop(executed);
-    Ok(Family { child: spawned?.id(), status: None })
+    Ok(GuardedProcesses { child: spawned?.id(), status: None })
 }
 
 /// The daemon's socket is our standard input; what the child is to read from comes as its first message.
@@ -150,7 +150,7 @@ fn let_go_of_pipes() {
 }
 
 /// Waits for the child to end (`true`) or for the daemon to let go.
-fn await_end(mut control: &UnixStream, family: &mut Family) -> bool {
+fn await_end(mut control: &UnixStream, family: &mut GuardedProcesses) -> bool {
     #[cfg(target_os = "linux")]
     let ended = Pid::from_raw(family.child.cast_signed())
         .and_then(|pid| rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()).ok());
@@ -177,23 +177,23 @@ fn await_end(mut control: &UnixStream, family: &mut Family) -> bool {
 }
 
 /// TERM, then KILL, to every descendant until none is left.
-fn clear(family: &mut Family) {
+fn clear(family: &mut GuardedProcesses) {
     let me = std::process::id();
     let group = Pid::from_raw(family.child.cast_signed());
-    let own_group = descent::Process::look_up(me).map_or(me, |own| own.group);
-    let mut clearing = Clearing::with_grace(TERM_GRACE);
+    let own_group = process_tree::Process::look_up(me).map_or(me, |own| own.group);
+    let mut clearing = KillSequence::with_grace(TERM_GRACE);
     signal_group(group, Signal::TERM);
     while !family.reap() || other_system_has_group(group) {
         if clearing.kills() {
             // At once, before anything is looked up: some live for a moment only and leave another one behind.
             // Nobody else gets the number of a child of ours before we reap it.
-            let ours = descent::child_ids_of(me).unwrap_or_default();
+            let ours = process_tree::child_ids_of(me).unwrap_or_default();
             for pid in ours.into_iter().filter_map(|id| Pid::from_raw(id.cast_signed())) {
                 let _ = rustix::process::kill_process(pid, Signal::KILL);
             }
             signal_group(group, Signal::KILL);
         }
-        let pause = clearing.pass(&descent::family_now(me), |group| group == own_group);
+        let pause = clearing.pass(&process_tree::family_now(me), |group| group == own_group);
         std::thread::sleep(pause);
     }
 }

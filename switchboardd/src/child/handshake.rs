@@ -7,14 +7,14 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use switchboard_wire::envelope::{Message, Outcome};
-use switchboard_wire::members::{Members, without};
+use switchboard_wire::members::{Members, remove_members};
 use switchboard_wire::raw::Raw;
 
-use super::calls::Answer;
-use super::{Child, ChildError, Limits, Tie, clip, millis};
-use crate::definition::Hidden;
-use crate::era::envelope::{Envelope, dressed};
-use crate::era::{Era, SERVER_KEY};
+use super::calls::ChildResponse;
+use super::{Child, ChildError, Limits, Ownership, clip, millis};
+use crate::definition::Redactor;
+use crate::era::envelope::{Envelope, with_envelope};
+use crate::era::{ProtocolEra, SERVER_KEY};
 use crate::error::UNSUPPORTED_VERSION;
 use crate::methods;
 
@@ -35,7 +35,7 @@ pub(super) fn params(owned: bool) -> String {
 
 /// What a child said of itself.
 #[derive(Debug, Clone)]
-pub struct Hello {
+pub struct ServerInfo {
     pub revision: &'static str,
     pub capabilities: Box<RawValue>,
     pub server: Box<RawValue>,
@@ -44,7 +44,7 @@ pub struct Hello {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Said<'a> {
+struct RawServerInfo<'a> {
     protocol_version: String,
     #[serde(borrow)]
     capabilities: &'a RawValue,
@@ -68,7 +68,7 @@ pub struct StartError {
 }
 
 impl StartError {
-    pub(super) fn without_values(self, hidden: &Hidden) -> Self {
+    pub(super) fn without_values(self, hidden: &Redactor) -> Self {
         Self { error: self.error.without_values(hidden), ..self }
     }
 
@@ -89,18 +89,18 @@ impl From<ChildError> for StartError {
 }
 
 /// Bounded by the caller, who knows how long a start may take.
-pub(super) async fn shake(
+pub(super) async fn run(
     child: &Arc<Child>,
     is_legacy: bool,
     probing: Duration,
-) -> Result<Hello, StartError> {
-    if !is_legacy && let Some(hello) = probe(child, probing).await? {
-        return Ok(hello);
+) -> Result<ServerInfo, StartError> {
+    if !is_legacy && let Some(server_info) = probe(child, probing).await? {
+        return Ok(server_info);
     }
     match initialize(child).await? {
-        Greeted::Hello(hello) => Ok(hello),
+        InitOutcome::Initialized(server_info) => Ok(server_info),
         // It was slow to answer the probe, or is no longer what it was.
-        Greeted::Modern(refusal) => {
+        InitOutcome::Modern(refusal) => {
             let probed = probe(child, PATIENT).await.map_err(|failed| failed.error)?;
             Ok(probed.ok_or(refusal)?)
         }
@@ -111,16 +111,16 @@ pub(super) async fn shake(
 pub(super) const PATIENT: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// `None` if it does not speak a modern revision that we know.
-async fn probe(child: &Arc<Child>, within: Duration) -> Result<Option<Hello>, StartError> {
+async fn probe(child: &Arc<Child>, within: Duration) -> Result<Option<ServerInfo>, StartError> {
     for _ in 0..2 {
         let limits = Limits { spawn: within, rpc: within, max: within };
         let mut params = Vec::new();
-        dressed(None, &Envelope::ours(), &mut params);
+        with_envelope(None, &Envelope::ours(), &mut params);
         let call = child.call(None, methods::DISCOVER, None, |_, out| out.extend_from_slice(&params));
         let answer = match call {
             Ok(call) => call.answer(limits).await,
             // It ended before it was asked.
-            Err(ChildError::Unsent) => return Err(stillborn(child.ending().await).into()),
+            Err(ChildError::Unsent) => return Err(as_start_failure(child.ending().await).into()),
             Err(error) => Err(error),
         };
         let answer = match answer {
@@ -133,12 +133,15 @@ async fn probe(child: &Arc<Child>, within: Duration) -> Result<Option<Hello>, St
                 | ChildError::Unusable { .. },
             ) => break,
             Err(error) => {
-                return Err(StartError { error: stillborn(error), of_probe: child.way.unread() == 0 });
+                return Err(StartError {
+                    error: as_start_failure(error),
+                    of_probe: child.transport.unread() == 0,
+                });
             }
         };
         match Message::parse(&answer.body) {
             Ok(Message::Response { outcome: Outcome::Result(result), .. }) => {
-                return Ok(Hello::discovered(result));
+                return Ok(ServerInfo::from_discover(result));
             }
             Ok(Message::Response { outcome: Outcome::Error(error), .. }) if names_modern(error) => {}
             _ => break,
@@ -157,16 +160,16 @@ pub(super) fn names_modern(error: Raw<'_>) -> bool {
         && supported.iter().any(|version| methods::MODERN_REVISIONS.contains(&version.as_str()))
 }
 
-enum Greeted {
-    Hello(Hello),
+enum InitOutcome {
+    Initialized(ServerInfo),
     /// It wants no handshake; what it said.
     Modern(ChildError),
 }
 
-async fn initialize(child: &Arc<Child>) -> Result<Greeted, ChildError> {
+async fn initialize(child: &Arc<Child>) -> Result<InitOutcome, ChildError> {
     let limits = Limits { spawn: PATIENT, rpc: PATIENT, max: PATIENT };
     let call = child.call(None, methods::INITIALIZE, None, |_, out| {
-        out.extend_from_slice(params(!matches!(child.tie(), Tie::Nobody)).as_bytes());
+        out.extend_from_slice(params(!matches!(child.ownership(), Ownership::Shared)).as_bytes());
     });
     let answer = match call {
         Ok(call) => call.answer(limits).await,
@@ -174,15 +177,15 @@ async fn initialize(child: &Arc<Child>) -> Result<Greeted, ChildError> {
         Err(ChildError::Unsent) => Err(child.ending().await),
         Err(error) => Err(error),
     };
-    let answer = answer.map_err(stillborn)?;
+    let answer = answer.map_err(as_start_failure)?;
     match read(&answer) {
-        Ok(hello) => {
+        Ok(server_info) => {
             child.notify(br#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
-            Ok(Greeted::Hello(hello))
+            Ok(InitOutcome::Initialized(server_info))
         }
         Err(refusal) => match Message::parse(&answer.body) {
             Ok(Message::Response { outcome: Outcome::Error(error), .. }) if names_modern(error) => {
-                Ok(Greeted::Modern(refusal))
+                Ok(InitOutcome::Modern(refusal))
             }
             _ => Err(refusal),
         },
@@ -190,14 +193,14 @@ async fn initialize(child: &Arc<Child>) -> Result<Greeted, ChildError> {
 }
 
 /// An end during the handshake is told as such.
-fn stillborn(error: ChildError) -> ChildError {
+fn as_start_failure(error: ChildError) -> ChildError {
     match error {
-        ChildError::Exited { exit, stderr } => ChildError::Stillborn { exit, stderr },
+        ChildError::Exited { exit, stderr } => ChildError::ExitedAtStart { exit, stderr },
         other => other,
     }
 }
 
-pub(super) fn read(answer: &Answer) -> Result<Hello, ChildError> {
+pub(super) fn read(answer: &ChildResponse) -> Result<ServerInfo, ChildError> {
     let unusable = |why: String| ChildError::Unusable { why };
     let result = match Message::parse(&answer.body) {
         Ok(Message::Response { outcome: Outcome::Result(result), .. }) => result,
@@ -206,13 +209,13 @@ pub(super) fn read(answer: &Answer) -> Result<Hello, ChildError> {
         }
         _ => return Err(unusable("answered `initialize` with something else".to_owned())),
     };
-    Hello::read(result).map_err(unusable)
+    ServerInfo::read(result).map_err(unusable)
 }
 
-impl Hello {
+impl ServerInfo {
     /// From the result of `initialize`, or a manifest; or what is wrong with it.
     pub fn read(result: Raw<'_>) -> Result<Self, String> {
-        let said: Said<'_> = serde_json::from_str(result.get())
+        let said: RawServerInfo<'_> = serde_json::from_str(result.get())
             .map_err(|error| format!("answered `initialize` wrongly: {error}"))?;
         let known = methods::LEGACY_REVISIONS.iter().chain(&methods::MODERN_REVISIONS);
         let revision = known.into_iter().find(|known| **known == said.protocol_version);
@@ -232,7 +235,7 @@ impl Hello {
     }
 
     /// From the result of `server/discover`; `None` if we speak none of its revisions.
-    pub fn discovered(result: Raw<'_>) -> Option<Self> {
+    pub fn from_discover(result: Raw<'_>) -> Option<Self> {
         let members = Members::of(result)?;
         let versions: Vec<String> = serde_json::from_str(members.get("supportedVersions")?.get()).ok()?;
         let revision =
@@ -247,24 +250,28 @@ impl Hello {
         })
     }
 
-    pub fn era(&self) -> Era {
-        if methods::MODERN_REVISIONS.contains(&self.revision) { Era::Modern } else { Era::Legacy }
+    pub fn era(&self) -> ProtocolEra {
+        if methods::MODERN_REVISIONS.contains(&self.revision) {
+            ProtocolEra::Modern
+        } else {
+            ProtocolEra::Legacy
+        }
     }
 
     /// The capabilities that a host of this era can use. Extensions and tasks are one era's own.
-    pub fn capabilities_in(&self, era: Era) -> String {
+    pub fn capabilities_in(&self, era: ProtocolEra) -> String {
         let other = match (self.era(), era) {
-            (Era::Modern, Era::Legacy) => "extensions",
-            (Era::Legacy, Era::Modern) => "tasks",
+            (ProtocolEra::Modern, ProtocolEra::Legacy) => "extensions",
+            (ProtocolEra::Legacy, ProtocolEra::Modern) => "tasks",
             _ => return self.capabilities.get().to_owned(),
         };
-        without((&*self.capabilities).into(), |key| key == other)
+        remove_members((&*self.capabilities).into(), |key| key == other)
     }
 
     /// The result of `server/discover`, but for what every modern result has.
     pub fn for_discover(&self) -> String {
         let instructions = self.instructions_member();
-        let (versions, capabilities) = (methods::MODERN_REVISIONS, self.capabilities_in(Era::Modern));
+        let (versions, capabilities) = (methods::MODERN_REVISIONS, self.capabilities_in(ProtocolEra::Modern));
         let versions = serde_json::json!(versions);
         format!(r#"{{"supportedVersions":{versions},"capabilities":{capabilities}{instructions}}}"#)
     }
@@ -275,23 +282,23 @@ impl Hello {
     }
 
     /// Whether a capability of it says so of this.
-    pub fn says(&self, capability: &str, of: &str) -> bool {
+    pub fn has_feature(&self, capability: &str, of: &str) -> bool {
         let member =
             Members::of(&*self.capabilities).and_then(|all| all.get(capability)).and_then(Members::of);
         member.and_then(|member| member.get(of)).is_some_and(|says| says.get() == "true")
     }
 
     /// Whether this is among its capabilities.
-    pub fn declares(&self, capability: &str) -> bool {
+    pub fn has_capability(&self, capability: &str) -> bool {
         Members::of(&*self.capabilities).is_some_and(|all| all.get(capability).is_some())
     }
 
     /// As the child said it, under the legacy revision `revision`.
-    pub fn written_for(&self, revision: &str) -> String {
-        self.written_as(revision, &self.capabilities_in(Era::Legacy))
+    pub fn to_json_for(&self, revision: &str) -> String {
+        self.to_json_as(revision, &self.capabilities_in(ProtocolEra::Legacy))
     }
 
-    fn written_as(&self, revision: &str, capabilities: &str) -> String {
+    fn to_json_as(&self, revision: &str, capabilities: &str) -> String {
         let (server, instructions) = (self.server.get(), self.instructions_member());
         format!(
             r#"{{"protocolVersion":"{revision}","capabilities":{capabilities},"serverInfo":{server}{instructions}}}"#
@@ -299,8 +306,8 @@ impl Hello {
     }
 
     /// As a manifest keeps it.
-    pub fn written(&self) -> String {
-        self.written_as(self.revision, self.capabilities.get())
+    pub fn to_json(&self) -> String {
+        self.to_json_as(self.revision, self.capabilities.get())
     }
 }
 
@@ -312,31 +319,34 @@ fn unnamed() -> Option<Box<RawValue>> {
 mod tests {
     use super::*;
 
-    fn hello(result: &str) -> Result<Hello, ChildError> {
+    fn server_info(result: &str) -> Result<ServerInfo, ChildError> {
         let body = format!(r#"{{"jsonrpc":"2.0","id":1,"result":{result}}}"#);
-        read(&Answer { body: body.into(), id: 22..23, era: Era::Legacy, error: None })
+        read(&ChildResponse { body: body.into(), id: 22..23, era: ProtocolEra::Legacy, error: None })
     }
 
     #[test]
     fn every_legacy_revision_is_welcome() {
         for revision in methods::LEGACY_REVISIONS {
-            let hello = hello(&format!(
+            let server_info = server_info(&format!(
                 r#"{{"protocolVersion":"{revision}","capabilities":{{}},"serverInfo":{{"name":"x","version":"1"}}}}"#
             ));
-            assert_eq!(hello.unwrap().revision, revision);
+            assert_eq!(server_info.unwrap().revision, revision);
         }
     }
 
     #[test]
     fn a_modern_child_is_known_by_its_versions() {
-        let discovered = |text: &str| Hello::discovered(Raw::parse(text.as_bytes()).unwrap());
+        let discovered = |text: &str| ServerInfo::from_discover(Raw::parse(text.as_bytes()).unwrap());
         let said = r#"{"resultType":"complete","supportedVersions":["2099-01-01","2026-07-28"],"capabilities":{"tools":{},"extensions":{"x":1.0}},"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"m"}}}"#;
-        let hello = discovered(said).unwrap();
-        assert_eq!((hello.era(), hello.server.get()), (Era::Modern, r#"{"name":"m"}"#));
-        assert_eq!(hello.capabilities_in(Era::Legacy), r#"{"tools":{}}"#);
-        let kept = hello.written();
-        let back = Hello::read(Raw::parse(kept.as_bytes()).unwrap()).unwrap();
-        assert_eq!((back.era(), back.capabilities.get()), (Era::Modern, hello.capabilities.get()));
+        let server_info = discovered(said).unwrap();
+        assert_eq!((server_info.era(), server_info.server.get()), (ProtocolEra::Modern, r#"{"name":"m"}"#));
+        assert_eq!(server_info.capabilities_in(ProtocolEra::Legacy), r#"{"tools":{}}"#);
+        let kept = server_info.to_json();
+        let back = ServerInfo::read(Raw::parse(kept.as_bytes()).unwrap()).unwrap();
+        assert_eq!(
+            (back.era(), back.capabilities.get()),
+            (ProtocolEra::Modern, server_info.capabilities.get())
+        );
         assert!(discovered(&said.replace("2026", "2027")).is_none());
         assert!(discovered(r#"{"ok":true}"#).is_none() && discovered("null").is_none());
     }
@@ -353,7 +363,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_spoken_with_says_why() {
-        let why = |result| hello(result).unwrap_err().to_string();
+        let why = |result| server_info(result).unwrap_err().to_string();
         assert!(why(r#"{"protocolVersion":"1999-01-01","capabilities":{}}"#).contains("`1999-01-01`"));
         assert!(why(r#"{"capabilities":{}}"#).contains("protocolVersion"));
     }

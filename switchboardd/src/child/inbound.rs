@@ -4,57 +4,57 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use switchboard_wire::envelope::{self, Malformed, Message, Outcome, place_of, quoted, splice};
+use switchboard_wire::envelope::{self, Malformed, Message, Outcome, quoted, range_of, splice};
 use switchboard_wire::framing::{Frame, MAX_MESSAGE};
 use switchboard_wire::members::Members;
 use switchboard_wire::raw::Raw;
 use tokio::time::Instant;
 
-use super::calls::{About, Answer, Candidates, ChildId, Delivered, Reply};
+use super::calls::{About, CallOutcome, Candidates, ChildId, ChildResponse, Delivered};
 use super::malformed::is_id;
 use super::questions::error;
-use super::{Child, ChildError, Way};
+use super::{Child, ChildError, ChildTransport};
 use crate::caller::LogLevel;
-use crate::era::{Era, question};
-use crate::listens;
-use crate::mailbox::Kind;
-use crate::measures::outcome;
+use crate::era::{ProtocolEra, question};
+use crate::listen_requests;
+use crate::mailbox::MessageKind;
 use crate::methods;
-use crate::subscriptions::Heard;
+use crate::metrics::outcome;
+use crate::subscriptions::Recipient;
 
 /// Stands for the answer to a request that its child has ended without one.
 const ENDED: &[u8] = br#"{"id":0,"jsonrpc":"2.0","result":{}}"#;
 
 impl Child {
-    pub(super) fn take_in(self: &Arc<Self>, frame: Frame) {
-        self.take_in_about(frame, None);
+    pub(super) fn on_frame(self: &Arc<Self>, frame: Frame) {
+        self.on_frame_for(frame, None);
     }
 
     /// The same, of a message that came in answer to a call: what it asks or logs is about that one.
-    pub(super) fn take_in_about(self: &Arc<Self>, frame: Frame, about: Option<ChildId>) {
+    pub(super) fn on_frame_for(self: &Arc<Self>, frame: Frame, about: Option<ChildId>) {
         match frame {
             Frame::Message { body, .. } => match Message::parse(&body) {
                 Ok(Message::Response { id, outcome, both: true }) => {
                     let body = with_one_outcome(id, outcome);
                     if let Ok(Message::Response { id, outcome, .. }) = Message::parse(&body) {
-                        self.take_answer(&body, id, outcome);
+                        self.on_response(&body, id, outcome);
                     }
                 }
-                Ok(Message::Response { id, outcome, .. }) => self.take_answer(&body, id, outcome),
+                Ok(Message::Response { id, outcome, .. }) => self.on_response(&body, id, outcome),
                 Ok(Message::Request { id, method, params }) => {
-                    self.take_question(&body, id, &method.name(), params, about);
+                    self.on_question(&body, id, &method.name(), params, about);
                 }
                 Ok(Message::Notification { method, params }) => {
-                    self.take_notification(&body, &method.name(), params, about);
+                    self.on_notification(&body, &method.name(), params, about);
                 }
-                Err(malformed) => self.take_malformed(&body, about, &malformed),
+                Err(malformed) => self.on_malformed(&body, about, &malformed),
             },
             Frame::Noise(line) => self.skip(&line, &Malformed::NotJson),
             Frame::Oversize { id, asks, bytes, .. } => {
-                self.tally.too_long(bytes);
+                self.metrics.too_long(bytes);
                 tracing::warn!(target: "child", child = &*self.name, bytes, "skipped a message over the limit");
                 match id {
-                    Some(id) if asks && is_id(&id) && self.era() == Era::Legacy => {
+                    Some(id) if asks && is_id(&id) && self.era() == ProtocolEra::Legacy => {
                         let why = format!(
                             "a message of {bytes} bytes is over the limit of {} MiB",
                             MAX_MESSAGE >> 20
@@ -62,7 +62,7 @@ impl Child {
                         self.reply(&id, &error(envelope::INVALID_REQUEST, &why));
                     }
                     Some(id) if !asks => {
-                        our_id(&id).map(|id| self.deliver(id, Reply::TooLong(bytes)));
+                        our_id(&id).map(|id| self.deliver(id, CallOutcome::TooLong(bytes)));
                     }
                     _ => {}
                 }
@@ -70,7 +70,7 @@ impl Child {
         }
     }
 
-    fn take_answer(&self, body: &Bytes, id: Raw<'_>, outcome: Outcome<'_>) {
+    fn on_response(&self, body: &Bytes, id: Raw<'_>, outcome: Outcome<'_>) {
         let Some(ours) = our_id(id.get()) else {
             self.count_noise(&Malformed::NotMessage("an answer to nothing we asked"));
             return;
@@ -78,14 +78,16 @@ impl Child {
         if let Outcome::Error(error) = outcome
             && let Some(why) = question::bad_address_in_error(error)
         {
-            self.deliver(ours, Reply::Failed(ChildError::Unusable { why }));
+            self.deliver(ours, CallOutcome::Failed(ChildError::Unusable { why }));
             return;
         }
         let error = outcome::of(outcome);
-        let answer = Answer { body: body.clone(), id: place_of(body, id.get()), era: self.era(), error };
+        let answer =
+            ChildResponse { body: body.clone(), id: range_of(body, id.get()), era: self.era(), error };
         // In a pipe everything comes in order; requests over HTTP overtake each other.
-        let is_modern = answer.era == Era::Modern && matches!(self.way, Way::Pipe(_));
-        let delivered = self.deliver(ours, Reply::Answer(answer));
+        let is_modern =
+            answer.era == ProtocolEra::Modern && matches!(self.transport, ChildTransport::Stdio(_));
+        let delivered = self.deliver(ours, CallOutcome::Response(answer));
         if is_modern && delivered != Delivered::Unknown {
             self.calls().has_read_up_to(ours);
         }
@@ -94,7 +96,7 @@ impl Child {
         }
     }
 
-    fn take_notification(
+    fn on_notification(
         self: &Arc<Self>,
         body: &Bytes,
         method: &str,
@@ -102,77 +104,78 @@ impl Child {
         about: Option<ChildId>,
     ) {
         match (method, params) {
-            (methods::PROGRESS, Some(params)) => self.take_progress(body, params),
-            (methods::LOG_MESSAGE, Some(params)) => self.take_log(body, params, about),
-            (methods::CANCELLED, Some(params)) => self.take_cancel(params),
-            (methods::RESOURCE_UPDATED, Some(params)) => self.take_update(body, params),
+            (methods::PROGRESS, Some(params)) => self.on_progress(body, params),
+            (methods::LOG_MESSAGE, Some(params)) => self.on_log(body, params, about),
+            (methods::CANCELLED, Some(params)) => self.on_cancelled(params),
+            (methods::RESOURCE_UPDATED, Some(params)) => self.on_resource_updated(body, params),
             (methods::ACKNOWLEDGED, _) => self.acknowledged.notify_waiters(),
             (methods::TOOLS_CHANGED, _) => {
-                self.subscriptions.says_changed(method);
-                self.tools.outdate();
+                self.subscriptions.note_list_changed(method);
+                self.tool_cache.invalidate();
             }
             (methods::PROMPTS_CHANGED | methods::RESOURCES_CHANGED, _) => {
-                self.subscriptions.says_changed(method);
-                self.stall.outdate();
+                self.subscriptions.note_list_changed(method);
+                self.offer_cache.invalidate();
             }
             _ => tracing::debug!(target: "child", child = &*self.name, method, "notification not forwarded"),
         }
     }
 
-    fn take_progress(&self, body: &Bytes, params: Raw<'_>) {
+    fn on_progress(&self, body: &Bytes, params: Raw<'_>) {
         let Some(token) = Members::of(params).and_then(|params| params.get("progressToken")) else { return };
         let Some(id) = our_id(token.get()) else { return };
         let owner = self.calls().progress(id, Instant::now());
         if let Some((caller, host_token)) = owner {
-            let body = splice(body, place_of(body, token.get()), host_token.as_bytes());
-            caller.push(Kind::Progress(host_token), body);
+            let body = splice(body, range_of(body, token.get()), host_token.as_bytes());
+            caller.push(MessageKind::Progress(host_token), body);
         }
     }
 
     /// A log message names no call: it goes to the one caller it can be for, or to nobody.
-    fn take_log(self: &Arc<Self>, body: &Bytes, params: Raw<'_>, about: Option<ChildId>) {
+    fn on_log(self: &Arc<Self>, body: &Bytes, params: Raw<'_>, about: Option<ChildId>) {
         let Candidates::One(caller) = self.candidates(About::Log, about) else { return };
         let level = Members::of(params)
             .and_then(|params| serde_json::from_str::<LogLevel>(params.get("level")?.get()).ok());
-        if level.is_some_and(|level| caller.hears(level)) && self.may_log(&caller) {
+        if level.is_some_and(|level| caller.wants_level(level)) && self.may_log(&caller) {
             let mut line = Vec::with_capacity(body.len());
             switchboard_wire::framing::push_single_line(body, &mut line);
-            caller.push(Kind::Log, line);
+            caller.push(MessageKind::Log, line);
         }
     }
 
     /// A resource changed: those hear it who follow it, under the name that they know it by.
-    fn take_update(&self, body: &Bytes, whole: Raw<'_>) {
+    fn on_resource_updated(&self, body: &Bytes, whole: Raw<'_>) {
         let Some(params) = Members::of(whole) else { return };
         let (Some(uri), Some(raw)) = (params.text("uri"), params.get("uri")) else { return };
-        for Heard { by, shown, listen } in self.subscriptions.followers(&uri) {
+        for Recipient { caller: by, shown, listen } in self.subscriptions.recipients(&uri) {
             if !self.serves(&by) {
                 continue;
             }
             let told = match &listen {
-                None if self.era() == Era::Legacy => {
+                None if self.era() == ProtocolEra::Legacy => {
                     let shown = if *shown == *uri { raw.get().to_owned() } else { quoted(&shown) };
-                    splice(body, place_of(body, raw.get()), shown.as_bytes())
+                    splice(body, range_of(body, raw.get()), shown.as_bytes())
                 }
-                listen => listens::updated(whole, &shown, listen.as_deref()),
+                listen => listen_requests::updated(whole, &shown, listen.as_deref()),
             };
-            let kind = Kind::Updated(format!("{} {shown}", listen.unwrap_or_default()).into());
+            let kind = MessageKind::Updated(format!("{} {shown}", listen.unwrap_or_default()).into());
             by.push(kind, told);
         }
     }
 
     /// The child withdraws a question of its own.
-    fn take_cancel(&self, params: Raw<'_>) {
+    fn on_cancelled(&self, params: Raw<'_>) {
         let Some(id) = Members::of(params).and_then(|params| params.get("requestId")) else { return };
-        if let Some(ours) = our_id(id.get()).filter(|ours| self.calls().is_standing(*ours)) {
+        if let Some(ours) = our_id(id.get()).filter(|ours| self.calls().is_listen_call(*ours)) {
             // Or a request of ours that it would never have answered.
-            let answer = Answer { body: Bytes::from_static(ENDED), id: 6..7, era: self.era(), error: None };
-            self.deliver(ours, Reply::Answer(answer));
+            let answer =
+                ChildResponse { body: Bytes::from_static(ENDED), id: 6..7, era: self.era(), error: None };
+            self.deliver(ours, CallOutcome::Response(answer));
             return;
         }
         let closed = self.calls().question_closed(id.get(), Instant::now());
         if let Some(question) = closed {
-            self.wind_clock();
+            self.reschedule_timeouts();
             question.caller.withdraw(&question.ours, "the server no longer asks");
         }
     }

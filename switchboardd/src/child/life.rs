@@ -12,11 +12,11 @@ use tokio::time::{Instant, timeout};
 
 use super::calls::Calls;
 use super::outbox::Outbox;
-use super::roster::{Place, Roster};
+use super::registry::{BudgetSlot, ChildRegistry};
 use super::spawn::{Exit, Guard, Spawned, spawn};
-use super::way::Way;
-use super::{Child, ChildError, Ground, Stage, StderrRing, Tie, lists, strays, tools};
-use crate::definition::Filled;
+use super::transport::ChildTransport;
+use super::{Child, ChildError, Ownership, Stage, StartDeps, StderrRing, lists, orphans, tools};
+use crate::definition::ResolvedCommand;
 
 /// After its output closed, how long a child may take to exit before it counts as deaf and dumb.
 const CLOSED_GRACE: Duration = Duration::from_millis(250);
@@ -26,36 +26,36 @@ const DRAIN_GRACE: Duration = Duration::from_millis(250);
 const STOP_GRACE: Duration = Duration::from_millis(1500);
 
 /// Bytes asked for in one read.
-const READ: usize = 64 * 1024;
+const READ_CHUNK: usize = 64 * 1024;
 
-pub(super) async fn bring_up(
+pub(super) async fn spawn_child(
     name: &str,
-    filled: &Filled,
-    ground: &Ground<'_>,
-    tie: Tie,
-    place: Place,
+    filled: &ResolvedCommand,
+    deps: &StartDeps<'_>,
+    ownership: Ownership,
+    slot: BudgetSlot,
     ring: Arc<StderrRing>,
 ) -> Result<Arc<Child>, ChildError> {
-    let Spawned { pid, stdin, stdout, stderr, guard } = spawn(filled, ground).await?;
-    let roster = ground.roster;
+    let Spawned { pid, stdin, stdout, stderr, guard } = spawn(filled, deps).await?;
+    let registry = deps.registry;
     let outbox = Outbox::new(stdin)
         .map_err(|error| ChildError::Spawn { why: format!("cannot watch its input: {error}") })?;
-    let way = Way::Pipe(outbox);
-    let child = Arc::new(Child::new(name, pid, Some(guard.pid()), way, ground, tie, ring));
-    roster.enter(&child, place);
+    let transport = ChildTransport::Stdio(outbox);
+    let child = Arc::new(Child::new(name, pid, Some(guard.pid()), transport, deps, ownership, ring));
+    registry.add(&child, slot);
     tracing::info!(target: "child", child = name, pid, "started");
-    tokio::spawn(live(child.clone(), stdout, stderr, guard, roster.clone()));
+    tokio::spawn(run(child.clone(), stdout, stderr, guard, registry.clone()));
     Ok(child)
 }
 
-async fn live(
+async fn run(
     child: Arc<Child>,
     stdout: pipe::Receiver,
     stderr: pipe::Receiver,
     mut guard: Guard,
-    roster: Arc<Roster>,
+    registry: Arc<ChildRegistry>,
 ) {
-    let mourner = Mourner { child: child.clone(), roster };
+    let end_guard = EndGuard { child: child.clone(), registry };
     let ring = child.stderr.clone();
     let drain = tokio::spawn({
         let name = child.name.clone();
@@ -64,7 +64,7 @@ async fn live(
     let writer = tokio::spawn({
         let child = child.clone();
         async move {
-            if let Way::Pipe(outbox) = &child.way {
+            if let ChildTransport::Stdio(outbox) = &child.transport {
                 outbox.write_backlog().await;
             }
         }
@@ -72,15 +72,15 @@ async fn live(
 
     tokio::spawn({
         let child = child.clone();
-        async move { child.watch_clock().await }
+        async move { child.run_timeouts().await }
     });
 
-    let ending = until_end(&child, stdout, &mut guard).await;
+    let ending = wait_for_exit(&child, stdout, &mut guard).await;
     if matches!(ending, ChildError::Exited { .. }) {
         // The reason usually stands in its last words: let them arrive.
         let _ = timeout(DRAIN_GRACE, drain).await;
     }
-    let ending = with_last_words(ending, &child.stderr.last_words());
+    let ending = with_last_words(ending, &child.stderr.last_lines());
     match &ending {
         ChildError::Stopped => {
             tracing::info!(target: "child", child = &*child.name, pid = child.pid, "stopped")
@@ -92,14 +92,14 @@ async fn live(
     child.end();
     if guard.clear().await == Exit::Unknown {
         // The guard is gone without a word, so what it guarded is ours now.
-        let _ = tokio::task::spawn_blocking(strays::clear).await;
+        let _ = tokio::task::spawn_blocking(orphans::kill_orphans).await;
     }
     let _ = writer.await;
-    drop(mourner);
+    drop(end_guard);
 }
 
 /// Runs until the child exits, closes its output, or is to stop and has.
-async fn until_end(child: &Arc<Child>, stdout: pipe::Receiver, guard: &mut Guard) -> ChildError {
+async fn wait_for_exit(child: &Arc<Child>, stdout: pipe::Receiver, guard: &mut Guard) -> ChildError {
     let exited = |exit| ChildError::Exited { exit, stderr: String::new() };
     let reader = read(child, stdout);
     tokio::pin!(reader);
@@ -108,7 +108,7 @@ async fn until_end(child: &Arc<Child>, stdout: pipe::Receiver, guard: &mut Guard
             Ok(exit) => exited(exit),
             Err(_) => ChildError::ClosedOutput { stderr: String::new() },
         },
-        () = child.way.broken() => {
+        () = child.transport.broken() => {
             let exit = timeout(CLOSED_GRACE, async {
                 tokio::select! {
                     exit = guard.exit() => exit,
@@ -127,7 +127,7 @@ async fn until_end(child: &Arc<Child>, stdout: pipe::Receiver, guard: &mut Guard
             exited(exit)
         }
         () = child.stopped() => {
-            child.way.close();
+            child.transport.close();
             let _ = timeout(STOP_GRACE, async {
                 tokio::join!(&mut reader, guard.exit());
             }).await;
@@ -141,19 +141,19 @@ async fn read(child: &Arc<Child>, mut stdout: pipe::Receiver) {
     let mut decoder = Decoder::default();
     loop {
         let buffer = decoder.buffer();
-        if buffer.capacity() - buffer.len() < READ / 4 {
-            buffer.reserve(READ);
+        if buffer.capacity() - buffer.len() < READ_CHUNK / 4 {
+            buffer.reserve(READ_CHUNK);
         }
         match stdout.read_buf(buffer).await {
             Ok(0) | Err(_) => break,
             Ok(_) => {}
         }
         while let Some(frame) = decoder.next_frame() {
-            child.take_in(frame);
+            child.on_frame(frame);
         }
     }
     if let Some(frame) = decoder.finish() {
-        child.take_last(frame);
+        child.on_last_frame(frame);
     }
 }
 
@@ -172,48 +172,48 @@ impl Child {
         name: &str,
         pid: u32,
         guard_pid: Option<u32>,
-        way: Way,
-        ground: &Ground<'_>,
-        tie: Tie,
+        transport: ChildTransport,
+        deps: &StartDeps<'_>,
+        ownership: Ownership,
         ring: Arc<StderrRing>,
     ) -> Self {
         Self {
             name: name.into(),
             pid,
             born: Instant::now(),
-            way,
+            transport,
             calls: Mutex::new(Calls::default()),
-            clock: Notify::new(),
+            timeouts_changed: Notify::new(),
             ending: OnceLock::new(),
             stage: watch::Sender::new(Stage::Alive),
             stop: watch::Sender::new(false),
-            outgoing: watch::Sender::new(false),
+            retiring: watch::Sender::new(false),
             stderr: ring,
-            hello: OnceLock::new(),
-            tools: tools::Shelf::default(),
-            stall: lists::Stall::default(),
+            server_info: OnceLock::new(),
+            tool_cache: tools::ToolCache::default(),
+            offer_cache: lists::OfferCache::default(),
             refollow: Notify::new(),
             acknowledged: Notify::new(),
-            subscriptions: ground.subscriptions.clone(),
+            subscriptions: deps.subscriptions.clone(),
             roots: super::roots::Roots::default(),
-            lends_workspace: ground.lends_workspace,
+            lends_workspace: deps.lends_workspace,
             watches_cancels: AtomicBool::new(false),
             noise: AtomicU64::new(0),
-            flood: Mutex::default(),
+            log_rate_limit: Mutex::default(),
             leases: AtomicI64::new(0),
-            parked: AtomicI64::new(0),
+            suspended_calls: AtomicI64::new(0),
             dropped: AtomicU64::new(0),
             forgiven: AtomicU64::new(0),
             asks: AtomicBool::new(false),
             evicted: AtomicBool::new(false),
             free: Notify::new(),
-            tie: Mutex::new(tie),
+            ownership: Mutex::new(ownership),
             used: Mutex::new(Instant::now()),
             level: Mutex::default(),
             guard_pid,
             probing: AtomicBool::new(false),
             served: AtomicBool::new(false),
-            tally: ground.tally.clone(),
+            metrics: deps.metrics.clone(),
         }
     }
 
@@ -232,39 +232,39 @@ impl Child {
             }
             changed
         });
-        self.way.close();
+        self.transport.close();
         let open = self.calls().close();
-        self.wind_clock();
+        self.reschedule_timeouts();
         self.withdraw_questions(open);
     }
 }
 
-/// However a life ends, by a panic too, its callers are answered and the roster is told.
-pub(super) struct Mourner {
+/// However the task ends, by a panic too: callers are answered and the registry forgets the child.
+pub(super) struct EndGuard {
     pub(super) child: Arc<Child>,
-    pub(super) roster: Arc<Roster>,
+    pub(super) registry: Arc<ChildRegistry>,
 }
 
-impl Drop for Mourner {
+impl Drop for EndGuard {
     fn drop(&mut self) {
         self.child.end();
         self.child.stage.send_replace(Stage::Cleared);
-        self.roster.leave(&self.child);
+        self.registry.remove(&self.child);
     }
 }
 
 #[cfg(test)]
 pub(crate) mod tests {
     use super::super::remote::auth::{Authorizer, Authorizers};
-    use super::super::{Hello, Runners};
+    use super::super::{Runners, ServerInfo};
     use super::*;
-    use crate::definition::Shown;
+    use crate::definition::DisplayUrl;
 
     #[derive(Debug)]
     struct NoLogins;
 
     impl Authorizers for NoLogins {
-        fn of(&self, _: &str, _: &url::Url, _: &Shown) -> Arc<dyn Authorizer> {
+        fn of(&self, _: &str, _: &url::Url, _: &DisplayUrl) -> Arc<dyn Authorizer> {
             unreachable!("a child of this machine needs no login")
         }
     }
@@ -272,23 +272,23 @@ pub(crate) mod tests {
     /// A legacy child without a process, that sessions share. What it is sent can be read from the pipe.
     pub(crate) fn child() -> (Arc<Child>, pipe::Receiver) {
         let (sender, receiver) = pipe::pipe().unwrap();
-        let ground = Ground {
+        let deps = StartDeps {
             subscriptions: &Arc::default(),
             variables: &crate::environment::Variables::default(),
-            roster: &Arc::default(),
+            registry: &Arc::default(),
             lends_workspace: false,
-            ledger: &Arc::new(super::super::Ledger::unwritten()),
+            run_log: &Arc::new(super::super::RunLog::unwritten()),
             runners: &Arc::new(Runners::new(std::path::Path::new("/s"), std::path::Path::new("/c"))),
-            dialer: &Arc::default(),
+            http_clients: &Arc::default(),
             logins: &NoLogins,
-            tally: &crate::measures::Measures::default().of_child("k"),
+            metrics: &crate::metrics::Metrics::default().of_child("k"),
         };
-        let way = Way::Pipe(Outbox::new(sender).unwrap());
-        let child = Child::new("k", 1, Some(1), way, &ground, Tie::Nobody, Arc::default());
+        let transport = ChildTransport::Stdio(Outbox::new(sender).unwrap());
+        let child = Child::new("k", 1, Some(1), transport, &deps, Ownership::Shared, Arc::default());
         let empty = || serde_json::value::RawValue::from_string("{}".to_owned()).unwrap();
         let hello =
-            Hello { revision: "2025-06-18", capabilities: empty(), server: empty(), instructions: None };
-        child.hello.set(hello).unwrap();
+            ServerInfo { revision: "2025-06-18", capabilities: empty(), server: empty(), instructions: None };
+        child.server_info.set(hello).unwrap();
         (Arc::new(child), receiver)
     }
 }

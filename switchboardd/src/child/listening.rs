@@ -8,13 +8,13 @@ use std::time::Duration;
 use serde_json::json;
 use switchboard_wire::envelope::{Message, Outcome};
 
-use super::calls::Answer;
-use super::{Child, ChildError, Hello, Limits};
-use crate::era::Era;
+use super::calls::ChildResponse;
+use super::{Child, ChildError, Limits, ServerInfo};
+use crate::era::ProtocolEra;
 use crate::methods;
 
 /// Between the end of one and the next.
-const PAUSE: Duration = Duration::from_secs(1);
+const RELISTEN_PAUSE: Duration = Duration::from_secs(1);
 
 /// The pause grows to this while connections break.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
@@ -22,34 +22,34 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 const NEVER: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
 
 pub(super) fn begin(child: &Arc<Child>) {
-    if child.era() == Era::Modern {
+    if child.era() == ProtocolEra::Modern {
         tokio::spawn(listen(child.clone()));
     }
 }
 
 /// What it is asked to tell; `None` if there is nothing to hear.
-fn filter(hello: &Hello, followed: &[Box<str>]) -> Option<String> {
+fn filter(server_info: &ServerInfo, followed: &[Box<str>]) -> Option<String> {
     let lists = [
         ("tools", "toolsListChanged"),
         ("prompts", "promptsListChanged"),
         ("resources", "resourcesListChanged"),
     ];
-    let says = lists.into_iter().filter(|(name, _)| hello.says(name, "listChanged"));
+    let says = lists.into_iter().filter(|(name, _)| server_info.has_feature(name, "listChanged"));
     let mut wanted: serde_json::Map<_, _> = says.map(|(_, wish)| (wish.to_owned(), true.into())).collect();
-    if !followed.is_empty() && hello.says("resources", "subscribe") {
+    if !followed.is_empty() && server_info.has_feature("resources", "subscribe") {
         wanted.insert("resourceSubscriptions".to_owned(), json!(followed));
     }
     (!wanted.is_empty()).then(|| json!({ "notifications": wanted }).to_string())
 }
 
-type Open = Pin<Box<dyn Future<Output = Result<Answer, ChildError>> + Send>>;
+type ListenFuture = Pin<Box<dyn Future<Output = Result<ChildResponse, ChildError>> + Send>>;
 
 async fn listen(child: Arc<Child>) {
     // Kept until the next one is open, so that nothing is missed between them.
-    let mut before: Option<Open> = None;
-    let mut pause = PAUSE;
+    let mut before: Option<ListenFuture> = None;
+    let mut pause = RELISTEN_PAUSE;
     while child.is_alive() {
-        let Some(filter) = filter(child.hello(), &child.followed()) else {
+        let Some(filter) = filter(child.server_info(), &child.followed()) else {
             before = None;
             tokio::select! {
                 () = child.refollow.notified() => continue,
@@ -60,18 +60,18 @@ async fn listen(child: Arc<Child>) {
         let call = match call {
             Ok(call) => call,
             Err(ChildError::Busy) => {
-                tokio::time::sleep(PAUSE).await;
+                tokio::time::sleep(RELISTEN_PAUSE).await;
                 continue;
             }
             Err(_) => return,
         };
-        child.calls().stand(call.id);
-        let mut open: Open = Box::pin(call.answer(Limits { spawn: NEVER, rpc: NEVER, max: NEVER }));
+        child.calls().set_listen_call(call.id);
+        let mut open: ListenFuture = Box::pin(call.answer(Limits { spawn: NEVER, rpc: NEVER, max: NEVER }));
         drop(before.take());
         tokio::select! {
             answer = &mut open => match answer {
                 Ok(answer) => {
-                    pause = PAUSE;
+                    pause = RELISTEN_PAUSE;
                     wait_for_more(&child, &answer).await;
                 }
                 // A connection broke; the child behind it is still there.
@@ -87,11 +87,11 @@ async fn listen(child: Arc<Child>) {
 }
 
 /// It ended the request: by and by it is asked again, unless it does not know it at all.
-async fn wait_for_more(child: &Arc<Child>, answer: &Answer) {
+async fn wait_for_more(child: &Arc<Child>, answer: &ChildResponse) {
     let ended =
         matches!(Message::parse(&answer.body), Ok(Message::Response { outcome: Outcome::Result(_), .. }));
     if ended {
-        return tokio::time::sleep(PAUSE).await;
+        return tokio::time::sleep(RELISTEN_PAUSE).await;
     }
     tracing::debug!(target: "child", child = child.name(), "it says that something changes, but not when");
     tokio::select! {
@@ -111,7 +111,7 @@ mod tests {
         let filter = |capabilities: &str, followed: &[&str]| {
             let said = format!(r#"{{"protocolVersion":"2026-07-28","capabilities":{capabilities}}}"#);
             let followed: Vec<Box<str>> = followed.iter().map(|uri| (*uri).into()).collect();
-            filter(&Hello::read(Raw::parse(said.as_bytes()).unwrap()).unwrap(), &followed)
+            filter(&ServerInfo::read(Raw::parse(said.as_bytes()).unwrap()).unwrap(), &followed)
         };
         let some = r#"{"tools":{"listChanged":true},"prompts":{"listChanged":false},"resources":{}}"#;
         let tools = r#"{"notifications":{"toolsListChanged":true}}"#;

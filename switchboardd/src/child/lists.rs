@@ -11,9 +11,9 @@ use switchboard_wire::members::Members;
 use switchboard_wire::raw::Raw;
 use tokio::sync::Notify;
 
-use super::{Child, ChildError, ChildId, Limits, Tie, clip};
+use super::{Child, ChildError, ChildId, Limits, Ownership, clip};
 use crate::caller::LogLevel;
-use crate::era::Era;
+use crate::era::ProtocolEra;
 use crate::methods;
 
 /// Ends for lists that have none.
@@ -32,14 +32,14 @@ const PATIENT: Limits = Limits { spawn: MINUTE, rpc: MINUTE, max: MINUTE };
 
 /// What one list is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum List {
+pub enum ListKind {
     Tools,
     Prompts,
     Resources,
     Templates,
 }
 
-impl List {
+impl ListKind {
     pub fn method(self) -> &'static str {
         match self {
             Self::Tools => methods::TOOLS_LIST,
@@ -80,7 +80,7 @@ impl List {
 
 /// A prompt, a resource or a template, as its child wrote it.
 #[derive(Debug, Clone)]
-pub struct Offer {
+pub struct ListItem {
     /// Its name, URI or template.
     pub key: Box<str>,
     pub raw: Box<RawValue>,
@@ -88,74 +88,74 @@ pub struct Offer {
 
 /// What a child offers besides tools.
 #[derive(Debug, Clone, Default)]
-pub struct Offers {
-    pub prompts: Vec<Offer>,
-    pub resources: Vec<Offer>,
-    pub templates: Vec<Offer>,
+pub struct ChildItems {
+    pub prompts: Vec<ListItem>,
+    pub resources: Vec<ListItem>,
+    pub templates: Vec<ListItem>,
 }
 
-impl Offers {
-    pub fn of(&self, list: List) -> &[Offer] {
+impl ChildItems {
+    pub fn of(&self, list: ListKind) -> &[ListItem] {
         match list {
-            List::Tools => &[],
-            List::Prompts => &self.prompts,
-            List::Resources => &self.resources,
-            List::Templates => &self.templates,
+            ListKind::Tools => &[],
+            ListKind::Prompts => &self.prompts,
+            ListKind::Resources => &self.resources,
+            ListKind::Templates => &self.templates,
         }
     }
 }
 
 /// The items that have a key, each key once.
-pub fn offers<'a>(list: List, items: impl Iterator<Item = &'a RawValue>) -> Vec<Offer> {
+pub fn offers<'a>(list: ListKind, items: impl Iterator<Item = &'a RawValue>) -> Vec<ListItem> {
     let mut known = HashSet::new();
     let offer = |raw: &RawValue| {
         let key: Box<str> = Members::of(raw)?.text(list.key())?.into();
-        known.insert(key.clone()).then(|| Offer { key, raw: raw.to_owned() })
+        known.insert(key.clone()).then(|| ListItem { key, raw: raw.to_owned() })
     };
     items.filter_map(offer).collect()
 }
 
 /// Where a child's offers stay between uses.
 #[derive(Debug, Default)]
-pub(super) struct Stall {
+pub(super) struct OfferCache {
     // A leaf lock: held to copy or replace the handle.
-    shelf: Mutex<Shelf>,
+    state: Mutex<OfferCacheState>,
     changed: Notify,
 }
 
 #[derive(Debug, Default)]
-struct Shelf {
-    offers: Option<Arc<Offers>>,
+struct OfferCacheState {
+    offers: Option<Arc<ChildItems>>,
     /// How often they changed.
     generation: u64,
 }
 
-impl Stall {
+impl OfferCache {
     /// What is known, or the generation that is to be asked for.
-    fn look(&self) -> Result<Arc<Offers>, u64> {
-        let shelf = self.shelf();
-        shelf.offers.clone().ok_or(shelf.generation)
+    fn cached(&self) -> Result<Arc<ChildItems>, u64> {
+        let state = self.lock();
+        state.offers.clone().ok_or(state.generation)
     }
 
     /// What changed while it was asked for is asked for again.
-    fn put(&self, generation: u64, offers: &Arc<Offers>) {
-        let mut shelf = self.shelf();
-        if shelf.generation == generation {
-            shelf.offers = Some(offers.clone());
+    fn store(&self, generation: u64, offers: &Arc<ChildItems>) {
+        let mut state = self.lock();
+        if state.generation == generation {
+            state.offers = Some(offers.clone());
         }
     }
 
-    pub(super) fn outdate(&self) {
+    pub(super) fn invalidate(&self) {
         {
-            let mut shelf = self.shelf();
-            shelf.offers = None;
-            shelf.generation += 1;
+            let mut state = self.lock();
+            state.offers = None;
+            state.generation += 1;
         }
         self.changed.notify_one();
     }
 
-    fn shelf(&self) -> std::sync::MutexGuard<'_, Shelf> {
-        self.shelf.lock().expect("BUG: a copy panicked")
+    fn lock(&self) -> std::sync::MutexGuard<'_, OfferCacheState> {
+        self.state.lock().expect("BUG: a copy panicked")
     }
 
     pub(super) async fn changed(&self) {
@@ -165,28 +165,28 @@ impl Stall {
 
 impl Child {
     /// What it offers besides tools, asked for once and again when it says that it changed.
-    pub async fn offers(self: &Arc<Self>, limits: Limits) -> Result<Arc<Offers>, ChildError> {
-        let generation = match self.stall.look() {
+    pub async fn offers(self: &Arc<Self>, limits: Limits) -> Result<Arc<ChildItems>, ChildError> {
+        let generation = match self.offer_cache.cached() {
             Ok(known) => return Ok(known),
             Err(generation) => generation,
         };
         let mut bytes = 0;
-        let offers = Arc::new(Offers {
-            prompts: self.offered(List::Prompts, limits, &mut bytes).await?,
-            resources: self.offered(List::Resources, limits, &mut bytes).await?,
-            templates: self.offered(List::Templates, limits, &mut bytes).await?,
+        let offers = Arc::new(ChildItems {
+            prompts: self.offered(ListKind::Prompts, limits, &mut bytes).await?,
+            resources: self.offered(ListKind::Resources, limits, &mut bytes).await?,
+            templates: self.offered(ListKind::Templates, limits, &mut bytes).await?,
         });
-        self.stall.put(generation, &offers);
+        self.offer_cache.store(generation, &offers);
         Ok(offers)
     }
 
     async fn offered(
         self: &Arc<Self>,
-        list: List,
+        list: ListKind,
         limits: Limits,
         bytes: &mut usize,
-    ) -> Result<Vec<Offer>, ChildError> {
-        if !self.hello().declares(list.capability()) {
+    ) -> Result<Vec<ListItem>, ChildError> {
+        if !self.server_info().has_capability(list.capability()) {
             return Ok(Vec::new());
         }
         let items = fetch(self, list, limits, bytes).await?;
@@ -196,20 +196,20 @@ impl Child {
 
 impl Child {
     /// Its server has begun with it anew, and knows nothing of what it was told before.
-    pub(super) fn is_new_again(self: &Arc<Self>) {
+    pub(super) fn on_reinitialized(self: &Arc<Self>) {
         self.follow(&self.followed(), true);
         let level = *self.level.lock().expect("BUG: a copy panicked");
         level.into_iter().for_each(|level| self.set_level(level));
-        self.tools.outdate();
-        self.stall.outdate();
+        self.tool_cache.invalidate();
+        self.offer_cache.invalidate();
     }
 
     /// The resources that are followed by those whom it serves.
     pub fn followed(&self) -> Vec<Box<str>> {
-        match self.tie() {
-            Tie::Nobody => self.subscriptions.followed(None),
-            Tie::Session(owner) => self.subscriptions.followed(Some(&owner)),
-            Tie::Spare => Vec::new(),
+        match self.ownership() {
+            Ownership::Shared => self.subscriptions.subscribed_uris(None),
+            Ownership::Session(owner) => self.subscriptions.subscribed_uris(Some(&owner)),
+            Ownership::Spare => Vec::new(),
         }
     }
 
@@ -220,7 +220,7 @@ impl Child {
 
     /// Has it tell of changes of these resources, or no longer. Nobody waits for its answers.
     pub fn follow(self: &Arc<Self>, uris: &[Box<str>], follow: bool) {
-        if self.era() == Era::Modern {
+        if self.era() == ProtocolEra::Modern {
             if !uris.is_empty() {
                 self.refollow.notify_one();
             }
@@ -231,7 +231,7 @@ impl Child {
             let params = |_, out: &mut Vec<u8>| {
                 out.extend_from_slice(format!(r#"{{"uri":{}}}"#, quoted(uri)).as_bytes());
             };
-            self.tell(method, params);
+            self.send_unawaited(method, params);
         }
     }
 
@@ -246,14 +246,16 @@ impl Child {
     pub fn set_level(self: &Arc<Self>, level: LogLevel) {
         *self.level.lock().expect("BUG: a copy panicked") = Some(level);
         // A modern one is told with every request.
-        if self.era() == Era::Legacy && self.hello.get().is_some_and(|hello| hello.declares("logging")) {
+        if self.era() == ProtocolEra::Legacy
+            && self.server_info.get().is_some_and(|server_info| server_info.has_capability("logging"))
+        {
             let params = format!(r#"{{"level":"{}"}}"#, level.word());
-            self.tell(methods::SET_LEVEL, |_, out| out.extend_from_slice(params.as_bytes()));
+            self.send_unawaited(methods::SET_LEVEL, |_, out| out.extend_from_slice(params.as_bytes()));
         }
     }
 
     /// Sends a request of our own whose answer changes nothing.
-    fn tell(self: &Arc<Self>, method: &str, params: impl FnOnce(ChildId, &mut Vec<u8>)) {
+    fn send_unawaited(self: &Arc<Self>, method: &str, params: impl FnOnce(ChildId, &mut Vec<u8>)) {
         if let Ok(call) = self.call(None, method, None, params) {
             tokio::spawn(call.answer(PATIENT));
         }
@@ -264,7 +266,7 @@ impl Child {
 /// others of it were.
 pub(super) async fn fetch(
     child: &Arc<Child>,
-    list: List,
+    list: ListKind,
     limits: Limits,
     bytes: &mut usize,
 ) -> Result<Vec<Box<RawValue>>, ChildError> {
@@ -301,7 +303,7 @@ struct Page<'a> {
 }
 
 /// `None` for a child that has no such list at all.
-fn page(body: &[u8], list: List) -> Result<Option<Page<'_>>, ChildError> {
+fn page(body: &[u8], list: ListKind) -> Result<Option<Page<'_>>, ChildError> {
     let unusable = |why: String| ChildError::Unusable { why };
     let method = list.method();
     match Message::parse(body) {
@@ -319,7 +321,7 @@ fn page(body: &[u8], list: List) -> Result<Option<Page<'_>>, ChildError> {
     }
 }
 
-fn read(result: Raw<'_>, list: List) -> Result<Page<'_>, String> {
+fn read(result: Raw<'_>, list: ListKind) -> Result<Page<'_>, String> {
     fn part<'a, T: Deserialize<'a> + Default>(members: &Members<'a>, name: &str) -> Result<T, String> {
         members
             .get(name)
@@ -338,7 +340,8 @@ mod tests {
     fn pages_are_read_and_mistakes_named() {
         let read = |result: &str| {
             let body = format!(r#"{{"jsonrpc":"2.0","id":1,{result}}}"#);
-            page(body.as_bytes(), List::Templates).map(|page| page.map(|page| (page.items.len(), page.next)))
+            page(body.as_bytes(), ListKind::Templates)
+                .map(|page| page.map(|page| (page.items.len(), page.next)))
         };
         let full = read(r#""result":{"resourceTemplates":[{"uriTemplate":"a:{x}"}],"nextCursor":""}"#);
         assert_eq!(full, Ok(Some((1, Some(String::new())))));
@@ -353,19 +356,19 @@ mod tests {
     fn an_offer_has_a_key_that_no_other_has() {
         let items = [r#"{"uri":"a:1","x":1.0}"#, r#"{"name":"b"}"#, r#"{"uri":"a:1"}"#]
             .map(|text| RawValue::from_string(text.to_owned()).unwrap());
-        let offers = offers(List::Resources, items.iter().map(|item| &**item));
+        let offers = offers(ListKind::Resources, items.iter().map(|item| &**item));
         assert_eq!(offers.len(), 1);
         assert_eq!(offers[0].raw.get(), r#"{"uri":"a:1","x":1.0}"#);
     }
 
     #[test]
     fn what_changed_while_it_was_asked_for_is_not_known() {
-        let stall = Stall::default();
-        let generation = stall.look().unwrap_err();
-        stall.outdate();
-        stall.put(generation, &Arc::default());
-        let generation = stall.look().expect_err("it is asked for again");
-        stall.put(generation, &Arc::default());
-        assert!(stall.look().is_ok());
+        let offer_cache = OfferCache::default();
+        let generation = offer_cache.cached().unwrap_err();
+        offer_cache.invalidate();
+        offer_cache.store(generation, &Arc::default());
+        let generation = offer_cache.cached().expect_err("it is asked for again");
+        offer_cache.store(generation, &Arc::default());
+        assert!(offer_cache.cached().is_ok());
     }
 }

@@ -9,15 +9,15 @@ use tokio::time::Instant;
 
 use super::Child;
 use crate::caller::{Caller, LogLevel};
-use crate::mailbox::Kind;
+use crate::mailbox::MessageKind;
 use crate::methods;
 
 /// More than this in one second nobody reads.
-const MOST: u32 = 200;
+const MAX_PER_SECOND: u32 = 200;
 const SECOND: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Default)]
-pub(super) struct Flood {
+pub(super) struct LogRateLimit {
     second: Option<Instant>,
     count: u32,
     dropped: u64,
@@ -25,51 +25,52 @@ pub(super) struct Flood {
 
 /// What becomes of one message.
 #[derive(Debug, PartialEq, Eq)]
-enum Verdict {
+enum LogDecision {
     Pass,
     Drop,
     /// The same, and it is the first of which nobody was told yet.
     DropFirst,
 }
 
-impl Flood {
-    fn judge(&mut self, now: Instant) -> Verdict {
+impl LogRateLimit {
+    fn check(&mut self, now: Instant) -> LogDecision {
         if self.second.is_none_or(|second| now >= second + SECOND) {
             self.second = Some(now);
             self.count = 0;
         }
-        if self.count < MOST {
+        if self.count < MAX_PER_SECOND {
             self.count += 1;
-            return Verdict::Pass;
+            return LogDecision::Pass;
         }
         self.dropped += 1;
-        if self.dropped == 1 { Verdict::DropFirst } else { Verdict::Drop }
+        if self.dropped == 1 { LogDecision::DropFirst } else { LogDecision::Drop }
     }
 }
 
 impl Child {
     /// Whether one more log message may go to this caller, who is told of those that may not.
     pub(super) fn may_log(self: &Arc<Self>, caller: &Arc<Caller>) -> bool {
-        let verdict = self.flood.lock().expect("BUG: a count panicked").judge(Instant::now());
-        if verdict == Verdict::DropFirst {
+        let verdict = self.log_rate_limit.lock().expect("BUG: a count panicked").check(Instant::now());
+        if verdict == LogDecision::DropFirst {
             let (child, caller) = (self.clone(), caller.clone());
             tokio::spawn(async move {
                 tokio::time::sleep(SECOND).await;
-                let dropped = std::mem::take(&mut child.flood.lock().expect("BUG: a count panicked").dropped);
+                let dropped =
+                    std::mem::take(&mut child.log_rate_limit.lock().expect("BUG: a count panicked").dropped);
                 child.tell_dropped(&caller, dropped);
             });
         }
-        verdict == Verdict::Pass
+        verdict == LogDecision::Pass
     }
 
     fn tell_dropped(&self, caller: &Arc<Caller>, dropped: u64) {
         let Some(mailbox) = caller.mailbox() else { return };
         mailbox.note_dropped(dropped);
-        if !caller.hears(LogLevel::Warning) {
+        if !caller.wants_level(LogLevel::Warning) {
             return;
         }
         let data = format!(
-            "{dropped} log messages of server `{}` were dropped: it sent more than {MOST} in a second",
+            "{dropped} log messages of server `{}` were dropped: it sent more than {MAX_PER_SECOND} in a second",
             self.name
         );
         let told = json!({
@@ -77,7 +78,7 @@ impl Child {
             "method": methods::LOG_MESSAGE,
             "params": { "level": LogLevel::Warning.word(), "logger": "switchboard", "data": data },
         });
-        mailbox.push(Kind::Log, told.to_string().into());
+        mailbox.push(MessageKind::Log, told.to_string().into());
     }
 }
 
@@ -87,12 +88,12 @@ mod tests {
 
     #[test]
     fn only_so_many_pass_in_a_second() {
-        let mut flood = Flood::default();
+        let mut flood = LogRateLimit::default();
         let now = Instant::now();
-        assert!((0..MOST).all(|_| flood.judge(now) == Verdict::Pass));
-        assert_eq!(flood.judge(now), Verdict::DropFirst);
-        assert_eq!(flood.judge(now + SECOND / 2), Verdict::Drop);
-        assert_eq!(flood.judge(now + SECOND), Verdict::Pass);
+        assert!((0..MAX_PER_SECOND).all(|_| flood.check(now) == LogDecision::Pass));
+        assert_eq!(flood.check(now), LogDecision::DropFirst);
+        assert_eq!(flood.check(now + SECOND / 2), LogDecision::Drop);
+        assert_eq!(flood.check(now + SECOND), LogDecision::Pass);
         assert_eq!(flood.dropped, 2);
     }
 }

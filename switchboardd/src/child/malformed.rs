@@ -10,42 +10,42 @@ use switchboard_wire::envelope::Malformed;
 use switchboard_wire::framing::{Frame, Framing};
 use switchboard_wire::oversize::IdScan;
 
-use super::calls::{ChildId, Reply};
+use super::calls::{CallOutcome, ChildId};
 use super::inbound::our_id;
 use super::questions::error;
-use super::{Child, ChildError, Way};
-use crate::definition::Hidden;
-use crate::era::Era;
+use super::{Child, ChildError, ChildTransport};
+use crate::definition::Redactor;
+use crate::era::ProtocolEra;
 use crate::visible::visible;
 
 /// Messages of one batch; no revision needs many.
-const MOST: usize = 256;
+const MAX_BATCH_MESSAGES: usize = 256;
 
 /// What is shown of a text around the place where it is wrong.
 const AROUND: usize = 12;
 
 /// A list that is not long. A longer one is not read to its end.
-struct Few<'a>(Vec<&'a RawValue>);
+struct BoundedVec<'a>(Vec<&'a RawValue>);
 
-impl<'de> Deserialize<'de> for Few<'de> {
+impl<'de> Deserialize<'de> for BoundedVec<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Reader;
         impl<'de> Visitor<'de> for Reader {
-            type Value = Few<'de>;
+            type Value = BoundedVec<'de>;
 
             fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                write!(f, "at most {MOST} messages")
+                write!(f, "at most {MAX_BATCH_MESSAGES} messages")
             }
 
             fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Self::Value, A::Error> {
                 let mut list = Vec::new();
                 while let Some(item) = items.next_element()? {
-                    if list.len() >= MOST {
+                    if list.len() >= MAX_BATCH_MESSAGES {
                         return Err(serde::de::Error::invalid_length(list.len() + 1, &self));
                     }
                     list.push(item);
                 }
-                Ok(Few(list))
+                Ok(BoundedVec(list))
             }
         }
         deserializer.deserialize_seq(Reader)
@@ -54,18 +54,18 @@ impl<'de> Deserialize<'de> for Few<'de> {
 
 /// The messages of a list of them; `None` if it is none, or one that nobody would send.
 fn batch(body: &[u8]) -> Option<Vec<Bytes>> {
-    let Few(list) = body.starts_with(b"[").then(|| serde_json::from_slice(body).ok()).flatten()?;
+    let BoundedVec(list) = body.starts_with(b"[").then(|| serde_json::from_slice(body).ok()).flatten()?;
     // A list in a list is no message.
     let messages = list.into_iter().filter(|item| item.get().starts_with('{'));
     Some(messages.map(|item| Bytes::copy_from_slice(item.get().as_bytes())).collect())
 }
 
 impl Child {
-    pub(super) fn take_malformed(self: &Arc<Self>, body: &Bytes, about: Option<ChildId>, what: &Malformed) {
+    pub(super) fn on_malformed(self: &Arc<Self>, body: &Bytes, about: Option<ChildId>, what: &Malformed) {
         match batch(body) {
             Some(messages) if !messages.is_empty() => {
                 for body in messages {
-                    self.take_in_about(Frame::Message { body, framing: Framing::Line }, about);
+                    self.on_frame_for(Frame::Message { body, framing: Framing::Line }, about);
                 }
                 return;
             }
@@ -78,10 +78,10 @@ impl Child {
             if found.is_answer() {
                 let failed = || {
                     let why = wrong_answer(body, what, self.stderr.hidden());
-                    Reply::Failed(ChildError::Unusable { why })
+                    CallOutcome::Failed(ChildError::Unusable { why })
                 };
                 our_id(id).map(|ours| self.deliver(ours, failed()));
-            } else if found.asks && is_id(id) && self.era() == Era::Legacy {
+            } else if found.asks && is_id(id) && self.era() == ProtocolEra::Legacy {
                 self.reply(id, &error(what.code(), &what.to_string()));
             }
         }
@@ -89,20 +89,20 @@ impl Child {
     }
 
     /// The end of its output, which may be half a message.
-    pub(super) fn take_last(self: &Arc<Self>, frame: Frame) {
+    pub(super) fn on_last_frame(self: &Arc<Self>, frame: Frame) {
         use switchboard_wire::envelope::Message;
         match &frame {
             Frame::Message { body, .. } if matches!(Message::parse(body), Err(Malformed::NotJson)) => {
                 self.skip(body, &Malformed::NotJson);
             }
-            _ => self.take_in(frame),
+            _ => self.on_frame(frame),
         }
     }
 
     /// A line that is no message. Of a process it is kept beside what it writes to its standard error.
     pub(super) fn skip(&self, line: &[u8], what: &Malformed) {
         self.count_noise(what);
-        if matches!(self.way, Way::Pipe(_)) {
+        if matches!(self.transport, ChildTransport::Stdio(_)) {
             self.stderr.push_stdout(line, &self.name);
         }
     }
@@ -114,7 +114,7 @@ pub(super) fn is_id(id: &str) -> bool {
 }
 
 /// What is wrong with an answer, as far as a person who writes servers needs it.
-fn wrong_answer(body: &[u8], what: &Malformed, hidden: &Hidden) -> String {
+fn wrong_answer(body: &[u8], what: &Malformed, hidden: &Redactor) -> String {
     match (what, std::str::from_utf8(body)) {
         (Malformed::NotMessage(why), _) => format!("answered with a message that is not JSON-RPC: {why}"),
         (Malformed::NotJson, Err(error)) => {
@@ -123,7 +123,7 @@ fn wrong_answer(body: &[u8], what: &Malformed, hidden: &Hidden) -> String {
         (Malformed::NotJson, Ok(text)) => match serde_json::from_str::<IgnoredAny>(text) {
             Ok(_) => "answered with something that is not JSON".to_owned(),
             // A part of a value would not be known as one.
-            Err(error) if !hidden.allows(text) => format!("answered with text that is not JSON: {error}"),
+            Err(error) if !hidden.is_clean(text) => format!("answered with text that is not JSON: {error}"),
             Err(error) => {
                 let at = if error.line() == 1 { error.column().min(text.len()) } else { 0 };
                 let from = text.char_indices().map(|(from, _)| from).find(|from| from + AROUND >= at);
@@ -145,17 +145,17 @@ mod tests {
         assert_eq!(count(r#"[[{"a":1}],7]"#), Some(0));
         assert_eq!(count(r#"{"a":1}"#), None);
         assert_eq!(count(r#"[{"a":NaN}]"#), None);
-        assert_eq!(count(&format!("[{}{{}}]", "{},".repeat(MOST))), None);
+        assert_eq!(count(&format!("[{}{{}}]", "{},".repeat(MAX_BATCH_MESSAGES))), None);
     }
 
     #[test]
     fn what_is_wrong_is_named() {
-        let wrong = |body: &[u8]| wrong_answer(body, &Malformed::NotJson, &Hidden::default());
+        let wrong = |body: &[u8]| wrong_answer(body, &Malformed::NotJson, &Redactor::default());
         let nan = wrong(br#"{"jsonrpc":"2.0","id":1,"result":{"x":NaN}}"#);
         assert!(nan.contains("column") && nan.contains("NaN"), "{nan}");
         assert!(wrong(b"{\"id\":1,\"result\":\"\xe9\"}").contains("not UTF-8, at byte 19"));
         let why =
-            wrong_answer(b"{}", &Malformed::NotMessage("`jsonrpc` must be \"2.0\""), &Hidden::default());
+            wrong_answer(b"{}", &Malformed::NotMessage("`jsonrpc` must be \"2.0\""), &Redactor::default());
         assert!(why.ends_with("`jsonrpc` must be \"2.0\""), "{why}");
     }
 }

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use rustix::fd::OwnedFd;
 use rustix::io::{Errno, ioctl_fionread};
-use switchboard_wire::quiet::watch;
+use switchboard_wire::lazy_stream::watch;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::net::unix::pipe;
@@ -26,7 +26,7 @@ use tokio::time::{Instant, timeout_at};
 const BACKLOG: usize = 4 * 1024 * 1024;
 
 /// With this much waiting for it, a child does not read and asks on: it is ended, since none of it may be dropped.
-const MOST: usize = 40 * 1024 * 1024;
+const MAX_BACKLOG: usize = 40 * 1024 * 1024;
 
 /// How long to leave a full pipe that cannot be watched.
 const SHORTAGE: Duration = Duration::from_millis(10);
@@ -38,9 +38,9 @@ const WATCHED: Interest = if cfg!(target_os = "linux") { Interest::ERROR } else 
 const SMALL_BACKLOG: usize = 64 * 1024;
 
 /// What is left of the backlog.
-enum Left {
-    Nothing,
-    Some,
+enum BacklogState {
+    Empty,
+    Waiting,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,7 +53,7 @@ pub(super) enum Unsent {
 
 pub(super) struct Outbox {
     // A leaf lock: held for one non-blocking write, never across an await. It keeps lines whole.
-    state: Mutex<State>,
+    state: Mutex<OutboxState>,
     /// Wakes the task that writes the backlog.
     changed: Notify,
     broken: Notify,
@@ -61,7 +61,7 @@ pub(super) struct Outbox {
     moved: Notify,
 }
 
-struct State {
+struct OutboxState {
     pipe: Option<Arc<AsyncFd<OwnedFd>>>,
     backlog: Vec<u8>,
     written: usize,
@@ -71,7 +71,7 @@ struct State {
     unread: u64,
 }
 
-impl State {
+impl OutboxState {
     fn waiting(&self) -> usize {
         self.backlog.len() - self.written
     }
@@ -91,7 +91,7 @@ impl State {
 impl Outbox {
     pub(super) fn new(pipe: pipe::Sender) -> std::io::Result<Self> {
         let pipe = watch(pipe.into_nonblocking_fd()?, WATCHED)?;
-        let state = State {
+        let state = OutboxState {
             pipe: Some(Arc::new(pipe)),
             backlog: Vec::new(),
             written: 0,
@@ -105,13 +105,13 @@ impl Outbox {
     /// Sends one line, which ends with its line break; with others that are sent at this moment if `together`. Then it
     /// counts as sent although the child may be found dead before a byte of it was written. `yields`: it may wait for
     /// room instead, as calls do.
-    pub(super) fn send(&self, line: &[u8], together: bool, yields: bool) -> Result<(), Unsent> {
+    pub(super) fn send(&self, line: &[u8], coalesce: bool, yields: bool) -> Result<(), Unsent> {
         let mut state = self.lock();
         let Some(pipe) = &state.pipe else {
             return Err(Unsent::Closed);
         };
         let mut rest = line;
-        if state.backlog.is_empty() && !together {
+        if state.backlog.is_empty() && !coalesce {
             match rustix::io::write(&**pipe, line) {
                 Ok(count) if count == line.len() => return Ok(()),
                 Ok(count) => rest = &line[count..],
@@ -123,7 +123,7 @@ impl Outbox {
             }
         } else {
             let waiting = state.waiting();
-            let is_full = if yields { waiting >= BACKLOG } else { waiting + line.len() > MOST };
+            let is_full = if yields { waiting >= BACKLOG } else { waiting + line.len() > MAX_BACKLOG };
             if waiting > 0 && is_full {
                 return Err(Unsent::Full);
             }
@@ -172,7 +172,7 @@ impl Outbox {
         loop {
             let Some(pipe) = self.lock().pipe.clone() else { return };
             match self.write_some() {
-                Left::Nothing => tokio::select! {
+                BacklogState::Empty => tokio::select! {
                     () = self.changed.notified() => {}
                     // Told by the kernel as soon as nobody reads any more, also while nothing is written.
                     _ = pipe.ready(Interest::ERROR) => {
@@ -180,7 +180,7 @@ impl Outbox {
                         return;
                     }
                 },
-                Left::Some => tokio::select! {
+                BacklogState::Waiting => tokio::select! {
                     () = room(&pipe) => {}
                     // The pipe may have been closed meanwhile: look again.
                     () = self.changed.notified() => {}
@@ -190,10 +190,10 @@ impl Outbox {
     }
 
     /// Writes as much of the backlog as the pipe takes.
-    fn write_some(&self) -> Left {
+    fn write_some(&self) -> BacklogState {
         let mut state = self.lock();
-        let State { pipe, backlog, written, progress, .. } = &mut *state;
-        let Some(pipe) = pipe.as_ref().filter(|_| !backlog.is_empty()) else { return Left::Nothing };
+        let OutboxState { pipe, backlog, written, progress, .. } = &mut *state;
+        let Some(pipe) = pipe.as_ref().filter(|_| !backlog.is_empty()) else { return BacklogState::Empty };
         match rustix::io::write(&**pipe, &backlog[*written..]) {
             Ok(count) => {
                 *written += count;
@@ -203,7 +203,7 @@ impl Outbox {
             Err(Errno::AGAIN | Errno::INTR) => {}
             Err(_) => {
                 self.break_off(&mut state);
-                return Left::Nothing;
+                return BacklogState::Empty;
             }
         }
         if *written < backlog.len() {
@@ -211,17 +211,17 @@ impl Outbox {
                 backlog.drain(..*written);
                 *written = 0;
             }
-            return Left::Some;
+            return BacklogState::Waiting;
         }
         *written = 0;
         backlog.clear();
         // A large message must not leave its memory behind.
         backlog.shrink_to(SMALL_BACKLOG);
-        Left::Nothing
+        BacklogState::Empty
     }
 
     /// The child does not take anything any more.
-    fn break_off(&self, state: &mut State) {
+    fn break_off(&self, state: &mut OutboxState) {
         state.close();
         self.broken.notify_one();
         self.moved.notify_waiters();
@@ -236,7 +236,7 @@ impl Outbox {
         self.lock().pipe.is_some()
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, OutboxState> {
         self.state.lock().expect("BUG: a write panicked")
     }
 }
@@ -292,7 +292,7 @@ mod tests {
         assert_eq!(outbox.send(&long, true, true), Err(Unsent::Full));
         // What is no call fits all the same, up to where the child is given up.
         assert_eq!(outbox.send(b"x\n", true, false), Ok(()));
-        assert_eq!(outbox.send(&vec![b'x'; MOST], true, false), Err(Unsent::Full));
+        assert_eq!(outbox.send(&vec![b'x'; MAX_BACKLOG], true, false), Err(Unsent::Full));
         assert_eq!(wait().await, Err(Unsent::Full));
         let reader = tokio::spawn(async move {
             let mut all = vec![0; 2 * (BACKLOG + (1 << 20)) + 2];

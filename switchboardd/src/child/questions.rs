@@ -6,14 +6,14 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use bytes::Bytes;
-use switchboard_wire::envelope::{self, Malformed, place_of, quoted, splice};
+use switchboard_wire::envelope::{self, Malformed, quoted, range_of, splice};
 use switchboard_wire::raw::Raw;
 use tokio::time::Instant;
 
-use super::calls::{About, Candidates, ChildId, Delivered, Question, Reply};
-use super::{Child, Limits, Tie};
+use super::calls::{About, CallOutcome, Candidates, ChildId, ChildQuestion, Delivered};
+use super::{Child, Limits, Ownership};
 use crate::caller::Caller;
-use crate::era::{Era, question};
+use crate::era::{ProtocolEra, question};
 use crate::methods;
 
 /// Questions of one child that may be open at once; a host could not answer more either.
@@ -36,7 +36,7 @@ const CALL_ENDED: &str = "the call that it belongs to has ended";
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
 impl Child {
-    pub(super) fn take_question(
+    pub(super) fn on_question(
         self: &Arc<Self>,
         body: &Bytes,
         id: Raw<'_>,
@@ -44,7 +44,7 @@ impl Child {
         params: Option<Raw<'_>>,
         about: Option<ChildId>,
     ) {
-        if self.era() == Era::Modern {
+        if self.era() == ProtocolEra::Modern {
             // Nothing may be asked this way in that era, and no answer may be written.
             return self.count_noise(&Malformed::NotMessage("a request of a modern server"));
         }
@@ -74,11 +74,11 @@ impl Child {
         match self.candidates(About::Question, about) {
             Candidates::One(caller) => Ok(caller),
             Candidates::Nobody => Err(error(envelope::METHOD_NOT_FOUND, "no host has a call open to ask")),
-            Candidates::Several { ghosts } => {
+            Candidates::Several { only_abandoned_left } => {
                 // Many servers never answer a call that was cancelled. Such a child cannot ask anybody
                 // any more, so the next callers get another one.
-                if ghosts {
-                    self.replace();
+                if only_abandoned_left {
+                    self.retire();
                 }
                 Err(error(envelope::METHOD_NOT_FOUND, several))
             }
@@ -94,18 +94,18 @@ impl Child {
         about: Option<ChildId>,
     ) -> Option<String> {
         let none = || Some(r#""result":{"roots":[]}"#.to_owned());
-        match self.tie() {
-            Tie::Nobody => {
+        match self.ownership() {
+            Ownership::Shared => {
                 let why = "a child that several hosts share is told no host's roots";
                 Some(error(envelope::METHOD_NOT_FOUND, why))
             }
-            Tie::Session(owner) => {
+            Ownership::Session(owner) => {
                 // By the call that it is about, if there is one; a modern host cannot be asked otherwise.
                 let asked = match self.candidates(About::Question, about) {
                     Candidates::One(caller) if self.serves(&caller) => caller,
                     _ => owner.clone(),
                 };
-                if !asked.profile().takes.roots {
+                if !asked.profile().client_capabilities.roots {
                     return self.workspace_roots(&owner).or_else(none);
                 }
                 if self.tell_late_roots(id.get()) {
@@ -114,11 +114,11 @@ impl Child {
                 let put = self.put_question(&asked, body, id, methods::ROOTS_LIST, params, about);
                 if put.is_ok() {
                     self.roots.asked(id.get());
-                    self.wind_clock();
+                    self.reschedule_timeouts();
                 }
                 put.err().and_then(|_| none())
             }
-            Tie::Spare => none(),
+            Ownership::Spare => none(),
         }
     }
 
@@ -139,7 +139,7 @@ impl Child {
             let theirs = theirs.clone();
             move |response: &[u8], host_id: Raw<'_>| {
                 if let Some(child) = child.upgrade() {
-                    child.take_host_answer(&theirs, response, host_id);
+                    child.on_host_answer(&theirs, response, host_id);
                 }
             }
         };
@@ -165,20 +165,20 @@ impl Child {
         Ok(())
     }
 
-    fn take_host_answer(&self, theirs: &str, response: &[u8], host_id: Raw<'_>) {
+    fn on_host_answer(&self, theirs: &str, response: &[u8], host_id: Raw<'_>) {
         if self.take_late_roots(response, host_id) {
             return;
         }
         let closed = self.calls().question_closed(theirs, Instant::now());
         if closed.is_some() {
-            self.wind_clock();
-            let body = splice(response, place_of(response, host_id.get()), theirs.as_bytes());
+            self.reschedule_timeouts();
+            let body = splice(response, range_of(response, host_id.get()), theirs.as_bytes());
             self.notify(&body);
         }
     }
 
     /// Hands a reply to the call that it is for, and ends the questions that belonged to that call only.
-    pub(super) fn deliver(&self, id: ChildId, reply: Reply) -> Delivered {
+    pub(super) fn deliver(&self, id: ChildId, reply: CallOutcome) -> Delivered {
         let (delivered, ended) = {
             let mut calls = self.calls();
             (calls.deliver(id, reply), calls.take_ended_questions(Instant::now()))
@@ -203,11 +203,11 @@ impl Child {
 
     /// These questions have ended: the host hears that nobody asks any more, and why, the child that nobody
     /// answers.
-    pub(super) fn withdraw(&self, ended: Vec<(Box<str>, Question)>, why: &str) {
+    pub(super) fn withdraw(&self, ended: Vec<(Box<str>, ChildQuestion)>, why: &str) {
         if ended.is_empty() {
             return;
         }
-        self.wind_clock();
+        self.reschedule_timeouts();
         for (theirs, question) in ended {
             question.caller.withdraw(&question.ours, why);
             self.reply(&theirs, &withdrawn(&question.method));
@@ -218,7 +218,9 @@ impl Child {
     /// moment later and answered shows that it has read the cancel: from then on its logs are not taken for those
     /// of the cancelled call. One that works on what was cancelled may answer none for long: it is asked again.
     fn watch_cancels(self: &Arc<Self>) {
-        if self.era() == Era::Modern || self.hello.get().is_none() || self.watches_cancels.swap(true, Relaxed)
+        if self.era() == ProtocolEra::Modern
+            || self.server_info.get().is_none()
+            || self.watches_cancels.swap(true, Relaxed)
         {
             return;
         }
@@ -254,7 +256,7 @@ impl Child {
     }
 
     /// Tells hosts that what a child that ended wanted to know no longer matters.
-    pub(super) fn withdraw_questions(&self, open: Vec<Question>) {
+    pub(super) fn withdraw_questions(&self, open: Vec<ChildQuestion>) {
         self.withdraw_late_roots("the server that asked has ended");
         for question in open {
             question.caller.withdraw(&question.ours, "the server that asked has ended");
@@ -268,7 +270,7 @@ impl Child {
 
 /// What the child hears of a question whose call has ended.
 fn withdrawn(method: &str) -> String {
-    match question::unwilling(method, "cancel") {
+    match question::declined_result(method, "cancel") {
         Some(result) => format!(r#""result":{result}"#),
         None => error(envelope::INTERNAL_ERROR, "the call that this belongs to has ended"),
     }
@@ -295,7 +297,7 @@ mod tests {
     async fn a_child_that_answers_no_ping_is_sent_no_more_after_a_while() {
         let (child, pipe) = without_process();
         let clock = child.clone();
-        tokio::spawn(async move { clock.watch_clock().await });
+        tokio::spawn(async move { clock.run_timeouts().await });
         let sent = || {
             let mut all = vec![0; 1 << 16];
             let count = pipe.try_read(&mut all).unwrap_or(0);

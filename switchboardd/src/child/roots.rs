@@ -8,27 +8,27 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use switchboard_wire::envelope::{place_of, splice, string};
+use switchboard_wire::envelope::{range_of, splice, string};
 use switchboard_wire::raw::Raw;
 use tokio::sync::OnceCell;
 use tokio::time::{Instant, sleep};
 
-use super::calls::Question;
-use super::{Child, Tie};
+use super::calls::ChildQuestion;
+use super::{Child, Ownership};
 use crate::caller::Caller;
-use crate::era::Era;
+use crate::era::ProtocolEra;
 
 /// A host that does not answer `roots/list` holds up the first call for this long.
-const LONGEST: Duration = Duration::from_secs(2);
+const ROOTS_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Some servers send what they ask a moment after they answered the next request.
-const GRACE: Duration = Duration::from_millis(20);
+const LATE_QUESTION_GRACE: Duration = Duration::from_millis(20);
 
 /// How often we look whether the host has answered.
-const LOOK: Duration = Duration::from_millis(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Servers look at the folders on the disk before they use them.
-const SETTLE: Duration = Duration::from_millis(50);
+const FOLDER_CHECK_GRACE: Duration = Duration::from_millis(50);
 
 #[derive(Debug, Default)]
 pub(super) struct Roots {
@@ -72,25 +72,25 @@ impl Child {
         if self.roots.ready.load(Ordering::Relaxed) {
             return;
         }
-        let is_owned = matches!(self.tie(), Tie::Session(_));
-        if is_owned && self.era() == Era::Legacy && !self.is_remote() {
+        let is_owned = matches!(self.ownership(), Ownership::Session(_));
+        if is_owned && self.era() == ProtocolEra::Legacy && !self.is_remote() {
             self.roots.waited.get_or_init(|| self.roots_told()).await;
         }
         self.roots.ready.store(true, Ordering::Relaxed);
     }
 
     async fn roots_told(self: &Arc<Self>) {
-        let until = Instant::now() + LONGEST;
+        let until = Instant::now() + ROOTS_TIMEOUT;
         // A server that answers this has taken `initialized` in, and has asked by now if it asks at all.
-        self.answers(LONGEST).await;
+        self.answers(ROOTS_TIMEOUT).await;
         if !self.roots.was_told.load(Ordering::Relaxed) {
-            sleep(GRACE).await;
+            sleep(LATE_QUESTION_GRACE).await;
         }
         while Instant::now() < until && self.is_asking_for_roots() {
-            sleep(LOOK).await;
+            sleep(POLL_INTERVAL).await;
         }
         if self.roots.was_told.load(Ordering::Relaxed) {
-            sleep(SETTLE).await;
+            sleep(FOLDER_CHECK_GRACE).await;
         }
     }
 
@@ -107,7 +107,7 @@ impl Child {
     }
 
     fn tell_roots_changed(&self) {
-        if self.era() == Era::Modern {
+        if self.era() == ProtocolEra::Modern {
             return;
         }
         self.notify(br#"{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}"#);
@@ -115,7 +115,7 @@ impl Child {
 
     /// A host did not answer these in time: the child goes on without roots. The host is not told to stop: what it
     /// answers later reaches the child, too.
-    pub(super) fn do_without_roots(&self, unanswered: Vec<(Box<str>, Question)>) {
+    pub(super) fn do_without_roots(&self, unanswered: Vec<(Box<str>, ChildQuestion)>) {
         for (theirs, question) in unanswered {
             self.withdraw_late_roots("the server has asked again");
             *self.roots.late() = Some(Late::Open { host: question.caller, ours: question.ours });
@@ -132,7 +132,7 @@ impl Child {
                 return false;
             }
             let host = host.clone();
-            let id = place_of(response, host_id.get());
+            let id = range_of(response, host_id.get());
             *late = Some(Late::Answered { response: response.to_vec(), id });
             host
         };

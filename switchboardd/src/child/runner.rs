@@ -10,23 +10,23 @@ use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use switchboard_wire::place::private_folder;
+use switchboard_wire::runtime_paths::private_folder;
 
-use crate::definition::Filled;
+use crate::definition::ResolvedCommand;
 use crate::event_loop::may_block;
 use crate::files::state::check_child_folder;
 
 /// Runners, the word after which they are one, and the family whose directory they share.
-const RUNNERS: [(&str, &[&str], Family); 9] = [
-    ("npx", &[], Family::Npm),
-    ("npm", &["exec", "x"], Family::Npm),
-    ("pnpx", &[], Family::Other("pnpm")),
-    ("pnpm", &["dlx"], Family::Other("pnpm")),
-    ("bunx", &[], Family::Other("bun")),
-    ("bun", &["x"], Family::Other("bun")),
-    ("yarn", &["dlx"], Family::Other("yarn")),
-    ("pipx", &["run"], Family::Other("pipx")),
-    ("yarnpkg", &["dlx"], Family::Other("yarn")),
+const RUNNERS: [(&str, &[&str], RunnerKind); 9] = [
+    ("npx", &[], RunnerKind::Npm),
+    ("npm", &["exec", "x"], RunnerKind::Npm),
+    ("pnpx", &[], RunnerKind::Other("pnpm")),
+    ("pnpm", &["dlx"], RunnerKind::Other("pnpm")),
+    ("bunx", &[], RunnerKind::Other("bun")),
+    ("bun", &["x"], RunnerKind::Other("bun")),
+    ("yarn", &["dlx"], RunnerKind::Other("yarn")),
+    ("pipx", &["run"], RunnerKind::Other("pipx")),
+    ("yarnpkg", &["dlx"], RunnerKind::Other("yarn")),
 ];
 
 /// A program that runs the one that follows in its arguments.
@@ -102,7 +102,7 @@ exec /bin/sh "$@"
 const PROJECT: &str = "{\"private\":true}\n";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Family {
+enum RunnerKind {
     Npm,
     /// One that cannot be told which directory its program is to have.
     Other(&'static str),
@@ -135,7 +135,7 @@ impl std::fmt::Display for Moved {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Start {
+pub(super) struct RunnerStart {
     pub(super) cwd: PathBuf,
     pub(super) env: Vec<(&'static str, PathBuf)>,
 }
@@ -146,7 +146,7 @@ impl Runners {
     }
 
     /// Where and with what a launch starts, if it is a runner that must not look at its directory.
-    pub(super) fn start(&self, filled: &Filled) -> std::io::Result<Option<Start>> {
+    pub(super) fn start(&self, filled: &ResolvedCommand) -> std::io::Result<Option<RunnerStart>> {
         let found = self.family(&filled.cmd, &filled.args, filled.runs_in());
         let Some((_, family)) = found.map_err(|moved| std::io::Error::other(moved.to_string()))? else {
             return Ok(None);
@@ -156,14 +156,14 @@ impl Runners {
         check_child_folder(&self.folder)?;
         private_folder(&cwd)?;
         let mut env = Vec::new();
-        if family == Family::Npm {
+        if family == RunnerKind::Npm {
             // npm looks for the root of a project; this is one, so it goes no further up.
             let shell = cwd.join("shell");
             write(&cwd.join("package.json"), PROJECT, 0o600)?;
             write(&shell, SHELL, 0o700)?;
             env = vec![("npm_config_script_shell", shell), (DIRECTORY, filled.runs_in().to_owned())];
         }
-        Ok(Some(Start { cwd, env }))
+        Ok(Some(RunnerStart { cwd, env }))
     }
 
     /// What a person should know about where a runner starts.
@@ -174,26 +174,26 @@ impl Runners {
         };
         let folder = self.directory(family);
         Some(match family {
-            Family::Npm => format!(
+            RunnerKind::Npm => format!(
                 "`{name}` looks for its package in `{}`, never in the server's directory",
                 folder.display()
             ),
-            Family::Other(_) => format!(
+            RunnerKind::Other(_) => format!(
                 "`{name}` would run what lies in its directory, so it and the server run in `{}`",
                 folder.display()
             ),
         })
     }
 
-    fn directory(&self, family: Family) -> PathBuf {
+    fn directory(&self, family: RunnerKind) -> PathBuf {
         self.folder.join(match family {
-            Family::Npm => "npm",
-            Family::Other(name) => name,
+            RunnerKind::Npm => "npm",
+            RunnerKind::Other(name) => name,
         })
     }
 
     /// The runner that is started, and its family; `None` if what is started is none, or may look at its directory.
-    fn family(&self, cmd: &str, args: &[String], cwd: &Path) -> Result<Option<(String, Family)>, Moved> {
+    fn family(&self, cmd: &str, args: &[String], cwd: &Path) -> Result<Option<(String, RunnerKind)>, Moved> {
         let Command { program, args, moved_by } = unwrapped(cmd, args);
         let name = program_name(&program);
         let Some((name, verbs, family)) = RUNNERS.iter().find(|(runner, ..)| *runner == name) else {
@@ -380,7 +380,7 @@ mod tests {
             "volta run --node 22 npx x",
             "corepack npx@10 x",
         ] {
-            assert_eq!(family(line, "/repo"), Some(Family::Npm), "{line}");
+            assert_eq!(family(line, "/repo"), Some(RunnerKind::Npm), "{line}");
         }
         for (line, name) in [
             ("bunx x", "bun"),
@@ -391,7 +391,7 @@ mod tests {
             ("corepack pnpm@9.1.0 dlx x", "pnpm"),
             ("env A=1 nice bunx x", "bun"),
         ] {
-            assert_eq!(family(line, "/repo"), Some(Family::Other(name)), "{line}");
+            assert_eq!(family(line, "/repo"), Some(RunnerKind::Other(name)), "{line}");
         }
         for line in [
             "node server.js",

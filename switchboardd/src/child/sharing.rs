@@ -5,9 +5,9 @@ use std::sync::atomic::Ordering;
 
 use tokio::time::Instant;
 
-use super::{Child, ChildId, Way};
+use super::{Child, ChildId, ChildTransport};
 use crate::caller::Caller;
-use crate::era::Era;
+use crate::era::ProtocolEra;
 
 /// What a child owes to hosts that gave up on their calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,20 +54,20 @@ impl Child {
     /// Whether another host's call is open on it, or about to be, so that what it asks or logs could be for either. One
     /// that runs elsewhere says with which call a message comes; a modern one asks within its answers.
     pub fn is_crowded_for(&self, caller: &Arc<Caller>) -> bool {
-        if !matches!(self.way, Way::Pipe(_)) || self.era() == Era::Modern {
+        if !matches!(self.transport, ChildTransport::Stdio(_)) || self.era() == ProtocolEra::Modern {
             return false;
         }
         let calls = self.calls();
         let own = i64::try_from(calls.open_of(caller)).unwrap_or(i64::MAX);
-        self.leases() > own || calls.has_ghosts(caller, Instant::now())
+        self.leases() > own || calls.has_abandoned_of_others(caller, Instant::now())
     }
 
     /// Whether it is known to ask its hosts, and could not ask this one: as far as it knows, it works for another
     /// that has given up.
     pub fn is_unsure_of(&self, caller: &Arc<Caller>) -> bool {
         self.asks.load(Ordering::Relaxed)
-            && matches!(self.way, Way::Pipe(_))
-            && self.era() == Era::Legacy
-            && self.calls().has_ghosts(caller, Instant::now())
+            && matches!(self.transport, ChildTransport::Stdio(_))
+            && self.era() == ProtocolEra::Legacy
+            && self.calls().has_abandoned_of_others(caller, Instant::now())
     }
 }

@@ -20,14 +20,14 @@ use tokio::net::UnixStream;
 use tokio::net::unix::pipe;
 use tokio::time::{Instant, sleep};
 
-use super::descent::Process;
-use super::guard::order::Order;
-use super::ledger::{GuardNote, Ledger, MARK, Role, remove_container_id, stop_container};
+use super::guard::order::GuardOrder;
+use super::process_tree::Process;
+use super::run_log::{GuardNote, MARK, Role, RunLog, remove_container_id, stop_container};
 use super::runner::{self, Runners};
-use super::{ChildError, Ground};
-use crate::definition::Filled;
+use super::{ChildError, StartDeps};
+use crate::definition::ResolvedCommand;
 use crate::environment::Variables;
-use crate::event_loop::{aside, may_block};
+use crate::event_loop::{may_block, run_blocking};
 use crate::files::state::check_child_folder;
 use crate::processes::{self, Ours};
 
@@ -35,10 +35,10 @@ use crate::processes::{self, Ours};
 const CONTAINERS: [&str; 2] = ["docker", "podman"];
 
 /// How long a guard may take to clear up: its descendants get a second, a container a few more.
-const CLEAR_PATIENCE: Duration = Duration::from_secs(10);
+const CLEAR_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How often a guard that clears up is looked at: a child may have stopped it.
-const LOOK_AGAIN: Duration = Duration::from_millis(100);
+const CLEAR_POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// One that was found stopped so often, and made to go on each time, is killed.
 const STOPPED: u32 = 10;
@@ -58,7 +58,7 @@ pub(super) struct Guard {
     reports: Lines<BufReader<UnixStream>>,
     /// The child's end, once it was reported.
     seen: Option<Exit>,
-    /// The ledger's note of its container.
+    /// The run log's note of its container.
     container: Option<PathBuf>,
     /// While these are here, it is known as a guard, to this daemon and to the next.
     _ours: Ours,
@@ -84,13 +84,13 @@ impl std::fmt::Display for Exit {
     }
 }
 
-pub(super) async fn spawn(filled: &Filled, ground: &Ground<'_>) -> Result<Spawned, ChildError> {
-    let Ground { variables, ledger, .. } = *ground;
+pub(super) async fn spawn(filled: &ResolvedCommand, deps: &StartDeps<'_>) -> Result<Spawned, ChildError> {
+    let StartDeps { variables, run_log, .. } = *deps;
     let failed = |why: std::io::Error| ChildError::Spawn { why: why.to_string() };
     let Prepared { program, order, runner, note } = {
         let (filled, variables) = (filled.clone(), variables.clone());
-        let (ledger, runners) = (ledger.clone(), ground.runners.clone());
-        aside(move || prepare(&filled, &variables, &ledger, &runners)).await?
+        let (run_log, runners) = (run_log.clone(), deps.runners.clone());
+        run_blocking(move || prepare(&filled, &variables, &run_log, &runners)).await?
     };
     let Some(told) = order.encode() else {
         return Err(ChildError::Spawn { why: "its arguments hold a zero byte".to_owned() });
@@ -107,7 +107,7 @@ pub(super) async fn spawn(filled: &Filled, ground: &Ground<'_>) -> Result<Spawne
         .env_clear()
         .envs(variables.iter())
         .envs(filled.env.iter().filter_map(|(name, value)| Some((name, value.as_ref()?))))
-        .env(MARK, ledger.mark())
+        .env(MARK, run_log.mark())
         .current_dir(runner.as_ref().map_or(filled.runs_in(), |runner| &runner.cwd))
         .stdin(Stdio::from(theirs))
         .stdout(Stdio::from(child_stdout.into_blocking_fd().map_err(failed)?))
@@ -134,15 +134,15 @@ pub(super) async fn spawn(filled: &Filled, ground: &Ground<'_>) -> Result<Spawne
 /// What a start needs to know of files.
 struct Prepared {
     program: PathBuf,
-    order: Order,
-    runner: Option<runner::Start>,
+    order: GuardOrder,
+    runner: Option<runner::RunnerStart>,
     note: Option<GuardNote>,
 }
 
 fn prepare(
-    filled: &Filled,
+    filled: &ResolvedCommand,
     variables: &Variables,
-    ledger: &Ledger,
+    run_log: &RunLog,
     runners: &Runners,
 ) -> Result<Prepared, ChildError> {
     may_block();
@@ -164,14 +164,14 @@ fn prepare(
         });
     }
     let runner = runners.start(filled).map_err(failed)?;
-    let order = order(&program, &found, filled, ledger);
-    Ok(Prepared { program, order, runner, note: ledger.note_guard() })
+    let order = order(&program, &found, filled, run_log);
+    Ok(Prepared { program, order, runner, note: run_log.note_guard() })
 }
 
 /// Adds a process to the note of its guard.
 async fn noted(note: Option<GuardNote>, role: Role, pid: Option<u32>) -> Option<GuardNote> {
     let (note, pid) = (note?, pid?);
-    aside(move || {
+    run_blocking(move || {
         note.add(role, pid);
         Some(note)
     })
@@ -190,15 +190,15 @@ fn guard_command(note: Option<&GuardNote>) -> std::process::Command {
 }
 
 /// What the guard is to start.
-fn order(program: &Path, found: &Path, filled: &Filled, ledger: &Ledger) -> Order {
+fn order(program: &Path, found: &Path, filled: &ResolvedCommand, run_log: &RunLog) -> GuardOrder {
     let mut args: Vec<OsString> = filled.args.iter().map(OsString::from).collect();
-    let container = container(program, filled, ledger).map(|Container { note, id_file, run }| {
+    let container = container(program, filled, run_log).map(|Container { note, id_file, run }| {
         if let Some(file) = id_file {
             args.splice(run + 1..run + 1, ["--cidfile".into(), file.into()]);
         }
         note
     });
-    Order {
+    GuardOrder {
         program: program.to_owned(),
         name: (found != program).then(|| found.to_owned()),
         container,
@@ -210,7 +210,7 @@ fn order(program: &Path, found: &Path, filled: &Filled, ledger: &Ledger) -> Orde
 
 /// A child that runs in a container.
 struct Container {
-    /// What the ledger keeps about it.
+    /// What the run log keeps about it.
     note: PathBuf,
     /// The file for its id, unless its own arguments name one.
     id_file: Option<PathBuf>,
@@ -220,7 +220,7 @@ struct Container {
 
 /// `docker run …` and the like start what is no descendant of ours: such a child leaves its container's
 /// id in a file, and is stopped by it.
-fn container(program: &Path, filled: &Filled, ledger: &Ledger) -> Option<Container> {
+fn container(program: &Path, filled: &ResolvedCommand, run_log: &RunLog) -> Option<Container> {
     let name = program.file_name()?.to_str()?;
     let run = filled.args.iter().position(|arg| arg == "run")?;
     if !CONTAINERS.contains(&name) || filled.args[..run].iter().any(|arg| !arg.starts_with('-')) {
@@ -232,7 +232,7 @@ fn container(program: &Path, filled: &Filled, ledger: &Ledger) -> Option<Contain
     if let Some(own) = &own {
         remove_container_id(&filled.runs_in().join(own));
     }
-    let (note, file) = ledger.note_container(program, own.map(|file| filled.runs_in().join(file)))?;
+    let (note, file) = run_log.note_container(program, own.map(|file| filled.runs_in().join(file)))?;
     Some(Container { note, id_file: (!has_own).then_some(file), run })
 }
 
@@ -248,7 +248,7 @@ fn pass_input(control: &OwnedFd, input: &OwnedFd) -> std::io::Result<()> {
 
 /// The program that will run: as given when it is a path (from the child's directory), else the
 /// first executable of that name on the search path.
-pub fn program(filled: &Filled, variables: &Variables) -> Result<PathBuf, String> {
+pub fn program(filled: &ResolvedCommand, variables: &Variables) -> Result<PathBuf, String> {
     if filled.cmd.contains('/') {
         return Ok(filled.cwd.join(&filled.cmd));
     }
@@ -327,7 +327,7 @@ impl Guard {
             let _ = self.process.kill().await;
         }
         let (note, container) = (self.note.take(), self.container.take().filter(|_| done.is_none()));
-        aside(move || {
+        run_blocking(move || {
             if let Some(container) = container {
                 stop_container(&container);
             }
@@ -340,11 +340,11 @@ impl Guard {
 
 /// Resolves when a guard does not clear up: its child stops it again and again, or time is up.
 async fn is_stuck(guard: u32) {
-    let give_up = Instant::now() + CLEAR_PATIENCE;
+    let give_up = Instant::now() + CLEAR_TIMEOUT;
     let mut stopped = 0;
     while Instant::now() < give_up && stopped < STOPPED {
-        sleep(LOOK_AGAIN).await;
-        let was_stopped = aside(move || match Process::look_up(guard) {
+        sleep(CLEAR_POLL_INTERVAL).await;
+        let was_stopped = run_blocking(move || match Process::look_up(guard) {
             Some(process) if process.stopped => {
                 process.signal(Signal::CONT);
                 true

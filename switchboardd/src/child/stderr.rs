@@ -11,12 +11,12 @@ use tokio::net::unix::pipe;
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
-use crate::definition::Hidden;
+use crate::definition::Redactor;
 use crate::visible::visible;
 
 /// What is kept of each child, in bytes and per line.
-const KEEP: usize = 64 * 1024;
-const LINE: usize = 4 * 1024;
+const MAX_RING_BYTES: usize = 64 * 1024;
+const MAX_LINE_BYTES: usize = 4 * 1024;
 
 /// Lines shown in a fault.
 const TAIL_LINES: usize = 5;
@@ -32,7 +32,7 @@ pub fn written() -> Notified<'static> {
 }
 
 #[derive(Debug, Clone)]
-pub struct Line {
+pub struct StderrLine {
     pub number: u64,
     pub at: SystemTime,
     pub text: Box<str>,
@@ -43,14 +43,14 @@ pub struct Line {
 #[derive(Debug, Default)]
 pub struct StderrRing {
     /// Values that are replaced in every line before it is kept.
-    hidden: Hidden,
+    hidden: Redactor,
     // A leaf lock: held for a push or a copy, never across an await.
-    kept: Mutex<Kept>,
+    buffer: Mutex<StderrBuffer>,
 }
 
 #[derive(Debug, Default)]
-struct Kept {
-    lines: VecDeque<Line>,
+struct StderrBuffer {
+    lines: VecDeque<StderrLine>,
     bytes: usize,
     /// Lines on standard output that are no messages, and the first of them.
     stdout: u64,
@@ -59,18 +59,18 @@ struct Kept {
 
 /// Where a line comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stream {
+enum OutputStream {
     Stdout,
     Stderr,
 }
 
 impl StderrRing {
     /// For a child that was given these values.
-    pub fn new(hidden: Hidden) -> Self {
+    pub fn new(hidden: Redactor) -> Self {
         Self { hidden, ..Self::default() }
     }
 
-    pub(super) fn hidden(&self) -> &Hidden {
+    pub(super) fn hidden(&self) -> &Redactor {
         &self.hidden
     }
 
@@ -85,11 +85,11 @@ impl StderrRing {
                 Ok(count) => count,
             };
             for part in chunk[..count].split_inclusive(|&byte| byte == b'\n') {
-                let room = LINE.saturating_sub(line.len());
+                let room = MAX_LINE_BYTES.saturating_sub(line.len());
                 line.extend_from_slice(&part[..part.len().min(room)]);
                 is_cut |= part.len() > room;
                 if part.ends_with(b"\n") {
-                    self.push(&line, is_cut, name, Stream::Stderr);
+                    self.push(&line, is_cut, name, OutputStream::Stderr);
                     line.clear();
                     is_cut = false;
                 }
@@ -97,26 +97,31 @@ impl StderrRing {
         }
         if !line.is_empty() {
             // It may have been ended in the middle of it.
-            self.push(&line, true, name, Stream::Stderr);
+            self.push(&line, true, name, OutputStream::Stderr);
         }
     }
 
     /// A line of its standard output that is no message.
     pub(super) fn push_stdout(&self, line: &[u8], name: &str) {
-        self.push(&line[..line.len().min(LINE)], line.len() > LINE, name, Stream::Stdout);
+        self.push(
+            &line[..line.len().min(MAX_LINE_BYTES)],
+            line.len() > MAX_LINE_BYTES,
+            name,
+            OutputStream::Stdout,
+        );
     }
 
     /// `is_cut`: there was more of the line, or may have been.
-    fn push(&self, line: &[u8], is_cut: bool, name: &str, stream: Stream) {
-        let stdout = stream == Stream::Stdout;
+    fn push(&self, line: &[u8], is_cut: bool, name: &str, stream: OutputStream) {
+        let stdout = stream == OutputStream::Stdout;
         let text = String::from_utf8_lossy(line);
         let text = printable(text.trim_end());
         let text: Box<str> =
-            if is_cut { self.hidden.hide_in_cut(&text) } else { self.hidden.hide(&text) }.into();
+            if is_cut { self.hidden.redact_cut(&text) } else { self.hidden.redact(&text) }.into();
         if text.is_empty() {
             return;
         }
-        let mut kept = self.kept.lock().expect("BUG: a push panicked");
+        let mut kept = self.buffer.lock().expect("BUG: a push panicked");
         if stdout && kept.stdout == 0 {
             let text = visible(super::clip(&text));
             tracing::warn!(target: "child", child = name, "wrote a line to stdout that is not JSON-RPC: {text}");
@@ -127,8 +132,8 @@ impl StderrRing {
         kept.stdout += u64::from(stdout);
         kept.bytes += text.len();
         let number = NUMBER.fetch_add(1, Ordering::Relaxed) + 1;
-        kept.lines.push_back(Line { number, at: SystemTime::now(), text, stdout });
-        while kept.bytes > KEEP {
+        kept.lines.push_back(StderrLine { number, at: SystemTime::now(), text, stdout });
+        while kept.bytes > MAX_RING_BYTES {
             match kept.lines.pop_front() {
                 Some(oldest) => kept.bytes -= oldest.text.len(),
                 None => break,
@@ -140,24 +145,24 @@ impl StderrRing {
 
     /// A line of our own about a child that has no standard error here.
     pub fn note(&self, text: &str, name: &str) {
-        self.push(text.as_bytes(), false, name, Stream::Stderr);
+        self.push(text.as_bytes(), false, name, OutputStream::Stderr);
     }
 
     /// Those that came after line `number`.
-    pub fn after(&self, number: u64) -> Vec<Line> {
-        let kept = self.kept.lock().expect("BUG: a push panicked");
+    pub fn after(&self, number: u64) -> Vec<StderrLine> {
+        let kept = self.buffer.lock().expect("BUG: a push panicked");
         kept.lines.iter().filter(|line| line.number > number).cloned().collect()
     }
 
     /// How many lines on standard output are no messages.
     pub fn stdout_lines(&self) -> u64 {
-        self.kept.lock().expect("BUG: a push panicked").stdout
+        self.buffer.lock().expect("BUG: a push panicked").stdout
     }
 
     /// What a fault tells of it; empty if there is nothing to tell.
-    pub fn last_words(&self) -> String {
+    pub fn last_lines(&self) -> String {
         let stdout = {
-            let kept = self.kept.lock().expect("BUG: a push panicked");
+            let kept = self.buffer.lock().expect("BUG: a push panicked");
             kept.first.as_ref().map(|first| match kept.stdout {
                 1 => format!("wrote 1 line to stdout that is not JSON-RPC: `{first}`"),
                 lines => format!("wrote {lines} lines to stdout that are not JSON-RPC, the first: `{first}`"),
@@ -170,7 +175,7 @@ impl StderrRing {
 
     /// The end of what it wrote to standard error.
     fn tail(&self) -> String {
-        let kept = self.kept.lock().expect("BUG: a push panicked");
+        let kept = self.buffer.lock().expect("BUG: a push panicked");
         let mut tail: Vec<&str> = Vec::new();
         let mut bytes = 0;
         for line in kept.lines.iter().rev().filter(|line| !line.stdout).take(TAIL_LINES) {
@@ -213,10 +218,15 @@ mod tests {
     fn only_the_newest_lines_are_kept() {
         let ring = StderrRing::default();
         for number in 0..10_000 {
-            ring.push(format!("line {number} {}", "x".repeat(100)).as_bytes(), false, "t", Stream::Stderr);
+            ring.push(
+                format!("line {number} {}", "x".repeat(100)).as_bytes(),
+                false,
+                "t",
+                OutputStream::Stderr,
+            );
         }
         let lines = ring.after(0);
-        assert!(lines.iter().map(|line| line.text.len()).sum::<usize>() <= KEEP);
+        assert!(lines.iter().map(|line| line.text.len()).sum::<usize>() <= MAX_RING_BYTES);
         let last = lines.last().unwrap();
         assert!(last.text.starts_with("line 9999 "));
         assert_eq!(ring.after(last.number - 1).len(), 1);
@@ -227,15 +237,15 @@ mod tests {
     async fn a_value_is_hidden_however_it_arrives() {
         use tokio::io::AsyncWriteExt;
 
-        use crate::definition::Launch;
-        use crate::expand::{Places, Template};
+        use crate::definition::LaunchCommand;
+        use crate::expand::{ExpansionContext, Template};
 
-        let template = Template::parse("${KEY}", &Places::default()).unwrap();
-        let launch = Launch { args: vec![template], ..Launch::default() };
+        let template = Template::parse("${KEY}", &ExpansionContext::default()).unwrap();
+        let launch = LaunchCommand { args: vec![template], ..LaunchCommand::default() };
         let filled = launch.fill(&[("KEY".to_owned(), "hunter2hunter".to_owned())].into()).unwrap();
-        let ring = StderrRing::new(filled.hidden);
+        let ring = StderrRing::new(filled.redactor);
         let (mut sender, receiver) = pipe::pipe().unwrap();
-        let long = format!("{}hunter2hunter\n", "x".repeat(LINE - 8));
+        let long = format!("{}hunter2hunter\n", "x".repeat(MAX_LINE_BYTES - 8));
         let parts = ["it is hunt", "er2hunter\nin \u{1b}[31mhunter2hunter\u{1b}[0m\n", &long, "and hunter2"];
         let written = async {
             for part in parts {
@@ -247,31 +257,31 @@ mod tests {
         tokio::join!(ring.drain(receiver, "t"), written);
         let lines: Vec<_> = ring.after(0).into_iter().map(|line| line.text).collect();
         assert_eq!((&*lines[0], &*lines[1], &*lines[3]), ("it is ${KEY}", "in ${KEY}", "and ${KEY}"));
-        assert_eq!(*lines[2], *format!("{}${{KEY}}", "x".repeat(LINE - 8)));
+        assert_eq!(*lines[2], *format!("{}${{KEY}}", "x".repeat(MAX_LINE_BYTES - 8)));
         ring.push_stdout(b"hunter2hunter", "t");
-        assert!(ring.last_words().starts_with("wrote 1 line to stdout that is not JSON-RPC: `${KEY}`;"));
+        assert!(ring.last_lines().starts_with("wrote 1 line to stdout that is not JSON-RPC: `${KEY}`;"));
     }
 
     #[test]
     fn a_tail_is_short_whatever_the_lines() {
         let ring = StderrRing::default();
-        ring.push("é".repeat(4000).as_bytes(), false, "t", Stream::Stderr);
+        ring.push("é".repeat(4000).as_bytes(), false, "t", OutputStream::Stderr);
         assert!(ring.tail().len() <= TAIL_BYTES);
     }
 
     #[test]
     fn what_is_told_of_a_child_names_both_streams() {
         let ring = StderrRing::default();
-        assert_eq!(ring.last_words(), "");
-        ring.push(b"oh no", false, "t", Stream::Stderr);
-        assert_eq!(ring.last_words(), "last stderr: `oh no`");
+        assert_eq!(ring.last_lines(), "");
+        ring.push(b"oh no", false, "t", OutputStream::Stderr);
+        assert_eq!(ring.last_lines(), "last stderr: `oh no`");
         ring.push_stdout("hello \u{202e}there".as_bytes(), "t");
         let expect =
             r"wrote 1 line to stdout that is not JSON-RPC: `hello \u{202e}there`; last stderr: `oh no`";
-        assert_eq!(ring.last_words(), expect);
+        assert_eq!(ring.last_lines(), expect);
         ring.push_stdout(b"again", "t");
         let expect = r"wrote 2 lines to stdout that are not JSON-RPC, the first: `hello \u{202e}there`; last stderr: `oh no`";
-        assert_eq!(ring.last_words(), expect);
+        assert_eq!(ring.last_lines(), expect);
         assert_eq!((ring.stdout_lines(), ring.after(0).len()), (2, 3));
     }
 

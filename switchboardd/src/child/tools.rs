@@ -9,9 +9,9 @@ use switchboard_wire::raw::Raw;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
-use super::lists::{self, List};
+use super::lists::{self, ListKind};
 use super::{Child, ChildError, Limits};
-use crate::era::headers::flaw;
+use crate::era::headers::header_schema_error;
 use crate::visible::visible;
 
 #[derive(Debug)]
@@ -93,16 +93,16 @@ impl ToolList {
 
 /// Where the list stays between uses.
 #[derive(Debug, Default)]
-pub(super) struct Shelf {
+pub(super) struct ToolCache {
     // A leaf lock: held to copy or replace handles.
-    state: Mutex<State>,
+    state: Mutex<ToolCacheState>,
     changed: Notify,
 }
 
 type Fetched = Result<Arc<ToolList>, ChildError>;
 
 #[derive(Debug, Default)]
-struct State {
+struct ToolCacheState {
     list: Option<Arc<ToolList>>,
     /// Counts the times the child said that its tools changed.
     generation: u64,
@@ -111,12 +111,12 @@ struct State {
     failed: Option<(Instant, ChildError)>,
 }
 
-impl Shelf {
-    pub(super) fn known(&self) -> Option<Arc<ToolList>> {
+impl ToolCache {
+    pub(super) fn cached(&self) -> Option<Arc<ToolList>> {
         self.lock().list.clone()
     }
 
-    pub(super) fn outdate(&self) {
+    pub(super) fn invalidate(&self) {
         {
             let mut state = self.lock();
             state.list = None;
@@ -140,11 +140,11 @@ impl Shelf {
                 return Err(error.clone());
             }
         }
-        self.renew(child, limits).await
+        self.refresh(child, limits).await
     }
 
     /// Asks, or joins those who already do.
-    pub(super) async fn renew(&self, child: &Arc<Child>, limits: Limits) -> Fetched {
+    pub(super) async fn refresh(&self, child: &Arc<Child>, limits: Limits) -> Fetched {
         let mut open = {
             let mut state = self.lock();
             match &state.open {
@@ -152,7 +152,7 @@ impl Shelf {
                 None => {
                     let (tell, open) = watch::channel(None);
                     state.open = Some(open.clone());
-                    tokio::spawn(ask(child.clone(), limits, state.generation, tell));
+                    tokio::spawn(refresh_once(child.clone(), limits, state.generation, tell));
                     open
                 }
             }
@@ -163,16 +163,21 @@ impl Shelf {
         }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
-        self.state.lock().expect("BUG: a shelf panicked")
+    fn lock(&self) -> std::sync::MutexGuard<'_, ToolCacheState> {
+        self.state.lock().expect("BUG: a cache update panicked")
     }
 }
 
 /// Fetches the list once for everybody. One that changed meanwhile is told, but not kept.
-async fn ask(child: Arc<Child>, limits: Limits, generation: u64, tell: watch::Sender<Option<Fetched>>) {
+async fn refresh_once(
+    child: Arc<Child>,
+    limits: Limits,
+    generation: u64,
+    tell: watch::Sender<Option<Fetched>>,
+) {
     let fetched = fetch(&child, limits).await.map(Arc::new);
     {
-        let mut state = child.tools.lock();
+        let mut state = child.tool_cache.lock();
         state.open = None;
         match &fetched {
             Ok(list) if state.generation == generation => state.list = Some(list.clone()),
@@ -184,7 +189,7 @@ async fn ask(child: Arc<Child>, limits: Limits, generation: u64, tell: watch::Se
 }
 
 async fn fetch(child: &Arc<Child>, limits: Limits) -> Result<ToolList, ChildError> {
-    let items = lists::fetch(child, List::Tools, limits, &mut 0).await?;
+    let items = lists::fetch(child, ListKind::Tools, limits, &mut 0).await?;
     let items: Vec<&RawValue> = items.iter().map(|item| &**item).filter(|tool| child.may_use(tool)).collect();
     Ok(ToolList::from_raw(&items))
 }
@@ -192,13 +197,13 @@ async fn fetch(child: &Arc<Child>, limits: Limits) -> Result<ToolList, ChildErro
 impl Child {
     /// Whether a tool can be used the way that this child is reached.
     fn may_use(&self, tool: &RawValue) -> bool {
-        if !self.way.repeats_arguments() {
+        if !self.transport.repeats_arguments() {
             return true;
         }
         let Some(tool) = Members::of(tool) else { return true };
-        let Some(flaw) = tool.get("inputSchema").and_then(flaw) else { return true };
+        let Some(error) = tool.get("inputSchema").and_then(header_schema_error) else { return true };
         let name = tool.text("name").unwrap_or_default();
-        tracing::warn!(target: "child", child = &*self.name, "tool `{}` is left out: {flaw}", visible(&name));
+        tracing::warn!(target: "child", child = &*self.name, "tool `{}` is left out: {error}", visible(&name));
         false
     }
 }

@@ -13,22 +13,22 @@ use super::output::{complain, print_json, say};
 use crate::args::{Add, Args};
 use crate::config::Config;
 use crate::daemon;
-use crate::definition::{Definition, Reach};
-use crate::discover::shapes::MANY;
-use crate::discover::{Area, Memory, discover, walk};
+use crate::definition::{Definition, Launch};
+use crate::discover::shapes::SERVER_MAPS;
+use crate::discover::{LastGoodDefinitions, SearchScope, discover, walk};
 use crate::files::replace;
 use crate::hosts::import::{Literal, hide_secrets};
-use crate::sources::Sources;
+use crate::value_resolver::ValueResolver;
 use crate::visible::{is_hidden, visible};
 
 /// The person's own files.
-pub(super) struct Own {
+pub(super) struct PersonalConfig {
     pub(super) config: Config,
     pub(super) home: PathBuf,
     pub(super) data: PathBuf,
 }
 
-impl Own {
+impl PersonalConfig {
     pub(super) fn open(args: &Args) -> Result<Self, Vec<String>> {
         let home = daemon::home().map_err(|error| vec![error.to_string()])?;
         let (config_file, state) = daemon::files_in_use(args, &home);
@@ -39,8 +39,9 @@ impl Own {
     }
 
     pub(super) fn definitions(&self) -> (Vec<Definition>, Vec<String>) {
-        let area = Area { config: &self.config, confined: false, home: &self.home, data: &self.data };
-        let found = discover(area, &mut Memory::default());
+        let search_scope =
+            SearchScope { config: &self.config, confined: false, home: &self.home, data: &self.data };
+        let found = discover(search_scope, &mut LastGoodDefinitions::default());
         (found.definitions, found.problems.iter().map(ToString::to_string).collect())
     }
 
@@ -60,7 +61,7 @@ impl Own {
         let (after, problems) = self.definitions();
         let found = after.iter().find(|known| known.name == name && known.file == file);
         let globs = &self.config.discover_globs;
-        let complaint = match found.map(|known| known.reach.clone().and_then(reachable)) {
+        let complaint = match found.map(|known| known.launch.clone().and_then(reachable)) {
             Some(Ok(_)) => return Ok(file),
             Some(Err(why)) => format!("`{name}` would be misconfigured: {why}"),
             None if !walk::walk(&self.config.folder, globs, false).files.contains(&file) => {
@@ -117,23 +118,23 @@ fn secrets(add: &Add) -> Vec<String> {
 
 /// What keeps a server that was just defined from working yet.
 async fn note(args: &Args, name: &str) -> Option<String> {
-    let own = Own::open(args).ok()?;
+    let own = PersonalConfig::open(args).ok()?;
     let (definitions, _) = own.definitions();
-    let reach = definitions.into_iter().find(|known| known.name == name)?.reach.ok()?;
+    let launch = definitions.into_iter().find(|known| known.name == name)?.launch.ok()?;
     let state = own.data.parent().unwrap_or(&own.data);
-    let sources = Sources::new(&own.config.folder, state);
-    if let Err(unready) = sources.fill(&reach).await {
+    let resolver = ValueResolver::new(&own.config.folder, state);
+    if let Err(unready) = resolver.fill(&launch).await {
         return Some(format!("it {unready}"));
     }
-    match &reach {
-        Reach::Process(launch) => sources.find_program(launch).await.err(),
-        Reach::Remote(_) => None,
+    match &launch {
+        Launch::Process(launch) => resolver.find_program(launch).await.err(),
+        Launch::Remote(_) => None,
     }
 }
 
 fn write(args: &Args, add: &Add) -> Result<PathBuf, Vec<String>> {
     let one = |complaint: String| vec![complaint];
-    let own = Own::open(args)?;
+    let own = PersonalConfig::open(args)?;
     if add.name.is_empty()
         || add.name.starts_with('.')
         || add.name.contains('/')
@@ -223,7 +224,7 @@ pub(super) async fn remove(args: &Args, name: &str) -> Exit {
 /// Gives the server that was meant, and the file that it was in.
 fn take_out(args: &Args, name: &str) -> Result<(String, PathBuf), Vec<String>> {
     let one = |complaint: String| vec![complaint];
-    let own = Own::open(args)?;
+    let own = PersonalConfig::open(args)?;
     let (definitions, _) = own.definitions();
     let by_suite = |known: &&Definition| crate::suite_name::derived(&known.name) == name;
     let by_name = definitions.iter().find(|known| known.name == name);
@@ -256,7 +257,7 @@ fn without(text: &str, name: &str) -> Result<Option<String>, String> {
     let body = text.trim_start_matches('\u{feff}');
     let root = CstRootNode::parse(body, &ParseOptions::default()).map_err(|error| error.to_string())?;
     let object = root.object_value().ok_or("it is no JSON object")?;
-    let many = MANY.into_iter().find_map(|key| object.object_value(key));
+    let many = SERVER_MAPS.into_iter().find_map(|key| object.object_value(key));
     let is_alone = many.is_none()
         && object
             .get("name")

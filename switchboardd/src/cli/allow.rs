@@ -10,15 +10,15 @@ use serde_json::json;
 
 use super::Exit;
 use super::ask::tell_daemon;
-use super::desk::Desk;
+use super::local_config::LocalConfig;
 use super::output::{complain, failed, is_terminal, print_json, remark, say};
 use super::prompt;
 use crate::args::Args;
-use crate::definition::{Definition, Launch, Reach};
+use crate::definition::{Definition, Launch, LaunchCommand};
 use crate::layer::Layer;
 use crate::suite_name;
 use crate::trust::view::{Values, View, mentioned};
-use crate::trust::{Record, Standing, Verdict};
+use crate::trust::{Decision, Record, TrustStatus};
 use crate::visible::visible;
 
 /// Names of variables that programs set for what they start in place of a person. Not a lock: a bump.
@@ -44,15 +44,15 @@ const AGENT_PREFIXES: [&str; 3] = ["CODEX_", "COPILOT_AGENT_", "CURSOR_"];
 struct Candidate {
     definition: Definition,
     /// What would run.
-    wanted: Reach,
+    wanted: Launch,
     /// What was allowed last.
-    before: Option<Reach>,
+    before: Option<Launch>,
     denied: bool,
     root: PathBuf,
     suite_names: Vec<String>,
 }
 
-impl Desk {
+impl LocalConfig {
     /// Everything in a workspace, and of the person's own, that is not simply allowed.
     fn candidates(&self, root: Option<&Path>) -> Vec<Candidate> {
         let mut all = candidates(&self.personal, true);
@@ -89,11 +89,11 @@ impl Desk {
             )));
         };
         if path.is_dir() {
-            return Ok(self.candidates(self.ground.workspace(&path).as_deref()));
+            return Ok(self.candidates(self.locations.workspace(&path).as_deref()));
         }
         // The workspace of a file is the nearest folder above that finds it.
         let found = path.ancestors().skip(1).chain(here.as_deref()).find_map(|root| {
-            let all = self.candidates(Some(&self.ground.workspace(root)?));
+            let all = self.candidates(Some(&self.locations.workspace(root)?));
             let of_file: Vec<_> = all
                 .into_iter()
                 .filter(|one| one.definition.file.canonicalize().is_ok_and(|file| file == path))
@@ -109,7 +109,7 @@ impl Desk {
 
 /// `own`: of the person's own, what is simply allowed is nobody's question.
 fn candidates(layer: &Layer, own: bool) -> Vec<Candidate> {
-    let candidate = |definition: &Definition, wanted: &Reach, before: Option<&Reach>, denied: bool| {
+    let candidate = |definition: &Definition, wanted: &Launch, before: Option<&Launch>, denied: bool| {
         let chosen = layer.config.suite(&definition.name).suite_name;
         let names = [Some(definition.name.clone()), Some(suite_name::derived(&definition.name)), chosen];
         Candidate {
@@ -123,21 +123,21 @@ fn candidates(layer: &Layer, own: bool) -> Vec<Candidate> {
     };
     let of_entries = layer.entries.iter().filter_map(|entry| {
         let definition = &entry.definition;
-        let now = definition.reach.as_ref().ok();
-        match &entry.standing {
-            Standing::Held => Some(candidate(definition, now?, None, false)),
-            Standing::Outdated { waiting } => Some(candidate(definition, waiting, now, false)),
+        let now = definition.launch.as_ref().ok();
+        match &entry.trust_status {
+            TrustStatus::Held => Some(candidate(definition, now?, None, false)),
+            TrustStatus::Outdated { pending: waiting } => Some(candidate(definition, waiting, now, false)),
             // Allowed once: with a program that may be another by now.
-            Standing::Allowed => (!own || definition.launch()?.program.is_some())
+            TrustStatus::Allowed => (!own || definition.command()?.program.is_some())
                 .then(|| now.map(|now| candidate(definition, now, Some(now), false)))
                 .flatten(),
-            Standing::Denied => None,
+            TrustStatus::Denied => None,
         }
     });
     let of_denied = layer
         .denied
         .iter()
-        .filter_map(|definition| Some(candidate(definition, definition.reach.as_ref().ok()?, None, true)));
+        .filter_map(|definition| Some(candidate(definition, definition.launch.as_ref().ok()?, None, true)));
     of_entries.chain(of_denied).collect()
 }
 
@@ -150,11 +150,11 @@ pub(super) async fn run(args: &Args, what: Option<&str>) -> Exit {
     if let Some(why) = nobody_here() {
         return failed(&why);
     }
-    let desk = match Desk::open(args) {
-        Ok(desk) => desk,
+    let local = match LocalConfig::open(args) {
+        Ok(local) => local,
         Err(exit) => return exit,
     };
-    let meant = match desk.meant(args, what) {
+    let meant = match local.meant(args, what) {
         Ok(meant) => meant,
         Err(exit) => return exit,
     };
@@ -164,7 +164,7 @@ pub(super) async fn run(args: &Args, what: Option<&str>) -> Exit {
         if candidate.denied && what.is_none() {
             continue;
         }
-        match consider(&desk, &candidate).await {
+        match consider(&local, &candidate).await {
             Some(true) => allowed += 1,
             Some(false) => left += 1,
             None => {}
@@ -178,25 +178,25 @@ pub(super) async fn run(args: &Args, what: Option<&str>) -> Exit {
 }
 
 /// Shows one and asks. `None` if there is nothing to ask.
-async fn consider(desk: &Desk, candidate: &Candidate) -> Option<bool> {
+async fn consider(local: &LocalConfig, candidate: &Candidate) -> Option<bool> {
     let program = match &candidate.wanted {
-        Reach::Process(launch) => Some(desk.sources.find_program(launch).await),
-        Reach::Remote(_) => None,
+        Launch::Process(launch) => Some(local.resolver.find_program(launch).await),
+        Launch::Remote(_) => None,
     };
     // Allowed as it is, and nothing about its program is new.
     let settled = match (&candidate.wanted, &program) {
-        (Reach::Process(Launch { program: Some(was), .. }), Some(Ok(found))) => was == found,
-        (Reach::Process(Launch { program: Some(_), .. }), _) => false,
+        (Launch::Process(LaunchCommand { program: Some(was), .. }), Some(Ok(found))) => was == found,
+        (Launch::Process(LaunchCommand { program: Some(_), .. }), _) => false,
         (now, _) => candidate.before.as_ref() == Some(now),
     };
     if settled {
         return None;
     }
-    let given = desk.sources.given(&candidate.wanted).await;
+    let given = local.resolver.given(&candidate.wanted).await;
     let shown = program.as_ref().map(|found| found.as_ref().map(PathBuf::as_path).map_err(String::as_str));
     let view = View {
         definition: &candidate.definition,
-        reach: &candidate.wanted,
+        launch: &candidate.wanted,
         program: shown,
         before: candidate.before.as_ref(),
         root: &candidate.root,
@@ -205,17 +205,19 @@ async fn consider(desk: &Desk, candidate: &Candidate) -> Option<bool> {
         given: &given,
     };
     view.lines().iter().for_each(|line| say!("{line}"));
-    if let (Reach::Process(Launch { program: Some(was), .. }), Some(Ok(_))) = (&candidate.wanted, &program) {
+    if let (Launch::Process(LaunchCommand { program: Some(was), .. }), Some(Ok(_))) =
+        (&candidate.wanted, &program)
+    {
         say!("  changed   its program was {}", visible(&was.display().to_string()));
     }
     if candidate.denied {
         say!("  denied    you have denied it before");
     }
     let wanted = match (&candidate.wanted, program) {
-        (Reach::Process(launch), Some(Ok(program))) => {
-            Reach::Process(Launch { program: Some(program), ..launch.clone() })
+        (Launch::Process(launch), Some(Ok(program))) => {
+            Launch::Process(LaunchCommand { program: Some(program), ..launch.clone() })
         }
-        (Reach::Process(_), _) => {
+        (Launch::Process(_), _) => {
             complain(&"it cannot be allowed before its program is there");
             return Some(false);
         }
@@ -230,7 +232,7 @@ async fn consider(desk: &Desk, candidate: &Candidate) -> Option<bool> {
         return Some(false);
     }
     let Definition { file, name, .. } = &candidate.definition;
-    match desk.ground.trust.say(file, name, record(Verdict::Allow(Box::new(wanted)))) {
+    match local.locations.trust.record(file, name, record(Decision::Allow(Box::new(wanted)))) {
         Ok(()) => {
             say!("  allowed");
             Some(true)
@@ -243,17 +245,17 @@ async fn consider(desk: &Desk, candidate: &Candidate) -> Option<bool> {
 }
 
 pub(super) async fn deny(args: &Args, what: &str) -> Exit {
-    let desk = match Desk::open(args) {
-        Ok(desk) => desk,
+    let local = match LocalConfig::open(args) {
+        Ok(local) => local,
         Err(exit) => return exit,
     };
-    let meant = match desk.meant(args, Some(what)) {
+    let meant = match local.meant(args, Some(what)) {
         Ok(meant) => meant,
         Err(exit) => return exit,
     };
     let mut denied = Vec::new();
     for Candidate { definition: Definition { file, name, .. }, .. } in &meant {
-        if let Err(error) = desk.ground.trust.say(file, name, record(Verdict::Deny)) {
+        if let Err(error) = local.locations.trust.record(file, name, record(Decision::Deny)) {
             return failed(&error);
         }
         denied.push(json!({ "name": name, "file": file }));
@@ -273,13 +275,13 @@ pub(super) async fn deny(args: &Args, what: &str) -> Exit {
 }
 
 pub(super) fn list(args: &Args) -> Exit {
-    let desk = match Desk::open(args) {
-        Ok(desk) => desk,
+    let local = match LocalConfig::open(args) {
+        Ok(local) => local,
         Err(exit) => return exit,
     };
-    let here = desk.here(args);
-    let waiting: Vec<Candidate> = desk.candidates(here.as_deref()).into_iter().filter(waits).collect();
-    let said = desk
+    let here = local.here(args);
+    let waiting: Vec<Candidate> = local.candidates(here.as_deref()).into_iter().filter(waits).collect();
+    let said = local
         .trust
         .records
         .iter()
@@ -287,35 +289,35 @@ pub(super) fn list(args: &Args) -> Exit {
     if args.json {
         let said: Vec<_> = said
             .map(|(file, name, Record { verdict, at, by })| match verdict {
-                Verdict::Allow(reach) => {
-                    json!({ "verdict": "allow", "name": name, "file": file, "runs": mentioned(reach), "at": at, "by": by })
+                Decision::Allow(launch) => {
+                    json!({ "verdict": "allow", "name": name, "file": file, "runs": mentioned(launch), "at": at, "by": by })
                 }
-                Verdict::Deny => json!({ "verdict": "deny", "name": name, "file": file, "at": at, "by": by }),
+                Decision::Deny => json!({ "verdict": "deny", "name": name, "file": file, "at": at, "by": by }),
             })
             .collect();
         let waiting: Vec<_> = waiting
             .iter()
             .map(|one| json!({ "name": one.definition.name, "file": one.definition.file, "wouldRun": mentioned(&one.wanted) }))
             .collect();
-        print_json(&json!({ "said": said, "waiting": waiting, "trustRoots": desk.trust.roots }));
+        print_json(&json!({ "said": said, "waiting": waiting, "trustRoots": local.trust.roots }));
         return Exit::Ok;
     }
-    for root in &desk.trust.roots {
+    for root in &local.trust.roots {
         say!("allowed   everything in {}", root.display());
     }
     for (file, name, Record { verdict, at, .. }) in said {
         let file = file.display().to_string();
         let (name, file) = (visible(name), visible(&file));
         match verdict {
-            Verdict::Allow(reach) => say!("allowed   {name}  {}  ({file}, {at})", mentioned(reach)),
-            Verdict::Deny => say!("denied    {name}  ({file}, {at})"),
+            Decision::Allow(launch) => say!("allowed   {name}  {}  ({file}, {at})", mentioned(launch)),
+            Decision::Deny => say!("denied    {name}  ({file}, {at})"),
         }
     }
     for one in &waiting {
         let (name, file) = (visible(&one.definition.name), one.definition.file.display().to_string());
         say!("waiting   {name}  {}  ({})", mentioned(&one.wanted), visible(&file));
     }
-    if waiting.is_empty() && desk.trust.records.is_empty() && desk.trust.roots.is_empty() {
+    if waiting.is_empty() && local.trust.records.is_empty() && local.trust.roots.is_empty() {
         say!("nothing was allowed or denied yet, and nothing waits here");
     }
     Exit::Ok
@@ -341,7 +343,7 @@ fn nobody_here() -> Option<String> {
     (!terminal).then(|| "only a person can allow something: run it on a terminal".to_owned())
 }
 
-fn record(verdict: Verdict) -> Record {
+fn record(verdict: Decision) -> Record {
     let terminal = rustix::termios::ttyname(std::io::stdin(), Vec::new()).ok();
     let terminal =
         terminal.and_then(|name| name.into_string().ok()).unwrap_or_else(|| "no terminal".to_owned());

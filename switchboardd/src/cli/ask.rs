@@ -18,7 +18,7 @@ use crate::daemon;
 const CONNECT: Duration = Duration::from_secs(10);
 
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Unanswered {
+pub(super) enum AskError {
     #[error("no switchboardd is running (socket `{0}`); start it with `switchboard start`")]
     NoDaemon(String),
     #[error("switchboardd did not answer: {0}")]
@@ -30,7 +30,7 @@ pub(super) enum Unanswered {
     Refused(String),
 }
 
-impl Unanswered {
+impl AskError {
     /// Says it, and gives the exit code that belongs to it.
     pub(super) fn tell(&self) -> Exit {
         super::output::complain(self);
@@ -47,53 +47,53 @@ impl Unanswered {
 }
 
 /// A connection of its own; dropping it closes it.
-pub(super) struct Line {
+pub(super) struct DaemonConnection {
     sender: hyper::client::conn::http1::SendRequest<Full<Bytes>>,
     connection: tokio::task::JoinHandle<()>,
 }
 
-impl Drop for Line {
+impl Drop for DaemonConnection {
     fn drop(&mut self) {
         self.connection.abort();
     }
 }
 
-pub(super) struct Answered {
+pub(super) struct DaemonResponse {
     pub(super) status: StatusCode,
     pub(super) body: Bytes,
 }
 
-impl Line {
-    pub(super) async fn open(args: &Args) -> Result<Self, Unanswered> {
+impl DaemonConnection {
+    pub(super) async fn open(args: &Args) -> Result<Self, AskError> {
         Self::at(args).await
     }
 
     /// The same, without keeping hold of the arguments.
-    pub(super) fn at(args: &Args) -> impl Future<Output = Result<Self, Unanswered>> + use<> {
-        let socket = daemon::home().map(|home| daemon::place_in_use(args, &home).socket);
-        async move { Self::to(&socket.map_err(|error| Unanswered::broken(&error))?).await }
+    pub(super) fn at(args: &Args) -> impl Future<Output = Result<Self, AskError>> + use<> {
+        let socket = daemon::home().map(|home| daemon::runtime_paths_in_use(args, &home).socket);
+        async move { Self::to(&socket.map_err(|error| AskError::broken(&error))?).await }
     }
 
-    async fn to(socket: &Path) -> Result<Self, Unanswered> {
+    async fn to(socket: &Path) -> Result<Self, AskError> {
         let connected = tokio::time::timeout(CONNECT, peer::connect(socket)).await;
         let connected = connected.unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into()));
         let stream = connected.map_err(|error| match error.kind() {
             // Somebody else's socket is said to be that.
             std::io::ErrorKind::PermissionDenied if error.raw_os_error().is_none() => {
-                Unanswered::Refused(error.to_string())
+                AskError::Refused(error.to_string())
             }
             std::io::ErrorKind::PermissionDenied => {
-                Unanswered::Broken(format!("`{}` is not ours to open: {error}", socket.display()))
+                AskError::Broken(format!("`{}` is not ours to open: {error}", socket.display()))
             }
-            std::io::ErrorKind::TimedOut => Unanswered::Broken(format!(
+            std::io::ErrorKind::TimedOut => AskError::Broken(format!(
                 "nobody takes connections on `{}` although somebody listens there",
                 socket.display()
             )),
-            _ => Unanswered::NoDaemon(socket.display().to_string()),
+            _ => AskError::NoDaemon(socket.display().to_string()),
         })?;
         let (sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
             .await
-            .map_err(|error| Unanswered::broken(&error))?;
+            .map_err(|error| AskError::broken(&error))?;
         let connection = tokio::spawn(async move { drop(connection.await) });
         Ok(Self { sender, connection })
     }
@@ -104,24 +104,23 @@ impl Line {
         path: &str,
         headers: &[(&str, &str)],
         body: String,
-    ) -> Result<Answered, Unanswered> {
+    ) -> Result<DaemonResponse, AskError> {
         let mut request = Request::builder().method(method).uri(path).header("host", "localhost");
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
-        let request =
-            request.body(Full::new(Bytes::from(body))).map_err(|error| Unanswered::broken(&error))?;
-        self.sender.ready().await.map_err(|error| Unanswered::broken(&error))?;
-        let response = self.sender.send_request(request).await.map_err(|error| Unanswered::broken(&error))?;
+        let request = request.body(Full::new(Bytes::from(body))).map_err(|error| AskError::broken(&error))?;
+        self.sender.ready().await.map_err(|error| AskError::broken(&error))?;
+        let response = self.sender.send_request(request).await.map_err(|error| AskError::broken(&error))?;
         let status = response.status();
-        let body = response.into_body().collect().await.map_err(|error| Unanswered::broken(&error))?;
-        Ok(Answered { status, body: body.to_bytes() })
+        let body = response.into_body().collect().await.map_err(|error| AskError::broken(&error))?;
+        Ok(DaemonResponse { status, body: body.to_bytes() })
     }
 }
 
-impl Answered {
+impl DaemonResponse {
     /// What it says, if it is what was asked for.
-    pub(super) fn json(&self) -> Result<Value, Unanswered> {
+    pub(super) fn json(&self) -> Result<Value, AskError> {
         let answer: Value = serde_json::from_slice(&self.body).unwrap_or(Value::Null);
         if self.status == StatusCode::OK {
             return Ok(answer);
@@ -132,7 +131,7 @@ impl Answered {
             why.push_str("\n  ");
             why.push_str(problem);
         }
-        Err(if status == StatusCode::LOCKED { Unanswered::Held(why) } else { Unanswered::Refused(why) })
+        Err(if status == StatusCode::LOCKED { AskError::Held(why) } else { AskError::Refused(why) })
     }
 }
 
@@ -142,8 +141,8 @@ pub(super) async fn ask(
     method: Method,
     path: &str,
     body: Option<&Value>,
-) -> Result<Value, Unanswered> {
-    let mut line = Line::open(args).await?;
+) -> Result<Value, AskError> {
+    let mut line = DaemonConnection::open(args).await?;
     let body = body.map(Value::to_string).unwrap_or_default();
     line.send(method, path, &[], body).await?.json()
 }
@@ -154,16 +153,16 @@ pub(super) async fn ask_within(
     args: &Args,
     method: Method,
     path: &str,
-) -> Result<Value, Unanswered> {
+) -> Result<Value, AskError> {
     tokio::time::timeout(limit, ask(args, method, path, None)).await.unwrap_or_else(|_| {
-        let pid = daemon::home().ok().and_then(|home| daemon::running(&daemon::place(args, &home)));
+        let pid = daemon::home().ok().and_then(|home| daemon::running(&daemon::runtime_paths(args, &home)));
         let mend = pid.map_or_else(String::new, |told| format!("; `kill {}` ends it", told["pid"]));
-        Err(Unanswered::Broken(format!("nothing came within {} s{mend}", limit.as_secs())))
+        Err(AskError::Broken(format!("nothing came within {} s{mend}", limit.as_secs())))
     })
 }
 
 /// An order about a suite, as it is seen from here.
-pub(super) async fn order(args: &Args, order: &str, suite: &str) -> Result<Value, Unanswered> {
+pub(super) async fn order(args: &Args, order: &str, suite: &str) -> Result<Value, AskError> {
     let body = json!({ "suite": suite, "workspace": super::workspace(args) });
     ask(args, Method::POST, &format!("/control/{order}"), Some(&body)).await
 }

@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 use switchboard_wire::printable;
 
 use super::Exit;
-use super::ask::{Unanswered, order};
+use super::ask::{AskError, order};
+use super::daemon_session::{DaemonSession, request};
 use super::form;
 use super::output::{
     complain, failed, person_reads_errors, print_exact, print_json, print_remark, progress, remark, width,
@@ -14,7 +15,6 @@ use super::output::{
 };
 use super::shell_word::shell_word;
 use super::status::project;
-use super::talk::{Talk, request};
 use crate::args::Args;
 use crate::visible::Printable;
 
@@ -59,12 +59,12 @@ fn read(given: Option<&str>) -> Result<Value, String> {
     }
 }
 
-async fn call(args: &Args, suite: &str, subtool: &str, arguments: &Value) -> Result<Exit, Unanswered> {
+async fn call(args: &Args, suite: &str, subtool: &str, arguments: &Value) -> Result<Exit, AskError> {
     let known = order(args, "explain", suite).await?;
     let name = known["name"].as_str().unwrap_or(suite).to_owned();
     let server = known["child"].as_str().unwrap_or(suite).to_owned();
     if known["state"] == "held" {
-        return Err(Unanswered::Held(format!(
+        return Err(AskError::Held(format!(
             "server `{server}` is held; `switchboard allow {}` shows it and asks",
             shell_word(&server)
         )));
@@ -73,14 +73,14 @@ async fn call(args: &Args, suite: &str, subtool: &str, arguments: &Value) -> Res
     // Whether a new version may run is asked by `switchboard allow`, and not in passing.
     let asks = person && known["waiting"].is_null();
     let workspace = project(args);
-    let mut talk = Talk::open(args, workspace.as_deref(), asks).await?;
+    let mut talk = DaemonSession::open(args, workspace.as_deref(), asks).await?;
     let params = json!({
         "name": name,
         "arguments": { "action": "call", "subtool": subtool, "args": arguments },
         "_meta": { "progressToken": TOKEN },
     });
     let mut answer = Box::pin(talk.send(&request("tools/call", &params)));
-    let mut news = News::default();
+    let mut news = CallProgress::default();
     let mut interrupted = Box::pin(tokio::signal::ctrl_c());
     let answer = loop {
         let message = tokio::select! {
@@ -88,8 +88,8 @@ async fn call(args: &Args, suite: &str, subtool: &str, arguments: &Value) -> Res
             _ = &mut interrupted => break None,
             Some(message) = talk.mail.recv() => message,
             answer = &mut answer => break Some(answer.map_err(|unanswered| match unanswered {
-                Unanswered::Broken(_) => {
-                    Unanswered::Refused("switchboardd went away; the call may or may not have run".to_owned())
+                AskError::Broken(_) => {
+                    AskError::Refused("switchboardd went away; the call may or may not have run".to_owned())
                 }
                 unanswered => unanswered,
             })?),
@@ -98,7 +98,7 @@ async fn call(args: &Args, suite: &str, subtool: &str, arguments: &Value) -> Res
         let reply = tokio::select! {
             biased;
             _ = &mut interrupted => break None,
-            reply = news.hear(&server, &message, asks) => reply,
+            reply = news.on_message(&server, &message, asks) => reply,
         };
         if let Some(reply) = reply {
             // Whatever becomes of it: the call's own answer tells.
@@ -116,13 +116,13 @@ async fn call(args: &Args, suite: &str, subtool: &str, arguments: &Value) -> Res
 
 /// What is told and asked while a call runs.
 #[derive(Default)]
-struct News {
+struct CallProgress {
     shown: bool,
 }
 
-impl News {
+impl CallProgress {
     /// An answer, if this was a question.
-    async fn hear(&mut self, server: &str, message: &Value, asks: bool) -> Option<Value> {
+    async fn on_message(&mut self, server: &str, message: &Value, asks: bool) -> Option<Value> {
         let reply = |result: Value| json!({ "jsonrpc": "2.0", "id": message["id"], "result": result });
         match message["method"].as_str()? {
             "notifications/progress" => self.progress(&message["params"]),

@@ -6,16 +6,16 @@ use std::path::{Component, Path, PathBuf};
 use serde_json::{Value, json};
 
 use super::Exit;
-use super::desk::Desk;
+use super::local_config::LocalConfig;
 use super::output::{indented, is_terminal, print, print_json, say};
 use super::unused_settings::unused_settings;
 use crate::args::Args;
 use crate::child::remote::address;
 use crate::config::{Config, Extent, FILE_NAME};
 use crate::daemon;
-use crate::definition::{Definition, Reach, Remote, Transport};
-use crate::discover::entry::Spot;
-use crate::discover::{Area, hosts, places, read_variables, shapes};
+use crate::definition::{Definition, Launch, Remote, Transport};
+use crate::discover::entry::EntryLocation;
+use crate::discover::{SearchScope, expansion_context, hosts, read_variables, shapes};
 use crate::document::{Document, Problem};
 use crate::expand::Values;
 use crate::trust::secrets_in_arguments;
@@ -24,11 +24,11 @@ use crate::visible::{Printable, visible};
 
 /// What is to be said of a file.
 #[derive(Default)]
-struct Verdict {
+struct FileCheck {
     problems: Vec<Problem>,
     notes: Vec<Problem>,
     /// What is defined in it, and can be started or reached.
-    servers: Vec<(Definition, Reach)>,
+    servers: Vec<(Definition, Launch)>,
     hosts: Vec<String>,
 }
 
@@ -56,7 +56,7 @@ pub(super) fn run(args: &Args, files: &[PathBuf]) -> Exit {
     exit
 }
 
-impl Verdict {
+impl FileCheck {
     fn as_json(&self, file: &Path) -> Value {
         let told = |said: &[Problem]| -> Vec<Value> {
             let one = |said: &Problem| {
@@ -70,15 +70,15 @@ impl Verdict {
             "ok": self.problems.is_empty(),
             "problems": told(&self.problems),
             "notes": told(&self.notes),
-            "servers": self.servers.iter().map(|(known, reach)| server(known, reach)).collect::<Vec<_>>(),
+            "servers": self.servers.iter().map(|(known, launch)| server(known, launch)).collect::<Vec<_>>(),
             "hosts": self.hosts,
         })
     }
 }
 
 /// A server elsewhere whose URL says already that nobody can reach it.
-pub(super) fn reachable(reach: Reach) -> Result<Reach, String> {
-    if let Reach::Remote(remote) = &reach
+pub(super) fn reachable(launch: Launch) -> Result<Launch, String> {
+    if let Launch::Remote(remote) = &launch
         && remote.url.literal().is_some()
     {
         let plain = Remote { headers: BTreeMap::new(), ..remote.clone() };
@@ -86,27 +86,27 @@ pub(super) fn reachable(reach: Reach) -> Result<Reach, String> {
             address(&to)?;
         }
     }
-    Ok(reach)
+    Ok(launch)
 }
 
 /// All of it, without the values of variables and headers.
-fn server(definition: &Definition, reach: &Reach) -> Value {
+fn server(definition: &Definition, launch: &Launch) -> Value {
     let timeout = definition.timeout.map(|timeout| timeout.as_millis());
-    let mut server = match reach {
-        Reach::Process(launch) => json!({
+    let mut server = match launch {
+        Launch::Process(launch) => json!({
             "type": "stdio",
             "command": std::iter::once(&launch.cmd).chain(&launch.args).map(ToString::to_string).collect::<Vec<_>>(),
             "env": launch.env.keys().chain(launch.env_file.keys()).collect::<std::collections::BTreeSet<_>>(),
             "cwd": launch.base.join(launch.cwd.to_string()).display().to_string(),
             "fillsIn": launch.gaps(),
         }),
-        Reach::Remote(remote) => json!({
+        Launch::Remote(remote) => json!({
             "type": if remote.transport == Transport::Sse { "sse" } else { "http" },
             "url": shown_url(&remote.url),
             "headers": remote.headers.keys().collect::<Vec<_>>(),
         }),
     };
-    if reach.runs_in_workspace() {
+    if launch.runs_in_workspace() {
         server["sessionCwd"] = json!("${workspaceFolder}");
     }
     server["name"] = json!(definition.name);
@@ -115,7 +115,7 @@ fn server(definition: &Definition, reach: &Reach) -> Value {
     server
 }
 
-fn tell(file: &Path, verdict: &Verdict) {
+fn tell(file: &Path, verdict: &FileCheck) {
     // Lines of a file are for a person's eyes: what was named by accident goes nowhere else.
     let pictured = is_terminal();
     let shown = |problem: &Problem| if pictured { problem.pictured() } else { problem.to_string() };
@@ -134,14 +134,14 @@ fn tell(file: &Path, verdict: &Verdict) {
         0 => say!("{}: fine", file.display()),
         _ => say!("{}: {count} problem{}", file.display(), if count == 1 { "" } else { "s" }),
     }
-    for (definition, reach) in &verdict.servers {
-        let place = match reach {
-            Reach::Process(launch) if launch.cwd_is_workspace => {
+    for (definition, launch) in &verdict.servers {
+        let place = match launch {
+            Launch::Process(launch) if launch.cwd_is_workspace => {
                 format!("  (in {})", launch.shown_directory())
             }
             _ => String::new(),
         };
-        say!("  {}: {}{place}", visible(&definition.name), mentioned(reach));
+        say!("  {}: {}{place}", visible(&definition.name), mentioned(launch));
     }
 }
 
@@ -165,13 +165,13 @@ fn is_below(file: &Path, folder: &Path) -> bool {
         || real(file).zip(real(folder)).is_some_and(|(file, folder)| file.starts_with(folder))
 }
 
-fn look(args: &Args, file: &Path) -> Verdict {
+fn look(args: &Args, file: &Path) -> FileCheck {
     let document = match Document::read(file, None) {
         Ok(Some(document)) => document,
         Ok(None) => {
-            return Verdict { problems: vec![Problem::of(file, "does not exist")], ..Verdict::default() };
+            return FileCheck { problems: vec![Problem::of(file, "does not exist")], ..FileCheck::default() };
         }
-        Err(problem) => return Verdict { problems: vec![problem], ..Verdict::default() },
+        Err(problem) => return FileCheck { problems: vec![problem], ..FileCheck::default() },
     };
     let folder = file.parent().unwrap_or(Path::new("/"));
     let home = daemon::home().unwrap_or_default();
@@ -179,7 +179,7 @@ fn look(args: &Args, file: &Path) -> Verdict {
     let is_personal = own_config == file;
     let is_config = |name: &std::ffi::OsStr| name.as_encoded_bytes().starts_with(b"switchboard.config.");
     if file.extension().is_some_and(|kind| kind != "json") && file.file_name().is_some_and(is_config) {
-        return Verdict { problems: Config::load(file).err().unwrap_or_default(), ..Verdict::default() };
+        return FileCheck { problems: Config::load(file).err().unwrap_or_default(), ..FileCheck::default() };
     }
     if is_personal || file.file_name().is_some_and(|name| name == FILE_NAME) {
         let extent = if is_personal { Extent::Personal } else { Extent::Workspace };
@@ -190,27 +190,28 @@ fn look(args: &Args, file: &Path) -> Verdict {
             hosts
                 .push("it was read as a workspace's config; `--config FILE` reads it as your own".to_owned());
         }
-        return Verdict { problems, notes, hosts, ..Verdict::default() };
+        return FileCheck { problems, notes, hosts, ..FileCheck::default() };
     }
     // `${workspaceFolder}` means the person's config folder in a file below it, and there the project of a session.
     let own = own_config.parent().unwrap_or(Path::new("/"));
     let is_own = is_below(file, own);
     let config = Config::defaults(if is_own { own } else { folder });
-    let area = Area { config: &config, confined: !is_own, home: &home, data: Path::new("") };
-    let spot = Spot { file, places: places(file, area), variables: &read_variables };
-    let read = shapes::read(&document, &spot);
+    let search_scope = SearchScope { config: &config, confined: !is_own, home: &home, data: Path::new("") };
+    let location =
+        EntryLocation { file, context: expansion_context(file, search_scope), variables: &read_variables };
+    let read = shapes::read(&document, &location);
     let hosts = hosts::notes(&document, read.shape, &read.definitions);
-    let mut verdict = Verdict { problems: read.problems, notes: read.notes, hosts, ..Verdict::default() };
+    let mut verdict = FileCheck { problems: read.problems, notes: read.notes, hosts, ..FileCheck::default() };
     for definition in read.definitions {
-        match definition.reach.clone().and_then(reachable) {
-            Ok(reach) => {
-                if let Reach::Process(launch) = &reach
+        match definition.launch.clone().and_then(reachable) {
+            Ok(launch) => {
+                if let Launch::Process(launch) = &launch
                     && let Some(why) = secrets_in_arguments(launch)
                 {
                     let message = format!("`{}` {}", visible(&definition.name), visible(&why));
                     verdict.notes.push(document.problem_at(definition.at, message));
                 }
-                verdict.servers.push((definition, reach));
+                verdict.servers.push((definition, launch));
             }
             Err(why) => {
                 let message = format!("`{}` is misconfigured: {why}", definition.name);
@@ -223,12 +224,12 @@ fn look(args: &Args, file: &Path) -> Verdict {
 
 /// Settings in a config for servers that are not there.
 fn unused(args: &Args, folder: &Path, extent: Extent) -> Vec<Problem> {
-    let Some(desk) = Desk::quietly(args) else { return Vec::new() };
+    let Some(local) = LocalConfig::open_if_possible(args) else { return Vec::new() };
     match extent {
         Extent::Personal => {
-            let project = desk.here(args).map(|root| desk.workspace(&root));
-            unused_settings(&desk.personal, project.as_ref())
+            let project = local.here(args).map(|root| local.workspace(&root));
+            unused_settings(&local.personal, project.as_ref())
         }
-        Extent::Workspace => unused_settings(&desk.workspace(folder), Some(&desk.personal)),
+        Extent::Workspace => unused_settings(&local.workspace(folder), Some(&local.personal)),
     }
 }

@@ -12,7 +12,7 @@ pub(super) use running::is_locked;
 use serde_json::{Value, json};
 
 use super::Exit;
-use super::desk::Desk;
+use super::local_config::LocalConfig;
 use super::output::{Paint, Tone, count, print, print_json, say, width, wrap};
 use super::status;
 use crate::args::Args;
@@ -85,31 +85,31 @@ async fn look(args: &Args) -> Vec<Finding> {
             return vec![Finding::error("home", fatal.to_string(), "export HOME=/home/you")];
         }
     };
-    let place = daemon::place_in_use(args, &home);
+    let paths = daemon::runtime_paths_in_use(args, &home);
     let (config, state) = daemon::files_in_use(args, &home);
     let status = status::look(args).await;
-    let mut findings = running::presence(&place, &status);
+    let mut findings = running::presence(&paths, &status);
     let status = status.ok();
     findings.extend(running::programs(status.as_ref()));
-    findings.extend(files::places(&place, &state));
+    findings.extend(files::places(&paths, &state));
     findings.extend(files::config(&config, &state));
     findings.extend(files::trust(&state));
-    if let Some(desk) = Desk::quietly(args) {
-        let project = desk.here(args).map(|root| desk.workspace(&root));
-        let unused = files::unused_settings(&desk.personal, project.as_ref());
+    if let Some(local) = LocalConfig::open_if_possible(args) {
+        let project = local.here(args).map(|root| local.workspace(&root));
+        let unused = files::unused_settings(&local.personal, project.as_ref());
         if unused.iter().any(|(file, _)| *file == config) {
             findings.retain(|finding| finding.about != "config" || finding.severity != Severity::Fine);
         }
         findings.extend(unused.into_iter().map(|(_, finding)| finding));
-        findings.extend(machine::path(&desk).await);
-        findings.extend(definitions::look(&desk, project.as_ref()).await);
-        findings.extend(running::port(status.as_ref(), &desk.personal.config));
+        findings.extend(machine::path(&local).await);
+        findings.extend(definitions::look(&local, project.as_ref()).await);
+        findings.extend(running::port(status.as_ref(), &local.personal.config));
     }
     findings.extend(running::suites(status.as_ref()));
     findings.extend(machine::watches(status.as_ref()));
     findings.extend(hosts::look(&home));
     findings.extend(machine::linger(&home));
-    findings.extend(running::orphans(&place, status.is_some()));
+    findings.extend(running::orphans(&paths, status.is_some()));
     findings
 }
 

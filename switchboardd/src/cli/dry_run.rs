@@ -9,13 +9,13 @@ use switchboard_wire::printable;
 use super::Exit;
 use super::output::{count, failed, indented, print, print_json, remark, say};
 use crate::args::Args;
-use crate::board::Board;
 use crate::caller::Caller;
-use crate::child::{Ledger, Tool, ToolList};
+use crate::child::{RunLog, Tool, ToolList};
 use crate::config::{Extent, LastGood, Usable};
 use crate::daemon;
+use crate::daemon_state::Daemon;
 use crate::error::Failure;
-use crate::layer::Ground;
+use crate::layer::Locations;
 use crate::suite::Suite;
 use crate::suite::summary::summary;
 
@@ -36,9 +36,9 @@ pub(super) async fn run(args: &Args) -> Exit {
         Ok(roots) => roots,
         Err(fatal) => return failed(&fatal),
     };
-    let ground = Ground::new(&home, &state, &trust_roots);
-    let board = Board::new(file, config, ground, String::new(), Ledger::unwritten());
-    let workspace = board.workspace(super::workspace(args).as_deref()).await;
+    let locations = Locations::new(&home, &state, &trust_roots);
+    let daemon = Daemon::new(file, config, locations, String::new(), RunLog::unwritten());
+    let workspace = daemon.workspace(super::workspace(args).as_deref()).await;
     let catalog = workspace.catalog();
     let mut exit = if mistakes.is_empty() { Exit::Ok } else { Exit::Error };
     let problems = || mistakes.iter().chain(&catalog.problems);
@@ -59,7 +59,7 @@ pub(super) async fn run(args: &Args) -> Exit {
             say!("{name}  ({server}, {})", file.display());
         }
         let mut one = json!({ "name": &**name, "server": server, "file": file });
-        match subtools(suite, &board.strangers_of(&workspace).caller).await {
+        match subtools(suite, &daemon.anonymous_session(&workspace).caller).await {
             Ok(tools) if args.json => one["tools"] = as_json(suite, &tools),
             Ok(tools) => show(suite, &tools),
             Err(failure) => {
@@ -77,7 +77,7 @@ pub(super) async fn run(args: &Args) -> Exit {
         let problems: Vec<String> = problems().map(ToString::to_string).collect();
         print_json(&json!({ "suites": told, "problems": problems }));
     }
-    board.nursery.roster.clear().await;
+    daemon.services.registry.stop_all().await;
     exit
 }
 

@@ -7,27 +7,27 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 
 use super::Exit;
-use super::ask::{Unanswered, order};
-use super::desk::Desk;
+use super::ask::{AskError, order};
+use super::local_config::LocalConfig;
 use super::output::{Paint, Tone, age, failed, print, print_json, say, tilde};
 use super::shell_word::shell_word;
 use crate::args::Args;
 use crate::child::Runners;
-use crate::definition::{Definition, Reach};
+use crate::definition::{Definition, Launch};
 use crate::document::nearest;
 use crate::expand::Template;
 use crate::layer::Layer;
 use crate::pool::RootsOf;
-use crate::sources::Origin;
 use crate::suite_name;
 use crate::trust::view::{Values, View};
-use crate::trust::{Record, Standing, Verdict};
+use crate::trust::{Decision, Record, TrustStatus};
+use crate::value_resolver::Origin;
 use crate::visible::visible;
 
 /// A definition, and whose it is.
-struct Found<'a> {
+struct FoundDefinition<'a> {
     definition: &'a Definition,
-    standing: Standing,
+    trust_status: TrustStatus,
     why_held: Option<&'a str>,
     layer: &'a Layer,
     own: bool,
@@ -37,21 +37,21 @@ struct Found<'a> {
 type Fact = (&'static str, String);
 
 pub(super) async fn run(args: &Args, suite: &str) -> Exit {
-    let desk = match Desk::open(args) {
-        Ok(desk) => desk,
+    let local = match LocalConfig::open(args) {
+        Ok(local) => local,
         Err(exit) => return exit,
     };
-    let project = desk.here(args).map(|root| desk.workspace(&root));
+    let project = local.here(args).map(|root| local.workspace(&root));
     let live = match order(args, "explain", suite).await {
         Ok(live) => Some(live),
-        Err(Unanswered::NoDaemon(_)) => None,
-        Err(Unanswered::Refused(_)) => None,
+        Err(AskError::NoDaemon(_)) => None,
+        Err(AskError::Refused(_)) => None,
         Err(unanswered) => return unanswered.tell(),
     };
     // A suite's name may be one that only the daemon made.
     let name = live.as_ref().and_then(|live| live["child"].as_str()).unwrap_or(suite);
     let layers =
-        || std::iter::once((&desk.personal, true)).chain(project.as_ref().map(|layer| (layer, false)));
+        || std::iter::once((&local.personal, true)).chain(project.as_ref().map(|layer| (layer, false)));
     let Some(found) = layers().find_map(|(layer, own)| find(layer, own, name)) else {
         let names =
             layers().flat_map(|(layer, _)| layer.entries.iter().map(|entry| entry.definition.name.as_str()));
@@ -66,8 +66,8 @@ pub(super) async fn run(args: &Args, suite: &str) -> Exit {
     let quoted = format!("`{}`", found.definition.name);
     let rivals = rivals.filter(|problem| problem.message.starts_with(&quoted));
     facts.extend(rivals.map(|problem| ("problem", problem.to_string())));
-    facts.extend(executed(&desk, &found).await);
-    facts.extend(trust(&desk, &found));
+    facts.extend(executed(&local, &found).await);
+    facts.extend(trust(&local, &found));
     let mut next = Vec::new();
     facts.extend(state(live.as_ref(), &found, &mut next));
     if args.json {
@@ -87,24 +87,24 @@ pub(super) async fn run(args: &Args, suite: &str) -> Exit {
     Exit::Ok
 }
 
-fn find<'a>(layer: &'a Layer, own: bool, name: &str) -> Option<Found<'a>> {
+fn find<'a>(layer: &'a Layer, own: bool, name: &str) -> Option<FoundDefinition<'a>> {
     let named = |definition: &Definition| {
         definition.name == name
             || suite_name::derived(&definition.name) == name
             || layer.config.suite(&definition.name).suite_name.as_deref() == Some(name)
     };
-    let entry = layer.entries.iter().find(|entry| named(&entry.definition)).map(|entry| Found {
+    let entry = layer.entries.iter().find(|entry| named(&entry.definition)).map(|entry| FoundDefinition {
         definition: &entry.definition,
-        standing: entry.standing.clone(),
+        trust_status: entry.trust_status.clone(),
         why_held: entry.why_held.as_deref(),
         layer,
         own,
     });
     let denied = || layer.denied.iter().find(|definition| named(definition));
     entry.or_else(|| {
-        denied().map(|definition| Found {
+        denied().map(|definition| FoundDefinition {
             definition,
-            standing: Standing::Denied,
+            trust_status: TrustStatus::Denied,
             why_held: None,
             layer,
             own,
@@ -112,8 +112,8 @@ fn find<'a>(layer: &'a Layer, own: bool, name: &str) -> Option<Found<'a>> {
     })
 }
 
-fn origin(found: &Found<'_>) -> Vec<Fact> {
-    let Found { definition, layer, own, .. } = found;
+fn origin(found: &FoundDefinition<'_>) -> Vec<Fact> {
+    let FoundDefinition { definition, layer, own, .. } = found;
     let file = tilde(&visible(&definition.file.display().to_string()));
     let place = definition.at.map_or(file.clone(), |(line, column)| format!("{file}:{line}:{column}"));
     let whose = match own {
@@ -128,8 +128,8 @@ fn origin(found: &Found<'_>) -> Vec<Fact> {
     if !settings.expose.is_open() {
         facts.push(("expose", "some subtools only, see `suites` in the config".to_owned()));
     }
-    if let Ok(reach @ Reach::Process(_)) = &definition.reach {
-        facts.push(("roots", roots(RootsOf::children(reach, settings.pool)).to_owned()));
+    if let Ok(launch @ Launch::Process(_)) = &definition.launch {
+        facts.push(("roots", roots(RootsOf::children(launch, settings.pool)).to_owned()));
     }
     facts
 }
@@ -147,23 +147,23 @@ fn roots(of: RootsOf) -> &'static str {
 }
 
 /// What would be run or reached, as `switchboard allow` shows it, and where its values come from.
-async fn executed(desk: &Desk, found: &Found<'_>) -> Vec<Fact> {
-    let reach = match &found.definition.reach {
-        Ok(reach) => reach,
+async fn executed(local: &LocalConfig, found: &FoundDefinition<'_>) -> Vec<Fact> {
+    let launch = match &found.definition.launch {
+        Ok(launch) => launch,
         Err(why) => return vec![("wrong", why.clone())],
     };
-    let program = match reach {
-        Reach::Process(launch) => Some(desk.sources.find_program(launch).await),
-        Reach::Remote(_) => None,
+    let program = match launch {
+        Launch::Process(launch) => Some(local.resolver.find_program(launch).await),
+        Launch::Remote(_) => None,
     };
-    let (waiting, before) = match &found.standing {
-        Standing::Outdated { waiting } => (Some(&**waiting), Some(reach)),
+    let (waiting, before) = match &found.trust_status {
+        TrustStatus::Outdated { pending: waiting } => (Some(&**waiting), Some(launch)),
         _ => (None, None),
     };
-    let given = desk.sources.given(reach).await;
-    let view = |reach, before| View {
+    let given = local.resolver.given(launch).await;
+    let view = |launch, before| View {
         definition: found.definition,
-        reach,
+        launch,
         program: program.as_ref().map(|found| found.as_ref().map(PathBuf::as_path).map_err(String::as_str)),
         before,
         root: &found.layer.config.folder,
@@ -172,9 +172,9 @@ async fn executed(desk: &Desk, found: &Found<'_>) -> Vec<Fact> {
         values: if found.own { Values::None } else { Values::All },
         given: &given,
     };
-    let mut facts: Vec<Fact> = view(reach, None).facts();
-    if let Reach::Process(launch) = reach {
-        let runners = Runners::new(&desk.ground.state, &desk.personal.config.folder);
+    let mut facts: Vec<Fact> = view(launch, None).facts();
+    if let Launch::Process(launch) = launch {
+        let runners = Runners::new(&local.locations.state, &local.personal.config.folder);
         let args: Vec<String> = launch.args.iter().map(ToString::to_string).collect();
         // A session's workspace is not known here, and is nothing of the person's own config.
         let cwd = match launch.cwd_is_workspace {
@@ -184,10 +184,10 @@ async fn executed(desk: &Desk, found: &Found<'_>) -> Vec<Fact> {
         let word = runners.word(&launch.cmd.to_string(), &args, &cwd);
         facts.extend(word.map(|word| ("package", tilde(&word))));
     }
-    for (name, value) in variables(reach).into_iter().filter(|_| found.own) {
+    for (name, value) in variables(launch).into_iter().filter(|_| found.own) {
         facts.push(("value", format!("{name} = {value}")));
     }
-    for (name, origin) in desk.sources.origins(reach).await {
+    for (name, origin) in local.resolver.origins(launch).await {
         facts.push(("needs", format!("{name} {}", told(&name, &origin))));
     }
     if let Some(waiting) = waiting {
@@ -209,15 +209,15 @@ fn told(name: &str, origin: &Origin) -> String {
 }
 
 /// Variables and headers with what they are set to, as far as that is no secret: which `${…}` is none.
-fn variables(reach: &Reach) -> Vec<(String, String)> {
-    match reach {
-        Reach::Process(launch) => {
+fn variables(launch: &Launch) -> Vec<(String, String)> {
+    match launch {
+        Launch::Process(launch) => {
             let set =
                 launch.env.iter().filter_map(|(name, value)| Some((name.clone(), masked(value.as_ref()?))));
             let from_file = launch.env_file.keys().map(|name| (name.clone(), "••• (env file)".to_owned()));
             set.chain(from_file).collect()
         }
-        Reach::Remote(remote) => {
+        Launch::Remote(remote) => {
             remote.headers.iter().map(|(name, value)| (name.clone(), masked(value))).collect()
         }
     }
@@ -228,27 +228,27 @@ fn masked(value: &Template) -> String {
     if names.is_empty() { "•••".to_owned() } else { names.join("•••") }
 }
 
-fn trust(desk: &Desk, found: &Found<'_>) -> Vec<Fact> {
+fn trust(local: &LocalConfig, found: &FoundDefinition<'_>) -> Vec<Fact> {
     let Definition { file, name, .. } = found.definition;
-    let record = desk.trust.records.get(file).and_then(|names| names.get(name));
-    let root = desk.trust.roots.iter().find(|root| file.starts_with(root));
+    let record = local.trust.records.get(file).and_then(|names| names.get(name));
+    let root = local.trust.roots.iter().find(|root| file.starts_with(root));
     let said = |Record { at, by, .. }: &Record| format!("{at} by {by}");
-    let text = match (&found.standing, record) {
-        (Standing::Denied, record) => {
+    let text = match (&found.trust_status, record) {
+        (TrustStatus::Denied, record) => {
             format!("denied {}", record.map(said).unwrap_or_default())
         }
-        (Standing::Held, _) => match found.why_held {
+        (TrustStatus::Held, _) => match found.why_held {
             Some(why) => format!("held: {why}"),
             None => "held: nobody has allowed it".to_owned(),
         },
-        (Standing::Outdated { .. }, record) => format!(
+        (TrustStatus::Outdated { .. }, record) => format!(
             "the version that was allowed {} serves on; its file says something else by now",
             record.map(said).unwrap_or_default()
         ),
-        (Standing::Allowed, Some(record @ Record { verdict: Verdict::Allow(_), .. })) => {
+        (TrustStatus::Allowed, Some(record @ Record { verdict: Decision::Allow(_), .. })) => {
             format!("allowed {}", said(record))
         }
-        (Standing::Allowed, _) => match root {
+        (TrustStatus::Allowed, _) => match root {
             Some(root) if !found.own => format!("allowed: everything in {} is", root.display()),
             _ => "your own, which needs no word".to_owned(),
         },
@@ -257,16 +257,16 @@ fn trust(desk: &Desk, found: &Found<'_>) -> Vec<Fact> {
 }
 
 /// What the daemon knows, and what to do about it.
-fn state(live: Option<&Value>, found: &Found<'_>, next: &mut Vec<String>) -> Vec<Fact> {
+fn state(live: Option<&Value>, found: &FoundDefinition<'_>, next: &mut Vec<String>) -> Vec<Fact> {
     let name = shell_word(&found.definition.name);
-    match found.standing {
-        Standing::Held | Standing::Outdated { .. } => {
+    match found.trust_status {
+        TrustStatus::Held | TrustStatus::Outdated { .. } => {
             next.push(format!(
                 "`switchboard allow {name}` shows it and asks, `switchboard deny {name}` hides it"
             ));
         }
-        Standing::Denied => next.push(format!("`switchboard allow {name}` takes it back")),
-        Standing::Allowed => {}
+        TrustStatus::Denied => next.push(format!("`switchboard allow {name}` takes it back")),
+        TrustStatus::Allowed => {}
     }
     let Some(live) = live else {
         return vec![("state", "no daemon runs, or it does not know it; `switchboard start`".to_owned())];
@@ -350,12 +350,12 @@ fn failures(live: &Value) -> Vec<Fact> {
     facts
 }
 
-fn as_json(found: &Found<'_>, facts: &[Fact], next: &[String], live: Option<&Value>) -> Value {
-    let standing = match found.standing {
-        Standing::Allowed => "allowed",
-        Standing::Outdated { .. } => "outdated",
-        Standing::Held => "held",
-        Standing::Denied => "denied",
+fn as_json(found: &FoundDefinition<'_>, facts: &[Fact], next: &[String], live: Option<&Value>) -> Value {
+    let standing = match found.trust_status {
+        TrustStatus::Allowed => "allowed",
+        TrustStatus::Outdated { .. } => "outdated",
+        TrustStatus::Held => "held",
+        TrustStatus::Denied => "denied",
     };
     let (line, column) = found.definition.at.unzip();
     json!({

@@ -6,17 +6,17 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value, json};
 
 use super::Exit;
-use super::add::Own;
+use super::add::PersonalConfig;
 use super::ask::tell_daemon;
 use super::check::reachable;
 use super::output::{Paint, Tone, indented, print_json, remark, say};
 use super::secret::own_variables;
-use super::setup::{Desk, named, refuse_unasked};
+use super::setup::{SetupRun, named, refuse_unasked};
 use crate::args::{Args, Import};
 use crate::daemon;
-use crate::definition::{Definition, Reach};
-use crate::discover::entry::Spot;
-use crate::discover::{Area, places, read_variables, shapes};
+use crate::definition::{Definition, Launch};
+use crate::discover::entry::EntryLocation;
+use crate::discover::{SearchScope, expansion_context, read_variables, shapes};
 use crate::document::{Document, Problem};
 use crate::files::text::read_text;
 use crate::hosts::import::{Draft, Literal, draft, folder_name, has_relative, hide_secrets, startup_ms};
@@ -29,7 +29,7 @@ use crate::secrets::{Secrets, SecretsError, check_name};
 use crate::visible::visible;
 
 /// One server of one host.
-struct Found {
+struct HostEntry {
     host: &'static Host,
     file: PathBuf,
     entry: Entry,
@@ -37,14 +37,14 @@ struct Found {
 }
 
 /// And what becomes of it.
-struct Fate {
+struct ImportResult {
     host: &'static Host,
     file: PathBuf,
     entry: Entry,
-    end: End,
+    outcome: ImportOutcome,
 }
 
-enum End {
+enum ImportOutcome {
     Taken {
         name: String,
         definition: Value,
@@ -61,7 +61,7 @@ enum End {
 }
 
 /// What is written when all is decided.
-struct Purse<'a> {
+struct NewSecrets<'a> {
     /// What is set already.
     kept: &'a BTreeMap<String, String>,
     new: BTreeMap<String, String>,
@@ -88,27 +88,27 @@ pub(super) async fn run(args: &Args, import: &Import) -> Exit {
 
 async fn take(args: &Args, import: &Import, named: &[&'static Host]) -> Result<Exit, Vec<String>> {
     let one = |error: &dyn std::fmt::Display| vec![error.to_string()];
-    let own = Own::open(args)?;
+    let own = PersonalConfig::open(args)?;
     let machine = Machine::here(&own.home);
     let state = daemon::files_in_use(args, &own.home).1;
     let secrets = Secrets::new(&state);
     let kept = kept(&secrets).await.map_err(|error| one(&error))?;
     let (entries, problems) = read(&machine, named);
-    let (fates, purse) = decide(&own, entries, &kept);
+    let (import_results, new_secrets) = decide(&own, entries, &kept);
     let mut broken = !problems.is_empty();
     let mut failed = BTreeSet::new();
     if !import.which.dry_run {
         // The values first: a definition without them would not start.
-        for (name, value) in &purse.new {
+        for (name, value) in &new_secrets.new {
             secrets.set(name, value, &own_variables()).await.map_err(|error| one(&error))?;
         }
-        for fate in &fates {
-            if let End::Taken { name, definition, .. } = &fate.end
+        for import_result in &import_results {
+            if let ImportOutcome::Taken { name, definition, .. } = &import_result.outcome
                 && let Err(why) = own.define(name, definition)
             {
                 remark!(
                     "switchboard: {}: `{}` was not taken: {}",
-                    fate.host.name,
+                    import_result.host.name,
                     visible(name),
                     indented(why)
                 );
@@ -117,33 +117,41 @@ async fn take(args: &Args, import: &Import, named: &[&'static Host]) -> Result<E
             }
         }
     }
-    let mut desk =
-        Desk { as_json: args.json, dry_run: import.which.dry_run, yes: import.which.yes, told: Vec::new() };
+    let mut setup_run = SetupRun {
+        as_json: args.json,
+        dry_run: import.which.dry_run,
+        yes: import.which.yes,
+        reports: Vec::new(),
+    };
     if !args.json {
-        fates.iter().for_each(|fate| tell(fate, import.which.dry_run));
-        if fates.is_empty() && problems.is_empty() {
+        import_results.iter().for_each(|import_result| tell(import_result, import.which.dry_run));
+        if import_results.is_empty() && problems.is_empty() {
             say!("no host on this machine has servers of its own");
         }
     }
     problems.iter().for_each(|problem| remark!("switchboard: {}; it was left alone", indented(problem)));
     if import.remove {
-        remove(&mut desk, &state, &fates, &failed);
+        remove(&mut setup_run, &state, &import_results, &failed);
     }
     if args.json {
-        let servers: Vec<_> = fates.iter().map(Fate::as_json).collect();
+        let servers: Vec<_> = import_results.iter().map(ImportResult::as_json).collect();
         let problems: Vec<_> = problems.iter().map(ToString::to_string).collect();
-        let files: Vec<_> = desk.told.iter().map(super::setup::Told::as_json).collect();
+        let files: Vec<_> = setup_run.reports.iter().map(super::setup::HostFileReport::as_json).collect();
         let told = json!({ "dryRun": import.which.dry_run, "servers": servers, "problems": problems, "files": files });
         print_json(&told);
     }
-    if !import.which.dry_run && fates.iter().any(|fate| matches!(fate.end, End::Taken { .. })) {
+    if !import.which.dry_run
+        && import_results
+            .iter()
+            .any(|import_result| matches!(import_result.outcome, ImportOutcome::Taken { .. }))
+    {
         tell_daemon(args).await;
     }
-    Ok(if broken { Exit::Error } else { desk.exit() })
+    Ok(if broken { Exit::Error } else { setup_run.exit() })
 }
 
 /// Every server of every host that is meant.
-fn read(machine: &Machine, named: &[&'static Host]) -> (Vec<Found>, Vec<Problem>) {
+fn read(machine: &Machine, named: &[&'static Host]) -> (Vec<HostEntry>, Vec<Problem>) {
     let (mut entries, mut problems) = (Vec::new(), Vec::new());
     for host in HOSTS.iter().filter(|host| named.is_empty() || named.iter().any(|named| named.id == host.id))
     {
@@ -156,7 +164,7 @@ fn read(machine: &Machine, named: &[&'static Host]) -> (Vec<Found>, Vec<Problem>
                 }
             };
             match host.format.read(&text) {
-                Ok(contents) => entries.extend(contents.entries.into_iter().map(|entry| Found {
+                Ok(contents) => entries.extend(contents.entries.into_iter().map(|entry| HostEntry {
                     host,
                     file: file.clone(),
                     entry,
@@ -175,52 +183,56 @@ async fn kept(secrets: &Secrets) -> Result<BTreeMap<String, String>, SecretsErro
     secrets.values(&names, &own_variables()).await
 }
 
-fn decide<'a>(own: &Own, entries: Vec<Found>, kept: &'a BTreeMap<String, String>) -> (Vec<Fate>, Purse<'a>) {
+fn decide<'a>(
+    own: &PersonalConfig,
+    entries: Vec<HostEntry>,
+    kept: &'a BTreeMap<String, String>,
+) -> (Vec<ImportResult>, NewSecrets<'a>) {
     let (definitions, _) = own.definitions();
     let mut names: BTreeSet<String> = definitions.iter().map(|known| known.name.clone()).collect();
     let mut launches: BTreeMap<String, String> =
         definitions.iter().filter_map(|known| Some((signature(known)?, known.name.clone()))).collect();
-    let mut purse = Purse { kept, new: BTreeMap::new() };
-    let mut fates = Vec::new();
+    let mut new_secrets = NewSecrets { kept, new: BTreeMap::new() };
+    let mut import_results = Vec::new();
     // Those of all projects first: what a project has as well goes by their names.
     let (wide, narrow): (Vec<_>, Vec<_>) =
         entries.into_iter().partition(|found| found.entry.project.is_none());
-    for Found { host, file, entry, inputs } in wide.into_iter().chain(narrow) {
+    for HostEntry { host, file, entry, inputs } in wide.into_iter().chain(narrow) {
         if survey::is_ours(&entry) {
             continue;
         }
         let end = match draft(host, &entry, &inputs) {
-            Err(why) => End::Left { why },
-            Ok(draft) => consider(own, &entry, draft, &mut names, &mut launches, &mut purse)
-                .unwrap_or_else(|why| End::Left { why }),
+            Err(why) => ImportOutcome::Left { why },
+            Ok(draft) => consider(own, &entry, draft, &mut names, &mut launches, &mut new_secrets)
+                .unwrap_or_else(|why| ImportOutcome::Left { why }),
         };
-        fates.push(Fate { host, file, entry, end });
+        import_results.push(ImportResult { host, file, entry, outcome: end });
     }
-    (fates, purse)
+    (import_results, new_secrets)
 }
 
 fn consider(
-    own: &Own,
+    own: &PersonalConfig,
     entry: &Entry,
     Draft { definition, mut notes }: Draft,
     names: &mut BTreeSet<String>,
     launches: &mut BTreeMap<String, String>,
-    purse: &mut Purse<'_>,
-) -> Result<End, String> {
+    new_secrets: &mut NewSecrets<'_>,
+) -> Result<ImportOutcome, String> {
     let wished = folder_name(&entry.name);
-    let mut chosen = purse.new.clone();
+    let mut chosen = new_secrets.new.clone();
     let (mut body, mut secrets) = (definition, Vec::new());
     hide_secrets(&wished, &mut body, &mut |literal| {
-        let name = purse.name(&mut chosen, literal)?;
+        let name = new_secrets.name(&mut chosen, literal)?;
         secrets.push(name.clone());
         Ok(format!("${{{name}}}"))
     })?;
     let read = parsed(own, &wished, &body)?;
-    reachable(read.reach.clone()?)?;
+    reachable(read.launch.clone()?)?;
     let launch = signature(&read).unwrap_or_default();
     // A server of a project runs there; the same of all projects does as well.
-    let anywhere = match (&entry.project, &read.reach) {
-        (Some(project), Ok(Reach::Process(launch))) if !has_relative(&words(&entry.value)) => {
+    let anywhere = match (&entry.project, &read.launch) {
+        (Some(project), Ok(Launch::Process(launch))) if !has_relative(&words(&entry.value)) => {
             let mut bare = body.clone();
             if launch.base.join(launch.cwd.to_string()) == *project
                 && let Some(command) = bare.get_mut("command").and_then(Value::as_object_mut)
@@ -232,7 +244,7 @@ fn consider(
         _ => None,
     };
     if let Some(name) = launches.get(&launch).or_else(|| launches.get(anywhere.as_ref()?)) {
-        return Ok(End::Same { name: name.clone() });
+        return Ok(ImportOutcome::Same { name: name.clone() });
     }
     // Free as a name, and as a folder that may hold something else.
     let is_free = |name: &String| !names.contains(name) && !own.file(name).exists();
@@ -255,12 +267,12 @@ fn consider(
     }
     names.insert(name.clone());
     launches.insert(launch, name.clone());
-    purse.new = chosen;
+    new_secrets.new = chosen;
     let definition = named_definition(&name, &body);
-    Ok(End::Taken { name, definition, secrets, notes })
+    Ok(ImportOutcome::Taken { name, definition, secrets, notes })
 }
 
-impl Purse<'_> {
+impl NewSecrets<'_> {
     /// The name under which a value is kept, or will be.
     fn name(&self, chosen: &mut BTreeMap<String, String>, literal: Literal) -> Result<String, String> {
         let Literal { name, value, variable } = literal;
@@ -299,12 +311,16 @@ fn named_definition(name: &str, body: &Map<String, Value>) -> Value {
 }
 
 /// Read as the daemon would read it from its file.
-fn parsed(own: &Own, name: &str, body: &Map<String, Value>) -> Result<Definition, String> {
+fn parsed(own: &PersonalConfig, name: &str, body: &Map<String, Value>) -> Result<Definition, String> {
     let file = own.file(name);
     let document = Document::from_text(&file, &named_definition(name, body).to_string());
-    let area = Area { config: &own.config, confined: false, home: &own.home, data: &own.data };
-    let spot = Spot { file: &file, places: places(&file, area), variables: &read_variables };
-    let mut read = shapes::read(&document, &spot);
+    let search_scope = SearchScope { config: &own.config, confined: false, home: &own.home, data: &own.data };
+    let location = EntryLocation {
+        file: &file,
+        context: expansion_context(&file, search_scope),
+        variables: &read_variables,
+    };
+    let mut read = shapes::read(&document, &location);
     match (read.definitions.pop(), read.problems.first()) {
         (Some(definition), None) => Ok(definition),
         (_, problem) => {
@@ -316,47 +332,52 @@ fn parsed(own: &Own, name: &str, body: &Map<String, Value>) -> Result<Definition
 
 /// What two definitions have in common that start or reach the same thing, wherever they stand.
 fn signature(definition: &Definition) -> Option<String> {
-    let reach = match definition.reach.as_ref().ok()? {
-        Reach::Remote(remote) => json!([remote.url, remote.headers]),
-        Reach::Process(launch) => {
+    let launch = match definition.launch.as_ref().ok()? {
+        Launch::Remote(remote) => json!([remote.url, remote.headers]),
+        Launch::Process(launch) => {
             let folder = definition.file.parent().unwrap_or(Path::new(""));
             let cwd = launch.base.join(launch.cwd.to_string());
             let cwd = (cwd != folder).then_some(cwd);
             json!([launch.cmd, launch.args, launch.env, launch.env_file_path, launch.pass_env, cwd])
         }
     };
-    Some(reach.to_string())
+    Some(launch.to_string())
 }
 
 /// Takes what was imported out of the files of hosts.
-fn remove(desk: &mut Desk, state: &Path, fates: &[Fate], failed: &BTreeSet<String>) {
+fn remove(
+    setup_run: &mut SetupRun,
+    state: &Path,
+    import_results: &[ImportResult],
+    failed: &BTreeSet<String>,
+) {
     let mut files: BTreeMap<&Path, (&'static Host, Vec<Server>)> = BTreeMap::new();
-    for fate in fates {
-        let is_there = match &fate.end {
-            End::Taken { name, .. } | End::Same { name } => !failed.contains(name),
-            End::Left { .. } => false,
+    for import_result in import_results {
+        let is_there = match &import_result.outcome {
+            ImportOutcome::Taken { name, .. } | ImportOutcome::Same { name } => !failed.contains(name),
+            ImportOutcome::Left { .. } => false,
         };
         if is_there {
-            let servers = &mut files.entry(&fate.file).or_insert((fate.host, Vec::new())).1;
-            servers.push((fate.entry.project.clone(), fate.entry.name.clone()));
+            let servers = &mut files.entry(&import_result.file).or_insert((import_result.host, Vec::new())).1;
+            servers.push((import_result.entry.project.clone(), import_result.entry.name.clone()));
         }
     }
     for (file, (host, servers)) in files {
-        desk.one(host, file, plan_removal(host, file, &servers), || {
+        setup_run.one(host, file, plan_removal(host, file, &servers), || {
             let records = Records::open(state).map_err(|error| Problem::of(state, error.to_string()))?;
             take_out(&records, host, file, &servers)
         });
     }
 }
 
-fn tell(fate: &Fate, would: bool) {
-    let name = visible(&fate.entry.name).into_owned();
-    let of = match &fate.entry.project {
-        Some(project) => format!("{}, {}", fate.host.name, visible(&project.display().to_string())),
-        None => fate.host.name.to_owned(),
+fn tell(import_result: &ImportResult, would: bool) {
+    let name = visible(&import_result.entry.name).into_owned();
+    let of = match &import_result.entry.project {
+        Some(project) => format!("{}, {}", import_result.host.name, visible(&project.display().to_string())),
+        None => import_result.host.name.to_owned(),
     };
-    let (tone, word, more) = match &fate.end {
-        End::Taken { name, secrets, notes, .. } => {
+    let (tone, word, more) = match &import_result.outcome {
+        ImportOutcome::Taken { name, secrets, notes, .. } => {
             let mut more = notes.clone();
             if !secrets.is_empty() {
                 let names: Vec<_> = secrets.iter().map(|name| format!("`{name}`")).collect();
@@ -365,20 +386,22 @@ fn tell(fate: &Fate, would: bool) {
             let word = if would { "would be taken" } else { "taken" };
             (Tone::Good, format!("{word} as `{}`", visible(name)), more)
         }
-        End::Same { name } => (Tone::Quiet, format!("already there as `{}`", visible(name)), Vec::new()),
-        End::Left { why } => (Tone::Warning, format!("left out: {}", visible(why)), Vec::new()),
+        ImportOutcome::Same { name } => {
+            (Tone::Quiet, format!("already there as `{}`", visible(name)), Vec::new())
+        }
+        ImportOutcome::Left { why } => (Tone::Warning, format!("left out: {}", visible(why)), Vec::new()),
     };
     say!("{name} ({of}): {}", Paint::for_stdout().on(tone, word));
     more.iter().for_each(|line| say!("  {}", visible(line)));
 }
 
-impl Fate {
+impl ImportResult {
     fn as_json(&self) -> Value {
         let mut told = json!({
             "host": self.host.id, "file": self.file, "name": self.entry.name, "project": self.entry.project,
         });
-        match &self.end {
-            End::Taken { name, secrets, notes, definition } => {
+        match &self.outcome {
+            ImportOutcome::Taken { name, secrets, notes, definition } => {
                 told["result"] = json!("taken");
                 told["as"] = json!(name);
                 told["secrets"] = json!(secrets);
@@ -386,11 +409,11 @@ impl Fate {
                 // Its secrets have names by now.
                 told["definition"] = definition.clone();
             }
-            End::Same { name } => {
+            ImportOutcome::Same { name } => {
                 told["result"] = json!("already there");
                 told["as"] = json!(name);
             }
-            End::Left { why } => {
+            ImportOutcome::Left { why } => {
                 told["result"] = json!("left out");
                 told["why"] = json!(why);
             }

@@ -6,14 +6,14 @@ use hyper::Method;
 use serde_json::{Value, json};
 
 use super::Exit;
-use super::ask::{Unanswered, about, ask, order};
+use super::ask::{AskError, about, ask, order};
+use super::daemon_session::request;
 use super::output::{
     Paint, Table, Tone, cell, is_terminal, person_reads_errors, print, print_json, remark, say, toned, width,
     wrap,
 };
 use super::shell_word::shell_word;
 use super::status::project;
-use super::talk::request;
 use crate::args::Args;
 use crate::visible::{Printable, visible_json};
 
@@ -27,7 +27,7 @@ pub(super) async fn run(args: &Args, suite: &str, query: Option<&str>, full: boo
     }
 }
 
-async fn look(args: &Args, suite: &str, query: Option<&str>, full: bool) -> Result<Exit, Unanswered> {
+async fn look(args: &Args, suite: &str, query: Option<&str>, full: bool) -> Result<Exit, AskError> {
     let known = order(args, "explain", suite).await?;
     let name = known["name"].as_str().unwrap_or(suite);
     let server = known["child"].as_str().unwrap_or(suite);
@@ -36,7 +36,7 @@ async fn look(args: &Args, suite: &str, query: Option<&str>, full: bool) -> Resu
             "server `{server}` is held; `switchboard allow {}` shows it and asks",
             shell_word(server)
         );
-        return Err(Unanswered::Held(why));
+        return Err(AskError::Held(why));
     }
     let all =
         introspect(args, name, server, &json!({ "action": "introspect", "args": { "verbosity": "full" } }))
@@ -86,7 +86,7 @@ async fn look(args: &Args, suite: &str, query: Option<&str>, full: bool) -> Resu
 }
 
 /// The suite's own answer, as a host gets it. Starts a server that never ran.
-async fn introspect(args: &Args, suite: &str, server: &str, arguments: &Value) -> Result<Value, Unanswered> {
+async fn introspect(args: &Args, suite: &str, server: &str, arguments: &Value) -> Result<Value, AskError> {
     let call = request("tools/call", &json!({ "name": suite, "arguments": arguments }));
     let path = format!("/proxy{}", about(project(args).as_deref()));
     let mut answer = Box::pin(ask(args, Method::POST, &path, Some(&call)));

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::Exit;
-use super::ask::{Unanswered, order};
+use super::ask::{AskError, order};
 use super::browser;
 use super::output::{indented, print_json, remark, say};
 use crate::args::Args;
@@ -22,7 +22,7 @@ pub(super) async fn run(args: &Args, child: &str, no_browser: bool) -> Exit {
     }
 }
 
-async fn log_in(args: &Args, child: &str, no_browser: bool) -> Result<String, Unanswered> {
+async fn log_in(args: &Args, child: &str, no_browser: bool) -> Result<String, AskError> {
     let begun = order(args, "login", child).await?;
     let page = begun["open"].as_str().unwrap_or_default();
     if args.json {

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use switchboard_wire::printable;
 
 use super::Exit;
-use super::ask::{Unanswered, ask};
+use super::ask::{AskError, ask};
 use super::output::{failed, print, print_json, print_json_line, remark, try_print};
 use crate::args::Args;
 use crate::visible::Printable;
@@ -20,23 +20,23 @@ use crate::{daemon, logging};
 /// How long one question for more lines stays open.
 const WAIT_MS: u64 = 25_000;
 /// How often somebody looks who waits for the next daemon.
-const LOOK_AGAIN: Duration = Duration::from_millis(500);
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 /// What is wanted of a log.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Wish {
+pub(super) struct LogQuery {
     pub(super) follow: bool,
     pub(super) lines: usize,
 }
 
-pub(super) async fn run(args: &Args, suite: Option<&str>, wish: Wish) -> Exit {
+pub(super) async fn run(args: &Args, suite: Option<&str>, wish: LogQuery) -> Exit {
     match suite {
         Some(suite) => of_suite(args, suite, wish).await,
         None => of_daemon(args, wish).await,
     }
 }
 
-async fn of_suite(args: &Args, suite: &str, wish: Wish) -> Exit {
+async fn of_suite(args: &Args, suite: &str, wish: LogQuery) -> Exit {
     let mut answer = match more(args, suite, &Value::Null, 0).await {
         Ok(answer) => answer,
         Err(unanswered) => return unanswered.tell(),
@@ -62,11 +62,11 @@ async fn of_suite(args: &Args, suite: &str, wish: Wish) -> Exit {
     loop {
         let next = match more(args, suite, &answer, WAIT_MS).await {
             Ok(next) => next,
-            Err(Unanswered::NoDaemon(_) | Unanswered::Broken(_)) => {
+            Err(AskError::NoDaemon(_) | AskError::Broken(_)) => {
                 if !std::mem::replace(&mut gone, true) {
                     remark!("switchboard: switchboardd is gone; waiting for the next one");
                 }
-                tokio::time::sleep(LOOK_AGAIN).await;
+                tokio::time::sleep(POLL_INTERVAL).await;
                 continue;
             }
             Err(unanswered) => return unanswered.tell(),
@@ -77,14 +77,14 @@ async fn of_suite(args: &Args, suite: &str, wish: Wish) -> Exit {
         }
         if next["draining"] == true {
             // It answers at once until it is gone.
-            tokio::time::sleep(LOOK_AGAIN).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
         answer = next;
     }
 }
 
 /// Lines after those of an earlier answer.
-async fn more(args: &Args, suite: &str, earlier: &Value, wait_ms: u64) -> Result<Value, Unanswered> {
+async fn more(args: &Args, suite: &str, earlier: &Value, wait_ms: u64) -> Result<Value, AskError> {
     let after = earlier["next"].as_u64().unwrap_or(0);
     let workspace = super::workspace(args);
     let body = json!({
@@ -115,10 +115,10 @@ fn show(args: &Args, lines: &[Value]) -> std::io::Result<()> {
     Ok(())
 }
 
-async fn of_daemon(args: &Args, wish: Wish) -> Exit {
+async fn of_daemon(args: &Args, wish: LogQuery) -> Exit {
     let status = match ask(args, Method::GET, "/status", None).await {
         Ok(status) => Some(status),
-        Err(Unanswered::NoDaemon(_)) => None,
+        Err(AskError::NoDaemon(_)) => None,
         Err(unanswered) => return unanswered.tell(),
     };
     let place = status.as_ref().map(|status| &status["whereabouts"]["log"]);
@@ -141,15 +141,15 @@ async fn of_daemon(args: &Args, wish: Wish) -> Exit {
             };
             let file = logging::file(&daemon::files_in_use(args, &home).1);
             if !file.exists() {
-                let socket = daemon::place_in_use(args, &home).socket.display().to_string();
-                return Unanswered::NoDaemon(socket).tell();
+                let socket = daemon::runtime_paths_in_use(args, &home).socket.display().to_string();
+                return AskError::NoDaemon(socket).tell();
             }
             of_file(args, &file, wish).await
         }
     }
 }
 
-async fn of_file(args: &Args, file: &Path, wish: Wish) -> Exit {
+async fn of_file(args: &Args, file: &Path, wish: LogQuery) -> Exit {
     let last = match tail::last(file, wish.lines) {
         Ok(last) => last,
         Err(error) => return failed(&format!("`{}` cannot be read: {error}", file.display())),
@@ -173,7 +173,7 @@ async fn of_file(args: &Args, file: &Path, wish: Wish) -> Exit {
 
 /// Becomes `journalctl`, which knows its own files best.
 #[expect(clippy::disallowed_methods, reason = "the person's own log, from the person's own command line")]
-fn journalctl(args: &Args, wish: Wish) -> Exit {
+fn journalctl(args: &Args, wish: LogQuery) -> Exit {
     use std::os::unix::process::CommandExt;
     let mut command = Command::new("journalctl");
     command.args(["--user", "--unit", "switchboardd", "--lines", &wish.lines.to_string()]);

@@ -2,7 +2,7 @@
 
 use hyper::Method;
 use serde_json::json;
-use switchboard_wire::place::private_folder;
+use switchboard_wire::runtime_paths::private_folder;
 use url::Url;
 
 use super::Exit;
@@ -10,13 +10,13 @@ use super::ask::ask;
 use super::browser;
 use super::output::{print_json_line, say};
 use crate::args::Args;
-use crate::{daemon, pages};
+use crate::{daemon, page_access};
 
 /// A private file that leads to the page, by its address: what a browser is started with, every user can read. The
 /// daemon takes it away.
-fn way_in(args: &Args, page: &str) -> Option<String> {
+fn write_link_file(args: &Args, page: &str) -> Option<String> {
     let (_, state) = daemon::files_in_use(args, &daemon::home().ok()?);
-    let file = pages::way_in(&state);
+    let file = page_access::link_file(&state);
     let url = Url::from_file_path(&file).ok()?;
     private_folder(&state).and_then(|()| crate::files::replace(&file, lead(page).as_bytes())).ok()?;
     Some(url.into())
@@ -37,7 +37,7 @@ pub(super) async fn run(args: &Args, no_browser: bool) -> Exit {
         Err(unanswered) => return unanswered.tell(),
     };
     let page = answer["url"].as_str().unwrap_or_default();
-    let opened = !no_browser && way_in(args, page).is_some_and(|file| browser::show(&file));
+    let opened = !no_browser && write_link_file(args, page).is_some_and(|file| browser::show(&file));
     let seconds = answer["expiresMs"].as_u64().unwrap_or(0) / 1000;
     if args.json {
         let _ = print_json_line(&json!({ "url": page, "expiresMs": answer["expiresMs"], "opened": opened }));

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::Exit;
-use super::ask::Unanswered;
+use super::ask::AskError;
 use super::output::{failed, is_terminal, print, print_generated, print_json, say};
 use super::status::{look, told};
 use crate::args::Args;
@@ -18,7 +18,7 @@ pub(super) async fn run(args: &Args) -> Exit {
     print_generated(format!("{help}\n").as_bytes());
     match look(args).await {
         Ok(status) => print(&told(&status)),
-        Err(unanswered @ Unanswered::NoDaemon(_)) => say!("{unanswered}"),
+        Err(unanswered @ AskError::NoDaemon(_)) => say!("{unanswered}"),
         Err(unanswered) => return unanswered.tell(),
     }
     Exit::Ok
@@ -27,7 +27,7 @@ pub(super) async fn run(args: &Args) -> Exit {
 pub(super) fn socket(args: &Args) -> Exit {
     match daemon::home() {
         Ok(home) => {
-            let socket = daemon::place_in_use(args, &home).socket;
+            let socket = daemon::runtime_paths_in_use(args, &home).socket;
             if args.json {
                 print_json(&json!({ "socket": socket }));
             } else {

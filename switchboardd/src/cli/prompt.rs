@@ -33,7 +33,7 @@ pub(super) async fn hidden(message: &Printable) -> io::Result<String> {
     let mut ends =
         [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup(), SignalKind::quit()]
             .map(signal);
-    let quiet = Quiet::new()?;
+    let quiet = EchoOff::new()?;
     question(message);
     let (tell, told) = tokio::sync::oneshot::channel();
     // A thread of its own, which nobody waits for: it cannot be woken from its read.
@@ -82,11 +82,11 @@ async fn any(signals: &mut [io::Result<Signal>; 4]) {
 }
 
 /// A terminal that does not show what is typed, until this is dropped.
-struct Quiet {
+struct EchoOff {
     before: Termios,
 }
 
-impl Quiet {
+impl EchoOff {
     fn new() -> io::Result<Self> {
         let before = tcgetattr(rustix::stdio::stdin())?;
         let mut silent = before.clone();
@@ -97,7 +97,7 @@ impl Quiet {
     }
 }
 
-impl Drop for Quiet {
+impl Drop for EchoOff {
     fn drop(&mut self) {
         let _ = tcsetattr(rustix::stdio::stdin(), OptionalActions::Flush, &self.before);
     }

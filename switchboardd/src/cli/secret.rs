@@ -8,13 +8,13 @@ use serde_json::json;
 use switchboard_wire::printable;
 
 use super::Exit;
-use super::ask::{Unanswered, ask};
+use super::ask::{AskError, ask};
 use super::output::{failed, indented, print_json, remark, say};
 use super::prompt;
 use crate::args::{Args, Secret};
 use crate::daemon;
 use crate::environment::Variables;
-use crate::secrets::{Secrets, Stored, TOO_LONG, Where, check_name};
+use crate::secrets::{SecretLocation, Secrets, StoreOutcome, TOO_LONG, check_name};
 
 /// A daemon that takes longer than this to hear of it will read the secrets when it next reloads.
 const RELOAD: Duration = Duration::from_secs(5);
@@ -51,13 +51,15 @@ async fn set(args: &Args, secrets: &Secrets, name: &str) -> Exit {
         Err(error) => return failed(&format!("no value was read: {error}")),
     };
     match secrets.set(name, &value, &own_variables()).await {
-        Ok(Stored::InKeyring) if args.json => print_json(&json!({ "stored": name, "in": Where::Keyring })),
-        Ok(Stored::InKeyring) => say!("stored `{name}` in the keyring"),
-        Ok(Stored::InFile { why, stale }) => {
+        Ok(StoreOutcome::InKeyring) if args.json => {
+            print_json(&json!({ "stored": name, "in": SecretLocation::Keyring }))
+        }
+        Ok(StoreOutcome::InKeyring) => say!("stored `{name}` in the keyring"),
+        Ok(StoreOutcome::InFile { why, stale }) => {
             match args.json {
-                true => {
-                    print_json(&json!({ "stored": name, "in": Where::File, "noKeyring": why.to_string() }))
-                }
+                true => print_json(
+                    &json!({ "stored": name, "in": SecretLocation::File, "noKeyring": why.to_string() }),
+                ),
                 false => say!("stored `{name}` in a private file (no keyring answered: {})", indented(why)),
             }
             if stale {
@@ -103,8 +105,8 @@ fn ls(secrets: &Secrets, as_json: bool) -> Exit {
     let width = list.keys().map(String::len).max().unwrap_or(0);
     for (name, place) in list {
         let place = match place {
-            Where::Keyring => "keyring",
-            Where::File => "private file",
+            SecretLocation::Keyring => "keyring",
+            SecretLocation::File => "private file",
         };
         say!("{name:width$}  {place}");
     }
@@ -114,7 +116,7 @@ fn ls(secrets: &Secrets, as_json: bool) -> Exit {
 /// A running daemon is to know at once; none will read it when it starts.
 async fn reload(args: &Args) {
     match tokio::time::timeout(RELOAD, ask(args, Method::POST, "/control/reload", None)).await {
-        Ok(Ok(_) | Err(Unanswered::NoDaemon(_))) => {}
+        Ok(Ok(_) | Err(AskError::NoDaemon(_))) => {}
         Ok(Err(unanswered)) => remark!("switchboard: the daemon was not told: {unanswered}"),
         Err(_) => remark!("switchboard: the daemon was not told: no answer within {} s", RELOAD.as_secs()),
     }

@@ -1,8 +1,8 @@
 //! `switchboard service`: the daemon in the hands of systemd or launchd, and out of them again.
 
 mod install;
-mod keeper;
 mod launchd;
+mod manager;
 mod systemd;
 mod units;
 
@@ -10,7 +10,7 @@ use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
-use switchboard_wire::place::Place;
+use switchboard_wire::runtime_paths::RuntimePaths;
 
 use super::Exit;
 use super::output::{complain, print, print_json};
@@ -18,11 +18,11 @@ use crate::args::{Args, Service};
 use crate::daemon;
 use crate::visible::Printable;
 
-pub(super) use keeper::Keeper;
+pub(super) use manager::ServiceManager;
 
 /// Why the service is as it was.
 #[derive(Debug, thiserror::Error)]
-enum Refused {
+enum ServiceError {
     #[error("{0}")]
     Fatal(#[from] daemon::Fatal),
     #[error(
@@ -45,23 +45,23 @@ enum Refused {
     File { what: String, error: std::io::Error },
 }
 
-fn file_error(path: &Path) -> impl Fn(std::io::Error) -> Refused + '_ {
-    |error| Refused::File { what: path.display().to_string(), error }
+fn file_error(path: &Path) -> impl Fn(std::io::Error) -> ServiceError + '_ {
+    |error| ServiceError::File { what: path.display().to_string(), error }
 }
 
 /// What the person who types the command has.
-struct Here {
+struct ServicePaths {
     home: PathBuf,
-    place: Place,
+    paths: RuntimePaths,
 }
 
-impl Here {
-    fn of(args: &Args) -> Result<Self, Refused> {
+impl ServicePaths {
+    fn of(args: &Args) -> Result<Self, ServiceError> {
         if args.socket.is_some() {
-            return Err(Refused::OtherSocket);
+            return Err(ServiceError::OtherSocket);
         }
         let home = daemon::home()?;
-        Ok(Self { place: daemon::place(args, &home), home })
+        Ok(Self { paths: daemon::runtime_paths(args, &home), home })
     }
 }
 
@@ -89,12 +89,12 @@ pub(super) async fn run(args: &Args, what: Service) -> Exit {
 
 /// What was found or done, for people and for programs.
 #[derive(Debug, Default)]
-struct Report {
+struct ServiceReport {
     lines: Vec<String>,
     facts: serde_json::Map<String, Value>,
 }
 
-impl Report {
+impl ServiceReport {
     fn say(&mut self, line: impl Display) {
         self.lines.push(line.to_string());
     }
@@ -112,10 +112,10 @@ impl Report {
     }
 }
 
-async fn status(args: &Args) -> Result<Report, Refused> {
-    let here = Here::of(args)?;
+async fn status(args: &Args) -> Result<ServiceReport, ServiceError> {
+    let here = ServicePaths::of(args)?;
     let mut report = if cfg!(target_os = "macos") { on_macos(&here).await } else { on_linux(&here).await };
-    let running = daemon::running(&here.place);
+    let running = daemon::running(&here.paths);
     let told = |key: &str| running.as_ref().map_or(Value::Null, |told| told[key].clone());
     report.fact("version", told("version"));
     report.fact("pid", told("pid"));
@@ -128,8 +128,8 @@ async fn status(args: &Args) -> Result<Report, Refused> {
     Ok(report)
 }
 
-async fn on_linux(here: &Here) -> Report {
-    let mut report = Report::default();
+async fn on_linux(here: &ServicePaths) -> ServiceReport {
+    let mut report = ServiceReport::default();
     report.fact("manager", json!("systemd"));
     let (socket, service) = match systemd::units().await {
         Ok(units) => units,
@@ -139,7 +139,7 @@ async fn on_linux(here: &Here) -> Report {
             report.fact("reachable", json!(false));
             report.fact("problem", json!(why));
             report.fact("installed", json!(files.iter().all(|file| file.exists())));
-            report.say(Refused::NoManager(why));
+            report.say(ServiceError::NoManager(why));
             return report;
         }
     };
@@ -153,7 +153,7 @@ async fn on_linux(here: &Here) -> Report {
         ("socketActive", json!(socket.is_active())),
         ("daemonActive", json!(service.is_active())),
         ("units", json!([socket.file(), service.file()])),
-        ("socket", json!(here.place.socket)),
+        ("socket", json!(here.paths.socket)),
         ("kept", json!(service.pid())),
         ("status", json!(service.text("StatusText"))),
         ("linger", json!(lingers)),
@@ -168,10 +168,10 @@ async fn on_linux(here: &Here) -> Report {
     let whose = if own { "your own" } else { "from a package" };
     report.say(format!("installed  yes, units {whose}: {}", socket.text("FragmentPath")));
     report.say(format!("enabled    {}", word(socket.is_enabled())));
-    report.say(format!("socket     {} ({})", socket.text("ActiveState"), here.place.socket.display()));
+    report.say(format!("socket     {} ({})", socket.text("ActiveState"), here.paths.socket.display()));
     report
         .say(format!("daemon     {} {}", service.text("ActiveState"), service.text("StatusText")).trim_end());
-    if socket.is_active() && !socket.listens_at(&here.place.socket) {
+    if socket.is_active() && !socket.listens_at(&here.paths.socket) {
         report.say(format!("warning    the unit listens elsewhere: {}", socket.text("Listen")));
     }
     match lingers {
@@ -184,10 +184,10 @@ async fn on_linux(here: &Here) -> Report {
     report
 }
 
-async fn on_macos(here: &Here) -> Report {
+async fn on_macos(here: &ServicePaths) -> ServiceReport {
     let file = launchd::folder(&here.home).join(format!("{}.plist", launchd::LABEL));
     let loaded = launchd::is_loaded().await;
-    let mut report = Report::default();
+    let mut report = ServiceReport::default();
     report.fact("manager", json!("launchd"));
     report.fact("installed", json!(file.exists()));
     report.fact("enabled", json!(loaded));

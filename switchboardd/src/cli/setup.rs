@@ -26,13 +26,13 @@ const MAX_LINE: usize = 160;
 const CONTEXT: usize = 3;
 
 /// What is to be told of one file.
-pub(super) struct Told {
+pub(super) struct HostFileReport {
     host: &'static Host,
     file: PathBuf,
-    outcome: Result<Outcome, Problem>,
+    outcome: Result<SetupOutcome, Problem>,
 }
 
-struct Outcome {
+struct SetupOutcome {
     word: &'static str,
     diff: Option<String>,
     /// How others could change the file that is written.
@@ -58,7 +58,8 @@ pub(super) fn run(args: &Args, setup: &Setup) -> Exit {
     if let Some(refused) = refuse_unasked(args, &setup.which) {
         return refused;
     }
-    let mut desk = Desk { as_json: args.json, dry_run: *dry_run, yes: setup.which.yes, told: Vec::new() };
+    let mut setup_run =
+        SetupRun { as_json: args.json, dry_run: *dry_run, yes: setup.which.yes, reports: Vec::new() };
     let (found, missing): (Vec<_>, Vec<_>) =
         HOSTS.iter().filter(|host| !host.places.is_empty()).partition(|host| machine.trace(host).is_some());
     let meant: Vec<&'static Host> = if named.is_empty() { found.clone() } else { named };
@@ -81,12 +82,12 @@ pub(super) fn run(args: &Args, setup: &Setup) -> Exit {
         }
         for file in machine.targets(host) {
             let planned = plan(host, &file, &shim);
-            desk.one(host, &file, planned, || {
+            setup_run.one(host, &file, planned, || {
                 let records =
                     Records::open(&state).map_err(|error| Problem::of(&state, error.to_string()))?;
                 set_up(&records, host, &file, &shim)
             });
-            if let Some(Told { outcome: Err(_), .. }) = desk.told.last() {
+            if let Some(HostFileReport { outcome: Err(_), .. }) = setup_run.reports.last() {
                 snippets.push((host, host.snippet(&shim)));
             }
         }
@@ -95,11 +96,11 @@ pub(super) fn run(args: &Args, setup: &Setup) -> Exit {
         let snippets: Vec<_> =
             snippets.iter().map(|(host, text)| json!({ "host": host.id, "snippet": text })).collect();
         let missing: Vec<_> = missing.iter().map(|host| host.id).collect();
-        let files: Vec<_> = desk.told.iter().map(Told::as_json).collect();
+        let files: Vec<_> = setup_run.reports.iter().map(HostFileReport::as_json).collect();
         print_json(
             &json!({ "shim": shim, "dryRun": dry_run, "files": files, "notFound": missing, "snippets": snippets }),
         );
-        return desk.exit();
+        return setup_run.exit();
     }
     for (host, text) in &snippets {
         let what = if host.places.is_empty() {
@@ -112,15 +113,15 @@ pub(super) fn run(args: &Args, setup: &Setup) -> Exit {
         say!("");
         print(&Printable::text(text));
     }
-    if desk.told.is_empty() && snippets.is_empty() {
+    if setup_run.reports.is_empty() && snippets.is_empty() {
         say!("no host was found on this machine; `--host NAME` sets one up all the same");
     }
-    if desk.told.iter().any(Told::is_new) {
+    if setup_run.reports.iter().any(HostFileReport::is_new) {
         say!("");
         say!("what is set up is seen when a host is started again; `switchboard undo` takes it back");
         say!("`switchboard import` takes over the servers that your hosts start themselves");
     }
-    desk.exit()
+    setup_run.exit()
 }
 
 pub(super) fn undo(args: &Args, undo: &Undo) -> Exit {
@@ -147,15 +148,19 @@ pub(super) fn undo(args: &Args, undo: &Undo) -> Exit {
     if let Some(refused) = refuse_unasked(args, &undo.which) {
         return refused;
     }
-    let mut desk =
-        Desk { as_json: args.json, dry_run: undo.which.dry_run, yes: undo.which.yes, told: Vec::new() };
+    let mut setup_run = SetupRun {
+        as_json: args.json,
+        dry_run: undo.which.dry_run,
+        yes: undo.which.yes,
+        reports: Vec::new(),
+    };
     for record in &meant {
         let Some(host) = by_id(&record.host) else {
             remark!("switchboard: `{}` is no host that this version knows", visible(&record.host));
             continue;
         };
         let planned = plan_undo(host, record);
-        desk.one(host, &record.file, planned, || {
+        setup_run.one(host, &record.file, planned, || {
             let records = Records::open(&state).map_err(|error| Problem::of(&state, error.to_string()))?;
             // Somebody else may have been quicker.
             match records.of(&record.file).map_err(|why| Problem::of(&record.file, why))? {
@@ -165,24 +170,24 @@ pub(super) fn undo(args: &Args, undo: &Undo) -> Exit {
         });
     }
     if args.json {
-        let files: Vec<_> = desk.told.iter().map(Told::as_json).collect();
+        let files: Vec<_> = setup_run.reports.iter().map(HostFileReport::as_json).collect();
         print_json(&json!({ "dryRun": undo.which.dry_run, "files": files }));
     }
     match problems.is_empty() {
-        true => desk.exit(),
+        true => setup_run.exit(),
         false => Exit::Error,
     }
 }
 
 /// Goes through files one by one.
-pub(super) struct Desk {
+pub(super) struct SetupRun {
     pub(super) as_json: bool,
     pub(super) dry_run: bool,
     pub(super) yes: bool,
-    pub(super) told: Vec<Told>,
+    pub(super) reports: Vec<HostFileReport>,
 }
 
-impl Desk {
+impl SetupRun {
     /// Shows what would be done to a file, asks, and does it.
     pub(super) fn one(
         &mut self,
@@ -213,28 +218,28 @@ impl Desk {
             } else {
                 "declined"
             };
-            Ok(Outcome { word, diff, warning })
+            Ok(SetupOutcome { word, diff, warning })
         });
-        let told = Told { host, file: file.to_owned(), outcome };
+        let told = HostFileReport { host, file: file.to_owned(), outcome };
         if !self.as_json {
             told.tell();
         }
-        self.told.push(told);
+        self.reports.push(told);
     }
 
     pub(super) fn exit(&self) -> Exit {
-        if self.told.iter().any(|told| told.outcome.is_err()) { Exit::Error } else { Exit::Ok }
+        if self.reports.iter().any(|told| told.outcome.is_err()) { Exit::Error } else { Exit::Ok }
     }
 }
 
-impl Told {
+impl HostFileReport {
     fn is_new(&self) -> bool {
         self.outcome.as_ref().is_ok_and(|outcome| matches!(outcome.word, "set up" | "path updated"))
     }
 
     fn tell(&self) {
         match &self.outcome {
-            Ok(Outcome { word, .. }) => {
+            Ok(SetupOutcome { word, .. }) => {
                 let tone = match *word {
                     "declined" | "set up, but turned off there" => Tone::Warning,
                     _ => Tone::Good,
@@ -251,7 +256,7 @@ impl Told {
     pub(super) fn as_json(&self) -> Value {
         let mut told = json!({ "host": self.host.id, "name": self.host.name, "file": self.file });
         match &self.outcome {
-            Ok(Outcome { word, diff, warning }) => {
+            Ok(SetupOutcome { word, diff, warning }) => {
                 told["result"] = json!(word);
                 if let Some(warning) = warning {
                     told["warning"] = json!(warning);

@@ -9,28 +9,28 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::Exit;
-use super::ask::{Unanswered, ask_within, order};
+use super::ask::{AskError, ask_within, order};
 use super::doctor::is_locked;
 use super::output::{count, failed, indented, print_json, remark, say};
-use super::service::Keeper;
+use super::service::ServiceManager;
 use crate::args::Args;
 use crate::config::{Extent, LastGood};
 use crate::daemon;
 use crate::document::Problem;
-use switchboard_wire::place::Place;
+use switchboard_wire::runtime_paths::RuntimePaths;
 
 /// Calls in flight have 10 s to finish, and children some to end. No answer takes longer.
-const PATIENCE: Duration = Duration::from_secs(20);
+const STOP_TIMEOUT: Duration = Duration::from_secs(20);
 /// How long a daemon that answers nobody may take for what is left.
-const LAST_WORDS: Duration = Duration::from_secs(8);
-const LOOK_AGAIN: Duration = Duration::from_millis(20);
+const EXIT_TIMEOUT: Duration = Duration::from_secs(8);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// What takes longer than this is worth a word.
-const LONG: Duration = Duration::from_millis(700);
+const NOTICE_AFTER: Duration = Duration::from_millis(700);
 
 pub(super) async fn run(args: &Args) -> Exit {
-    match ask_within(PATIENCE, args, Method::GET, "/status").await {
+    match ask_within(STOP_TIMEOUT, args, Method::GET, "/status").await {
         Ok(status) => told(args, &status, "is running"),
-        Err(Unanswered::NoDaemon(_)) => match bring_up(args).await {
+        Err(AskError::NoDaemon(_)) => match bring_up(args).await {
             Ok((status, how)) => told(args, &status, how),
             Err(exit) => exit,
         },
@@ -56,25 +56,25 @@ fn told(args: &Args, status: &Value, what: &str) -> Exit {
 
 /// Has a daemon start, and gives its status and who started it.
 async fn bring_up(args: &Args) -> Result<(Value, &'static str), Exit> {
-    if let Some(keeper) = Keeper::to_start(args).await {
-        let started = keeper.start().await;
+    if let Some(manager) = ServiceManager::to_start(args).await {
+        let started = manager.start().await;
         started.map_err(|why| failed(&format!("the service did not start it: {why}")))?;
-        let status = ask_within(PATIENCE, args, Method::GET, "/status")
+        let status = ask_within(STOP_TIMEOUT, args, Method::GET, "/status")
             .await
             .map_err(|unanswered| unanswered.tell())?;
         return Ok((status, "started by the service"));
     }
     // The shim knows how to start a daemon; it does so for its first message.
     let shim = spawn(args).map_err(|error| failed(&format!("`switchboard` could not be run: {error}")))?;
-    let answer = tokio::time::timeout(PATIENCE, shim.wait_with_output()).await;
-    let status = ask_within(PATIENCE, args, Method::GET, "/status").await;
+    let answer = tokio::time::timeout(STOP_TIMEOUT, shim.wait_with_output()).await;
+    let status = ask_within(STOP_TIMEOUT, args, Method::GET, "/status").await;
     status.map(|status| (status, "started")).map_err(|unanswered| {
         let answer: Value =
             answer.ok().and_then(Result::ok).map_or(Value::Null, |answer| first_line(&answer.stdout));
         // What the shim heard says more than a socket whose daemon ends in this moment.
         match (answer["error"]["message"].as_str(), unanswered) {
             (Some(why), _) => failed(&why),
-            (None, Unanswered::NoDaemon(_)) => {
+            (None, AskError::NoDaemon(_)) => {
                 failed(&"switchboardd did not start; run `switchboardd` with the same flags to see more")
             }
             (None, unanswered) => unanswered.tell(),
@@ -121,40 +121,40 @@ fn spawn(args: &Args) -> std::io::Result<tokio::process::Child> {
 
 pub(super) async fn stop(args: &Args) -> Exit {
     // Before the daemon hears of it: a shim that finds no daemon must find this.
-    let place = daemon::home().ok().map(|home| daemon::place(args, &home));
-    match place.as_ref().map(|place| place.mark_stopped()) {
+    let paths = daemon::home().ok().map(|home| daemon::runtime_paths(args, &home));
+    match paths.as_ref().map(|paths| paths.mark_stopped()) {
         // Where there is no folder there never was a daemon.
         Some(Err(error)) if error.kind() != std::io::ErrorKind::NotFound => {
             remark!("switchboard: running shims may bring it back: {}", indented(error));
         }
         _ => {}
     }
-    if let Some(keeper) = Keeper::to_stop(args).await {
-        return match keeper.stop().await {
+    if let Some(manager) = ServiceManager::to_stop(args).await {
+        return match manager.stop().await {
             Ok(()) => gone_for_now(
                 args,
                 "switchboardd stopped, and its socket with it; `switchboard start` or the next login brings both back",
             ),
             Err(why) => {
-                place.iter().for_each(|place| place.forget_stop());
+                paths.iter().for_each(|paths| paths.forget_stop());
                 failed(&format!("the service did not stop it: {why}"))
             }
         };
     }
-    if let Err(unanswered) = ask_within(PATIENCE, args, Method::POST, "/control/stop").await {
-        if let Some(place) = &place {
-            place.forget_stop();
+    if let Err(unanswered) = ask_within(STOP_TIMEOUT, args, Method::POST, "/control/stop").await {
+        if let Some(paths) = &paths {
+            paths.forget_stop();
         }
         return unanswered.tell();
     }
     if !gone(args, None).await {
-        return failed(&format!("switchboardd is still there after {} s", PATIENCE.as_secs()));
+        return failed(&format!("switchboardd is still there after {} s", STOP_TIMEOUT.as_secs()));
     }
     // It answers nobody any more. Its file is gone when all is written, and its lock is free when it has ended.
-    let is_there = |place: &Place| daemon::running(place).is_some() || is_locked(&place.daemon_lock);
+    let is_there = |paths: &RuntimePaths| daemon::running(paths).is_some() || is_locked(&paths.daemon_lock);
     let begun = Instant::now();
-    while place.as_ref().is_some_and(is_there) && begun.elapsed() < LAST_WORDS {
-        tokio::time::sleep(LOOK_AGAIN).await;
+    while paths.as_ref().is_some_and(is_there) && begun.elapsed() < EXIT_TIMEOUT {
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
     gone_for_now(args, "switchboardd stopped")
 }
@@ -172,11 +172,11 @@ fn gone_for_now(args: &Args, said: &str) -> Exit {
 async fn gone(args: &Args, boot: Option<&str>) -> bool {
     let begun = Instant::now();
     let mut said = String::new();
-    while begun.elapsed() < PATIENCE {
-        match ask_within(PATIENCE.saturating_sub(begun.elapsed()), args, Method::GET, "/status").await {
-            Err(Unanswered::NoDaemon(_)) => return true,
+    while begun.elapsed() < STOP_TIMEOUT {
+        match ask_within(STOP_TIMEOUT.saturating_sub(begun.elapsed()), args, Method::GET, "/status").await {
+            Err(AskError::NoDaemon(_)) => return true,
             Ok(status) if boot.is_some_and(|boot| status["boot"] != boot) => return true,
-            Ok(status) if begun.elapsed() > LONG => {
+            Ok(status) if begun.elapsed() > NOTICE_AFTER => {
                 let waits = busy(&status);
                 if waits != said {
                     remark!("switchboard: waiting for {waits}");
@@ -185,7 +185,7 @@ async fn gone(args: &Args, boot: Option<&str>) -> bool {
             }
             _ => {}
         }
-        tokio::time::sleep(LOOK_AGAIN).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
     false
 }
@@ -238,18 +238,18 @@ pub(super) async fn restart(args: &Args, suite: Option<&str>) -> Exit {
 }
 
 async fn restart_daemon(args: &Args) -> Exit {
-    let before = match ask_within(PATIENCE, args, Method::GET, "/status").await {
+    let before = match ask_within(STOP_TIMEOUT, args, Method::GET, "/status").await {
         Ok(status) => status,
         Err(unanswered) => return unanswered.tell(),
     };
-    if let Err(unanswered) = ask_within(PATIENCE, args, Method::POST, "/control/restart").await {
+    if let Err(unanswered) = ask_within(STOP_TIMEOUT, args, Method::POST, "/control/restart").await {
         return unanswered.tell();
     }
     if !gone(args, before["boot"].as_str()).await {
-        return failed(&format!("switchboardd is still there after {} s", PATIENCE.as_secs()));
+        return failed(&format!("switchboardd is still there after {} s", STOP_TIMEOUT.as_secs()));
     }
     // A shim that was connected, or a service manager, may have started the next one already.
-    let status = match ask_within(PATIENCE, args, Method::GET, "/status").await {
+    let status = match ask_within(STOP_TIMEOUT, args, Method::GET, "/status").await {
         Ok(status) => status,
         Err(_) => match bring_up(args).await {
             Ok((status, _)) => status,
@@ -267,7 +267,7 @@ fn mistakes(args: &Args, running: &Value) -> Vec<Problem> {
 }
 
 pub(super) async fn reload(args: &Args) -> Exit {
-    let answer = match ask_within(PATIENCE, args, Method::POST, "/control/reload").await {
+    let answer = match ask_within(STOP_TIMEOUT, args, Method::POST, "/control/reload").await {
         Ok(answer) => answer,
         Err(unanswered) => return unanswered.tell(),
     };

@@ -9,7 +9,7 @@ use switchboard_wire::printable;
 
 use super::Exit;
 use super::ask::{about, ask_within};
-use super::desk::Desk;
+use super::local_config::LocalConfig;
 use super::output::{
     Cell, Paint, Table, Tone, age, cell, count, indented, memory, print, print_json, tilde, toned, width,
     wrap,
@@ -22,7 +22,7 @@ use crate::visible::Printable;
 const OTHER: &str = "_other";
 
 /// A daemon that takes longer hangs.
-const PATIENCE: Duration = Duration::from_secs(20);
+const STATUS_TIMEOUT: Duration = Duration::from_secs(20);
 
 pub(super) async fn run(args: &Args) -> Exit {
     match look(args).await {
@@ -39,9 +39,9 @@ pub(super) async fn run(args: &Args) -> Exit {
 }
 
 /// What the daemon says of itself and of the project that this is about, and whether it is another than we.
-pub(super) async fn look(args: &Args) -> Result<Value, super::ask::Unanswered> {
+pub(super) async fn look(args: &Args) -> Result<Value, super::ask::AskError> {
     let path = format!("/status{}", about(project(args).as_deref()));
-    let mut status = ask_within(PATIENCE, args, Method::GET, &path).await?;
+    let mut status = ask_within(STATUS_TIMEOUT, args, Method::GET, &path).await?;
     match why_pending(&status["restartPending"]) {
         Some(why) => status["restartPending"]["why"] = json!(why),
         None => {
@@ -55,7 +55,7 @@ pub(super) async fn look(args: &Args) -> Result<Value, super::ask::Unanswered> {
 /// The project that a command is about: the nearest folder, from here upwards, that defines servers.
 pub(super) fn project(args: &Args) -> Option<PathBuf> {
     let folder = super::workspace(args);
-    Desk::quietly(args).and_then(|desk| desk.here(args)).or(folder)
+    LocalConfig::open_if_possible(args).and_then(|local| local.here(args)).or(folder)
 }
 
 /// What a daemon says that has noticed its successor.

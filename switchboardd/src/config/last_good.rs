@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
-use switchboard_wire::place::private_folder;
+use switchboard_wire::runtime_paths::private_folder;
 
 use super::{Config, Extent};
 use crate::document::{Document, Problem};
@@ -36,9 +36,9 @@ pub struct LastGood {
 }
 
 /// More than a person has projects with a config of their own; the oldest go first.
-const MOST: usize = 256;
+const MAX_CONFIGS: usize = 256;
 /// No config is longer, with all that its characters take in JSON.
-const LONGEST: u64 = 16 * 1024 * 1024;
+const MAX_CONFIG_BYTES: u64 = 16 * 1024 * 1024;
 
 impl LastGood {
     pub fn new(state: &Path) -> Self {
@@ -82,7 +82,7 @@ impl LastGood {
 
     /// The last version without a mistake, as it would be read now.
     pub fn recall(&self, file: &Path, extent: Extent) -> Option<Config> {
-        let kept = private::read(&self.file(file), LONGEST).ok()??;
+        let kept = private::read(&self.file(file), MAX_CONFIG_BYTES).ok()??;
         let kept: Value = serde_json::from_slice(&kept).ok()?;
         if kept["file"].as_str().map(Path::new) != Some(file) {
             return None;
@@ -101,7 +101,7 @@ impl LastGood {
         let age = |entry: std::fs::DirEntry| Some((entry.metadata().ok()?.modified().ok()?, entry.path()));
         let mut all: Vec<_> = entries.flatten().filter_map(age).collect();
         all.sort();
-        for (_, oldest) in all.iter().take(all.len().saturating_sub(MOST)) {
+        for (_, oldest) in all.iter().take(all.len().saturating_sub(MAX_CONFIGS)) {
             let _ = std::fs::remove_file(oldest);
         }
     }

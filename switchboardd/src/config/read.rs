@@ -11,7 +11,7 @@ use super::{
     PoolConfig, Scope, Strategy, SuiteConfig, Timeouts, TimeoutsOverride, TrustConfig, Watch, glob_set,
 };
 use crate::document::{Fields, Node, Problem, nearest};
-use crate::expand::{Places, Template};
+use crate::expand::{ExpansionContext, Template};
 use crate::suite_name;
 
 pub(super) const ROOT: [&str; 11] = [
@@ -129,7 +129,7 @@ pub(super) fn config(fields: &Fields<'_>, folder: &Path, extent: Extent) -> Conf
         let ways = [Watch::Events, Watch::Poll].map(|way| (way.word(), way));
         config.watch = node.word(&ways).unwrap_or_default();
     }
-    let strangers = fields.strangers(&ROOT);
+    let strangers = fields.unknown_members(&ROOT);
     for (name, near) in &strangers.first {
         let Some(node) = fields.get(name) else { continue };
         mistyped(&mut config, name, *near, &node);
@@ -345,7 +345,11 @@ fn client(node: &Node<'_>, folder: &Path) -> Option<ClientConfig> {
     fields.only(&CLIENT);
     let text = |name| fields.get(name).and_then(|node| node.text());
     let client_secret = fields.get("clientSecret").and_then(|node| {
-        let places = Places { folder: folder.to_owned(), root: folder.to_owned(), ..Places::default() };
+        let places = ExpansionContext {
+            folder: folder.to_owned(),
+            root: folder.to_owned(),
+            ..ExpansionContext::default()
+        };
         Template::parse(&node.text()?, &places).map_err(|why| node.complain(why)).ok()
     });
     if client_secret.is_some() && text("clientId").is_none() {
@@ -375,7 +379,7 @@ fn suite(node: &Node<'_>) -> SuiteConfig {
         return SuiteConfig { unclear: Some(unclear(&node.place())), ..SuiteConfig::default() };
     };
     fields.only(&SUITE);
-    let strangers = fields.strangers(&SUITE);
+    let strangers = fields.unknown_members(&SUITE);
     let is_harmless = |near: Option<&str>| near.is_some_and(|near| HARMLESS.contains(&near));
     let mut hides = strangers.are_more || strangers.first.iter().any(|(_, near)| !is_harmless(*near));
     let suite_name = fields.get("suiteName").and_then(|node| {
@@ -410,7 +414,7 @@ fn pool(node: &Node<'_>) -> PoolConfig {
     let Some(fields) = node.object() else { return PoolConfig::default() };
     fields.only(&POOL);
     let scopes = [("shared", Scope::Shared), ("session", Scope::Session), ("call", Scope::Call)];
-    let strangers = fields.strangers(&POOL);
+    let strangers = fields.unknown_members(&POOL);
     let mistyped = strangers.are_more || strangers.first.iter().any(|(_, near)| *near == Some("scope"));
     let mut config = PoolConfig {
         // Nobody shares what may be meant to be one session's own.
@@ -473,7 +477,7 @@ fn introspection(node: &Node<'_>, base: Introspection) -> Introspection {
     fields.only(&INTROSPECTION);
     let modes = [("summary", Mode::Summary), ("full", Mode::Full), ("redacted", Mode::Redacted)];
     let near = |(_, near): &(&str, Option<&str>)| *near != Some("summaryMaxChars");
-    let strangers = fields.strangers(&INTROSPECTION);
+    let strangers = fields.unknown_members(&INTROSPECTION);
     let mistyped = strangers.are_more || strangers.first.iter().any(near);
     Introspection {
         mode: match fields.get("mode") {

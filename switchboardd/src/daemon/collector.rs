@@ -1,7 +1,7 @@
 //! The tasks that send what was measured to a collector. They are beside everything else: a collector that is down,
 //! slow or wrong costs spans, which are counted, and nothing besides.
 
-mod figures;
+mod otlp_metrics;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,13 +11,13 @@ use reqwest::{Client, StatusCode};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::board::Board;
 use crate::child::remote::{is_loopback, root_cause};
+use crate::daemon_state::Daemon;
 use crate::environment::Variables;
 use crate::telemetry::message::{Value, attribute, field, message};
 use crate::telemetry::settings::{Settings, Spelling, Target};
 use crate::telemetry::spans::{self, Spans};
-use figures::Figures;
+use otlp_metrics::OtlpMetrics;
 
 /// How often a batch is tried; the pause between doubles.
 const TRIES: u32 = 4;
@@ -35,7 +35,7 @@ pub(super) struct Telemetry {
 
 impl Telemetry {
     /// Begins what the settings ask for.
-    pub(super) fn begin(board: &Arc<Board>, settings: Settings) -> Self {
+    pub(super) fn begin(daemon: &Arc<Daemon>, settings: Settings) -> Self {
         for warning in &settings.warnings {
             tracing::warn!(target: "telemetry", "{warning}");
         }
@@ -45,13 +45,13 @@ impl Telemetry {
         let resource = message([field(1, "attributes", Value::List(resource))]);
         if let Some(target) = settings.traces {
             let spans = Spans::new(settings.sampler, settings.queue, settings.batch);
-            board.nursery.measures.trace(&spans);
-            let post = Post::new(board, target, "spans");
+            daemon.services.metrics.trace(&spans);
+            let post = OtlpExporter::new(daemon, target, "spans");
             tasks.spawn(send_spans(spans, post, resource.clone(), settings.delay, closes.clone()));
         }
         if let Some(target) = settings.metrics {
-            let post = Post::new(board, target, "figures");
-            tasks.spawn(send_figures(board.clone(), post, resource, settings.interval, closes));
+            let post = OtlpExporter::new(daemon, target, "figures");
+            tasks.spawn(send_metrics(daemon.clone(), post, resource, settings.interval, closes));
         }
         Self { tasks, closing }
     }
@@ -66,7 +66,7 @@ impl Telemetry {
 
 async fn send_spans(
     spans: Arc<Spans>,
-    mut post: Post,
+    mut post: OtlpExporter,
     resource: Value,
     delay: Duration,
     mut closes: watch::Receiver<bool>,
@@ -95,20 +95,20 @@ async fn send_spans(
     }
 }
 
-async fn send_figures(
-    board: Arc<Board>,
-    mut post: Post,
+async fn send_metrics(
+    daemon: Arc<Daemon>,
+    mut post: OtlpExporter,
     resource: Value,
     interval: Duration,
     mut closes: watch::Receiver<bool>,
 ) {
-    let figures = Figures::new(resource);
+    let figures = OtlpMetrics::new(resource);
     loop {
         let closing = tokio::select! {
             () = tokio::time::sleep(interval) => false,
             _ = closes.wait_for(|closing| *closing) => true,
         };
-        let body = figures.request(&board).await;
+        let body = figures.request(&daemon).await;
         // The next ones say all that these did.
         post.send(&body, &mut closes).await;
         if closing {
@@ -118,8 +118,8 @@ async fn send_figures(
 }
 
 /// The way to one address of a collector.
-struct Post {
-    board: Arc<Board>,
+struct OtlpExporter {
+    daemon: Arc<Daemon>,
     target: Target,
     headers: HeaderMap,
     what: &'static str,
@@ -129,14 +129,14 @@ struct Post {
 }
 
 /// Why nothing was taken.
-struct Refused {
+struct ExportError {
     why: String,
     /// Whether it may be taken later.
     later: bool,
 }
 
-impl Post {
-    fn new(board: &Arc<Board>, target: Target, what: &'static str) -> Self {
+impl OtlpExporter {
+    fn new(daemon: &Arc<Daemon>, target: Target, what: &'static str) -> Self {
         let mut headers = HeaderMap::new();
         for (name, value) in &target.headers {
             match (HeaderName::try_from(name), HeaderValue::try_from(value)) {
@@ -154,7 +154,7 @@ impl Post {
             Spelling::Json => "application/json",
         };
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
-        Self { board: board.clone(), target, headers, what, client: None, fails: false }
+        Self { daemon: daemon.clone(), target, headers, what, client: None, fails: false }
     }
 
     /// True if it was taken.
@@ -191,13 +191,14 @@ impl Post {
         false
     }
 
-    async fn try_once(&mut self, body: bytes::Bytes) -> Result<(), Refused> {
+    async fn try_once(&mut self, body: bytes::Bytes) -> Result<(), ExportError> {
         let timeout = self.target.timeout;
         let attempt = async {
             let client = self.client().await?;
             let request = client.post(self.target.url.clone()).headers(self.headers.clone()).body(body);
             let answer = request.send().await;
-            let status = answer.map_err(|error| Refused { why: root_cause(&error), later: true })?.status();
+            let status =
+                answer.map_err(|error| ExportError { why: root_cause(&error), later: true })?.status();
             if status.is_success() {
                 return Ok(());
             }
@@ -208,28 +209,32 @@ impl Post {
                     | StatusCode::SERVICE_UNAVAILABLE
                     | StatusCode::GATEWAY_TIMEOUT
             );
-            Err(Refused { why: format!("it answers with {status}"), later })
+            Err(ExportError { why: format!("it answers with {status}"), later })
         };
-        let late = || Refused { why: format!("no answer within {} ms", timeout.as_millis()), later: true };
+        let late =
+            || ExportError { why: format!("no answer within {} ms", timeout.as_millis()), later: true };
         tokio::time::timeout(timeout, attempt).await.unwrap_or_else(|_| Err(late()))
     }
 
     /// Made with the first thing that is sent.
-    async fn client(&mut self) -> Result<Client, Refused> {
+    async fn client(&mut self) -> Result<Client, ExportError> {
         if let Some(client) = &self.client {
             return Ok(client.clone());
         }
-        let nursery = &self.board.nursery;
+        let services = &self.daemon.services;
         // On this machine there is neither a proxy nor a certificate to ask the login shell for.
         let is_near = is_loopback(&self.target.url) && self.target.url.scheme() == "http";
         let client = if is_near {
-            nursery.dialer.client(&self.target.url, &Variables::default()).await
+            services.http_clients.client(&self.target.url, &Variables::default()).await
         } else {
-            nursery.dialer.client(&self.target.url, &nursery.sources.captured().await.variables).await
+            services
+                .http_clients
+                .client(&self.target.url, &services.value_resolver.shell_environment().await.variables)
+                .await
         };
-        let client = client.map_err(|error| Refused { why: error.to_string(), later: true })?;
+        let client = client.map_err(|error| ExportError { why: error.to_string(), later: true })?;
         // Without the login shell's word the proxy may be missing: then it is made again for the next.
-        if is_near || nursery.sources.has_shell() {
+        if is_near || services.value_resolver.has_shell() {
             self.client = Some(client.clone());
         }
         Ok(client)

@@ -10,10 +10,10 @@ use std::time::Duration;
 use listenfd::ListenFd;
 use rustix::net::sockopt::socket_acceptconn;
 use switchboard_wire::peer;
-use switchboard_wire::place::Place;
+use switchboard_wire::runtime_paths::RuntimePaths;
 use tokio::net::{TcpListener, UnixListener};
 
-use super::{Fatal, presence};
+use super::{Fatal, lock_file};
 use crate::event_loop::may_block;
 
 /// Where the protocol of `LISTEN_FDS` begins to count.
@@ -29,7 +29,7 @@ const BY_OTHERS: &str = "switchboard-kept";
 
 /// Bound sockets, before they are served.
 #[derive(Debug, Default)]
-pub(super) struct Bound {
+pub(super) struct BoundSockets {
     sockets: Vec<StdListener>,
     tcp: Vec<Tcp>,
     /// Why there is none.
@@ -45,25 +45,25 @@ struct Tcp {
 
 /// A second handle of a socket, and what a successor is told of it.
 #[derive(Debug)]
-pub(super) struct Kept {
+pub(super) struct HandoverSocket {
     fd: OwnedFd,
     pub(super) name: &'static str,
 }
 
-impl AsFd for Kept {
+impl AsFd for HandoverSocket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
 }
 
-impl Bound {
+impl BoundSockets {
     /// What a shim, systemd or launchd bound for us, in any order. Without a unix socket among it, ours is bound here.
-    pub(super) async fn obtain(place: &Place) -> Result<Self, Fatal> {
+    pub(super) async fn obtain(paths: &RuntimePaths) -> Result<Self, Fatal> {
         let mut bound = handed()?;
         #[cfg(target_os = "macos")]
         bound.sockets.extend(by_launchd());
         if bound.sockets.is_empty() {
-            bound.sockets.push(bind(place).await?);
+            bound.sockets.push(bind(paths).await?);
         }
         Ok(bound)
     }
@@ -116,13 +116,16 @@ impl Bound {
     }
 
     /// Second handles, for a successor to go on with.
-    pub(super) fn kept(&self) -> std::io::Result<Vec<Kept>> {
+    pub(super) fn handover_sockets(&self) -> std::io::Result<Vec<HandoverSocket>> {
         let sockets = self.sockets.iter().map(|socket| (socket.as_fd(), BY_OTHERS));
         let tcp = self.tcp.iter().map(|tcp| {
             let name = if tcp.by_config { BY_CONFIG } else { BY_OTHERS };
             (tcp.listener.as_fd(), name)
         });
-        sockets.chain(tcp).map(|(fd, name)| Ok(Kept { fd: fd.try_clone_to_owned()?, name })).collect()
+        sockets
+            .chain(tcp)
+            .map(|(fd, name)| Ok(HandoverSocket { fd: fd.try_clone_to_owned()?, name }))
+            .collect()
     }
 
     pub(super) fn open(self) -> std::io::Result<Vec<crate::http::Listener>> {
@@ -146,10 +149,10 @@ fn is_at(listener: &StdTcpListener, listen: &str) -> bool {
 }
 
 /// By `LISTEN_FDS`, if `LISTEN_PID` is ours.
-fn handed() -> Result<Bound, Fatal> {
+fn handed() -> Result<BoundSockets, Fatal> {
     let names = std::env::var("LISTEN_FDNAMES").unwrap_or_default();
     let mut handed = ListenFd::from_env();
-    let mut bound = Bound::default();
+    let mut bound = BoundSockets::default();
     for at in 0..handed.len() {
         let wrong = |why: &str| {
             let fd = at + FIRST_HANDED;
@@ -216,13 +219,13 @@ pub(crate) fn remove_dead_socket(path: &Path) -> Result<(), Fatal> {
 }
 
 /// Binds under the start lock, so that two who start at once do not take the socket from each other.
-async fn bind(place: &Place) -> Result<StdListener, Fatal> {
+async fn bind(paths: &RuntimePaths) -> Result<StdListener, Fatal> {
     let wrong = |error: std::io::Error| Fatal::Io {
-        what: format!("`{}` cannot be bound", place.socket.display()),
+        what: format!("`{}` cannot be bound", paths.socket.display()),
         error,
     };
-    let _starting = presence::start_lock(place).await?;
-    for socket in [&place.socket_in_use(), &place.socket] {
+    let _starting = lock_file::start_lock(paths).await?;
+    for socket in [&paths.socket_in_use(), &paths.socket] {
         // One that takes no more connections is there, too.
         let connected = tokio::time::timeout(CONNECT, peer::connect(socket)).await;
         if connected.is_ok_and(|connected| connected.is_err()) {
@@ -230,9 +233,9 @@ async fn bind(place: &Place) -> Result<StdListener, Fatal> {
         }
         return Err(Fatal::AlreadyServing(socket.display().to_string()));
     }
-    remove_dead_socket(&place.socket)?;
-    let listener = StdListener::bind(&place.socket).map_err(wrong)?;
-    std::fs::set_permissions(&place.socket, std::fs::Permissions::from_mode(0o600)).map_err(wrong)?;
+    remove_dead_socket(&paths.socket)?;
+    let listener = StdListener::bind(&paths.socket).map_err(wrong)?;
+    std::fs::set_permissions(&paths.socket, std::fs::Permissions::from_mode(0o600)).map_err(wrong)?;
     Ok(listener)
 }
 
@@ -265,7 +268,7 @@ mod tests {
                 let tcp = vec![Tcp { listener: listener(), by_config }];
                 let before = tcp[0].listener.local_addr().unwrap();
                 let listen = listen.replace("SAME", &before.to_string());
-                let bound = Bound { tcp, ..Bound::default() }.with_tcp(&listen).unwrap();
+                let bound = BoundSockets { tcp, ..BoundSockets::default() }.with_tcp(&listen).unwrap();
                 (bound.address() == Some(before), bound.address().is_some())
             };
             assert_eq!(bound("SAME"), (true, true));

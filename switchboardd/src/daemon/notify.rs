@@ -9,21 +9,21 @@ use std::time::Duration;
 
 use tokio::net::UnixDatagram;
 
-use crate::board::Board;
+use crate::daemon_state::Daemon;
 
 /// A reader that takes nothing for so long is told nothing.
-const PATIENCE: Duration = Duration::from_secs(1);
+const SEND_TIMEOUT: Duration = Duration::from_secs(1);
 /// Counts change in bursts; one line a second is enough for whoever reads them.
 const BETWEEN_COUNTS: Duration = Duration::from_secs(1);
 
 /// Who started us, if they want to hear from us.
-pub(super) struct Keeper {
+pub(super) struct SdNotify {
     socket: Option<UnixDatagram>,
     /// They end us when they hear nothing for this long.
     watchdog: Option<Duration>,
 }
 
-impl Keeper {
+impl SdNotify {
     /// As the environment says. It stays there: children get one of their own, without any of this.
     pub(super) fn from_env() -> Self {
         let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
@@ -35,64 +35,64 @@ impl Keeper {
             }
         });
         let text = |name: &str| variable(name).and_then(|value| value.into_string().ok());
-        let watchdog = patience(text("WATCHDOG_USEC"), text("WATCHDOG_PID"), std::process::id());
+        let watchdog = watchdog_timeout(text("WATCHDOG_USEC"), text("WATCHDOG_PID"), std::process::id());
         Self { watchdog: watchdog.filter(|_| socket.is_some()), socket }
     }
 
-    pub(super) async fn tell(&self, state: &str) {
+    pub(super) async fn send(&self, state: &str) {
         let Some(socket) = &self.socket else { return };
-        match tokio::time::timeout(PATIENCE, socket.send(state.as_bytes())).await {
+        match tokio::time::timeout(SEND_TIMEOUT, socket.send(state.as_bytes())).await {
             Ok(Ok(_)) => {}
             Ok(Err(error)) => tracing::debug!(target: "daemon", "the service manager was not told: {error}"),
             Err(_) => tracing::debug!(target: "daemon", "the service manager does not listen"),
         }
     }
 
-    pub(super) async fn ready(&self, board: &Board) {
-        self.tell(&format!("READY=1\nSTATUS={}", counts(board))).await;
+    pub(super) async fn ready(&self, daemon: &Daemon) {
+        self.send(&format!("READY=1\nSTATUS={}", counts(daemon))).await;
     }
 
     pub(super) async fn stopping(&self) {
-        self.tell("STOPPING=1\nSTATUS=finishing what is under way").await;
+        self.send("STOPPING=1\nSTATUS=finishing what is under way").await;
     }
 
     /// Says that we are well as long as we are, twice in the time that is allowed for it; never resolves. It runs on
     /// the thread that dispatches every call, so that nothing is said when that one does not get round to it.
-    pub(super) async fn keep_well(&self) {
+    pub(super) async fn run_watchdog(&self) {
         let Some(watchdog) = self.watchdog else { return std::future::pending().await };
         loop {
-            self.tell("WATCHDOG=1").await;
+            self.send("WATCHDOG=1").await;
             tokio::time::sleep(watchdog / 2).await;
         }
     }
 
     /// Tells the counts of suites and sessions when they change; never resolves.
-    pub(super) async fn keep_told(&self, board: &Board) {
+    pub(super) async fn run_status_updates(&self, daemon: &Daemon) {
         if self.socket.is_none() {
             return std::future::pending().await;
         }
-        let mut told = counts(board);
+        let mut told = counts(daemon);
         loop {
-            let changed = board.sessions.changed();
-            let now = counts(board);
+            let changed = daemon.sessions.changed();
+            let now = counts(daemon);
             if now == told {
                 changed.await;
                 continue;
             }
-            self.tell(&format!("STATUS={now}")).await;
+            self.send(&format!("STATUS={now}")).await;
             told = now;
             tokio::time::sleep(BETWEEN_COUNTS).await;
         }
     }
 }
 
-fn counts(board: &Board) -> String {
+fn counts(daemon: &Daemon) -> String {
     let of = |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
-    format!("{}, {}", of(board.catalog().suites.len(), "suite"), of(board.sessions.count(), "session"))
+    format!("{}, {}", of(daemon.catalog().suites.len(), "suite"), of(daemon.sessions.count(), "session"))
 }
 
 /// `WATCHDOG_USEC`, if it is meant for us and not for whoever started us.
-fn patience(microseconds: Option<String>, pid: Option<String>, ours: u32) -> Option<Duration> {
+fn watchdog_timeout(microseconds: Option<String>, pid: Option<String>, ours: u32) -> Option<Duration> {
     let for_us = pid.is_none_or(|pid| pid.parse() == Ok(ours));
     let time = microseconds?.parse().ok().filter(|time| *time > 0).map(Duration::from_micros);
     time.filter(|_| for_us)
@@ -122,7 +122,7 @@ mod tests {
     #[test]
     fn a_watchdog_is_ours_or_somebody_elses() {
         let check = |time: Option<&str>, pid: Option<&str>| {
-            patience(time.map(Into::into), pid.map(Into::into), 7).map(|time| time.as_micros())
+            watchdog_timeout(time.map(Into::into), pid.map(Into::into), 7).map(|time| time.as_micros())
         };
         assert_eq!(check(Some("30000000"), Some("7")), Some(30_000_000));
         assert_eq!(check(Some("30000000"), None), Some(30_000_000));

@@ -14,12 +14,12 @@ use std::time::Duration;
 
 use rustix::io::{FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
 
-use super::listen::Kept;
-use crate::board::{Board, Successor};
-use crate::event_loop::{aside, may_block};
+use super::listen::HandoverSocket;
+use crate::daemon_state::{Daemon, Successor};
+use crate::event_loop::{may_block, run_blocking};
 
 /// How often the binary is looked at. One that is the same at two looks is no longer being written.
-const LOOK: Duration = Duration::from_secs(2);
+const CHECK_INTERVAL: Duration = Duration::from_secs(2);
 /// So long a new binary may take to say its version.
 const SAY_VERSION: Duration = Duration::from_secs(5);
 /// Above the descriptors that everything has open.
@@ -79,33 +79,33 @@ impl Binary {
     }
 }
 
-/// Resolves when there is another binary and nobody would miss this one. Says on the board that there is.
-pub(super) async fn is_due(board: &Arc<Board>, binary: Option<&Binary>) {
+/// Resolves when there is another binary and nobody would miss this one. Notes it in the daemon's state.
+pub(super) async fn is_due(daemon: &Arc<Daemon>, binary: Option<&Binary>) {
     let Some(binary) = binary else { return std::future::pending().await };
     let mut before = None;
     let mut judged = None;
-    let mut begun = board.begun();
+    let mut total = daemon.total_requests();
     loop {
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(CHECK_INTERVAL).await;
         let look = binary.clone();
-        let found = aside(move || look.replacement()).await;
+        let found = run_blocking(move || look.replacement()).await;
         let identity = found.as_ref().map(|(identity, _)| *identity);
         let settled = std::mem::replace(&mut before, identity) == identity;
         let Some((identity, meta)) = found.filter(|_| settled) else {
             if identity.is_none() {
                 judged = None;
-                board.note_successor(None);
+                daemon.set_successor(None);
             }
             continue;
         };
         if judged != Some(identity) {
             judged = Some(identity);
-            board.note_successor(Some(judge(&binary.path, &meta).await));
+            daemon.set_successor(Some(judge(&binary.path, &meta).await));
         }
-        let was_quiet = std::mem::replace(&mut begun, board.begun()) == board.begun();
+        let was_quiet = std::mem::replace(&mut total, daemon.total_requests()) == daemon.total_requests();
         if was_quiet
-            && board.would_not_be_missed()
-            && board.successor().is_some_and(|next| next.problem.is_none())
+            && daemon.can_hand_over()
+            && daemon.successor().is_some_and(|next| next.problem.is_none())
         {
             return;
         }
@@ -151,7 +151,7 @@ async fn version(path: &Path) -> Result<String, String> {
 }
 
 /// Becomes the binary that stands there now, with the same arguments and sockets. Returns only if that fails.
-pub(super) fn take_over(binary: &Binary, kept: &[Kept]) -> io::Error {
+pub(super) fn take_over(binary: &Binary, kept: &[HandoverSocket]) -> io::Error {
     let row = match in_a_row(kept) {
         Ok(row) => row,
         Err(error) => return error,

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::Path;
 
-use switchboard_wire::place::private_folder;
+use switchboard_wire::runtime_paths::private_folder;
 
 use crate::event_loop::may_block;
 

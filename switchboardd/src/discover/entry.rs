@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
-use crate::definition::{Definition, Launch, Reach, Remote, Transport};
+use crate::definition::{Definition, Launch, LaunchCommand, Remote, Transport};
 use crate::document::{Fields, Node};
-use crate::expand::{Dialect, Places, Template};
+use crate::expand::{Dialect, ExpansionContext, Template};
 
 /// What can stand in `command` of a file with one server.
 pub(super) const COMMAND: [&str; 6] = ["cmd", "args", "env", "envFile", "passEnv", "cwd"];
@@ -90,54 +90,55 @@ type Variables = Result<BTreeMap<String, String>, String>;
 
 /// Where an entry stands.
 #[derive(Clone)]
-pub struct Spot<'a> {
+pub struct EntryLocation<'a> {
     pub file: &'a Path,
-    pub places: Places,
+    pub context: ExpansionContext,
     /// Reads a file of variables.
     pub variables: &'a dyn Fn(&Path) -> Variables,
 }
 
 /// `None` for one without a usable name, and for one that its writer does not want.
-pub(super) fn read(name: &str, node: &Node<'_>, spot: &Spot<'_>) -> Option<Definition> {
+pub(super) fn read(name: &str, node: &Node<'_>, location: &EntryLocation<'_>) -> Option<Definition> {
     let name = valid_name(node, name.to_owned())?;
     let Some(fields) = node.object() else {
-        let reach = Err("its entry is not an object".to_owned());
-        let file = spot.file.to_owned();
+        let launch = Err("its entry is not an object".to_owned());
+        let file = location.file.to_owned();
         let at = node.at();
         let unclear_in = None;
-        return Some(Definition { name, description: None, reach, timeout: None, file, at, unclear_in });
+        return Some(Definition { name, description: None, launch, timeout: None, file, at, unclear_in });
     };
     if is_off(&fields) {
         node.note(format!("`{name}` is turned off, and left out"));
         return None;
     }
-    let is_plugin = spot.places.dialect == Dialect::Plugin;
+    let is_plugin = location.context.dialect == Dialect::Plugin;
     if is_plugin {
         fields.only(&PLUGIN);
     } else {
         fields.only(&[&ENTRY[..], &FOREIGN].concat());
         fields.note_foreign(&FOREIGN);
     }
-    let reach = match fields.get("transport").and_then(|nested| nested.object()) {
+    let launch = match fields.get("transport").and_then(|nested| nested.object()) {
         Some(nested) => {
             nested.only(&ENTRY);
-            reach(&nested, spot)
+            launch(&nested, location)
         }
-        None => reach(&fields, spot),
+        None => launch(&fields, location),
     };
-    let reach = reach.and_then(|reach| if is_plugin { contained(&fields, reach, spot) } else { Ok(reach) });
-    Some(Definition { at: node.at(), ..definition(&fields, name, reach, spot) })
+    let launch =
+        launch.and_then(|launch| if is_plugin { contained(&fields, launch, location) } else { Ok(launch) });
+    Some(Definition { at: node.at(), ..definition(&fields, name, launch, location) })
 }
 
 pub(super) fn definition(
     fields: &Fields<'_>,
     name: String,
-    reach: Result<Reach, String>,
-    spot: &Spot<'_>,
+    launch: Result<Launch, String>,
+    location: &EntryLocation<'_>,
 ) -> Definition {
     let description = fields.get("description").and_then(|node| node.text());
-    let (timeout, file) = (timeout(fields), spot.file.to_owned());
-    Definition { name, description, reach, timeout, file, at: None, unclear_in: None }
+    let (timeout, file) = (timeout(fields), location.file.to_owned());
+    Definition { name, description, launch, timeout, file, at: None, unclear_in: None }
 }
 
 /// Names appear in routes, tool names and messages: to be seen, and short.
@@ -155,24 +156,24 @@ pub(super) fn is_off(fields: &Fields<'_>) -> bool {
     flag("disabled") == Some(true) || flag("enabled") == Some(false)
 }
 
-pub(super) fn reach(fields: &Fields<'_>, spot: &Spot<'_>) -> Result<Reach, String> {
+pub(super) fn launch(fields: &Fields<'_>, location: &EntryLocation<'_>) -> Result<Launch, String> {
     let kind = fields.get("type").map(|kind| kind.text().ok_or("`type` is not valid")).transpose()?;
     let url = ["url", "httpUrl", "serverUrl"].into_iter().find(|name| fields.get(name).is_some());
     if let (Some(url), true) = (url, fields.get("command").is_some()) {
         return Err(format!("has both `command` and `{url}`"));
     }
     match kind.as_deref() {
-        Some("stdio" | "local") => process(fields, "command", &[], spot),
+        Some("stdio" | "local") => process(fields, "command", &[], location),
         Some("http" | "streamable-http" | "streamableHttp" | "streamable_http" | "remote") => {
-            remote(fields, url, Transport::Http, spot)
+            remote(fields, url, Transport::Http, location)
         }
-        Some("sse") => remote(fields, url, Transport::Sse, spot),
+        Some("sse") => remote(fields, url, Transport::Sse, location),
         Some(other) => Err(format!("`{other}` is not a type of server: `stdio`, `http` or `sse` are")),
-        None if spot.places.dialect == Dialect::Plugin => {
+        None if location.context.dialect == Dialect::Plugin => {
             Err("no `type`: Agent Plugins say `stdio`, `streamable-http` or `sse`".to_owned())
         }
-        None if url.is_some() => remote(fields, url, Transport::Http, spot),
-        None => process(fields, "command", &[], spot),
+        None if url.is_some() => remote(fields, url, Transport::Http, location),
+        None => process(fields, "command", &[], location),
     }
 }
 
@@ -181,8 +182,8 @@ pub(super) fn process(
     fields: &Fields<'_>,
     key: &str,
     known: &[&str],
-    spot: &Spot<'_>,
-) -> Result<Reach, String> {
+    location: &EntryLocation<'_>,
+) -> Result<Launch, String> {
     if !known.is_empty() {
         fields.only(known);
     }
@@ -208,16 +209,16 @@ pub(super) fn process(
             "`{key}` is one program's name, spaces and all; arguments have their place in `args`"
         ));
     }
-    argv[0] = from_home(&argv[0], &spot.places);
+    argv[0] = from_home(&argv[0], &location.context);
     let mut env = BTreeMap::new();
     for name in ["env", "environment"] {
         if let Some(node) = fields.get(name) {
-            env.extend(variables(&node, spot)?);
+            env.extend(variables(&node, location)?);
         }
     }
     let (env_file, env_file_path) = match fields.get("envFile") {
         Some(file) => {
-            let (path, variables) = env_file(&file.text().ok_or_else(|| wrong("envFile"))?, spot)?;
+            let (path, variables) = env_file(&file.text().ok_or_else(|| wrong("envFile"))?, location)?;
             (variables, Some(path))
         }
         None => (BTreeMap::new(), None),
@@ -228,31 +229,31 @@ pub(super) fn process(
             pass_env.extend(names.texts().ok_or_else(|| wrong(key))?);
         }
     }
-    let folder = spot.places.folder.to_str().ok_or("its folder's name is not valid UTF-8")?.to_owned();
+    let folder = location.context.folder.to_str().ok_or("its folder's name is not valid UTF-8")?.to_owned();
     let written_cwd = fields.get("cwd").map(|cwd| cwd.text().ok_or_else(|| wrong("cwd"))).transpose()?;
     let names_workspace =
         matches!(written_cwd.as_deref(), Some("${workspaceFolder}" | "${CLAUDE_PROJECT_DIR}"));
-    let cwd_is_workspace = spot.places.personal && names_workspace;
+    let cwd_is_workspace = location.context.personal && names_workspace;
     let cwd = match written_cwd {
-        Some(cwd) => Template::parse(&from_home(&cwd, &spot.places), &spot.places)?,
+        Some(cwd) => Template::parse(&from_home(&cwd, &location.context), &location.context)?,
         None => Template::text(folder),
     };
     // A directory that is known is written out, so that equal launches are equal wherever they stand.
-    let (cwd, base) = match cwd.literal().map(|cwd| tidy(&spot.places.folder.join(cwd))) {
+    let (cwd, base) = match cwd.literal().map(|cwd| tidy(&location.context.folder.join(cwd))) {
         Some(known) => (Template::text(known.to_string_lossy()), PathBuf::from("/")),
-        None => (cwd, spot.places.folder.clone()),
+        None => (cwd, location.context.folder.clone()),
     };
-    let templates = argv.iter().map(|arg| Template::parse(arg, &spot.places));
+    let templates = argv.iter().map(|arg| Template::parse(arg, &location.context));
     let mut templates = templates.collect::<Result<Vec<_>, _>>()?;
     // A command of its own makes no gaps: see the specification of plugins.
-    let cmd = match spot.places.dialect {
+    let cmd = match location.context.dialect {
         Dialect::All | Dialect::OpenCode => templates.remove(0),
         Dialect::Plugin => {
             templates.remove(0);
             Template::text(argv[0].clone())
         }
     };
-    let mut launch = Launch {
+    let mut launch = LaunchCommand {
         cmd,
         args: templates,
         env,
@@ -269,17 +270,17 @@ pub(super) fn process(
     if written.contains("\\u0000") {
         return Err("a NUL character in what would be run".to_owned());
     }
-    let data = spot.places.data.to_string_lossy();
-    launch.data = (!data.is_empty() && written.contains(&*data)).then(|| spot.places.data.clone());
-    Ok(Reach::Process(launch))
+    let data = location.context.data.to_string_lossy();
+    launch.data = (!data.is_empty() && written.contains(&*data)).then(|| location.context.data.clone());
+    Ok(Launch::Process(launch))
 }
 
 fn remote(
     fields: &Fields<'_>,
     url: Option<&str>,
     transport: Transport,
-    spot: &Spot<'_>,
-) -> Result<Reach, String> {
+    location: &EntryLocation<'_>,
+) -> Result<Launch, String> {
     let Some(key) = url else { return Err("no url".to_owned()) };
     let url = fields.get(key).and_then(|url| url.text()).ok_or_else(|| wrong(key))?;
     if key == "url"
@@ -288,19 +289,19 @@ fn remote(
     {
         node.note("`url` without `type` is taken as `http`; Claude Code refuses it, Cline and Gemini take it as `sse`");
     }
-    let url = Template::parse(&url, &spot.places)?;
+    let url = Template::parse(&url, &location.context)?;
     let known = ["http://", "https://", "unix://"];
     if !url.begins_with_gap() && !known.iter().any(|scheme| url.to_string().starts_with(scheme)) {
         return Err(format!("`{key}` must begin with `http://` or `https://`"));
     }
-    Ok(Reach::Remote(Remote { transport, url, headers: headers(fields, spot)? }))
+    Ok(Launch::Remote(Remote { transport, url, headers: headers(fields, location)? }))
 }
 
-fn headers(fields: &Fields<'_>, spot: &Spot<'_>) -> Result<BTreeMap<String, Template>, String> {
+fn headers(fields: &Fields<'_>, location: &EntryLocation<'_>) -> Result<BTreeMap<String, Template>, String> {
     let mut headers = BTreeMap::new();
     if let Some(name) = fields.get("bearer_token_env_var") {
         let name = name.text().ok_or_else(|| wrong("bearer_token_env_var"))?;
-        let value = Template::parse(&format!("Bearer ${{{name}}}"), &spot.places)?;
+        let value = Template::parse(&format!("Bearer ${{{name}}}"), &location.context)?;
         headers.insert("authorization".to_owned(), value);
     }
     for key in ["headers", "http_headers"] {
@@ -311,13 +312,16 @@ fn headers(fields: &Fields<'_>, spot: &Spot<'_>) -> Result<BTreeMap<String, Temp
                 return Err(format!("`{}` cannot name a header", crate::visible::visible(name)));
             }
             let value = value.text().ok_or_else(|| wrong(key))?;
-            headers.insert(name.to_ascii_lowercase(), Template::parse(&value, &spot.places)?);
+            headers.insert(name.to_ascii_lowercase(), Template::parse(&value, &location.context)?);
         }
     }
     Ok(headers)
 }
 
-fn variables(node: &Node<'_>, spot: &Spot<'_>) -> Result<BTreeMap<String, Option<Template>>, String> {
+fn variables(
+    node: &Node<'_>,
+    location: &EntryLocation<'_>,
+) -> Result<BTreeMap<String, Option<Template>>, String> {
     let mut variables = BTreeMap::new();
     for (name, value) in node.object().ok_or_else(|| wrong("env"))?.entries() {
         if name.is_empty() || name.contains('=') || name.contains('\0') {
@@ -331,25 +335,29 @@ fn variables(node: &Node<'_>, spot: &Spot<'_>) -> Result<BTreeMap<String, Option
             if text.strip_prefix('$').is_some_and(crate::env_file::is_name) {
                 value.note("`$NAME` is passed on as it is written; `${NAME}` would be filled in");
             }
-            Some(Template::parse(&text, &spot.places)?)
+            Some(Template::parse(&text, &location.context)?)
         };
         variables.insert(name.to_owned(), value);
     }
     Ok(variables)
 }
 
-fn env_file(written: &str, spot: &Spot<'_>) -> Result<(PathBuf, BTreeMap<String, String>), String> {
-    let template = Template::parse(&from_home(written, &spot.places), &spot.places)?;
+fn env_file(
+    written: &str,
+    location: &EntryLocation<'_>,
+) -> Result<(PathBuf, BTreeMap<String, String>), String> {
+    let template = Template::parse(&from_home(written, &location.context), &location.context)?;
     let Some(path) = template.literal() else {
         return Err("`envFile` can only hold `${workspaceFolder}`, `${userHome}` and the like".to_owned());
     };
-    let file = spot.places.folder.join(path);
-    let variables = (spot.variables)(&file).map_err(|why| format!("`envFile` `{}` {why}", file.display()))?;
+    let file = location.context.folder.join(path);
+    let variables =
+        (location.variables)(&file).map_err(|why| format!("`envFile` `{}` {why}", file.display()))?;
     Ok((file.canonicalize().unwrap_or(file), variables))
 }
 
 /// `~/` at the front, as people write it.
-fn from_home(text: &str, places: &Places) -> String {
+fn from_home(text: &str, places: &ExpansionContext) -> String {
     match text.strip_prefix("~/") {
         Some(rest) if places.dialect != Dialect::Plugin => {
             places.home.join(rest).to_string_lossy().into_owned()
@@ -364,11 +372,11 @@ fn tidy(path: &Path) -> PathBuf {
 }
 
 /// What Agent Plugins may not do.
-fn contained(fields: &Fields<'_>, reach: Reach, spot: &Spot<'_>) -> Result<Reach, String> {
+fn contained(fields: &Fields<'_>, launch: Launch, location: &EntryLocation<'_>) -> Result<Launch, String> {
     let stays = |path: &Path| {
-        let path = spot.places.folder.join(path);
+        let path = location.context.folder.join(path);
         let mut depth = 0_i32;
-        let below = path.strip_prefix(&spot.places.folder).ok();
+        let below = path.strip_prefix(&location.context.folder).ok();
         let lexical = below.is_some_and(|below| {
             below.components().all(|part| {
                 depth += match part {
@@ -380,23 +388,24 @@ fn contained(fields: &Fields<'_>, reach: Reach, spot: &Spot<'_>) -> Result<Reach
             })
         });
         let real = |path: &Path| path.canonicalize().ok();
-        let inside = match (real(&path), real(&spot.places.folder)) {
+        let inside = match (real(&path), real(&location.context.folder)) {
             (Some(path), Some(folder)) => path.starts_with(folder),
             // What does not exist leads nowhere.
             _ => true,
         };
         lexical && inside
     };
-    if let Reach::Process(launch) = &reach {
+    if let Launch::Process(launch) = &launch {
         let command = launch.cmd.to_string();
         if command.contains('/') && !(command.starts_with("./") && stays(Path::new(&command))) {
             return Err("its `command` must be a bare name or `./` inside the plugin".to_owned());
         }
         let cwd = fields.get("cwd").and_then(|cwd| cwd.text());
-        let cwd = cwd.map(|cwd| Template::parse(&cwd, &spot.places)).transpose()?;
+        let cwd = cwd.map(|cwd| Template::parse(&cwd, &location.context)).transpose()?;
         if let Some(cwd) = cwd.as_ref().and_then(Template::literal)
             && !stays(Path::new(cwd))
-            && (spot.places.data.as_os_str().is_empty() || !Path::new(cwd).starts_with(&spot.places.data))
+            && (location.context.data.as_os_str().is_empty()
+                || !Path::new(cwd).starts_with(&location.context.data))
         {
             return Err("its `cwd` must be inside the plugin".to_owned());
         }
@@ -406,7 +415,7 @@ fn contained(fields: &Fields<'_>, reach: Reach, spot: &Spot<'_>) -> Result<Reach
             return Err(format!("its `env` must not set `{name}`"));
         }
     }
-    Ok(reach)
+    Ok(launch)
 }
 
 /// Hosts do not agree on the unit; sizes do not overlap much.

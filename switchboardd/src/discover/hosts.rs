@@ -1,7 +1,7 @@
 //! What other hosts would make of a file: for people who share one between them.
 
 use super::shapes::Shape;
-use crate::definition::{Definition, Reach};
+use crate::definition::{Definition, Launch};
 use crate::document::Document;
 
 /// What may stand in a file, blanks aside, and who would not see in it what we see.
@@ -51,7 +51,7 @@ pub fn notes(document: &Document, shape: Option<Shape>, definitions: &[Definitio
                 .to_owned(),
         );
     }
-    if definitions.iter().any(|definition| matches!(definition.reach, Ok(Reach::Remote(_)))) {
+    if definitions.iter().any(|definition| matches!(definition.launch, Ok(Launch::Remote(_)))) {
         notes.push("Claude Desktop and Junie start servers only; they do not take a URL".to_owned());
     }
     let compact: String = text.split_whitespace().collect();
@@ -87,15 +87,16 @@ mod tests {
     use std::collections::BTreeMap;
     use std::path::Path;
 
-    use super::super::{entry::Spot, shapes};
+    use super::super::{entry::EntryLocation, shapes};
     use super::*;
-    use crate::expand::Places;
+    use crate::expand::ExpansionContext;
 
     fn told(text: &str) -> String {
         let file = Path::new("/d/.mcp.json");
         let document = Document::from_text(file, text);
-        let spot = Spot { file, places: Places::default(), variables: &|_| Ok(BTreeMap::new()) };
-        let read = shapes::read(&document, &spot);
+        let location =
+            EntryLocation { file, context: ExpansionContext::default(), variables: &|_| Ok(BTreeMap::new()) };
+        let read = shapes::read(&document, &location);
         notes(&document, read.shape, &read.definitions).join("\n")
     }
 

@@ -3,9 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use super::entry::{self, Spot};
+use super::entry::{self, EntryLocation};
 use crate::definition::Definition;
-use crate::document::{Document, Fields, Node, Problem, Visit};
+use crate::document::{Document, Fields, Node, Problem, Visited};
 use crate::expand::Dialect;
 
 const ONE_CHILD: [&str; 12] = [
@@ -23,7 +23,7 @@ const ONE_CHILD: [&str; 12] = [
     "version",
 ];
 /// The members that hold many, by the hosts that write them.
-pub const MANY: [&str; 4] = ["mcpServers", "servers", "context_servers", "mcp"];
+pub const SERVER_MAPS: [&str; 4] = ["mcpServers", "servers", "context_servers", "mcp"];
 /// No name of a server in a flat map: somebody meant something else.
 const RESERVED: [&str; 8] =
     ["mcpServers", "servers", "inputs", "context_servers", "mcp", "sandbox", "command", "url"];
@@ -34,7 +34,7 @@ const MAX_DEFAULT: usize = 256;
 
 /// What a file says.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Read {
+pub struct FileContents {
     pub definitions: Vec<Definition>,
     pub problems: Vec<Problem>,
     pub notes: Vec<Problem>,
@@ -54,18 +54,18 @@ pub enum Shape {
     OpenCode,
 }
 
-pub fn read(document: &Document, spot: &Spot<'_>) -> Read {
-    let Visit { made, problems, notes } = document.visit(|fields| root(fields, spot));
+pub fn read(document: &Document, location: &EntryLocation<'_>) -> FileContents {
+    let Visited { made, problems, notes } = document.visit(|fields| root(fields, location));
     match made.flatten() {
         Some((shape, definitions)) => {
-            Read { definitions, problems, notes, broken: false, shape: Some(shape) }
+            FileContents { definitions, problems, notes, broken: false, shape: Some(shape) }
         }
-        None => Read { problems, notes, broken: true, ..Read::default() },
+        None => FileContents { problems, notes, broken: true, ..FileContents::default() },
     }
 }
 
-fn root(fields: &Fields<'_>, spot: &Spot<'_>) -> Option<(Shape, Vec<Definition>)> {
-    let present: Vec<&str> = MANY.into_iter().filter(|name| fields.get(name).is_some()).collect();
+fn root(fields: &Fields<'_>, location: &EntryLocation<'_>) -> Option<(Shape, Vec<Definition>)> {
+    let present: Vec<&str> = SERVER_MAPS.into_iter().filter(|name| fields.get(name).is_some()).collect();
     if let [one, other, ..] = present[..] {
         fields.complain(format!("has both `{one}` and `{other}`; nobody can tell which is meant"));
         return None;
@@ -74,36 +74,36 @@ fn root(fields: &Fields<'_>, spot: &Spot<'_>) -> Option<(Shape, Vec<Definition>)
     if let Some(key) = present.first()
         && let Some(node) = fields.get(key)
     {
-        let mut spot = spot.clone();
+        let mut location = location.clone();
         let shape = match *key {
             "mcpServers" if is_plugin(fields) => {
-                spot.places.dialect = Dialect::Plugin;
+                location.context.dialect = Dialect::Plugin;
                 Shape::Plugin
             }
             "mcpServers" => Shape::McpServers,
             "servers" => {
-                spot.places.inputs = inputs(fields);
+                location.context.inputs = inputs(fields);
                 Shape::Servers
             }
             "context_servers" => Shape::Zed,
             _ => {
-                spot.places.dialect = Dialect::OpenCode;
+                location.context.dialect = Dialect::OpenCode;
                 Shape::OpenCode
             }
         };
-        return Some((shape, many(&node.object()?, &spot)));
+        return Some((shape, many(&node.object()?, &location)));
     }
     if fields.get("name").is_some_and(|name| name.is_text()) {
-        return Some((Shape::OneChild, one(fields, spot)?.into_iter().collect()));
+        return Some((Shape::OneChild, one(fields, location)?.into_iter().collect()));
     }
     if is_flat(fields) {
-        return Some((Shape::Flat, many(fields, spot)));
+        return Some((Shape::Flat, many(fields, location)));
     }
     if fields.get("discoverGlobs").is_some() || fields.get("suites").is_some() {
         fields.complain("is a config, not a definition of servers");
         return None;
     }
-    let known: Vec<&str> = MANY.into_iter().chain(["name"]).collect();
+    let known: Vec<&str> = SERVER_MAPS.into_iter().chain(["name"]).collect();
     let near = fields.entries().find_map(|(name, _)| crate::document::nearest(name, known.iter().copied()));
     let hint = near.map_or(String::new(), |near| format!("; did you mean `{near}`?"));
     fields.complain(format!("neither `name` (one server) nor `mcpServers` (many){hint}"));
@@ -143,7 +143,7 @@ fn inputs(fields: &Fields<'_>) -> BTreeMap<String, String> {
 }
 
 /// `Some(None)` for one that its writer does not want.
-fn one(fields: &Fields<'_>, spot: &Spot<'_>) -> Option<Option<Definition>> {
+fn one(fields: &Fields<'_>, location: &EntryLocation<'_>) -> Option<Option<Definition>> {
     fields.only(&ONE_CHILD);
     let node = fields.get("name")?;
     let name = entry::valid_name(&node, node.text()?)?;
@@ -151,23 +151,23 @@ fn one(fields: &Fields<'_>, spot: &Spot<'_>) -> Option<Option<Definition>> {
         node.note(format!("`{name}` is turned off, and left out"));
         return Some(None);
     }
-    let reach = match fields.get("command") {
+    let launch = match fields.get("command") {
         Some(command) if !command.is_text() => {
             let command = command.object()?;
-            entry::process(&command, "cmd", &entry::COMMAND, spot)
+            entry::process(&command, "cmd", &entry::COMMAND, location)
         }
-        _ => entry::reach(fields, spot),
+        _ => entry::launch(fields, location),
     };
-    Some(Some(Definition { at: node.at(), ..entry::definition(fields, name, reach, spot) }))
+    Some(Some(Definition { at: node.at(), ..entry::definition(fields, name, launch, location) }))
 }
 
-fn many(servers: &Fields<'_>, spot: &Spot<'_>) -> Vec<Definition> {
+fn many(servers: &Fields<'_>, location: &EntryLocation<'_>) -> Vec<Definition> {
     let entries: Vec<_> = servers.entries().filter(|(name, _)| *name != "$schema").collect();
     if entries.len() > MAX_SERVERS {
         servers.complain(format!("more than {MAX_SERVERS} servers; the rest is left out"));
     }
     let entries = entries.into_iter().take(MAX_SERVERS);
-    entries.filter_map(|(name, node)| entry::read(name, &node, spot)).collect()
+    entries.filter_map(|(name, node)| entry::read(name, &node, location)).collect()
 }
 
 #[cfg(test)]
@@ -175,20 +175,24 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::definition::{Launch, Reach, Transport};
-    use crate::expand::{Places, Template};
+    use crate::definition::{Launch, LaunchCommand, Transport};
+    use crate::expand::{ExpansionContext, Template};
 
     fn read(text: &str) -> (Vec<Definition>, Vec<String>) {
-        let read = super::read(&Document::from_text(Path::new("/d/.mcp.json"), text), &spot());
+        let read = super::read(&Document::from_text(Path::new("/d/.mcp.json"), text), &location());
         (read.definitions, read.problems.iter().map(ToString::to_string).collect())
     }
 
-    fn spot() -> Spot<'static> {
-        let places =
-            Places { folder: "/d".into(), root: "/w".into(), home: "/h".into(), ..Places::default() };
-        Spot {
+    fn location() -> EntryLocation<'static> {
+        let places = ExpansionContext {
+            folder: "/d".into(),
+            root: "/w".into(),
+            home: "/h".into(),
+            ..ExpansionContext::default()
+        };
+        EntryLocation {
             file: Path::new("/d/.mcp.json"),
-            places,
+            context: places,
             variables: &|file| Err(format!("no {}", file.display())),
         }
     }
@@ -221,7 +225,7 @@ mod tests {
             let found = only(&shape);
             assert_eq!(Definition { at: one.at, ..found }, one, "{shape}");
         }
-        let launch = one.launch().unwrap();
+        let launch = one.command().unwrap();
         assert_eq!((launch.cwd.to_string(), launch.cmd.to_string()), ("/d".to_owned(), "c".to_owned()));
     }
 
@@ -235,7 +239,7 @@ mod tests {
         let (found, problems) =
             plugin(r#"{"type": "stdio", "command": "./bin/x", "args": ["${PLUGIN_ROOT}", "${HOME}"]}"#);
         assert_eq!(problems, [""; 0]);
-        let args: Vec<_> = found[0].launch().unwrap().args.iter().map(ToString::to_string).collect();
+        let args: Vec<_> = found[0].command().unwrap().args.iter().map(ToString::to_string).collect();
         assert_eq!(args, ["/d", "${HOME}"]);
         for (wrong, why) in [
             (r#"{"command": "c"}"#, "`type`"),
@@ -246,18 +250,18 @@ mod tests {
             (r#"{"type": "stdio", "command": "c", "url": "https://x"}"#, "url"),
         ] {
             let (found, problems) = plugin(wrong);
-            let told = format!("{:?} {problems:?}", found[0].reach.as_ref().err());
-            assert!(found[0].reach.is_err() && told.contains(why), "{wrong}: {told}");
+            let told = format!("{:?} {problems:?}", found[0].launch.as_ref().err());
+            assert!(found[0].launch.is_err() && told.contains(why), "{wrong}: {told}");
         }
     }
 
     #[test]
     fn urls_come_in_many_spellings() {
-        let http = |entry: &str| match only(&format!(r#"{{"mcpServers": {{"x": {entry}}}}}"#)).reach {
-            Ok(Reach::Remote(remote)) => (remote.transport, remote.url.to_string()),
+        let http = |entry: &str| match only(&format!(r#"{{"mcpServers": {{"x": {entry}}}}}"#)).launch {
+            Ok(Launch::Remote(remote)) => (remote.transport, remote.url.to_string()),
             other => panic!("{other:?}"),
         };
-        let wrong = only(r#"{"mcpServers": {"x": {"type": "http", "url": "localhost:8080"}}}"#).reach;
+        let wrong = only(r#"{"mcpServers": {"x": {"type": "http", "url": "localhost:8080"}}}"#).launch;
         assert!(wrong.is_err_and(|why| why.contains("http://")));
         for kind in ["http", "streamable-http", "streamableHttp", "remote"] {
             let entry = format!(r#"{{"type": "{kind}", "url": "https://u"}}"#);
@@ -275,14 +279,14 @@ mod tests {
             r#"{"inputs": [{"id": "region", "type": "promptString", "default": "eu"}, {"id": "key", "password": true}],
                 "servers": {"x": {"command": "c", "args": ["${input:region}", "${input:key}"]}}}"#,
         );
-        let args: Vec<_> = found.launch().unwrap().args.iter().map(ToString::to_string).collect();
+        let args: Vec<_> = found.command().unwrap().args.iter().map(ToString::to_string).collect();
         assert_eq!(args, ["${input:region:-eu}", "${input:key}"]);
     }
 
     #[test]
     fn a_child_without_a_command_is_misconfigured_not_missing() {
         let found = only(r#"{"name": "x"}"#);
-        assert_eq!(found.reach, Err("no command".to_owned()));
+        assert_eq!(found.launch, Err("no command".to_owned()));
     }
 
     #[test]
@@ -298,7 +302,7 @@ mod tests {
     fn a_bad_entry_leaves_its_neighbours() {
         let (found, problems) =
             read(r#"{"mcpServers": {"bad": 7, "worse": {"comand": "x"}, "good": {"command": "c"}}}"#);
-        let names: Vec<_> = found.iter().map(|found| (found.name.as_str(), found.reach.is_ok())).collect();
+        let names: Vec<_> = found.iter().map(|found| (found.name.as_str(), found.launch.is_ok())).collect();
         assert_eq!(names, [("bad", false), ("worse", false), ("good", true)]);
         assert_eq!(
             problems,
@@ -326,8 +330,8 @@ mod tests {
                 "b": {"url": "https://u", "bearer_token_env_var": "T", "http_headers": {"X-Y": "z"}}}"#,
         );
         assert_eq!(problems, [""; 0]);
-        assert_eq!(found[0].launch().unwrap().pass_env, ["P".to_owned()].into());
-        let Ok(Reach::Remote(remote)) = &found[1].reach else { panic!("{found:?}") };
+        assert_eq!(found[0].command().unwrap().pass_env, ["P".to_owned()].into());
+        let Ok(Launch::Remote(remote)) = &found[1].launch else { panic!("{found:?}") };
         let headers: Vec<_> = remote.headers.iter().map(|(name, value)| format!("{name}: {value}")).collect();
         assert_eq!(headers, ["authorization: Bearer ${T}", "x-y: z"]);
     }
@@ -362,11 +366,13 @@ mod tests {
         ] {
             let found = only(&format!(r#"{{"mcpServers": {{"x": {entry}}}}}"#));
             assert!(
-                found.reach.as_ref().is_err_and(|why| why.contains("Switchboard itself")),
+                found.launch.as_ref().is_err_and(|why| why.contains("Switchboard itself")),
                 "{entry}: {found:?}"
             );
         }
-        assert!(only(r#"{"mcpServers": {"x": {"command": "echo", "args": ["switchboard"]}}}"#).reach.is_ok());
+        assert!(
+            only(r#"{"mcpServers": {"x": {"command": "echo", "args": ["switchboard"]}}}"#).launch.is_ok()
+        );
     }
 
     #[test]
@@ -384,7 +390,7 @@ mod tests {
     #[test]
     fn variables_may_be_numbers_or_taken_away() {
         let found = only(r#"{"x": {"command": "c", "env": {"N": 8, "B": true, "GONE": null, "T": "${A}"}}}"#);
-        let launch: &Launch = found.launch().unwrap();
+        let launch: &LaunchCommand = found.command().unwrap();
         assert_eq!(launch.env["N"], Some(Template::text("8")));
         assert_eq!(launch.env["B"], Some(Template::text("true")));
         assert_eq!(launch.env["GONE"], None);

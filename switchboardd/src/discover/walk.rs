@@ -22,10 +22,10 @@ const SKIPPED: [&str; 2] = [".git", "node_modules"];
 
 /// What the globs led to.
 #[derive(Debug, Default)]
-pub struct Walked {
+pub struct WalkResult {
     /// In a stable order.
     pub files: Vec<PathBuf>,
-    pub entered: Vec<Entered>,
+    pub dirs: Vec<WatchedDir>,
     /// Links to folders, which can be pointed elsewhere.
     pub links: Vec<PathBuf>,
     /// Whether there was more than anybody has.
@@ -34,23 +34,23 @@ pub struct Walked {
 
 /// A folder that a glob leads through.
 #[derive(Debug, Clone)]
-pub struct Entered {
+pub struct WatchedDir {
     /// Where it really is.
     pub folder: PathBuf,
-    pub through: Through,
+    pub rule: WatchRule,
 }
 
 /// How a glob leads through a folder: decides whether something new in it matters.
 #[derive(Debug, Clone)]
-pub struct Through {
+pub struct WatchRule {
     pattern: Arc<Pattern>,
     below: PathBuf,
     depth: usize,
 }
 
-impl Through {
+impl WatchRule {
     /// Whether a file or folder of this name could change what the glob finds.
-    pub fn cares(&self, name: &OsStr, may_be_folder: bool) -> bool {
+    pub fn is_relevant(&self, name: &OsStr, may_be_folder: bool) -> bool {
         self.pattern.is_match(&self.below.join(name))
             || (may_be_folder
                 && self.depth < self.pattern.depth
@@ -59,9 +59,9 @@ impl Through {
 }
 
 /// Walks `root` for all globs. Confined, nothing outside of it is entered, whatever links say.
-pub fn walk(root: &Path, globs: &[String], confined: bool) -> Walked {
+pub fn walk(root: &Path, globs: &[String], confined: bool) -> WalkResult {
     may_block();
-    let mut walked = Walked::default();
+    let mut walked = WalkResult::default();
     let real = root.canonicalize().unwrap_or_else(|_| root.to_owned());
     for glob in globs {
         if let Some(pattern) = Pattern::new(glob) {
@@ -76,29 +76,29 @@ pub fn walk(root: &Path, globs: &[String], confined: bool) -> Walked {
 
 #[derive(Debug)]
 struct Pattern {
-    way: Way,
+    matcher: PathMatcher,
     /// How many folders deep a file can be.
     depth: usize,
 }
 
 /// What a glob says of the folders on the way to a file.
 #[derive(Debug)]
-enum Way {
+enum PathMatcher {
     /// One part per path component, so that only folders on the way are entered.
-    Parts(Vec<Part>),
+    Components(Vec<ComponentMatcher>),
     /// Not which component is which: `**`, or alternatives of different depth.
     Whole(GlobMatcher),
 }
 
 /// One component. Most are plain, and need none of the matchers, which take memory for every workspace.
 #[derive(Debug)]
-enum Part {
+enum ComponentMatcher {
     Name(String),
     Any,
     Glob(GlobMatcher),
 }
 
-impl Part {
+impl ComponentMatcher {
     fn new(part: &str) -> Option<Self> {
         match part {
             "*" => Some(Self::Any),
@@ -123,40 +123,40 @@ impl Pattern {
     fn new(glob: &str) -> Option<Self> {
         let anywhere = glob.contains("**");
         // A part that is no glob of its own, as in `[a/b]`, says nothing of the folders on the way.
-        let parts =
-            (!anywhere && !has_slash_in_braces(glob)).then(|| glob.split('/').map(Part::new).collect());
-        let way = match parts.flatten() {
-            Some(parts) => Way::Parts(parts),
+        let parts = (!anywhere && !has_slash_in_braces(glob))
+            .then(|| glob.split('/').map(ComponentMatcher::new).collect());
+        let matcher = match parts.flatten() {
+            Some(parts) => PathMatcher::Components(parts),
             None => {
                 let whole = GlobBuilder::new(glob).literal_separator(true).build().ok()?;
-                Way::Whole(whole.compile_matcher())
+                PathMatcher::Whole(whole.compile_matcher())
             }
         };
         let depth = if anywhere { MAX_DEPTH } else { glob.matches('/').count().min(MAX_DEPTH) };
-        Some(Self { way, depth })
+        Some(Self { matcher, depth })
     }
 
     /// Whether the glob means this file, named from the root on.
     fn is_match(&self, path: &Path) -> bool {
-        match &self.way {
-            Way::Parts(parts) => {
+        match &self.matcher {
+            PathMatcher::Components(parts) => {
                 let mut names = path.iter();
                 parts.iter().all(|part| names.next().is_some_and(|name| part.is_match(name)))
                     && names.next().is_none()
             }
-            Way::Whole(whole) => whole.is_match(path),
+            PathMatcher::Whole(whole) => whole.is_match(path),
         }
     }
 
     /// Whether one folder may be come to in several ways.
     fn leads_anywhere(&self) -> bool {
-        matches!(self.way, Way::Whole(_))
+        matches!(self.matcher, PathMatcher::Whole(_))
     }
 
     fn leads_through(&self, depth: usize, name: &OsStr) -> bool {
-        match &self.way {
-            Way::Parts(parts) => parts.get(depth).is_some_and(|part| part.is_match(name)),
-            Way::Whole(_) => !SKIPPED.iter().any(|skipped| name == *skipped),
+        match &self.matcher {
+            PathMatcher::Components(parts) => parts.get(depth).is_some_and(|part| part.is_match(name)),
+            PathMatcher::Whole(_) => !SKIPPED.iter().any(|skipped| name == *skipped),
         }
     }
 }
@@ -178,7 +178,7 @@ struct Next {
 impl Walk<'_> {
     /// Folders first, links to folders after them: one that can be reached both ways is found under its
     /// own name, and with `**` once.
-    fn run(&self, walked: &mut Walked) {
+    fn run(&self, walked: &mut WalkResult) {
         let mut folders =
             VecDeque::from([Next { below: PathBuf::new(), real: self.real.to_owned(), depth: 0 }]);
         let mut links: VecDeque<Next> = VecDeque::new();
@@ -189,15 +189,15 @@ impl Walk<'_> {
                 continue;
             }
             // All globs together: each of them is a walk.
-            if walked.entered.len() >= if self.confined { MAX_CONFINED } else { MAX_FOLDERS }
+            if walked.dirs.len() >= if self.confined { MAX_CONFINED } else { MAX_FOLDERS }
                 || walked.files.len() > MAX_FILES
             {
                 walked.cut_short = true;
                 return;
             }
             let Ok(entries) = std::fs::read_dir(&real) else { continue };
-            let through = Through { pattern: self.pattern.clone(), below: below.clone(), depth };
-            walked.entered.push(Entered { folder: real.clone(), through });
+            let rule = WatchRule { pattern: self.pattern.clone(), below: below.clone(), depth };
+            walked.dirs.push(WatchedDir { folder: real.clone(), rule });
             for entry in entries.flatten() {
                 let name = entry.file_name();
                 let path = below.join(&name);
@@ -314,8 +314,8 @@ mod tests {
         write(folder.path(), "mcps/a/.mcp.json");
         let walked = walk(folder.path(), &["mcps/*/.mcp.json".to_owned()], false);
         let cares =
-            |at: usize, name: &str, folder| walked.entered[at].through.cares(OsStr::new(name), folder);
-        assert_eq!(walked.entered.len(), 3);
+            |at: usize, name: &str, folder| walked.dirs[at].rule.is_relevant(OsStr::new(name), folder);
+        assert_eq!(walked.dirs.len(), 3);
         assert!(cares(0, "mcps", true) && !cares(0, "src", true) && !cares(0, "mcps", false));
         assert!(cares(1, "anything", true) && !cares(1, "file", false));
         assert!(cares(2, ".mcp.json", false) && !cares(2, "other", true));

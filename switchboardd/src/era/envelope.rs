@@ -7,7 +7,7 @@ use switchboard_wire::members::Members;
 use switchboard_wire::raw::Raw;
 
 use super::{CAPABILITIES_KEY, CLIENT_KEY, LEVEL_KEY, VERSION_KEY, is_hop_key};
-use crate::caller::{LogLevel, Takes};
+use crate::caller::{ClientCapabilities, LogLevel};
 use crate::methods;
 
 /// What a modern child is told of whoever asks.
@@ -43,25 +43,25 @@ impl Envelope {
 }
 
 /// What a host that can be asked these things declares.
-pub fn capabilities(takes: Takes) -> String {
+pub fn capabilities(client: ClientCapabilities) -> String {
     let mut all = Vec::new();
-    match (takes.elicitation_form, takes.elicitation_url) {
+    match (client.elicitation_form, client.elicitation_url) {
         (true, true) => all.push(r#""elicitation":{"form":{},"url":{}}"#),
         (true, false) => all.push(r#""elicitation":{"form":{}}"#),
         (false, true) => all.push(r#""elicitation":{"url":{}}"#),
         (false, false) => {}
     }
-    if takes.sampling {
+    if client.sampling {
         all.push(r#""sampling":{}"#);
     }
-    if takes.roots {
+    if client.roots {
         all.push(r#""roots":{}"#);
     }
     format!("{{{}}}", all.join(","))
 }
 
 /// `params` for a modern child: with the envelope in its `_meta`.
-pub fn dressed(params: Option<Raw<'_>>, envelope: &Envelope, out: &mut Vec<u8>) {
+pub fn with_envelope(params: Option<Raw<'_>>, envelope: &Envelope, out: &mut Vec<u8>) {
     let members = params.and_then(Members::of).unwrap_or_default();
     out.push(b'{');
     let mut seen = false;
@@ -90,7 +90,7 @@ pub fn dressed(params: Option<Raw<'_>>, envelope: &Envelope, out: &mut Vec<u8>) 
 }
 
 /// `params` of a modern host for a legacy child: without the envelope, and without what a retry brings.
-pub fn undressed(params: Raw<'_>, out: &mut Vec<u8>) {
+pub fn without_envelope(params: Raw<'_>, out: &mut Vec<u8>) {
     let Some(members) = Members::of(params) else {
         return push_single_line(params.get().as_bytes(), out);
     };
@@ -135,7 +135,7 @@ pub fn without_extensions(params: Raw<'_>) -> Option<Vec<u8>> {
         .map(|(key, value)| format!("{}:{}", quoted(key), value.get()))
         .collect();
     let whole = params.get().as_bytes();
-    let hole = switchboard_wire::envelope::place_of(whole, declared.get());
+    let hole = switchboard_wire::envelope::range_of(whole, declared.get());
     Some(switchboard_wire::envelope::splice(whole, hole, format!("{{{}}}", kept.join(",")).as_bytes()))
 }
 
@@ -165,7 +165,7 @@ mod tests {
         let mut out = Vec::new();
         let client = Some(r#"{"name":"h"}"#.into());
         let envelope = Envelope { capabilities: "{}".to_owned(), client, level: Some(LogLevel::Error) };
-        dressed(params.map(raw), &envelope, &mut out);
+        with_envelope(params.map(raw), &envelope, &mut out);
         String::from_utf8(out).unwrap()
     }
 
@@ -187,7 +187,7 @@ mod tests {
     fn a_legacy_child_hears_nothing_of_the_other_era() {
         let check = |params: &str, expect: &str| {
             let mut out = Vec::new();
-            undressed(raw(params), &mut out);
+            without_envelope(raw(params), &mut out);
             assert_eq!(String::from_utf8(out).unwrap(), expect);
         };
         check(&format!(r#"{{"_meta":{{{KEYS}}}}}"#), "{}");
@@ -212,8 +212,9 @@ mod tests {
 
     #[test]
     fn capabilities_are_those_that_a_host_has() {
-        assert_eq!(capabilities(Takes::default()), "{}");
-        let all = Takes { sampling: true, elicitation_form: true, elicitation_url: true, roots: true };
-        assert_eq!(Takes::declared(raw(&capabilities(all))), all);
+        assert_eq!(capabilities(ClientCapabilities::default()), "{}");
+        let all =
+            ClientCapabilities { sampling: true, elicitation_form: true, elicitation_url: true, roots: true };
+        assert_eq!(ClientCapabilities::parse(raw(&capabilities(all))), all);
     }
 }

@@ -1,32 +1,32 @@
 //! Errors that a legacy child has and a modern host has not. Every other one passes as it is.
 
-use switchboard_wire::envelope::{INVALID_PARAMS, place_of, quoted};
-use switchboard_wire::members::{Members, without};
+use switchboard_wire::envelope::{INVALID_PARAMS, quoted, range_of};
+use switchboard_wire::members::{Members, remove_members};
 use switchboard_wire::raw::Raw;
 
 const RESOURCE_NOT_FOUND: &str = "-32002";
 const URL_ELICITATION_REQUIRED: &str = "-32042";
 
 #[derive(Debug, PartialEq, Eq)]
-pub enum Mapped {
+pub enum MappedError {
     AsItIs,
     /// The whole error object.
     Error(String),
     /// It is a question in this era: the whole result.
-    Asks(String),
+    NeedsInput(String),
 }
 
-pub fn for_modern(error: Raw<'_>) -> Mapped {
-    let Some(members) = Members::of(error) else { return Mapped::AsItIs };
-    let Some(code) = members.get("code") else { return Mapped::AsItIs };
+pub fn for_modern(error: Raw<'_>) -> MappedError {
+    let Some(members) = Members::of(error) else { return MappedError::AsItIs };
+    let Some(code) = members.get("code") else { return MappedError::AsItIs };
     match code.get() {
         RESOURCE_NOT_FOUND => {
-            let place = place_of(error.get().as_bytes(), code.get());
+            let place = range_of(error.get().as_bytes(), code.get());
             let (before, after) = (&error.get()[..place.start], &error.get()[place.end..]);
-            Mapped::Error(format!("{before}{INVALID_PARAMS}{after}"))
+            MappedError::Error(format!("{before}{INVALID_PARAMS}{after}"))
         }
-        URL_ELICITATION_REQUIRED => asks(&members).map_or(Mapped::AsItIs, Mapped::Asks),
-        _ => Mapped::AsItIs,
+        URL_ELICITATION_REQUIRED => asks(&members).map_or(MappedError::AsItIs, MappedError::NeedsInput),
+        _ => MappedError::AsItIs,
     }
 }
 
@@ -38,7 +38,7 @@ fn asks(error: &Members<'_>) -> Option<String> {
     let mut requests = Vec::new();
     for (at, one) in list.iter().enumerate() {
         let key = Members::of(*one)?.text("elicitationId").map_or_else(|| format!("url-{at}"), Into::into);
-        let params = without((*one).into(), |key| key == "elicitationId");
+        let params = remove_members((*one).into(), |key| key == "elicitationId");
         requests.push(format!(r#"{}:{{"method":"elicitation/create","params":{params}}}"#, quoted(&key)));
     }
     (!requests.is_empty())
@@ -49,16 +49,16 @@ fn asks(error: &Members<'_>) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn mapped(error: &str) -> Mapped {
+    fn mapped(error: &str) -> MappedError {
         for_modern(Raw::parse(error.as_bytes()).unwrap())
     }
 
     #[test]
     fn only_codes_that_this_era_does_not_have_are_changed() {
         let own = r#"{"code":-32000,"message":"m","data":{"n":1.0}}"#;
-        assert_eq!(mapped(own), Mapped::AsItIs);
+        assert_eq!(mapped(own), MappedError::AsItIs);
         let missing = r#"{"code":-32002,"message":"Resource not found","data":{"uri":"x:y"}}"#;
-        assert_eq!(mapped(missing), Mapped::Error(missing.replace("-32002", "-32602")));
+        assert_eq!(mapped(missing), MappedError::Error(missing.replace("-32002", "-32602")));
     }
 
     #[test]
@@ -66,11 +66,11 @@ mod tests {
         let error = r#"{"code":-32042,"message":"m","data":{"elicitations":[{"mode":"url","elicitationId":"e1","url":"https://x","message":"open"}]}}"#;
         assert_eq!(
             mapped(error),
-            Mapped::Asks(
+            MappedError::NeedsInput(
                 r#"{"resultType":"input_required","inputRequests":{"e1":{"method":"elicitation/create","params":{"mode":"url","url":"https://x","message":"open"}}}}"#
                     .to_owned()
             )
         );
-        assert_eq!(mapped(r#"{"code":-32042,"message":"m"}"#), Mapped::AsItIs);
+        assert_eq!(mapped(r#"{"code":-32042,"message":"m"}"#), MappedError::AsItIs);
     }
 }

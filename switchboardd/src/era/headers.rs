@@ -19,14 +19,14 @@ const SUFFIX: &str = "?=";
 
 /// An argument of a tool that is a header too.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Annotation {
+pub struct HeaderParam {
     /// What stands behind `mcp-param-`, in lower case.
     pub header: Box<str>,
     /// Where it stands in `arguments`.
     pub path: Vec<Box<str>>,
 }
 
-impl Annotation {
+impl HeaderParam {
     /// What the arguments of a call say here; `null` says nothing.
     pub fn value<'a>(&self, arguments: Option<Raw<'a>>) -> Option<Raw<'a>> {
         let found = self.path.iter().try_fold(arguments?, |value, key| Members::of(value)?.get(key));
@@ -44,20 +44,20 @@ pub fn name_member(method: &str) -> Option<&'static str> {
     }
 }
 
-/// The annotations of a tool's input schema.
-pub fn annotations(schema: Raw<'_>) -> Vec<Annotation> {
+/// The arguments in a tool's input schema that are headers too.
+pub fn header_params(schema: Raw<'_>) -> Vec<HeaderParam> {
     let mut found = Vec::new();
     collect(schema, &mut Vec::new(), &mut found);
     found
 }
 
-fn collect(schema: Raw<'_>, path: &mut Vec<Box<str>>, found: &mut Vec<Annotation>) {
+fn collect(schema: Raw<'_>, path: &mut Vec<Box<str>>, found: &mut Vec<HeaderParam>) {
     let properties = Members::of(schema).and_then(|schema| schema.get("properties")).and_then(Members::of);
     let Some(properties) = properties.filter(|_| path.len() < DEPTH) else { return };
     for (name, property) in &properties.0 {
         path.push((&**name).into());
         if let Some(header) = Members::of(*property).and_then(|property| property.text(KEYWORD)) {
-            found.push(Annotation { header: header.to_ascii_lowercase().into(), path: path.clone() });
+            found.push(HeaderParam { header: header.to_ascii_lowercase().into(), path: path.clone() });
         }
         collect(*property, path, found);
         path.pop();
@@ -65,34 +65,39 @@ fn collect(schema: Raw<'_>, path: &mut Vec<Box<str>>, found: &mut Vec<Annotation
 }
 
 /// Why a tool with this input schema may not be used over HTTP; `None` if it may.
-pub fn flaw(schema: Raw<'_>) -> Option<String> {
+pub fn header_schema_error(schema: Raw<'_>) -> Option<String> {
     // Most schemas have nothing of the kind.
     if !schema.get().contains(KEYWORD) {
         return None;
     }
     let mut names = HashSet::new();
-    find_flaw(schema, Place::Root, 0, &mut names)
+    find_schema_error(schema, SchemaPosition::Root, 0, &mut names)
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum SchemaPosition {
     Root,
     /// Below `properties` and nothing else.
     Property,
     Elsewhere,
 }
 
-fn find_flaw(schema: Raw<'_>, place: Place, depth: usize, names: &mut HashSet<String>) -> Option<String> {
+fn find_schema_error(
+    schema: Raw<'_>,
+    place: SchemaPosition,
+    depth: usize,
+    names: &mut HashSet<String>,
+) -> Option<String> {
     let members = Members::of(schema).filter(|_| depth < 2 * DEPTH)?;
     if let Some(header) = members.get(KEYWORD)
-        && let Some(flaw) = annotation_flaw(header, &members, place, names)
+        && let Some(error) = header_param_error(header, &members, place, names)
     {
-        return Some(flaw);
+        return Some(error);
     }
     members.0.iter().find_map(|(key, value)| match &**key {
         "properties" => {
-            let below = if place == Place::Elsewhere { place } else { Place::Property };
-            let below = |(_, property): &(_, Raw<'_>)| find_flaw(*property, below, depth + 1, names);
+            let below = if place == SchemaPosition::Elsewhere { place } else { SchemaPosition::Property };
+            let below = |(_, property): &(_, Raw<'_>)| find_schema_error(*property, below, depth + 1, names);
             Members::of(*value)?.0.iter().find_map(below)
         }
         // These hold values, not schemas.
@@ -100,21 +105,23 @@ fn find_flaw(schema: Raw<'_>, place: Place, depth: usize, names: &mut HashSet<St
         _ => {
             let list: Vec<&serde_json::value::RawValue> =
                 serde_json::from_str(value.get()).unwrap_or_default();
-            let inside = find_flaw(*value, Place::Elsewhere, depth + 1, names);
+            let inside = find_schema_error(*value, SchemaPosition::Elsewhere, depth + 1, names);
             inside.or_else(|| {
-                list.into_iter().find_map(|item| find_flaw(item.into(), Place::Elsewhere, depth + 1, names))
+                list.into_iter().find_map(|item| {
+                    find_schema_error(item.into(), SchemaPosition::Elsewhere, depth + 1, names)
+                })
             })
         }
     })
 }
 
-fn annotation_flaw(
+fn header_param_error(
     header: Raw<'_>,
     property: &Members<'_>,
-    place: Place,
+    place: SchemaPosition,
     names: &mut HashSet<String>,
 ) -> Option<String> {
-    if place != Place::Property {
+    if place != SchemaPosition::Property {
         return Some(format!("`{KEYWORD}` stands where no argument is"));
     }
     let Some(header) = string(header) else { return Some(format!("`{KEYWORD}` is no text")) };
@@ -132,7 +139,7 @@ fn annotation_flaw(
 }
 
 /// A plain value as a header says it; `None` for what is no plain value.
-pub fn written(value: Raw<'_>) -> Option<Cow<'_, str>> {
+pub fn header_value(value: Raw<'_>) -> Option<Cow<'_, str>> {
     if let Some(text) = string(value) {
         return Some(text);
     }
@@ -246,7 +253,7 @@ mod tests {
 
     #[test]
     fn plain_values_have_one_spelling() {
-        let said = |value: &str| written(raw(value)).map(Cow::into_owned);
+        let said = |value: &str| header_value(raw(value)).map(Cow::into_owned);
         for (value, text) in [
             ("42", "42"),
             ("-7", "-7"),
@@ -271,7 +278,7 @@ mod tests {
             r#"{"properties":{"a":{"type":"object","default":{"x-mcp-header":"A"}}}}"#,
         ];
         for schema in fine {
-            assert_eq!(flaw(raw(schema)), None, "{schema}");
+            assert_eq!(header_schema_error(raw(schema)), None, "{schema}");
         }
         let property = |property: &str| format!(r#"{{"properties":{{"a":{property}}}}}"#);
         let wrong = [
@@ -292,20 +299,20 @@ mod tests {
             r#"{"properties":{"a":{"type":"string","x-mcp-header":"A"},"b":{"type":"string","x-mcp-header":"a"}}}"#.to_owned(),
         ];
         for schema in wrong {
-            assert!(flaw(raw(&schema)).is_some(), "{schema}");
+            assert!(header_schema_error(raw(&schema)).is_some(), "{schema}");
         }
     }
 
     #[test]
-    fn annotations_know_where_their_value_stands() {
+    fn header_params_know_where_their_value_stands() {
         let schema =
             r#"{"properties":{"in":{"properties":{"n":{"type":"integer","x-mcp-header":"Count"}}}}}"#;
-        let [annotation] = &annotations(raw(schema))[..] else { panic!() };
-        assert_eq!(&*annotation.header, "count");
-        let value = |arguments: &'static str| annotation.value(Some(raw(arguments))).map(Raw::get);
+        let [header_param] = &header_params(raw(schema))[..] else { panic!() };
+        assert_eq!(&*header_param.header, "count");
+        let value = |arguments: &'static str| header_param.value(Some(raw(arguments))).map(Raw::get);
         assert_eq!(value(r#"{"in":{"n":5}}"#), Some("5"));
         assert_eq!(value(r#"{"in":{"n":null}}"#), None);
         assert_eq!(value(r#"{"in":7}"#), None);
-        assert!(annotation.value(None).is_none());
+        assert!(header_param.value(None).is_none());
     }
 }

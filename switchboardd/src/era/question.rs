@@ -1,7 +1,7 @@
 //! A server's questions as each era has them: a request to the host, or an entry of `inputRequests`.
 
 use switchboard_wire::envelope::{quoted, string};
-use switchboard_wire::members::{Members, with, without};
+use switchboard_wire::members::{Members, insert_members, remove_members};
 use switchboard_wire::raw::Raw;
 
 use crate::methods;
@@ -64,7 +64,7 @@ impl InputRequest<'_> {
         let members = self.params.and_then(Members::of).unwrap_or_default();
         let by_url = self.method == methods::ELICITATION && members.text("mode").as_deref() == Some("url");
         let params = if by_url && members.get("elicitationId").is_none() {
-            with(params, &format!(r#""elicitationId":{}"#, quoted(&mint())))
+            insert_members(params, &format!(r#""elicitationId":{}"#, quoted(&mint())))
         } else {
             params.to_owned()
         };
@@ -112,12 +112,12 @@ pub fn bad_address_in_error(error: Raw<'_>) -> Option<String> {
 /// A legacy child's question as an entry of `inputRequests`, without its key.
 pub fn to_modern(method: &str, params: Option<Raw<'_>>) -> String {
     let params =
-        params.map_or_else(|| "{}".to_owned(), |params| without(params, |key| key == "elicitationId"));
+        params.map_or_else(|| "{}".to_owned(), |params| remove_members(params, |key| key == "elicitationId"));
     format!(r#"{{"method":{},"params":{params}}}"#, quoted(method))
 }
 
 /// What a host that is gone, or does not want to, would say; `None` where only an error says it.
-pub fn unwilling(method: &str, action: &str) -> Option<String> {
+pub fn declined_result(method: &str, action: &str) -> Option<String> {
     match method {
         methods::ELICITATION => Some(format!(r#"{{"action":"{action}"}}"#)),
         methods::ROOTS_LIST => Some(r#"{"roots":[]}"#.to_owned()),
@@ -126,7 +126,7 @@ pub fn unwilling(method: &str, action: &str) -> Option<String> {
 }
 
 /// What a client must have declared to be asked this.
-pub fn needs(method: &str, params: Option<Raw<'_>>) -> &'static str {
+pub fn required_capability(method: &str, params: Option<Raw<'_>>) -> &'static str {
     let by_url =
         || params.and_then(Members::of).and_then(|params| params.text("mode")).as_deref() == Some("url");
     match method {

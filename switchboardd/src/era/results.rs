@@ -2,7 +2,7 @@
 //! `_meta` belong to the modern one: put in for its hosts, taken out for all others.
 
 use switchboard_wire::envelope::quoted;
-use switchboard_wire::members::{Members, with, without};
+use switchboard_wire::members::{Members, insert_members, remove_members};
 use switchboard_wire::raw::Raw;
 
 use super::SERVER_KEY;
@@ -33,18 +33,18 @@ impl Kind {
 
 /// A modern child's result for a legacy host.
 pub fn for_legacy(result: Raw<'_>) -> String {
-    let plain = without(result, |key| matches!(key, "resultType" | "ttlMs" | "cacheScope"));
+    let plain = remove_members(result, |key| matches!(key, "resultType" | "ttlMs" | "cacheScope"));
     let Some(meta) = parsed(&plain).and_then(Members::of).and_then(|plain| plain.get("_meta")) else {
         return plain;
     };
-    let kept = without(meta, |key| key == SERVER_KEY);
+    let kept = remove_members(meta, |key| key == SERVER_KEY);
     if kept.len() == meta.get().len() {
         return plain;
     }
     if parsed(&kept).and_then(Members::of).is_some_and(|kept| kept.0.is_empty()) {
-        return parsed(&plain).map_or(plain.clone(), |plain| without(plain, |key| key == "_meta"));
+        return parsed(&plain).map_or(plain.clone(), |plain| remove_members(plain, |key| key == "_meta"));
     }
-    let place = switchboard_wire::envelope::place_of(plain.as_bytes(), meta.get());
+    let place = switchboard_wire::envelope::range_of(plain.as_bytes(), meta.get());
     format!("{}{kept}{}", &plain[..place.start], &plain[place.end..])
 }
 
@@ -65,16 +65,19 @@ pub fn for_modern(result: Raw<'_>, method: &str, server: &str) -> String {
     }
     let named = format!("{}:{server}", quoted(SERVER_KEY));
     match members.get("_meta").and_then(|meta| Some((meta, Members::of(meta)?))) {
-        Some((_, meta)) if meta.get(SERVER_KEY).is_some() => with(result.get(), &more.join(",")),
+        Some((_, meta)) if meta.get(SERVER_KEY).is_some() => insert_members(result.get(), &more.join(",")),
         Some((meta, _)) => {
             let whole = result.get();
-            let place = switchboard_wire::envelope::place_of(whole.as_bytes(), meta.get());
-            let named = with(meta.get(), &named);
-            with(&format!("{}{named}{}", &whole[..place.start], &whole[place.end..]), &more.join(","))
+            let place = switchboard_wire::envelope::range_of(whole.as_bytes(), meta.get());
+            let named = insert_members(meta.get(), &named);
+            insert_members(
+                &format!("{}{named}{}", &whole[..place.start], &whole[place.end..]),
+                &more.join(","),
+            )
         }
         None => {
             more.push(format!(r#""_meta":{{{named}}}"#));
-            with(result.get(), &more.join(","))
+            insert_members(result.get(), &more.join(","))
         }
     }
 }

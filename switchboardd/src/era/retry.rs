@@ -2,8 +2,8 @@
 
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
-use switchboard_wire::envelope::{place_of, quoted, string};
-use switchboard_wire::members::{Members, with, without};
+use switchboard_wire::envelope::{quoted, range_of, string};
+use switchboard_wire::members::{Members, insert_members, remove_members};
 use switchboard_wire::raw::Raw;
 
 use crate::error::Failure;
@@ -49,9 +49,9 @@ impl<'a> Retry<'a> {
 pub fn with_state(params: Raw<'_>, state: Option<&str>) -> String {
     match (Members::of(params).and_then(|params| params.get("requestState")), state) {
         (None, _) => params.get().to_owned(),
-        (Some(_), None) => without(params, |key| key == "requestState"),
+        (Some(_), None) => remove_members(params, |key| key == "requestState"),
         (Some(old), Some(state)) => {
-            let place = place_of(params.get().as_bytes(), old.get());
+            let place = range_of(params.get().as_bytes(), old.get());
             format!("{}{}{}", &params.get()[..place.start], quoted(state), &params.get()[place.end..])
         }
     }
@@ -68,7 +68,7 @@ pub fn with_answers(params: &str, responses: &[(String, String)], state: Option<
     if let Some(state) = state {
         more.push(format!(r#""requestState":{}"#, state.get()));
     }
-    with(if params.is_empty() { "{}" } else { params }, &more.join(","))
+    insert_members(if params.is_empty() { "{}" } else { params }, &more.join(","))
 }
 
 /// A fingerprint of what is asked for: everything but what may differ between a request and its retry. The order
@@ -76,7 +76,7 @@ pub fn with_answers(params: &str, responses: &[(String, String)], state: Option<
 pub fn fingerprint(params: Option<Raw<'_>>) -> String {
     let asked = params.map_or_else(
         || "{}".to_owned(),
-        |params| without(params, |key| matches!(key, "_meta" | "inputResponses" | "requestState")),
+        |params| remove_members(params, |key| matches!(key, "_meta" | "inputResponses" | "requestState")),
     );
     let mut plain = String::with_capacity(asked.len());
     if let Some(asked) = Raw::parse(asked.as_bytes()) {

@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-use switchboard_wire::envelope::{place_of, quoted};
+use switchboard_wire::envelope::{quoted, range_of};
 use switchboard_wire::members::Members;
 use switchboard_wire::raw::Raw;
 
@@ -65,7 +65,9 @@ pub fn result_for_legacy(result: Raw<'_>, wrap: bool) -> Cow<'_, str> {
     let Some(parsed) = Raw::parse(out.as_bytes()) else { return Cow::Owned(out) };
     match Members::of(parsed).and_then(|members| members.get("content")) {
         Some(blocks) => Cow::Owned(replaced(parsed, blocks, &with_text)),
-        None => Cow::Owned(switchboard_wire::members::with(&out, &format!(r#""content":{with_text}"#))),
+        None => {
+            Cow::Owned(switchboard_wire::members::insert_members(&out, &format!(r#""content":{with_text}"#)))
+        }
     }
 }
 
@@ -78,7 +80,7 @@ fn is_no_object(schema: Raw<'_>) -> bool {
 }
 
 fn replaced(whole: Raw<'_>, part: Raw<'_>, with: &str) -> String {
-    let place = place_of(whole.get().as_bytes(), part.get());
+    let place = range_of(whole.get().as_bytes(), part.get());
     format!("{}{with}{}", &whole.get()[..place.start], &whole.get()[place.end..])
 }
 

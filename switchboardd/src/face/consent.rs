@@ -10,18 +10,18 @@ use switchboard_wire::members::Members;
 use switchboard_wire::raw::Raw;
 use tokio::sync::oneshot;
 
-use crate::board::Board;
 use crate::caller::Caller;
-use crate::definition::{Definition, Launch, Reach};
+use crate::daemon_state::Daemon;
+use crate::definition::{Definition, Launch, LaunchCommand};
 use crate::methods;
-use crate::reload::Why;
+use crate::reload::ReloadCause;
 use crate::session::Session;
 use crate::suite::Suite;
 use crate::trust::view::{Values, View};
-use crate::trust::{Record, Standing, Verdict};
+use crate::trust::{Decision, Record, TrustStatus};
 
 /// Hosts give up on a call after a minute; the question stays open, and its answer counts all the same.
-const PATIENCE: Duration = Duration::from_secs(50);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(50);
 
 const ALLOW: &str = "allow this version";
 const NOT_NOW: &str = "not now";
@@ -31,33 +31,33 @@ const NEVER: &str = "never";
 struct Asked {
     definition: Definition,
     /// With the program that was found for it.
-    reach: Reach,
+    launch: Launch,
     host: String,
 }
 
 /// Whether this caller can be asked about it.
-pub(super) fn may_ask(board: &Board, session: &Session, caller: &Caller, suite: &Suite) -> bool {
-    suite.waiting().is_some()
+pub(super) fn may_ask(daemon: &Daemon, session: &Session, caller: &Caller, suite: &Suite) -> bool {
+    suite.pending().is_some()
         && session.is_shims
-        && board.catalog().config().trust.elicit
-        && caller.profile().takes.elicitation_form
+        && daemon.catalog().config().trust.elicit
+        && caller.profile().client_capabilities.elicitation_form
 }
 
 /// True if the person has allowed it, and it may be tried again. Where an allowed version serves on, nobody
 /// waits for the answer.
 pub(super) async fn ask(
-    board: &Arc<Board>,
+    daemon: &Arc<Daemon>,
     session: &Arc<Session>,
     caller: &Arc<Caller>,
     suite: &Suite,
 ) -> bool {
-    let Some(waiting) = suite.waiting().filter(|_| may_ask(board, session, caller, suite)) else {
+    let Some(waiting) = suite.pending().filter(|_| may_ask(daemon, session, caller, suite)) else {
         return false;
     };
-    let serves_on = matches!(suite.standing, Standing::Outdated { .. });
-    let before = suite.definition.reach.as_ref().ok().filter(|_| serves_on);
+    let serves_on = matches!(suite.trust_status, TrustStatus::Outdated { .. });
+    let before = suite.definition.launch.as_ref().ok().filter(|_| serves_on);
     let question = Question {
-        board: board.clone(),
+        daemon: daemon.clone(),
         session: session.clone(),
         caller: caller.clone(),
         definition: suite.definition.clone(),
@@ -69,38 +69,38 @@ pub(super) async fn ask(
         return false;
     }
     let Some(answered) = question.put().await else { return false };
-    tokio::time::timeout(PATIENCE, answered).await.is_ok_and(|allowed| allowed.unwrap_or(false))
+    tokio::time::timeout(ANSWER_TIMEOUT, answered).await.is_ok_and(|allowed| allowed.unwrap_or(false))
 }
 
 struct Question {
-    board: Arc<Board>,
+    daemon: Arc<Daemon>,
     session: Arc<Session>,
     caller: Arc<Caller>,
     definition: Definition,
-    waiting: Reach,
-    before: Option<Reach>,
+    waiting: Launch,
+    before: Option<Launch>,
 }
 
 impl Question {
     async fn put(self) -> Option<oneshot::Receiver<bool>> {
-        let (reach, program) = match self.waiting {
-            Reach::Process(launch) => {
+        let (launch, program) = match self.waiting {
+            Launch::Process(launch) => {
                 // Nobody can allow what is not there; the answer to the call says what is missing.
-                let program = self.board.nursery.sources.find_program(&launch).await.ok()?;
-                (Reach::Process(Launch { program: Some(program.clone()), ..launch }), Some(program))
+                let program = self.daemon.services.value_resolver.find_program(&launch).await.ok()?;
+                (Launch::Process(LaunchCommand { program: Some(program.clone()), ..launch }), Some(program))
             }
             remote => (remote, None),
         };
         // Once for each version of each server, and each program that was found for it.
         let Definition { file, name, .. } = &self.definition;
-        if !self.session.may_ask(&format!("{file:?} {name:?} {} {program:?}", reach.digest())) {
+        if !self.session.may_ask(&format!("{file:?} {name:?} {} {program:?}", launch.digest())) {
             return None;
         }
         let root = self.session.workspace().root.clone().unwrap_or_default();
-        let given = self.board.nursery.sources.given(&reach).await;
+        let given = self.daemon.services.value_resolver.given(&launch).await;
         let view = View {
             definition: &self.definition,
-            reach: &reach,
+            launch: &launch,
             program: program.as_deref().map(Ok),
             before: self.before.as_ref(),
             root: &root,
@@ -113,15 +113,15 @@ impl Question {
             view.lines().join("\n")
         );
         let host = self.caller.profile().client_name().unwrap_or_else(|| "a host".to_owned());
-        let asked = Asked { definition: self.definition, reach, host };
+        let asked = Asked { definition: self.definition, launch, host };
         let (told, answered) = oneshot::channel();
-        put(&self.board, &self.caller, &message, asked, told).then_some(answered)
+        put(&self.daemon, &self.caller, &message, asked, told).then_some(answered)
     }
 }
 
 /// Sends the question on its way. Whoever answers, whenever they do, is heard.
 fn put(
-    board: &Arc<Board>,
+    daemon: &Arc<Daemon>,
     caller: &Caller,
     message: &str,
     asked: Asked,
@@ -143,11 +143,11 @@ fn put(
         json!({ "jsonrpc": "2.0", "id": "consent", "method": methods::ELICITATION, "params": params })
             .to_string();
     let Ok(Message::Request { id, params, .. }) = Message::parse(request.as_bytes()) else { return false };
-    let board = board.clone();
+    let daemon = daemon.clone();
     let heard = move |response: &[u8], _: Raw<'_>| {
         let decision = decision(response);
         tokio::spawn(async move {
-            let _ = told.send(note(&board, asked, decision.as_deref()).await);
+            let _ = told.send(note(&daemon, asked, decision.as_deref()).await);
         });
     };
     caller.ask(request.as_bytes(), id, methods::ELICITATION, params, heard).is_some()
@@ -163,22 +163,22 @@ fn decision(response: &[u8]) -> Option<String> {
     Some(result.get("content").and_then(Members::of)?.text("decision")?.into_owned())
 }
 
-async fn note(board: &Arc<Board>, asked: Asked, decision: Option<&str>) -> bool {
+async fn note(daemon: &Arc<Daemon>, asked: Asked, decision: Option<&str>) -> bool {
     let verdict = match decision {
-        Some(ALLOW) => Verdict::Allow(Box::new(asked.reach)),
-        Some(NEVER) => Verdict::Deny,
+        Some(ALLOW) => Decision::Allow(Box::new(asked.launch)),
+        Some(NEVER) => Decision::Deny,
         _ => return false,
     };
-    let allows = verdict != Verdict::Deny;
+    let allows = verdict != Decision::Deny;
     let by = format!("a person in {:?}, asked there", asked.host);
     let record = Record { verdict, at: crate::time::utc(SystemTime::now()), by };
-    let (store, Definition { file, name, .. }) = (board.ground.trust.clone(), asked.definition);
+    let (store, Definition { file, name, .. }) = (daemon.locations.trust.clone(), asked.definition);
     let (shown, child) = (file.display().to_string(), name.clone());
-    match tokio::task::spawn_blocking(move || store.say(&file, &name, record)).await {
+    match tokio::task::spawn_blocking(move || store.record(&file, &name, record)).await {
         Ok(Ok(())) => {
             let word = if allows { "allowed" } else { "denied" };
             tracing::info!(target: "trust", child, file = shown, "{word} by a person in their host");
-            board.reload(Why::Changed).await;
+            daemon.reload(ReloadCause::FileEvent).await;
             allows
         }
         Ok(Err(error)) => {

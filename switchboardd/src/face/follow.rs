@@ -9,11 +9,11 @@ use super::Request;
 use super::offers::Named;
 use super::single::forward;
 use crate::caller::Caller;
-use crate::era::Era;
+use crate::era::ProtocolEra;
 use crate::error::Failure;
 use crate::methods;
-use crate::subscriptions::Follower;
-use crate::suite::{Said, Suite};
+use crate::subscriptions::Subscriber;
+use crate::suite::{Suite, SuiteReply};
 
 /// `own`: the resource as its child knows it.
 pub(super) async fn answer(
@@ -22,17 +22,17 @@ pub(super) async fn answer(
     request: Request<'_>,
     named: &Named<'_>,
     own: &str,
-) -> Result<Said, Failure> {
+) -> Result<SuiteReply, Failure> {
     let follows = request.method == methods::SUBSCRIBE;
     // Who hears nothing but answers cannot follow anything; the child may say so.
     let known = suite.pool.as_ref().filter(|_| caller.owner().mailbox().is_some());
     let subscriptions = known.map(|pool| pool.subscriptions());
-    let follower = Follower::host(caller);
+    let follower = Subscriber::host(caller);
     if let Some(subscriptions) = subscriptions
         && !follows
         && !subscriptions.remove(own, &follower)
     {
-        return Ok(Said::Ours("{}".to_owned()));
+        return Ok(SuiteReply::Own("{}".to_owned()));
     }
     if let Some(subscriptions) = subscriptions
         && follows
@@ -42,13 +42,13 @@ pub(super) async fn answer(
     }
     // A modern child knows no such request: it is listened to for another resource, or for one less.
     let lease = suite.lease(caller, None, None).await?;
-    if lease.era() == Era::Modern {
+    if lease.era() == ProtocolEra::Modern {
         if follows {
             lease.follow_surely(own).await;
         } else {
             lease.follow(&[own.into()], false);
         }
-        return Ok(Said::Ours("{}".to_owned()));
+        return Ok(SuiteReply::Own("{}".to_owned()));
     }
     drop(lease);
     // Noted before it is asked for: news may come before the answer.
@@ -59,12 +59,12 @@ pub(super) async fn answer(
     said
 }
 
-fn is_done(said: &Result<Said, Failure>) -> bool {
+fn is_done(said: &Result<SuiteReply, Failure>) -> bool {
     match said {
-        Ok(Said::Child(answer)) => {
+        Ok(SuiteReply::Child(answer)) => {
             matches!(Message::parse(&answer.body), Ok(Message::Response { outcome: Outcome::Result(_), .. }))
         }
-        Ok(Said::Ours(_)) => true,
-        Ok(Said::Fault(_) | Said::Asks(_)) | Err(_) => false,
+        Ok(SuiteReply::Own(_)) => true,
+        Ok(SuiteReply::Error(_) | SuiteReply::NeedsInput(_)) | Err(_) => false,
     }
 }

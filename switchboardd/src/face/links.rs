@@ -5,19 +5,19 @@ use std::ops::Range;
 
 use memchr::memmem;
 use serde_json::value::RawValue;
-use switchboard_wire::envelope::{Message, Outcome, place_of, quoted, string};
+use switchboard_wire::envelope::{Message, Outcome, quoted, range_of, string};
 use switchboard_wire::members::Members;
 use switchboard_wire::raw::Raw;
 
 use crate::catalog::Catalog;
-use crate::suite::Said;
+use crate::suite::SuiteReply;
 
 /// What `child` said, with its renamed resources under their other names; every other byte is the child's.
-pub(super) fn renamed(catalog: &Catalog, child: &str, said: Said) -> Said {
+pub(super) fn rewrite_uris(catalog: &Catalog, child: &str, said: SuiteReply) -> SuiteReply {
     let body = match &said {
-        Said::Child(answer) => &answer.body[..],
-        Said::Ours(result) => result.as_bytes(),
-        Said::Fault(_) | Said::Asks(_) => return said,
+        SuiteReply::Child(answer) => &answer.body[..],
+        SuiteReply::Own(result) => result.as_bytes(),
+        SuiteReply::Error(_) | SuiteReply::NeedsInput(_) => return said,
     };
     // Nearly no result speaks of any.
     if memmem::find(body, b"\"uri\"").is_none() {
@@ -29,18 +29,18 @@ pub(super) fn renamed(catalog: &Catalog, child: &str, said: Said) -> Said {
     }
     let name = |own: &str| merged.shown(child, own);
     match &said {
-        Said::Child(answer) => match Message::parse(&answer.body) {
+        SuiteReply::Child(answer) => match Message::parse(&answer.body) {
             Ok(Message::Response { outcome: Outcome::Result(result), .. }) => match rename(result, name) {
-                Some(result) => Said::Child(answer.with_result(&result)),
+                Some(result) => SuiteReply::Child(answer.with_result(&result)),
                 None => said,
             },
             _ => said,
         },
-        Said::Ours(result) => {
+        SuiteReply::Own(result) => {
             let other = Raw::parse(result.as_bytes()).and_then(|result| rename(result, name));
-            other.map_or(said, Said::Ours)
+            other.map_or(said, SuiteReply::Own)
         }
-        Said::Fault(_) | Said::Asks(_) => said,
+        SuiteReply::Error(_) | SuiteReply::NeedsInput(_) => said,
     }
 }
 
@@ -50,7 +50,7 @@ fn rename(result: Raw<'_>, name: impl Fn(&str) -> Option<String>) -> Option<Stri
     let mut changes: Vec<(Range<usize>, String)> = Vec::new();
     for uri in uris(result) {
         if let Some(shown) = string(uri).and_then(|own| name(&own)) {
-            changes.push((place_of(whole.as_bytes(), uri.get()), quoted(&shown).to_string()));
+            changes.push((range_of(whole.as_bytes(), uri.get()), quoted(&shown).to_string()));
         }
     }
     if changes.is_empty() {

@@ -8,18 +8,18 @@ use switchboard_wire::members::Members;
 use switchboard_wire::raw::Raw;
 
 use super::{Face, Request};
-use crate::board::Board;
 use crate::caller::Caller;
 use crate::catalog::Catalog;
-use crate::child::Hello;
+use crate::child::ServerInfo;
+use crate::daemon_state::Daemon;
 use crate::error::Failure;
-use crate::listens::{Listen, notification};
-use crate::mailbox::Kind;
+use crate::listen_requests::{ListenRequest, notification};
+use crate::mailbox::MessageKind;
 use crate::methods;
 use crate::pool::Pool;
 use crate::session::Session;
-use crate::subscriptions::Follower;
-use crate::suite::{Said, Suite};
+use crate::subscriptions::Subscriber;
+use crate::suite::{Suite, SuiteReply};
 
 /// What can be listened for, by the word for it, by the notification, and by the capability that it takes.
 const KINDS: [(&str, &str, &str); 3] = [
@@ -33,12 +33,12 @@ const MAX_FOLLOWED: usize = 1024;
 
 /// Never answers: the request ends when its host cancels it or leaves.
 pub(super) async fn answer(
-    board: &Arc<Board>,
+    daemon: &Arc<Daemon>,
     face: &Face,
     session: &Arc<Session>,
     hears: &Arc<Caller>,
     request: Request<'_>,
-) -> Result<Said, Failure> {
+) -> Result<SuiteReply, Failure> {
     if hears.mailbox().is_none() {
         // An answer that is JSON and finite cannot carry what comes later.
         return Err(Failure::UnknownMethod { method: request.method.to_owned() });
@@ -56,8 +56,8 @@ pub(super) async fn answer(
     let kept: Vec<_> = match suite {
         None => wishes.kinds,
         Some(suite) => {
-            let hello = hello(suite, hears).await?;
-            wishes.kinds.into_iter().filter(|(_, _, of)| hello.says(of, "listChanged")).collect()
+            let server_info = server_info(suite, hears).await?;
+            wishes.kinds.into_iter().filter(|(_, _, of)| server_info.has_feature(of, "listChanged")).collect()
         }
     };
     let id = request.id.get();
@@ -69,9 +69,9 @@ pub(super) async fn answer(
         honoured.insert("resourceSubscriptions".to_owned(), json!(uris));
     }
     let wanted = kept.iter().map(|(_, method, _)| *method).collect();
-    let _ear = board.listens.open(Listen::new(session, hears, child, id, wanted));
+    let _ear = daemon.listen_requests.open(ListenRequest::new(session, hears, child, id, wanted));
     let honoured = format!(r#""notifications":{},"#, json!(honoured));
-    hears.push(Kind::Question, notification(methods::ACKNOWLEDGED, &honoured, id));
+    hears.push(MessageKind::Question, notification(methods::ACKNOWLEDGED, &honoured, id));
     for following in &following {
         following.begin(&catalog, hears);
     }
@@ -105,12 +105,12 @@ impl Wishes {
 }
 
 /// Who the child is; one that nobody knows yet is started and asked.
-async fn hello(suite: &Suite, caller: &Arc<Caller>) -> Result<Hello, Failure> {
-    if let Some(hello) = suite.hello() {
-        return Ok(hello);
+async fn server_info(suite: &Suite, caller: &Arc<Caller>) -> Result<ServerInfo, Failure> {
+    if let Some(server_info) = suite.server_info() {
+        return Ok(server_info);
     }
     let lease = suite.lease(caller, None, None).await?;
-    Ok(lease.hello().clone())
+    Ok(lease.server_info().clone())
 }
 
 /// The resources that can be followed, noted as followed.
@@ -128,9 +128,11 @@ async fn follow(
             None => super::offers::owner(catalog, shown).await.ok(),
         };
         let Some((suite, own)) = found else { continue };
-        let says = hello(suite, hears).await.is_ok_and(|hello| hello.says("resources", "subscribe"));
+        let says = server_info(suite, hears)
+            .await
+            .is_ok_and(|server_info| server_info.has_feature("resources", "subscribe"));
         let Some(pool) = suite.pool.as_ref().filter(|_| says) else { continue };
-        let follower = Follower::listening(hears, id);
+        let follower = Subscriber::listening(hears, id);
         let is_new = !kept.iter().any(|known| *known.shown == **shown);
         if is_new && pool.subscriptions().add(&own, shown, &follower) {
             let child = suite.child_name().into();
@@ -146,7 +148,7 @@ struct Following {
     child: Box<str>,
     own: Box<str>,
     shown: Box<str>,
-    follower: Follower,
+    follower: Subscriber,
 }
 
 impl Following {

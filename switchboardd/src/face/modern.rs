@@ -3,62 +3,69 @@
 use std::sync::{Arc, OnceLock};
 
 use switchboard_wire::envelope::{Message, Outcome, quoted, splice, string};
-use switchboard_wire::members::{Members, with};
+use switchboard_wire::members::{Members, insert_members};
 use switchboard_wire::raw::Raw;
 
 use super::{Face, Request, aggregate, links, listen, single};
-use crate::board::Board;
-use crate::caller::{Caller, Input, Takes};
-use crate::child::Answer;
-use crate::era::errors::{self, Mapped};
+use crate::caller::{Caller, ClientCapabilities, InputEntry};
+use crate::child::ChildResponse;
+use crate::daemon_state::Daemon;
+use crate::era::errors::{self, MappedError};
+use crate::era::request_meta::RequestMeta;
+use crate::era::request_state::{BadState, StateBinding, StateTarget};
 use crate::era::retry::{self, Retry};
-use crate::era::seal::{Bound, Broken, Leads};
-use crate::era::terms::Terms;
-use crate::era::{self, Era, envelope, results};
+use crate::era::{self, ProtocolEra, envelope, results};
 use crate::error::Failure;
 use crate::methods;
 use crate::session::Session;
-use crate::suite::{Asks, Said, outgoing};
+use crate::suite::{InputNeeded, SuiteReply, outgoing};
 
 /// One request with all that its answer needs.
-struct Visit<'a> {
-    board: &'a Arc<Board>,
+struct ModernRequest<'a> {
+    daemon: &'a Arc<Daemon>,
     face: &'a Face,
     session: &'a Arc<Session>,
     /// The session's name; of those who have none, their workspace's.
-    whose: String,
+    state_owner: String,
     request: Request<'a>,
     /// Made when a state is opened or closed.
     fingerprint: OnceLock<String>,
-    takes: Takes,
+    client_capabilities: ClientCapabilities,
 }
 
 pub(super) async fn answer(
-    board: &Arc<Board>,
+    daemon: &Arc<Daemon>,
     face: &Face,
     session: &Arc<Session>,
-    hears: &Arc<Caller>,
+    listener: &Arc<Caller>,
     request: Request<'_>,
-    terms: Terms,
+    meta: RequestMeta,
 ) -> Vec<u8> {
-    let whose = whose(session);
-    let visit =
-        Visit { board, face, session, whose, request, fingerprint: OnceLock::new(), takes: terms.takes };
-    let said = visit.act(hears, terms).await;
-    request.went(&said);
+    let whose = state_owner(session);
+    let visit = ModernRequest {
+        daemon,
+        face,
+        session,
+        state_owner: whose,
+        request,
+        fingerprint: OnceLock::new(),
+        client_capabilities: meta.client_capabilities,
+    };
+    let said = visit.dispatch(listener, meta).await;
+    request.record_outcome(&said);
     let outcome = said.and_then(|said| visit.finish(said));
     outcome.unwrap_or_else(|failure| {
-        request.note.iter().for_each(|note| note.failed(failure.kind(), &failure));
+        request.notes.iter().for_each(|note| note.failed(failure.kind(), &failure));
         tracing::debug!(target: "face", method = request.method, kind = failure.kind(), "{failure}");
-        failure.answer(Era::Modern, request.method, request.id.get())
+        failure.answer(ProtocolEra::Modern, request.method, request.id.get())
     })
 }
 
-impl Visit<'_> {
-    async fn act(&self, hears: &Arc<Caller>, terms: Terms) -> Result<Said, Failure> {
-        let Self { board, face, session, request, .. } = self;
+impl ModernRequest<'_> {
+    async fn dispatch(&self, listener: &Arc<Caller>, meta: RequestMeta) -> Result<SuiteReply, Failure> {
+        let Self { daemon, face, session, request, .. } = self;
         let catalog = session.workspace().catalog();
-        let owner = session.whose(terms.client.as_deref());
+        let owner = session.whose(meta.client.as_deref());
         match request.method {
             methods::INITIALIZE
             | methods::PING
@@ -68,29 +75,29 @@ impl Visit<'_> {
                 return Err(Failure::UnknownMethod { method: request.method.to_owned() });
             }
             methods::LISTEN => {
-                let own = hears.mailbox().filter(|_| session.id.is_empty());
-                let hears = own.map_or_else(|| hears.clone(), |mailbox| owner.on_stream(mailbox));
-                return listen::answer(board, face, session, &hears, *request).await;
+                let own = listener.mailbox().filter(|_| session.id.is_empty());
+                let listener = own.map_or_else(|| listener.clone(), |mailbox| owner.on_stream(mailbox));
+                return listen::answer(daemon, face, session, &listener, *request).await;
             }
             _ => {}
         }
         let mut pinned = None;
         let mut params = None;
         if let Some(Retry { responses, state: Some(state) }) = Retry::of(request.params)? {
-            match board.parking.open(&state, self.bound())? {
-                Leads::ToParked(name) => {
-                    let mut conversation = board.parking.take(&name).ok_or(Broken::Expired)?;
+            match daemon.suspended_calls.verify_state(&state, self.state_binding())? {
+                StateTarget::SuspendedCall(name) => {
+                    let mut call = daemon.suspended_calls.take(&name).ok_or(BadState::Expired)?;
                     let token = request.params.and_then(Members::of);
                     let token = token.and_then(|params| outgoing::progress_token(&params));
-                    conversation.resume(hears, token.map(Raw::get));
-                    conversation.hear(&responses);
-                    let child = conversation.child.clone();
-                    catalog.child(&child).iter().for_each(|suite| request.is_for(suite));
-                    let said = conversation.go_on().await?;
+                    call.resume(listener, token.map(Raw::get));
+                    call.supply_inputs(&responses);
+                    let child = call.child.clone();
+                    catalog.child(&child).iter().for_each(|suite| request.set_suite(suite));
+                    let said = call.run_until_input().await?;
                     let is_all = **face == Face::Aggregate;
-                    return Ok(if is_all { links::renamed(&catalog, &child, said) } else { said });
+                    return Ok(if is_all { links::rewrite_uris(&catalog, &child, said) } else { said });
                 }
-                Leads::ToChild { pid, state } => {
+                StateTarget::Child { pid, state } => {
                     pinned = Some(pid);
                     params =
                         request.params.map(|params| retry::with_state(params, state.as_deref()).into_bytes());
@@ -103,41 +110,43 @@ impl Visit<'_> {
             Face::Child(_) => None,
         };
         let current = without.as_deref().and_then(Raw::parse).or(current);
-        let caller = Caller::once(&owner, hears, terms, pinned);
+        let caller = Caller::stateless(&owner, listener, meta, pinned);
         let request = Request { params: current, ..*request };
         match face {
             Face::Aggregate if request.method == methods::DISCOVER => {
-                Ok(Said::Ours(aggregate::discover(&catalog)))
+                Ok(SuiteReply::Own(aggregate::discover(&catalog)))
             }
             Face::Child(name) if request.method == methods::DISCOVER => {
                 single::discover(&catalog, name, &caller).await
             }
-            Face::Aggregate => aggregate::answer(board, session, &caller, &catalog, request).await,
+            Face::Aggregate => aggregate::answer(daemon, session, &caller, &catalog, request).await,
             Face::Child(name) => single::answer(&catalog, name, &caller, request).await,
         }
     }
 
     /// What a `requestState` is good for.
-    fn bound(&self) -> Bound<'_> {
+    fn state_binding(&self) -> StateBinding<'_> {
         let face = self.face.child().unwrap_or_default();
-        let (session, method) = (&*self.whose, self.request.method);
+        let (session, method) = (&*self.state_owner, self.request.method);
         let fingerprint = self.fingerprint.get_or_init(|| retry::fingerprint(self.request.params));
-        Bound { session, face, method, fingerprint }
+        StateBinding { session, face, method, fingerprint }
     }
 
     /// The whole answer.
-    fn finish(&self, said: Said) -> Result<Vec<u8>, Failure> {
+    fn finish(&self, said: SuiteReply) -> Result<Vec<u8>, Failure> {
         let id = self.request.id.get();
         let result = match said {
-            Said::Child(answer) if answer.era == Era::Modern => return Ok(answer.for_host(id)),
-            Said::Child(answer) => match Message::parse(&answer.body) {
+            SuiteReply::Child(answer) if answer.era == ProtocolEra::Modern => return Ok(answer.for_host(id)),
+            SuiteReply::Child(answer) => match Message::parse(&answer.body) {
                 Ok(Message::Response { outcome: Outcome::Result(result), .. }) => self.modern(result),
                 Ok(Message::Response { outcome: Outcome::Error(error), .. }) => {
                     match errors::for_modern(error) {
-                        Mapped::AsItIs => return Ok(answer.for_host(id)),
-                        Mapped::Error(error) => return Ok(fault(id, &error)),
-                        Mapped::Asks(result) if self.takes.elicitation_url => self.ours(&result),
-                        Mapped::Asks(_) => {
+                        MappedError::AsItIs => return Ok(answer.for_host(id)),
+                        MappedError::Error(error) => return Ok(fault(id, &error)),
+                        MappedError::NeedsInput(result) if self.client_capabilities.elicitation_url => {
+                            self.ours(&result)
+                        }
+                        MappedError::NeedsInput(_) => {
                             return Err(Failure::LacksCapability {
                                 required: r#"{"elicitation":{"url":{}}}"#,
                             });
@@ -146,13 +155,16 @@ impl Visit<'_> {
                 }
                 _ => return Ok(answer.for_host(id)),
             },
-            Said::Ours(result) => self.ours(&result),
-            Said::Fault(error) => return Ok(fault(id, &error)),
-            Said::Asks(asks) => match *asks {
-                Asks::Child { answer, pid } => return Ok(self.wrapped(&answer, pid)),
-                Asks::Parked { conversation, inputs } => {
-                    let state =
-                        self.board.parking.park(conversation, self.bound()).ok_or(Failure::TooManyParked)?;
+            SuiteReply::Own(result) => self.ours(&result),
+            SuiteReply::Error(error) => return Ok(fault(id, &error)),
+            SuiteReply::NeedsInput(asks) => match *asks {
+                InputNeeded::Child { answer, pid } => return Ok(self.wrapped(&answer, pid)),
+                InputNeeded::Suspended { call, inputs } => {
+                    let state = self
+                        .daemon
+                        .suspended_calls
+                        .suspend(call, self.state_binding())
+                        .ok_or(Failure::TooManySuspended)?;
                     self.ours(&input_required(&inputs, &state))
                 }
             },
@@ -171,12 +183,14 @@ impl Visit<'_> {
     /// Who answers.
     fn server(&self) -> String {
         let catalog = self.session.workspace().catalog();
-        let hello = self.face.child().and_then(|name| catalog.child(name)).and_then(|suite| suite.hello());
-        hello.map_or_else(|| era::server().to_string(), |hello| hello.server.get().to_owned())
+        let server_info =
+            self.face.child().and_then(|name| catalog.child(name)).and_then(|suite| suite.server_info());
+        server_info
+            .map_or_else(|| era::server().to_string(), |server_info| server_info.server.get().to_owned())
     }
 
     /// A modern child's question, with its state in ours.
-    fn wrapped(&self, answer: &Answer, pid: u32) -> Vec<u8> {
+    fn wrapped(&self, answer: &ChildResponse, pid: u32) -> Vec<u8> {
         let id = self.request.id.get();
         let Ok(Message::Response { outcome: Outcome::Result(result), .. }) = Message::parse(&answer.body)
         else {
@@ -184,20 +198,20 @@ impl Visit<'_> {
         };
         let given = Members::of(result).and_then(|result| result.get("requestState"));
         let inner = given.and_then(string).map(Into::into);
-        let state = quoted(&self.board.parking.wrap(pid, inner, self.bound()));
+        let state = quoted(&self.daemon.suspended_calls.seal_child_state(pid, inner, self.state_binding()));
         let result = match given {
             Some(given) => {
                 let whole = result.get().as_bytes();
-                let place = switchboard_wire::envelope::place_of(whole, given.get());
+                let place = switchboard_wire::envelope::range_of(whole, given.get());
                 String::from_utf8_lossy(&splice(whole, place, state.as_bytes())).into_owned()
             }
-            None => with(result.get(), &format!(r#""requestState":{state}"#)),
+            None => insert_members(result.get(), &format!(r#""requestState":{state}"#)),
         };
         format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#).into_bytes()
     }
 }
 
-fn whose(session: &Session) -> String {
+fn state_owner(session: &Session) -> String {
     let workspace = session.workspace();
     match (&*session.id, &workspace.root) {
         ("", Some(root)) => format!("in {}", root.display()),
@@ -205,7 +219,7 @@ fn whose(session: &Session) -> String {
     }
 }
 
-fn input_required(inputs: &[Input], state: &str) -> String {
+fn input_required(inputs: &[InputEntry], state: &str) -> String {
     let all: Vec<String> =
         inputs.iter().map(|input| format!("{}:{}", quoted(&input.key), input.entry)).collect();
     format!(

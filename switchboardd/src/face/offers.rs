@@ -12,14 +12,14 @@ use super::single::{Swap, forward};
 use super::{Request, links};
 use crate::caller::{Caller, LogLevel};
 use crate::catalog::Catalog;
-use crate::child::List;
+use crate::child::ListKind;
 use crate::error::Failure;
-use crate::mailbox::Kind;
+use crate::mailbox::MessageKind;
+use crate::merged_items::MergedItems;
 use crate::methods;
-use crate::offers::Merged;
-use crate::pool::Doing;
+use crate::pool::PoolStatus;
 use crate::session::Session;
-use crate::suite::{Said, Suite};
+use crate::suite::{Suite, SuiteReply};
 
 /// The `_meta` of a list from which something is missing.
 const INCOMPLETE: &str = "switchboard/incomplete";
@@ -29,9 +29,9 @@ pub(super) async fn list(
     session: &Session,
     caller: &Caller,
     catalog: &Catalog,
-    list: List,
+    list: ListKind,
     params: Option<Raw<'_>>,
-) -> Result<Said, Failure> {
+) -> Result<SuiteReply, Failure> {
     let cursor = params.and_then(Members::of).and_then(|params| params.get("cursor"));
     let cursor = match cursor.filter(|cursor| !cursor.is_null()) {
         None => None,
@@ -44,20 +44,20 @@ pub(super) async fn list(
             "the cursor is of no list that is known here; list from the beginning".to_owned(),
         )
     })?;
-    let mut troubles = troubles(catalog);
-    troubles.extend(merged.refused(list).map(|refused| {
+    let mut failures = list_failures(catalog);
+    failures.extend(merged.refused(list).map(|refused| {
         let why =
             format!("`{}` is offered by several children, and `conflicts.strategy` is `refuse`", refused.key);
         (refused.children.join(", "), why)
     }));
-    if troubles.is_empty() {
-        return Ok(Said::Ours(format!("{{{page}}}")));
+    if failures.is_empty() {
+        return Ok(SuiteReply::Own(format!("{{{page}}}")));
     }
-    for (child, why) in &troubles {
+    for (child, why) in &failures {
         tell(session, caller, child, why);
     }
-    let named: Vec<_> = troubles.iter().map(|(child, why)| json!({ "child": child, "why": why })).collect();
-    Ok(Said::Ours(format!(r#"{{{page},"_meta":{}}}"#, json!({ INCOMPLETE: named }))))
+    let named: Vec<_> = failures.iter().map(|(child, why)| json!({ "child": child, "why": why })).collect();
+    Ok(SuiteReply::Own(format!(r#"{{{page},"_meta":{}}}"#, json!({ INCOMPLETE: named }))))
 }
 
 fn unknown_cursor(cursor: Raw<'_>) -> Failure {
@@ -65,24 +65,24 @@ fn unknown_cursor(cursor: Raw<'_>) -> Failure {
 }
 
 /// Children whose lists may be missing or old, and why.
-fn troubles(catalog: &Catalog) -> Vec<(String, String)> {
-    let trouble = |suite: &Suite| {
+fn list_failures(catalog: &Catalog) -> Vec<(String, String)> {
+    let list_failure = |suite: &Suite| {
         let pool = suite.pool.as_ref()?;
-        let failed = match pool.doing() {
-            Doing::Failed | Doing::Resting | Doing::Misconfigured => {
+        let failed = match pool.status() {
+            PoolStatus::Failed | PoolStatus::CoolingDown | PoolStatus::Misconfigured => {
                 pool.last_failure().map(|why| why.to_string())
             }
             _ => pool.lists_failed().map(|why| why.to_string()),
         };
         Some((suite.child_name().to_owned(), failed?))
     };
-    catalog.suites.iter().filter_map(trouble).collect()
+    catalog.suites.iter().filter_map(list_failure).collect()
 }
 
 /// A log message, once for each session and child; of strangers nobody knows what they have heard.
 fn tell(session: &Session, caller: &Caller, child: &str, why: &str) {
     let is_told = || !session.id.is_empty() && !session.may_ask(&format!("lists {child}"));
-    if !caller.hears(LogLevel::Warning) || is_told() {
+    if !caller.wants_level(LogLevel::Warning) || is_told() {
         return;
     }
     let body = json!({
@@ -90,7 +90,7 @@ fn tell(session: &Session, caller: &Caller, child: &str, why: &str) {
         "method": methods::LOG_MESSAGE,
         "params": { "level": "warning", "logger": "switchboard", "data": format!("child `{child}`: {why}") },
     });
-    caller.push(Kind::Log, body.to_string().into_bytes());
+    caller.push(MessageKind::Log, body.to_string().into_bytes());
 }
 
 /// `prompts/get`: to the child whose prompt it is.
@@ -98,11 +98,11 @@ pub(super) async fn prompt(
     catalog: &Catalog,
     caller: &Arc<Caller>,
     request: Request<'_>,
-) -> Result<Said, Failure> {
+) -> Result<SuiteReply, Failure> {
     let named = member(request.params, "name")?;
     let (suite, own) = prompter(catalog, &named.text).await?;
     let said = forward(suite, caller, request, None, named.swapped(&own)).await?;
-    Ok(links::renamed(catalog, suite.child_name(), said))
+    Ok(links::rewrite_uris(catalog, suite.child_name(), said))
 }
 
 /// `resources/read`: to the child whose resource it is. What it answers with has the name that was asked for.
@@ -110,11 +110,11 @@ pub(super) async fn read(
     catalog: &Catalog,
     caller: &Arc<Caller>,
     request: Request<'_>,
-) -> Result<Said, Failure> {
+) -> Result<SuiteReply, Failure> {
     let named = member(request.params, "uri")?;
     let (suite, own) = owner(catalog, &named.text).await?;
     let said = forward(suite, caller, request, None, named.swapped(&own)).await?;
-    Ok(links::renamed(catalog, suite.child_name(), said))
+    Ok(links::rewrite_uris(catalog, suite.child_name(), said))
 }
 
 /// `resources/subscribe` and its opposite.
@@ -122,7 +122,7 @@ pub(super) async fn follow(
     catalog: &Catalog,
     caller: &Arc<Caller>,
     request: Request<'_>,
-) -> Result<Said, Failure> {
+) -> Result<SuiteReply, Failure> {
     let named = member(request.params, "uri")?;
     let (suite, own) = owner(catalog, &named.text).await?;
     super::follow::answer(suite, caller, request, &named, &own).await
@@ -133,7 +133,7 @@ pub(super) async fn complete(
     catalog: &Catalog,
     caller: &Arc<Caller>,
     request: Request<'_>,
-) -> Result<Said, Failure> {
+) -> Result<SuiteReply, Failure> {
     let params = request.params.and_then(Members::of).unwrap_or_default();
     let about = params.get("ref");
     let kind = about.and_then(Members::of).and_then(|about| about.text("type"));
@@ -177,9 +177,9 @@ pub(super) fn member<'a>(object: Option<Raw<'a>>, name: &str) -> Result<Named<'a
 }
 
 /// What children offer, with what they said has changed a moment ago: whoever called for the change asks for it next.
-async fn current(catalog: &Catalog) -> Arc<Merged> {
+async fn current(catalog: &Catalog) -> Arc<MergedItems> {
     for pool in catalog.suites.iter().filter_map(|suite| suite.pool.as_ref()) {
-        pool.subscriptions().renewed().await;
+        pool.subscriptions().wait_until_renewed().await;
     }
     catalog.offers()
 }

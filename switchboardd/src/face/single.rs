@@ -3,38 +3,38 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use switchboard_wire::envelope::{place_of, string};
+use switchboard_wire::envelope::{range_of, string};
 use switchboard_wire::framing::push_single_line;
-use switchboard_wire::members::{Members, without};
+use switchboard_wire::members::{Members, remove_members};
 use switchboard_wire::raw::Raw;
 use tokio::time::Instant;
 
 use super::offers::member;
-use super::{Request, follow, opening, set_level};
+use super::{Request, follow, initialize, set_level};
 use crate::caller::Caller;
 use crate::catalog::Catalog;
 use crate::child::{ChildId, ToolList};
-use crate::era::{Era, schema};
+use crate::era::{ProtocolEra, schema};
 use crate::error::Failure;
 use crate::methods;
-use crate::suite::login::{self, Entered};
-use crate::suite::{Asked, Said, Suite, outgoing};
+use crate::suite::login::{self, LoginOutcome};
+use crate::suite::{ChildRequest, Suite, SuiteReply, outgoing};
 
 pub(super) async fn answer(
     catalog: &Catalog,
     name: &str,
     caller: &Arc<Caller>,
     request: Request<'_>,
-) -> Result<Said, Failure> {
+) -> Result<SuiteReply, Failure> {
     let suite = catalog.child(name).ok_or_else(|| Failure::NoSuchChild { child: name.to_owned() })?;
-    request.is_for(suite);
-    let told = request.params.and_then(Members::of).filter(login::is_about_login);
+    request.set_suite(suite);
+    let login_params = request.params.and_then(Members::of).filter(login::is_about_login);
     let bare = request
         .params
-        .filter(|_| told.is_some())
-        .map(|params| without(params, |key| key == "inputResponses"));
-    if let Some(told) = &told
-        && let Some(again) = suite.came_back(told).await?
+        .filter(|_| login_params.is_some())
+        .map(|params| remove_members(params, |key| key == "inputResponses"));
+    if let Some(told) = &login_params
+        && let Some(again) = suite.resume_after_login(told).await?
     {
         return Ok(again);
     }
@@ -42,33 +42,33 @@ pub(super) async fn answer(
         params: bare.as_deref().and_then(|bare| Raw::parse(bare.as_bytes())).or(request.params),
         ..request
     };
-    let mut said = act(suite, caller, request).await;
+    let mut said = dispatch(suite, caller, request).await;
     for _ in 0..login::LOGINS {
         let Err(failure) = &said else { break };
         said = match suite.log_in(caller, failure).await {
-            Ok(Entered::Yes) => act(suite, caller, request).await,
-            Ok(Entered::Asks(asks)) => Ok(asks),
-            Ok(Entered::No) => break,
+            Ok(LoginOutcome::LoggedIn) => dispatch(suite, caller, request).await,
+            Ok(LoginOutcome::NeedsInput(asks)) => Ok(asks),
+            Ok(LoginOutcome::NotPossible) => break,
             Err(failure) => Err(failure),
         };
     }
     said
 }
 
-async fn act(suite: &Suite, caller: &Arc<Caller>, request: Request<'_>) -> Result<Said, Failure> {
+async fn dispatch(suite: &Suite, caller: &Arc<Caller>, request: Request<'_>) -> Result<SuiteReply, Failure> {
     match request.method {
         methods::INITIALIZE => initialize(suite, caller, request).await,
-        methods::PING => Ok(Said::Ours("{}".to_owned())),
+        methods::PING => Ok(SuiteReply::Own("{}".to_owned())),
         methods::SET_LEVEL => set_level(caller, request.params),
         methods::TOOLS_LIST => list_tools(suite, caller, request).await,
         methods::TOOLS_CALL => {
             let tool = called_tool(request.params)?;
-            request.note.iter().for_each(|note| note.tool(&tool));
+            request.notes.iter().for_each(|note| note.tool(&tool));
             if !suite.settings.expose.permits(&tool) {
                 return Ok(suite.not_allowed(&tool));
             }
             let said = forward(suite, caller, request, Some(&tool), None).await;
-            if let Some(note) = request.note
+            if let Some(note) = request.notes
                 && note.is_new_tool()
                 && suite.has_tool(&tool)
             {
@@ -95,38 +95,50 @@ fn called_tool(params: Option<Raw<'_>>) -> Result<String, Failure> {
     .ok_or_else(|| Failure::InvalidParams("`params.name` must be there once, and a string".to_owned()))
 }
 
-async fn initialize(suite: &Suite, caller: &Arc<Caller>, request: Request<'_>) -> Result<Said, Failure> {
-    let revision = opening::welcome(caller, request.params);
+async fn initialize(
+    suite: &Suite,
+    caller: &Arc<Caller>,
+    request: Request<'_>,
+) -> Result<SuiteReply, Failure> {
+    let revision = initialize::negotiate(caller, request.params);
     // A child that ran before need not run to say who it is.
     if let Some(manifest) = suite.manifest() {
-        return Ok(Said::Ours(manifest.hello.written_for(revision)));
+        return Ok(SuiteReply::Own(manifest.server_info.to_json_for(revision)));
     }
     let lease = suite.lease(caller, None, None).await?;
-    Ok(Said::Ours(lease.hello().written_for(revision)))
+    Ok(SuiteReply::Own(lease.server_info().to_json_for(revision)))
 }
 
 /// Who it is, for a modern host.
-pub(super) async fn discover(catalog: &Catalog, name: &str, caller: &Arc<Caller>) -> Result<Said, Failure> {
+pub(super) async fn discover(
+    catalog: &Catalog,
+    name: &str,
+    caller: &Arc<Caller>,
+) -> Result<SuiteReply, Failure> {
     let suite = catalog.child(name).ok_or_else(|| Failure::NoSuchChild { child: name.to_owned() })?;
-    if let Some(hello) = suite.hello() {
-        return Ok(Said::Ours(hello.for_discover()));
+    if let Some(server_info) = suite.server_info() {
+        return Ok(SuiteReply::Own(server_info.for_discover()));
     }
     let lease = suite.lease(caller, None, None).await?;
-    Ok(Said::Ours(lease.hello().for_discover()))
+    Ok(SuiteReply::Own(lease.server_info().for_discover()))
 }
 
 /// The list from what is known: of a child that does not run but did, and wherever `expose`, which
 /// holds on every face, leaves something out.
-fn known_tools(suite: &Suite, caller: &Caller, list: &ToolList) -> Said {
+fn known_tools(suite: &Suite, caller: &Caller, list: &ToolList) -> SuiteReply {
     let exposed = list.tools.iter().filter(|tool| suite.settings.expose.permits(&tool.name));
     let tools: Vec<_> = match caller.era() {
-        Era::Modern => exposed.map(|tool| Cow::Borrowed(tool.raw.get())).collect(),
-        Era::Legacy => exposed.map(|tool| schema::tool_for_legacy((&*tool.raw).into())).collect(),
+        ProtocolEra::Modern => exposed.map(|tool| Cow::Borrowed(tool.raw.get())).collect(),
+        ProtocolEra::Legacy => exposed.map(|tool| schema::tool_for_legacy((&*tool.raw).into())).collect(),
     };
-    Said::Ours(format!(r#"{{"tools":[{}]}}"#, tools.join(",")))
+    SuiteReply::Own(format!(r#"{{"tools":[{}]}}"#, tools.join(",")))
 }
 
-async fn list_tools(suite: &Suite, caller: &Arc<Caller>, request: Request<'_>) -> Result<Said, Failure> {
+async fn list_tools(
+    suite: &Suite,
+    caller: &Arc<Caller>,
+    request: Request<'_>,
+) -> Result<SuiteReply, Failure> {
     let runs = suite.pool.as_ref().is_some_and(|pool| !pool.running().is_empty());
     if !runs && let Some(manifest) = suite.manifest() {
         return Ok(known_tools(suite, caller, &manifest.tools));
@@ -154,10 +166,10 @@ pub(super) async fn forward(
     request: Request<'_>,
     tool: Option<&str>,
     swap: Option<Swap<'_>>,
-) -> Result<Said, Failure> {
-    request.is_for(suite);
+) -> Result<SuiteReply, Failure> {
+    request.set_suite(suite);
     let asked = Instant::now();
-    let lane = caller.lane(suite.child_name()).await;
+    let send_right = caller.send_queue(suite.child_name()).await;
     let token = request.params.and_then(Members::of).and_then(|params| outgoing::progress_token(&params));
     let lease = suite.lease_since(caller, tool, token.map(Raw::get), asked).await?;
     let params = |id, out: &mut Vec<u8>| {
@@ -165,14 +177,15 @@ pub(super) async fn forward(
             push_params(params, token, swap.as_ref(), id, out);
         }
     };
-    let span = request.note.and_then(|note| note.span);
+    let span = request.notes.and_then(|note| note.span);
     let call = suite
         .send(lease, caller, request.method, tool, token.map(Raw::get), span, params)
         .await
         .map_err(|error| suite.unavailable(tool, error))?;
-    drop(lane);
-    let asked = Asked { method: request.method, subtool: tool, token: token.map(Raw::get), span, params };
-    suite.converse(call, caller, asked).await
+    drop(send_right);
+    let child_request =
+        ChildRequest { method: request.method, subtool: tool, token: token.map(Raw::get), span, params };
+    suite.await_response(call, caller, child_request).await
 }
 
 fn push_params(
@@ -186,7 +199,7 @@ fn push_params(
     let id = id.0.to_string();
     let mut changes =
         [token.map(|token| (token, id.as_str())), swap.map(|swap| (swap.raw, swap.with.as_str()))]
-            .map(|change| change.map(|(raw, with)| (place_of(whole, raw.get()), with)));
+            .map(|change| change.map(|(raw, with)| (range_of(whole, raw.get()), with)));
     changes.sort_by_key(|change| change.as_ref().map(|(place, _)| place.start));
     let mut done = 0;
     for (place, with) in changes.into_iter().flatten() {

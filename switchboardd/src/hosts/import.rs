@@ -38,7 +38,7 @@ const FILTERS: [&str; 6] =
 
 /// `timeouts.childSpawnMs` where nobody sets it, and the most it takes.
 const USUAL_START_MS: f64 = 8000.0;
-const MOST_START_MS: f64 = 600_000.0;
+const MAX_START_MS: f64 = 600_000.0;
 
 /// Why a server is left out, or what is made of it.
 pub fn draft(host: &Host, entry: &Entry, inputs: &Value) -> Result<Draft, String> {
@@ -172,7 +172,7 @@ pub fn has_relative(words: &[String]) -> bool {
 pub fn startup_ms(value: &Value) -> Option<u64> {
     let seconds = value["startup_timeout_sec"].as_f64().map(|seconds| seconds * 1000.0);
     let ms = seconds.or_else(|| value["startup_timeout_ms"].as_f64())?;
-    (ms > USUAL_START_MS && ms <= MOST_START_MS).then_some(ms as u64)
+    (ms > USUAL_START_MS && ms <= MAX_START_MS).then_some(ms as u64)
 }
 
 fn remote(

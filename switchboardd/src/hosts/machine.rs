@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use super::table::HOSTS;
-use super::{Base, Host, Place};
+use super::{Base, Host, HostFile};
 
 /// What decides where hosts keep their files.
 #[derive(Debug, Clone)]
@@ -79,7 +79,7 @@ impl Machine {
         if host.alternatives && !existing.is_empty() {
             return existing.into_iter().take(1).collect();
         }
-        let is_used = |place: &&Place| existing.contains(&self.file(place)) || self.is_shown(place);
+        let is_used = |place: &&HostFile| existing.contains(&self.file(place)) || self.is_shown(place);
         let used: Vec<PathBuf> = host.places.iter().filter(is_used).map(|place| self.file(place)).collect();
         if used.is_empty() {
             return host.places.iter().take(1).map(|place| self.file(place)).collect();
@@ -87,11 +87,11 @@ impl Machine {
         used
     }
 
-    fn file(&self, place: &Place) -> PathBuf {
+    fn file(&self, place: &HostFile) -> PathBuf {
         self.base(place.base).join(place.file)
     }
 
-    fn is_shown(&self, place: &Place) -> bool {
+    fn is_shown(&self, place: &HostFile) -> bool {
         place.folder.is_some_and(|folder| self.base(place.base).join(folder).is_dir())
     }
 

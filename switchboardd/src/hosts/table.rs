@@ -1,6 +1,6 @@
 //! Every host, and what is known of its files. What differs between them is here and nowhere else.
 
-use super::{Base, Format, Gaps, Host, Part, Place, Unit};
+use super::{Base, Format, Gaps, Host, HostFile, Part, Unit};
 
 const PLAIN: &[(&str, Part)] = &[("command", Part::Shim), ("args", Part::NoArgs)];
 const STDIO: &[(&str, Part)] =
@@ -8,13 +8,13 @@ const STDIO: &[(&str, Part)] =
 
 const MCP_SERVERS: Format = Format::Json { key: "mcpServers", projects: false };
 
-const fn place(base: Base, file: &'static str, folder: &'static str) -> Place {
-    Place { base, file, folder: Some(folder) }
+const fn place(base: Base, file: &'static str, folder: &'static str) -> HostFile {
+    HostFile { base, file, folder: Some(folder) }
 }
 
 /// One that is written to only where it is already.
-const fn existing(base: Base, file: &'static str) -> Place {
-    Place { base, file, folder: None }
+const fn existing(base: Base, file: &'static str) -> HostFile {
+    HostFile { base, file, folder: None }
 }
 
 /// A host whose servers are plain members of `mcpServers`.
@@ -22,7 +22,7 @@ const fn plain(
     id: &'static str,
     name: &'static str,
     programs: &'static [&'static str],
-    places: &'static [Place],
+    places: &'static [HostFile],
     gaps: Gaps,
 ) -> Host {
     Host {
@@ -49,7 +49,7 @@ pub static HOSTS: [Host; 16] = [
             &["claude"],
             &[
                 // With the variable set the file stands in that folder; without, beside `~/.claude`.
-                Place {
+                HostFile {
                     base: Base::Variable("CLAUDE_CONFIG_DIR", ""),
                     file: ".claude.json",
                     folder: Some(".claude"),

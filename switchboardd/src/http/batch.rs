@@ -8,10 +8,10 @@ use serde_json::json;
 use serde_json::value::RawValue;
 use switchboard_wire::envelope::{INVALID_REQUEST, Message, string};
 
-use super::proxy::{fly, via};
-use super::rescue::{Complaint, Refusal};
-use crate::board::Board;
-use crate::era::terms;
+use super::errors::{HttpError, RpcError};
+use super::proxy::{run_request, via};
+use crate::daemon_state::Daemon;
+use crate::era::request_meta;
 use crate::error::fault;
 use crate::face::{self, Face};
 use crate::methods;
@@ -19,7 +19,7 @@ use crate::session::Session;
 
 const REVISION: &str = "2025-03-26";
 /// Messages of one batch.
-const MOST: usize = 320;
+const MAX_BATCH_MESSAGES: usize = 320;
 
 const VERSION_HEADER: &str = "mcp-protocol-version";
 
@@ -38,17 +38,17 @@ pub(super) fn of<'a>(session: &Session, headers: &HeaderMap, body: &'a [u8]) -> 
 
 /// The answers in an array, in the order of their requests.
 pub(super) async fn answer(
-    board: &Arc<Board>,
+    daemon: &Arc<Daemon>,
     face: &Face,
     session: &Arc<Session>,
     messages: &[&RawValue],
-) -> Result<Result<Vec<u8>, StatusCode>, Refusal> {
-    if let Some(draining) = board.phase().borrow().draining() {
-        return Err(Refusal::Draining(draining));
+) -> Result<Result<Vec<u8>, StatusCode>, HttpError> {
+    if let Some(draining) = daemon.phase().borrow().draining() {
+        return Err(HttpError::Draining(draining));
     }
-    if messages.len() > MOST {
-        let why = format!("a batch has at most {MOST} messages");
-        return Err(Complaint::new(StatusCode::BAD_REQUEST, INVALID_REQUEST, why).into());
+    if messages.len() > MAX_BATCH_MESSAGES {
+        let why = format!("a batch has at most {MAX_BATCH_MESSAGES} messages");
+        return Err(RpcError::new(StatusCode::BAD_REQUEST, INVALID_REQUEST, why).into());
     }
     let mut answers: Vec<Vec<u8>> = Vec::new();
     for message in messages {
@@ -56,18 +56,20 @@ pub(super) async fn answer(
         match Message::parse(body) {
             Ok(Message::Request { id, method, params }) => {
                 let method = method.name();
-                let is_legacy = matches!(terms::claimed(&method, params), Ok(None));
+                let is_legacy = matches!(request_meta::parse(&method, params), Ok(None));
                 if method == methods::INITIALIZE || !is_legacy {
                     answers.push(refused(id.get(), &format!("`{method}` must not be in a batch")));
                     continue;
                 }
                 let request = face::Request::new(id, &method, params);
                 answers.extend(
-                    fly(board, face, session, &session.caller, request, via(session), None).await.ok(),
+                    run_request(daemon, face, session, &session.caller, request, via(session), None)
+                        .await
+                        .ok(),
                 );
             }
             Ok(Message::Notification { method, params }) => {
-                face::notice(board, session, &method.name(), params);
+                face::on_notification(daemon, session, &method.name(), params);
             }
             Ok(Message::Response { id, .. }) => {
                 let _ = string(id).is_some_and(|ours| session.caller.answered(&ours, body, id));

@@ -16,19 +16,19 @@ use serde_json::json;
 use switchboard_wire::hop::Draining;
 
 use super::discovery::no_such;
+use super::errors::{HttpError, json_response};
 use super::proxy::read_body;
-use super::rescue::{Refusal, json_response};
-use crate::board::Board;
 use crate::catalog::Catalog;
-use crate::pages::{self, CODE_LIFE};
-use crate::reload::{Reloaded, Why};
+use crate::daemon_state::Daemon;
+use crate::page_access::{self, CODE_LIFE};
+use crate::reload::{ReloadCause, Reloaded};
 
 /// So long a command may take from a code to the file that leads in by it.
 const WRITTEN_WITHIN: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
-struct Order {
+struct ControlRequest {
     suite: Option<String>,
     /// Where it was typed.
     workspace: Option<PathBuf>,
@@ -42,52 +42,52 @@ struct Order {
 }
 
 pub(super) async fn order(
-    State(board): State<Arc<Board>>,
+    State(daemon): State<Arc<Daemon>>,
     Path(order): Path<String>,
     request: Request,
-) -> Result<Response, Refusal> {
+) -> Result<Response, HttpError> {
     let body = read_body(request.into_body()).await?;
-    let wanted: Order = if body.trim_ascii().is_empty() {
-        Order::default()
+    let wanted: ControlRequest = if body.trim_ascii().is_empty() {
+        ControlRequest::default()
     } else {
-        serde_json::from_slice(&body).map_err(|error| Refusal::BadRequest(error.to_string()))?
+        serde_json::from_slice(&body).map_err(|error| HttpError::BadRequest(error.to_string()))?
     };
     match order.as_str() {
-        "reload" => reload(&board).await,
+        "reload" => reload(&daemon).await,
         "restart" if wanted.suite.is_none() => {
             tracing::info!(target: "control", "restarting on request");
-            board.drain(Draining::Restart);
+            daemon.drain(Draining::Restart);
             Ok(json_response(StatusCode::OK, json!({ "stopping": true }).to_string()))
         }
-        "restart" => restart(&board, &wanted).await,
-        "open" => open(&board),
+        "restart" => restart(&daemon, &wanted).await,
+        "open" => open(&daemon),
         "logs" => {
-            let same = wanted.boot.as_deref() == Some(board.boot.name());
+            let same = wanted.boot.as_deref() == Some(daemon.run_id.name());
             let after = if same { wanted.after } else { 0 };
-            logs::answer(&board, &found(&board, &wanted).await?, after, wanted.wait_ms).await
+            logs::answer(&daemon, &found(&daemon, &wanted).await?, after, wanted.wait_ms).await
         }
-        "explain" => Ok(explain::answer(&found(&board, &wanted).await?)),
-        "login" => login::begin(&found(&board, &wanted).await?).await,
-        "login-done" => login::done(&found(&board, &wanted).await?).await,
-        "logout" => login::end(&found(&board, &wanted).await?).await,
+        "explain" => Ok(explain::answer(&found(&daemon, &wanted).await?)),
+        "login" => login::begin(&found(&daemon, &wanted).await?).await,
+        "login-done" => login::done(&found(&daemon, &wanted).await?).await,
+        "logout" => login::end(&found(&daemon, &wanted).await?).await,
         "stop" => {
             tracing::info!(target: "control", "stopping on request");
-            board.drain(Draining::Stop);
+            daemon.drain(Draining::Stop);
             Ok(json_response(StatusCode::OK, json!({ "stopping": true }).to_string()))
         }
-        other => Err(Refusal::NotFound(format!("there is no order `{other}`"))),
+        other => Err(HttpError::NotFound(format!("there is no order `{other}`"))),
     }
 }
 
 /// A mistake in the config is no failure of the order: everything else was read, and the answer says what there is now.
-async fn reload(board: &Arc<Board>) -> Result<Response, Refusal> {
-    let Reloaded { catalog, config_problems } = board.reload(Why::Told).await;
+async fn reload(daemon: &Arc<Daemon>) -> Result<Response, HttpError> {
+    let Reloaded { catalog, config_problems } = daemon.reload(ReloadCause::Requested).await;
     let problems: Vec<String> =
         config_problems.iter().chain(&catalog.problems).map(ToString::to_string).collect();
     let answer = json!({
         "generation": catalog.generation,
         "suites": catalog.suites.len(),
-        "workspaces": board.workspaces.all().len(),
+        "workspaces": daemon.workspaces.all().len(),
         "configOk": config_problems.is_empty(),
         "problems": problems,
     });
@@ -95,21 +95,22 @@ async fn reload(board: &Arc<Board>) -> Result<Response, Refusal> {
 }
 
 /// A page for a browser, with the code that lets it in.
-fn open(board: &Board) -> Result<Response, Refusal> {
-    let url = board.pages.invite().map_err(Refusal::BadRequest)?;
-    if let Some(state) = board.whereabouts.get().map(|place| place.state.clone()) {
+fn open(daemon: &Daemon) -> Result<Response, HttpError> {
+    let url = daemon.page_access.issue_link().map_err(HttpError::BadRequest)?;
+    if let Some(state) = daemon.info.get().map(|place| place.state.clone()) {
         tokio::spawn(async move {
             // The command writes it a moment after this.
             tokio::time::sleep(CODE_LIFE + WRITTEN_WITHIN).await;
-            let _ = tokio::task::spawn_blocking(move || pages::forget_way_in(&state, CODE_LIFE)).await;
+            let _ =
+                tokio::task::spawn_blocking(move || page_access::remove_link_file(&state, CODE_LIFE)).await;
         });
     }
     let life = u64::try_from(CODE_LIFE.as_millis()).unwrap_or(u64::MAX);
     Ok(json_response(StatusCode::OK, json!({ "url": url, "expiresMs": life }).to_string()))
 }
 
-async fn restart(board: &Arc<Board>, order: &Order) -> Result<Response, Refusal> {
-    let (catalog, at) = found(board, order).await?;
+async fn restart(daemon: &Arc<Daemon>, order: &ControlRequest) -> Result<Response, HttpError> {
+    let (catalog, at) = found(daemon, order).await?;
     let suite = &catalog.suites[at];
     if suite.is_held() {
         return Err(held(suite.child_name()));
@@ -119,15 +120,16 @@ async fn restart(board: &Arc<Board>, order: &Order) -> Result<Response, Refusal>
     Ok(json_response(StatusCode::OK, answer.to_string()))
 }
 
-fn held(server: &str) -> Refusal {
-    Refusal::Held(format!("server `{server}` is held; `switchboard allow {server}` shows it and asks"))
+fn held(server: &str) -> HttpError {
+    HttpError::Held(format!("server `{server}` is held; `switchboard allow {server}` shows it and asks"))
 }
 
 /// A suite by its own name or its child's: as it is seen where the order was given, or anywhere else.
-async fn found(board: &Arc<Board>, order: &Order) -> Result<(Arc<Catalog>, usize), Refusal> {
-    let name = order.suite.as_deref().ok_or_else(|| Refusal::BadRequest("`suite` is missing".to_owned()))?;
-    let here = board.workspace(order.workspace.as_deref()).await;
-    let everywhere = std::iter::once(here).chain(board.workspaces.all());
+async fn found(daemon: &Arc<Daemon>, order: &ControlRequest) -> Result<(Arc<Catalog>, usize), HttpError> {
+    let name =
+        order.suite.as_deref().ok_or_else(|| HttpError::BadRequest("`suite` is missing".to_owned()))?;
+    let here = daemon.workspace(order.workspace.as_deref()).await;
+    let everywhere = std::iter::once(here).chain(daemon.workspaces.all());
     let catalogs: Vec<Arc<Catalog>> = everywhere.map(|workspace| workspace.catalog()).collect();
     for catalog in &catalogs {
         let named = |suite: &crate::suite::Suite| suite.name == name || suite.child_name() == name;

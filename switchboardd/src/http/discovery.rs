@@ -11,15 +11,15 @@ use axum::response::Response;
 use serde_json::{Value, json};
 use switchboard_wire::hop::HOP;
 
-use super::figures;
-use super::gate::Pass;
+use super::auth::Access;
+use super::errors::{HttpError, json_response};
+use super::metrics_json;
 use super::proxy::workspace_of;
-use super::rescue::{Refusal, json_response};
-use crate::board::{Board, Phase};
-use crate::budget::Weights;
+use crate::budget::MemoryUsage;
 use crate::catalog::Catalog;
+use crate::daemon_state::{Daemon, Phase};
 use crate::document::nearest;
-use crate::measures::Measures;
+use crate::metrics::Metrics;
 use crate::suite::Suite;
 
 pub(super) use state::described;
@@ -30,8 +30,8 @@ pub(super) async fn health() -> Response {
 }
 
 /// Ready to take calls: not on the way out.
-pub(super) async fn ready(State(board): State<Arc<Board>>) -> Response {
-    match *board.phase().borrow() {
+pub(super) async fn ready(State(daemon): State<Arc<Daemon>>) -> Response {
+    match *daemon.phase().borrow() {
         Phase::Serving => shown(&json!({ "ready": true })),
         Phase::Draining(_) | Phase::Leaving(_) => {
             json_response(StatusCode::SERVICE_UNAVAILABLE, json!({ "ready": false }).to_string())
@@ -48,33 +48,33 @@ pub(super) async fn version() -> Response {
 }
 
 pub(super) async fn suites(
-    State(board): State<Arc<Board>>,
-    Extension(pass): Extension<Pass>,
+    State(daemon): State<Arc<Daemon>>,
+    Extension(access): Extension<Access>,
     uri: Uri,
 ) -> Response {
-    overview(&workspace_of(&board, pass, &uri).await.catalog(), pass)
+    overview(&workspace_of(&daemon, access, &uri).await.catalog(), access)
 }
 
 pub(super) async fn suite(
-    State(board): State<Arc<Board>>,
-    Extension(pass): Extension<Pass>,
+    State(daemon): State<Arc<Daemon>>,
+    Extension(access): Extension<Access>,
     Path(name): Path<String>,
     uri: Uri,
-) -> Result<Response, Refusal> {
-    let catalog = workspace_of(&board, pass, &uri).await.catalog();
-    Ok(one(named(&catalog, &name)?, pass))
+) -> Result<Response, HttpError> {
+    let catalog = workspace_of(&daemon, access, &uri).await.catalog();
+    Ok(one(named(&catalog, &name)?, access))
 }
 
 pub(super) async fn tools(
-    State(board): State<Arc<Board>>,
-    Extension(pass): Extension<Pass>,
+    State(daemon): State<Arc<Daemon>>,
+    Extension(access): Extension<Access>,
     Path(name): Path<String>,
     uri: Uri,
-) -> Result<Response, Refusal> {
-    let catalog = workspace_of(&board, pass, &uri).await.catalog();
+) -> Result<Response, HttpError> {
+    let catalog = workspace_of(&daemon, access, &uri).await.catalog();
     let suite = named(&catalog, &name)?;
-    if pass == Pass::Names {
-        return Err(Refusal::NoToken);
+    if access == Access::Names {
+        return Err(HttpError::NoToken);
     }
     let running = suite.pool.as_ref().map(|pool| pool.running()).unwrap_or_default();
     let known = running.iter().find_map(|child| child.known_tools());
@@ -89,60 +89,60 @@ pub(super) async fn tools(
 
 /// `?workspace=` has that one loaded and shown, whether or not a session is in it.
 pub(super) async fn status(
-    State(board): State<Arc<Board>>,
-    Extension(pass): Extension<Pass>,
+    State(daemon): State<Arc<Daemon>>,
+    Extension(access): Extension<Access>,
     uri: Uri,
 ) -> Response {
-    let _asked_about = workspace_of(&board, pass, &uri).await;
-    if pass == Pass::Names {
-        let catalog = board.catalog();
-        let suites: Vec<Value> = catalog.suites.iter().map(|suite| described(suite, pass)).collect();
+    let _asked_about = workspace_of(&daemon, access, &uri).await;
+    if access == Access::Names {
+        let catalog = daemon.catalog();
+        let suites: Vec<Value> = catalog.suites.iter().map(|suite| described(suite, access)).collect();
         return shown(&json!({ "status": "ok", "suites": suites }));
     }
-    let weights = board.nursery.budget.weigh().await;
-    shown(&everything(&board, &weights))
+    let memory_usage = daemon.services.budget.measure_memory().await;
+    shown(&everything(&daemon, &memory_usage))
 }
 
 /// All that a status says.
-pub(super) fn everything(board: &Board, weights: &Weights) -> Value {
-    let catalog = board.catalog();
-    let measures = &board.nursery.measures;
-    let measured = |suite: &Suite| measured(measures, weights, suite);
+pub(super) fn everything(daemon: &Daemon, memory_usage: &MemoryUsage) -> Value {
+    let catalog = daemon.catalog();
+    let metrics = &daemon.services.metrics;
+    let measured = |suite: &Suite| measured(metrics, memory_usage, suite);
     let suites: Vec<Value> = catalog.suites.iter().map(measured).collect();
-    let overall = measures.overall();
-    let workspaces = board.workspaces.all();
-    let workspaces = workspaces.iter().map(|known| workspace_state(board, known, measured));
-    let watched = board.watched();
-    let config = board.broken_config();
+    let overall = metrics.overall();
+    let workspaces = daemon.workspaces.all();
+    let workspaces = workspaces.iter().map(|known| workspace_state(daemon, known, measured));
+    let watched = daemon.watched();
+    let config = daemon.broken_config();
     let problems: Vec<String> = config.iter().map(ToString::to_string).chain(problems(&catalog)).collect();
-    let sessions: Vec<Value> = board.sessions.all().iter().map(|session| session_state(session)).collect();
+    let sessions: Vec<Value> = daemon.sessions.all().iter().map(|session| session_state(session)).collect();
     json!({
-        "status": if board.phase().borrow().draining().is_some() { "draining" } else { "ok" },
+        "status": if daemon.phase().borrow().draining().is_some() { "draining" } else { "ok" },
         "version": env!("CARGO_PKG_VERSION"),
         "hop": HOP,
         "pid": std::process::id(),
-        "boot": board.boot.name(),
-        "uptimeMs": millis(board.started),
-        "restartPending": restart_pending(board),
+        "boot": daemon.run_id.name(),
+        "uptimeMs": millis(daemon.started),
+        "restartPending": restart_pending(daemon),
         "generation": catalog.generation,
-        "config": board.config_file,
-        "nowMs": figures::unix_millis(SystemTime::now()),
-        "stepMs": figures::step_ms(),
-        "memoryKb": weights.own.map(figures::kib),
-        "calls": figures::calls(measures, &overall),
+        "config": daemon.config_file,
+        "nowMs": metrics_json::unix_millis(SystemTime::now()),
+        "stepMs": metrics_json::step_ms(),
+        "memoryKb": memory_usage.own.map(metrics_json::kib),
+        "calls": metrics_json::calls(metrics, &overall),
         "introspections": overall.introspections,
-        "lastErrors": figures::last_errors(measures),
-        "whereabouts": board.whereabouts.get(),
+        "lastErrors": metrics_json::last_errors(metrics),
+        "whereabouts": daemon.info.get(),
         // Commands cannot look for themselves: this process is closed to others.
         "replaced": std::env::current_exe().is_ok_and(|path| path.to_string_lossy().ends_with(" (deleted)")),
         "watchedFolders": watched.map(|(folders, _)| folders),
         "watchFailed": watched.is_some_and(|(_, failed)| failed),
         "sessions": sessions,
         "budget": {
-            "children": board.nursery.budget.ceiling().children,
-            "memoryMb": board.nursery.budget.ceiling().memory_mb,
-            "running": board.nursery.roster.taken(),
-            "usedMb": weights.of_children() >> 20,
+            "children": daemon.services.budget.ceiling().children,
+            "memoryMb": daemon.services.budget.ceiling().memory_mb,
+            "running": daemon.services.registry.slots_in_use(),
+            "usedMb": memory_usage.of_children() >> 20,
         },
         "suites": suites,
         "denied": denied(&catalog.personal),
@@ -152,41 +152,41 @@ pub(super) fn everything(board: &Board, weights: &Weights) -> Value {
 }
 
 /// A new version that waits until nothing is under way, or cannot take over: which, and why.
-fn restart_pending(board: &Board) -> Value {
-    board.successor().map_or(
+fn restart_pending(daemon: &Daemon) -> Value {
+    daemon.successor().map_or(
         Value::Null,
         |next| json!({ "binary": next.binary, "version": next.version, "problem": next.problem }),
     )
 }
 
 /// A suite with what was measured of it.
-fn measured(measures: &Measures, weights: &Weights, suite: &Suite) -> Value {
-    let mut body = described(suite, Pass::Full);
+fn measured(metrics: &Metrics, memory_usage: &MemoryUsage, suite: &Suite) -> Value {
+    let mut body = described(suite, Access::Full);
     if suite.is_held() {
         return body;
     }
-    let figures = measures.figures(&suite.tally);
-    body["calls"] = figures::calls(measures, &figures);
+    let figures = metrics.figures(&suite.metrics);
+    body["calls"] = metrics_json::calls(metrics, &figures);
     body["introspections"] = figures.introspections.into();
     let running = suite.pool.as_ref().map(|pool| pool.running()).unwrap_or_default();
     for (child, shown) in running.iter().zip(body["children"].as_array_mut().into_iter().flatten()) {
-        shown["memoryKb"] = json!(weights.of_child(child.guard_pid()).map(figures::kib));
+        shown["memoryKb"] = json!(memory_usage.of_child(child.guard_pid()).map(metrics_json::kib));
     }
     body
 }
 
 /// All suites, as a GET on the aggregate face shows them.
-pub(super) fn overview(catalog: &Catalog, pass: Pass) -> Response {
-    let suites: Vec<Value> = catalog.suites.iter().map(|suite| described(suite, pass)).collect();
+pub(super) fn overview(catalog: &Catalog, access: Access) -> Response {
+    let suites: Vec<Value> = catalog.suites.iter().map(|suite| described(suite, access)).collect();
     let mut body = json!({ "status": "ok", "suites": suites });
-    if pass != Pass::Names {
+    if access != Access::Names {
         body["problems"] = json!(problems(catalog));
     }
     shown(&body)
 }
 
-pub(super) fn one(suite: &Suite, pass: Pass) -> Response {
-    shown(&described(suite, pass))
+pub(super) fn one(suite: &Suite, access: Access) -> Response {
+    shown(&described(suite, access))
 }
 
 fn problems(catalog: &Catalog) -> Vec<String> {
@@ -194,11 +194,11 @@ fn problems(catalog: &Catalog) -> Vec<String> {
 }
 
 /// By its own name or its server's; else the nearest one there is.
-fn named<'c>(catalog: &'c Catalog, name: &str) -> Result<&'c Suite, Refusal> {
+fn named<'c>(catalog: &'c Catalog, name: &str) -> Result<&'c Suite, HttpError> {
     catalog.named(name).ok_or_else(|| no_such(name, &[catalog]))
 }
 
-pub(super) fn no_such(name: &str, catalogs: &[&Catalog]) -> Refusal {
+pub(super) fn no_such(name: &str, catalogs: &[&Catalog]) -> HttpError {
     let suites = || catalogs.iter().flat_map(|catalog| &catalog.suites);
     let near = nearest(name, suites().flat_map(|suite| [suite.name.as_str(), suite.child_name()]));
     let hint = match near {
@@ -206,7 +206,7 @@ pub(super) fn no_such(name: &str, catalogs: &[&Catalog]) -> Refusal {
         None if suites().next().is_none() => "; there is none at all".to_owned(),
         None => "; `switchboard ls` lists them".to_owned(),
     };
-    Refusal::NotFound(format!("there is no suite or server `{name}`{hint}"))
+    HttpError::NotFound(format!("there is no suite or server `{name}`{hint}"))
 }
 
 fn shown(body: &Value) -> Response {

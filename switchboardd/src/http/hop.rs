@@ -13,113 +13,116 @@ use switchboard_wire::envelope::Message;
 use switchboard_wire::hop::{HOP, MailboxPoll, OpenSession, SESSION_HEADER, SessionOpened};
 use tokio::time::Instant;
 
-use super::door::Door;
+use super::errors::{HttpError, json_response};
 use super::proxy::read_body;
-use super::rescue::{Refusal, json_response};
-use crate::board::{Board, Phase};
+use super::server::AcceptedConnection;
+use crate::daemon_state::{Daemon, Phase};
 use crate::face::{self, Face};
-use crate::mailbox::Batch;
+use crate::mailbox::MessageBatch;
 use crate::session::Session;
 
 /// No poll waits longer than this, whatever it asks for.
 const MAX_WAIT: Duration = Duration::from_secs(60);
 
 pub(super) async fn open(
-    State(board): State<Arc<Board>>,
-    Extension(door): Extension<Arc<Door>>,
+    State(daemon): State<Arc<Daemon>>,
+    Extension(connection): Extension<Arc<AcceptedConnection>>,
     request: Request,
-) -> Result<Response, Refusal> {
-    if let Some(draining) = board.phase().borrow().draining() {
-        return Err(Refusal::Draining(draining));
+) -> Result<Response, HttpError> {
+    if let Some(draining) = daemon.phase().borrow().draining() {
+        return Err(HttpError::Draining(draining));
     }
     let body = read_body(request.into_body()).await?;
     let open: OpenSession<'_> = serde_json::from_slice(&body)
-        .map_err(|error| Refusal::BadRequest(format!("not a session to open: {error}")))?;
+        .map_err(|error| HttpError::BadRequest(format!("not a session to open: {error}")))?;
     let Some(hop) = HOP.meet(open.hop) else {
         let span = |span: switchboard_wire::hop::Span| format!("{}–{}", span.min, span.max);
-        return Err(Refusal::HopMismatch { ours: span(HOP), theirs: span(open.hop) });
+        return Err(HttpError::HopMismatch { ours: span(HOP), theirs: span(open.hop) });
     };
     let folder: Option<PathBuf> = open.workspace.as_deref().map(Into::into);
-    let (workspace, later) = board.arrive(folder.as_deref()).await;
+    let (workspace, later) = daemon.resolve_workspace(folder.as_deref()).await;
     let face = open.child.map_or(Face::Aggregate, Face::Child);
-    let session = Session::open(&board.boot, &workspace, folder, face);
+    let session = Session::open(&daemon.run_id, &workspace, folder, face);
     if let Some(later) = later {
-        tokio::spawn(board.clone().settle(session.clone(), later));
+        tokio::spawn(daemon.clone().attach_workspace(session.clone(), later));
     }
     tracing::debug!(target: "session", session = &session.id[..8], workspace = ?workspace.root, shim = open.version, "opened");
     for message in &open.handshake {
-        replay(&board, &session, message);
+        replay(&daemon, &session, message);
     }
     if !open.handshake.is_empty() {
         // It comes from another daemon, which may have shown it something else.
-        board.tell_all_anew(&session);
+        daemon.notify_all_lists_changed(&session);
     }
-    if let Some(shim) = door.peer() {
+    if let Some(shim) = connection.peer_pid() {
         session.runs_in(shim);
     }
-    board.sessions.insert(&session);
-    board.nursery.pulse.beat();
-    let _ = door.belongs_to(&session);
-    let opened = SessionOpened { session: session.id.to_string(), boot: board.boot.name().to_owned(), hop };
+    daemon.sessions.insert(&session);
+    daemon.services.status_changed.notify();
+    let _ = connection.attach_session(&session);
+    let opened =
+        SessionOpened { session: session.id.to_string(), boot: daemon.run_id.name().to_owned(), hop };
     Ok(json_response(StatusCode::OK, json!(opened).to_string()))
 }
 
 /// What the host said to an earlier daemon: taken in again, answered long ago. Nobody waits for a child here: one that
 /// does not answer would keep the host from all the others.
-fn replay(board: &Arc<Board>, session: &Arc<Session>, message: &RawValue) {
+fn replay(daemon: &Arc<Daemon>, session: &Arc<Session>, message: &RawValue) {
     let body = message.get().as_bytes();
     match Message::parse(body) {
         Ok(Message::Request { id, method, params }) => {
             let method = method.name();
             let request = face::Request::new(id, &method, params);
-            if face::recall(board, session, request) {
+            if face::replay_request(daemon, session, request) {
                 return;
             }
-            let (board, session, body) = (board.clone(), session.clone(), body.to_vec());
+            let (daemon, session, body) = (daemon.clone(), session.clone(), body.to_vec());
             tokio::spawn(async move {
                 if let Ok(Message::Request { id, method, params }) = Message::parse(&body) {
                     let method = method.name();
                     let request = face::Request::new(id, &method, params);
-                    face::answer(&board, &session.face, &session, &session.caller, request).await;
+                    face::answer(&daemon, &session.face, &session, &session.caller, request).await;
                 }
             });
         }
-        Ok(Message::Notification { method, params }) => face::notice(board, session, &method.name(), params),
+        Ok(Message::Notification { method, params }) => {
+            face::on_notification(daemon, session, &method.name(), params)
+        }
         Ok(Message::Response { .. }) | Err(_) => {}
     }
 }
 
 pub(super) async fn poll(
-    State(board): State<Arc<Board>>,
-    Extension(door): Extension<Arc<Door>>,
+    State(daemon): State<Arc<Daemon>>,
+    Extension(connection): Extension<Arc<AcceptedConnection>>,
     request: Request,
-) -> Result<Response, Refusal> {
+) -> Result<Response, HttpError> {
     let id = request.headers().get(SESSION_HEADER).and_then(|id| id.to_str().ok());
     let session = id
-        .and_then(|id| board.sessions.get(id))
+        .and_then(|id| daemon.sessions.get(id))
         .filter(|session| session.is_shims)
-        .ok_or(Refusal::UnknownSession)?;
+        .ok_or(HttpError::UnknownSession)?;
     // The one that mail is fetched on has a place whatever else there is.
-    let _ = door.belongs_to(&session);
+    let _ = connection.attach_session(&session);
     let body = read_body(request.into_body()).await?;
     let poll: MailboxPoll = serde_json::from_slice(&body)
-        .map_err(|error| Refusal::BadRequest(format!("not a mailbox poll: {error}")))?;
-    let mailbox = session.caller.mailbox().ok_or(Refusal::UnknownSession)?;
+        .map_err(|error| HttpError::BadRequest(format!("not a mailbox poll: {error}")))?;
+    let mailbox = session.caller.mailbox().ok_or(HttpError::UnknownSession)?;
     let until = Instant::now() + Duration::from_millis(poll.wait_ms).min(MAX_WAIT);
-    let mut phase = board.phase();
+    let mut phase = daemon.phase();
     let batch = loop {
-        let arrival = mailbox.arrival();
+        let arrival = mailbox.wait_for_message();
         if let Some(batch) = mailbox.take(poll.after) {
             break batch;
         }
-        let nothing = Batch { messages: Vec::new(), next: poll.after };
+        let nothing = MessageBatch { messages: Vec::new(), next: poll.after };
         // The news of draining interrupts a session's wait once; later polls wait like any other.
         let leaving = match *phase.borrow_and_update() {
             Phase::Serving => false,
             Phase::Draining(_) => {
                 let first = session.tell_draining();
                 if !first {
-                    board.has_heard(&session);
+                    daemon.ack_drain(&session);
                 }
                 first
             }
@@ -134,10 +137,10 @@ pub(super) async fn poll(
             () = tokio::time::sleep_until(until) => break nothing,
         }
     };
-    Ok(json_response(StatusCode::OK, written(&batch, *board.phase().borrow())))
+    Ok(json_response(StatusCode::OK, written(&batch, *daemon.phase().borrow())))
 }
 
-fn written(batch: &Batch, phase: Phase) -> Vec<u8> {
+fn written(batch: &MessageBatch, phase: Phase) -> Vec<u8> {
     let size: usize = batch.messages.iter().map(|message| message.len() + 1).sum();
     let mut out = Vec::with_capacity(size + 64);
     out.extend_from_slice(br#"{"messages":["#);

@@ -1,4 +1,4 @@
-//! `/metrics`: what Prometheus scrapes. What is told is gathered in `exposition.rs`.
+//! `/metrics`: what Prometheus scrapes. What is told is gathered in `metrics_export.rs`.
 
 use std::sync::Arc;
 
@@ -7,28 +7,28 @@ use axum::http::header::{ACCEPT, CONTENT_TYPE};
 use axum::http::{HeaderMap, HeaderValue};
 use axum::response::Response;
 
-use super::gate::Pass;
-use super::rescue::Refusal;
-use crate::board::Board;
-use crate::exposition::{Now, expose};
-use crate::measures::text::{Format, Text};
+use super::auth::Access;
+use super::errors::HttpError;
+use crate::daemon_state::Daemon;
+use crate::metrics::text::{MetricsFormat, MetricsText};
+use crate::metrics_export::{Gauges, export};
 
 pub(super) async fn metrics(
-    State(board): State<Arc<Board>>,
-    Extension(pass): Extension<Pass>,
+    State(daemon): State<Arc<Daemon>>,
+    Extension(access): Extension<Access>,
     headers: HeaderMap,
-) -> Result<Response, Refusal> {
-    if pass != Pass::Full {
-        return Err(Refusal::NoToken);
+) -> Result<Response, HttpError> {
+    if access != Access::Full {
+        return Err(HttpError::NoToken);
     }
     let format = format(&headers);
-    let weights = board.nursery.budget.weigh().await;
-    let now = Now::of(&board, &weights);
-    let measures = board.nursery.measures.clone();
+    let memory_usage = daemon.services.budget.measure_memory().await;
+    let now = Gauges::of(&daemon, &memory_usage);
+    let metrics = daemon.services.metrics.clone();
     // Thousands of lines take a while: not on the one thread.
     let text = tokio::task::spawn_blocking(move || {
-        let mut text = Text::new(format);
-        expose(&measures, &now, &mut text);
+        let mut text = MetricsText::new(format);
+        export(&metrics, &now, &mut text);
         text.finish()
     })
     .await;
@@ -38,7 +38,7 @@ pub(super) async fn metrics(
 }
 
 /// OpenMetrics for whoever names it, and the old format for everybody else, curl among them.
-fn format(headers: &HeaderMap) -> Format {
+fn format(headers: &HeaderMap) -> MetricsFormat {
     let named = headers.get_all(ACCEPT).iter().filter_map(|accept| accept.to_str().ok());
     let mut kinds = named.flat_map(|accept| accept.split(','));
     let is_open = |kind: &str| {
@@ -46,7 +46,7 @@ fn format(headers: &HeaderMap) -> Format {
         parts.next().is_some_and(|kind| kind.eq_ignore_ascii_case("application/openmetrics-text"))
             && !parts.any(|part| matches!(part, "q=0" | "q=0.0" | "q=0.00" | "q=0.000"))
     };
-    if kinds.any(is_open) { Format::OpenMetrics } else { Format::Prometheus }
+    if kinds.any(is_open) { MetricsFormat::OpenMetrics } else { MetricsFormat::Prometheus }
 }
 
 #[cfg(test)]
@@ -60,12 +60,12 @@ mod tests {
             headers.insert(ACCEPT, accept.parse().unwrap());
             format(&headers)
         };
-        assert_eq!(of("*/*"), Format::Prometheus);
-        assert_eq!(of("text/plain;version=0.0.4"), Format::Prometheus);
+        assert_eq!(of("*/*"), MetricsFormat::Prometheus);
+        assert_eq!(of("text/plain;version=0.0.4"), MetricsFormat::Prometheus);
         let prometheus =
             "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5,*/*;q=0.1";
-        assert_eq!(of(prometheus), Format::OpenMetrics);
-        assert_eq!(of("application/openmetrics-text;q=0, text/plain"), Format::Prometheus);
-        assert_eq!(format(&HeaderMap::new()), Format::Prometheus);
+        assert_eq!(of(prometheus), MetricsFormat::OpenMetrics);
+        assert_eq!(of("application/openmetrics-text;q=0, text/plain"), MetricsFormat::Prometheus);
+        assert_eq!(format(&HeaderMap::new()), MetricsFormat::Prometheus);
     }
 }

@@ -14,11 +14,11 @@ use http_body_util::{BodyExt, Limited};
 use serde::Deserialize;
 use serde_json::json;
 
-use super::gate::{Pass, is_same_origin};
-use super::rescue::{Refusal, json_response};
-use crate::board::Board;
+use super::auth::{Access, is_same_origin};
+use super::errors::{HttpError, json_response};
+use crate::daemon_state::Daemon;
 use crate::digest;
-use crate::pages::{BEARER_LIFE, FEEDS};
+use crate::page_access::{BEARER_LIFE, FEEDS};
 
 /// Where a page changes its code for a bearer.
 pub(super) const SESSION: &str = "/page/session";
@@ -35,7 +35,7 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; i
                       require-trusted-types-for 'script'; trusted-types 'none'";
 
 /// A file of the page, as it was when the daemon was built. It is in memory only while somebody looks at it.
-struct Part {
+struct PageFile {
     path: &'static str,
     kind: &'static str,
     body: &'static str,
@@ -43,28 +43,28 @@ struct Part {
 
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 
-const PARTS: [Part; 12] = [
-    Part { path: "/", kind: "text/html; charset=utf-8", body: include_str!("page/index.html") },
-    Part { path: "/page/page.css", kind: "text/css; charset=utf-8", body: include_str!("page/page.css") },
-    Part { path: "/page/icon.svg", kind: "image/svg+xml", body: include_str!("page/icon.svg") },
-    Part { path: "/page/page.js", kind: SCRIPT, body: include_str!("page/page.js") },
-    Part { path: "/page/link.js", kind: SCRIPT, body: include_str!("page/link.js") },
-    Part { path: "/page/view.js", kind: SCRIPT, body: include_str!("page/view.js") },
-    Part { path: "/page/savings.js", kind: SCRIPT, body: include_str!("page/savings.js") },
-    Part { path: "/page/suites.js", kind: SCRIPT, body: include_str!("page/suites.js") },
-    Part { path: "/page/figures.js", kind: SCRIPT, body: include_str!("page/figures.js") },
-    Part { path: "/page/charts.js", kind: SCRIPT, body: include_str!("page/charts.js") },
-    Part { path: "/page/dom.js", kind: SCRIPT, body: include_str!("page/dom.js") },
-    Part { path: "/page/words.js", kind: SCRIPT, body: include_str!("page/words.js") },
+const PARTS: [PageFile; 12] = [
+    PageFile { path: "/", kind: "text/html; charset=utf-8", body: include_str!("page/index.html") },
+    PageFile { path: "/page/page.css", kind: "text/css; charset=utf-8", body: include_str!("page/page.css") },
+    PageFile { path: "/page/icon.svg", kind: "image/svg+xml", body: include_str!("page/icon.svg") },
+    PageFile { path: "/page/page.js", kind: SCRIPT, body: include_str!("page/page.js") },
+    PageFile { path: "/page/link.js", kind: SCRIPT, body: include_str!("page/link.js") },
+    PageFile { path: "/page/view.js", kind: SCRIPT, body: include_str!("page/view.js") },
+    PageFile { path: "/page/savings.js", kind: SCRIPT, body: include_str!("page/savings.js") },
+    PageFile { path: "/page/suites.js", kind: SCRIPT, body: include_str!("page/suites.js") },
+    PageFile { path: "/page/figures.js", kind: SCRIPT, body: include_str!("page/figures.js") },
+    PageFile { path: "/page/charts.js", kind: SCRIPT, body: include_str!("page/charts.js") },
+    PageFile { path: "/page/dom.js", kind: SCRIPT, body: include_str!("page/dom.js") },
+    PageFile { path: "/page/words.js", kind: SCRIPT, body: include_str!("page/words.js") },
 ];
 
 pub(super) fn is_part(path: &str) -> bool {
     PARTS.iter().any(|part| part.path == path)
 }
 
-pub(super) async fn part(uri: Uri, headers: HeaderMap) -> Result<Response, Refusal> {
+pub(super) async fn part(uri: Uri, headers: HeaderMap) -> Result<Response, HttpError> {
     let part = PARTS.iter().find(|part| part.path == uri.path());
-    let part = part.ok_or_else(|| Refusal::NotFound(format!("there is nothing at `{}`", uri.path())))?;
+    let part = part.ok_or_else(|| HttpError::NotFound(format!("there is nothing at `{}`", uri.path())))?;
     let tag = format!("\"{}\"", &digest::hex(part.body.as_bytes())[..32]);
     let known = headers.get_all(IF_NONE_MATCH).iter().filter_map(|known| known.to_str().ok());
     let is_known = known.flat_map(|known| known.split(',')).any(|known| {
@@ -95,21 +95,24 @@ pub(super) async fn part(uri: Uri, headers: HeaderMap) -> Result<Response, Refus
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Entry {
+struct CodeExchange {
     code: String,
 }
 
 /// A code for a bearer, to our own page alone: browsers say where a POST comes from.
-pub(super) async fn exchange(State(board): State<Arc<Board>>, request: Request) -> Result<Response, Refusal> {
+pub(super) async fn exchange(
+    State(daemon): State<Arc<Daemon>>,
+    request: Request,
+) -> Result<Response, HttpError> {
     if !is_same_origin(request.headers()) {
-        return Err(Refusal::Forbidden("only the status page itself can ask for this"));
+        return Err(HttpError::Forbidden("only the status page itself can ask for this"));
     }
     let body = Limited::new(request.into_body(), CODE_BYTES).collect();
-    let body = tokio::time::timeout(CODE_TIME, body).await.map_err(|_| Refusal::Incomplete)?;
-    let body = body.map_err(|_| Refusal::BadRequest(format!("not a code: over {CODE_BYTES} bytes")))?;
-    let entry: Entry = serde_json::from_slice(&body.to_bytes())
-        .map_err(|_| Refusal::BadRequest("not a code: `{\"code\": …}` is wanted".to_owned()))?;
-    let bearer = board.pages.exchange(&entry.code).ok_or(Refusal::WrongCode)?;
+    let body = tokio::time::timeout(CODE_TIME, body).await.map_err(|_| HttpError::Incomplete)?;
+    let body = body.map_err(|_| HttpError::BadRequest(format!("not a code: over {CODE_BYTES} bytes")))?;
+    let entry: CodeExchange = serde_json::from_slice(&body.to_bytes())
+        .map_err(|_| HttpError::BadRequest("not a code: `{\"code\": …}` is wanted".to_owned()))?;
+    let bearer = daemon.page_access.exchange(&entry.code).ok_or(HttpError::WrongCode)?;
     tracing::debug!(target: "page", "a status page was let in");
     let life = u64::try_from(BEARER_LIFE.as_millis()).unwrap_or(u64::MAX);
     let answer = json!({ "bearer": bearer, "expiresMs": life });
@@ -120,17 +123,17 @@ pub(super) async fn exchange(State(board): State<Arc<Board>>, request: Request) 
 
 /// What a status says, again whenever it changes.
 pub(super) async fn feed(
-    State(board): State<Arc<Board>>,
-    Extension(pass): Extension<Pass>,
-) -> Result<Response, Refusal> {
-    if pass == Pass::Names {
-        return Err(Refusal::NoToken);
+    State(daemon): State<Arc<Daemon>>,
+    Extension(access): Extension<Access>,
+) -> Result<Response, HttpError> {
+    if access == Access::Names {
+        return Err(HttpError::NoToken);
     }
-    if let Some(draining) = board.draining() {
-        return Err(Refusal::Draining(draining));
+    if let Some(draining) = daemon.draining() {
+        return Err(HttpError::Draining(draining));
     }
-    let feed = board.pages.feed().ok_or_else(|| {
-        Refusal::Busy(format!("{FEEDS} status pages are kept up to date already; close one of them"))
+    let feed = daemon.page_access.feed().ok_or_else(|| {
+        HttpError::Busy(format!("{FEEDS} status pages are kept up to date already; close one of them"))
     })?;
-    Ok(feed::response(board, feed))
+    Ok(feed::response(daemon, feed))
 }

@@ -19,19 +19,19 @@ use switchboard_wire::envelope::{Message, string};
 use switchboard_wire::framing::MAX_MESSAGE;
 use switchboard_wire::hop::{MAILBOX_HEADER, SEQ_HEADER, SESSION_HEADER};
 
+use super::auth::Access;
 use super::catch::catch;
-use super::door::{Door, Way};
-use super::gate::Pass;
-use super::rescue::{self, Refusal};
+use super::errors::{self, HttpError};
+use super::server::{AcceptedConnection, PeerAddress};
 use super::{accept, batch, discovery};
-use crate::board::Board;
 use crate::caller::Caller;
 use crate::catalog::Catalog;
+use crate::daemon_state::Daemon;
 use crate::error::Failure;
 use crate::face::{self, Face};
-use crate::measures::series::Via;
 use crate::methods;
-use crate::session::{Entry, Grounded, Session};
+use crate::metrics::series::EntryPoint;
+use crate::session::{AbortReason, Admission, Session};
 use crate::telemetry::trace::Context;
 use crate::workspace::Workspace;
 
@@ -43,148 +43,154 @@ const SEQ: HeaderName = HeaderName::from_static(SEQ_HEADER);
 const MAILBOX: HeaderName = HeaderName::from_static(MAILBOX_HEADER);
 
 /// A message that is missing for this long in a session's order is not coming.
-const TURN_TIME: Duration = Duration::from_secs(10);
+const SEQUENCE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A body that takes longer than this to arrive holds a connection and a place in line for nothing.
 const BODY_TIME: Duration = Duration::from_secs(60);
 
 pub(super) async fn aggregate(
-    State(board): State<Arc<Board>>,
-    Extension(pass): Extension<Pass>,
+    State(daemon): State<Arc<Daemon>>,
+    Extension(access): Extension<Access>,
     request: Request,
 ) -> Response {
-    serve(board, Face::Aggregate, pass, request).await
+    serve(daemon, Face::Aggregate, access, request).await
 }
 
 pub(super) async fn single(
-    State(board): State<Arc<Board>>,
-    Extension(pass): Extension<Pass>,
+    State(daemon): State<Arc<Daemon>>,
+    Extension(access): Extension<Access>,
     Path(child): Path<String>,
     request: Request,
 ) -> Response {
-    serve(board, Face::Child(child), pass, request).await
+    serve(daemon, Face::Child(child), access, request).await
 }
 
-async fn serve(board: Arc<Board>, face: Face, pass: Pass, request: Request) -> Response {
+async fn serve(daemon: Arc<Daemon>, face: Face, access: Access, request: Request) -> Response {
     let answered = match *request.method() {
         Method::POST => {
-            let door = request.extensions().get::<Arc<Door>>().cloned();
-            post(&board, &face, door.as_ref(), request).await.map(|answer| answer.map(Body::new))
+            let connection = request.extensions().get::<Arc<AcceptedConnection>>().cloned();
+            post(&daemon, &face, connection.as_ref(), request).await.map(|answer| answer.map(Body::new))
         }
         Method::GET => {
             let (head, _) = request.into_parts();
-            let workspace = workspace_of(&board, pass, &head.uri).await;
-            look(&workspace.catalog(), &face, pass, &head.headers)
+            let workspace = workspace_of(&daemon, access, &head.uri).await;
+            describe(&workspace.catalog(), &face, access, &head.headers)
         }
-        _ => Err(Refusal::WrongMethod(ALLOW)),
+        _ => Err(HttpError::WrongMethod(ALLOW)),
     };
     answered.unwrap_or_else(IntoResponse::into_response)
 }
 
 /// GET: what is behind the route. Clients that try for an event stream are told that there is none.
-fn look(catalog: &Catalog, face: &Face, pass: Pass, headers: &HeaderMap) -> Result<Response, Refusal> {
+fn describe(
+    catalog: &Catalog,
+    face: &Face,
+    access: Access,
+    headers: &HeaderMap,
+) -> Result<Response, HttpError> {
     if accept::wants_only_events(headers) {
-        return Err(Refusal::WrongMethod(ALLOW));
+        return Err(HttpError::WrongMethod(ALLOW));
     }
     if !accept::takes_json(headers) {
-        return Err(Refusal::NotAcceptable);
+        return Err(HttpError::NotAcceptable);
     }
     match face {
-        Face::Aggregate => Ok(discovery::overview(catalog, pass)),
+        Face::Aggregate => Ok(discovery::overview(catalog, access)),
         Face::Child(name) => match catalog.child(name) {
-            Some(suite) => Ok(discovery::one(suite, pass)),
-            None => Err(Refusal::NotFound(Failure::NoSuchChild { child: name.clone() }.to_string())),
+            Some(suite) => Ok(discovery::one(suite, access)),
+            None => Err(HttpError::NotFound(Failure::NoSuchChild { child: name.clone() }.to_string())),
         },
     }
 }
 
 pub(super) async fn post<B>(
-    board: &Arc<Board>,
+    daemon: &Arc<Daemon>,
     face: &Face,
-    door: Option<&Arc<Door>>,
+    connection: Option<&Arc<AcceptedConnection>>,
     request: Request<B>,
-) -> Result<Response<Full<Bytes>>, Refusal>
+) -> Result<Response<Full<Bytes>>, HttpError>
 where
     B: HttpBody<Data = Bytes>,
     B::Error: Into<BoxError>,
 {
     let (head, body) = request.into_parts();
-    let (session, has_place) = session_of(board, &head, door).await?;
+    let (session, has_place) = session_of(daemon, &head, connection).await?;
     if !accept::takes_json(&head.headers) {
-        return Err(Refusal::NotAcceptable);
+        return Err(HttpError::NotAcceptable);
     }
     if let Face::Child(name) = face
         && session.workspace().catalog().child(name).is_none()
     {
-        return Err(Refusal::NotFound(Failure::NoSuchChild { child: name.clone() }.to_string()));
+        return Err(HttpError::NotFound(Failure::NoSuchChild { child: name.clone() }.to_string()));
     }
     // A shim says once what its host is shown.
     let face = if *face == Face::Aggregate { &session.face } else { face };
     // The place in the session's order is taken before the body is read, and given up however this ends.
-    let entry = match head.headers.get(SEQ) {
+    let admission = match head.headers.get(SEQ) {
         None => None,
         // Only a session has an order to be in.
         Some(_) if !head.headers.contains_key(SESSION) => {
-            return Err(Refusal::BadHeader(SEQ_HEADER));
+            return Err(HttpError::BadHeader(SEQ_HEADER));
         }
         Some(seq) => {
             let seq = seq.to_str().ok().and_then(|seq| seq.parse().ok()).filter(|seq| *seq > 0);
-            Some(session.enter(seq.ok_or(Refusal::BadHeader(SEQ_HEADER))?))
+            Some(session.admit(seq.ok_or(HttpError::BadHeader(SEQ_HEADER))?))
         }
     };
     // On the socket only its owner can hold a place for nothing, which costs nobody else.
-    let body = match door.map(|door| door.way()) {
-        Some(Way::Socket) => collect(body).await?,
+    let body = match connection.map(|connection| connection.peer_address()) {
+        Some(PeerAddress::Unix) => collect(body).await?,
         _ => read_body(body).await?,
     };
     if !has_place {
         // Its number has passed: nobody waits for it.
-        return Err(Refusal::Crowded);
+        return Err(HttpError::Crowded);
     }
-    let (mut turn, stale) = match entry {
-        Some(Entry::Turn(turn)) => (Some(turn), false),
-        Some(Entry::Stale) => (None, true),
+    let (mut ticket, duplicate) = match admission {
+        Some(Admission::Ticket(ticket)) => (Some(ticket), false),
+        Some(Admission::Duplicate) => (None, true),
         None => (None, false),
     };
-    if let Some(turn) = turn.as_mut().filter(|turn| turn.waits()) {
+    if let Some(ticket) = ticket.as_mut().filter(|ticket| ticket.is_waiting()) {
         // A message before it that never comes must not hold it up for ever.
-        if tokio::time::timeout(TURN_TIME, turn.come()).await.is_err() {
-            turn.give_up_waiting();
+        if tokio::time::timeout(SEQUENCE_TIMEOUT, ticket.wait()).await.is_err() {
+            ticket.give_up_waiting();
             // Those before it that did come go first, which takes no time unless one of them hangs.
-            let _ = tokio::time::timeout(TURN_TIME, turn.come()).await;
+            let _ = tokio::time::timeout(SEQUENCE_TIMEOUT, ticket.wait()).await;
         }
     }
     if let Some(messages) = batch::of(&session, &head.headers, &body) {
-        let answers = holding(turn, batch::answer(board, face, &session, &messages)).await?;
+        let answers = holding_ticket(ticket, batch::answer(daemon, face, &session, &messages)).await?;
         return Ok(with_watermark(&session, answers));
     }
     let message = Message::parse(&body)?;
     log(&message, body.len());
     match message {
-        Message::Request { .. } if stale => Ok(with_watermark(&session, Err(StatusCode::NO_CONTENT))),
+        Message::Request { .. } if duplicate => Ok(with_watermark(&session, Err(StatusCode::NO_CONTENT))),
         Message::Request { id, method, params } => {
             let method = method.name();
-            if let Some(draining) = board.draining() {
+            if let Some(draining) = daemon.draining() {
                 // A shim keeps it for the next daemon.
                 if session.is_shims || method != methods::TOOLS_CALL {
-                    return Err(Refusal::Draining(draining));
+                    return Err(HttpError::Draining(draining));
                 }
                 let era = face::Request::new(id, &method, params).era();
                 return Ok(with_watermark(&session, Ok(Failure::NotStarted.answer(era, &method, id.get()))));
             }
-            let request = face::Request::new(id, &method, params).within(parent(board, &head.headers));
-            let answer = fly(board, face, &session, &session.caller, request, via(&session), turn);
+            let request =
+                face::Request::new(id, &method, params).with_parent_span(parent(daemon, &head.headers));
+            let answer = run_request(daemon, face, &session, &session.caller, request, via(&session), ticket);
             if method == methods::LISTEN {
                 // Nothing that will ever be finished: the next daemon is to be told.
                 return tokio::select! {
                     answer = answer => Ok(with_watermark(&session, answer)),
-                    draining = board.begins_to_drain() => Err(Refusal::Draining(draining)),
+                    draining = daemon.wait_for_drain() => Err(HttpError::Draining(draining)),
                 };
             }
             Ok(with_watermark(&session, answer.await))
         }
         Message::Notification { method, params } => {
-            face::notice(board, &session, &method.name(), params);
+            face::on_notification(daemon, &session, &method.name(), params);
             Ok(with_watermark(&session, Err(StatusCode::ACCEPTED)))
         }
         Message::Response { id, .. } => {
@@ -211,23 +217,23 @@ pub(super) fn log(message: &Message<'_>, bytes: usize) {
 
 /// Has the face answer while the caller, or the daemon's end, may still call it off. The next message
 /// of the session may go once this one has taken its place at its child.
-pub(super) async fn fly(
-    board: &Arc<Board>,
+pub(super) async fn run_request(
+    daemon: &Arc<Daemon>,
     face: &Face,
     session: &Arc<Session>,
     caller: &Arc<Caller>,
     request: face::Request<'_>,
-    via: Via,
-    turn: Option<crate::session::Turn>,
+    via: EntryPoint,
+    ticket: Option<crate::session::SequenceTicket>,
 ) -> Result<Vec<u8>, StatusCode> {
     // Who listens asks again at the next daemon: shims do, and over HTTP the stream ends as the specification has it.
-    let _underway = if request.method == methods::LISTEN {
-        board.begin_listening();
+    let _active = if request.method == methods::LISTEN {
+        daemon.begin_listening();
         None
     } else {
-        Some(board.begin())
+        Some(daemon.begin_request())
     };
-    let operation = board.nursery.measures.begin(
+    let operation = daemon.services.metrics.begin(
         via,
         face.child().is_some(),
         request.method,
@@ -235,32 +241,35 @@ pub(super) async fn fly(
         request.params,
         request.parent,
     );
-    let request = face::Request { note: Some(&operation.note), ..request };
+    let request = face::Request { notes: Some(&operation.notes), ..request };
     let host_id = request.id.get();
-    let (_airborne, grounded) = session.take_off(host_id);
-    let answer = holding(turn, catch(face::answer(board, face, session, caller, request)));
+    let (_guard, aborted) = session.register_request(host_id);
+    let answer = holding_ticket(ticket, catch(face::answer(daemon, face, session, caller, request)));
     let failed = |failure: &Failure| {
-        operation.note.failed(failure.kind(), failure);
+        operation.notes.failed(failure.kind(), failure);
         failure.answer(request.era(), request.method, host_id)
     };
     let answer = tokio::select! {
         biased;
         answer = answer => answer.unwrap_or_else(|| failed(&Failure::Panicked)),
-        reason = grounded => match reason {
-            Ok(Grounded::ShuttingDown) => failed(&Failure::ShuttingDown),
+        reason = aborted => match reason {
+            Ok(AbortReason::ShuttingDown) => failed(&Failure::ShuttingDown),
             _ => return Err(StatusCode::NO_CONTENT),
         },
     };
-    operation.note.ended();
+    operation.notes.ended();
     Ok(answer)
 }
 
-/// Runs something that has its turn until it first waits. By then it stands in line at its child, and the next message
+/// Runs something that has a ticket until it first waits. By then it stands in line at its child, and the next message
 /// may go.
-async fn holding<T>(turn: Option<crate::session::Turn>, work: impl Future<Output = T>) -> T {
+async fn holding_ticket<T>(
+    ticket: Option<crate::session::SequenceTicket>,
+    work: impl Future<Output = T>,
+) -> T {
     let mut work = pin!(work);
     let first = std::future::poll_fn(|cx| Poll::Ready(work.as_mut().poll(cx))).await;
-    drop(turn);
+    drop(ticket);
     match first {
         Poll::Ready(done) => done,
         Poll::Pending => work.await,
@@ -268,23 +277,23 @@ async fn holding<T>(turn: Option<crate::session::Turn>, work: impl Future<Output
 }
 
 /// The span that a request's headers name; only who exports spans wants to know. It goes no further.
-pub(super) fn parent(board: &Board, headers: &HeaderMap) -> Option<Context> {
-    board.nursery.measures.spans()?;
+pub(super) fn parent(daemon: &Daemon, headers: &HeaderMap) -> Option<Context> {
+    daemon.services.metrics.spans()?;
     Context::parse(headers.get(TRACEPARENT)?.to_str().ok()?)
 }
 
-/// By which door a message of this session came.
-pub(super) fn via(session: &Session) -> Via {
-    if session.is_shims { Via::Shim } else { Via::Proxy }
+/// By which entry point a message of this session came.
+pub(super) fn via(session: &Session) -> EntryPoint {
+    if session.is_shims { EntryPoint::Shim } else { EntryPoint::Proxy }
 }
 
 /// What a request without a session is about: the workspace that it names, if it may name one.
-pub(super) async fn workspace_of(board: &Arc<Board>, pass: Pass, uri: &Uri) -> Arc<Workspace> {
-    let named = uri.query().filter(|_| pass == Pass::Full).and_then(|query| {
+pub(super) async fn workspace_of(daemon: &Arc<Daemon>, access: Access, uri: &Uri) -> Arc<Workspace> {
+    let named = uri.query().filter(|_| access == Access::Full).and_then(|query| {
         let query: Query<Named> = Query::try_from_uri(uri).ok().filter(|_| !query.is_empty())?;
         query.0.workspace
     });
-    board.workspace(named.as_deref()).await
+    daemon.workspace(named.as_deref()).await
 }
 
 #[derive(Deserialize)]
@@ -295,48 +304,49 @@ struct Named {
 /// The session that a request names; without one, whoever asks about its workspace. And whether the session may have
 /// this connection.
 async fn session_of(
-    board: &Arc<Board>,
+    daemon: &Arc<Daemon>,
     head: &Parts,
-    door: Option<&Arc<Door>>,
-) -> Result<(Arc<Session>, bool), Refusal> {
+    connection: Option<&Arc<AcceptedConnection>>,
+) -> Result<(Arc<Session>, bool), HttpError> {
     let Some(id) = head.headers.get(SESSION) else {
         // The gate lets nobody post who may not do everything.
-        let workspace = workspace_of(board, Pass::Full, &head.uri).await;
-        return Ok((board.strangers_of(&workspace), true));
+        let workspace = workspace_of(daemon, Access::Full, &head.uri).await;
+        return Ok((daemon.anonymous_session(&workspace), true));
     };
     // A connection keeps its session alive, so that is still the one.
-    if let Some(session) =
-        door.and_then(|door| door.session()).filter(|known| known.id.as_bytes() == id.as_bytes())
+    if let Some(session) = connection
+        .and_then(|connection| connection.session())
+        .filter(|known| known.id.as_bytes() == id.as_bytes())
     {
         return Ok((session.clone(), true));
     }
-    let session = id.to_str().ok().and_then(|id| board.sessions.get(id)).filter(|session| session.is_shims);
-    let session = session.ok_or(Refusal::UnknownSession)?;
-    let has_place = door.is_none_or(|door| door.belongs_to(&session));
+    let session = id.to_str().ok().and_then(|id| daemon.sessions.get(id)).filter(|session| session.is_shims);
+    let session = session.ok_or(HttpError::UnknownSession)?;
+    let has_place = connection.is_none_or(|connection| connection.attach_session(&session));
     Ok((session, has_place))
 }
 
-pub(super) async fn read_body<B>(body: B) -> Result<Bytes, Refusal>
+pub(super) async fn read_body<B>(body: B) -> Result<Bytes, HttpError>
 where
     B: HttpBody<Data = Bytes>,
     B::Error: Into<BoxError>,
 {
-    tokio::time::timeout(BODY_TIME, collect(body)).await.unwrap_or(Err(Refusal::Incomplete))
+    tokio::time::timeout(BODY_TIME, collect(body)).await.unwrap_or(Err(HttpError::Incomplete))
 }
 
-async fn collect<B>(body: B) -> Result<Bytes, Refusal>
+async fn collect<B>(body: B) -> Result<Bytes, HttpError>
 where
     B: HttpBody<Data = Bytes>,
     B::Error: Into<BoxError>,
 {
     if body.size_hint().lower() > MAX_MESSAGE as u64 {
-        return Err(Refusal::TooLarge);
+        return Err(HttpError::TooLarge);
     }
     let mut body = pin!(body);
     // Short ones come in one piece, which is taken as it is.
     let (mut first, mut whole) = (Bytes::new(), BytesMut::new());
     while let Some(frame) = body.frame().await {
-        let Ok(piece) = frame.map_err(|_| Refusal::Incomplete)?.into_data() else { continue };
+        let Ok(piece) = frame.map_err(|_| HttpError::Incomplete)?.into_data() else { continue };
         if first.is_empty() {
             first = piece;
             continue;
@@ -347,7 +357,7 @@ where
             whole.extend_from_slice(&first);
         }
         if whole.len() + piece.len() > MAX_MESSAGE {
-            return Err(Refusal::TooLarge);
+            return Err(HttpError::TooLarge);
         }
         whole.extend_from_slice(&piece);
     }
@@ -357,7 +367,7 @@ where
 /// An answer, or an empty one of that status, with the number of the newest message that comes before it.
 fn with_watermark(session: &Session, answer: Result<Vec<u8>, StatusCode>) -> Response<Full<Bytes>> {
     let mut response = match answer {
-        Ok(body) => rescue::json(StatusCode::OK, Full::from(body)),
+        Ok(body) => errors::json(StatusCode::OK, Full::from(body)),
         Err(status) => {
             let mut response = Response::new(Full::default());
             *response.status_mut() = status;

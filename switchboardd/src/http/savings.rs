@@ -6,20 +6,20 @@ use axum::extract::{Extension, State};
 use axum::http::{StatusCode, Uri};
 use axum::response::Response;
 
-use super::gate::Pass;
+use super::auth::Access;
+use super::errors::{HttpError, json_response};
 use super::proxy::workspace_of;
-use super::rescue::{Refusal, json_response};
-use crate::board::Board;
+use crate::daemon_state::Daemon;
 
 /// All suites of the person and of every workspace that is open; `?workspace=` opens one.
 pub(super) async fn show(
-    State(board): State<Arc<Board>>,
-    Extension(pass): Extension<Pass>,
+    State(daemon): State<Arc<Daemon>>,
+    Extension(access): Extension<Access>,
     uri: Uri,
-) -> Result<Response, Refusal> {
-    if pass == Pass::Names {
-        return Err(Refusal::NoToken);
+) -> Result<Response, HttpError> {
+    if access == Access::Names {
+        return Err(HttpError::NoToken);
     }
-    workspace_of(&board, pass, &uri).await;
-    Ok(json_response(StatusCode::OK, crate::savings::now(&board).await.to_string()))
+    workspace_of(&daemon, access, &uri).await;
+    Ok(json_response(StatusCode::OK, crate::savings::current(&daemon).await.to_string()))
 }

@@ -21,13 +21,13 @@ use tokio::task::{AbortHandle, JoinSet};
 
 const PATH: &str = "/callback";
 /// For one request of a browser on this machine.
-const PATIENCE: Duration = Duration::from_secs(10);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// A browser opens a few, some of them in vain. Anybody can open more: the oldest makes room for the newest.
 const MAX_CONNECTIONS: usize = 32;
 
 /// What an answer has to look like to be the one.
 #[derive(Debug, Clone)]
-pub struct Expected {
+pub struct ExpectedCallback {
     pub state: String,
     pub issuer: String,
     /// The authorization server has said that it always names itself.
@@ -36,7 +36,7 @@ pub struct Expected {
 
 /// What a browser brought.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Brought {
+pub enum CallbackResult {
     Code(String),
     /// The authorization server said no, in these words.
     Denied(String),
@@ -46,12 +46,12 @@ pub enum Brought {
 
 /// A port that nothing has come to yet.
 #[derive(Debug)]
-pub struct Callback {
+pub struct CallbackServer {
     listener: TcpListener,
     port: u16,
 }
 
-impl Callback {
+impl CallbackServer {
     /// `before`: a port that would be good to have again.
     pub async fn open(before: Option<u16>) -> io::Result<Self> {
         let listener = match before {
@@ -74,9 +74,9 @@ impl Callback {
     }
 
     /// Waits for the answer; whoever waits decides for how long.
-    pub async fn answer(self, expected: Expected) -> Brought {
+    pub async fn answer(self, expected: ExpectedCallback) -> CallbackResult {
         let (tell, mut told) = oneshot::channel();
-        let desk = Arc::new(Desk {
+        let handler = Arc::new(CallbackHandler {
             expected,
             host: format!("127.0.0.1:{}", self.port),
             tell: Mutex::new(Some(tell)),
@@ -90,7 +90,7 @@ impl Callback {
                     // Whoever brought it is still reading the page.
                     let left = tokio::time::timeout(Duration::from_secs(1), async { while visitors.join_next().await.is_some() {} });
                     let _ = left.await;
-                    return brought.expect("BUG: the desk outlives the waiting");
+                    return brought.expect("BUG: the handler outlives the waiting");
                 }
                 Some(_) = visitors.join_next(), if !visitors.is_empty() => {}
                 accepted = self.listener.accept() => match accepted {
@@ -99,7 +99,7 @@ impl Callback {
                         if by_age.len() >= MAX_CONNECTIONS && let Some(oldest) = by_age.pop_front() {
                             oldest.abort();
                         }
-                        by_age.push_back(visitors.spawn(serve(stream, desk.clone())));
+                        by_age.push_back(visitors.spawn(serve(stream, handler.clone())));
                     }
                     Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
                 },
@@ -109,28 +109,28 @@ impl Callback {
 }
 
 /// Who takes answers, once.
-struct Desk {
-    expected: Expected,
+struct CallbackHandler {
+    expected: ExpectedCallback,
     host: String,
     // A leaf lock: held to take it.
-    tell: Mutex<Option<oneshot::Sender<Brought>>>,
+    tell: Mutex<Option<oneshot::Sender<CallbackResult>>>,
 }
 
-async fn serve(stream: TcpStream, desk: Arc<Desk>) {
+async fn serve(stream: TcpStream, handler: Arc<CallbackHandler>) {
     let service = service_fn(move |request: Request<hyper::body::Incoming>| {
-        let answer = desk.receive(&request);
+        let answer = handler.receive(&request);
         async move { Ok::<_, Infallible>(answer) }
     });
     let connection = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(PATIENCE)
+        .header_read_timeout(REQUEST_TIMEOUT)
         .max_buf_size(32 * 1024)
         .keep_alive(false)
         .serve_connection(TokioIo::new(stream), service);
-    let _ = tokio::time::timeout(PATIENCE, connection).await;
+    let _ = tokio::time::timeout(REQUEST_TIMEOUT, connection).await;
 }
 
-impl Desk {
+impl CallbackHandler {
     fn receive<B>(&self, request: &Request<B>) -> Response<Full<Bytes>> {
         let host = request.headers().get(HOST).and_then(|host| host.to_str().ok());
         if request.uri().path() != PATH || host != Some(self.host.as_str()) {
@@ -142,14 +142,14 @@ impl Desk {
         let Some(brought) = judge(request.uri().query().unwrap_or_default(), &self.expected) else {
             return page(StatusCode::BAD_REQUEST, "This is not the login that Switchboard waits for.");
         };
-        let Some(tell) = self.tell.lock().expect("BUG: a desk panicked").take() else {
+        let Some(tell) = self.tell.lock().expect("BUG: a handler panicked").take() else {
             return page(StatusCode::GONE, "This login is over.");
         };
         let answer = match &brought {
-            Brought::Code(_) => {
+            CallbackResult::Code(_) => {
                 page(StatusCode::OK, "Switchboard has what it needs. You can close this window.")
             }
-            Brought::Denied(_) | Brought::WrongIssuer(_) => page(
+            CallbackResult::Denied(_) | CallbackResult::WrongIssuer(_) => page(
                 StatusCode::BAD_REQUEST,
                 "The login did not work. You can close this window; Switchboard says why where you started it.",
             ),
@@ -160,7 +160,7 @@ impl Desk {
 }
 
 /// What an answer says; `None` if it is not to the question that was asked. Pure.
-fn judge(query: &str, expected: &Expected) -> Option<Brought> {
+fn judge(query: &str, expected: &ExpectedCallback) -> Option<CallbackResult> {
     let mut fields = std::collections::BTreeMap::new();
     for (name, value) in url::form_urlencoded::parse(query.as_bytes()) {
         // Said twice is said by two.
@@ -175,13 +175,13 @@ fn judge(query: &str, expected: &Expected) -> Option<Brought> {
     match fields.remove("iss") {
         Some(issuer) if issuer == expected.issuer => {}
         None if !expected.names_issuer => {}
-        other => return Some(Brought::WrongIssuer(other)),
+        other => return Some(CallbackResult::WrongIssuer(other)),
     }
     if let Some(error) = fields.get("error") {
         let why = fields.get("error_description").map_or(String::new(), |why| format!(": {why}"));
-        return Some(Brought::Denied(super::grant::shortened(&format!("{error}{why}"))));
+        return Some(CallbackResult::Denied(super::grant::shortened(&format!("{error}{why}"))));
     }
-    fields.remove("code").filter(|code| !code.is_empty()).map(Brought::Code)
+    fields.remove("code").filter(|code| !code.is_empty()).map(CallbackResult::Code)
 }
 
 /// Compared without telling by the time it takes how much was right.
@@ -216,18 +216,18 @@ fn page(status: StatusCode, says: &'static str) -> Response<Full<Bytes>> {
 mod tests {
     use super::*;
 
-    fn expected(names_issuer: bool) -> Expected {
-        Expected { state: "s1".to_owned(), issuer: "https://as".to_owned(), names_issuer }
+    fn expected(names_issuer: bool) -> ExpectedCallback {
+        ExpectedCallback { state: "s1".to_owned(), issuer: "https://as".to_owned(), names_issuer }
     }
 
     #[track_caller]
-    fn check(query: &str, names_issuer: bool, expect: Option<&Brought>) {
+    fn check(query: &str, names_issuer: bool, expect: Option<&CallbackResult>) {
         assert_eq!(judge(query, &expected(names_issuer)).as_ref(), expect, "{query}");
     }
 
     #[test]
     fn only_our_own_state_is_heard() {
-        let code = Brought::Code("c".to_owned());
+        let code = CallbackResult::Code("c".to_owned());
         check("code=c&state=s1", false, Some(&code));
         check("code=c&state=s1&iss=https%3A%2F%2Fas", true, Some(&code));
         for query in [
@@ -245,11 +245,11 @@ mod tests {
 
     #[test]
     fn another_issuer_ends_it() {
-        let wrong = |issuer: &str| Brought::WrongIssuer(Some(issuer.to_owned()));
+        let wrong = |issuer: &str| CallbackResult::WrongIssuer(Some(issuer.to_owned()));
         check("code=c&state=s1&iss=https%3A%2F%2Fevil", false, Some(&wrong("https://evil")));
         check("code=c&state=s1&iss=https%3A%2F%2Fas%2F", true, Some(&wrong("https://as/")));
         check("error=x&state=s1&iss=https%3A%2F%2Fevil", false, Some(&wrong("https://evil")));
-        check("code=c&state=s1", true, Some(&Brought::WrongIssuer(None)));
+        check("code=c&state=s1", true, Some(&CallbackResult::WrongIssuer(None)));
     }
 
     #[test]
@@ -257,13 +257,13 @@ mod tests {
         check(
             "error=access_denied&error_description=no+%1b%5b31m&state=s1",
             false,
-            Some(&Brought::Denied(r"access_denied: no \u{1b}[31m".to_owned())),
+            Some(&CallbackResult::Denied(r"access_denied: no \u{1b}[31m".to_owned())),
         );
     }
 
     #[tokio::test]
     async fn the_port_takes_one_answer() {
-        let callback = Callback::open(None).await.unwrap();
+        let callback = CallbackServer::open(None).await.unwrap();
         let (port, redirect) = (callback.port(), callback.redirect());
         let knock = move |target: &'static str, host: String| async move {
             use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -283,7 +283,7 @@ mod tests {
         assert!(knock("/callback?code=c&state=wrong", ours.clone()).await.starts_with("HTTP/1.1 400"));
         let page = knock("/callback?code=c&state=s1", ours).await;
         assert!(page.starts_with("HTTP/1.1 200") && page.contains("default-src 'none'"), "{page}");
-        assert_eq!(waiting.await.unwrap(), Brought::Code("c".to_owned()));
+        assert_eq!(waiting.await.unwrap(), CallbackResult::Code("c".to_owned()));
         assert!(TcpStream::connect(("127.0.0.1", port)).await.is_err());
         assert_eq!(redirect, format!("http://127.0.0.1:{port}/callback"));
     }
@@ -291,7 +291,7 @@ mod tests {
     #[tokio::test]
     async fn idle_connections_do_not_keep_a_browser_waiting() {
         use tokio::io::{AsyncReadExt, AsyncWriteExt};
-        let callback = Callback::open(None).await.unwrap();
+        let callback = CallbackServer::open(None).await.unwrap();
         let port = callback.port();
         let waiting = tokio::spawn(callback.answer(expected(false)));
         let mut idle = Vec::new();
@@ -303,8 +303,8 @@ mod tests {
         let request = format!("GET /callback?code=c&state=s1 HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n");
         browser.write_all(request.as_bytes()).await.unwrap();
         let mut page = String::new();
-        let read = tokio::time::timeout(PATIENCE / 2, browser.read_to_string(&mut page)).await;
+        let read = tokio::time::timeout(REQUEST_TIMEOUT / 2, browser.read_to_string(&mut page)).await;
         assert!(read.is_ok() && page.starts_with("HTTP/1.1 200"), "{page}");
-        assert_eq!(waiting.await.unwrap(), Brought::Code("c".to_owned()));
+        assert_eq!(waiting.await.unwrap(), CallbackResult::Code("c".to_owned()));
     }
 }

@@ -2,27 +2,27 @@
 
 use url::Url;
 
-use super::demand::Demand;
+use super::bearer_challenge::BearerChallenge;
 use super::fetch::{Fetch, FetchError, Fetched};
-use super::metadata::{self, Authority, Resource, Unfit};
-use super::places;
+use super::metadata::{self, AuthServerMetadata, InvalidMetadata, ResourceMetadata};
+use super::well_known;
 
 /// What a login needs to know of both.
 #[derive(Debug, Clone)]
-pub struct Found {
+pub struct DiscoveredServer {
     /// What tokens are asked for, word for word as the server writes it.
     pub resource: String,
     /// What the server lists of itself.
     pub scopes: Option<Vec<String>>,
-    pub authority: Authority,
+    pub authority: AuthServerMetadata,
 }
 
 #[derive(Debug, thiserror::Error)]
-pub enum Lost {
+pub enum DiscoveryError {
     #[error("{0}")]
     Fetch(#[from] FetchError),
     #[error("{0}")]
-    Unfit(#[from] Unfit),
+    Metadata(#[from] InvalidMetadata),
     #[error("`{0}` holds no metadata of a server")]
     NoResource(String),
     #[error("authorization server `{0}` has no metadata at any of the places for it")]
@@ -33,22 +33,23 @@ pub enum Lost {
 pub async fn find(
     fetch: &Fetch,
     server: &Url,
-    demand: Option<&Demand>,
+    demand: Option<&BearerChallenge>,
     before: Option<&str>,
-) -> Result<Found, Lost> {
+) -> Result<DiscoveredServer, DiscoveryError> {
     match resource(fetch, server, demand).await? {
         Some(resource) => {
-            let own = places::origin(server);
+            let own = well_known::origin(server);
             let issuer = resource.issuer(before).unwrap_or(&own).to_owned();
-            let authority =
-                authority(fetch, &issuer).await?.ok_or_else(|| Lost::NoAuthority(issuer.clone()))?;
-            Ok(Found { resource: resource.resource, scopes: resource.scopes_supported, authority })
+            let authority = authority(fetch, &issuer)
+                .await?
+                .ok_or_else(|| DiscoveryError::NoAuthority(issuer.clone()))?;
+            Ok(DiscoveredServer { resource: resource.resource, scopes: resource.scopes_supported, authority })
         }
         // It says nothing of itself: a server of 2025-03-26 is its own authorization server.
         None => {
-            let found = authority(fetch, &places::origin(server)).await?;
-            let authority = found.unwrap_or_else(|| Authority::by_default(server));
-            Ok(Found { resource: canonical(server), scopes: None, authority })
+            let found = authority(fetch, &well_known::origin(server)).await?;
+            let authority = found.unwrap_or_else(|| AuthServerMetadata::by_default(server));
+            Ok(DiscoveredServer { resource: canonical(server), scopes: None, authority })
         }
     }
 }
@@ -57,26 +58,26 @@ pub async fn find(
 pub async fn resource(
     fetch: &Fetch,
     server: &Url,
-    demand: Option<&Demand>,
-) -> Result<Option<Resource>, Lost> {
+    demand: Option<&BearerChallenge>,
+) -> Result<Option<ResourceMetadata>, DiscoveryError> {
     if let Some(place) = demand.and_then(|demand| demand.resource_metadata.as_deref()) {
         let place = metadata::endpoint("place of metadata", place)?;
-        let found: Resource = read(&fetch.document(&place).await?)
-            .ok_or_else(|| Lost::NoResource(super::fetch::shown(&place)))?;
+        let found: ResourceMetadata = read(&fetch.document(&place).await?)
+            .ok_or_else(|| DiscoveryError::NoResource(super::fetch::shown(&place)))?;
         return Ok(Some(found.checked(server)?));
     }
-    for place in places::of_resource(server) {
-        if let Some(found) = read::<Resource>(&fetch.document(&place).await?) {
+    for place in well_known::of_resource(server) {
+        if let Some(found) = read::<ResourceMetadata>(&fetch.document(&place).await?) {
             return Ok(Some(found.checked(server)?));
         }
     }
     Ok(None)
 }
 
-async fn authority(fetch: &Fetch, issuer: &str) -> Result<Option<Authority>, Lost> {
+async fn authority(fetch: &Fetch, issuer: &str) -> Result<Option<AuthServerMetadata>, DiscoveryError> {
     let base = metadata::endpoint("issuer", issuer)?;
-    for place in places::of_authority(&base) {
-        if let Some(found) = read::<Authority>(&fetch.document(&place).await?) {
+    for place in well_known::of_authority(&base) {
+        if let Some(found) = read::<AuthServerMetadata>(&fetch.document(&place).await?) {
             return Ok(Some(found.checked(issuer)?));
         }
     }

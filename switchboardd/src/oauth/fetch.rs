@@ -14,13 +14,13 @@ use reqwest::header::{ACCEPT, CONTENT_TYPE, LOCATION};
 use reqwest::{Client, Method, RequestBuilder, Response, StatusCode};
 use url::Url;
 
-use super::ground::Ground;
-use super::metadata::{self, Unfit};
-use crate::child::remote::dialer::far;
+use super::address_scope::AddressScope;
+use super::metadata::{self, InvalidMetadata};
+use crate::child::remote::http_clients::external_client;
 use crate::environment::Variables;
 
 /// For one request, with everything that belongs to it.
-const PATIENCE: Duration = Duration::from_secs(10);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// The largest documents of this kind that are known have 20 KiB.
 const MAX_BODY: usize = 256 * 1024;
 /// From one place of a host to another of the same.
@@ -29,17 +29,17 @@ const MAX_HOPS: usize = 3;
 #[derive(Debug, thiserror::Error)]
 pub enum FetchError {
     #[error("{0}")]
-    Unfit(#[from] Unfit),
+    Unfit(#[from] InvalidMetadata),
     #[error("`{url}` gave no answer: {why}")]
     Unreached { url: String, why: String },
-    #[error("`{url}` gave no whole answer within {} s", PATIENCE.as_secs())]
+    #[error("`{url}` gave no whole answer within {} s", REQUEST_TIMEOUT.as_secs())]
     Late { url: String },
     #[error("the answer of `{url}` is longer than {} KiB", MAX_BODY / 1024)]
     TooLong { url: String },
     #[error("`{0}` leads elsewhere, which is not followed")]
     Elsewhere(String),
-    #[error("`{url}` is {}, and a server that is not must not lead there", .ground.word())]
-    TooNear { url: String, ground: Ground },
+    #[error("`{url}` is {}, and a server that is not must not lead there", .address_scope.word())]
+    TooNear { url: String, address_scope: AddressScope },
     #[error("no HTTP client could be made: {0}")]
     NoClient(String),
 }
@@ -62,12 +62,17 @@ pub struct Fetch {
 impl Fetch {
     /// For a login to this server. `met`: how far away it was when it was heard of. A name can lead to one place now
     /// and to another one then; what counts is the farther one.
-    pub async fn new(server: &Url, met: Option<Ground>, variables: &Variables) -> Result<Self, FetchError> {
-        let nearest = Arc::new(Nearest::new(ground_of(server).await.max(met.unwrap_or(Ground::Machine))));
+    pub async fn new(
+        server: &Url,
+        met: Option<AddressScope>,
+        variables: &Variables,
+    ) -> Result<Self, FetchError> {
+        let nearest =
+            Arc::new(Nearest::new(address_scope_of(server).await.max(met.unwrap_or(AddressScope::Loopback))));
         let resolver = Resolver { nearest: nearest.clone() };
         // Behind a proxy, it is the proxy that looks names up.
-        let client = far(variables, |client| {
-            client.dns_resolver(Arc::new(resolver)).timeout(PATIENCE).pool_max_idle_per_host(0)
+        let client = external_client(variables, |client| {
+            client.dns_resolver(Arc::new(resolver)).timeout(REQUEST_TIMEOUT).pool_max_idle_per_host(0)
         });
         let client = client.await.map_err(|error| FetchError::NoClient(error.to_string()))?;
         Ok(Self { client, nearest })
@@ -80,7 +85,7 @@ impl Fetch {
     }
 
     /// What a server says to somebody without a token; redirects within its host are followed.
-    pub async fn knock(&self, url: &Url) -> Result<Fetched, FetchError> {
+    pub async fn probe(&self, url: &Url) -> Result<Fetched, FetchError> {
         let ask = |at: &Url| {
             Ok(self
                 .request(Method::POST, at)?
@@ -102,7 +107,7 @@ impl Fetch {
         for _ in 0..=MAX_HOPS {
             let response = self.send(ask(&at)?, &at).await?;
             if is_server && let Some(from) = response.remote_addr() {
-                self.nearest.raise(Ground::of(from.ip()));
+                self.nearest.raise(AddressScope::of(from.ip()));
             }
             if !response.status().is_redirection() {
                 return finish(response, &at).await;
@@ -158,9 +163,9 @@ impl Fetch {
 
     fn request(&self, method: Method, url: &Url) -> Result<RequestBuilder, FetchError> {
         metadata::endpoint("endpoint", url.as_str())?;
-        match Ground::written(url) {
-            Some(ground) if ground < self.nearest.get() => {
-                Err(FetchError::TooNear { url: shown(url), ground })
+        match AddressScope::of_url(url) {
+            Some(address_scope) if address_scope < self.nearest.get() => {
+                Err(FetchError::TooNear { url: shown(url), address_scope })
             }
             _ => Ok(self.client.request(method, url.clone())),
         }
@@ -217,33 +222,35 @@ pub fn shown(url: &Url) -> String {
 
 /// How near a server is: as far away as the farthest of its addresses, so that nobody gets nearer by adding one. One
 /// that cannot be found now is taken to be far away: it will not be reached either.
-async fn ground_of(server: &Url) -> Ground {
-    if let Some(ground) = Ground::written(server) {
-        return ground;
+async fn address_scope_of(server: &Url) -> AddressScope {
+    if let Some(address_scope) = AddressScope::of_url(server) {
+        return address_scope;
     }
-    let Some(host) = server.host_str() else { return Ground::World };
+    let Some(host) = server.host_str() else { return AddressScope::Public };
     match tokio::net::lookup_host((host, 0)).await {
-        Ok(addresses) => addresses.map(|address| Ground::of(address.ip())).max().unwrap_or(Ground::World),
-        Err(_) => Ground::World,
+        Ok(addresses) => {
+            addresses.map(|address| AddressScope::of(address.ip())).max().unwrap_or(AddressScope::Public)
+        }
+        Err(_) => AddressScope::Public,
     }
 }
 
-/// The nearest ground that a server may lead to: its own.
+/// The nearest address scope that a server may lead to: its own.
 #[derive(Debug)]
-struct Nearest(Mutex<Ground>);
+struct Nearest(Mutex<AddressScope>);
 
 impl Nearest {
-    fn new(ground: Ground) -> Self {
-        Self(Mutex::new(ground))
+    fn new(address_scope: AddressScope) -> Self {
+        Self(Mutex::new(address_scope))
     }
 
-    fn get(&self) -> Ground {
+    fn get(&self) -> AddressScope {
         *self.0.lock().expect("BUG: a note panicked")
     }
 
-    fn raise(&self, ground: Ground) {
+    fn raise(&self, address_scope: AddressScope) {
         let mut nearest = self.0.lock().expect("BUG: a note panicked");
-        *nearest = ground.max(*nearest);
+        *nearest = address_scope.max(*nearest);
     }
 }
 
@@ -258,7 +265,7 @@ impl Resolve for Resolver {
         Box::pin(async move {
             let found: Vec<SocketAddr> = tokio::net::lookup_host((name.as_str(), 0)).await?.collect();
             let fit: Vec<SocketAddr> =
-                found.iter().copied().filter(|address| Ground::of(address.ip()) >= nearest).collect();
+                found.iter().copied().filter(|address| AddressScope::of(address.ip()) >= nearest).collect();
             if fit.is_empty() && !found.is_empty() {
                 return Err("it is nearer than the server that led there".into());
             }
@@ -285,7 +292,7 @@ mod tests {
     #[tokio::test]
     async fn a_name_that_moves_does_not_bring_a_server_nearer() {
         let name = Url::parse("http://localhost:9/mcp").unwrap();
-        let fetch = Fetch::new(&name, Some(Ground::World), &Variables::default()).await.unwrap();
+        let fetch = Fetch::new(&name, Some(AddressScope::Public), &Variables::default()).await.unwrap();
         leads_nowhere_near(&fetch).await;
     }
 

@@ -13,11 +13,11 @@ use oauth2::{
 use serde::Deserialize;
 use url::Url;
 
-use super::client::{Client, Method};
+use super::client::{ClientAuthMethod, OauthClient};
 use super::fetch::{Fetch, FetchError};
-use super::kept::{Grant, Tokens};
-use super::metadata::{self, Authority};
+use super::metadata::{self, AuthServerMetadata};
 use super::scopes::Scopes;
+use super::stored_login::{Grant, Tokens};
 use crate::visible::visible;
 
 /// What others say of their errors is shown up to here.
@@ -41,7 +41,7 @@ pub enum GrantError {
 
 /// A page that a person is to open, and what belongs to it.
 #[derive(Debug)]
-pub struct Page {
+pub struct AuthorizationUrl {
     pub url: Url,
     pub state: String,
     pub verifier: PkceCodeVerifier,
@@ -49,18 +49,18 @@ pub struct Page {
 
 /// Everything that decides what is asked for.
 #[derive(Debug, Clone)]
-pub struct Terms {
-    pub authority: Authority,
-    pub client: Client,
+pub struct AuthorizationTerms {
+    pub authority: AuthServerMetadata,
+    pub client: OauthClient,
     pub redirect: String,
     pub resource: String,
     pub scopes: Scopes,
 }
 
-type Ready = BasicClient<EndpointSet, EndpointNotSet, EndpointNotSet, EndpointNotSet, EndpointSet>;
+type ConfiguredClient = BasicClient<EndpointSet, EndpointNotSet, EndpointNotSet, EndpointNotSet, EndpointSet>;
 
-impl Terms {
-    pub fn page(&self) -> Result<Page, GrantError> {
+impl AuthorizationTerms {
+    pub fn page(&self) -> Result<AuthorizationUrl, GrantError> {
         let client = self.ready()?;
         let (challenge, verifier) = PkceCodeChallenge::new_random_sha256();
         let mut request = client
@@ -71,7 +71,7 @@ impl Terms {
             request = request.add_scope(Scope::new(scope.to_owned()));
         }
         let (url, state) = request.url();
-        Ok(Page { url, state: state.secret().clone(), verifier })
+        Ok(AuthorizationUrl { url, state: state.secret().clone(), verifier })
     }
 
     pub async fn exchange(
@@ -98,7 +98,7 @@ impl Terms {
         })
     }
 
-    fn ready(&self) -> Result<Ready, GrantError> {
+    fn ready(&self) -> Result<ConfiguredClient, GrantError> {
         let nonsense = |_| GrantError::Nonsense("an endpoint is no URL");
         Ok(known_as(&self.client)
             .set_auth_uri(AuthUrl::new(self.authority.authorization_endpoint.clone()).map_err(nonsense)?)
@@ -108,7 +108,7 @@ impl Terms {
 }
 
 /// The next tokens. What is not said again stays as it was.
-pub async fn refresh(fetch: &Fetch, grant: &Grant, client: &Client) -> Result<Tokens, GrantError> {
+pub async fn refresh(fetch: &Fetch, grant: &Grant, client: &OauthClient) -> Result<Tokens, GrantError> {
     let before = grant.tokens.refresh.as_ref().ok_or(GrantError::Nonsense("there is no refresh token"))?;
     let place = TokenUrl::new(grant.token_endpoint.clone())
         .map_err(|_| GrantError::Nonsense("an endpoint is no URL"))?;
@@ -124,7 +124,12 @@ pub async fn refresh(fetch: &Fetch, grant: &Grant, client: &Client) -> Result<To
 }
 
 /// Has the authorization server forget them, the one that makes others first.
-pub async fn revoke(fetch: &Fetch, grant: &Grant, client: &Client, place: &str) -> Result<(), GrantError> {
+pub async fn revoke(
+    fetch: &Fetch,
+    grant: &Grant,
+    client: &OauthClient,
+    place: &str,
+) -> Result<(), GrantError> {
     let place = metadata::endpoint("revocation endpoint", place).map_err(FetchError::from)?;
     let secret = client.secret.as_ref().map(|secret| secret.reveal());
     let held =
@@ -134,8 +139,8 @@ pub async fn revoke(fetch: &Fetch, grant: &Grant, client: &Client, place: &str) 
         let mut fields = vec![("token", token.reveal()), ("token_type_hint", hint)];
         let mut basic = None;
         match (client.method, secret) {
-            (Method::Basic, Some(secret)) => basic = Some((client.id.as_str(), secret)),
-            (Method::Post, Some(secret)) => {
+            (ClientAuthMethod::Basic, Some(secret)) => basic = Some((client.id.as_str(), secret)),
+            (ClientAuthMethod::Post, Some(secret)) => {
                 fields.extend([("client_id", client.id.as_str()), ("client_secret", secret)]);
             }
             _ => fields.push(("client_id", client.id.as_str())),
@@ -148,7 +153,7 @@ pub async fn revoke(fetch: &Fetch, grant: &Grant, client: &Client, place: &str) 
     Ok(())
 }
 
-fn known_as(client: &Client) -> BasicClient {
+fn known_as(client: &OauthClient) -> BasicClient {
     let ready = BasicClient::new(ClientId::new(client.id.clone()));
     let with = |ready: BasicClient, auth| match &client.secret {
         Some(secret) => {
@@ -157,9 +162,9 @@ fn known_as(client: &Client) -> BasicClient {
         None => ready,
     };
     match client.method {
-        Method::Public => ready.set_auth_type(AuthType::RequestBody),
-        Method::Basic => with(ready, AuthType::BasicAuth),
-        Method::Post => with(ready, AuthType::RequestBody),
+        ClientAuthMethod::Public => ready.set_auth_type(AuthType::RequestBody),
+        ClientAuthMethod::Basic => with(ready, AuthType::BasicAuth),
+        ClientAuthMethod::Post => with(ready, AuthType::RequestBody),
     }
 }
 
@@ -241,20 +246,20 @@ pub fn now() -> u64 {
 mod tests {
     use std::collections::BTreeMap;
 
-    use super::super::client::Way;
+    use super::super::client::Registration;
     use super::*;
 
-    fn terms(scopes: &str) -> Terms {
-        let client = Client {
+    fn terms(scopes: &str) -> AuthorizationTerms {
+        let client = OauthClient {
             id: "me".into(),
             secret: None,
-            method: Method::Public,
-            way: Way::Set,
+            method: ClientAuthMethod::Public,
+            registration: Registration::Configured,
             port: None,
             expires: None,
         };
-        Terms {
-            authority: Authority::by_default(&Url::parse("https://as.example").unwrap()),
+        AuthorizationTerms {
+            authority: AuthServerMetadata::by_default(&Url::parse("https://as.example").unwrap()),
             client,
             redirect: "http://127.0.0.1:1/callback".into(),
             resource: "https://x".into(),

@@ -18,18 +18,18 @@ use url::Url;
 
 pub use attempt::Attempt;
 
-use super::client::Preset;
-use super::demand::Demand;
+use super::address_scope::AddressScope;
+use super::bearer_challenge::BearerChallenge;
+use super::client::PresetClient;
 use super::fetch::{Fetch, FetchError};
 use super::grant;
-use super::ground::Ground;
-use super::kept::{Kept, Tokens};
 use super::scopes::Scopes;
-use super::store::{self, Store, StoreError};
-use crate::child::remote::auth::{AuthError, Authorizer, BoxFuture, Challenge, Verdict};
+use super::store::{self, LoginStore, LoginStoreError};
+use super::stored_login::{StoredLogin, Tokens};
+use crate::child::remote::auth::{AuthDecision, AuthError, Authorizer, BoxFuture, Challenge};
 use crate::config::OauthConfig;
-use crate::definition::Shown;
-use crate::secrets::{Hidden, Where};
+use crate::definition::DisplayUrl;
+use crate::secrets::{SecretLocation, SecretString};
 use crate::visible::visible;
 
 /// A server that asks for more scopes more often than this is not given in to.
@@ -44,11 +44,11 @@ pub struct Login {
     url: Url,
     /// What it is kept under.
     name: String,
-    store: Store,
+    store: LoginStore,
     config: Arc<Mutex<OauthConfig>>,
     me: Weak<Self>,
     // A leaf lock: held for a look or a change.
-    memory: Mutex<Memory>,
+    state: Mutex<LoginState>,
     /// Whoever changes what is kept holds it, across everything that takes.
     turn: tokio::sync::Mutex<()>,
     /// The attempt that a person is in the middle of. Held while one begins, so that two begin one.
@@ -58,14 +58,14 @@ pub struct Login {
 }
 
 #[derive(Debug, Default)]
-struct Memory {
+struct LoginState {
     is_loaded: bool,
-    kept: Kept,
+    kept: StoredLogin,
     header: Option<HeaderValue>,
     /// When tokens were refused that should have been good.
     refused: Vec<Instant>,
     /// What the server last asked for and did not get.
-    demand: Option<Demand>,
+    demand: Option<BearerChallenge>,
     /// A client that may be unknown where it was registered.
     doubted: Option<String>,
     /// When it asked for more scopes.
@@ -75,13 +75,13 @@ struct Memory {
     /// When a renewal last failed that may work another time, and why.
     failed: Option<(Instant, AuthError)>,
     /// How far away the server was when it was heard of, by the connection itself.
-    met: Option<Ground>,
+    met: Option<AddressScope>,
     /// How the server is spoken of.
-    shown: Shown,
+    shown: DisplayUrl,
 }
 
 /// What there is to send at once.
-enum Glance {
+enum CachedToken {
     Unknown,
     Ready(Option<HeaderValue>),
     /// It is time for another one; this one may do until then.
@@ -109,7 +109,7 @@ impl Entries {
 
 /// What became of tokens on the way out.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Gone {
+pub enum LogoutOutcome {
     /// There were none.
     Nothing,
     /// They are no longer valid anywhere.
@@ -119,7 +119,12 @@ pub enum Gone {
 }
 
 impl Login {
-    pub(super) fn new(child: &str, url: &Url, store: &Store, config: &Arc<Mutex<OauthConfig>>) -> Arc<Self> {
+    pub(super) fn new(
+        child: &str,
+        url: &Url,
+        store: &LoginStore,
+        config: &Arc<Mutex<OauthConfig>>,
+    ) -> Arc<Self> {
         Arc::new_cyclic(|me| Self {
             child: child.into(),
             url: url.clone(),
@@ -127,7 +132,7 @@ impl Login {
             store: store.clone(),
             config: config.clone(),
             me: me.clone(),
-            memory: Mutex::default(),
+            state: Mutex::default(),
             turn: tokio::sync::Mutex::default(),
             attempt: tokio::sync::Mutex::default(),
             entered: watch::Sender::new(0),
@@ -171,7 +176,7 @@ impl Login {
     }
 
     /// Where the login is kept, in a word.
-    pub async fn place(&self) -> Option<Where> {
+    pub async fn place(&self) -> Option<SecretLocation> {
         self.store.place(&self.name).await.ok().flatten()
     }
 
@@ -180,17 +185,17 @@ impl Login {
     async fn open_page(&self) -> Option<Box<str>> {
         let slot = self.attempt.lock().await;
         let open = slot.as_ref().filter(|open| open.is_open()).map(|open| open.url.as_str());
-        open.filter(|page| self.memory().shown.allows(page)).map(Into::into)
+        open.filter(|page| self.state().shown.is_clean(page)).map(Into::into)
     }
 
     /// Forgets everything, here and there.
-    pub async fn log_out(&self) -> Result<Gone, String> {
+    pub async fn log_out(&self) -> Result<LogoutOutcome, String> {
         let me = self.me();
-        let task = tokio::spawn(async move { me.leave().await });
+        let task = tokio::spawn(async move { me.revoke_and_delete().await });
         task.await.unwrap_or_else(|panic| Err(panic.to_string()))
     }
 
-    async fn leave(&self) -> Result<Gone, String> {
+    async fn revoke_and_delete(&self) -> Result<LogoutOutcome, String> {
         if let Some(open) = self.attempt.lock().await.take() {
             open.give_up().await;
         }
@@ -198,74 +203,81 @@ impl Login {
         let _lock = self.store.lock(&self.name).await.map_err(|error| error.to_string())?;
         let kept = match self.store.load(&self.name).await {
             Ok(kept) => kept.unwrap_or_default(),
-            Err(StoreError::Damaged) => Kept::default(),
+            Err(LoginStoreError::Damaged) => StoredLogin::default(),
             Err(error) => return Err(error.to_string()),
         };
         // Here first: whatever the other side does, nobody uses them any more.
         self.store.remove(&self.name).await.map_err(|error| error.to_string())?;
-        self.remember(Kept::default());
-        let (Some(grant), client) = (&kept.grant, kept.client()) else { return Ok(Gone::Nothing) };
+        self.remember(StoredLogin::default());
+        let (Some(grant), client) = (&kept.grant, kept.client()) else { return Ok(LogoutOutcome::Nothing) };
         let (Some(place), Some(client)) = (&grant.revocation_endpoint, client) else {
-            return Ok(Gone::Deleted("its authorization server has no way to revoke tokens".to_owned()));
+            return Ok(LogoutOutcome::Deleted(
+                "its authorization server has no way to revoke tokens".to_owned(),
+            ));
         };
         let revoked = match self.fetch().await {
             Ok(fetch) => grant::revoke(&fetch, grant, client, place).await,
             Err(error) => Err(error.into()),
         };
-        Ok(revoked.map_or_else(|error| Gone::Deleted(self.told(&error)), |()| Gone::Revoked))
+        Ok(revoked
+            .map_or_else(|error| LogoutOutcome::Deleted(self.told(&error)), |()| LogoutOutcome::Revoked))
     }
 
     /// The header that goes out with the next request.
     async fn current(&self) -> Result<Option<HeaderValue>, AuthError> {
-        if let Glance::Unknown = self.glance() {
+        if let CachedToken::Unknown = self.cached_token() {
             let _turn = self.turn.lock().await;
-            if let Glance::Unknown = self.glance() {
+            if let CachedToken::Unknown = self.cached_token() {
                 let kept = self.store.load(&self.name).await.map_err(|error| self.failed(&error))?;
                 self.remember(kept.unwrap_or_default());
             }
         }
-        match self.glance() {
-            Glance::Unknown => Ok(None),
-            Glance::Ready(header) => Ok(header),
-            Glance::Due(Some(before)) => {
+        match self.cached_token() {
+            CachedToken::Unknown => Ok(None),
+            CachedToken::Ready(header) => Ok(header),
+            CachedToken::Due(Some(before)) => {
                 // It is good for a while yet: nobody waits for a slow authorization server, and one that fails is not
                 // the end. It may be refused by then; and it may not.
                 let renewed = timeout(IN_TIME, self.renew(Some(before.clone()), None)).await;
                 Ok(if let Ok(Ok(_)) = renewed { self.header() } else { Some(before) })
             }
-            Glance::Due(None) => self.renew(None, None).await.map(|_| self.header()),
+            CachedToken::Due(None) => self.renew(None, None).await.map(|_| self.header()),
         }
     }
 
-    async fn answer(&self, challenge: Challenge<'_>) -> Result<Verdict, AuthError> {
-        let demand = challenge.www_authenticate.and_then(Demand::parse);
+    async fn answer(&self, challenge: Challenge<'_>) -> Result<AuthDecision, AuthError> {
+        let demand = challenge.www_authenticate.and_then(BearerChallenge::parse);
         if let Some(from) = challenge.from {
-            let mut memory = self.memory();
-            memory.met = memory.met.max(Some(Ground::of(from.ip())));
+            let mut memory = self.state();
+            memory.met = memory.met.max(Some(AddressScope::of(from.ip())));
         }
         if challenge.status == 403 {
-            return match demand.filter(Demand::lacks_scope) {
+            return match demand.filter(BearerChallenge::lacks_scope) {
                 Some(demand) => self.step_up(demand, challenge.used).await,
-                None => Ok(Verdict::Stands),
+                None => Ok(AuthDecision::Stands),
             };
         }
-        self.memory().demand = Some(demand.clone().unwrap_or_default());
+        self.state().demand = Some(demand.clone().unwrap_or_default());
         if self.renew(challenge.used.cloned(), Some(demand.unwrap_or_default())).await? {
-            return Ok(Verdict::Again);
+            return Ok(AuthDecision::Again);
         }
         Err(self.wanted().await)
     }
 
     /// The server wants scopes that the token does not have.
-    async fn step_up(&self, demand: Demand, used: Option<&HeaderValue>) -> Result<Verdict, AuthError> {
+    async fn step_up(
+        &self,
+        demand: BearerChallenge,
+        used: Option<&HeaderValue>,
+    ) -> Result<AuthDecision, AuthError> {
         let wanted = Scopes::of_text(demand.scope.as_deref().unwrap_or_default());
         {
-            let mut memory = self.memory();
+            let mut memory = self.state();
             if memory.header.is_some() && memory.header.as_ref() != used {
-                return Ok(Verdict::Again);
+                return Ok(AuthDecision::Again);
             }
             let Some(granted) = memory.kept.grant.as_ref().filter(|_| !wanted.is_empty()) else {
-                return Ok(Verdict::Stands);
+                return Ok(AuthDecision::Stands);
             };
             if granted.asked.holds(&wanted) {
                 let why = format!(
@@ -291,26 +303,26 @@ impl Login {
         AuthError::Login { child: self.child.clone(), open: self.open_page().await }
     }
 
-    fn glance(&self) -> Glance {
-        let memory = self.memory();
+    fn cached_token(&self) -> CachedToken {
+        let memory = self.state();
         let Some(grant) = memory.kept.grant.as_ref().filter(|_| memory.is_loaded) else {
-            return if memory.is_loaded { Glance::Ready(None) } else { Glance::Unknown };
+            return if memory.is_loaded { CachedToken::Ready(None) } else { CachedToken::Unknown };
         };
         let now = grant::now();
         let header = memory.header.clone().filter(|_| !grant.tokens.has_ended(now));
-        if grant.tokens.wants_renewal(now) { Glance::Due(header) } else { Glance::Ready(header) }
+        if grant.tokens.wants_renewal(now) { CachedToken::Due(header) } else { CachedToken::Ready(header) }
     }
 
     fn header(&self) -> Option<HeaderValue> {
-        match self.glance() {
-            Glance::Ready(header) | Glance::Due(header) => header,
-            Glance::Unknown => None,
+        match self.cached_token() {
+            CachedToken::Ready(header) | CachedToken::Due(header) => header,
+            CachedToken::Unknown => None,
         }
     }
 
     /// From now on this is what is kept.
-    fn remember(&self, kept: Kept) {
-        let mut memory = self.memory();
+    fn remember(&self, kept: StoredLogin) {
+        let mut memory = self.state();
         let header = kept.grant.as_ref().and_then(|grant| Tokens::header(&grant.tokens));
         // What is read for the first time has been there before.
         if memory.is_loaded && header.is_some() && header != memory.header {
@@ -324,32 +336,32 @@ impl Login {
     }
 
     async fn fetch(&self) -> Result<Fetch, FetchError> {
-        let met = self.memory().met;
-        Fetch::new(&self.url, met, &self.store.captured().await.variables).await
+        let met = self.state().met;
+        Fetch::new(&self.url, met, &self.store.shell_environment().await.variables).await
     }
 
     /// The scopes that the server last asked for.
     fn demanded(&self) -> Scopes {
-        let memory = self.memory();
+        let memory = self.state();
         let scope = memory.demand.as_ref().and_then(|demand| demand.scope.as_deref());
         Scopes::of_text(scope.unwrap_or_default())
     }
 
     /// The client that the person set for this child. One without an issuer is bound to the first that saw it.
-    async fn preset(&self, kept: &Kept) -> Result<Option<Preset>, String> {
+    async fn preset(&self, kept: &StoredLogin) -> Result<Option<PresetClient>, String> {
         let config = self.config().clients.get(&*self.child).cloned().unwrap_or_default();
         let Some(id) = config.client_id else { return Ok(None) };
         let secret = match &config.client_secret {
-            Some(template) => Some(Hidden::new(self.store.fill(template).await?)),
+            Some(template) => Some(SecretString::new(self.store.fill(template).await?)),
             None => None,
         };
         let seen = kept.clients.iter().find(|(_, client)| client.id == id).map(|(issuer, _)| issuer.clone());
-        Ok(Some(Preset { id, secret, issuer: config.issuer.or(seen) }))
+        Ok(Some(PresetClient { id, secret, issuer: config.issuer.or(seen) }))
     }
 
     /// From now on the server is spoken of like this.
-    pub(super) fn speaks_of(&self, shown: &Shown) {
-        let mut memory = self.memory();
+    pub(super) fn speaks_of(&self, shown: &DisplayUrl) {
+        let mut memory = self.state();
         if memory.shown != *shown {
             memory.shown = shown.clone();
         }
@@ -357,7 +369,7 @@ impl Login {
 
     /// Others' words may be in it: they must not do anything to whoever reads them, and repeat no secret.
     fn told(&self, what: &dyn std::fmt::Display) -> String {
-        visible(&self.memory().shown.hide(&what.to_string())).into_owned()
+        visible(&self.state().shown.redact(&what.to_string())).into_owned()
     }
 
     fn failed(&self, error: &dyn std::fmt::Display) -> AuthError {
@@ -368,8 +380,8 @@ impl Login {
         self.config.lock().expect("BUG: a note panicked")
     }
 
-    fn memory(&self) -> MutexGuard<'_, Memory> {
-        self.memory.lock().expect("BUG: a note panicked")
+    fn state(&self) -> MutexGuard<'_, LoginState> {
+        self.state.lock().expect("BUG: a note panicked")
     }
 
     fn me(&self) -> Arc<Self> {
@@ -390,7 +402,7 @@ impl Authorizer for Login {
         Box::pin(self.current())
     }
 
-    fn challenged<'a>(&'a self, challenge: Challenge<'a>) -> BoxFuture<'a, Result<Verdict, AuthError>> {
+    fn challenged<'a>(&'a self, challenge: Challenge<'a>) -> BoxFuture<'a, Result<AuthDecision, AuthError>> {
         Box::pin(self.answer(challenge))
     }
 }

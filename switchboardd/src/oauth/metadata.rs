@@ -3,12 +3,12 @@
 use serde::Deserialize;
 use url::Url;
 
-use super::ground::Ground;
-use super::places;
+use super::address_scope::AddressScope;
+use super::well_known;
 
 /// What a server says of itself.
 #[derive(Debug, Clone, Deserialize)]
-pub struct Resource {
+pub struct ResourceMetadata {
     pub resource: String,
     #[serde(default)]
     pub authorization_servers: Vec<String>,
@@ -17,7 +17,7 @@ pub struct Resource {
 
 /// What an authorization server says of itself.
 #[derive(Debug, Clone, Deserialize)]
-pub struct Authority {
+pub struct AuthServerMetadata {
     pub issuer: String,
     pub authorization_endpoint: String,
     pub token_endpoint: String,
@@ -34,7 +34,7 @@ pub struct Authority {
 
 /// Why a document is not believed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Unfit {
+pub enum InvalidMetadata {
     #[error("its metadata is about `{0}`, which it is not")]
     Resource(String),
     #[error("the metadata of authorization server `{asked}` is that of `{found}`")]
@@ -45,10 +45,14 @@ pub enum Unfit {
     Endpoint { what: &'static str, url: String, why: &'static str },
 }
 
-impl Resource {
+impl ResourceMetadata {
     /// The document, if it is about this server.
-    pub fn checked(self, server: &Url) -> Result<Self, Unfit> {
-        if places::covers(&self.resource, server) { Ok(self) } else { Err(Unfit::Resource(self.resource)) }
+    pub fn checked(self, server: &Url) -> Result<Self, InvalidMetadata> {
+        if well_known::covers(&self.resource, server) {
+            Ok(self)
+        } else {
+            Err(InvalidMetadata::Resource(self.resource))
+        }
     }
 
     /// Who gives out its tokens: whoever did so before, if that is still so.
@@ -58,16 +62,16 @@ impl Resource {
     }
 }
 
-impl Authority {
+impl AuthServerMetadata {
     /// The document, if it is of this issuer, names endpoints that can be used, and is safe to log in with.
-    pub fn checked(self, issuer: &str) -> Result<Self, Unfit> {
+    pub fn checked(self, issuer: &str) -> Result<Self, InvalidMetadata> {
         // Word for word, but for a slash at the end, which no two URLs of one host can differ by alone.
         if self.issuer.trim_end_matches('/') != issuer.trim_end_matches('/') {
-            return Err(Unfit::Issuer { asked: issuer.to_owned(), found: self.issuer });
+            return Err(InvalidMetadata::Issuer { asked: issuer.to_owned(), found: self.issuer });
         }
         let methods = self.code_challenge_methods_supported.as_deref().unwrap_or_default();
         if !methods.iter().any(|method| method == "S256") {
-            return Err(Unfit::Pkce(self.issuer));
+            return Err(InvalidMetadata::Pkce(self.issuer));
         }
         endpoint("authorization endpoint", &self.authorization_endpoint)?;
         endpoint("token endpoint", &self.token_endpoint)?;
@@ -79,9 +83,9 @@ impl Authority {
 
     /// What a server of revision 2025-03-26 has that describes neither itself nor its authorization server.
     pub fn by_default(server: &Url) -> Self {
-        let at = |path| places::at(server, path, None).into();
+        let at = |path| well_known::at(server, path, None).into();
         Self {
-            issuer: places::origin(server),
+            issuer: well_known::origin(server),
             authorization_endpoint: at("/authorize"),
             token_endpoint: at("/token"),
             registration_endpoint: Some(at("/register")),
@@ -96,12 +100,12 @@ impl Authority {
 }
 
 /// A URL that a login may go to: encrypted, unless it never leaves this machine.
-pub fn endpoint(what: &'static str, text: &str) -> Result<Url, Unfit> {
-    let unfit = |why| Unfit::Endpoint { what, url: text.to_owned(), why };
+pub fn endpoint(what: &'static str, text: &str) -> Result<Url, InvalidMetadata> {
+    let unfit = |why| InvalidMetadata::Endpoint { what, url: text.to_owned(), why };
     let url = Url::parse(text).map_err(|_| unfit("it is no URL"))?;
     match url.scheme() {
         "https" => {}
-        "http" if Ground::written(&url) == Some(Ground::Machine) => {}
+        "http" if AddressScope::of_url(&url) == Some(AddressScope::Loopback) => {}
         "http" => return Err(unfit("it must be https")),
         _ => return Err(unfit("only http and https are opened")),
     }
@@ -122,7 +126,7 @@ mod tests {
 
     const ISSUER: &str = "https://as.example/t";
 
-    fn authority(change: &Value) -> Authority {
+    fn authority(change: &Value) -> AuthServerMetadata {
         let mut document = json!({
             "issuer": ISSUER,
             "authorization_endpoint": "https://as.example/a",
@@ -142,7 +146,7 @@ mod tests {
         for issuer in ["https://as.example", "https://AS.example/t", "http://as.example/t", "https://evil/t"]
         {
             let checked = authority(&json!({})).checked(issuer);
-            assert!(matches!(checked, Err(Unfit::Issuer { .. })), "{issuer}");
+            assert!(matches!(checked, Err(InvalidMetadata::Issuer { .. })), "{issuer}");
         }
     }
 
@@ -150,7 +154,7 @@ mod tests {
     fn without_pkce_there_is_no_login() {
         for methods in [json!(null), json!([]), json!(["plain"])] {
             let checked = authority(&json!({ "code_challenge_methods_supported": methods })).checked(ISSUER);
-            assert_eq!(checked.unwrap_err(), Unfit::Pkce(ISSUER.to_owned()), "{methods}");
+            assert_eq!(checked.unwrap_err(), InvalidMetadata::Pkce(ISSUER.to_owned()), "{methods}");
         }
     }
 
@@ -184,7 +188,7 @@ mod tests {
     #[test]
     fn a_resource_must_be_the_server() {
         let server = Url::parse("https://x/mcp").unwrap();
-        let of = |resource: &str| Resource {
+        let of = |resource: &str| ResourceMetadata {
             resource: resource.to_owned(),
             authorization_servers: vec!["a".to_owned(), "b".to_owned()],
             scopes_supported: None,
@@ -197,7 +201,7 @@ mod tests {
 
     #[test]
     fn an_old_server_has_endpoints_at_its_root() {
-        let authority = Authority::by_default(&Url::parse("http://localhost:1/mcp?x").unwrap());
+        let authority = AuthServerMetadata::by_default(&Url::parse("http://localhost:1/mcp?x").unwrap());
         assert_eq!(authority.token_endpoint, "http://localhost:1/token");
         assert_eq!(authority.issuer, "http://localhost:1");
     }

@@ -10,7 +10,7 @@ pub struct Scopes(Vec<String>);
 
 /// Where scopes may come from.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Wishes<'a> {
+pub struct ScopeSources<'a> {
     /// What the person set for this server.
     pub set: Option<&'a [String]>,
     /// What the server asked for when it refused.
@@ -70,7 +70,7 @@ impl std::fmt::Display for Scopes {
 
 /// The person's word, else the server's demand, else its list, else nothing: then the authorization server decides.
 /// `before` is what was asked for earlier and is not to be lost.
-pub fn choose(wishes: Wishes<'_>, before: &Scopes) -> Scopes {
+pub fn choose(wishes: ScopeSources<'_>, before: &Scopes) -> Scopes {
     let of = |list: &[String]| Scopes::of_words(list.iter().map(String::as_str));
     let demanded = wishes.demanded.map(Scopes::of_text).filter(|scopes| !scopes.is_empty());
     let wanted = match (wishes.set, demanded, wishes.listed) {
@@ -97,7 +97,7 @@ mod tests {
         let words =
             |text: Option<&str>| text.map(|text| text.split(' ').map(str::to_owned).collect::<Vec<_>>());
         let (set, listed) = (words(set), words(listed));
-        let wishes = Wishes { set: set.as_deref(), demanded, listed: listed.as_deref(), known: None };
+        let wishes = ScopeSources { set: set.as_deref(), demanded, listed: listed.as_deref(), known: None };
         assert_eq!(choose(wishes, &Scopes::of_text(before)).to_string(), expect);
     }
 
@@ -120,9 +120,9 @@ mod tests {
     #[test]
     fn offline_access_is_asked_for_where_it_is_known() {
         let known = ["offline_access".to_owned(), "x".to_owned()];
-        let wishes = Wishes { demanded: Some("a"), known: Some(&known), ..Wishes::default() };
+        let wishes = ScopeSources { demanded: Some("a"), known: Some(&known), ..ScopeSources::default() };
         assert_eq!(choose(wishes, &Scopes::default()).to_string(), "a offline_access");
-        let alone = Wishes { known: Some(&known), ..Wishes::default() };
+        let alone = ScopeSources { known: Some(&known), ..ScopeSources::default() };
         assert!(choose(alone, &Scopes::default()).is_empty());
     }
 

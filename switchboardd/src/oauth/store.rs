@@ -9,23 +9,23 @@ use std::time::Duration;
 
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
-use switchboard_wire::place::private_folder;
+use switchboard_wire::runtime_paths::private_folder;
 use tokio::time::Instant;
 
-use super::kept::Kept;
-use crate::environment::Captured;
+use super::stored_login::StoredLogin;
+use crate::environment::ShellEnvironment;
 use crate::event_loop::may_block;
 use crate::expand::Template;
 use crate::files::open_own;
-use crate::secrets::{Secrets, SecretsError, Stored, Where};
-use crate::sources::Sources;
+use crate::secrets::{SecretLocation, Secrets, SecretsError, StoreOutcome};
+use crate::value_resolver::ValueResolver;
 
 /// Longer than another process takes for all the requests that it makes with a login in its hands.
-const OTHERS: Duration = Duration::from_secs(45);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(45);
 const TRY_AGAIN: Duration = Duration::from_millis(20);
 
 #[derive(Debug, thiserror::Error)]
-pub enum StoreError {
+pub enum LoginStoreError {
     #[error("{0}")]
     Secrets(#[from] SecretsError),
     #[error("what is kept of the login is damaged; log in again")]
@@ -36,47 +36,47 @@ pub enum StoreError {
 
 /// All logins of one person.
 #[derive(Debug, Clone)]
-pub struct Store {
+pub struct LoginStore {
     folder: PathBuf,
     secrets: Secrets,
-    sources: Arc<Sources>,
+    resolver: Arc<ValueResolver>,
 }
 
-impl Store {
-    pub fn new(state: &Path, sources: Arc<Sources>) -> Self {
+impl LoginStore {
+    pub fn new(state: &Path, resolver: Arc<ValueResolver>) -> Self {
         let folder = state.join("logins");
-        Self { secrets: Secrets::within(folder.clone()), folder, sources }
+        Self { secrets: Secrets::within(folder.clone()), folder, resolver }
     }
 
     /// What is kept under a name.
-    pub async fn load(&self, name: &str) -> Result<Option<Kept>, StoreError> {
+    pub async fn load(&self, name: &str) -> Result<Option<StoredLogin>, LoginStoreError> {
         // Most have none, and then nobody has to be asked for the way to a keyring.
         if !self.secrets.listed().await?.contains_key(name) {
             return Ok(None);
         }
-        let variables = &self.captured().await.variables;
+        let variables = &self.shell_environment().await.variables;
         let mut values = self.secrets.values(&[name.to_owned()], variables).await?;
         // Not the parser's own words: they may quote a token.
-        let read = |text: String| serde_json::from_str(&text).map_err(|_| StoreError::Damaged);
+        let read = |text: String| serde_json::from_str(&text).map_err(|_| LoginStoreError::Damaged);
         values.remove(name).map(read).transpose()
     }
 
     /// Where it is kept.
-    pub async fn place(&self, name: &str) -> Result<Option<Where>, StoreError> {
+    pub async fn place(&self, name: &str) -> Result<Option<SecretLocation>, LoginStoreError> {
         Ok(self.secrets.listed().await?.remove(name))
     }
 
-    pub async fn save(&self, name: &str, kept: &Kept) -> Result<(), StoreError> {
+    pub async fn save(&self, name: &str, kept: &StoredLogin) -> Result<(), LoginStoreError> {
         let text = serde_json::to_string(kept).expect("BUG: text and names are JSON");
-        let variables = &self.captured().await.variables;
-        if let Stored::InFile { stale: true, why } = self.secrets.set(name, &text, variables).await? {
+        let variables = &self.shell_environment().await.variables;
+        if let StoreOutcome::InFile { stale: true, why } = self.secrets.set(name, &text, variables).await? {
             tracing::warn!(target: "oauth", login = name, "the keyring still holds an older login: {why}");
         }
         Ok(())
     }
 
-    pub async fn remove(&self, name: &str) -> Result<(), StoreError> {
-        let variables = &self.captured().await.variables;
+    pub async fn remove(&self, name: &str) -> Result<(), LoginStoreError> {
+        let variables = &self.shell_environment().await.variables;
         match self.secrets.remove(name, variables).await {
             Err(SecretsError::Absent(_)) => Ok(()),
             removed => Ok(removed?),
@@ -84,17 +84,17 @@ impl Store {
     }
 
     /// What leads out of here, and to a keyring.
-    pub async fn captured(&self) -> Arc<Captured> {
-        self.sources.captured().await
+    pub async fn shell_environment(&self) -> Arc<ShellEnvironment> {
+        self.resolver.shell_environment().await
     }
 
     /// A text of the config with its `${…}` filled in.
     pub async fn fill(&self, template: &Template) -> Result<String, String> {
-        self.sources.text(template).await
+        self.resolver.text(template).await
     }
 
     /// Waits until no other process works on this login, or for as long as one can take. Its drop lets the next one in.
-    pub async fn lock(&self, name: &str) -> Result<File, StoreError> {
+    pub async fn lock(&self, name: &str) -> Result<File, LoginStoreError> {
         let (file, folder) = (self.folder.join(format!("{name}.lock")), self.folder.clone());
         let path = file.clone();
         let opened = tokio::task::spawn_blocking(move || {
@@ -107,12 +107,12 @@ impl Store {
             Ok(lock) => exclusive(lock).await,
             Err(error) => Err(error),
         };
-        locked.map_err(|error| StoreError::Unlocked { file, error })
+        locked.map_err(|error| LoginStoreError::Unlocked { file, error })
     }
 }
 
 async fn exclusive(lock: File) -> io::Result<File> {
-    let until = Instant::now() + OTHERS;
+    let until = Instant::now() + LOCK_TIMEOUT;
     loop {
         match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => return Ok(lock),
@@ -142,8 +142,9 @@ mod tests {
     #[tokio::test]
     async fn two_processes_take_turns() {
         let state = tempfile::tempdir().unwrap();
-        let sources = Arc::new(Sources::new(state.path(), state.path()));
-        let (one, other) = (Store::new(state.path(), sources.clone()), Store::new(state.path(), sources));
+        let resolver = Arc::new(ValueResolver::new(state.path(), state.path()));
+        let (one, other) =
+            (LoginStore::new(state.path(), resolver.clone()), LoginStore::new(state.path(), resolver));
         let held = one.lock("login.x").await.unwrap();
         let mut waiting = std::pin::pin!(other.lock("login.x"));
         let early = tokio::time::timeout(std::time::Duration::from_millis(50), &mut waiting).await;
@@ -156,8 +157,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn nobody_is_waited_for_without_end() {
         let state = tempfile::tempdir().unwrap();
-        let sources = Arc::new(Sources::new(state.path(), state.path()));
-        let store = Store::new(state.path(), sources);
+        let resolver = Arc::new(ValueResolver::new(state.path(), state.path()));
+        let store = LoginStore::new(state.path(), resolver);
         let _held = store.lock("login.x").await.unwrap();
         let late = store.lock("login.x").await.unwrap_err();
         assert!(late.to_string().contains("for too long"), "{late}");

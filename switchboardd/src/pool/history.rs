@@ -4,11 +4,11 @@ use std::collections::VecDeque;
 use std::time::SystemTime;
 
 /// More than this nobody reads.
-const KEEP: usize = 8;
+const MAX_ENTRIES: usize = 8;
 
 /// One child that is no more, or never was.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Past {
+pub struct ChildEnd {
     pub at: SystemTime,
     /// Continues the words "server `name` …".
     pub what: String,
@@ -16,7 +16,7 @@ pub struct Past {
     pub bad: bool,
 }
 
-impl Past {
+impl ChildEnd {
     pub fn age_ms(&self) -> u64 {
         let age = SystemTime::now().duration_since(self.at).unwrap_or_default();
         u64::try_from(age.as_millis()).unwrap_or(u64::MAX)
@@ -25,23 +25,23 @@ impl Past {
 
 #[derive(Debug, Default)]
 pub(super) struct History {
-    kept: VecDeque<Past>,
+    kept: VecDeque<ChildEnd>,
 }
 
 impl History {
     pub(super) fn note(&mut self, what: String, bad: bool) {
-        if self.kept.len() == KEEP {
+        if self.kept.len() == MAX_ENTRIES {
             self.kept.pop_front();
         }
-        self.kept.push_back(Past { at: SystemTime::now(), what, bad });
+        self.kept.push_back(ChildEnd { at: SystemTime::now(), what, bad });
     }
 
     /// The latest first.
-    pub(super) fn all(&self) -> Vec<Past> {
+    pub(super) fn all(&self) -> Vec<ChildEnd> {
         self.kept.iter().rev().cloned().collect()
     }
 
-    pub(super) fn last_bad(&self) -> Option<Past> {
+    pub(super) fn last_bad(&self) -> Option<ChildEnd> {
         self.kept.iter().rev().find(|past| past.bad).cloned()
     }
 }
@@ -53,13 +53,13 @@ mod tests {
     #[test]
     fn the_latest_are_kept() {
         let mut history = History::default();
-        for number in 0..KEEP + 3 {
+        for number in 0..MAX_ENTRIES + 3 {
             history.note(number.to_string(), number % 2 == 0);
         }
         let all = history.all();
-        assert_eq!(all.len(), KEEP);
-        assert_eq!(all[0].what, (KEEP + 2).to_string());
-        assert_eq!(history.last_bad().unwrap().what, (KEEP + 2).to_string());
+        assert_eq!(all.len(), MAX_ENTRIES);
+        assert_eq!(all[0].what, (MAX_ENTRIES + 2).to_string());
+        assert_eq!(history.last_bad().unwrap().what, (MAX_ENTRIES + 2).to_string());
         history.note("stopped".to_owned(), false);
         assert!(history.last_bad().unwrap().bad);
     }

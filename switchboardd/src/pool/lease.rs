@@ -6,11 +6,11 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
 use super::state::{Step, Waiter};
-use super::{Pool, PoolError, ROOM};
+use super::{Pool, PoolError, SLOT_WAIT};
 use crate::caller::Caller;
 use crate::child::{Child, Debt, Limits};
 use crate::config::Scope;
-use crate::measures::child_tally::Reason;
+use crate::metrics::child_metrics::StartReason;
 
 /// The right to use a child. Dropping it gives the child back.
 #[derive(Debug)]
@@ -39,7 +39,7 @@ impl Drop for Lease {
                 drop(runtime.spawn(settle(self.pool.clone(), self.child.clone(), within)));
             });
         }
-        self.child.leased(-1);
+        self.child.change_leases(-1);
         self.pool.has_changed();
     }
 }
@@ -62,7 +62,7 @@ impl Pool {
             && let Some(child) = self.running().into_iter().find(|child| child.pid() == pid)
         {
             // It comes back with answers to what this one asked.
-            child.leased(1);
+            child.change_leases(1);
             return Ok(Lease { child, pool: self.clone(), comes_back: None });
         }
         let caller = caller.owner();
@@ -76,7 +76,7 @@ impl Pool {
                 let mut state = self.lock();
                 let step = state.step(&mut waiter, Instant::now());
                 if let Step::Use(child) = &step {
-                    child.leased(1);
+                    child.change_leases(1);
                     state.spares.used();
                     state.want_spares();
                 }
@@ -95,7 +95,9 @@ impl Pool {
                     lease.wait_for_roots().await;
                     return Ok(lease);
                 }
-                Step::Start(start) => drop(tokio::spawn(self.clone().start(start, limits, Reason::Call))),
+                Step::Start(start) => {
+                    drop(tokio::spawn(self.clone().start(start, limits, StartReason::Call)))
+                }
                 Step::Refuse(refusal) => return Err(refusal),
                 Step::Rest(until) => tokio::time::sleep_until(until).await,
                 Step::Wait => {
@@ -109,7 +111,7 @@ impl Pool {
                 }
                 Step::WaitUntil(until) => drop(timeout_at(until, changed).await),
                 Step::WaitForRoom => {
-                    if timeout_at(asked + ROOM, changed).await.is_err() {
+                    if timeout_at(asked + SLOT_WAIT, changed).await.is_err() {
                         return Err(PoolError::Full { max: self.settings().max });
                     }
                 }
@@ -125,7 +127,7 @@ async fn settle(pool: Arc<Pool>, child: Arc<Child>, within: Duration) {
     if !child.answers(within).await {
         if child.is_alive() && child.still_owes(last) {
             tracing::info!(target: "pool", child = child.name(), pid = child.pid(), "does not come back from a cancelled call");
-            child.replace();
+            child.retire();
         }
     } else if child.still_owes(last) {
         child.dropped(last);

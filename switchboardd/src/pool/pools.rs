@@ -4,18 +4,18 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use super::{Nursery, Pool, Settings};
+use super::{ChildServices, Pool, Settings};
 use crate::config::Scope;
-use crate::definition::Reach;
+use crate::definition::Launch;
 
 #[derive(Debug, Default)]
 pub struct Pools {
     // A leaf lock: held for an insert, a look or a sweep.
-    known: Mutex<HashMap<(Reach, Scope), Known>>,
+    known: Mutex<HashMap<(Launch, Scope), PoolEntry>>,
 }
 
 #[derive(Debug)]
-struct Known {
+struct PoolEntry {
     pool: Arc<Pool>,
     /// Whose settings it has: a workspace's, or the person's own.
     owner: Option<PathBuf>,
@@ -26,14 +26,14 @@ impl Pools {
     pub fn get(
         &self,
         name: &str,
-        reach: &Reach,
+        launch: &Launch,
         settings: Settings,
         owner: Option<&Path>,
-        nursery: &Nursery,
+        services: &ChildServices,
     ) -> Arc<Pool> {
         let mut known = self.lock();
-        let entry = known.entry((reach.clone(), settings.scope)).or_insert_with(|| Known {
-            pool: Pool::new(name, reach.clone(), settings, nursery.clone()),
+        let entry = known.entry((launch.clone(), settings.scope)).or_insert_with(|| PoolEntry {
+            pool: Pool::new(name, launch.clone(), settings, services.clone()),
             owner: owner.map(ToOwned::to_owned),
         });
         if owner.is_none() || entry.owner.as_deref() == owner {
@@ -62,7 +62,7 @@ impl Pools {
         gone
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<(Reach, Scope), Known>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<(Launch, Scope), PoolEntry>> {
         self.known.lock().expect("BUG: pool bookkeeping panicked")
     }
 }

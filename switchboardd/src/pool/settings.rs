@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::stateful::{follows_roots, is_stateful, names_folders};
 use crate::config::{PoolConfig, Scope};
-use crate::definition::Reach;
+use crate::definition::Launch;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Settings {
@@ -28,24 +28,24 @@ pub enum RootsOf {
 }
 
 impl RootsOf {
-    pub fn children(reach: &Reach, config: PoolConfig) -> Self {
-        match Settings::of(reach, config).scope {
-            Scope::Session if names_folders(reach) => Self::SessionOrArguments,
+    pub fn children(launch: &Launch, config: PoolConfig) -> Self {
+        match Settings::of(launch, config).scope {
+            Scope::Session if names_folders(launch) => Self::SessionOrArguments,
             Scope::Session => Self::Session,
-            Scope::Shared | Scope::Call => Self::Nobody { missed: follows_roots(reach) },
+            Scope::Shared | Scope::Call => Self::Nobody { missed: follows_roots(launch) },
         }
     }
 }
 
 impl Settings {
-    pub fn of(reach: &Reach, config: PoolConfig) -> Self {
-        let usual = if is_stateful(reach) { Scope::Session } else { Scope::Shared };
+    pub fn of(launch: &Launch, config: PoolConfig) -> Self {
+        let usual = if is_stateful(launch) { Scope::Session } else { Scope::Shared };
         let scope = config.scope.unwrap_or(usual);
         let max = config.max.unwrap_or(if scope == Scope::Shared { 1 } else { 8 });
         Self {
             scope,
             // Nobody knows in which workspace a spare will be used.
-            warm: if reach.runs_in_workspace() && scope == Scope::Session {
+            warm: if launch.runs_in_workspace() && scope == Scope::Session {
                 0
             } else {
                 config.warm.unwrap_or(0).min(max)

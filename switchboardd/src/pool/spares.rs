@@ -11,7 +11,7 @@ use super::PoolError;
 use crate::child::ChildError;
 use crate::child::remote::RemoteError;
 use crate::child::remote::auth::AuthError;
-use crate::sources::Unready;
+use crate::value_resolver::NotLaunchable;
 
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
@@ -26,7 +26,7 @@ const PROGRAM_PAUSE: Duration = Duration::from_secs(5 * 60);
 
 /// What has to happen before the next try.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Cure {
+pub(super) enum RetryCondition {
     /// A variable is set, or the allowed program is back.
     Values,
     Login,
@@ -39,19 +39,19 @@ pub(super) struct Spares {
     failures: u32,
     evictions: u32,
     after: Option<Instant>,
-    waits_for: Option<Cure>,
+    waits_for: Option<RetryCondition>,
     /// When it is tried all the same.
     look_again: Option<Instant>,
 }
 
 impl Spares {
     /// A start failed that no call asked for. Gives what it waits for from now on, unless it did before.
-    pub(super) fn failed(&mut self, error: &PoolError, now: Instant) -> Option<Cure> {
+    pub(super) fn failed(&mut self, error: &PoolError, now: Instant) -> Option<RetryCondition> {
         let cure = cure(error);
         match cure {
             None => self.pause(now),
-            Some(Cure::Room) => self.pause_until(now + AFTER_DEPARTURE),
-            Some(Cure::Values | Cure::Login) => {}
+            Some(RetryCondition::Room) => self.pause_until(now + AFTER_DEPARTURE),
+            Some(RetryCondition::Values | RetryCondition::Login) => {}
         }
         // It got further than to its program.
         if self.look_again.take().is_some() && cure.is_none() {
@@ -70,10 +70,10 @@ impl Spares {
     }
 
     /// A start for a call failed: what only an event can make good keeps spares from being tried, too.
-    pub(super) fn call_failed(&mut self, error: &PoolError, now: Instant) -> Option<Cure> {
+    pub(super) fn call_failed(&mut self, error: &PoolError, now: Instant) -> Option<RetryCondition> {
         match cure(error) {
-            Some(Cure::Values | Cure::Login) => self.failed(error, now),
-            Some(Cure::Room) | None => None,
+            Some(RetryCondition::Values | RetryCondition::Login) => self.failed(error, now),
+            Some(RetryCondition::Room) | None => None,
         }
     }
 
@@ -84,7 +84,7 @@ impl Spares {
     }
 
     /// What was waited for has happened.
-    pub(super) fn cured(&mut self, by: Cure) {
+    pub(super) fn cured(&mut self, by: RetryCondition) {
         self.waits_for.take_if(|cure| *cure == by);
     }
 
@@ -120,18 +120,20 @@ impl Spares {
     }
 }
 
-fn cure(error: &PoolError) -> Option<Cure> {
+fn cure(error: &PoolError) -> Option<RetryCondition> {
     match error {
-        PoolError::Unready(_) => Some(Cure::Values),
-        PoolError::NoRoom(_) => Some(Cure::Room),
-        PoolError::Child(ChildError::Remote(RemoteError::Auth(AuthError::Login { .. }))) => Some(Cure::Login),
-        PoolError::Child(_) | PoolError::Resting { .. } | PoolError::Full { .. } => None,
+        PoolError::NotLaunchable(_) => Some(RetryCondition::Values),
+        PoolError::NoRoom(_) => Some(RetryCondition::Room),
+        PoolError::Child(ChildError::Remote(RemoteError::Auth(AuthError::Login { .. }))) => {
+            Some(RetryCondition::Login)
+        }
+        PoolError::Child(_) | PoolError::CoolingDown { .. } | PoolError::Full { .. } => None,
     }
 }
 
 /// Whether the program is the one thing that is missing: no file that we watch changes when it is there.
 fn lacks_program(error: &PoolError) -> bool {
-    matches!(error, PoolError::Unready(Unready::Held { .. } | Unready::NoProgram(_)))
+    matches!(error, PoolError::NotLaunchable(NotLaunchable::Held { .. } | NotLaunchable::NoProgram(_)))
 }
 
 fn doubled(first: Duration, times: u32, longest: Duration) -> Duration {
@@ -170,9 +172,12 @@ mod tests {
     fn what_an_event_cures_waits_for_that_event_and_for_no_timer() {
         let login = AuthError::Login { child: "k".into(), open: None };
         let cases = [
-            (PoolError::Unready(Unready::Misconfigured("missing `X`".to_owned())), Cure::Values),
-            (PoolError::Child(ChildError::Remote(RemoteError::Auth(login))), Cure::Login),
-            (PoolError::NoRoom(NoRoom::Children { running: 1, most: 1 }), Cure::Room),
+            (
+                PoolError::NotLaunchable(NotLaunchable::Misconfigured("missing `X`".to_owned())),
+                RetryCondition::Values,
+            ),
+            (PoolError::Child(ChildError::Remote(RemoteError::Auth(login))), RetryCondition::Login),
+            (PoolError::NoRoom(NoRoom::Children { running: 1, most: 1 }), RetryCondition::Room),
         ];
         for (error, cure) in cases {
             let mut spares = Spares::default();
@@ -181,7 +186,7 @@ mod tests {
             assert_eq!(spares.failed(&error, now), None, "one waits for it already");
             let day = now + Duration::from_secs(24 * 60 * 60);
             assert!(!spares.may_start(day) && spares.later(day).is_none(), "{cure:?}");
-            [Cure::Values, Cure::Login, Cure::Room]
+            [RetryCondition::Values, RetryCondition::Login, RetryCondition::Room]
                 .into_iter()
                 .filter(|other| *other != cure)
                 .for_each(|other| spares.cured(other));
@@ -193,18 +198,20 @@ mod tests {
 
     #[test]
     fn a_program_that_was_allowed_is_looked_for_again() {
-        let held = Unready::Held { found: "/b".to_owned(), allowed: "/a".to_owned() };
-        for error in [held, Unready::NoProgram("command `a` not found".to_owned())].map(PoolError::Unready) {
+        let held = NotLaunchable::Held { found: "/b".to_owned(), allowed: "/a".to_owned() };
+        for error in
+            [held, NotLaunchable::NoProgram("command `a` not found".to_owned())].map(PoolError::NotLaunchable)
+        {
             let mut spares = Spares::default();
             let now = Instant::now();
-            assert_eq!(spares.failed(&error, now), Some(Cure::Values));
+            assert_eq!(spares.failed(&error, now), Some(RetryCondition::Values));
             assert!(!spares.may_start(now));
             let later = spares.later(now).unwrap();
             assert_eq!(later, now + PROGRAM_PAUSE);
             assert!(spares.may_start(later));
             spares.failed(&error, later);
             assert_eq!(spares.later(later), Some(later + PROGRAM_PAUSE));
-            spares.cured(Cure::Values);
+            spares.cured(RetryCondition::Values);
             assert!(spares.may_start(later));
             spares.failed(&error, later);
             spares.failed(&spawn_failed(), later);

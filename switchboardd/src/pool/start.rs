@@ -9,14 +9,14 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::spares::{AFTER_DEPARTURE, Cure};
+use super::spares::{AFTER_DEPARTURE, RetryCondition};
 use super::state::{Member, Start};
 use super::stateful::names_folders;
 use super::{Pool, PoolError};
-use crate::child::{Child, ChildError, Ground, Limits, Manner, StartError, StderrRing, Tie};
+use crate::child::{Child, ChildError, Limits, Ownership, Protocol, StartDeps, StartError, StderrRing};
 use crate::config::Scope;
-use crate::definition::{Reach, Target};
-use crate::measures::child_tally::Reason;
+use crate::definition::{Launch, ResolvedLaunch};
+use crate::metrics::child_metrics::StartReason;
 use crate::oauth::login::Entries;
 
 /// The first start through one of these may download the server.
@@ -26,16 +26,16 @@ const PACKAGE_RUNNER_SPAWN: Duration = Duration::from_secs(120);
 
 impl Pool {
     /// Carries out a start that was noted. Only one for a caller waits for room in the budget.
-    pub(super) async fn start(self: Arc<Self>, start: Arc<Start>, limits: Limits, reason: Reason) {
-        self.tally.started(reason);
+    pub(super) async fn start(self: Arc<Self>, start: Arc<Start>, limits: Limits, reason: StartReason) {
+        self.metrics.started(reason);
         if self.lock().replaces_one() {
-            self.tally.restarted();
+            self.metrics.restarted();
         }
-        let roster = self.nursery.roster.clone();
+        let registry = self.services.registry.clone();
         // Told of whoever goes from here on.
-        let mut left = pin!(roster.departure());
+        let mut left = pin!(registry.slot_freed());
         left.as_mut().enable();
-        let mut noted = Noted { pool: &self, start: &start, open: true };
+        let mut noted = StartGuard { pool: &self, start: &start, open: true };
         let mut login = None;
         let started = self.bring_up(&start, limits, &mut login).await;
         noted.open = false;
@@ -50,20 +50,24 @@ impl Pool {
                     state.end_start(&start, None, Instant::now());
                     state.spares.started();
                     state.ran_before = true;
-                    state.manner = Some(child.manner());
+                    state.protocol = Some(child.protocol());
                     state.members.push(Member { child, owner, replaced: false });
                 }
                 self.note_connection(child.stderr(), || {
-                    format!("connected to {}, revision {}", self.shown_address(), child.hello().revision)
+                    format!(
+                        "connected to {}, revision {}",
+                        self.shown_address(),
+                        child.server_info().revision
+                    )
                 });
-                let level = *self.nursery.level.lock().expect("BUG: a copy panicked");
+                let level = *self.services.level.lock().expect("BUG: a copy panicked");
                 level.into_iter().for_each(|level| child.set_level(level));
                 child.follow(&child.followed(), true);
                 if owner.as_ref().is_some_and(|owner| owner.is_closed()) {
                     // Its session has ended while it started.
                     child.stop();
                 }
-                tokio::spawn(self.clone().tend(child, limits));
+                tokio::spawn(self.clone().supervise(child, limits));
             }
             Err(failure) => cure = self.note_failure(&start, failure, reason),
         }
@@ -71,10 +75,10 @@ impl Pool {
         self.fill_up(limits);
         drop(start);
         // Whoever looks at the values says so (`check_values`).
-        let Some(cure) = cure.filter(|cure| *cure != Cure::Values) else { return };
+        let Some(cure) = cure.filter(|cure| *cure != RetryCondition::Values) else { return };
         let replaced = {
             let mut state = self.lock();
-            if cure == Cure::Login && login.as_ref().is_some_and(Entries::has_changed) {
+            if cure == RetryCondition::Login && login.as_ref().is_some_and(Entries::has_changed) {
                 // Other tokens came while it started: it is tried again, but a server that takes none of them not at once.
                 state.spares.pause(Instant::now());
             }
@@ -84,11 +88,11 @@ impl Pool {
         drop(self);
         let happened = async {
             match (cure, login) {
-                (Cure::Login, Some(mut login)) => {
+                (RetryCondition::Login, Some(mut login)) => {
                     login.changed().await;
                     true
                 }
-                (Cure::Login, None) => false,
+                (RetryCondition::Login, None) => false,
                 _ => {
                     left.await;
                     tokio::time::sleep(AFTER_DEPARTURE).await;
@@ -114,64 +118,64 @@ impl Pool {
         login: &mut Option<Entries>,
     ) -> Result<Arc<Child>, PoolError> {
         let (owner, room_until) = (start.owner.as_ref(), start.room_until);
-        let here = matches!(self.reach, Reach::Process(_));
-        let place = self.nursery.budget.admit(room_until, here).await?;
-        let mut target = self.nursery.sources.fill(&self.reach).await?;
+        let here = matches!(self.launch, Launch::Process(_));
+        let slot = self.services.budget.admit(room_until, here).await?;
+        let mut target = self.services.value_resolver.fill(&self.launch).await?;
         self.lock().values = Some(target.digest());
-        if let Target::Process(filled) = &mut target
-            && self.reach.runs_in_workspace()
+        if let ResolvedLaunch::Process(filled) = &mut target
+            && self.launch.runs_in_workspace()
         {
             filled.workspace = owner.and_then(|owner| owner.folder());
         }
-        let captured = self.nursery.sources.captured().await;
+        let shell_environment = self.services.value_resolver.shell_environment().await;
         let (scope, ran_before) = {
             let state = self.lock();
             (state.settings.scope, state.ran_before)
         };
         let limits = self.patience(limits, ran_before);
-        let tie = match (scope, owner) {
-            (Scope::Session, Some(owner)) => Tie::Session(owner.clone()),
-            (Scope::Session, None) => Tie::Spare,
-            (Scope::Shared | Scope::Call, _) => Tie::Nobody,
+        let ownership = match (scope, owner) {
+            (Scope::Session, Some(owner)) => Ownership::Session(owner.clone()),
+            (Scope::Session, None) => Ownership::Spare,
+            (Scope::Shared | Scope::Call, _) => Ownership::Shared,
         };
-        let ground = Ground {
+        let deps = StartDeps {
             subscriptions: &self.subscriptions,
-            variables: &captured.variables,
-            roster: &self.nursery.roster,
-            lends_workspace: !names_folders(&self.reach),
-            ledger: &self.nursery.ledger,
-            runners: &self.nursery.runners,
-            dialer: &self.nursery.dialer,
-            logins: &*self.nursery.logins,
-            tally: &self.tally,
+            variables: &shell_environment.variables,
+            registry: &self.services.registry,
+            lends_workspace: !names_folders(&self.launch),
+            run_log: &self.services.run_log,
+            runners: &self.services.runners,
+            http_clients: &self.services.http_clients,
+            logins: &*self.services.logins,
+            metrics: &self.metrics,
         };
-        let ring = Arc::new(StderrRing::new(target.hidden().clone()));
+        let ring = Arc::new(StderrRing::new(target.redactor().clone()));
         {
             let mut state = self.lock();
-            let earlier = std::mem::replace(&mut state.last_words, ring.clone());
-            state.earlier_words = Some(earlier);
+            let earlier = std::mem::replace(&mut state.last_stderr, ring.clone());
+            state.previous_stderr = Some(earlier);
         }
-        let remembered = self.manner();
-        let bring = |limits, tie, place, ring, manner| {
-            Child::start(&self.name, &target, &ground, limits, tie, place, ring, manner)
+        let remembered = self.protocol();
+        let bring = |limits, ownership, slot, ring, protocol| {
+            Child::start(&self.name, &target, &deps, limits, ownership, slot, ring, protocol)
         };
         // Before the first request: whoever logs in while the server refuses it is not missed.
         *login = self.login_to(&target).ok().flatten().map(|login| login.entries());
         let begin = Instant::now();
-        let started = match bring(limits, tie.clone(), place, &ring, remembered).await {
+        let started = match bring(limits, ownership.clone(), slot, &ring, remembered).await {
             Err(StartError { of_probe: true, error }) => {
                 // Some servers end when they hear something before `initialize`.
                 tracing::debug!(target: "pool", child = &*self.name, "{error}; it is started again and not asked");
-                let place = self.nursery.budget.admit(room_until, here).await?;
+                let slot = self.services.budget.admit(room_until, here).await?;
                 // What it wrote at its first start says nothing that it does not say again.
-                let ring = Arc::new(StderrRing::new(target.hidden().clone()));
+                let ring = Arc::new(StderrRing::new(target.redactor().clone()));
                 {
                     let mut state = self.lock();
-                    state.manner = Some(Manner::Legacy);
-                    state.last_words = ring.clone();
+                    state.protocol = Some(Protocol::Legacy);
+                    state.last_stderr = ring.clone();
                 }
                 let rest = Limits { spawn: limits.spawn.saturating_sub(begin.elapsed()), ..limits };
-                let again = bring(rest, tie, place, &ring, Some(Manner::Legacy)).await;
+                let again = bring(rest, ownership, slot, &ring, Some(Protocol::Legacy)).await;
                 again.map_err(|failed| failed.within(limits.spawn))
             }
             started => started,
@@ -183,27 +187,32 @@ impl Pool {
 
     /// A server elsewhere has no standard error here: what happens to its connection takes that place.
     pub(super) fn note_connection(&self, ring: &StderrRing, what: impl FnOnce() -> String) {
-        if matches!(self.reach, Reach::Remote(_)) {
+        if matches!(self.launch, Launch::Remote(_)) {
             ring.note(&what(), &self.name);
         }
     }
 
     fn shown_address(&self) -> String {
-        match &self.reach {
-            Reach::Remote(remote) => crate::trust::view::shown_url(&remote.url),
-            Reach::Process(_) => String::new(),
+        match &self.launch {
+            Launch::Remote(remote) => crate::trust::view::shown_url(&remote.url),
+            Launch::Process(_) => String::new(),
         }
     }
 
     /// How its children were last spoken with, in this run or an earlier one.
-    fn manner(&self) -> Option<Manner> {
-        let seen = self.lock().manner;
-        seen.or_else(|| self.manifest().map(|manifest| manifest.manner))
+    fn protocol(&self) -> Option<Protocol> {
+        let seen = self.lock().protocol;
+        seen.or_else(|| self.manifest().map(|manifest| manifest.protocol))
     }
 
     /// Gives what the next start that no call asks for has to wait for, if nobody waits for it yet.
-    fn note_failure(&self, start: &Arc<Start>, failure: PoolError, reason: Reason) -> Option<Cure> {
-        let is_call = reason == Reason::Call && start.is_needed();
+    fn note_failure(
+        &self,
+        start: &Arc<Start>,
+        failure: PoolError,
+        reason: StartReason,
+    ) -> Option<RetryCondition> {
+        let is_call = reason == StartReason::Call && start.is_needed();
         // A spare that found no room is nobody's failure.
         let counts = is_call || !matches!(failure, PoolError::NoRoom(_));
         if counts {
@@ -226,7 +235,7 @@ impl Pool {
             state.spares.failed(&failure, now)
         };
         if counts {
-            self.note_connection(&state.last_words, || failure.to_string());
+            self.note_connection(&state.last_stderr, || failure.to_string());
             state.history.note(failure.to_string(), true);
             state.last_failure = Some(failure);
         }
@@ -234,8 +243,8 @@ impl Pool {
     }
 
     fn patience(&self, limits: Limits, ran_before: bool) -> Limits {
-        match &self.reach {
-            Reach::Process(launch)
+        match &self.launch {
+            Launch::Process(launch)
                 if !ran_before && PACKAGE_RUNNERS.contains(&launch.program_name().as_str()) =>
             {
                 Limits { spawn: limits.spawn.max(PACKAGE_RUNNER_SPAWN), ..limits }
@@ -261,7 +270,7 @@ impl Pool {
             }
         };
         if let Some(start) = start {
-            tokio::spawn(self.clone().start(start, limits, Reason::Introspect));
+            tokio::spawn(self.clone().start(start, limits, StartReason::Introspect));
         }
     }
 
@@ -269,14 +278,14 @@ impl Pool {
     pub fn keep_warm(self: &Arc<Self>, limits: Limits) {
         {
             let mut state = self.lock();
-            state.spares.cured(Cure::Room);
+            state.spares.cured(RetryCondition::Room);
             state.want_spares();
         }
         self.fill_up(limits);
     }
 
     /// What starts have waited for that no call asked for has happened.
-    pub(super) fn cured(self: &Arc<Self>, by: Cure) {
+    pub(super) fn cured(self: &Arc<Self>, by: RetryCondition) {
         let limits = {
             let mut state = self.lock();
             state.spares.cured(by);
@@ -293,11 +302,11 @@ impl Pool {
             let mut state = self.lock();
             state.limits = Some(limits);
             let (missing, later) =
-                state.missing_spares(Instant::now(), || !self.subscriptions.followed(None).is_empty());
+                state.missing_spares(Instant::now(), || !self.subscriptions.subscribed_uris(None).is_empty());
             (missing, state.wake_at(later))
         };
         for start in missing {
-            tokio::spawn(self.clone().start(start, limits, Reason::Warm));
+            tokio::spawn(self.clone().start(start, limits, StartReason::Warm));
         }
         if let Some(later) = later {
             let pool = Arc::downgrade(self);
@@ -314,13 +323,13 @@ impl Pool {
 }
 
 /// A start that was noted in the pool; taken off however it ends.
-struct Noted<'a> {
+struct StartGuard<'a> {
     pool: &'a Pool,
     start: &'a Arc<Start>,
     open: bool,
 }
 
-impl Drop for Noted<'_> {
+impl Drop for StartGuard<'_> {
     fn drop(&mut self) {
         if self.open {
             // It was given up half-way: nobody waits for it any longer.

@@ -11,9 +11,9 @@ use tokio::time::Instant;
 use super::breaker::Breaker;
 use super::history::History;
 use super::spares::Spares;
-use super::{PoolError, ROOM, Settings};
+use super::{PoolError, SLOT_WAIT, Settings};
 use crate::caller::Caller;
-use crate::child::{Child, ChildError, Debt, Limits, Manner, StderrRing};
+use crate::child::{Child, ChildError, Debt, Limits, Protocol, StderrRing};
 use crate::config::Scope;
 use crate::manifest::Manifest;
 
@@ -49,13 +49,13 @@ pub(super) struct State {
     /// What is known of the child without asking it.
     pub(super) manifest: Option<Arc<Manifest>>,
     /// How its children were spoken with when they were last started.
-    pub(super) manner: Option<Manner>,
+    pub(super) protocol: Option<Protocol>,
     /// Why a child that runs could not be asked for its lists.
     pub(super) lists_failed: Option<ChildError>,
     /// What the child that was started last wrote to its standard error.
-    pub(super) last_words: Arc<StderrRing>,
+    pub(super) last_stderr: Arc<StderrRing>,
     /// And the one before it.
-    pub(super) earlier_words: Option<Arc<StderrRing>>,
+    pub(super) previous_stderr: Option<Arc<StderrRing>>,
     pub(super) history: History,
     /// When somebody comes back for the spares, because a pause is over.
     woken_at: Option<Instant>,
@@ -170,10 +170,10 @@ impl State {
             ran_before: manifest.is_some(),
             retired: false,
             manifest,
-            manner: None,
+            protocol: None,
             lists_failed: None,
-            last_words: Arc::default(),
-            earlier_words: None,
+            last_stderr: Arc::default(),
+            previous_stderr: None,
             history: History::default(),
             woken_at: None,
             limits: None,
@@ -207,7 +207,7 @@ impl State {
     }
 
     pub(super) fn alive(&self) -> impl Iterator<Item = &Member> {
-        self.members.iter().filter(|member| member.child.is_alive() && !member.child.is_outgoing())
+        self.members.iter().filter(|member| member.child.is_alive() && !member.child.is_retiring())
     }
 
     /// The least busy one; another is only started when nobody is free.
@@ -217,18 +217,18 @@ impl State {
             // It still works, as far as it knows, for a host that gave up: it could not ask this one anything. While
             // others use it, a second one would exceed a `max` of one.
             if apart || member.child.leases() == 0 {
-                member.child.replace();
+                member.child.retire();
             }
         }
-        let room_until = Some(waiter.asked + ROOM);
+        let room_until = Some(waiter.asked + SLOT_WAIT);
         let is_crowded = |child: &Arc<Child>| apart && child.is_crowded_for(waiter.caller);
-        let least = |parked: bool| {
+        let least = |suspended: bool| {
             let children = self.alive().map(|member| &member.child);
-            let fit = children.filter(|child| child.is_parked() == parked);
+            let fit = children.filter(|child| child.has_suspended_calls() == suspended);
             fit.map(|child| (is_crowded(child), child.leases(), child))
                 .min_by_key(|(crowded, leases, _)| (*crowded, *leases))
         };
-        let (free, parked) = (least(false), least(true).map(|(_, _, child)| child.clone()));
+        let (free, suspended) = (least(false), least(true).map(|(_, _, child)| child.clone()));
         let free = free.map(|(crowded, leases, child)| (crowded, leases, child.clone()));
         match free {
             Some((false, 0, child)) => Step::Use(child),
@@ -253,9 +253,9 @@ impl State {
                 _ => Step::Use(child),
             },
             // One that waits for a host's word is not asked for others, if it can be helped.
-            None => match (self.wait_for_start(waiter, None, room_until, now), parked) {
+            None => match (self.wait_for_start(waiter, None, room_until, now), suspended) {
                 (step @ (Step::Start(_) | Step::Wait), _) => step,
-                (_, Some(parked)) => Step::Use(parked),
+                (_, Some(suspended)) => Step::Use(suspended),
                 (refused, None) => refused,
             },
         }
@@ -271,13 +271,13 @@ impl State {
         let spare = self
             .members
             .iter_mut()
-            .find(|member| member.owner.is_none() && member.child.is_alive() && !member.child.is_outgoing());
+            .find(|member| member.owner.is_none() && member.child.is_alive() && !member.child.is_retiring());
         if let Some(spare) = spare {
             spare.owner = Some(caller.clone());
-            spare.child.belongs_to(caller);
+            spare.child.assign_to(caller);
             return Step::Use(spare.child.clone());
         }
-        let room_until = Some(waiter.asked + ROOM);
+        let room_until = Some(waiter.asked + SLOT_WAIT);
         self.wait_for_start(waiter, Some(caller), room_until, now)
     }
 
@@ -297,7 +297,7 @@ impl State {
         let lives = self.alive().next().is_some();
         match self.awaited(waiter) {
             Awaited::UnderWay => return Step::Wait,
-            Awaited::Failed(_) if lives => waiter.again = Some(now + ROOM),
+            Awaited::Failed(_) if lives => waiter.again = Some(now + SLOT_WAIT),
             Awaited::Failed(error) if self.starting.is_empty() && waiter.is_refused_by(&error) => {
                 return Step::Refuse(error);
             }
@@ -305,7 +305,7 @@ impl State {
         }
         waiter.start = None;
         let again = waiter.again.filter(|again| *again > now).max(self.breaker.next_start(now));
-        let (is_full, room_until) = (self.is_full(), Some(waiter.asked + ROOM));
+        let (is_full, room_until) = (self.is_full(), Some(waiter.asked + SLOT_WAIT));
         if !is_full && self.starting.len() < self.waiting && (!lives || again.is_none()) {
             return self.begin(waiter, None, room_until, now);
         }
@@ -369,7 +369,7 @@ impl State {
     }
 
     pub(super) fn is_full(&self) -> bool {
-        let serving = self.alive().filter(|member| !member.child.is_parked()).count();
+        let serving = self.alive().filter(|member| !member.child.has_suspended_calls()).count();
         serving + self.starting.len() >= self.settings.max
     }
 
@@ -403,7 +403,7 @@ impl State {
             }
             let last = self.last_crash.clone().unwrap_or(ChildError::Stopped);
             let ms = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
-            return Err(Step::Refuse(PoolError::Resting { last, ms }));
+            return Err(Step::Refuse(PoolError::CoolingDown { last, ms }));
         }
         Ok(self.note_start(owner, room_until, now))
     }
@@ -443,7 +443,7 @@ impl State {
     }
 
     /// What failed before counts no more.
-    pub(super) fn forgive(&mut self) {
+    pub(super) fn reset_breaker(&mut self) {
         self.breaker.reset();
         self.spares.reset();
         self.failed.clear();
@@ -495,7 +495,7 @@ impl State {
         }
         if child.has_served() {
             // What keeps the next one from starting has nothing to do with how this one ended.
-            self.last_failure.take_if(|failure| !matches!(failure, PoolError::Unready(_)));
+            self.last_failure.take_if(|failure| !matches!(failure, PoolError::NotLaunchable(_)));
         }
     }
 

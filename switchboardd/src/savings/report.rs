@@ -5,9 +5,11 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 
-use super::gather::{Behind, Gathered, Guest, Known, Row, Stock, View};
-use super::word::{Balance, signed};
-use crate::thrift::{Kept, Mark, Past};
+use super::advice::{TokenBalance, signed};
+use super::snapshot::{
+    PoolUsage, SavingsSnapshot, SessionRow, SuiteRow, SuiteTools, ToolsKnown, WorkspaceView,
+};
+use crate::savings_recorder::{Fingerprint, SavingsFile, SuiteTotals};
 use crate::time::utc;
 use crate::tokens::TOKENIZER;
 
@@ -15,29 +17,31 @@ use crate::tokens::TOKENIZER;
 const NOTE: &str = "counted with OpenAI's o200k_base; Claude's tokenizer is not public, and its counts differ by some percent";
 
 /// What a suite takes before a model, in tokens.
-struct Taken {
+struct SuiteTokens {
     listed: u64,
     shown: u64,
     introspection: u64,
 }
 
-pub(super) fn report(all: &Gathered, kept: &Kept, peak: i64, problem: Option<&str>) -> Value {
-    let board = kept.past(Mark::BOARD);
+pub(super) fn report(all: &SavingsSnapshot, kept: &SavingsFile, peak: i64, problem: Option<&str>) -> Value {
+    let aggregate = kept.totals(Fingerprint::AGGREGATE);
     let mut net = 0;
-    let mut past = Past::default();
+    let mut past = SuiteTotals::default();
     let mut suites = Vec::new();
     // Two definitions may share a pool.
     let mut pools = HashSet::new();
     for row in &all.suites {
         let (told, own_net) = suite(all, kept, row);
         net += own_net;
-        if let Some(stock) = row.stock.as_ref().filter(|stock| pools.insert(stock.mark)) {
-            past += &kept.past(stock.mark);
+        if let Some(pool_usage) =
+            row.pool_usage.as_ref().filter(|pool_usage| pools.insert(pool_usage.fingerprint))
+        {
+            past += &kept.totals(pool_usage.fingerprint);
         }
         suites.push(told);
     }
     let instructions = kept.tokens(all.views[0].instructions);
-    let overhead = signed(board.sessions) * signed(instructions.unwrap_or(0));
+    let overhead = signed(aggregate.sessions) * signed(instructions.unwrap_or(0));
     json!({
         "tokenizer": { "name": TOKENIZER, "note": NOTE },
         "since": utc(UNIX_EPOCH + Duration::from_secs(kept.since)),
@@ -47,7 +51,7 @@ pub(super) fn report(all: &Gathered, kept: &Kept, peak: i64, problem: Option<&st
         "suites": suites,
         "sessions": all.sessions.iter().map(|one| session(all, kept, one)).collect::<Vec<_>>(),
         "tokens": {
-            "sessions": board.sessions,
+            "sessions": aggregate.sessions,
             "introspections": past.introspections,
             "introspected": past.introspected,
             "uncounted": past.uncounted,
@@ -60,51 +64,51 @@ pub(super) fn report(all: &Gathered, kept: &Kept, peak: i64, problem: Option<&st
     })
 }
 
-fn taken(kept: &Kept, row: &Row, behind: &Behind) -> Option<Taken> {
-    Some(Taken {
-        listed: behind.listed.iter().map(|mark| kept.tokens(*mark)).sum::<Option<u64>>()?,
+fn suite_tokens(kept: &SavingsFile, row: &SuiteRow, suite_tools: &SuiteTools) -> Option<SuiteTokens> {
+    Some(SuiteTokens {
+        listed: suite_tools.listed.iter().map(|mark| kept.tokens(*mark)).sum::<Option<u64>>()?,
         shown: kept.tokens(row.shown)?,
-        introspection: kept.tokens(behind.introspection)?,
+        introspection: kept.tokens(suite_tools.introspection)?,
     })
 }
 
 /// A suite's figures, and its part of the whole.
-fn suite(all: &Gathered, kept: &Kept, row: &Row) -> (Value, i64) {
+fn suite(all: &SavingsSnapshot, kept: &SavingsFile, row: &SuiteRow) -> (Value, i64) {
     let mut told = json!({
         "name": row.name,
         "child": row.child,
         "workspace": row.workspace,
-        "known": matches!(row.known, Known::Yes(_)),
+        "known": matches!(row.known, ToolsKnown::Yes(_)),
         "why": match row.known {
-            Known::Yes(_) => None,
-            Known::No => Some("it has not run yet"),
-            Known::Held => Some("it is held"),
-            Known::Misconfigured => Some("it cannot be started"),
+            ToolsKnown::Yes(_) => None,
+            ToolsKnown::No => Some("it has not run yet"),
+            ToolsKnown::Held => Some("it is held"),
+            ToolsKnown::Misconfigured => Some("it cannot be started"),
         },
     });
-    let Some(stock) = &row.stock else { return (told, 0) };
-    let past = kept.past(stock.mark);
+    let Some(pool_usage) = &row.pool_usage else { return (told, 0) };
+    let past = kept.totals(pool_usage.fingerprint);
     told["sessions"] = past.sessions.into();
     told["introspections"] = past.introspections.into();
     told["introspected"] = past.introspected.into();
     told["uncounted"] = past.uncounted.into();
     told["coldStarts"] = cold(&past);
-    told["startMs"] = json!(stock.start_ms);
-    told["children"] = stock.children.into();
-    told["sessionsNow"] = users(all, stock).into();
-    told["childrenAvoided"] = avoided(all, stock).into();
-    told["memoryBytes"] = json!(stock.memory);
-    told["memoryAvoidedBytes"] = json!(memory_avoided(all, stock));
-    let Known::Yes(behind) = &row.known else { return (told, 0) };
-    told["tools"] = behind.tools.into();
-    told["hiddenTools"] = behind.hidden.into();
-    let Some(taken) = taken(kept, row, behind) else {
+    told["startMs"] = json!(pool_usage.start_ms);
+    told["children"] = pool_usage.children.into();
+    told["sessionsNow"] = users(all, pool_usage).into();
+    told["childrenAvoided"] = avoided(all, pool_usage).into();
+    told["memoryBytes"] = json!(pool_usage.memory);
+    told["memoryAvoidedBytes"] = json!(memory_avoided(all, pool_usage));
+    let ToolsKnown::Yes(suite_tools) = &row.known else { return (told, 0) };
+    told["tools"] = suite_tools.tools.into();
+    told["hiddenTools"] = suite_tools.hidden.into();
+    let Some(taken) = suite_tokens(kept, row, suite_tools) else {
         told["known"] = false.into();
         told["why"] = "it could not be counted".into();
         return (told, 0);
     };
-    let balance = Balance {
-        tools: behind.tools,
+    let balance = TokenBalance {
+        tools: suite_tools.tools,
         listed: taken.listed,
         shown: taken.shown,
         introspection: taken.introspection,
@@ -116,16 +120,16 @@ fn suite(all: &Gathered, kept: &Kept, row: &Row) -> (Value, i64) {
     told["saves"] = balance.saves().into();
     told["introspection"] = taken.introspection.into();
     told["net"] = balance.net().into();
-    told["word"] = json!(balance.word(&row.name, &row.child));
+    told["word"] = json!(balance.advice(&row.name, &row.child));
     (told, balance.net())
 }
 
 /// What one session is shown, against what it would be shown; suites of which nothing is known aside.
-fn totals(all: &Gathered, kept: &Kept, view: &View) -> (u64, u64, usize) {
+fn totals(all: &SavingsSnapshot, kept: &SavingsFile, view: &WorkspaceView) -> (u64, u64, usize) {
     let known = view.suites.iter().filter_map(|at| {
         let row = &all.suites[*at];
         match &row.known {
-            Known::Yes(behind) => taken(kept, row, behind),
+            ToolsKnown::Yes(suite_tools) => suite_tokens(kept, row, suite_tools),
             _ => None,
         }
     });
@@ -138,9 +142,9 @@ fn totals(all: &Gathered, kept: &Kept, view: &View) -> (u64, u64, usize) {
     (listed, shown, suites)
 }
 
-fn view(all: &Gathered, kept: &Kept, view: &View) -> Value {
+fn view(all: &SavingsSnapshot, kept: &SavingsFile, view: &WorkspaceView) -> Value {
     let (listed, shown, suites) = totals(all, kept, view);
-    let held = view.suites.iter().filter(|at| matches!(all.suites[**at].known, Known::Held)).count();
+    let held = view.suites.iter().filter(|at| matches!(all.suites[**at].known, ToolsKnown::Held)).count();
     json!({
         "workspace": view.root,
         "listed": listed,
@@ -153,65 +157,70 @@ fn view(all: &Gathered, kept: &Kept, view: &View) -> Value {
     })
 }
 
-fn session(all: &Gathered, kept: &Kept, guest: &Guest) -> Value {
-    let fetched: Vec<Option<u64>> =
-        guest.fetched.iter().map(|(mark, times)| kept.tokens(*mark).map(|tokens| tokens * times)).collect();
+fn session(all: &SavingsSnapshot, kept: &SavingsFile, session_row: &SessionRow) -> Value {
+    let fetched: Vec<Option<u64>> = session_row
+        .fetched
+        .iter()
+        .map(|(mark, times)| kept.tokens(*mark).map(|tokens| tokens * times))
+        .collect();
     let introspected: u64 = fetched.iter().flatten().sum();
-    let (listed, shown) = match &guest.child {
+    let (listed, shown) = match &session_row.child {
         None => {
-            let (listed, shown, _) = totals(all, kept, &all.views[guest.view]);
+            let (listed, shown, _) = totals(all, kept, &all.views[session_row.view]);
             (listed, shown)
         }
         // As it is: nothing is saved, nothing is lost.
         Some(child) => {
-            let mut rows = all.views[guest.view].suites.iter().map(|at| &all.suites[*at]);
+            let mut rows = all.views[session_row.view].suites.iter().map(|at| &all.suites[*at]);
             let listed = rows.find(|row| row.child == *child).and_then(|row| match &row.known {
-                Known::Yes(behind) => taken(kept, row, behind).map(|taken| taken.listed),
+                ToolsKnown::Yes(suite_tools) => {
+                    suite_tokens(kept, row, suite_tools).map(|taken| taken.listed)
+                }
                 _ => None,
             });
             (listed.unwrap_or(0), listed.unwrap_or(0))
         }
     };
     json!({
-        "client": guest.client,
-        "workspace": guest.folder,
-        "child": guest.child,
+        "client": session_row.client,
+        "workspace": session_row.folder,
+        "child": session_row.child,
         "listed": listed,
         "shown": shown,
-        "introspections": guest.fetched.iter().map(|(_, times)| times).sum::<u64>(),
+        "introspections": session_row.fetched.iter().map(|(_, times)| times).sum::<u64>(),
         "introspected": introspected,
         "saves": signed(listed) - signed(shown) - signed(introspected),
-        "children": guest.used.len(),
+        "children": session_row.used.len(),
     })
 }
 
-fn users(all: &Gathered, stock: &Stock) -> usize {
-    all.sessions.iter().filter(|guest| guest.used.contains(&stock.mark)).count()
+fn users(all: &SavingsSnapshot, pool_usage: &PoolUsage) -> usize {
+    all.sessions.iter().filter(|session_row| session_row.used.contains(&pool_usage.fingerprint)).count()
 }
 
 /// Children that sessions would have for themselves, less those that run. Below zero when more run than are used.
-fn avoided(all: &Gathered, stock: &Stock) -> i64 {
-    signed(users(all, stock) as u64) - signed(stock.children as u64)
+fn avoided(all: &SavingsSnapshot, pool_usage: &PoolUsage) -> i64 {
+    signed(users(all, pool_usage) as u64) - signed(pool_usage.children as u64)
 }
 
 /// An estimate: what is private to a child that runs now, for each that does not. Nobody knows it where none runs.
-fn memory_avoided(all: &Gathered, stock: &Stock) -> Option<i64> {
-    let each = signed(stock.copies?) / signed(stock.children.max(1) as u64);
-    Some(each * avoided(all, stock))
+fn memory_avoided(all: &SavingsSnapshot, pool_usage: &PoolUsage) -> Option<i64> {
+    let each = signed(pool_usage.copies?) / signed(pool_usage.children.max(1) as u64);
+    Some(each * avoided(all, pool_usage))
 }
 
 /// Each pool once: two definitions may share one.
-fn stocks(all: &Gathered) -> Vec<&Stock> {
+fn pool_usages(all: &SavingsSnapshot) -> Vec<&PoolUsage> {
     let mut seen = HashSet::new();
-    let stocks = all.suites.iter().filter_map(|row| row.stock.as_ref());
-    stocks.filter(|stock| !stock.is_remote && seen.insert(stock.mark)).collect()
+    let stocks = all.suites.iter().filter_map(|row| row.pool_usage.as_ref());
+    stocks.filter(|pool_usage| !pool_usage.is_remote && seen.insert(pool_usage.fingerprint)).collect()
 }
 
-fn processes(all: &Gathered, peak: i64) -> Value {
+fn processes(all: &SavingsSnapshot, peak: i64) -> Value {
     let (mut without, mut running) = (0, 0);
-    for stock in stocks(all) {
-        without += signed(users(all, stock) as u64);
-        running += signed(stock.children as u64);
+    for pool_usage in pool_usages(all) {
+        without += signed(users(all, pool_usage) as u64);
+        running += signed(pool_usage.children as u64);
     }
     json!({
         "sessions": all.sessions.len(),
@@ -222,10 +231,10 @@ fn processes(all: &Gathered, peak: i64) -> Value {
     })
 }
 
-fn memory(all: &Gathered) -> Value {
-    let children: u64 = stocks(all).iter().filter_map(|stock| stock.memory).sum();
-    let avoided: i64 = stocks(all).iter().filter_map(|stock| memory_avoided(all, stock)).sum();
-    let shims: u64 = all.sessions.iter().filter_map(|guest| guest.shim).sum();
+fn memory(all: &SavingsSnapshot) -> Value {
+    let children: u64 = pool_usages(all).iter().filter_map(|pool_usage| pool_usage.memory).sum();
+    let avoided: i64 = pool_usages(all).iter().filter_map(|pool_usage| memory_avoided(all, pool_usage)).sum();
+    let shims: u64 = all.sessions.iter().filter_map(|session_row| session_row.shim).sum();
     let own = signed(all.daemon.unwrap_or(0)) + signed(shims);
     json!({
         "childrenBytes": children,
@@ -236,7 +245,7 @@ fn memory(all: &Gathered) -> Value {
     })
 }
 
-fn cold(past: &Past) -> Value {
+fn cold(past: &SuiteTotals) -> Value {
     json!({
         "avoided": past.cold_avoided,
         "avoidedMs": past.cold_avoided_ms,

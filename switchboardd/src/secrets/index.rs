@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
-use switchboard_wire::place::private_folder;
+use switchboard_wire::runtime_paths::private_folder;
 
-use super::{Hidden, SecretsError};
+use super::{SecretString, SecretsError};
 use crate::event_loop::may_block;
 use crate::files::{open_own, private};
 
@@ -21,14 +21,14 @@ const LIMIT: u64 = 64 * 1024 * 1024;
 #[serde(deny_unknown_fields)]
 pub(super) struct Index {
     version: u64,
-    pub(super) secrets: BTreeMap<String, Kept>,
+    pub(super) secrets: BTreeMap<String, SecretEntry>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "in", rename_all = "lowercase", deny_unknown_fields)]
-pub(super) enum Kept {
+pub(super) enum SecretEntry {
     Keyring {},
-    File { value: Hidden },
+    File { value: SecretString },
 }
 
 /// Read first: another version may have another shape.

@@ -20,9 +20,9 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use super::Hidden;
-use crate::environment::{Variables, keeper};
-use crate::event_loop::aside;
+use super::SecretString;
+use crate::environment::{Variables, shell_helper};
+use crate::event_loop::run_blocking;
 
 /// The first argument that makes this binary speak to the keyring.
 pub const KEYRING: &str = "--keyring";
@@ -31,28 +31,28 @@ pub const KEYRING: &str = "--keyring";
 const SERVICE: &str = "switchboard";
 
 /// Long enough for a person to unlock it, short enough for a call that waits.
-const PATIENCE: Duration = Duration::from_secs(20);
+const KEYRING_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Some hundred values of the greatest length.
 const MAX_ANSWER: u64 = 64 * 1024 * 1024;
 
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "order", rename_all = "lowercase")]
-pub(super) enum Request {
+pub(super) enum KeyringRequest {
     Get { names: Vec<String> },
-    Set { name: String, value: Hidden },
+    Set { name: String, value: SecretString },
     Remove { name: String },
 }
 
 /// The values that were asked for and found.
 #[derive(Debug, Default, Serialize, Deserialize)]
-pub(super) struct Answer {
-    pub(super) values: BTreeMap<String, Hidden>,
+pub(super) struct KeyringAnswer {
+    pub(super) values: BTreeMap<String, SecretString>,
 }
 
 #[derive(Debug, thiserror::Error)]
-pub enum Unanswered {
-    #[error("no answer within {} s; it may wait to be unlocked", PATIENCE.as_secs())]
+pub enum KeyringError {
+    #[error("no answer within {} s; it may wait to be unlocked", KEYRING_TIMEOUT.as_secs())]
     Late,
     #[error("`switchboardd --keyring` could not be run: {0}")]
     NotRun(std::io::Error),
@@ -63,33 +63,37 @@ pub enum Unanswered {
 }
 
 /// One question to the keyring that `variables` lead to.
-pub(super) async fn ask(request: &Request, variables: &Variables) -> Result<Answer, Unanswered> {
-    let answer = tokio::time::timeout(PATIENCE, ask_process(request, variables)).await;
-    answer.unwrap_or(Err(Unanswered::Late))
+pub(super) async fn ask(
+    request: &KeyringRequest,
+    variables: &Variables,
+) -> Result<KeyringAnswer, KeyringError> {
+    let answer = tokio::time::timeout(KEYRING_TIMEOUT, ask_process(request, variables)).await;
+    answer.unwrap_or(Err(KeyringError::Late))
 }
 
-async fn ask_process(request: &Request, variables: &Variables) -> Result<Answer, Unanswered> {
-    let mut command = tokio::process::Command::from(keeper());
+async fn ask_process(request: &KeyringRequest, variables: &Variables) -> Result<KeyringAnswer, KeyringError> {
+    let mut command = tokio::process::Command::from(shell_helper());
     command.arg(KEYRING).env_clear().envs(variables.iter());
     if let Some(folder) = runtime_folder(variables).await {
         command.env("XDG_RUNTIME_DIR", folder);
     }
     let (stdin, stdout) = (Stdio::piped(), Stdio::piped());
     let spawned = command.stdin(stdin).stdout(stdout).stderr(Stdio::null()).kill_on_drop(true).spawn();
-    let mut process = spawned.map_err(Unanswered::NotRun)?;
+    let mut process = spawned.map_err(KeyringError::NotRun)?;
     let (Some(mut stdin), Some(stdout)) = (process.stdin.take(), process.stdout.take()) else {
-        return Err(Unanswered::Ended);
+        return Err(KeyringError::Ended);
     };
     let mut line = serde_json::to_vec(request).expect("BUG: text and names are JSON");
     line.push(b'\n');
-    stdin.write_all(&line).await.map_err(|_| Unanswered::Ended)?;
+    stdin.write_all(&line).await.map_err(|_| KeyringError::Ended)?;
     let mut said = Vec::new();
     let heard = stdout.take(MAX_ANSWER).read_to_end(&mut said).await;
     drop(stdin);
     let _ = process.wait().await;
-    heard.map_err(|_| Unanswered::Ended)?;
-    let answer: Result<Answer, String> = serde_json::from_slice(&said).map_err(|_| Unanswered::Ended)?;
-    answer.map_err(Unanswered::Refused)
+    heard.map_err(|_| KeyringError::Ended)?;
+    let answer: Result<KeyringAnswer, String> =
+        serde_json::from_slice(&said).map_err(|_| KeyringError::Ended)?;
+    answer.map_err(KeyringError::Refused)
 }
 
 /// Where the session's D-Bus is, if nobody said so.
@@ -98,7 +102,7 @@ async fn runtime_folder(variables: &Variables) -> Option<PathBuf> {
         return None;
     }
     let folder = PathBuf::from(format!("/run/user/{}", rustix::process::getuid().as_raw()));
-    aside(move || folder.is_dir().then_some(folder)).await
+    run_blocking(move || folder.is_dir().then_some(folder)).await
 }
 
 /// The whole life of `switchboardd --keyring`.
@@ -121,7 +125,7 @@ pub fn run() -> ExitCode {
     });
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let Ok(runtime) = runtime else { return ExitCode::FAILURE };
-    let answer: Result<Answer, String> = runtime.block_on(fulfil(request));
+    let answer: Result<KeyringAnswer, String> = runtime.block_on(fulfil(request));
     let said = serde_json::to_vec(&answer).expect("BUG: text and names are JSON");
     let mut stdout = std::io::stdout().lock();
     match stdout.write_all(&said).and_then(|()| stdout.flush()) {
@@ -130,19 +134,21 @@ pub fn run() -> ExitCode {
     }
 }
 
-async fn fulfil(request: Request) -> Result<Answer, String> {
+async fn fulfil(request: KeyringRequest) -> Result<KeyringAnswer, String> {
     match request {
-        Request::Get { names } => {
+        KeyringRequest::Get { names } => {
             let found = backend::get(&names).await?;
             let mut values = BTreeMap::new();
             for (name, value) in found {
                 let value =
                     String::from_utf8(value).map_err(|_| format!("the value of `{name}` is no text"))?;
-                values.insert(name, Hidden(value));
+                values.insert(name, SecretString(value));
             }
-            Ok(Answer { values })
+            Ok(KeyringAnswer { values })
         }
-        Request::Set { name, value } => backend::set(&name, &value.0).await.map(|()| Answer::default()),
-        Request::Remove { name } => backend::remove(&name).await.map(|()| Answer::default()),
+        KeyringRequest::Set { name, value } => {
+            backend::set(&name, &value.0).await.map(|()| KeyringAnswer::default())
+        }
+        KeyringRequest::Remove { name } => backend::remove(&name).await.map(|()| KeyringAnswer::default()),
     }
 }

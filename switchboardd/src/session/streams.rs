@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use crate::mailbox::Mailbox;
 
 /// Streams of answered calls that are kept for hosts which lost their connection.
-const KEPT: usize = 32;
+const MAX_REPLAY_STREAMS: usize = 32;
 const KEPT_BYTES: usize = 8 * 1024 * 1024;
 /// Calls of one session at a time; further ones wait.
 const CALLS: usize = 64;
@@ -26,7 +26,7 @@ pub struct Streams {
     pub calls: Arc<Semaphore>,
     own: Arc<Stream>,
     // A leaf lock: held to look at or change the list.
-    state: Mutex<State>,
+    state: Mutex<StreamList>,
     /// Connections that read a stream.
     readers: AtomicUsize,
     // A leaf lock: held to copy or replace the value.
@@ -34,7 +34,7 @@ pub struct Streams {
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct StreamList {
     opened: u64,
     calls: VecDeque<Arc<Stream>>,
 }
@@ -44,30 +44,30 @@ pub struct Stream {
     number: u64,
     pub mailbox: Arc<Mailbox>,
     /// Counts the connections that came for it; only the latest reads.
-    reader: watch::Sender<Reader>,
+    reader: watch::Sender<StreamReader>,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct Reader {
+struct StreamReader {
     turn: u64,
     there: bool,
 }
 
 /// Where a host is in a stream: the id of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Mark {
+pub struct EventId {
     pub stream: u64,
     pub letter: u64,
 }
 
-impl Mark {
+impl EventId {
     pub fn parse(text: &str) -> Option<Self> {
         let (stream, letter) = text.split_once('.')?;
         Some(Self { stream: stream.parse().ok()?, letter: letter.parse().ok()? })
     }
 }
 
-impl std::fmt::Display for Mark {
+impl std::fmt::Display for EventId {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}.{}", self.stream, self.letter)
     }
@@ -101,7 +101,7 @@ impl Streams {
             let (count, bytes) =
                 kept.fold((0, 0), |(count, bytes), stream| (count + 1, bytes + stream.mailbox.bytes()));
             let oldest = state.calls.iter().position(ended);
-            match oldest.filter(|_| count >= KEPT || bytes > KEPT_BYTES) {
+            match oldest.filter(|_| count >= MAX_REPLAY_STREAMS || bytes > KEPT_BYTES) {
                 Some(oldest) => drop(state.calls.remove(oldest)),
                 None => break,
             }
@@ -111,11 +111,11 @@ impl Streams {
     }
 
     /// The stream that a host was reading when it had this mark.
-    pub fn find(&self, mark: Mark) -> Option<Arc<Stream>> {
-        if mark.stream == OWN {
+    pub fn find(&self, event_id: EventId) -> Option<Arc<Stream>> {
+        if event_id.stream == OWN {
             return Some(self.own.clone());
         }
-        self.lock().calls.iter().find(|stream| stream.number == mark.stream).cloned()
+        self.lock().calls.iter().find(|stream| stream.number == event_id.stream).cloned()
     }
 
     /// Its call was answered without it.
@@ -144,17 +144,17 @@ impl Streams {
     }
 
     /// A connection begins to read; one that read before it ends.
-    pub fn read(self: &Arc<Self>, stream: &Arc<Stream>) -> Reading {
+    pub fn read(self: &Arc<Self>, stream: &Arc<Stream>) -> ReadGuard {
         let mut turn = 0;
         stream.reader.send_modify(|reader| {
-            *reader = Reader { turn: reader.turn + 1, there: true };
+            *reader = StreamReader { turn: reader.turn + 1, there: true };
             turn = reader.turn;
         });
         self.readers.fetch_add(1, Ordering::Relaxed);
-        Reading { streams: self.clone(), stream: stream.clone(), turn }
+        ReadGuard { streams: self.clone(), stream: stream.clone(), turn }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, StreamList> {
         self.state.lock().expect("BUG: bookkeeping panicked")
     }
 }
@@ -164,20 +164,20 @@ impl Stream {
         self.reader.borrow().there
     }
 
-    pub fn mark(&self, letter: u64) -> Mark {
-        Mark { stream: self.number, letter }
+    pub fn event_id(&self, letter: u64) -> EventId {
+        EventId { stream: self.number, letter }
     }
 }
 
 /// A connection that reads a stream, until it is dropped.
 #[derive(Debug)]
-pub struct Reading {
+pub struct ReadGuard {
     streams: Arc<Streams>,
     pub stream: Arc<Stream>,
     turn: u64,
 }
 
-impl Reading {
+impl ReadGuard {
     /// Resolves when another connection has come for the stream.
     pub async fn overtaken(&self) {
         let mut reader = self.stream.reader.subscribe();
@@ -185,7 +185,7 @@ impl Reading {
     }
 }
 
-impl Drop for Reading {
+impl Drop for ReadGuard {
     fn drop(&mut self) {
         self.stream.reader.send_modify(|reader| reader.there &= reader.turn != self.turn);
         self.streams.readers.fetch_sub(1, Ordering::Relaxed);
@@ -199,10 +199,10 @@ mod tests {
 
     #[test]
     fn marks_are_read_as_they_are_written() {
-        let mark = Mark { stream: 3, letter: 14 };
-        assert_eq!(Mark::parse(&mark.to_string()), Some(mark));
+        let event_id = EventId { stream: 3, letter: 14 };
+        assert_eq!(EventId::parse(&event_id.to_string()), Some(event_id));
         for wrong in ["", "3", "3.", ".4", "a.b", "1.2.3", "-1.2"] {
-            assert_eq!(Mark::parse(wrong), None, "{wrong}");
+            assert_eq!(EventId::parse(wrong), None, "{wrong}");
         }
     }
 
@@ -224,11 +224,11 @@ mod tests {
     async fn few_streams_of_answered_calls_are_kept() {
         let streams = Streams::new(Arc::default());
         let open = streams.open();
-        for _ in 0..KEPT * 2 {
+        for _ in 0..MAX_REPLAY_STREAMS * 2 {
             streams.open().mailbox.close();
         }
-        assert!(streams.find(open.mark(0)).is_some());
-        assert!(streams.find(Mark { stream: 2, letter: 0 }).is_none());
-        assert_eq!(streams.lock().calls.len(), KEPT + 1);
+        assert!(streams.find(open.event_id(0)).is_some());
+        assert!(streams.find(EventId { stream: 2, letter: 0 }).is_none());
+        assert_eq!(streams.lock().calls.len(), MAX_REPLAY_STREAMS + 1);
     }
 }

@@ -8,29 +8,29 @@ use switchboard_wire::members::Members;
 use switchboard_wire::raw::Raw;
 use tokio::time::Instant;
 
-use super::{Asked, Said, Suite, arguments, mistake, outgoing};
+use super::{ChildRequest, Suite, SuiteReply, arguments, outgoing, tool_error};
 use crate::caller::Caller;
-use crate::child::{Answer, ChildError, ChildId, InFlight, Limits};
+use crate::child::{ChildError, ChildId, ChildResponse, InFlight, Limits};
 use crate::config::{Mode, Scope};
 use crate::error::Failure;
-use crate::measures::Note;
 use crate::methods;
+use crate::metrics::OperationNotes;
 use crate::pool::{Lease, PoolError};
 use crate::telemetry::trace::Context;
 
 /// A request on its way to a child that is held for it.
-pub struct Sent {
+pub struct SentCall {
     pub(super) call: InFlight,
     pub(super) lease: Lease,
 }
 
-impl Sent {
-    pub async fn answer(self, limits: Limits) -> Result<Answer, ChildError> {
+impl SentCall {
+    pub async fn answer(self, limits: Limits) -> Result<ChildResponse, ChildError> {
         self.answer_and_lease(limits).await.0
     }
 
     /// The same, for those who have more to say to the child.
-    pub(super) async fn answer_and_lease(self, limits: Limits) -> (Result<Answer, ChildError>, Lease) {
+    pub(super) async fn answer_and_lease(self, limits: Limits) -> (Result<ChildResponse, ChildError>, Lease) {
         let answer = self.call.answer(limits).await;
         match &answer {
             Ok(_) => self.lease.note_served(),
@@ -42,10 +42,10 @@ impl Sent {
 }
 
 /// Why a call is not sent, with the sentence that says so.
-enum Unfit {
+enum Rejection {
     /// There is no such subtool.
-    Unknown(Said),
-    Arguments(Said),
+    Unknown(SuiteReply),
+    Arguments(SuiteReply),
 }
 
 impl Suite {
@@ -56,10 +56,10 @@ impl Suite {
         arguments: &Members<'_>,
         subtool: Option<&str>,
         token: Option<&str>,
-        note: Option<&Note>,
-    ) -> Result<Said, Failure> {
+        note: Option<&OperationNotes>,
+    ) -> Result<SuiteReply, Failure> {
         let Some(subtool) = subtool.filter(|subtool| !subtool.is_empty()) else {
-            return Ok(mistake(&format!(
+            return Ok(tool_error(&format!(
                 "missing `subtool`; use {{\"action\":\"introspect\"}} to see what `{}` can do",
                 self.name
             )));
@@ -69,7 +69,7 @@ impl Suite {
         }
         let args = arguments.get("args").filter(|args| args.get() != "null");
         if args.is_some_and(|args| !args.get().starts_with('{')) {
-            return Ok(mistake("`args` must be an object with the arguments of the subtool"));
+            return Ok(tool_error("`args` must be an object with the arguments of the subtool"));
         }
         let failed = |error| self.failed(Some(subtool), error);
 
@@ -77,7 +77,7 @@ impl Suite {
         // Calls of one session reach one child in the order they came, also while it starts. Where each
         // call has a process of its own there is no order to keep.
         let own_process = self.pool.as_ref().is_some_and(|pool| pool.settings().scope == Scope::Call);
-        let lane = if own_process { None } else { caller.lane(self.child_name()).await };
+        let send_right = if own_process { None } else { caller.send_queue(self.child_name()).await };
         let mut lease = self.lease_since(caller, Some(subtool), token, asked).await?;
         if self.settings.validate != Some(false) {
             let mut checked = self.check(&lease, subtool, args, asked).await;
@@ -94,8 +94,8 @@ impl Suite {
                 return Err(failed(lease.ending().await));
             }
             match checked? {
-                Some(Unfit::Unknown(said)) => return Ok(said),
-                Some(Unfit::Arguments(said)) => {
+                Some(Rejection::Unknown(said)) => return Ok(said),
+                Some(Rejection::Arguments(said)) => {
                     note.iter().for_each(|note| note.tool_exists());
                     return Ok(said);
                 }
@@ -109,9 +109,10 @@ impl Suite {
             .send(lease, caller, methods::TOOLS_CALL, Some(subtool), token, span, params)
             .await
             .map_err(|error| self.unavailable(Some(subtool), error))?;
-        drop(lane);
-        let asked = Asked { method: methods::TOOLS_CALL, subtool: Some(subtool), token, span, params };
-        self.converse(call, caller, asked).await
+        drop(send_right);
+        let request =
+            ChildRequest { method: methods::TOOLS_CALL, subtool: Some(subtool), token, span, params };
+        self.await_response(call, caller, request).await
     }
 
     /// Sends a request to a leased child. One that ended while nobody used it is replaced once: not a
@@ -126,15 +127,15 @@ impl Suite {
         token: Option<&str>,
         span: Option<Context>,
         params: impl Fn(ChildId, &mut Vec<u8>),
-    ) -> Result<Sent, PoolError> {
+    ) -> Result<SentCall, PoolError> {
         match lease.call_with_room(self.limits, span, caller, method, token, &params).await {
-            Ok(call) => return Ok(Sent { call: call.about(tool), lease }),
+            Ok(call) => return Ok(SentCall { call: call.about(tool), lease }),
             Err(ChildError::Unsent) => {}
             Err(error) => return Err(error.into()),
         }
         let lease = self.next_lease(lease, caller).await?;
         match lease.call_with_room(self.limits, span, caller, method, token, &params).await {
-            Ok(call) => Ok(Sent { call: call.about(tool), lease }),
+            Ok(call) => Ok(SentCall { call: call.about(tool), lease }),
             Err(ChildError::Unsent) => Err(lease.ending().await.into()),
             Err(error) => Err(error.into()),
         }
@@ -157,21 +158,21 @@ impl Suite {
         subtool: &str,
         args: Option<Raw<'_>>,
         asked: Instant,
-    ) -> Result<Option<Unfit>, Failure> {
+    ) -> Result<Option<Rejection>, Failure> {
         let failed = |error| self.failed(Some(subtool), error);
         let mut list = lease.tools(self.limits, asked).await.map_err(failed)?;
         if list.find(subtool).is_none() {
             list = lease.renew_tools(self.limits).await.map_err(failed)?;
         }
         let Some(tool) = list.find(subtool) else {
-            return Ok(Some(Unfit::Unknown(self.unknown_subtool(subtool, &list))));
+            return Ok(Some(Rejection::Unknown(self.unknown_subtool(subtool, &list))));
         };
         // What is wrong with arguments cannot be said without saying what its schema has.
         if self.mode == Mode::Redacted {
             return Ok(None);
         }
         Ok(arguments::complaint(&tool.names, args).map(|complaint| {
-            Unfit::Arguments(mistake(&format!(
+            Rejection::Arguments(tool_error(&format!(
                 "{complaint} of subtool `{subtool}` (suite `{0}`); {{\"action\":\"introspect\",\"subtool\":{1}}} shows its schema",
                 self.name,
                 quoted(subtool)

@@ -9,12 +9,12 @@ use serde_json::json;
 use switchboard_wire::members::Members;
 use switchboard_wire::raw::Raw;
 
-use super::{Asks, Said, Suite};
+use super::{InputNeeded, Suite, SuiteReply};
 use crate::caller::Caller;
 use crate::child::remote::RemoteError;
 use crate::child::remote::auth::AuthError;
-use crate::child::{Answer, ChildError};
-use crate::era::Era;
+use crate::child::{ChildError, ChildResponse};
+use crate::era::ProtocolEra;
 use crate::error::Failure;
 use crate::methods;
 use crate::oauth::Login;
@@ -27,47 +27,49 @@ pub const LOGINS: usize = 3;
 const KEY: &str = "switchboard-login";
 
 /// Hosts give up on a call after a minute; a modern one is asked to come back before that.
-const PATIENCE: Duration = Duration::from_secs(45);
+const LOGIN_WAIT: Duration = Duration::from_secs(45);
 
 /// What became of a call that wants a login.
-pub enum Entered {
+pub enum LoginOutcome {
     /// It may be tried again.
-    Yes,
+    LoggedIn,
     /// Nobody can be asked: the failure stands.
-    No,
+    NotPossible,
     /// The host is to show a page, and to come back.
-    Asks(Said),
+    NeedsInput(SuiteReply),
 }
 
 impl Suite {
     /// Has the person behind a caller log in, if that is what a call failed for.
-    pub async fn log_in(&self, caller: &Arc<Caller>, failure: &Failure) -> Result<Entered, Failure> {
-        if !wants_login(failure) || !caller.profile().takes.elicitation_url {
-            return Ok(Entered::No);
+    pub async fn log_in(&self, caller: &Arc<Caller>, failure: &Failure) -> Result<LoginOutcome, Failure> {
+        if !wants_login(failure) || !caller.profile().client_capabilities.elicitation_url {
+            return Ok(LoginOutcome::NotPossible);
         }
-        let Some(login) = self.login().await else { return Ok(Entered::No) };
-        let attempt = login.begin(false).await.map_err(|error| self.not_in(error))?;
-        if caller.as_once().is_some() {
-            return Ok(Entered::Asks(asks(self.child_name(), &attempt)));
+        let Some(login) = self.login().await else { return Ok(LoginOutcome::NotPossible) };
+        let attempt = login.begin(false).await.map_err(|error| self.login_failed(error))?;
+        if caller.as_stateless().is_some() {
+            return Ok(LoginOutcome::NeedsInput(login_question(self.child_name(), &attempt)));
         }
-        attempt.ask(caller, self.child_name()).await.map_err(|why| self.not_in(AuthError::Failed { why }))?;
-        Ok(Entered::Yes)
+        attempt
+            .ask(caller, self.child_name())
+            .await
+            .map_err(|why| self.login_failed(AuthError::Failed { why }))?;
+        Ok(LoginOutcome::LoggedIn)
     }
 
     /// A modern host that came back from the page: whether its person is in. One who is not yet is asked once more.
-    pub async fn came_back(&self, params: &Members<'_>) -> Result<Option<Said>, Failure> {
+    pub async fn resume_after_login(&self, params: &Members<'_>) -> Result<Option<SuiteReply>, Failure> {
         let Some(action) = action(params) else { return Ok(None) };
         let Some(login) = self.login().await else { return Ok(None) };
         let Some(attempt) = login.latest().await else { return Ok(None) };
         if action != "accept" && attempt.is_open() {
-            return Err(
-                self.not_in(AuthError::Failed { why: format!("the login was answered with `{action}`") })
-            );
+            return Err(self
+                .login_failed(AuthError::Failed { why: format!("the login was answered with `{action}`") }));
         }
-        match tokio::time::timeout(PATIENCE, attempt.done()).await {
+        match tokio::time::timeout(LOGIN_WAIT, attempt.done()).await {
             Ok(Ok(())) => Ok(None),
-            Ok(Err(why)) => Err(self.not_in(AuthError::Failed { why })),
-            Err(_) => Ok(Some(asks(self.child_name(), &attempt))),
+            Ok(Err(why)) => Err(self.login_failed(AuthError::Failed { why })),
+            Err(_) => Ok(Some(login_question(self.child_name(), &attempt))),
         }
     }
 
@@ -75,7 +77,7 @@ impl Suite {
         self.pool.as_ref()?.login().await.ok().flatten()
     }
 
-    fn not_in(&self, error: AuthError) -> Failure {
+    fn login_failed(&self, error: AuthError) -> Failure {
         self.failed(None, ChildError::Remote(RemoteError::Auth(error)))
     }
 }
@@ -103,13 +105,16 @@ fn wants_login(failure: &Failure) -> bool {
 }
 
 /// The question as a modern child would put it, so that it goes the way of theirs.
-fn asks(child: &str, attempt: &Attempt) -> Said {
+fn login_question(child: &str, attempt: &Attempt) -> SuiteReply {
     let request = json!({ "method": methods::ELICITATION, "params": attempt.invitation(child) });
     let result = json!({ "resultType": "input_required", "inputRequests": { KEY: request } });
     let body = Bytes::from(format!(r#"{{"jsonrpc":"2.0","id":0,"result":{result}}}"#));
-    let id = switchboard_wire::envelope::place_of(&body, find_id(&body));
+    let id = switchboard_wire::envelope::range_of(&body, find_id(&body));
     // No process has this number: whichever child there is then will do.
-    Said::Asks(Box::new(Asks::Child { answer: Answer { body, id, era: Era::Modern, error: None }, pid: 0 }))
+    SuiteReply::NeedsInput(Box::new(InputNeeded::Child {
+        answer: ChildResponse { body, id, era: ProtocolEra::Modern, error: None },
+        pid: 0,
+    }))
 }
 
 fn find_id(body: &Bytes) -> &str {

@@ -1,7 +1,7 @@
 //! From the suite's `tools/call` to the child's: another name and arguments, everything else as the
 //! host wrote it.
 
-use switchboard_wire::envelope::{place_of, quoted, splice_into, string};
+use switchboard_wire::envelope::{quoted, range_of, splice_into, string};
 use switchboard_wire::framing::push_single_line;
 use switchboard_wire::members::Members;
 use switchboard_wire::raw::Raw;
@@ -64,7 +64,7 @@ fn push_meta(meta: Raw<'_>, id: ChildId, out: &mut Vec<u8>) {
     match token {
         None => push_single_line(whole, out),
         Some(token) => {
-            splice_into(whole, place_of(whole, token.get()), id.0.to_string().as_bytes(), out);
+            splice_into(whole, range_of(whole, token.get()), id.0.to_string().as_bytes(), out);
         }
     }
 }

@@ -32,7 +32,7 @@ pub struct Span {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
-    /// By which door it came.
+    /// By which entry point it came.
     Server {
         face: &'static str,
     },

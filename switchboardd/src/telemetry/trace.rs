@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use switchboard_wire::envelope::place_of;
-use switchboard_wire::members::{Members, with};
+use switchboard_wire::envelope::range_of;
+use switchboard_wire::members::{Members, insert_members};
 use switchboard_wire::raw::Raw;
 
 const KEY: &str = "traceparent";
@@ -50,13 +50,15 @@ impl Context {
         let meta = Members::of(params).and_then(|params| params.get("_meta"));
         let Some(meta) = meta.filter(|meta| meta.get().starts_with('{')) else {
             let meta = format!(r#""_meta":{{"{KEY}":"{self}"}}"#);
-            return out.extend_from_slice(with(params.get(), &meta).as_bytes());
+            return out.extend_from_slice(insert_members(params.get(), &meta).as_bytes());
         };
         let whole = params.get().as_bytes();
         let given = Members::of(meta).and_then(|meta| meta.get(KEY));
         let (place, text) = match given {
-            Some(given) => (place_of(whole, given.get()), format!("\"{self}\"")),
-            None => (place_of(whole, meta.get()), with(meta.get(), &format!(r#""{KEY}":"{self}""#))),
+            Some(given) => (range_of(whole, given.get()), format!("\"{self}\"")),
+            None => {
+                (range_of(whole, meta.get()), insert_members(meta.get(), &format!(r#""{KEY}":"{self}""#)))
+            }
         };
         out.extend_from_slice(&whole[..place.start]);
         out.extend_from_slice(text.as_bytes());

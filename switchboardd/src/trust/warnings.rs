@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::{Component, Path, PathBuf};
 
-use crate::definition::{Launch, Reach, Remote};
+use crate::definition::{Launch, LaunchCommand, Remote};
 use crate::environment::is_allowed;
 use crate::expand::Template;
 use crate::visible::is_hidden;
@@ -55,14 +55,14 @@ const HIJACKERS: [&str; 22] = [
 const HIJACKING_PREFIXES: [&str; 7] = ["LD_", "DYLD_", "GIT_", "NPM_CONFIG_", "npm_config_", "PIP_", "UV_"];
 
 /// Sentences for a person. `program`: what was found for it; `root`: the workspace.
-pub(super) fn warnings(reach: &Reach, program: Option<&Path>, root: &Path) -> Vec<String> {
-    match reach {
-        Reach::Process(launch) => process(launch, program, root),
-        Reach::Remote(remote) => distant(remote),
+pub(super) fn warnings(launch: &Launch, program: Option<&Path>, root: &Path) -> Vec<String> {
+    match launch {
+        Launch::Process(launch) => process(launch, program, root),
+        Launch::Remote(remote) => distant(remote),
     }
 }
 
-fn process(launch: &Launch, found: Option<&Path>, root: &Path) -> Vec<String> {
+fn process(launch: &LaunchCommand, found: Option<&Path>, root: &Path) -> Vec<String> {
     let mut warnings = Vec::new();
     let argv: Vec<String> =
         std::iter::once(&launch.cmd).chain(&launch.args).map(ToString::to_string).collect();
@@ -140,7 +140,7 @@ fn process(launch: &Launch, found: Option<&Path>, root: &Path) -> Vec<String> {
 }
 
 /// Every user of a machine can read the arguments of all processes.
-pub fn secrets_in_arguments(launch: &Launch) -> Option<String> {
+pub fn secrets_in_arguments(launch: &LaunchCommand) -> Option<String> {
     let all = std::iter::once(&launch.cmd).chain(&launch.args).flat_map(Template::gaps);
     // HOME and the like are no secrets.
     let gaps: BTreeSet<&str> = all.map(|(name, _)| name).filter(|name| !is_allowed(name)).collect();
@@ -243,16 +243,16 @@ fn is_fixed(version: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::expand::Places;
+    use crate::expand::ExpansionContext;
 
-    fn launch(argv: &[&str], env: &[&str]) -> Launch {
-        Launch {
+    fn launch(argv: &[&str], env: &[&str]) -> LaunchCommand {
+        LaunchCommand {
             cmd: Template::text(argv[0]),
             args: argv[1..].iter().map(|arg| Template::text(*arg)).collect(),
             env: env.iter().map(|name| ((*name).to_owned(), Some(Template::text("v")))).collect(),
             cwd: Template::text("/w"),
             base: "/".into(),
-            ..Launch::default()
+            ..LaunchCommand::default()
         }
     }
 
@@ -301,9 +301,9 @@ mod tests {
 
     #[test]
     fn a_value_in_an_argument_is_named() {
-        let filled = |text: &str| Template::parse(text, &Places::default()).unwrap();
+        let filled = |text: &str| Template::parse(text, &ExpansionContext::default()).unwrap();
         let told = |arg: &str| {
-            let launch = Launch { args: vec![filled(arg)], ..launch(&["x"], &["TOKEN"]) };
+            let launch = LaunchCommand { args: vec![filled(arg)], ..launch(&["x"], &["TOKEN"]) };
             process(&launch, None, Path::new("/w")).join("\n")
         };
         assert_eq!(told("--verbose"), "");
@@ -314,7 +314,7 @@ mod tests {
     #[test]
     fn a_passed_variable_is_not_set_by_the_definition() {
         let told = |name: &str| {
-            let launch = Launch { pass_env: [name.to_owned()].into(), ..launch(&["x"], &[]) };
+            let launch = LaunchCommand { pass_env: [name.to_owned()].into(), ..launch(&["x"], &[]) };
             process(&launch, None, Path::new("/w")).join("\n")
         };
         assert_eq!(told("HOME"), "");
@@ -324,7 +324,7 @@ mod tests {
     #[test]
     fn a_directory_that_leads_out_is_outside() {
         let there = |cwd: &str| {
-            let launch = Launch { cwd: Template::text(cwd), ..launch(&["x"], &[]) };
+            let launch = LaunchCommand { cwd: Template::text(cwd), ..launch(&["x"], &[]) };
             process(&launch, None, Path::new("/w")).join("\n")
         };
         assert_eq!(there("/w/sub/.."), "");

@@ -9,14 +9,14 @@ use std::path::{Path, PathBuf};
 
 use globset::GlobBuilder;
 use random::{Random, run};
-use switchboard_wire::envelope::{Message, Outcome, place_of, splice};
+use switchboard_wire::envelope::{Message, Outcome, range_of, splice};
 use switchboard_wire::framing::{Decoder, Frame};
-use switchboardd::definition::Reach;
-use switchboardd::discover::entry::Spot;
+use switchboardd::definition::Launch;
+use switchboardd::discover::entry::EntryLocation;
 use switchboardd::discover::{hosts, shapes, walk};
 use switchboardd::document::Document;
-use switchboardd::expand::{Dialect, Places, Template};
-use switchboardd::oauth::demand::Demand;
+use switchboardd::expand::{Dialect, ExpansionContext, Template};
+use switchboardd::oauth::bearer_challenge::BearerChallenge;
 use switchboardd::trust::view::mentioned;
 use switchboardd::{env_file, expand};
 
@@ -79,7 +79,7 @@ fn challenges() {
     ];
     run("challenges", |random| {
         let header = random.text(&PARTS, 40);
-        if let Some(demand) = Demand::parse(&header) {
+        if let Some(demand) = BearerChallenge::parse(&header) {
             assert!(header.to_ascii_lowercase().contains("bearer"));
             let all = [demand.scope, demand.error, demand.resource_metadata];
             assert!(all.iter().flatten().all(|value| value.len() <= header.len()));
@@ -173,7 +173,7 @@ fn the_envelope() {
             Message::Response { id, outcome: Outcome::Result(_) | Outcome::Error(_), .. } => Some(id),
         };
         if let Some(id) = id {
-            let other = splice(&body, place_of(&body, id.get()), b"\"other\"");
+            let other = splice(&body, range_of(&body, id.get()), b"\"other\"");
             assert!(other.len() <= body.len() + 7 && !other.contains(&b'\n'));
             Message::parse(&other).unwrap();
         }
@@ -241,8 +241,8 @@ fn documents() -> Vec<String> {
     seeds
 }
 
-fn places() -> Places {
-    Places {
+fn places() -> ExpansionContext {
+    ExpansionContext {
         folder: "/d".into(),
         root: "/w".into(),
         home: "/h".into(),
@@ -256,8 +256,11 @@ fn places() -> Places {
 fn read(text: &str) {
     let file = Path::new("/d/.mcp.json");
     let document = Document::from_text(file, text);
-    let spot =
-        Spot { file, places: places(), variables: &|_| env_file::parse("A=1").map_err(|(_, why)| why) };
+    let spot = EntryLocation {
+        file,
+        context: places(),
+        variables: &|_| env_file::parse("A=1").map_err(|(_, why)| why),
+    };
     let read = shapes::read(&document, &spot);
     assert!(read.definitions.len() <= 256 && read.problems.len() <= 65 && read.notes.len() <= 65);
     assert!(!read.broken || (read.definitions.is_empty() && !read.problems.is_empty()), "{text}");
@@ -266,10 +269,10 @@ fn read(text: &str) {
         assert!(said.pictured().lines().all(|line| !line.contains('\u{1b}')));
     }
     for definition in &read.definitions {
-        if let Ok(reach) = &definition.reach {
-            mentioned(reach);
-            assert_eq!(reach.digest().len(), 64);
-            if let Reach::Process(launch) = reach {
+        if let Ok(launch) = &definition.launch {
+            mentioned(launch);
+            assert_eq!(launch.digest().len(), 64);
+            if let Launch::Process(launch) = launch {
                 let _ = launch.fill(&BTreeMap::new());
             }
         }
@@ -328,10 +331,10 @@ fn expansion() {
         .into();
     run("expansion", |random| {
         let text = random.text(&PARTS, 30);
-        let plugin = Places { dialect: Dialect::Plugin, ..places() };
+        let plugin = ExpansionContext { dialect: Dialect::Plugin, ..places() };
         let template = Template::parse(&text, &plugin).unwrap();
         assert_eq!(template.gaps().count(), 0);
-        let opencode = Places { dialect: Dialect::OpenCode, ..places() };
+        let opencode = ExpansionContext { dialect: Dialect::OpenCode, ..places() };
         let _ = Template::parse(&text, &opencode);
         let Ok(template) = Template::parse(&text, &places()) else { return };
         let mut missing = BTreeSet::new();
@@ -404,7 +407,7 @@ fn globs() {
     run("globs", |random| {
         let glob = random.text(&PARTS, 8);
         let walked = walk::walk(&root, std::slice::from_ref(&glob), true);
-        assert!(!walked.cut_short && walked.entered.len() <= all.len() + 1);
+        assert!(!walked.cut_short && walked.dirs.len() <= all.len() + 1);
         let Ok(matcher) = GlobBuilder::new(&glob).literal_separator(true).build() else {
             return assert!(walked.files.is_empty());
         };

@@ -123,7 +123,7 @@ impl<'a> Message<'a> {
 
     /// Reads the envelope of what may not be JSON at all, for whoever passes it on to somebody who finds out. What
     /// does not look like a message is looked at properly.
-    pub fn glance(body: &'a [u8]) -> Result<Self, Malformed> {
+    pub fn peek(body: &'a [u8]) -> Result<Self, Malformed> {
         let text = std::str::from_utf8(body).map_err(|_| Malformed::NotJson)?;
         match Self::of(Raw::unchecked(text)) {
             // The id is what somebody will be answered with.
@@ -203,7 +203,7 @@ pub fn quoted(text: &str) -> String {
 }
 
 /// Where `inner`, a slice of `outer`, stands in it.
-pub fn place_of(outer: &[u8], inner: &str) -> Range<usize> {
+pub fn range_of(outer: &[u8], inner: &str) -> Range<usize> {
     let start = (inner.as_ptr() as usize).wrapping_sub(outer.as_ptr() as usize);
     let range = start..start.wrapping_add(inner.len());
     assert!(range.start <= range.end && range.end <= outer.len(), "BUG: not a slice of this message");
@@ -211,17 +211,17 @@ pub fn place_of(outer: &[u8], inner: &str) -> Range<usize> {
 }
 
 /// `body` on one line, with the bytes of `hole` replaced.
-pub fn splice(body: &[u8], hole: Range<usize>, with: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(body.len() - hole.len() + with.len() + 1);
-    splice_into(body, hole, with, &mut out);
+pub fn splice(body: &[u8], range: Range<usize>, with: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(body.len() - range.len() + with.len() + 1);
+    splice_into(body, range, with, &mut out);
     out
 }
 
 /// The same, appended to what is there.
-pub fn splice_into(body: &[u8], hole: Range<usize>, with: &[u8], out: &mut Vec<u8>) {
-    push_single_line(&body[..hole.start], out);
+pub fn splice_into(body: &[u8], range: Range<usize>, with: &[u8], out: &mut Vec<u8>) {
+    push_single_line(&body[..range.start], out);
     out.extend_from_slice(with);
-    push_single_line(&body[hole.end..], out);
+    push_single_line(&body[range.end..], out);
 }
 
 #[cfg(test)]
@@ -318,14 +318,14 @@ mod tests {
             r#"{"jsonrpc":"2.0","id":1,"id":2,"method":"a"}"#,
         ] {
             let parsed = format!("{:?}", Message::parse(body.as_bytes()));
-            assert_eq!(format!("{:?}", Message::glance(body.as_bytes())), parsed, "{body}");
+            assert_eq!(format!("{:?}", Message::peek(body.as_bytes())), parsed, "{body}");
         }
         // What is wrong further in is for somebody else to find.
         let body = br#"{"jsonrpc":"2.0","id":1,"method":"a","params":{"x":nonsense}}"#;
-        assert!(Message::parse(body).is_err() && Message::glance(body).is_ok());
+        assert!(Message::parse(body).is_err() && Message::peek(body).is_ok());
         for id in ["1abc", "1:2", "-", "\"\\q\"", "01"] {
             let body = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"a"}}"#);
-            assert_eq!(Message::glance(body.as_bytes()).err(), Some(Malformed::NotJson), "{id}");
+            assert_eq!(Message::peek(body.as_bytes()).err(), Some(Malformed::NotJson), "{id}");
         }
     }
 
@@ -339,7 +339,7 @@ mod tests {
     fn splicing_changes_nothing_but_the_hole() {
         let body = br#"{"jsonrpc":"2.0", "x":1.0,"id":7,"result":{"n":123456789012345678901234567890}}"#;
         let Ok(Message::Response { id, .. }) = Message::parse(body) else { panic!() };
-        let out = splice(body, place_of(body, id.get()), b"\"host-1\"");
+        let out = splice(body, range_of(body, id.get()), b"\"host-1\"");
         assert_eq!(
             String::from_utf8(out).unwrap(),
             r#"{"jsonrpc":"2.0", "x":1.0,"id":"host-1","result":{"n":123456789012345678901234567890}}"#

@@ -34,7 +34,7 @@ impl<'a> Members<'a> {
 }
 
 /// An object's text without the members whose keys are `unwanted`; every other byte stays.
-pub fn without(object: Raw<'_>, unwanted: impl Fn(&str) -> bool) -> String {
+pub fn remove_members(object: Raw<'_>, unwanted: impl Fn(&str) -> bool) -> String {
     let text = object.get();
     let mut out = String::with_capacity(text.len());
     let mut end = usize::from(text.starts_with('{'));
@@ -60,7 +60,7 @@ fn without_comma(member: &str) -> &str {
 }
 
 /// An object's text with more members at its end, written as `"key":value,…`.
-pub fn with(object: &str, members: &str) -> String {
+pub fn insert_members(object: &str, members: &str) -> String {
     let Some(open) = object.strip_suffix('}').filter(|_| !members.is_empty()) else {
         return object.to_owned();
     };
@@ -76,15 +76,15 @@ mod tests {
     fn members_go_and_come_without_touching_the_others() {
         let check = |object: &str, expect: &str| {
             let object = Raw::parse(object.as_bytes()).unwrap();
-            assert_eq!(without(object, |key| key.starts_with('x')), expect);
+            assert_eq!(remove_members(object, |key| key.starts_with('x')), expect);
         };
         check("{}", "{}");
         check(r#"{"x":1}"#, "{}");
         check(r#"{"x":1, "a": 1.0 }"#, r#"{ "a": 1.0 }"#);
         check(r#"{ "a": 1.0, "x":{"a":[",}"]} ,"b":2, "x2":3}"#, r#"{ "a": 1.0 ,"b":2}"#);
-        assert_eq!(with("{}", r#""b":1"#), r#"{"b":1}"#);
-        assert_eq!(with(r#"{"a":1.0}"#, r#""b":1"#), r#"{"a":1.0,"b":1}"#);
-        assert_eq!(with(r#"{"a":1.0}"#, ""), r#"{"a":1.0}"#);
+        assert_eq!(insert_members("{}", r#""b":1"#), r#"{"b":1}"#);
+        assert_eq!(insert_members(r#"{"a":1.0}"#, r#""b":1"#), r#"{"a":1.0,"b":1}"#);
+        assert_eq!(insert_members(r#"{"a":1.0}"#, ""), r#"{"a":1.0}"#);
     }
 
     #[test]

@@ -11,15 +11,15 @@ pub struct IdScan {
     depth: u32,
     in_string: bool,
     escaped: bool,
-    place: Place,
+    position: ScanPosition,
     /// The key or the value being collected.
     text: Vec<u8>,
-    found: Found,
+    found: ScannedMessage,
 }
 
 /// What was found of a message.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Found {
+pub struct ScannedMessage {
     /// As it was written, quotes and all.
     pub id: Option<Box<str>>,
     /// It has a `method`: it is no answer.
@@ -34,7 +34,7 @@ pub struct Found {
     pub has_more: bool,
 }
 
-impl Found {
+impl ScannedMessage {
     /// Whether it is meant as an answer. A line of a log may have an `id` and an `error` as well.
     pub fn is_answer(&self) -> bool {
         !self.asks && (self.is_rpc || (self.answers && !self.has_more))
@@ -42,7 +42,7 @@ impl Found {
 }
 
 #[derive(Debug, Default, Clone, Copy, PartialEq)]
-enum Place {
+enum ScanPosition {
     /// Before, or in, a key of the outermost object.
     #[default]
     Key,
@@ -57,8 +57,8 @@ enum Place {
 impl IdScan {
     pub fn feed(&mut self, bytes: &[u8]) {
         for &byte in bytes {
-            let Found { id, asks, answers, is_rpc, has_more, .. } = &self.found;
-            let asks = *asks && self.place != Place::Method;
+            let ScannedMessage { id, asks, answers, is_rpc, has_more, .. } = &self.found;
+            let asks = *asks && self.position != ScanPosition::Method;
             // What does not say that it is JSON-RPC is no answer if it has another key.
             if id.is_some() && (asks || (*answers && (*is_rpc || *has_more))) {
                 return;
@@ -67,7 +67,7 @@ impl IdScan {
         }
     }
 
-    pub fn found(self) -> Found {
+    pub fn found(self) -> ScannedMessage {
         self.found
     }
 
@@ -99,12 +99,12 @@ impl IdScan {
                 }
                 self.depth = self.depth.saturating_sub(1);
             }
-            b':' if self.depth == 1 && self.place == Place::Key => {
-                self.place = Place::Other;
+            b':' if self.depth == 1 && self.position == ScanPosition::Key => {
+                self.position = ScanPosition::Other;
                 match self.text.as_slice() {
-                    b"\"id\"" => self.place = Place::Id,
+                    b"\"id\"" => self.position = ScanPosition::Id,
                     b"\"method\"" => {
-                        self.place = Place::Method;
+                        self.position = ScanPosition::Method;
                         self.found.asks = true;
                     }
                     b"\"result\"" | b"\"error\"" => self.found.answers = true,
@@ -120,22 +120,22 @@ impl IdScan {
     }
 
     fn collect(&mut self, byte: u8) {
-        if self.depth == 1 && self.place != Place::Other && self.text.len() <= MAX_ID {
+        if self.depth == 1 && self.position != ScanPosition::Other && self.text.len() <= MAX_ID {
             self.text.push(byte);
         }
     }
 
     fn value_ends(&mut self) {
-        if self.place == Place::Id && self.text.len() <= MAX_ID && self.found.id.is_none() {
+        if self.position == ScanPosition::Id && self.text.len() <= MAX_ID && self.found.id.is_none() {
             self.found.id = String::from_utf8(std::mem::take(&mut self.text)).ok().map(Into::into);
         }
-        if self.place == Place::Method {
+        if self.position == ScanPosition::Method {
             // Some hosts write the slash as `\/`.
             let method = std::str::from_utf8(&self.text).ok().and_then(unquoted);
             self.found.is_call = method.as_deref() == Some("tools/call");
         }
         self.text.clear();
-        self.place = Place::Key;
+        self.position = ScanPosition::Key;
     }
 }
 

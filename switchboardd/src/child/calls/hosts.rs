@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use super::{Calls, ChildId, MAY_ASK, Tombstone};
+use super::{AbandonedCall, Calls, ChildId, MAY_ASK};
 use crate::caller::Caller;
 
 impl Calls {
@@ -15,13 +15,13 @@ impl Calls {
 
     /// The latest call of a host that was given up on and that the child has not answered.
     pub(in crate::child) fn last_owed(&self) -> Option<ChildId> {
-        let owed = self.tombstones.iter().filter(|(_, tombstone)| tombstone.caller.is_some());
+        let owed = self.abandoned.iter().filter(|(_, call)| call.caller.is_some());
         owed.map(|(id, _)| *id).max().map(ChildId)
     }
 
     /// Whether the child has not answered a call of a host after one and up to another that was given up on.
     pub(in crate::child) fn owes_between(&self, after: u64, up_to: ChildId) -> bool {
-        let owed = self.tombstones.iter().filter(|(_, tombstone)| tombstone.caller.is_some());
+        let owed = self.abandoned.iter().filter(|(_, call)| call.caller.is_some());
         owed.map(|(id, _)| *id).any(|id| id > after && id <= up_to.0)
     }
 
@@ -32,10 +32,9 @@ impl Calls {
     }
 
     /// Whether it may ask something for another host that has given up on its call.
-    pub(in crate::child) fn has_ghosts(&self, caller: &Arc<Caller>, now: Instant) -> bool {
-        let may_ask = |tombstone: &&Tombstone| !tombstone.read || now < tombstone.since + MAY_ASK;
-        let mut ghosts =
-            self.tombstones.values().filter(may_ask).filter_map(|tombstone| tombstone.caller.as_ref());
-        ghosts.any(|other| !other.is_same_host(caller))
+    pub(in crate::child) fn has_abandoned_of_others(&self, caller: &Arc<Caller>, now: Instant) -> bool {
+        let may_ask = |call: &&AbandonedCall| !call.read || now < call.since + MAY_ASK;
+        let mut abandoned = self.abandoned.values().filter(may_ask).filter_map(|call| call.caller.as_ref());
+        abandoned.any(|other| !other.is_same_host(caller))
     }
 }

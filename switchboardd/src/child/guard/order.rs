@@ -13,11 +13,11 @@ const MAX: u32 = 64 * 1024 * 1024;
 const UNLIMITED: &str = "unlimited";
 
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub(in crate::child) struct Order {
+pub(in crate::child) struct GuardOrder {
     pub(in crate::child) program: PathBuf,
     /// What it is called by, if by something else.
     pub(in crate::child) name: Option<PathBuf>,
-    /// The ledger's note of its container.
+    /// The run log's note of its container.
     pub(in crate::child) container: Option<PathBuf>,
     /// Soft limits that the child gets, where ours are others.
     pub(in crate::child) files: Option<u64>,
@@ -25,7 +25,7 @@ pub(in crate::child) struct Order {
     pub(in crate::child) args: Vec<OsString>,
 }
 
-impl Order {
+impl GuardOrder {
     /// Its length, then one word after the other, each with a zero byte at its end. `None` if a word holds one.
     pub(in crate::child) fn encode(&self) -> Option<Vec<u8>> {
         let path = |path: &Option<PathBuf>| path.clone().unwrap_or_default().into_os_string();
@@ -80,8 +80,8 @@ mod tests {
 
     #[test]
     fn what_is_told_arrives() {
-        let plain = Order { program: "/bin/x".into(), ..Order::default() };
-        let full = Order {
+        let plain = GuardOrder { program: "/bin/x".into(), ..GuardOrder::default() };
+        let full = GuardOrder {
             program: "/bin/x".into(),
             name: Some("/home/y".into()),
             container: Some("/state/z".into()),
@@ -89,17 +89,17 @@ mod tests {
             core: Some(None),
             args: vec!["--token".into(), "".into(), "a\nb".into(), OsString::from_vec(vec![0xff])],
         };
-        let limited = Order { core: Some(Some(7)), args: vec!["".into()], ..plain.clone() };
+        let limited = GuardOrder { core: Some(Some(7)), args: vec!["".into()], ..plain.clone() };
         for order in [plain, full, limited] {
             let bytes = order.encode().unwrap();
-            assert_eq!(Order::read(bytes.as_slice()).unwrap(), order);
+            assert_eq!(GuardOrder::read(bytes.as_slice()).unwrap(), order);
             // Half of it starts nothing.
-            assert!(Order::read(&bytes[..bytes.len() - 1]).is_err());
+            assert!(GuardOrder::read(&bytes[..bytes.len() - 1]).is_err());
         }
     }
 
     #[test]
     fn a_zero_byte_cannot_be_told() {
-        assert_eq!(Order { args: vec!["a\0b".into()], ..Order::default() }.encode(), None);
+        assert_eq!(GuardOrder { args: vec!["a\0b".into()], ..GuardOrder::default() }.encode(), None);
     }
 }

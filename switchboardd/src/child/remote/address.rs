@@ -2,10 +2,10 @@
 
 use reqwest::Url;
 
-use crate::definition::Destination;
+use crate::definition::ResolvedRemote;
 
 /// The URL of a child, if messages may go there; or what is wrong with it.
-pub fn address(to: &Destination) -> Result<Url, String> {
+pub fn address(to: &ResolvedRemote) -> Result<Url, String> {
     // The text may hold a secret, so it is not repeated.
     let url = Url::parse(&to.url).map_err(|error| format!("`url` is not valid: {error}"))?;
     match url.scheme() {

@@ -13,7 +13,7 @@ use hyper::header::HeaderValue;
 use reqwest::Url;
 
 use crate::caller::Caller;
-use crate::definition::Shown;
+use crate::definition::DisplayUrl;
 
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
@@ -24,13 +24,13 @@ pub trait Authorizer: Send + Sync + std::fmt::Debug {
 
     /// The server answered 401, or 403 with a challenge, to a request that carried `used`. `Again`: there is another
     /// token now, try once more; an error says what the person has to do.
-    fn challenged<'a>(&'a self, challenge: Challenge<'a>) -> BoxFuture<'a, Result<Verdict, AuthError>>;
+    fn challenged<'a>(&'a self, challenge: Challenge<'a>) -> BoxFuture<'a, Result<AuthDecision, AuthError>>;
 }
 
 /// Who has an authorizer for each remote child.
 pub trait Authorizers: Send + Sync + std::fmt::Debug {
     /// `shown`: how the server is spoken of.
-    fn of(&self, child: &str, url: &Url, shown: &Shown) -> Arc<dyn Authorizer>;
+    fn of(&self, child: &str, url: &Url, shown: &DisplayUrl) -> Arc<dyn Authorizer>;
 }
 
 /// A server that was not content with what a request carried.
@@ -46,7 +46,7 @@ pub struct Challenge<'a> {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
+pub enum AuthDecision {
     /// There is another token now: the request may be sent once more.
     Again,
     /// There is nothing else to send: the server's answer stands.

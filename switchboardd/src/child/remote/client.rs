@@ -16,11 +16,11 @@ use switchboard_wire::framing::MAX_MESSAGE;
 
 use super::RemoteError;
 use super::address::follow;
-use super::auth::{Authorizer, Challenge, Verdict};
-use super::dialer::root_cause;
+use super::auth::{AuthDecision, Authorizer, Challenge};
+use super::http_clients::root_cause;
 use crate::caller::Caller;
 use crate::child::failure::clip;
-use crate::definition::{Destination, Shown};
+use crate::definition::{DisplayUrl, ResolvedRemote};
 
 /// Redirects of one request that are followed.
 const MAX_HOPS: usize = 4;
@@ -36,7 +36,7 @@ pub(super) struct Client {
     http: reqwest::Client,
     pub(super) url: Url,
     /// How the server is spoken of.
-    pub(super) shown: Shown,
+    pub(super) shown: DisplayUrl,
     /// What the definition sets.
     headers: HeaderMap,
     /// `None` where the definition sets `Authorization` itself.
@@ -58,7 +58,7 @@ impl Client {
     pub(super) fn new(
         http: reqwest::Client,
         url: Url,
-        to: &Destination,
+        to: &ResolvedRemote,
         authorizer: Arc<dyn Authorizer>,
     ) -> Result<Self, RemoteError> {
         let headers = headers(to)?;
@@ -107,7 +107,7 @@ impl Client {
                     from: response.remote_addr(),
                     caller: outgoing.caller.as_ref(),
                 };
-                if authorizer.challenged(challenge).await? == Verdict::Again {
+                if authorizer.challenged(challenge).await? == AuthDecision::Again {
                     continue;
                 }
             }
@@ -146,7 +146,7 @@ impl Client {
 }
 
 /// What the definition sets, as far as it is a person's to set.
-fn headers(to: &Destination) -> Result<HeaderMap, RemoteError> {
+fn headers(to: &ResolvedRemote) -> Result<HeaderMap, RemoteError> {
     let mut headers = HeaderMap::new();
     for (name, value) in &to.headers {
         let name: HeaderName = name
@@ -254,10 +254,10 @@ async fn refusal(response: Response) -> String {
 
 /// A server's words in a message of ours: on one line and not too many.
 pub(super) fn shown(body: &[u8]) -> String {
-    const MOST: usize = 300;
+    const MAX_CHARS: usize = 300;
     let text = String::from_utf8_lossy(body);
     let line: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    line.chars().filter(|char| !char.is_control()).take(MOST).collect()
+    line.chars().filter(|char| !char.is_control()).take(MAX_CHARS).collect()
 }
 
 pub(super) async fn next_chunk(response: &mut Response) -> Result<Option<Bytes>, RemoteError> {

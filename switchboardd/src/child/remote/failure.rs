@@ -1,7 +1,7 @@
 //! What goes wrong between us and a child that runs elsewhere.
 
 use super::auth::AuthError;
-use crate::definition::Shown;
+use crate::definition::DisplayUrl;
 
 /// Why a remote child gave no answer. The texts continue the words "child `name` …".
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -35,7 +35,7 @@ pub enum RemoteError {
 
 impl RemoteError {
     /// The same without what was filled into the URL or the headers: servers repeat what they were sent.
-    pub(super) fn without_values(mut self, shown: &Shown) -> Self {
+    pub(super) fn without_values(mut self, shown: &DisplayUrl) -> Self {
         let text = match &mut self {
             Self::Unreachable { why } | Self::Cut { why } | Self::Auth(AuthError::Failed { why }) => why,
             Self::Status { said, .. } | Self::Forbidden { said, .. } => said,
@@ -45,7 +45,7 @@ impl RemoteError {
             Self::Changed { now } => now,
             Self::Auth(AuthError::Login { .. }) | Self::Lost | Self::Unanswered => return self,
         };
-        *text = shown.hide(text).into_owned();
+        *text = shown.redact(text).into_owned();
         self
     }
 
@@ -56,7 +56,7 @@ impl RemoteError {
 
     /// Whether it says that the server does not speak the way that was tried. Refused credentials, failures of the
     /// server and of the way to it say nothing about that.
-    pub(super) fn is_about_manner(&self) -> bool {
+    pub(super) fn is_about_protocol(&self) -> bool {
         match self {
             Self::Status { status, .. } => {
                 matches!(status, 400..=499) && !matches!(status, 401 | 403 | 407 | 408 | 425 | 429)
@@ -92,14 +92,14 @@ mod tests {
 
     #[test]
     fn neither_credentials_nor_failures_are_evidence_of_an_era() {
-        let status = |status| RemoteError::Status { status, said: String::new() }.is_about_manner();
+        let status = |status| RemoteError::Status { status, said: String::new() }.is_about_protocol();
         for evidence in [400, 404, 405, 406, 415, 422] {
             assert!(status(evidence), "{evidence}");
         }
         for none in [401, 403, 407, 408, 429, 500, 502, 503, 504, 302] {
             assert!(!status(none), "{none}");
         }
-        assert!(!RemoteError::Unreachable { why: String::new() }.is_about_manner());
-        assert!(!RemoteError::Cut { why: String::new() }.is_about_manner());
+        assert!(!RemoteError::Unreachable { why: String::new() }.is_about_protocol());
+        assert!(!RemoteError::Cut { why: String::new() }.is_about_protocol());
     }
 }

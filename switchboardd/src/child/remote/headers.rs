@@ -5,10 +5,10 @@ use switchboard_wire::envelope::Message;
 use switchboard_wire::members::Members;
 use switchboard_wire::raw::Raw;
 
-use super::Talk;
-use crate::child::{Manner, ToolList};
+use super::RemoteState;
+use crate::child::{Protocol, ToolList};
 use crate::era::VERSION_KEY;
-use crate::era::headers::{annotations, encoded, name_member, written};
+use crate::era::headers::{encoded, header_params, header_value, name_member};
 use crate::methods;
 
 pub(super) const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
@@ -22,22 +22,22 @@ const BOTH: HeaderValue = HeaderValue::from_static("application/json, text/event
 const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
 
 /// Of a message that is posted. `tools`: what the child's tools are, where they say more headers.
-pub(super) fn of_message(talk: &Talk, message: &Message<'_>, tools: Option<&ToolList>) -> HeaderMap {
+pub(super) fn of_message(state: &RemoteState, message: &Message<'_>, tools: Option<&ToolList>) -> HeaderMap {
     let mut headers = HeaderMap::new();
     headers.insert(ACCEPT, BOTH);
     headers.insert(CONTENT_TYPE, JSON);
-    match talk.manner {
-        Manner::Modern => of_modern(message, tools, &mut headers),
-        Manner::Legacy | Manner::OldSse => of_session(talk, &mut headers),
+    match state.protocol {
+        Protocol::Modern => of_modern(message, tools, &mut headers),
+        Protocol::Legacy | Protocol::LegacySse => of_session(state, &mut headers),
     }
     headers
 }
 
 /// Of the request for a legacy server's own stream.
-pub(super) fn of_stream(talk: &Talk, last_id: Option<&str>) -> HeaderMap {
+pub(super) fn of_stream(state: &RemoteState, last_id: Option<&str>) -> HeaderMap {
     let mut headers = HeaderMap::new();
     headers.insert(ACCEPT, EVENTS);
-    of_session(talk, &mut headers);
+    of_session(state, &mut headers);
     if let Some(id) = last_id.and_then(|id| HeaderValue::from_bytes(id.as_bytes()).ok()) {
         headers.insert(LAST_EVENT_ID, id);
     }
@@ -45,11 +45,11 @@ pub(super) fn of_stream(talk: &Talk, last_id: Option<&str>) -> HeaderMap {
 }
 
 /// What tells a legacy server which conversation it is.
-pub(super) fn of_session(talk: &Talk, headers: &mut HeaderMap) {
-    if let Some(revision) = talk.revision {
+pub(super) fn of_session(state: &RemoteState, headers: &mut HeaderMap) {
+    if let Some(revision) = state.revision {
         headers.insert(VERSION, HeaderValue::from_static(revision));
     }
-    if let Some(session) = &talk.session {
+    if let Some(session) = &state.session {
         headers.insert(SESSION, session.clone());
     }
 }
@@ -72,10 +72,10 @@ fn of_modern(message: &Message<'_>, tools: Option<&ToolList>, headers: &mut Head
     let tool = name.filter(|_| method == methods::TOOLS_CALL);
     if let Some(tool) = tool.and_then(|name| tools?.find(&name)) {
         let schema = tool.input_schema.as_deref().map(Raw::from);
-        for annotation in schema.map(annotations).unwrap_or_default() {
-            let value = annotation.value(params.get("arguments"));
-            let header = HeaderName::from_bytes(format!("mcp-param-{}", annotation.header).as_bytes());
-            if let (Some(value), Ok(header)) = (value.and_then(written), header) {
+        for header_param in schema.map(header_params).unwrap_or_default() {
+            let value = header_param.value(params.get("arguments"));
+            let header = HeaderName::from_bytes(format!("mcp-param-{}", header_param.header).as_bytes());
+            if let (Some(value), Ok(header)) = (value.and_then(header_value), header) {
                 put(headers, header, &value);
             }
         }
@@ -93,9 +93,9 @@ mod tests {
 
     use super::*;
 
-    fn headers(talk: &Talk, body: &str, tools: Option<&ToolList>) -> Vec<(String, String)> {
+    fn headers(state: &RemoteState, body: &str, tools: Option<&ToolList>) -> Vec<(String, String)> {
         let message = Message::parse(body.as_bytes()).unwrap();
-        let headers = of_message(talk, &message, tools);
+        let headers = of_message(state, &message, tools);
         let mut pairs: Vec<_> = headers
             .iter()
             .filter(|(name, _)| **name != ACCEPT && **name != CONTENT_TYPE)
@@ -114,10 +114,10 @@ mod tests {
         let tool = r#"{"name":"ü","inputSchema":{"properties":{"r":{"type":"string","x-mcp-header":"Region"},"n":{"type":"integer","x-mcp-header":"N"}}}}"#;
         let tool = RawValue::from_string(tool.to_owned()).unwrap();
         let tools = ToolList::from_raw(&[&tool]);
-        let talk = Talk { manner: Manner::Modern, ..Talk::default() };
+        let state = RemoteState { protocol: Protocol::Modern, ..RemoteState::default() };
         let call = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"ü","arguments":{"r":" x","n":5.0},"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}"#;
         assert_eq!(
-            headers(&talk, call, Some(&tools)),
+            headers(&state, call, Some(&tools)),
             pairs(&[
                 ("mcp-method", "tools/call"),
                 ("mcp-name", "=?base64?w7w=?="),
@@ -128,7 +128,7 @@ mod tests {
         );
         let read = r#"{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"uri":"a:b"}}"#;
         assert_eq!(
-            headers(&talk, read, None),
+            headers(&state, read, None),
             pairs(&[
                 ("mcp-method", "resources/read"),
                 ("mcp-name", "a:b"),
@@ -140,10 +140,10 @@ mod tests {
     #[test]
     fn a_legacy_message_says_which_conversation_it_is_of() {
         let session = Some(HeaderValue::from_static("s1"));
-        let talk = Talk { revision: Some("2025-06-18"), session, ..Talk::default() };
+        let state = RemoteState { revision: Some("2025-06-18"), session, ..RemoteState::default() };
         let call = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t"}}"#;
         let expected = pairs(&[("mcp-protocol-version", "2025-06-18"), ("mcp-session-id", "s1")]);
-        assert_eq!(headers(&talk, call, None), expected);
-        assert!(headers(&Talk::default(), call, None).is_empty());
+        assert_eq!(headers(&state, call, None), expected);
+        assert!(headers(&RemoteState::default(), call, None).is_empty());
     }
 }

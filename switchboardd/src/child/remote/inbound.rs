@@ -11,7 +11,7 @@ use switchboard_wire::framing::{Frame, Framing, MAX_MESSAGE, push_single_line};
 use super::RemoteError;
 use super::client::next_chunk;
 use super::sse::{Event, Parser};
-use crate::child::calls::Reply;
+use crate::child::calls::CallOutcome;
 use crate::child::{Child, ChildError, ChildId};
 
 /// How long the end of a stream is waited for once its answer is there: a connection that ended well can be used
@@ -20,7 +20,7 @@ const LAST_BYTES: Duration = Duration::from_millis(100);
 
 /// Where a stream that broke may go on.
 #[derive(Debug, Default)]
-pub(super) struct Mark {
+pub(super) struct ResumePoint {
     pub(super) last_id: Option<Box<str>>,
     pub(super) retry: Option<Duration>,
     /// Whether the stream said anything at all.
@@ -29,7 +29,7 @@ pub(super) struct Mark {
 
 /// How a stream ended.
 #[derive(Debug)]
-pub(super) enum End {
+pub(super) enum StreamEnd {
     /// The answer that was waited for came.
     Answered,
     /// It just ended, or broke; the reason.
@@ -39,7 +39,7 @@ pub(super) enum End {
 impl Child {
     /// Takes in a body, or an event's data: one message, or several as one revision had it. `about`: the call that
     /// it came in answer to.
-    pub(super) fn take_body(self: &Arc<Self>, about: Option<ChildId>, body: &Bytes) {
+    pub(super) fn on_body(self: &Arc<Self>, about: Option<ChildId>, body: &Bytes) {
         // Every message is one line further on.
         let body = if body.contains(&b'\n') || body.contains(&b'\r') {
             let mut line = Vec::with_capacity(body.len());
@@ -49,12 +49,12 @@ impl Child {
             body.clone()
         };
         let body = body.slice_ref(body.trim_ascii());
-        self.take_in_about(Frame::Message { body, framing: Framing::Line }, about);
+        self.on_frame_for(Frame::Message { body, framing: Framing::Line }, about);
     }
 
     /// No answer will come to this call.
     pub(super) fn fail(&self, id: ChildId, error: ChildError) {
-        self.deliver(id, Reply::Failed(error));
+        self.deliver(id, CallOutcome::Failed(error));
     }
 
     pub(super) fn owes(&self, id: ChildId) -> bool {
@@ -67,40 +67,40 @@ pub(super) async fn read_events(
     child: &Arc<Child>,
     about: Option<ChildId>,
     mut response: Response,
-    mark: &mut Mark,
-) -> End {
+    resume_point: &mut ResumePoint,
+) -> StreamEnd {
     let mut parser = Parser::new(MAX_MESSAGE);
     loop {
         let chunk = match next_chunk(&mut response).await {
             Ok(Some(chunk)) => chunk,
-            Ok(None) => return End::Open("ended its stream".to_owned()),
-            Err(RemoteError::Cut { why }) => return End::Open(why),
-            Err(error) => return End::Open(error.to_string()),
+            Ok(None) => return StreamEnd::Open("ended its stream".to_owned()),
+            Err(RemoteError::Cut { why }) => return StreamEnd::Open(why),
+            Err(error) => return StreamEnd::Open(error.to_string()),
         };
         for event in parser.feed(&chunk) {
-            mark.heard = true;
-            take_event(child, about, event);
+            resume_point.heard = true;
+            on_event(child, about, event);
         }
-        mark.retry = parser.retry().or(mark.retry);
-        if let Some(id) = parser.last_id().filter(|id| mark.last_id.as_deref() != Some(*id)) {
-            mark.last_id = Some(id.into());
+        resume_point.retry = parser.retry().or(resume_point.retry);
+        if let Some(id) = parser.last_id().filter(|id| resume_point.last_id.as_deref() != Some(*id)) {
+            resume_point.last_id = Some(id.into());
         }
         if let (Some(_), Some(bytes)) = (about, parser.too_much()) {
             // Nobody waits for the end of it.
-            take_event(child, about, Event::TooLong { bytes });
-            return End::Answered;
+            on_event(child, about, Event::TooLong { bytes });
+            return StreamEnd::Answered;
         }
         if about.is_some_and(|id| !child.owes(id)) {
             let _ = tokio::time::timeout(LAST_BYTES, next_chunk(&mut response)).await;
-            return End::Answered;
+            return StreamEnd::Answered;
         }
     }
 }
 
-pub(super) fn take_event(child: &Arc<Child>, about: Option<ChildId>, event: Event) {
+pub(super) fn on_event(child: &Arc<Child>, about: Option<ChildId>, event: Event) {
     match event {
         Event::Message { name, data } if name.is_empty() || &*name == "message" => {
-            child.take_body(about, &data)
+            child.on_body(about, &data)
         }
         Event::Message { name, .. } => {
             tracing::debug!(target: "child", child = child.name(), event = &*name, "event not known");
@@ -108,7 +108,7 @@ pub(super) fn take_event(child: &Arc<Child>, about: Option<ChildId>, event: Even
         Event::TooLong { bytes } => {
             tracing::warn!(target: "child", child = child.name(), bytes, "skipped an event over the limit");
             if let Some(id) = about {
-                child.deliver(id, Reply::TooLong(bytes));
+                child.deliver(id, CallOutcome::TooLong(bytes));
             }
         }
     }

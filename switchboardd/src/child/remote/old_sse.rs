@@ -11,9 +11,9 @@ use tokio::time::timeout;
 
 use super::address::follow;
 use super::client::{content_type, next_chunk, refusal_bytes, shown};
-use super::inbound::take_event;
+use super::inbound::on_event;
 use super::sse::{Event, Parser};
-use super::{Link, RemoteError, headers};
+use super::{RemoteConnection, RemoteError, headers};
 use crate::child::Child;
 
 /// How long a stream may take to say where messages go. A server of another kind may keep one open and say nothing.
@@ -27,35 +27,38 @@ pub(super) enum Opened {
     None(RemoteError),
 }
 
-pub(super) async fn open(child: &Arc<Child>, link: &Arc<Link>) -> Result<Opened, RemoteError> {
-    let stream = link.get(headers::of_stream(&link.talk(), None)).await;
+pub(super) async fn open(
+    child: &Arc<Child>,
+    connection: &Arc<RemoteConnection>,
+) -> Result<Opened, RemoteError> {
+    let stream = connection.get(headers::of_stream(&connection.state(), None)).await;
     let stream = match stream {
         Ok(stream) => stream,
-        Err(error) if error.is_about_manner() => return Ok(Opened::None(error)),
+        Err(error) if error.is_about_protocol() => return Ok(Opened::None(error)),
         Err(error) => return Err(error),
     };
     let status = stream.status();
     if !status.is_success() {
         let said = shown(&refusal_bytes(stream).await);
         let error = RemoteError::Status { status: status.as_u16(), said };
-        return if error.is_about_manner() { Ok(Opened::None(error)) } else { Err(error) };
+        return if error.is_about_protocol() { Ok(Opened::None(error)) } else { Err(error) };
     }
     let kind = content_type(&stream);
     if kind != "text/event-stream" {
         return Ok(Opened::None(RemoteError::Foreign { content_type: shown(kind.as_bytes()) }));
     }
     let mut reader = Reader { stream, parser: Parser::new(MAX_MESSAGE), waiting: Vec::new().into_iter() };
-    let endpoint = match timeout(ENDPOINT, reader.endpoint(&link.client.url)).await {
+    let endpoint = match timeout(ENDPOINT, reader.endpoint(&connection.client.url)).await {
         Ok(endpoint) => endpoint?,
         Err(_) => None,
     };
     let Some(endpoint) = endpoint else { return Ok(Opened::None(RemoteError::Unanswered)) };
-    link.change(|talk| talk.endpoint = Some(endpoint));
-    let (child, link) = (child.clone(), link.clone());
+    connection.change(|state| state.endpoint = Some(endpoint));
+    let (child, connection) = (child.clone(), connection.clone());
     let reading = tokio::spawn(async move {
         tokio::select! {
             () = child.stopped() => {}
-            why = reader.read(&child) => child.give_up(link.told(RemoteError::Cut { why }.into())),
+            why = reader.read(&child) => child.give_up(connection.without_values(RemoteError::Cut { why }.into())),
         }
     });
     Ok(Opened::Stream(reading.abort_handle()))
@@ -92,7 +95,7 @@ impl Reader {
     /// Takes in what the server says until it ends; why it did.
     async fn read(mut self, child: &Arc<Child>) -> String {
         loop {
-            self.waiting.by_ref().for_each(|event| take_event(child, None, event));
+            self.waiting.by_ref().for_each(|event| on_event(child, None, event));
             match next_chunk(&mut self.stream).await {
                 Ok(Some(chunk)) => self.waiting = self.parser.feed(&chunk).into_iter(),
                 Ok(None) => return "ended its stream".to_owned(),

@@ -14,15 +14,15 @@ use switchboard_wire::raw::Raw;
 use tokio::time::{Instant, timeout};
 
 use super::client::{Body, body as read_body, content_type, refusal_bytes, shown};
-use super::inbound::{End, Mark, read_events};
-use super::{Link, RemoteError, Talk, headers, shake};
-use crate::child::calls::Reply;
-use crate::child::{Child, ChildError, ChildId, Limits, Manner, ToolList};
+use super::inbound::{ResumePoint, StreamEnd, read_events};
+use super::{RemoteConnection, RemoteError, RemoteState, handshake, headers};
+use crate::child::calls::CallOutcome;
+use crate::child::{Child, ChildError, ChildId, Limits, Protocol, ToolList};
 use crate::era::HEADER_MISMATCH;
 use crate::methods;
 
 /// How long a message may take that nobody waits for.
-const TELL: Duration = Duration::from_secs(30);
+const NOTIFICATION_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How long a list may take that a call waits for.
 const LIST: Duration = Duration::from_secs(60);
@@ -34,36 +34,41 @@ const RESUME: Duration = Duration::from_secs(1);
 const MAX_SILENT: usize = 5;
 
 /// Where the answer to a request comes from.
-enum Answered {
-    Here,
+enum ResponseSource {
+    OwnResponse,
     /// On the stream that the server has for all of them.
-    Later,
+    SharedStream,
 }
 
 /// Sends a request and takes in its answer. However this ends, the call is not left waiting.
-pub(super) async fn ask(child: &Arc<Child>, link: &Arc<Link>, id: ChildId, body: Bytes) {
+pub(super) async fn send_request(
+    child: &Arc<Child>,
+    connection: &Arc<RemoteConnection>,
+    id: ChildId,
+    body: Bytes,
+) {
     // Not to listen is no sign of anything.
-    let stands = child.calls().is_standing(id);
-    let mut owed = Owed { child, id, error: None, later: false };
-    match put(child, link, id, &body).await {
-        Ok(Answered::Here) => {}
-        Ok(Answered::Later) => owed.later = true,
+    let stands = child.calls().is_listen_call(id);
+    let mut guard = CallGuard { child, id, error: None, later: false };
+    match post(child, connection, id, &body).await {
+        Ok(ResponseSource::OwnResponse) => {}
+        Ok(ResponseSource::SharedStream) => guard.later = true,
         Err(error) => {
-            // The next callers shake hands anew, and find out what it speaks now.
-            if is_a_reason_to_begin_anew(&error) && !stands && child.hello.get().is_some() {
-                child.replace();
+            // The next callers initialize again, and find out what it speaks now.
+            if needs_new_child(&error) && !stands && child.server_info.get().is_some() {
+                child.retire();
             }
-            owed.error = Some(link.told(error));
+            guard.error = Some(connection.without_values(error));
         }
     }
 }
 
 /// Sends a message that wants no answer; one that cannot be sent is lost.
-pub(super) async fn tell(child: &Arc<Child>, link: &Arc<Link>, body: Bytes) {
-    let talk = link.talk();
+pub(super) async fn send_notification(child: &Arc<Child>, connection: &Arc<RemoteConnection>, body: Bytes) {
+    let state = connection.state();
     let Ok(message) = Message::parse(&body) else { return };
-    let headers = headers::of_message(&talk, &message, None);
-    let sent = timeout(TELL, link.post(&talk, headers, body.clone(), None)).await;
+    let headers = headers::of_message(&state, &message, None);
+    let sent = timeout(NOTIFICATION_TIMEOUT, connection.post(&state, headers, body.clone(), None)).await;
     let why = match sent {
         Ok(Ok(response)) if response.status().is_success() => return,
         Ok(Ok(response)) => format!("HTTP status {}", response.status().as_u16()),
@@ -74,14 +79,14 @@ pub(super) async fn tell(child: &Arc<Child>, link: &Arc<Link>, body: Bytes) {
 }
 
 /// A call that must not be left waiting.
-struct Owed<'a> {
+struct CallGuard<'a> {
     child: &'a Arc<Child>,
     id: ChildId,
     error: Option<ChildError>,
     later: bool,
 }
 
-impl Drop for Owed<'_> {
+impl Drop for CallGuard<'_> {
     fn drop(&mut self) {
         if !self.later {
             // Nobody hears it if the answer came, or if it was taken back.
@@ -90,20 +95,20 @@ impl Drop for Owed<'_> {
     }
 }
 
-fn is_a_reason_to_begin_anew(error: &ChildError) -> bool {
+fn needs_new_child(error: &ChildError) -> bool {
     match error {
         ChildError::Remote(RemoteError::Unreachable { .. } | RemoteError::Changed { .. }) => true,
-        ChildError::Remote(error) => error.is_about_manner(),
+        ChildError::Remote(error) => error.is_about_protocol(),
         _ => false,
     }
 }
 
-async fn put(
+async fn post(
     child: &Arc<Child>,
-    link: &Arc<Link>,
+    connection: &Arc<RemoteConnection>,
     id: ChildId,
     body: &Bytes,
-) -> Result<Answered, ChildError> {
+) -> Result<ResponseSource, ChildError> {
     let message = Message::parse(body).expect("BUG: we write messages");
     let Message::Request { method, .. } = &message else { panic!("BUG: requests have an id") };
     let method = method.name();
@@ -111,25 +116,25 @@ async fn put(
     let (mut forgotten, mut mismatched) = (false, false);
     loop {
         if !opens {
-            // Whoever shakes hands anew goes first.
-            drop(link.turn.lock().await);
+            // Whoever initializes again goes first.
+            drop(connection.handshake_lock.lock().await);
         }
-        let talk = link.talk();
-        let tools = tools_for(child, &talk, &method).await?;
-        let headers = headers::of_message(&talk, &message, tools.as_deref());
+        let state = connection.state();
+        let tools = tools_for(child, &state, &method).await?;
+        let headers = headers::of_message(&state, &message, tools.as_deref());
         let caller = child.calls().caller_of(id);
-        let response = link.post(&talk, headers, body.clone(), caller).await?;
+        let response = connection.post(&state, headers, body.clone(), caller).await?;
         let status = response.status();
         if status.is_success() {
             if method == methods::INITIALIZE {
                 let session = response.headers().get(headers::SESSION).cloned();
-                link.change(|talk| talk.session = session);
+                connection.change(|state| state.session = session);
             }
-            return take(child, link, &talk, id, response).await;
+            return on_response(child, connection, &state, id, response).await;
         }
-        if status == StatusCode::NOT_FOUND && talk.session.is_some() && !forgotten {
+        if status == StatusCode::NOT_FOUND && state.session.is_some() && !forgotten {
             forgotten = true;
-            shake::renew(child, link, &talk).await?;
+            handshake::reconnect(child, connection, &state).await?;
             continue;
         }
         let said = refusal_bytes(response).await;
@@ -142,20 +147,20 @@ async fn put(
             child.renew_tools(LIST_LIMITS).await?;
             continue;
         }
-        if !opens && is_of_the_other_era(talk.manner, code(error)) {
-            child.replace();
+        if !opens && is_of_the_other_era(state.protocol, code(error)) {
+            child.retire();
         }
-        child.take_body(Some(id), &answer(id, error));
-        return Ok(Answered::Here);
+        child.on_body(Some(id), &answer(id, error));
+        return Ok(ResponseSource::OwnResponse);
     }
 }
 
 /// Whether a refused request says that the server is not of the era that it was.
-fn is_of_the_other_era(manner: Manner, code: Option<i64>) -> bool {
-    match (manner, code) {
+fn is_of_the_other_era(protocol: Protocol, code: Option<i64>) -> bool {
+    match (protocol, code) {
         // What servers refuse requests with that are of no session of theirs.
-        (Manner::Modern, Some(code)) => (-32019..=-32000).contains(&code),
-        (Manner::Legacy | Manner::OldSse, Some(code)) => (-32022..=-32020).contains(&code),
+        (Protocol::Modern, Some(code)) => (-32019..=-32000).contains(&code),
+        (Protocol::Legacy | Protocol::LegacySse, Some(code)) => (-32022..=-32020).contains(&code),
         (_, None) => false,
     }
 }
@@ -163,10 +168,10 @@ fn is_of_the_other_era(manner: Manner, code: Option<i64>) -> bool {
 /// The tools whose headers a request has to have.
 async fn tools_for(
     child: &Arc<Child>,
-    talk: &Talk,
+    state: &RemoteState,
     method: &str,
 ) -> Result<Option<Arc<ToolList>>, ChildError> {
-    if talk.manner != Manner::Modern || method != methods::TOOLS_CALL {
+    if state.protocol != Protocol::Modern || method != methods::TOOLS_CALL {
         return Ok(None);
     }
     child.tools(LIST_LIMITS, Instant::now()).await.map(Some)
@@ -187,58 +192,61 @@ fn answer(ChildId(id): ChildId, error: Raw<'_>) -> Bytes {
     format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{}}}"#, error.get()).into()
 }
 
-async fn take(
+async fn on_response(
     child: &Arc<Child>,
-    link: &Arc<Link>,
-    talk: &Talk,
+    connection: &Arc<RemoteConnection>,
+    state: &RemoteState,
     id: ChildId,
     response: Response,
-) -> Result<Answered, ChildError> {
-    if talk.manner == Manner::OldSse {
-        return Ok(Answered::Later);
+) -> Result<ResponseSource, ChildError> {
+    if state.protocol == Protocol::LegacySse {
+        return Ok(ResponseSource::SharedStream);
     }
     match content_type(&response).as_str() {
-        "text/event-stream" => follow(child, link, talk, id, response).await,
+        "text/event-stream" => read_stream(child, connection, state, id, response).await,
         _ if matches!(response.status(), StatusCode::ACCEPTED | StatusCode::NO_CONTENT) => {
             Err(RemoteError::Unanswered.into())
         }
         "application/json" => {
             match read_body(response).await? {
-                Body::Whole(body) => child.take_body(Some(id), &body),
-                Body::TooLong(bytes) => drop(child.deliver(id, Reply::TooLong(bytes))),
+                Body::Whole(body) => child.on_body(Some(id), &body),
+                Body::TooLong(bytes) => drop(child.deliver(id, CallOutcome::TooLong(bytes))),
             }
-            if child.owes(id) { Err(RemoteError::Unanswered.into()) } else { Ok(Answered::Here) }
+            if child.owes(id) { Err(RemoteError::Unanswered.into()) } else { Ok(ResponseSource::OwnResponse) }
         }
         other => Err(RemoteError::Foreign { content_type: shown(other.as_bytes()) }.into()),
     }
 }
 
 /// Reads the stream that a request was answered with, and asks a legacy server for the rest of it if it breaks.
-async fn follow(
+async fn read_stream(
     child: &Arc<Child>,
-    link: &Arc<Link>,
-    talk: &Talk,
+    connection: &Arc<RemoteConnection>,
+    state: &RemoteState,
     id: ChildId,
     response: Response,
-) -> Result<Answered, ChildError> {
-    let mut mark = Mark::default();
+) -> Result<ResponseSource, ChildError> {
+    let mut resume_point = ResumePoint::default();
     let mut silent = 0;
-    let mut end = read_events(child, Some(id), response, &mut mark).await;
+    let mut end = read_events(child, Some(id), response, &mut resume_point).await;
     loop {
         let why = match end {
-            End::Answered => return Ok(Answered::Here),
-            End::Open(why) => why,
+            StreamEnd::Answered => return Ok(ResponseSource::OwnResponse),
+            StreamEnd::Open(why) => why,
         };
-        silent = if std::mem::take(&mut mark.heard) { 0 } else { silent + 1 };
+        silent = if std::mem::take(&mut resume_point.heard) { 0 } else { silent + 1 };
         let lost = || ChildError::from(RemoteError::Cut { why: why.clone() });
-        if mark.last_id.is_none() || talk.manner == Manner::Modern || silent > MAX_SILENT {
+        if resume_point.last_id.is_none() || state.protocol == Protocol::Modern || silent > MAX_SILENT {
             return Err(lost());
         }
-        tokio::time::sleep(mark.retry.unwrap_or(RESUME)).await;
-        let rest = link.get(headers::of_stream(talk, mark.last_id.as_deref())).await.map_err(|_| lost())?;
+        tokio::time::sleep(resume_point.retry.unwrap_or(RESUME)).await;
+        let rest = connection
+            .get(headers::of_stream(state, resume_point.last_id.as_deref()))
+            .await
+            .map_err(|_| lost())?;
         if !rest.status().is_success() || content_type(&rest) != "text/event-stream" {
             return Err(lost());
         }
-        end = read_events(child, Some(id), rest, &mut mark).await;
+        end = read_events(child, Some(id), rest, &mut resume_point).await;
     }
 }

@@ -4,14 +4,14 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use super::Finding;
-use crate::cli::desk::Desk;
+use crate::cli::local_config::LocalConfig;
 use crate::cli::output::tilde;
 use crate::cli::shell_word::shell_word;
-use crate::definition::{Definition, Reach};
+use crate::definition::{Definition, Launch};
 use crate::expand::Template;
-use crate::layer::{Entry, Layer};
+use crate::layer::{JudgedDefinition, Layer};
 use crate::pool::RootsOf;
-use crate::trust::{Standing, secrets_in_arguments, unpinned};
+use crate::trust::{TrustStatus, secrets_in_arguments, unpinned};
 use crate::visible::visible;
 
 /// Names of variables and headers whose values are nobody else's business.
@@ -30,19 +30,19 @@ const SECRET_WORDS: [&str; 9] = [
 const SECRET_BEGINNINGS: [&str; 10] =
     ["ghp_", "gho_", "github_pat_", "glpat-", "sk-", "xoxb-", "xoxp-", "AKIA", "eyJ", "Bearer "];
 
-pub(super) async fn look(desk: &Desk, project: Option<&Layer>) -> Vec<Finding> {
+pub(super) async fn look(local: &LocalConfig, project: Option<&Layer>) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for layer in std::iter::once(&desk.personal).chain(project) {
+    for layer in std::iter::once(&local.personal).chain(project) {
         for problem in &layer.problems {
             let mend = format!("switchboard check {}", shell_word(&problem.file));
             findings.push(Finding::warning("definition", problem.to_string(), mend));
         }
         for entry in &layer.entries {
-            findings.extend(one(desk, entry).await);
+            findings.extend(one(local, entry).await);
             findings.extend(missed_roots(layer, entry));
         }
     }
-    let servers = desk.personal.entries.len() + project.map_or(0, |project| project.entries.len());
+    let servers = local.personal.entries.len() + project.map_or(0, |project| project.entries.len());
     if servers == 0 {
         let what = "no server is defined: hosts are shown nothing";
         findings.push(Finding::warning("definition", what, "switchboard add time -- uvx mcp-server-time"));
@@ -52,10 +52,13 @@ pub(super) async fn look(desk: &Desk, project: Option<&Layer>) -> Vec<Finding> {
     findings
 }
 
-async fn one(desk: &Desk, Entry { definition, standing, .. }: &Entry) -> Vec<Finding> {
-    let Definition { name, file, reach, .. } = definition;
-    let reach = match reach {
-        Ok(reach) => reach,
+async fn one(
+    local: &LocalConfig,
+    JudgedDefinition { definition, trust_status, .. }: &JudgedDefinition,
+) -> Vec<Finding> {
+    let Definition { name, file, launch, .. } = definition;
+    let launch = match launch {
+        Ok(launch) => launch,
         Err(why) => {
             let what = format!("server `{name}` is misconfigured: {why}");
             return vec![Finding::error(
@@ -66,17 +69,17 @@ async fn one(desk: &Desk, Entry { definition, standing, .. }: &Entry) -> Vec<Fin
         }
     };
     // Of one that nobody has allowed nothing runs: whoever allows it is shown all of this.
-    if *standing == Standing::Held {
+    if *trust_status == TrustStatus::Held {
         let what = format!("server `{name}` is held: nobody has allowed it");
         return vec![Finding::warning("held", what, format!("switchboard allow {name}"))];
     }
     let mut findings = Vec::new();
-    if let Standing::Outdated { .. } = standing {
+    if let TrustStatus::Outdated { .. } = trust_status {
         let what = format!("server `{name}`: a new version of it waits; the one that was allowed serves on");
         findings.push(Finding::warning("held", what, format!("switchboard allow {name}")));
     }
-    if let Reach::Process(launch) = reach {
-        if let Err(why) = desk.sources.find_program(launch).await {
+    if let Launch::Process(launch) = launch {
+        if let Err(why) = local.resolver.find_program(launch).await {
             let what = format!("server `{name}` cannot be started: {why}");
             let program = launch.program_name();
             findings.push(Finding::error("program", what, install(&program)));
@@ -96,21 +99,21 @@ async fn one(desk: &Desk, Entry { definition, standing, .. }: &Entry) -> Vec<Fin
             findings.push(Finding::warning("arguments", what, mend));
         }
     }
-    for (variable, origin) in desk.sources.origins(reach).await {
-        if matches!(origin, crate::sources::Origin::Nowhere) {
+    for (variable, origin) in local.resolver.origins(launch).await {
+        if matches!(origin, crate::value_resolver::Origin::Nowhere) {
             let what = format!("server `{name}` needs `{variable}`, which is not set");
             findings.push(Finding::error("value", what, format!("switchboard secret set {variable}")));
         }
     }
-    findings.extend(secrets(name, file, reach));
+    findings.extend(secrets(name, file, launch));
     findings
 }
 
 /// A server that follows roots and is told none, because the config has editors share it.
-fn missed_roots(layer: &Layer, Entry { definition, .. }: &Entry) -> Option<Finding> {
-    let Definition { name, reach, .. } = definition;
+fn missed_roots(layer: &Layer, JudgedDefinition { definition, .. }: &JudgedDefinition) -> Option<Finding> {
+    let Definition { name, launch, .. } = definition;
     let settings = layer.config.suite(name);
-    let of = RootsOf::children(reach.as_ref().ok()?, settings.pool);
+    let of = RootsOf::children(launch.as_ref().ok()?, settings.pool);
     (of == RootsOf::Nobody { missed: true }).then(|| {
         let what =
             format!("server `{name}` follows the roots of its editor, but editors share it: it is told none");
@@ -137,12 +140,12 @@ fn install(program: &str) -> String {
 }
 
 /// Values that stand in a file and look like secrets.
-fn secrets(name: &str, file: &Path, reach: &Reach) -> Vec<Finding> {
-    let values: Vec<(&String, &Template)> = match reach {
-        Reach::Process(launch) => {
+fn secrets(name: &str, file: &Path, launch: &Launch) -> Vec<Finding> {
+    let values: Vec<(&String, &Template)> = match launch {
+        Launch::Process(launch) => {
             launch.env.iter().filter_map(|(name, value)| Some((name, value.as_ref()?))).collect()
         }
-        Reach::Remote(remote) => remote.headers.iter().collect(),
+        Launch::Remote(remote) => remote.headers.iter().collect(),
     };
     let plain = values
         .into_iter()

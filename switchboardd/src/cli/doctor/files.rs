@@ -4,7 +4,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use switchboard_wire::folder::{check_itself, is_ours_alone};
-use switchboard_wire::place::Place;
+use switchboard_wire::runtime_paths::RuntimePaths;
 
 use super::Finding;
 use crate::cli::output::tilde;
@@ -14,12 +14,12 @@ use crate::config::{Extent, LastGood};
 use crate::document::Problem;
 use crate::files::state::{CHILD_FOLDERS, FOLDERS};
 use crate::layer::Layer;
-use crate::trust::Store;
+use crate::trust::TrustStore;
 
 /// The socket's folder, the state folder and what is secret in it.
-pub(super) fn places(place: &Place, state: &Path) -> Vec<Finding> {
+pub(super) fn places(paths: &RuntimePaths, state: &Path) -> Vec<Finding> {
     let mut findings = Vec::new();
-    let socket_folder = place.socket.parent().unwrap_or(Path::new("/"));
+    let socket_folder = paths.socket.parent().unwrap_or(Path::new("/"));
     let mut folders = vec![socket_folder, state];
     folders.dedup();
     for folder in folders {
@@ -32,10 +32,10 @@ pub(super) fn places(place: &Place, state: &Path) -> Vec<Finding> {
     for file in ["token", "trust/trust.json", "secrets/secrets.json"] {
         findings.extend(closed(&state.join(file), 0o600));
     }
-    findings.extend(closed(&place.socket, 0o600));
+    findings.extend(closed(&paths.socket, 0o600));
     findings.extend(writable(state));
     if findings.is_empty() {
-        let what = format!("{} and {} are yours alone", shown(&place.socket), shown(state));
+        let what = format!("{} and {} are yours alone", shown(&paths.socket), shown(state));
         findings.push(Finding::fine("modes", what));
     }
     findings
@@ -123,7 +123,7 @@ pub(super) fn unused_settings(personal: &Layer, project: Option<&Layer>) -> Vec<
 
 /// What a person said about servers of projects can be read.
 pub(super) fn trust(state: &Path) -> Option<Finding> {
-    let store = Store::new(state);
+    let store = TrustStore::new(state);
     let error = store.read().err()?;
     let file = shell_word(&store.file());
     // Who can write it is said already, with a gentler way to mend it.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use super::Finding;
-use crate::cli::desk::Desk;
+use crate::cli::local_config::LocalConfig;
 use crate::cli::shell_word::shell_word;
 
 /// What most servers are started with.
@@ -15,12 +15,12 @@ const FEW_WATCHES: u64 = 16_384;
 const FEW_INSTANCES: u64 = 32;
 
 /// Where servers' programs are looked for, and whether our own are found there.
-pub(super) async fn path(desk: &Desk) -> Vec<Finding> {
-    let captured = desk.sources.captured().await;
-    let path = captured.variables.path();
+pub(super) async fn path(local: &LocalConfig) -> Vec<Finding> {
+    let shell_environment = local.resolver.shell_environment().await;
+    let path = shell_environment.variables.path();
     let found =
         |name: &str| path.split(':').map(|folder| Path::new(folder).join(name)).find(|file| is_program(file));
-    let shell = captured.variables.get("SHELL").unwrap_or("your login shell");
+    let shell = shell_environment.variables.get("SHELL").unwrap_or("your login shell");
     let runners: Vec<String> = RUNNERS
         .iter()
         .map(|name| match found(name) {

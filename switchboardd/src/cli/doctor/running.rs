@@ -5,20 +5,20 @@ use std::path::Path;
 use rustix::fs::{FlockOperation, flock};
 use serde_json::Value;
 use switchboard_wire::hop::{HOP, Span};
-use switchboard_wire::place::Place;
 use switchboard_wire::process;
+use switchboard_wire::runtime_paths::RuntimePaths;
 
 use super::Finding;
-use crate::child::Leftovers;
-use crate::cli::ask::Unanswered;
+use crate::child::StaleRuns;
+use crate::cli::ask::AskError;
 use crate::cli::output::tilde;
 use crate::cli::shell_word::shell_word;
 use crate::config::Config;
 use crate::visible::visible;
 
 /// Who is there, by the socket, the lock and the file that says so.
-pub(super) fn presence(place: &Place, status: &Result<Value, Unanswered>) -> Vec<Finding> {
-    let told: Value = std::fs::read(&place.daemon_file)
+pub(super) fn presence(paths: &RuntimePaths, status: &Result<Value, AskError>) -> Vec<Finding> {
+    let told: Value = std::fs::read(&paths.daemon_file)
         .ok()
         .and_then(|told| serde_json::from_slice(&told).ok())
         .unwrap_or_default();
@@ -26,7 +26,7 @@ pub(super) fn presence(place: &Place, status: &Result<Value, Unanswered>) -> Vec
     let lives = pid.is_some_and(|pid| process::is_same(pid, told["startTime"].as_u64()));
     let status = match status {
         Ok(status) => status,
-        Err(Unanswered::NoDaemon(_)) => return absence(place, pid, lives),
+        Err(AskError::NoDaemon(_)) => return absence(paths, pid, lives),
         Err(unanswered) => {
             let mend =
                 pid.map_or("switchboard start".to_owned(), |pid| format!("kill {pid} && switchboard start"));
@@ -46,7 +46,7 @@ pub(super) fn presence(place: &Place, status: &Result<Value, Unanswered>) -> Vec
     }
     if told.is_null() {
         let what =
-            format!("{} is missing: commands may look for its files elsewhere", shown(&place.daemon_file));
+            format!("{} is missing: commands may look for its files elsewhere", shown(&paths.daemon_file));
         findings.push(Finding::warning("daemon", what, "switchboard restart"));
     }
     if findings.is_empty() {
@@ -60,27 +60,27 @@ pub(super) fn presence(place: &Place, status: &Result<Value, Unanswered>) -> Vec
     findings
 }
 
-fn absence(place: &Place, pid: Option<u32>, lives: bool) -> Vec<Finding> {
+fn absence(paths: &RuntimePaths, pid: Option<u32>, lives: bool) -> Vec<Finding> {
     if lives && let Some(pid) = pid {
-        let what = format!("switchboardd (pid {pid}) runs and does not answer on {}", shown(&place.socket));
+        let what = format!("switchboardd (pid {pid}) runs and does not answer on {}", shown(&paths.socket));
         return vec![Finding::error("daemon", what, format!("kill {pid} && switchboard start"))];
     }
-    if is_locked(&place.daemon_lock) {
+    if is_locked(&paths.daemon_lock) {
         let what =
-            format!("{} is held, and nobody answers on {}", shown(&place.daemon_lock), shown(&place.socket));
+            format!("{} is held, and nobody answers on {}", shown(&paths.daemon_lock), shown(&paths.socket));
         return vec![Finding::error(
             "lock",
             what,
-            format!("fuser -k {} && switchboard start", shell_word(&place.daemon_lock)),
+            format!("fuser -k {} && switchboard start", shell_word(&paths.daemon_lock)),
         )];
     }
     let mut findings = Vec::new();
     if pid.is_some() {
         let what =
-            format!("{} is of a daemon that is gone: it was killed, or crashed", shown(&place.daemon_file));
+            format!("{} is of a daemon that is gone: it was killed, or crashed", shown(&paths.daemon_file));
         findings.push(Finding::warning("daemon", what, "switchboard start"));
     }
-    if place.stopped.exists() {
+    if paths.stopped.exists() {
         let what = "switchboardd was stopped; hosts that were open then do not bring it back";
         findings.push(Finding::warning("daemon", what, "switchboard start"));
     }
@@ -160,12 +160,12 @@ pub(super) fn suites(status: Option<&Value>) -> Vec<Finding> {
 }
 
 /// What is left of a daemon that was killed together with its guards.
-pub(super) fn orphans(place: &Place, runs: bool) -> Option<Finding> {
+pub(super) fn orphans(paths: &RuntimePaths, runs: bool) -> Option<Finding> {
     // One that runs sweeps by itself, and its own children carry its mark.
     if runs {
         return None;
     }
-    let left = Leftovers::of(&place.daemon_file.with_extension("ledger")).processes();
+    let left = StaleRuns::of(&paths.daemon_file.with_extension("ledger")).processes();
     if left.is_empty() {
         return None;
     }

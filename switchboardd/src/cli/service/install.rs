@@ -4,28 +4,28 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use switchboard_wire::place::private_folder;
+use switchboard_wire::runtime_paths::private_folder;
 
 use super::systemd::{self, SERVICE, SOCKET, systemctl};
 use super::units::{self, Wanted};
-use super::{Here, Refused, Report, file_error, launchd};
+use super::{ServiceError, ServicePaths, ServiceReport, file_error, launchd};
 use crate::args::Args;
 use crate::daemon;
 
 /// A daemon that drains is gone by then.
-const OLD_ONE: Duration = Duration::from_secs(25);
-const LOOK_AGAIN: Duration = Duration::from_millis(50);
+const OLD_DAEMON_TIMEOUT: Duration = Duration::from_secs(25);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Steps, done or only said.
-struct Steps {
+struct InstallSteps {
     dry_run: bool,
-    report: Report,
+    report: ServiceReport,
     done: Vec<Value>,
 }
 
-impl Steps {
+impl InstallSteps {
     fn new(dry_run: bool) -> Self {
-        Self { dry_run, report: Report::default(), done: Vec::new() }
+        Self { dry_run, report: ServiceReport::default(), done: Vec::new() }
     }
 
     /// Says it, and whether to do it.
@@ -35,7 +35,7 @@ impl Steps {
         !self.dry_run
     }
 
-    fn end(mut self, last: &str) -> Report {
+    fn end(mut self, last: &str) -> ServiceReport {
         self.report.fact("dryRun", json!(self.dry_run));
         self.report.fact("steps", Value::Array(self.done));
         if !self.dry_run {
@@ -45,11 +45,11 @@ impl Steps {
     }
 
     /// Writes a file of ours, if it says something else so far. True if it did.
-    fn write(&mut self, path: &Path, text: &str) -> Result<bool, Refused> {
+    fn write(&mut self, path: &Path, text: &str) -> Result<bool, ServiceError> {
         match std::fs::read_to_string(path) {
             Ok(before) if before == text => return Ok(false),
             Ok(before) if !units::is_ours(&before) => {
-                return Err(Refused::NotOurs(path.display().to_string()));
+                return Err(ServiceError::NotOurs(path.display().to_string()));
             }
             Ok(_) => {}
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
@@ -64,7 +64,7 @@ impl Steps {
     }
 
     /// Deletes a file if it is ours. True if it was.
-    fn delete(&mut self, path: &Path) -> Result<bool, Refused> {
+    fn delete(&mut self, path: &Path) -> Result<bool, ServiceError> {
         let Ok(text) = std::fs::read_to_string(path) else { return Ok(false) };
         if !units::is_ours(&text) {
             self.report
@@ -77,24 +77,24 @@ impl Steps {
         Ok(true)
     }
 
-    async fn systemctl(&mut self, args: &[&str]) -> Result<(), Refused> {
+    async fn systemctl(&mut self, args: &[&str]) -> Result<(), ServiceError> {
         if self.step(format!("systemctl --user {}", args.join(" "))) {
-            systemctl(args).await.map_err(Refused::Manager)?;
+            systemctl(args).await.map_err(ServiceError::Manager)?;
         }
         Ok(())
     }
 }
 
-pub(super) async fn install(args: &Args, dry_run: bool) -> Result<Report, Refused> {
-    let here = Here::of(args)?;
+pub(super) async fn install(args: &Args, dry_run: bool) -> Result<ServiceReport, ServiceError> {
+    let here = ServicePaths::of(args)?;
     let config = args
         .config
         .as_ref()
         .map(std::path::absolute)
         .transpose()
         .map_err(file_error(Path::new("--config")))?;
-    let wanted = Wanted { program: program()?, config, socket: here.place.socket.clone() };
-    let mut steps = Steps::new(dry_run);
+    let wanted = Wanted { program: program()?, config, socket: here.paths.socket.clone() };
+    let mut steps = InstallSteps::new(dry_run);
     if cfg!(target_os = "macos") {
         install_agent(&here, &wanted, &mut steps).await?;
     } else {
@@ -103,15 +103,20 @@ pub(super) async fn install(args: &Args, dry_run: bool) -> Result<Report, Refuse
     Ok(steps.end("the daemon is kept from now on; `switchboard service status` shows it"))
 }
 
-async fn install_units(here: &Here, wanted: &Wanted, steps: &mut Steps) -> Result<(), Refused> {
-    let (socket, service) = systemd::units().await.map_err(Refused::NoManager)?;
+async fn install_units(
+    here: &ServicePaths,
+    wanted: &Wanted,
+    steps: &mut InstallSteps,
+) -> Result<(), ServiceError> {
+    let (socket, service) = systemd::units().await.map_err(ServiceError::NoManager)?;
     let folder = systemd::folder(&here.home);
     let is_packaged = |unit: &systemd::Unit| unit.file().is_some_and(|file| !file.starts_with(&folder));
     let (mut new_socket, mut new_service) = (false, false);
     if is_packaged(&socket) && is_packaged(&service) {
         steps.report.say(format!("the units are there, from a package: {}", socket.text("FragmentPath")));
     } else {
-        let write = |steps: &mut Steps, (name, text): (&str, String)| steps.write(&folder.join(name), &text);
+        let write =
+            |steps: &mut InstallSteps, (name, text): (&str, String)| steps.write(&folder.join(name), &text);
         new_socket = write(steps, units::socket(wanted))?;
         new_service = write(steps, units::service(wanted))?;
     }
@@ -137,10 +142,14 @@ async fn install_units(here: &Here, wanted: &Wanted, steps: &mut Steps) -> Resul
 
 /// From the daemon that runs, if one does, to the socket that systemd holds. While the start lock is held no shim
 /// starts another: it finds the old daemon, which drains, or the new socket.
-async fn hand_over(here: &Here, service: &systemd::Unit, steps: &mut Steps) -> Result<(), Refused> {
-    let old = daemon::running(&here.place).and_then(|told| u32::try_from(told["pid"].as_u64()?).ok());
+async fn hand_over(
+    here: &ServicePaths,
+    service: &systemd::Unit,
+    steps: &mut InstallSteps,
+) -> Result<(), ServiceError> {
+    let old = daemon::running(&here.paths).and_then(|told| u32::try_from(told["pid"].as_u64()?).ok());
     let old = old.filter(|pid| Some(*pid) != service.pid());
-    let lock = if steps.dry_run { None } else { Some(daemon::start_lock(&here.place).await?) };
+    let lock = if steps.dry_run { None } else { Some(daemon::start_lock(&here.paths).await?) };
     if let Some(pid) = old
         && steps.step(format!("have the daemon that runs (pid {pid}) finish its calls and make room"))
     {
@@ -148,7 +157,7 @@ async fn hand_over(here: &Here, service: &systemd::Unit, steps: &mut Steps) -> R
     }
     steps.systemctl(&["enable", "--now", SOCKET]).await?;
     if lock.is_some() {
-        here.place.forget_stop();
+        here.paths.forget_stop();
     }
     drop(lock);
     if let Some(pid) = old.filter(|_| !steps.dry_run) {
@@ -157,7 +166,11 @@ async fn hand_over(here: &Here, service: &systemd::Unit, steps: &mut Steps) -> R
     Ok(())
 }
 
-async fn install_agent(here: &Here, wanted: &Wanted, steps: &mut Steps) -> Result<(), Refused> {
+async fn install_agent(
+    here: &ServicePaths,
+    wanted: &Wanted,
+    steps: &mut InstallSteps,
+) -> Result<(), ServiceError> {
     let (name, text) = units::agent(wanted, &here.home);
     let file = launchd::folder(&here.home).join(name);
     let written = steps.write(&file, &text)?;
@@ -166,14 +179,14 @@ async fn install_agent(here: &Here, wanted: &Wanted, steps: &mut Steps) -> Resul
         return Ok(());
     }
     if !steps.dry_run {
-        let folder = here.place.socket.parent().unwrap_or(Path::new("/"));
+        let folder = here.paths.socket.parent().unwrap_or(Path::new("/"));
         private_folder(folder).map_err(file_error(folder))?;
     }
     if loaded && steps.step("launchctl bootout".to_owned()) {
-        launchd::unload().await.map_err(Refused::Manager)?;
+        launchd::unload().await.map_err(ServiceError::Manager)?;
     }
-    let old = daemon::running(&here.place).and_then(|told| u32::try_from(told["pid"].as_u64()?).ok());
-    let lock = if steps.dry_run { None } else { Some(daemon::start_lock(&here.place).await?) };
+    let old = daemon::running(&here.paths).and_then(|told| u32::try_from(told["pid"].as_u64()?).ok());
+    let lock = if steps.dry_run { None } else { Some(daemon::start_lock(&here.paths).await?) };
     if let Some(pid) = old.filter(|_| !loaded)
         && steps.step(format!("have the daemon that runs (pid {pid}) finish its calls and make room"))
     {
@@ -182,17 +195,17 @@ async fn install_agent(here: &Here, wanted: &Wanted, steps: &mut Steps) -> Resul
         gone(pid).await;
     }
     if steps.step(format!("launchctl bootstrap {}", file.display())) {
-        daemon::remove_dead_socket(&here.place.socket)?;
-        launchd::load(&file).await.map_err(Refused::Manager)?;
-        here.place.forget_stop();
+        daemon::remove_dead_socket(&here.paths.socket)?;
+        launchd::load(&file).await.map_err(ServiceError::Manager)?;
+        here.paths.forget_stop();
     }
     drop(lock);
     Ok(())
 }
 
-pub(super) async fn remove(args: &Args, dry_run: bool) -> Result<Report, Refused> {
-    let here = Here::of(args)?;
-    let mut steps = Steps::new(dry_run);
+pub(super) async fn remove(args: &Args, dry_run: bool) -> Result<ServiceReport, ServiceError> {
+    let here = ServicePaths::of(args)?;
+    let mut steps = InstallSteps::new(dry_run);
     let there = if cfg!(target_os = "macos") {
         remove_agent(&here, &mut steps).await?
     } else {
@@ -202,7 +215,7 @@ pub(super) async fn remove(args: &Args, dry_run: bool) -> Result<Report, Refused
     Ok(steps.end(if there { last } else { "there is no service to remove" }))
 }
 
-async fn remove_units(here: &Here, steps: &mut Steps) -> Result<bool, Refused> {
+async fn remove_units(here: &ServicePaths, steps: &mut InstallSteps) -> Result<bool, ServiceError> {
     let folder = systemd::folder(&here.home);
     let known = systemd::units().await;
     let mut there = false;
@@ -223,23 +236,23 @@ async fn remove_units(here: &Here, steps: &mut Steps) -> Result<bool, Refused> {
                 let _ = systemctl(&["reset-failed", SOCKET, SERVICE]).await;
             }
         }
-        Err(why) if !there => return Err(Refused::NoManager(why)),
+        Err(why) if !there => return Err(ServiceError::NoManager(why)),
         _ => {}
     }
     Ok(there)
 }
 
-async fn remove_agent(here: &Here, steps: &mut Steps) -> Result<bool, Refused> {
+async fn remove_agent(here: &ServicePaths, steps: &mut InstallSteps) -> Result<bool, ServiceError> {
     let file = launchd::folder(&here.home).join(format!("{}.plist", launchd::LABEL));
     let loaded = launchd::is_loaded().await;
     if loaded && steps.step("launchctl bootout".to_owned()) {
-        launchd::unload().await.map_err(Refused::Manager)?;
+        launchd::unload().await.map_err(ServiceError::Manager)?;
     }
     Ok(steps.delete(&file)? || loaded)
 }
 
 /// The daemon to keep: by the name that the person's PATH has for it, which an upgrade does not change.
-fn program() -> Result<PathBuf, Refused> {
+fn program() -> Result<PathBuf, ServiceError> {
     let own = std::env::current_exe()
         .and_then(|path| path.canonicalize())
         .map_err(file_error(Path::new("switchboardd")))?;
@@ -247,7 +260,7 @@ fn program() -> Result<PathBuf, Refused> {
     if folder.join("deps").is_dir() && folder.join("incremental").exists()
         || folder.join(".fingerprint").is_dir()
     {
-        return Err(Refused::BuildFolder(own.display().to_string()));
+        return Err(ServiceError::BuildFolder(own.display().to_string()));
     }
     let path = std::env::var_os("PATH").unwrap_or_default();
     let named = std::env::split_paths(&path)
@@ -265,12 +278,12 @@ fn terminate(pid: u32) {
 }
 
 async fn gone(pid: u32) {
-    let until = tokio::time::Instant::now() + OLD_ONE;
+    let until = tokio::time::Instant::now() + OLD_DAEMON_TIMEOUT;
     let lives = || {
         rustix::process::Pid::from_raw(pid.cast_signed())
             .is_some_and(|pid| rustix::process::test_kill_process(pid).is_ok())
     };
     while lives() && tokio::time::Instant::now() < until {
-        tokio::time::sleep(LOOK_AGAIN).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }

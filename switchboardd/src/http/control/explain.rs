@@ -7,9 +7,9 @@ use axum::response::Response;
 use serde_json::{Value, json};
 
 use crate::catalog::Catalog;
+use crate::http::auth::Access;
 use crate::http::discovery::described;
-use crate::http::gate::Pass;
-use crate::http::rescue::json_response;
+use crate::http::errors::json_response;
 use crate::time::utc;
 
 /// As many of the last lines as fit a screen with the rest.
@@ -17,7 +17,7 @@ const LINES: usize = 20;
 
 pub(super) fn answer((catalog, at): &(Arc<Catalog>, usize)) -> Response {
     let suite = &catalog.suites[*at];
-    let mut body = described(suite, Pass::Full);
+    let mut body = described(suite, Access::Full);
     let millis = |duration: std::time::Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
     body["timeouts"] = json!({
         "childSpawnMs": millis(suite.limits.spawn),
@@ -33,11 +33,11 @@ pub(super) fn answer((catalog, at): &(Arc<Catalog>, usize)) -> Response {
     let lines = pool.map(|pool| pool.stderr_lines(0)).unwrap_or_default();
     let lines = &lines[lines.len().saturating_sub(LINES)..];
     body["stderr"] = lines.iter().map(super::logs::told).collect::<Vec<_>>().into();
-    if let Some(hello) = suite.hello() {
-        let server: Value = serde_json::from_str(hello.server.get()).unwrap_or_default();
+    if let Some(server_info) = suite.server_info() {
+        let server: Value = serde_json::from_str(server_info.server.get()).unwrap_or_default();
         body["speaks"] = json!({
-            "era": hello.era().word(),
-            "revision": hello.revision,
+            "era": server_info.era().word(),
+            "revision": server_info.revision,
             "name": server["name"],
             "version": server["version"],
         });

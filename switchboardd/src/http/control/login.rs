@@ -7,14 +7,14 @@ use axum::response::Response;
 use serde_json::json;
 
 use crate::catalog::Catalog;
-use crate::http::rescue::{Refusal, json_response};
+use crate::http::errors::{HttpError, json_response};
 use crate::oauth::Login;
-use crate::oauth::login::Gone;
+use crate::oauth::login::LogoutOutcome;
 
-type Place = (Arc<Catalog>, usize);
+type SuiteInCatalog = (Arc<Catalog>, usize);
 
 /// Says which page a person is to open.
-pub(super) async fn begin(place: &Place) -> Result<Response, Refusal> {
+pub(super) async fn begin(place: &SuiteInCatalog) -> Result<Response, HttpError> {
     let (login, child) = login_of(place).await?;
     let attempt = login.begin(true).await.map_err(|error| refused(&child, &error))?;
     let answer = json!({ "child": child, "open": attempt.url.as_str(), "issuer": attempt.issuer });
@@ -22,25 +22,26 @@ pub(super) async fn begin(place: &Place) -> Result<Response, Refusal> {
 }
 
 /// Waits until they came back from it.
-pub(super) async fn done(place: &Place) -> Result<Response, Refusal> {
+pub(super) async fn done(place: &SuiteInCatalog) -> Result<Response, HttpError> {
     let (login, child) = login_of(place).await?;
-    let attempt = login.latest().await.ok_or_else(|| Refusal::BadRequest("no login was begun".to_owned()))?;
+    let attempt =
+        login.latest().await.ok_or_else(|| HttpError::BadRequest("no login was begun".to_owned()))?;
     attempt.done().await.map_err(|why| refused(&child, &format!("could not be logged in to: {why}")))?;
     Ok(json_response(StatusCode::OK, json!({ "child": child, "kept": login.place().await }).to_string()))
 }
 
-pub(super) async fn end(place: &Place) -> Result<Response, Refusal> {
+pub(super) async fn end(place: &SuiteInCatalog) -> Result<Response, HttpError> {
     let (login, child) = login_of(place).await?;
     let gone = login.log_out().await.map_err(|why| refused(&child, &why))?;
     let (word, why) = match gone {
-        Gone::Nothing => ("nothing", None),
-        Gone::Revoked => ("revoked", None),
-        Gone::Deleted(why) => ("deleted", Some(why)),
+        LogoutOutcome::Nothing => ("nothing", None),
+        LogoutOutcome::Revoked => ("revoked", None),
+        LogoutOutcome::Deleted(why) => ("deleted", Some(why)),
     };
     Ok(json_response(StatusCode::OK, json!({ "child": child, "gone": word, "why": why }).to_string()))
 }
 
-async fn login_of((catalog, at): &Place) -> Result<(Arc<Login>, String), Refusal> {
+async fn login_of((catalog, at): &SuiteInCatalog) -> Result<(Arc<Login>, String), HttpError> {
     let suite = &catalog.suites[*at];
     let child = suite.child_name().to_owned();
     let pool = suite.pool.as_ref().ok_or_else(|| {
@@ -56,6 +57,6 @@ async fn login_of((catalog, at): &Place) -> Result<(Arc<Login>, String), Refusal
     }
 }
 
-fn refused(child: &str, why: &dyn std::fmt::Display) -> Refusal {
-    Refusal::BadRequest(format!("server `{child}` {why}"))
+fn refused(child: &str, why: &dyn std::fmt::Display) -> HttpError {
+    HttpError::BadRequest(format!("server `{child}` {why}"))
 }

@@ -9,17 +9,17 @@ use axum::response::Response;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::board::{Board, Phase};
 use crate::catalog::Catalog;
 use crate::child;
-use crate::http::rescue::{Refusal, json_response};
+use crate::daemon_state::{Daemon, Phase};
+use crate::http::errors::{HttpError, json_response};
 use crate::time::utc;
 
 /// No one waits longer than this for a line; whoever wants to asks again.
 const MAX_WAIT: Duration = Duration::from_secs(60);
 
 /// A line, and where it was written if that is not standard error.
-pub(super) fn told(line: &child::Line) -> Value {
+pub(super) fn told(line: &child::StderrLine) -> Value {
     let mut told = json!({ "at": utc(line.at), "text": line.text });
     if line.stdout {
         told["stream"] = "stdout".into();
@@ -29,17 +29,17 @@ pub(super) fn told(line: &child::Line) -> Value {
 
 /// Lines after `after`; with `wait_ms` the answer waits until there is one.
 pub(super) async fn answer(
-    board: &Arc<Board>,
+    daemon: &Arc<Daemon>,
     (catalog, at): &(Arc<Catalog>, usize),
     after: u64,
     wait_ms: u64,
-) -> Result<Response, Refusal> {
+) -> Result<Response, HttpError> {
     let suite = &catalog.suites[*at];
     if suite.is_held() {
         return Err(super::held(suite.child_name()));
     }
     let until = Instant::now() + Duration::from_millis(wait_ms).min(MAX_WAIT);
-    let mut phase = board.phase();
+    let mut phase = daemon.phase();
     let lines = loop {
         let written = child::written();
         tokio::pin!(written);
@@ -61,7 +61,7 @@ pub(super) async fn answer(
         "suite": suite.name,
         "server": suite.child_name(),
         "remote": suite.is_remote(),
-        "boot": board.boot.name(),
+        "boot": daemon.run_id.name(),
         "next": next,
         "draining": *phase.borrow() != Phase::Serving,
         "lines": lines,

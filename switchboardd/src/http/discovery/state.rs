@@ -4,17 +4,17 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use crate::board::Board;
-use crate::child::{Child, Tie};
-use crate::definition::Reach;
-use crate::http::gate::Pass;
+use crate::child::{Child, Ownership};
+use crate::daemon_state::Daemon;
+use crate::definition::Launch;
+use crate::http::auth::Access;
 use crate::layer::Layer;
-use crate::pool::{Doing, Pool, PoolError};
+use crate::pool::{Pool, PoolError, PoolStatus};
 use crate::session::Session;
-use crate::sources::Unready;
 use crate::suite::Suite;
 use crate::suite::summary::summary;
 use crate::trust::view::{mentioned, shown_url};
+use crate::value_resolver::NotLaunchable;
 use crate::workspace::Workspace;
 
 /// As much of a command line as fits a status.
@@ -22,7 +22,7 @@ const WAITING_SHOWN: usize = 600;
 
 /// What is a workspace's own.
 pub(super) fn workspace_state(
-    board: &Board,
+    daemon: &Daemon,
     workspace: &Arc<Workspace>,
     measured: impl Fn(&Suite) -> Value,
 ) -> Value {
@@ -35,7 +35,7 @@ pub(super) fn workspace_state(
     let suites = catalog.suites.iter().filter(is_own);
     json!({
         "root": workspace.root,
-        "sessions": board.sessions.all().iter().filter(here).count(),
+        "sessions": daemon.sessions.all().iter().filter(here).count(),
         "generation": catalog.generation,
         "suites": suites.map(measured).collect::<Vec<_>>(),
         "denied": denied(own),
@@ -43,25 +43,25 @@ pub(super) fn workspace_state(
     })
 }
 
-pub(in crate::http) fn described(suite: &Suite, pass: Pass) -> Value {
-    let state = match suite.pool.as_ref().map(|pool| pool.doing()) {
+pub(in crate::http) fn described(suite: &Suite, access: Access) -> Value {
+    let state = match suite.pool.as_ref().map(|pool| pool.status()) {
         None if suite.is_held() => "held",
-        None | Some(Doing::Misconfigured) => "misconfigured",
-        Some(Doing::Held) => "held",
-        Some(Doing::Cold) => "cold",
-        Some(Doing::Starting) => "starting",
-        Some(Doing::Ready) => "ready",
-        Some(Doing::Failed) => "failed",
-        Some(Doing::Resting) => "resting",
+        None | Some(PoolStatus::Misconfigured) => "misconfigured",
+        Some(PoolStatus::Held) => "held",
+        Some(PoolStatus::Cold) => "cold",
+        Some(PoolStatus::Starting) => "starting",
+        Some(PoolStatus::Ready) => "ready",
+        Some(PoolStatus::Failed) => "failed",
+        Some(PoolStatus::CoolingDown) => "resting",
     };
     let mut body = json!({ "name": suite.name, "state": state });
-    if pass == Pass::Names {
+    if access == Access::Names {
         return body;
     }
     body["child"] = suite.child_name().into();
     body["file"] = json!(suite.definition.file);
     body["line"] = json!(suite.definition.at.map(|(line, _)| line));
-    if let Some(waiting) = suite.waiting() {
+    if let Some(waiting) = suite.pending() {
         // A version that nobody allowed: what it would run, and that there is one.
         body["waiting"] = json!(summary(&mentioned(waiting), WAITING_SHOWN));
     }
@@ -70,11 +70,11 @@ pub(in crate::http) fn described(suite: &Suite, pass: Pass) -> Value {
     }
     body["description"] = json!(suite.definition.description);
     body["subtools"] = json!(subtools(suite));
-    if let Ok(Reach::Remote(remote)) = &suite.definition.reach {
+    if let Ok(Launch::Remote(remote)) = &suite.definition.launch {
         body["url"] = shown_url(&remote.url).into();
     }
     let pool = suite.pool.as_ref();
-    body["lastError"] = match &suite.definition.reach {
+    body["lastError"] = match &suite.definition.launch {
         Err(why) => json!(why),
         Ok(_) => json!(pool.and_then(|pool| last_error(pool))),
     };
@@ -96,7 +96,7 @@ pub(in crate::http) fn described(suite: &Suite, pass: Pass) -> Value {
 
 pub(in crate::http) fn last_error(pool: &Pool) -> Option<String> {
     pool.last_failure().map(|error| match error {
-        PoolError::Unready(Unready::Misconfigured(why) | Unready::NoProgram(why)) => why,
+        PoolError::NotLaunchable(NotLaunchable::Misconfigured(why) | NotLaunchable::NoProgram(why)) => why,
         error => error.to_string(),
     })
 }
@@ -116,9 +116,9 @@ fn child_state(child: &Child) -> Value {
         "ageMs": millis(child.born()),
         "idleMs": if child.is_idle() { millis(child.last_used()) } else { 0 },
         "inFlight": child.in_flight(),
-        "ownedBySession": matches!(child.tie(), Tie::Session(_)),
+        "ownedBySession": matches!(child.ownership(), Ownership::Session(_)),
         "era": child.era().word(),
-        "revision": child.hello().revision,
+        "revision": child.server_info().revision,
         "tools": child.known_tools().map(|list| list.tools.len()),
         "skippedLines": child.noise(),
         "stdoutLines": child.stderr().stdout_lines(),

@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 
 use super::Attempt;
 use crate::caller::Caller;
-use crate::mailbox::Kind;
+use crate::mailbox::MessageKind;
 use crate::methods;
 use crate::visible::visible;
 
@@ -32,7 +32,7 @@ impl Attempt {
         let request = json!({ "jsonrpc": "2.0", "id": 0, "method": methods::ELICITATION, "params": params });
         let (tell, told) = oneshot::channel();
         let asked = put(caller, &request.to_string(), tell).ok_or("its host could not be asked")?;
-        let open = Open { caller, id: asked };
+        let open = OpenInvitation { caller, id: asked };
         tokio::select! {
             done = self.done() => done?,
             refused = refusal(told) => return Err(refused),
@@ -43,7 +43,7 @@ impl Attempt {
             "method": methods::ELICITATION_COMPLETE,
             "params": { "elicitationId": id },
         });
-        caller.push(Kind::Question, complete.to_string().into_bytes());
+        caller.push(MessageKind::Question, complete.to_string().into_bytes());
         Ok(())
     }
 }
@@ -57,12 +57,12 @@ fn put(caller: &Caller, request: &str, tell: oneshot::Sender<Option<String>>) ->
 }
 
 /// A question that is taken back when nobody waits for its answer any more.
-struct Open<'c> {
+struct OpenInvitation<'c> {
     caller: &'c Arc<Caller>,
     id: Box<str>,
 }
 
-impl Drop for Open<'_> {
+impl Drop for OpenInvitation<'_> {
     fn drop(&mut self) {
         self.caller.withdraw(&self.id, "the login is over");
     }

@@ -8,18 +8,18 @@ use tokio::sync::{mpsc, watch};
 use url::Url;
 
 use super::Login;
-use crate::oauth::callback::{Brought, Callback, Expected};
-use crate::oauth::client::{self, Choice, Client, Plan, Way};
-use crate::oauth::demand::Demand;
-use crate::oauth::discovery::{self, Found};
+use crate::oauth::bearer_challenge::BearerChallenge;
+use crate::oauth::callback::{CallbackResult, CallbackServer, ExpectedCallback};
+use crate::oauth::client::{self, ClientOptions, ClientPlan, OauthClient, Registration};
+use crate::oauth::discovery::{self, DiscoveredServer};
 use crate::oauth::fetch::Fetch;
-use crate::oauth::grant::{self, GrantError, Page, Terms};
-use crate::oauth::kept::Kept;
-use crate::oauth::scopes::{self, Scopes, Wishes};
-use crate::oauth::store::StoreError;
+use crate::oauth::grant::{self, AuthorizationTerms, AuthorizationUrl, GrantError};
+use crate::oauth::scopes::{self, ScopeSources, Scopes};
+use crate::oauth::store::LoginStoreError;
+use crate::oauth::stored_login::StoredLogin;
 
 /// Long enough to find a password and a second factor.
-const PATIENCE: Duration = Duration::from_secs(5 * 60);
+const LOGIN_TIMEOUT: Duration = Duration::from_secs(5 * 60);
 
 type Outcome = Result<(), String>;
 
@@ -37,7 +37,7 @@ pub struct Attempt {
 
 impl Attempt {
     pub(super) async fn open(login: Arc<Login>) -> Result<Arc<Self>, String> {
-        let prepared = Prepared::new(&login).await?;
+        let prepared = PreparedLogin::new(&login).await?;
         let page = prepared.terms.page().map_err(|error| error.to_string())?;
         let (tell, outcome) = watch::channel(None);
         let (stop, stopped) = mpsc::channel(1);
@@ -83,15 +83,15 @@ impl Attempt {
 }
 
 /// Everything that is known before the page is opened.
-struct Prepared {
+struct PreparedLogin {
     fetch: Fetch,
-    callback: Callback,
-    terms: Terms,
+    callback: CallbackServer,
+    terms: AuthorizationTerms,
     /// Whether the client was registered for this attempt or is an older one.
     is_old: bool,
 }
 
-impl Prepared {
+impl PreparedLogin {
     async fn new(login: &Arc<Login>) -> Result<Self, String> {
         let kept = login.kept().await?;
         let fetch = login.fetch().await.map_err(|error| error.to_string())?;
@@ -103,33 +103,45 @@ impl Prepared {
             let port = config.clients.get(&*login.child).and_then(|client| client.callback_port);
             (config.client_id_url.clone(), port)
         };
-        let doubted = login.memory().doubted.take();
+        let doubted = login.state().doubted.take();
         let before =
             kept.clients.get(&found.authority.issuer).filter(|client| Some(&client.id) != doubted.as_ref());
-        let choice = Choice { preset: preset.as_ref(), document: document.as_deref(), before };
+        let choice = ClientOptions { preset: preset.as_ref(), document: document.as_deref(), before };
         let plan = choice.plan(&found.authority, grant::now()).map_err(|error| error.to_string())?;
         let registered = match &plan {
-            Plan::Use(client) => client.port,
-            Plan::Register { .. } => None,
+            ClientPlan::Use(client) => client.port,
+            ClientPlan::Register { .. } => None,
         };
-        let callback =
-            Callback::open(port.or(registered)).await.map_err(|error| format!("no port for it: {error}"))?;
+        let callback = CallbackServer::open(port.or(registered))
+            .await
+            .map_err(|error| format!("no port for it: {error}"))?;
         if let Some(port) = port.filter(|port| *port != callback.port()) {
             return Err(format!("port {port}, which the config names for it, is taken"));
         }
         let (client, is_old) = settle(plan, &fetch, &found, &callback, &scopes).await?;
         let redirect = callback.redirect();
-        let terms = Terms { authority: found.authority, client, redirect, resource: found.resource, scopes };
+        let terms = AuthorizationTerms {
+            authority: found.authority,
+            client,
+            redirect,
+            resource: found.resource,
+            scopes,
+        };
         Ok(Self { fetch, callback, terms, is_old })
     }
 
-    async fn carry_out(self, login: &Arc<Login>, page: Page, mut stopped: mpsc::Receiver<()>) -> Outcome {
-        let expected = Expected {
+    async fn carry_out(
+        self,
+        login: &Arc<Login>,
+        page: AuthorizationUrl,
+        mut stopped: mpsc::Receiver<()>,
+    ) -> Outcome {
+        let expected = ExpectedCallback {
             state: page.state,
             issuer: self.terms.authority.issuer.clone(),
             names_issuer: self.terms.authority.authorization_response_iss_parameter_supported,
         };
-        let waiting = tokio::time::timeout(PATIENCE, self.callback.answer(expected));
+        let waiting = tokio::time::timeout(LOGIN_TIMEOUT, self.callback.answer(expected));
         let brought = tokio::select! {
             brought = waiting => brought,
             _ = stopped.recv() => {
@@ -138,19 +150,21 @@ impl Prepared {
             }
         };
         match brought {
-            Ok(Brought::Code(code)) => login.complete(&self.fetch, &self.terms, code, page.verifier).await,
-            Ok(Brought::Denied(why)) => Err(format!("the authorization server said no: {why}")),
-            Ok(Brought::WrongIssuer(Some(other))) => Err(format!(
+            Ok(CallbackResult::Code(code)) => {
+                login.complete(&self.fetch, &self.terms, code, page.verifier).await
+            }
+            Ok(CallbackResult::Denied(why)) => Err(format!("the authorization server said no: {why}")),
+            Ok(CallbackResult::WrongIssuer(Some(other))) => Err(format!(
                 "the answer came from `{}` and not from `{}`, which was asked",
                 grant::shortened(&other),
                 self.terms.authority.issuer
             )),
-            Ok(Brought::WrongIssuer(None)) => {
+            Ok(CallbackResult::WrongIssuer(None)) => {
                 Err(format!("the answer does not say that it is from `{}`", self.terms.authority.issuer))
             }
             Err(_) => {
                 login.doubt(&self.terms, self.is_old);
-                Err(format!("nobody came back within {} minutes", PATIENCE.as_secs() / 60))
+                Err(format!("nobody came back within {} minutes", LOGIN_TIMEOUT.as_secs() / 60))
             }
         }
     }
@@ -158,15 +172,15 @@ impl Prepared {
 
 /// Who we are in this attempt, and whether we were it before.
 async fn settle(
-    plan: Plan,
+    plan: ClientPlan,
     fetch: &Fetch,
-    found: &Found,
-    callback: &Callback,
+    found: &DiscoveredServer,
+    callback: &CallbackServer,
     scopes: &Scopes,
-) -> Result<(Client, bool), String> {
+) -> Result<(OauthClient, bool), String> {
     let (place, method) = match plan {
-        Plan::Register { place, method } => (place, method),
-        Plan::Use(client) => {
+        ClientPlan::Register { place, method } => (place, method),
+        ClientPlan::Use(client) => {
             // Registered with a port that somebody else has by now: to many that is another client.
             let is_ours = client.port.is_none_or(|port| port == callback.port());
             match found.authority.registration_endpoint.clone() {
@@ -183,17 +197,17 @@ async fn settle(
 
 impl Login {
     /// What is kept, or nothing if nobody can read it any more.
-    async fn kept(&self) -> Result<Kept, String> {
+    async fn kept(&self) -> Result<StoredLogin, String> {
         match self.store.load(&self.name).await {
             Ok(kept) => Ok(kept.unwrap_or_default()),
-            Err(StoreError::Damaged) => Ok(Kept::default()),
+            Err(LoginStoreError::Damaged) => Ok(StoredLogin::default()),
             Err(error) => Err(error.to_string()),
         }
     }
 
     /// Who gives out the tokens that the server wants.
-    async fn find(&self, fetch: &Fetch, before: Option<&str>) -> Result<Found, String> {
-        let known = self.memory().demand.clone();
+    async fn find(&self, fetch: &Fetch, before: Option<&str>) -> Result<DiscoveredServer, String> {
+        let known = self.state().demand.clone();
         let (status, demand) = match known {
             Some(demand) => (None, Some(demand)),
             None => self.provoke(fetch).await?,
@@ -207,23 +221,23 @@ impl Login {
         }
         let found = discovery::find(fetch, &self.url, demand.as_ref(), before).await;
         let found = found.map_err(|error| error.to_string())?;
-        self.memory().demand = demand;
+        self.state().demand = demand;
         Ok(found)
     }
 
     /// Asks the server something without a token, to hear what it wants.
-    async fn provoke(&self, fetch: &Fetch) -> Result<(Option<u16>, Option<Demand>), String> {
-        let fetched = fetch.knock(&self.url).await.map_err(|error| error.to_string())?;
+    async fn provoke(&self, fetch: &Fetch) -> Result<(Option<u16>, Option<BearerChallenge>), String> {
+        let fetched = fetch.probe(&self.url).await.map_err(|error| error.to_string())?;
         let status = fetched.status.as_u16();
         let refused = matches!(status, 401 | 403);
-        let demand =
-            refused.then(|| fetched.challenge.as_deref().and_then(Demand::parse).unwrap_or_default());
+        let demand = refused
+            .then(|| fetched.challenge.as_deref().and_then(BearerChallenge::parse).unwrap_or_default());
         Ok((Some(status), demand))
     }
 
     /// Where was asked, as its file writes it, and what came of it.
     fn asks_for_none(&self, status: Option<u16>) -> String {
-        let place = self.memory().shown.url.clone();
+        let place = self.state().shown.url.clone();
         let (status, hint) = match status {
             Some(status @ 404) => (format!("status {status}"), "; is the path right?"),
             Some(status) => (format!("status {status}"), ""),
@@ -232,10 +246,10 @@ impl Login {
         format!("it asks for no login: `{place}` answered a request without one with {status}{hint}")
     }
 
-    fn choose(&self, found: &Found, kept: &Kept) -> Scopes {
+    fn choose(&self, found: &DiscoveredServer, kept: &StoredLogin) -> Scopes {
         let set = self.config().clients.get(&*self.child).and_then(|client| client.scopes.clone());
-        let memory = self.memory();
-        let wishes = Wishes {
+        let memory = self.state();
+        let wishes = ScopeSources {
             set: set.as_deref(),
             demanded: memory.demand.as_ref().and_then(|demand| demand.scope.as_deref()),
             listed: found.scopes.as_deref(),
@@ -249,7 +263,7 @@ impl Login {
     async fn complete(
         &self,
         fetch: &Fetch,
-        terms: &Terms,
+        terms: &AuthorizationTerms,
         code: String,
         verifier: PkceCodeVerifier,
     ) -> Outcome {
@@ -261,7 +275,7 @@ impl Login {
                 kept.clients.insert(grant.issuer.clone(), terms.client.clone());
                 kept.grant = Some(grant);
                 self.keep(kept).await;
-                let mut memory = self.memory();
+                let mut memory = self.state();
                 memory.demand = None;
                 memory.refused.clear();
                 Ok(())
@@ -276,9 +290,9 @@ impl Login {
     }
 
     /// Nobody came back with an older registration: it may be gone there. The next attempt has another.
-    fn doubt(&self, terms: &Terms, is_old: bool) {
-        if is_old && terms.client.way == Way::Registered {
-            self.memory().doubted = Some(terms.client.id.clone());
+    fn doubt(&self, terms: &AuthorizationTerms, is_old: bool) {
+        if is_old && terms.client.registration == Registration::Dynamic {
+            self.state().doubted = Some(terms.client.id.clone());
         }
     }
 }

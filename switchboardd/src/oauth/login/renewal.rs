@@ -5,15 +5,15 @@ use std::time::Duration;
 use hyper::header::HeaderValue;
 use tokio::time::Instant;
 
-use super::{Glance, Login};
+use super::{CachedToken, Login};
 use crate::child::remote::auth::AuthError;
-use crate::oauth::demand::Demand;
+use crate::oauth::bearer_challenge::BearerChallenge;
 use crate::oauth::discovery;
 use crate::oauth::fetch::Fetch;
 use crate::oauth::grant::{self, GrantError};
-use crate::oauth::kept::{Grant, Kept};
-use crate::oauth::places;
-use crate::oauth::store::StoreError;
+use crate::oauth::store::LoginStoreError;
+use crate::oauth::stored_login::{Grant, StoredLogin};
+use crate::oauth::well_known;
 
 /// Tokens that are refused one after the other, however often they are renewed, will not get better by it.
 const MAX_IN_VAIN: usize = 5;
@@ -27,7 +27,7 @@ impl Login {
     pub(super) async fn renew(
         &self,
         used: Option<HeaderValue>,
-        demand: Option<Demand>,
+        demand: Option<BearerChallenge>,
     ) -> Result<bool, AuthError> {
         let me = self.me();
         // Not given up with the call that needs it: a token that was renewed and lost ends the whole login.
@@ -35,7 +35,11 @@ impl Login {
         task.await.unwrap_or_else(|panic| Err(self.failed(&panic)))
     }
 
-    async fn renewed(&self, used: Option<HeaderValue>, demand: Option<Demand>) -> Result<bool, AuthError> {
+    async fn renewed(
+        &self,
+        used: Option<HeaderValue>,
+        demand: Option<BearerChallenge>,
+    ) -> Result<bool, AuthError> {
         let _turn = self.turn.lock().await;
         if self.has_other_than(used.as_ref()) {
             return Ok(true);
@@ -48,25 +52,30 @@ impl Login {
         // Another process may have been first.
         match self.store.load(&self.name).await {
             Ok(kept) => self.adopt(kept.unwrap_or_default()),
-            Err(StoreError::Damaged) => self.adopt(Kept::default()),
+            Err(LoginStoreError::Damaged) => self.adopt(StoredLogin::default()),
             Err(error) => return Err(self.failed(&error)),
         }
         if self.has_other_than(used.as_ref()) {
             return Ok(true);
         }
-        let kept = self.memory().kept.clone();
+        let kept = self.state().kept.clone();
         let Some(grant) = kept.grant.as_ref().filter(|grant| grant.is_renewable()) else { return Ok(false) };
         if demand.is_some() && self.renews_in_vain() {
             return Ok(false);
         }
         let outcome = self.fetched(demand, grant, kept.clone()).await;
         if let Err(error) = &outcome {
-            self.memory().failed = Some((Instant::now(), error.clone()));
+            self.state().failed = Some((Instant::now(), error.clone()));
         }
         outcome
     }
 
-    async fn fetched(&self, demand: Option<Demand>, grant: &Grant, kept: Kept) -> Result<bool, AuthError> {
+    async fn fetched(
+        &self,
+        demand: Option<BearerChallenge>,
+        grant: &Grant,
+        kept: StoredLogin,
+    ) -> Result<bool, AuthError> {
         let fetch = self.fetch().await.map_err(|error| self.failed(&error))?;
         if let Some(demand) = demand
             && self.has_moved(&fetch, &demand, grant).await?
@@ -77,12 +86,12 @@ impl Login {
     }
 
     fn failed_lately(&self) -> Option<AuthError> {
-        let memory = self.memory();
+        let memory = self.state();
         let (at, why) = memory.failed.as_ref()?;
         (at.elapsed() < FAILED_FOR).then(|| why.clone())
     }
 
-    async fn refresh(&self, fetch: &Fetch, mut kept: Kept) -> Result<bool, AuthError> {
+    async fn refresh(&self, fetch: &Fetch, mut kept: StoredLogin) -> Result<bool, AuthError> {
         let (Some(client), Some(grant)) = (kept.client(), &kept.grant) else { return Ok(false) };
         let outcome = grant::refresh(fetch, grant, client).await;
         match outcome {
@@ -109,17 +118,22 @@ impl Login {
 
     /// Counts a token that was refused; true if there were too many of them.
     fn renews_in_vain(&self) -> bool {
-        let (mut memory, now) = (self.memory(), Instant::now());
+        let (mut memory, now) = (self.state(), Instant::now());
         memory.refused.retain(|at| now.duration_since(*at) < IN_VAIN_WITHIN);
         memory.refused.push(now);
         memory.refused.len() > MAX_IN_VAIN
     }
 
     /// Whether the server wants tokens of somebody else by now. Those that we have are nobody else's business.
-    async fn has_moved(&self, fetch: &Fetch, demand: &Demand, grant: &Grant) -> Result<bool, AuthError> {
+    async fn has_moved(
+        &self,
+        fetch: &Fetch,
+        demand: &BearerChallenge,
+        grant: &Grant,
+    ) -> Result<bool, AuthError> {
         let found =
             discovery::resource(fetch, &self.url, Some(demand)).await.map_err(|error| self.failed(&error))?;
-        let own = places::origin(&self.url);
+        let own = well_known::origin(&self.url);
         let issuer = match &found {
             Some(resource) => resource.issuer(Some(&grant.issuer)).unwrap_or(&own),
             None => &own,
@@ -128,19 +142,19 @@ impl Login {
     }
 
     /// On the disk first, then in use. What cannot be written down serves until the daemon ends.
-    pub(super) async fn keep(&self, kept: Kept) {
+    pub(super) async fn keep(&self, kept: StoredLogin) {
         let saved = self.store.save(&self.name, &kept).await;
         self.remember(kept);
         if let Err(error) = saved {
             tracing::warn!(target: "oauth", child = &*self.child, "the login is not kept beyond this run: {error}");
-            self.memory().is_unsaved = true;
+            self.state().is_unsaved = true;
         }
     }
 
     /// Takes over what another process has written, a logout too, unless what we know could not be written down.
-    fn adopt(&self, stored: Kept) {
+    fn adopt(&self, stored: StoredLogin) {
         let knows_better = {
-            let memory = self.memory();
+            let memory = self.state();
             memory.is_loaded && (stored.grant == memory.kept.grant || memory.is_unsaved)
         };
         if !knows_better {
@@ -149,8 +163,8 @@ impl Login {
     }
 
     fn has_other_than(&self, used: Option<&HeaderValue>) -> bool {
-        match self.glance() {
-            Glance::Ready(Some(header)) => Some(&header) != used,
+        match self.cached_token() {
+            CachedToken::Ready(Some(header)) => Some(&header) != used,
             _ => false,
         }
     }

@@ -3,8 +3,8 @@
 use super::*;
 use crate::budget::NoRoom;
 use crate::child::without_process;
-use crate::pool::spares::Cure;
-use crate::sources::Unready;
+use crate::pool::spares::RetryCondition;
+use crate::value_resolver::NotLaunchable;
 
 fn state(scope: Scope, max: usize) -> State {
     let settings = Settings { scope, warm: 0, max, idle: Duration::from_secs(600) };
@@ -34,7 +34,7 @@ fn is_refused(step: &Step) -> bool {
 #[test]
 fn one_sessions_failed_start_refuses_no_other_session() {
     let mut state = state(Scope::Session, 8);
-    let (one, two) = (Caller::deaf(), Caller::deaf());
+    let (one, two) = (Caller::anonymous(), Caller::anonymous());
     let now = Instant::now();
     let (mut first, mut second) = (Waiter::new(&one, now), Waiter::new(&two, now));
     let starts = [begun(state.step(&mut first, now)), begun(state.step(&mut second, now))];
@@ -51,7 +51,7 @@ fn one_sessions_failed_start_refuses_no_other_session() {
 #[test]
 fn all_who_wait_for_a_shared_start_are_refused_by_it_once() {
     let mut state = state(Scope::Shared, 1);
-    let (one, two) = (Caller::deaf(), Caller::deaf());
+    let (one, two) = (Caller::anonymous(), Caller::anonymous());
     let now = Instant::now();
     let (mut first, mut second) = (Waiter::new(&one, now), Waiter::new(&two, now));
     let start = begun(state.step(&mut first, now));
@@ -64,18 +64,18 @@ fn all_who_wait_for_a_shared_start_are_refused_by_it_once() {
 #[test]
 fn who_joined_a_start_that_found_no_room_has_time_of_its_own_to_wait() {
     let mut state = state(Scope::Shared, 1);
-    let (one, two) = (Caller::deaf(), Caller::deaf());
+    let (one, two) = (Caller::anonymous(), Caller::anonymous());
     let now = Instant::now();
     let came = now + Duration::from_secs(4);
     let (mut first, mut second) = (Waiter::new(&one, now), Waiter::new(&two, came));
     let start = begun(state.step(&mut first, now));
-    assert_eq!(start.room_until, Some(now + ROOM));
+    assert_eq!(start.room_until, Some(now + SLOT_WAIT));
     assert!(matches!(state.step(&mut second, came), Step::Wait));
-    let later = now + ROOM;
+    let later = now + SLOT_WAIT;
     state.end_start(&start, Some(&no_room()), later);
     assert!(is_refused(&state.step(&mut first, later)));
     let again = begun(state.step(&mut second, later));
-    assert_eq!(again.room_until, Some(came + ROOM));
+    assert_eq!(again.room_until, Some(came + SLOT_WAIT));
     state.end_start(&again, Some(&no_room()), later);
     assert!(is_refused(&state.step(&mut second, later)));
 }
@@ -83,7 +83,7 @@ fn who_joined_a_start_that_found_no_room_has_time_of_its_own_to_wait() {
 #[test]
 fn with_scope_call_one_failed_start_leaves_those_who_wait_for_another() {
     let mut state = state(Scope::Call, 2);
-    let callers = [Caller::deaf(), Caller::deaf(), Caller::deaf()];
+    let callers = [Caller::anonymous(), Caller::anonymous(), Caller::anonymous()];
     let now = Instant::now();
     state.waiting = 3;
     let mut waiters: Vec<_> = callers.iter().map(|caller| Waiter::new(caller, now)).collect();
@@ -115,9 +115,9 @@ fn starts_that_no_call_asked_for_wait_for_what_cures_them() {
     let later = now + Duration::from_secs(3600);
     assert!(state.missing_spares(later, || false).0.is_empty());
     // A call starts one all the same.
-    let caller = Caller::deaf();
+    let caller = Caller::anonymous();
     begun(state.step(&mut Waiter::new(&caller, later), later));
-    state.spares.cured(Cure::Room);
+    state.spares.cured(RetryCondition::Room);
     assert_eq!(state.missing_spares(later, || false).0.len(), 1);
 }
 
@@ -129,7 +129,7 @@ fn a_start_that_no_call_asked_for_refuses_no_call_that_came_before() {
     let later = now + Duration::from_millis(1);
     let spares = state.missing_spares(now, || false).0;
     state.end_start(&spares[0], Some(&crashed()), later);
-    let caller = Caller::deaf();
+    let caller = Caller::anonymous();
     let start = begun(state.step(&mut Waiter::new(&caller, now), later));
     // Nor does one that a later start made good.
     state.end_start(&start, Some(&crashed()), later);
@@ -157,23 +157,23 @@ fn other_settings_start_no_spare_before_the_next_use() {
 #[test]
 fn who_began_a_start_that_no_call_needed_has_the_whole_time_to_wait_for_room() {
     let mut state = state(Scope::Shared, 2);
-    let caller = Caller::deaf();
+    let caller = Caller::anonymous();
     let now = Instant::now();
     let mut waiter = Waiter::new(&caller, now);
     // As for a caller whose child another host uses; that child is gone when the start has failed.
     let start = begun(state.wait_for_start(&mut waiter, None, None, now));
     state.end_start(&start, Some(&no_room()), now);
     let again = begun(state.step(&mut waiter, now));
-    assert_eq!(again.room_until, Some(now + ROOM));
-    state.end_start(&again, Some(&no_room()), now + ROOM);
-    assert!(is_refused(&state.step(&mut waiter, now + ROOM)));
+    assert_eq!(again.room_until, Some(now + SLOT_WAIT));
+    state.end_start(&again, Some(&no_room()), now + SLOT_WAIT);
+    assert!(is_refused(&state.step(&mut waiter, now + SLOT_WAIT)));
 }
 
 #[tokio::test]
 async fn a_caller_waits_no_longer_than_two_seconds_for_a_child_apart_from_another_host() {
     let mut state = state(Scope::Shared, 2);
     let (child, _pipe) = without_process();
-    child.leased(1);
+    child.change_leases(1);
     let _call = child.call(Some(&Caller::named()), "tools/call", None, |_, _| {}).unwrap();
     state.members.push(Member { child: child.clone(), owner: None, replaced: false });
     let caller = Caller::named();
@@ -203,7 +203,7 @@ fn somebody_comes_back_for_spares_when_the_shortest_pause_is_over() {
     let mut state = state(Scope::Shared, 2);
     (state.settings.warm, state.wanted_spares, state.ran_before) = (1, 1, true);
     let now = Instant::now();
-    let gone = PoolError::Unready(Unready::NoProgram("command `a` not found".to_owned()));
+    let gone = PoolError::NotLaunchable(NotLaunchable::NoProgram("command `a` not found".to_owned()));
     let fails = |state: &mut State, failure: &PoolError, now: Instant| {
         let spares = state.missing_spares(now, || false).0;
         assert_eq!(spares.len(), 1);
@@ -216,7 +216,7 @@ fn somebody_comes_back_for_spares_when_the_shortest_pause_is_over() {
     let later = state.missing_spares(now, || false).1;
     assert_eq!(state.wake_at(later), None, "somebody comes then already");
     // The program is back, and crashes once.
-    state.forgive();
+    state.reset_breaker();
     let soon = fails(&mut state, &crashed(), now).unwrap();
     assert!(soon < in_minutes);
     assert!(state.is_woken(soon));

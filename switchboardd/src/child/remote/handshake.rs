@@ -1,0 +1,198 @@
+//! Which way a remote server is spoken with: the modern one, `initialize`, or the transport of 2024-11-05. What
+//! worked last is tried first. Only what a server says about the way itself leads to the next one; refused
+//! credentials, failures and time-outs end the attempt.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use reqwest::header::HeaderValue;
+use switchboard_wire::envelope::{Message, Outcome};
+use switchboard_wire::members::Members;
+use switchboard_wire::raw::Raw;
+use tokio::time::timeout;
+
+use super::old_sse::{self, Opened};
+use super::{RemoteConnection, RemoteError, RemoteState, post, stream};
+use crate::child::calls::ChildResponse;
+use crate::child::failure::clip;
+use crate::child::handshake::{PATIENT, names_modern, params, read};
+use crate::child::{Child, ChildError, Limits, Ownership, Protocol, ServerInfo, millis};
+use crate::definition::Transport;
+use crate::era::envelope::{Envelope, with_envelope};
+use crate::methods;
+
+/// Bounded by whoever starts the child.
+const LIMITS: Limits = Limits { spawn: PATIENT, rpc: PATIENT, max: PATIENT };
+
+/// How long a new session may take to begin.
+const RENEWAL: Duration = Duration::from_secs(15);
+
+/// What became of one way.
+enum ProbeOutcome {
+    Initialized(ServerInfo),
+    /// The server does not speak it; what it said.
+    Unsupported(ChildError),
+}
+
+pub(super) async fn run(
+    child: &Arc<Child>,
+    connection: &Arc<RemoteConnection>,
+    remembered: Option<Protocol>,
+) -> Result<ServerInfo, ChildError> {
+    use Protocol::{Legacy, LegacySse, Modern};
+    let ways = match (remembered, connection.transport) {
+        (Some(Legacy), _) => [Legacy, Modern, LegacySse],
+        (Some(LegacySse), _) | (None, Transport::Sse) => [LegacySse, Modern, Legacy],
+        (Some(Modern), _) | (None, Transport::Http) => [Modern, Legacy, LegacySse],
+    };
+    let mut refusal = None;
+    for protocol in ways {
+        connection.change(|state| *state = RemoteState { protocol, ..RemoteState::default() });
+        let attempt = match protocol {
+            Modern => discover(child).await?,
+            Legacy => initialize(child, connection).await?,
+            LegacySse => match old_sse::open(child, connection).await? {
+                Opened::Stream(reading) => {
+                    let attempt = initialize(child, connection).await?;
+                    // The end of a stream that serves nobody must not be the end of the child.
+                    if let ProbeOutcome::Unsupported(_) = attempt {
+                        reading.abort();
+                    }
+                    attempt
+                }
+                Opened::None(refused) => ProbeOutcome::Unsupported(refused.into()),
+            },
+        };
+        match attempt {
+            ProbeOutcome::Initialized(server_info) => return Ok(server_info),
+            // What it says to `initialize` tells a person most.
+            ProbeOutcome::Unsupported(why) if protocol == Legacy || refusal.is_none() => refusal = Some(why),
+            ProbeOutcome::Unsupported(_) => {}
+        }
+    }
+    Err(refusal.expect("BUG: there are ways to try"))
+}
+
+/// A legacy server has forgotten the session `lost`: a new one is begun, once for all who notice.
+/// It goes on if the call that noticed is cancelled: others wait for it too.
+pub(super) async fn reconnect(
+    child: &Arc<Child>,
+    connection: &Arc<RemoteConnection>,
+    lost: &RemoteState,
+) -> Result<(), ChildError> {
+    let renewed = tokio::spawn(reinitialize(child.clone(), connection.clone(), lost.session.clone()));
+    renewed.await.unwrap_or(Err(ChildError::Stopped))
+}
+
+async fn reinitialize(
+    child: Arc<Child>,
+    connection: Arc<RemoteConnection>,
+    lost: Option<HeaderValue>,
+) -> Result<(), ChildError> {
+    let (child, connection) = (&child, &connection);
+    let _turn = connection.handshake_lock.lock().await;
+    // None at all is one that could not be begun: it is tried again.
+    let now = connection.state().session;
+    if now != lost && now.is_some() {
+        return Ok(());
+    }
+    tracing::info!(target: "child", child = child.name(), "its server forgot the session; a new one is begun");
+    connection.change(|state| *state = RemoteState { protocol: state.protocol, ..RemoteState::default() });
+    let begun = timeout(RENEWAL, initialize(child, connection)).await;
+    let server_info = match begun.map_err(|_| ChildError::Silent { ms: millis(RENEWAL) })?? {
+        ProbeOutcome::Initialized(server_info) => server_info,
+        ProbeOutcome::Unsupported(why) => return Err(why),
+    };
+    if server_info.revision != child.server_info().revision {
+        return Err(RemoteError::Changed { now: server_info.revision.to_owned() }.into());
+    }
+    child.on_reinitialized();
+    stream::begin(child, connection);
+    Ok(())
+}
+
+async fn discover(child: &Arc<Child>) -> Result<ProbeOutcome, ChildError> {
+    let mut params = Vec::new();
+    with_envelope(None, &Envelope::ours(), &mut params);
+    let mut asked = call(child, methods::DISCOVER, &params).await?;
+    // It refused the revision and then names it among those that it has: it may as well be asked once more.
+    if let Ok(answer) = &asked
+        && let Some(Outcome::Error(error)) = outcome(answer)
+        && names_modern(error)
+    {
+        asked = call(child, methods::DISCOVER, &params).await?;
+    }
+    let answer = match asked {
+        Ok(answer) => answer,
+        Err(refused) => return Ok(ProbeOutcome::Unsupported(refused)),
+    };
+    match outcome(&answer) {
+        Some(Outcome::Result(result)) => Ok(match ServerInfo::from_discover(result) {
+            Some(server_info) => ProbeOutcome::Initialized(server_info),
+            None => ProbeOutcome::Unsupported(unusable(methods::DISCOVER, result)),
+        }),
+        Some(Outcome::Error(error)) if is_modern(error) && !is_unsupported(error) => {
+            Err(unusable(methods::DISCOVER, error))
+        }
+        Some(Outcome::Error(error)) => Ok(ProbeOutcome::Unsupported(unusable(methods::DISCOVER, error))),
+        None => Ok(ProbeOutcome::Unsupported(RemoteError::Unanswered.into())),
+    }
+}
+
+async fn initialize(
+    child: &Arc<Child>,
+    connection: &Arc<RemoteConnection>,
+) -> Result<ProbeOutcome, ChildError> {
+    let params = params(!matches!(child.ownership(), Ownership::Shared));
+    let answer = match call(child, methods::INITIALIZE, params.as_bytes()).await? {
+        Ok(answer) => answer,
+        Err(refused) => return Ok(ProbeOutcome::Unsupported(refused)),
+    };
+    let server_info = match (read(&answer), outcome(&answer)) {
+        (Ok(server_info), _) => server_info,
+        (Err(refused), Some(Outcome::Error(_))) => return Ok(ProbeOutcome::Unsupported(refused)),
+        (Err(wrong), _) => return Err(wrong),
+    };
+    connection.change(|state| state.revision = Some(server_info.revision));
+    let ready = br#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
+    post::send_notification(child, connection, ready.as_slice().into()).await;
+    Ok(ProbeOutcome::Initialized(server_info))
+}
+
+/// The inner error is what a server says that does not speak this way.
+async fn call(
+    child: &Arc<Child>,
+    method: &str,
+    params: &[u8],
+) -> Result<Result<ChildResponse, ChildError>, ChildError> {
+    let call = child.call(None, method, None, |_, out| out.extend_from_slice(params))?;
+    match call.answer(LIMITS).await {
+        Ok(answer) => Ok(Ok(answer)),
+        Err(ChildError::Remote(error)) if error.is_about_protocol() => Ok(Err(error.into())),
+        Err(error) => Err(error),
+    }
+}
+
+fn outcome(answer: &ChildResponse) -> Option<Outcome<'_>> {
+    match Message::parse(&answer.body) {
+        Ok(Message::Response { outcome, .. }) => Some(outcome),
+        _ => None,
+    }
+}
+
+/// Whether the code of an error is one that only the modern era has.
+fn is_modern(error: Raw<'_>) -> bool {
+    let code = Members::of(error).and_then(|error| error.get("code")?.get().parse::<i64>().ok());
+    code.is_some_and(|code| (-32022..=-32020).contains(&code))
+}
+
+/// Whether it refuses the revision, and names none that we know.
+fn is_unsupported(error: Raw<'_>) -> bool {
+    let code = Members::of(error).and_then(|error| error.get("code"));
+    code.is_some_and(|code| code.get() == crate::error::UNSUPPORTED_VERSION.to_string())
+        && !names_modern(error)
+}
+
+fn unusable(method: &str, said: Raw<'_>) -> ChildError {
+    ChildError::Unusable { why: format!("refused `{method}`: {}", clip(said.get())) }
+}

@@ -1,0 +1,431 @@
+//! What a daemon would leave behind if it were killed, written down so that the next daemon can clear
+//! it up.
+//!
+//! Each run has a mark that all its children carry in their environment, and their descendants with
+//! them. The run log holds the marks of runs that did not end well. Guards have a note each while they
+//! live, with the numbers of guard and child: a child may forget its environment and stop its guard.
+//! Containers have a file each with their id.
+
+use std::collections::{HashMap, HashSet};
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use switchboard_wire::runtime_paths::private_folder;
+
+use super::clearing::KillSequence;
+use super::process_tree::{Process, all, family_now};
+use crate::event_loop::{may_block, run_blocking_detached};
+use crate::files::replace;
+
+/// The variable that marks a child and everything it starts.
+pub(super) const MARK: &str = "SWITCHBOARD_RUN";
+
+/// Runs that are remembered.
+const MAX_MARKS: usize = 16;
+
+/// How long what is swept may take to end after TERM.
+const GRACE: Duration = Duration::from_millis(500);
+
+/// A guard that still works clears up by itself, and better than anybody else can; for so long.
+const GUARD_GRACE: Duration = Duration::from_secs(15);
+
+/// For so long a guard that its child has stopped is made to go on.
+const CONTINUE: Duration = Duration::from_secs(5);
+
+/// What cannot be killed by then is left for the next time.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A container's id, and a line break or two.
+const MAX_CONTAINER_ID: u64 = 128;
+
+#[derive(Debug)]
+pub struct RunLog {
+    /// `None` where nothing is to be kept, as in a dry run.
+    file: Option<PathBuf>,
+    mark: String,
+    notes: AtomicU64,
+}
+
+/// The note of one guard, as long as it lives.
+#[derive(Debug)]
+pub(super) struct GuardNote {
+    file: PathBuf,
+}
+
+/// What a process is that a note has a line about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Role {
+    Guard,
+    Child,
+}
+
+impl Role {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Guard => "guard",
+            Self::Child => "child",
+        }
+    }
+}
+
+impl GuardNote {
+    pub(super) fn file(&self) -> &Path {
+        &self.file
+    }
+
+    /// Adds one of its processes.
+    pub(super) fn add(&self, role: Role, id: u32) {
+        // Without its start time nobody can be sure of it later, but the other line counts.
+        let start_time = Process::look_up(id).map_or(0, |process| process.start_time);
+        let line = format!("{} {} {id} {start_time}\n", role.word(), boot());
+        // No `sync`: what ends with the machine leaves no processes.
+        let file = fs::OpenOptions::new().create(true).append(true).mode(0o600).open(&self.file);
+        if let Err(error) = file.and_then(|mut file| file.write_all(line.as_bytes())) {
+            tracing::warn!(target: "ledger", "`{}` could not be written: {error}", self.file.display());
+        }
+    }
+}
+
+impl Drop for GuardNote {
+    fn drop(&mut self) {
+        let file = std::mem::take(&mut self.file);
+        // A start that failed or that nobody waits for any more drops it wherever that happens.
+        run_blocking_detached(move || {
+            may_block();
+            let _ = fs::remove_file(file);
+        });
+    }
+}
+
+/// Which start of the machine this is: numbers and start times begin again with each.
+fn boot() -> String {
+    let id = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    if id.trim().is_empty() { "-".to_owned() } else { id.trim().to_owned() }
+}
+
+impl RunLog {
+    /// Takes over what an earlier run left in `file`, and gives it to be swept.
+    pub fn open(file: PathBuf) -> (Self, StaleRuns) {
+        let stale_runs = StaleRuns::of(&file);
+        // Earlier marks stay until a run ends well: what is swept now may be interrupted.
+        let keep: Vec<&str> = stale_runs.marks.iter().rev().take(MAX_MARKS).map(String::as_str).collect();
+        let keep = keep.join("\n");
+        let run_log = Self::new(Some(file));
+        run_log.write(&format!("{keep}\n{}\n", run_log.mark));
+        (run_log, stale_runs)
+    }
+
+    /// A run log that nobody will read.
+    pub fn unwritten() -> Self {
+        Self::new(None)
+    }
+
+    fn new(file: Option<PathBuf>) -> Self {
+        Self { file, mark: crate::random::hex(16), notes: AtomicU64::new(0) }
+    }
+
+    pub fn mark(&self) -> &str {
+        &self.mark
+    }
+
+    /// All our children are gone.
+    pub fn close(&self) {
+        if let Some(file) = &self.file {
+            let _ = fs::remove_file(file);
+        }
+    }
+
+    /// Notes a container of this run: which program stops it and which file has its id, its own or one
+    /// of ours. Gives the note and that file.
+    pub(super) fn note_container(&self, program: &Path, own: Option<PathBuf>) -> Option<(PathBuf, PathBuf)> {
+        let folder = container_folder(self.file.as_deref()?);
+        private_folder(&folder).ok()?;
+        let note = folder.join(self.next_name());
+        let id = own.unwrap_or_else(|| note.with_extension("cid"));
+        replace(&note, format!("{}\n{}", program.display(), id.display()).as_bytes()).ok()?;
+        Some((note, id))
+    }
+
+    /// A note for a guard that is about to start. `None` where nothing is kept.
+    pub(super) fn note_guard(&self) -> Option<GuardNote> {
+        let folder = guard_folder(self.file.as_deref()?);
+        private_folder(&folder).ok()?;
+        Some(GuardNote { file: folder.join(self.next_name()) })
+    }
+
+    fn next_name(&self) -> String {
+        format!("{}-{}", self.mark, self.notes.fetch_add(1, Ordering::Relaxed))
+    }
+
+    fn write(&self, body: &str) {
+        if let Some(file) = &self.file
+            && let Err(error) = replace(file, body.as_bytes())
+        {
+            tracing::warn!(target: "ledger", "`{}` could not be written: {error}", file.display());
+        }
+    }
+}
+
+fn container_folder(run_log: &Path) -> PathBuf {
+    run_log.with_extension("containers")
+}
+
+fn guard_folder(run_log: &Path) -> PathBuf {
+    run_log.with_extension("guards")
+}
+
+/// What an earlier run may have left.
+#[derive(Debug)]
+pub struct StaleRuns {
+    marks: Vec<String>,
+    containers: PathBuf,
+    guards: PathBuf,
+}
+
+/// Processes that an earlier run left.
+#[derive(Debug, Default)]
+struct StaleProcesses {
+    /// Guards, each with its descendants: what it has adopted is known as long as it is there.
+    guards: Vec<(Process, Vec<Process>)>,
+    /// All that is to end, but for the guards.
+    others: Vec<Process>,
+}
+
+impl StaleRuns {
+    pub fn of(run_log: &Path) -> Self {
+        let text = fs::read_to_string(run_log).unwrap_or_default();
+        Self {
+            marks: text.lines().filter(|mark| !mark.is_empty()).map(ToOwned::to_owned).collect(),
+            containers: container_folder(run_log),
+            guards: guard_folder(run_log),
+        }
+    }
+
+    /// Processes that an earlier run left.
+    pub fn processes(&self) -> Vec<Process> {
+        let StaleProcesses { guards, others } = self.find_processes();
+        guards.into_iter().map(|(guard, _)| guard).chain(others).filter(|process| !process.zombie).collect()
+    }
+
+    /// Ends every process that an earlier run left, and every container with a file.
+    pub fn sweep(&self) {
+        may_block();
+        if self.marks.is_empty() {
+            return;
+        }
+        self.notes_in(&self.containers).iter().for_each(|note| stop_container(note));
+        if self.clear() {
+            for note in self.notes_in(&self.guards) {
+                let _ = fs::remove_file(note);
+            }
+        }
+    }
+
+    /// `false` if some could not be ended.
+    fn clear(&self) -> bool {
+        let begin = Instant::now();
+        let mut clearing = KillSequence::with_grace(GRACE);
+        let mut told = false;
+        let mut before: HashMap<u32, Vec<u32>> = HashMap::new();
+        loop {
+            let StaleProcesses { guards, others } = self.find_processes();
+            if guards.is_empty() && others.iter().all(|process| process.zombie) {
+                return true;
+            }
+            if begin.elapsed() > PATIENCE {
+                let pids: Vec<u32> = others.iter().map(|process| process.id).collect();
+                tracing::warn!(target: "ledger", ?pids, "processes of an earlier run cannot be ended");
+                return false;
+            }
+            if !std::mem::replace(&mut told, true) {
+                let processes = guards.len() + others.len();
+                tracing::warn!(target: "ledger", processes, "clearing up after an earlier run");
+            }
+            let is_over = |process: &Process| process.zombie && clearing.has_killed(process);
+            for (guard, family) in &guards {
+                if guard.stopped && begin.elapsed() < CONTINUE {
+                    guard.signal(Signal::CONT);
+                    continue;
+                }
+                let ids: Vec<u32> = family.iter().map(|process| process.id).collect();
+                // A stopped one reaps nobody, so what it has got since the last look would be seen.
+                let nobody_is_left =
+                    family.iter().all(is_over) && before.get(&guard.id).is_some_and(|before| *before == ids);
+                let has_failed = begin.elapsed() > GUARD_GRACE;
+                if (guard.stopped && nobody_is_left) || has_failed {
+                    guard.signal(Signal::KILL);
+                }
+                before.insert(guard.id, ids);
+            }
+            let spared: HashSet<u32> = guards.iter().map(|(guard, _)| guard.group).collect();
+            std::thread::sleep(clearing.pass(&others, |group| spared.contains(&group)));
+        }
+    }
+
+    fn find_processes(&self) -> StaleProcesses {
+        let mut left = StaleProcesses { guards: Vec::new(), others: processes_with_marks(&self.marks) };
+        let boot = boot();
+        for note in self.notes_in(&self.guards) {
+            let text = fs::read_to_string(note).unwrap_or_default();
+            for (role, process) in text.lines().filter_map(|line| noted(line, &boot)) {
+                let family = family_now(process.id);
+                left.others.extend(family.iter().cloned());
+                match role {
+                    Role::Guard => left.guards.push((process, family)),
+                    Role::Child => left.others.push(process),
+                }
+            }
+        }
+        let mut seen: HashSet<u32> = left.guards.iter().map(|(guard, _)| guard.id).collect();
+        left.others.retain(|process| seen.insert(process.id));
+        left
+    }
+
+    /// The notes of earlier runs in one of the folders.
+    fn notes_in(&self, folder: &Path) -> Vec<PathBuf> {
+        let is_of_a_run = |path: &PathBuf| {
+            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+            path.extension().is_none() && self.marks.iter().any(|mark| name.starts_with(mark.as_str()))
+        };
+        let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+        entries.map(|entry| entry.path()).filter(is_of_a_run).collect()
+    }
+}
+
+/// The process that a line of a note is about, if it is still there.
+fn noted(line: &str, boot: &str) -> Option<(Role, Process)> {
+    let (word, rest) = line.split_once(' ')?;
+    let role = [Role::Guard, Role::Child].into_iter().find(|role| role.word() == word)?;
+    let (when, numbers) = rest.split_once(' ')?;
+    let (id, start_time) = numbers.split_once(' ')?;
+    let (id, start_time) = (id.parse().ok()?, start_time.parse::<u64>().ok()?);
+    let process = Process::look_up(id).filter(|process| process.start_time == start_time)?;
+    (when == boot && !process.zombie).then_some((role, process))
+}
+
+/// Processes that carry the mark of one of these runs.
+fn processes_with_marks(marks: &[impl AsRef<str>]) -> Vec<Process> {
+    let uid = rustix::process::geteuid().as_raw();
+    let me = std::process::id();
+    let carries = |process: &Process| {
+        let proc = PathBuf::from(format!("/proc/{}", process.id));
+        let ours = fs::metadata(&proc).is_ok_and(|meta| meta.uid() == uid);
+        ours && fs::read(proc.join("environ")).is_ok_and(|environ| {
+            environ.split(|byte| *byte == 0).any(|entry| {
+                let entry = entry.strip_prefix(MARK.as_bytes()).and_then(|rest| rest.strip_prefix(b"="));
+                entry.is_some_and(|mark| marks.iter().any(|known| known.as_ref().as_bytes() == mark))
+            })
+        })
+    };
+    all().into_iter().filter(|process| !process.zombie && process.id != me && carries(process)).collect()
+}
+
+/// Stops the container that a note is about, with the program that started it.
+#[expect(clippy::disallowed_methods, reason = "a container is stopped by its own program")]
+pub(super) fn stop_container(note: &Path) {
+    let text = fs::read_to_string(note).unwrap_or_default();
+    let Some((program, file)) = text.split_once('\n') else { return };
+    if let Some(id) = container_id(Path::new(file)) {
+        let stopped = std::process::Command::new(program)
+            .args(["stop", "-t", "1", &id])
+            .stdin(std::process::Stdio::null())
+            .stdout(std::process::Stdio::null())
+            .stderr(std::process::Stdio::null())
+            .status();
+        if let Err(error) = stopped {
+            tracing::warn!(target: "ledger", "container {id} could not be stopped: {error}");
+        }
+    }
+    remove_container_id(Path::new(file));
+    let _ = fs::remove_file(note);
+}
+
+/// Removes a file with a container's id; a definition may name any file as such, and others are left alone.
+pub(super) fn remove_container_id(file: &Path) {
+    if container_id(file).is_some() {
+        let _ = fs::remove_file(file);
+    }
+}
+
+/// The id in a file that an engine wrote: a plain file of our own with 64 hexadecimal digits.
+fn container_id(file: &Path) -> Option<String> {
+    let meta = fs::symlink_metadata(file).ok()?;
+    let is_ours = meta.is_file() && meta.uid() == rustix::process::geteuid().as_raw();
+    if !is_ours || meta.len() > MAX_CONTAINER_ID {
+        return None;
+    }
+    let text = fs::read_to_string(file).ok()?;
+    let id = text.trim();
+    (id.len() == 64 && id.bytes().all(|byte| byte.is_ascii_hexdigit())).then(|| id.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_container_id_is_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let id = "0123456789abcdef".repeat(4);
+        let is_left = |name: &str| {
+            let path = folder.path().join(name);
+            remove_container_id(&path);
+            fs::symlink_metadata(path).is_ok()
+        };
+        let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
+        write("id", &id);
+        write("line", &format!("{id}\n"));
+        write("keys", "ssh-ed25519 AAAA me@here\n");
+        write("empty", "");
+        write("short", &id[1..]);
+        write("word", &format!("{}z", &id[1..]));
+        write("long", &format!("{id}{}", " ".repeat(100)));
+        write("behind", &id);
+        std::os::unix::fs::symlink(folder.path().join("behind"), folder.path().join("link")).unwrap();
+        fs::create_dir(folder.path().join("folder")).unwrap();
+        assert!(!is_left("id") && !is_left("line"));
+        for name in ["keys", "empty", "short", "word", "long", "link", "folder"] {
+            assert!(is_left(name), "{name}");
+        }
+        assert!(folder.path().join("behind").exists());
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn a_note_is_about_one_process_of_one_start_of_the_machine() {
+        let folder = tempfile::tempdir().unwrap();
+        let (run_log, _) = RunLog::open(folder.path().join("ledger"));
+        let note = run_log.note_guard().unwrap();
+        note.add(Role::Child, std::process::id());
+        let line = fs::read_to_string(note.file()).unwrap();
+        let found = |line: &str| noted(line, &boot()).map(|(role, process)| (role, process.id));
+        assert_eq!(found(line.trim()), Some((Role::Child, std::process::id())));
+        assert_eq!(found(&format!("{}0", line.trim())), None, "another process has the number");
+        let earlier = line.trim().replace(&boot(), "x");
+        assert_eq!(found(&earlier), None, "the machine was started since");
+        let file = note.file().to_owned();
+        drop(note);
+        assert!(!file.exists());
+    }
+
+    /// As with `hidepid`, or where one look at `/proc` failed.
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn a_child_is_not_taken_for_a_guard_that_nobody_sees() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("ledger");
+        let (run_log, _) = RunLog::open(file.clone());
+        let note = run_log.note_guard().unwrap();
+        note.add(Role::Guard, i32::MAX.cast_unsigned());
+        note.add(Role::Child, std::process::id());
+        let StaleProcesses { guards, others } = StaleRuns::of(&file).find_processes();
+        assert!(guards.is_empty(), "{guards:?}");
+        assert!(others.iter().any(|process| process.id == std::process::id()), "{others:?}");
+        assert_eq!(fs::read_to_string(note.file()).unwrap().lines().count(), 2);
+    }
+}

@@ -1,0 +1,98 @@
+//! The transport to a child: a pipe to its standard input, or messages to where it runs. All that knows the difference
+//! when a message is sent; what comes back is sorted alike.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::outbox::{Outbox, Unsent};
+use super::remote::RemoteHandle;
+use super::{Child, ChildId, Protocol};
+use crate::methods;
+
+pub(super) enum ChildTransport {
+    Stdio(Outbox),
+    Http(RemoteHandle),
+}
+
+impl ChildTransport {
+    /// Sends one message, which ends with a line break; `id` is that of a request. `coalesce`: there are others at
+    /// this moment. `yields`: it may wait for room instead.
+    pub(super) fn send(
+        &self,
+        id: Option<ChildId>,
+        line: Vec<u8>,
+        coalesce: bool,
+        yields: bool,
+    ) -> Result<(), Unsent> {
+        match self {
+            Self::Stdio(outbox) => outbox.send(&line, coalesce, yields),
+            Self::Http(remote) => remote.send(id, line),
+        }
+    }
+
+    /// Waits until there may be room for a call, as long as the child reads.
+    pub(super) async fn room(&self, patience: Duration, due: Instant) -> Result<(), Unsent> {
+        match self {
+            Self::Stdio(outbox) => outbox.room(patience, due).await,
+            Self::Http(_) => Err(Unsent::Full),
+        }
+    }
+
+    /// Bytes that were sent and that the child has not read, or never did.
+    pub(super) fn unread(&self) -> u64 {
+        match self {
+            Self::Stdio(outbox) => outbox.unread(),
+            Self::Http(_) => 0,
+        }
+    }
+
+    pub(super) fn close(&self) {
+        match self {
+            Self::Stdio(outbox) => outbox.close(),
+            Self::Http(remote) => remote.close(),
+        }
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        match self {
+            Self::Stdio(outbox) => outbox.is_open(),
+            Self::Http(remote) => remote.is_open(),
+        }
+    }
+
+    /// Whether arguments of tools are headers too.
+    pub(super) fn repeats_arguments(&self) -> bool {
+        match self {
+            Self::Stdio(_) => false,
+            Self::Http(remote) => remote.protocol() == Protocol::Modern,
+        }
+    }
+
+    /// Resolves when a write failed because the child closed its input.
+    pub(super) async fn broken(&self) {
+        match self {
+            Self::Stdio(outbox) => outbox.broken().await,
+            Self::Http(_) => std::future::pending().await,
+        }
+    }
+}
+
+impl Child {
+    /// Nobody waits for the answer to this call any more. `notify_child`: the child may be told by a notification.
+    pub(super) fn cancel(&self, id: ChildId, notify_child: bool) {
+        match &self.transport {
+            ChildTransport::Stdio(_) if notify_child => self.notify(cancelled(id).as_bytes()),
+            ChildTransport::Stdio(_) => {}
+            ChildTransport::Http(remote) => remote.cancel(id, notify_child),
+        }
+    }
+}
+
+/// The notification that takes a request back.
+pub(super) fn cancelled(ChildId(id): ChildId) -> String {
+    let method = methods::CANCELLED;
+    format!(
+        r#"{{"jsonrpc":"2.0","method":"{method}","params":{{"requestId":{id},"reason":"the caller no longer waits"}}}}"#
+    )
+}

@@ -1,0 +1,60 @@
+//! The person's files, read by a command at this moment: what a daemon would make of them.
+
+use std::path::{Path, PathBuf};
+
+use super::Exit;
+use super::output::{complain, failed};
+use crate::args::Args;
+use crate::config::{Config, Extent, LastGood};
+use crate::daemon;
+use crate::discover::LastGoodDefinitions;
+use crate::layer::{Layer, Locations};
+use crate::value_resolver::ValueResolver;
+
+/// What a command knows of the person's files.
+pub(super) struct LocalConfig {
+    pub(super) locations: Locations,
+    pub(super) personal: Layer,
+    pub(super) trust: crate::trust::Trust,
+    pub(super) resolver: ValueResolver,
+}
+
+impl LocalConfig {
+    /// As it is, or not at all: for commands that can do without.
+    pub(super) fn open_if_possible(args: &Args) -> Option<Self> {
+        let home = daemon::home().ok()?;
+        let (config_file, state) = daemon::files_in_use(args, &home);
+        let locations = Locations::new(&home, &state, &daemon::trust_roots(args).ok()?);
+        let config = LastGood::new(&state).usable(&config_file, Extent::Personal).config;
+        let (trust, _) = locations.trust(&config);
+        let resolver = ValueResolver::new(&config.folder, &locations.state);
+        let personal = Layer::personal(config, &locations, &trust, &mut LastGoodDefinitions::default());
+        Some(Self { locations, personal, trust, resolver })
+    }
+
+    pub(super) fn open(args: &Args) -> Result<Self, Exit> {
+        let home = daemon::home().map_err(|error| failed(&error))?;
+        let roots = daemon::trust_roots(args).map_err(|error| failed(&error))?;
+        let (config_file, state) = daemon::files_in_use(args, &home);
+        let locations = Locations::new(&home, &state, &roots);
+        let config = Config::load(&config_file).map_err(|problems| {
+            problems.iter().for_each(|problem| complain(problem));
+            Exit::Error
+        })?;
+        let records = locations.trust.read().map_err(|error| failed(&error))?;
+        let (mut trust, _) = locations.trust(&config);
+        trust.records = records;
+        let resolver = ValueResolver::new(&config.folder, &locations.state);
+        let personal = Layer::personal(config, &locations, &trust, &mut LastGoodDefinitions::default());
+        Ok(Self { locations, personal, trust, resolver })
+    }
+
+    pub(super) fn workspace(&self, root: &Path) -> Layer {
+        Layer::workspace(root, &self.locations, &self.trust, &mut LastGoodDefinitions::default())
+    }
+
+    /// The workspace that was typed in.
+    pub(super) fn here(&self, args: &Args) -> Option<PathBuf> {
+        self.locations.workspace(&super::workspace(args)?)
+    }
+}

@@ -1,0 +1,86 @@
+//! That there is one daemon and no second, and the file that says who it is.
+
+use std::fs::File;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::fs::{FlockOperation, flock};
+use serde_json::json;
+use switchboard_wire::hop::HOP;
+use switchboard_wire::runtime_paths::RuntimePaths;
+
+use super::Fatal;
+use crate::child::process_tree::Process;
+
+/// A daemon that drains holds its lock this long at most.
+const DAEMON_LOCK_TIMEOUT: Duration = Duration::from_secs(20);
+const START_LOCK_TIMEOUT: Duration = Duration::from_secs(10);
+const LOCK_RETRY_INTERVAL: Duration = Duration::from_millis(20);
+
+/// Held as long as the daemon lives.
+pub(super) struct DaemonLock {
+    _file: File,
+}
+
+/// Waits for a predecessor that is on its way out; one that stays means there is no room for us.
+pub(super) async fn lock(paths: &RuntimePaths) -> Result<DaemonLock, Fatal> {
+    exclusive(&paths.daemon_lock, DAEMON_LOCK_TIMEOUT)
+        .await?
+        .map(|file| DaemonLock { _file: file })
+        .ok_or_else(|| Fatal::AlreadyServing(paths.socket_in_use().display().to_string()))
+}
+
+pub(super) async fn start_lock(paths: &RuntimePaths) -> Result<File, Fatal> {
+    exclusive(&paths.start_lock, START_LOCK_TIMEOUT).await?.ok_or_else(|| {
+        Fatal::Listen(format!(
+            "somebody else has been starting a daemon for {} s",
+            START_LOCK_TIMEOUT.as_secs()
+        ))
+    })
+}
+
+async fn exclusive(path: &Path, patience: Duration) -> Result<Option<File>, Fatal> {
+    let wrong = |error| Fatal::Io { what: format!("`{}` cannot be locked", path.display()), error };
+    let file = crate::files::open_own(path, false).map_err(wrong)?;
+    let until = tokio::time::Instant::now() + patience;
+    loop {
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(Some(file)),
+            Err(rustix::io::Errno::WOULDBLOCK) if tokio::time::Instant::now() < until => {
+                tokio::time::sleep(LOCK_RETRY_INTERVAL).await;
+            }
+            Err(rustix::io::Errno::WOULDBLOCK) => return Ok(None),
+            Err(error) => return Err(wrong(error.into())),
+        }
+    }
+}
+
+/// Writes who serves, for those who want to know without asking. Whoever stopped an earlier one, this one
+/// was started.
+pub(super) fn write_daemon_file(
+    paths: &RuntimePaths,
+    tcp: Option<SocketAddr>,
+    token_file: &Path,
+    config_file: &Path,
+) -> std::io::Result<()> {
+    paths.forget_stop();
+    paths.forget_failure();
+    let pid = std::process::id();
+    let body = json!({
+        "pid": pid,
+        "startTime": Process::look_up(pid).map(|process| process.start_time),
+        "version": env!("CARGO_PKG_VERSION"),
+        "hop": HOP,
+        "socket": paths.socket,
+        "tcp": tcp.map(|address| address.to_string()),
+        "tokenFile": token_file,
+        "config": config_file,
+        "state": token_file.parent(),
+    });
+    crate::files::replace(&paths.daemon_file, body.to_string().as_bytes())
+}
+
+pub(super) fn remove_daemon_file(paths: &RuntimePaths) {
+    let _ = std::fs::remove_file(&paths.daemon_file);
+}

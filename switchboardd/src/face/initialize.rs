@@ -1,0 +1,26 @@
+//! `initialize`, the first request of a legacy host.
+
+use switchboard_wire::members::Members;
+use switchboard_wire::raw::Raw;
+
+use crate::caller::{Caller, ClientCapabilities};
+use crate::methods::{LATEST_LEGACY, LEGACY_REVISIONS};
+
+/// Notes what the host said of itself and gives the revision to speak: the one it asked for if we
+/// know it, else our newest. A host that leaves something out is taken to have said the least.
+pub(super) fn negotiate(caller: &Caller, params: Option<Raw<'_>>) -> &'static str {
+    let params = params.and_then(Members::of).unwrap_or_default();
+    let wanted = params.text("protocolVersion");
+    let revision =
+        LEGACY_REVISIONS.into_iter().find(|known| Some(*known) == wanted.as_deref()).unwrap_or(LATEST_LEGACY);
+    let info = params.get("clientInfo").filter(|info| info.get().starts_with('{'));
+    let client = info.and_then(Members::of).and_then(|client| client.text("name"));
+    let client_capabilities = params.get("capabilities").map(ClientCapabilities::parse).unwrap_or_default();
+    caller.update(|profile| {
+        profile.client = client.map(Into::into);
+        profile.client_info = info.map(|info| info.get().into());
+        profile.revision = Some(revision);
+        profile.client_capabilities = client_capabilities;
+    });
+    revision
+}

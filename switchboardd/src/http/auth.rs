@@ -1,0 +1,359 @@
+//! The gate: may this request come in? Asked of every route.
+//!
+//! A web page in the person's browser can send requests to loopback addresses and other users can
+//! connect to TCP ports, so on TCP the `Host` must be ours, an `Origin` must be allowed, and a token
+//! is needed for anything that does or shows more than names. The unix socket admits only its owner.
+
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::http::header::{AUTHORIZATION, CONNECTION, HOST, ORIGIN};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+
+use super::errors::HttpError;
+use super::server::{AcceptedConnection, PeerAddress};
+use super::{page, streamable};
+use crate::daemon_state::Daemon;
+use crate::random::same;
+
+/// What browsers say of a request: who asks, and what for.
+const SITE: &str = "sec-fetch-site";
+const MODE: &str = "sec-fetch-mode";
+
+/// What a request that was let in may see and do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Access {
+    /// Everything.
+    Full,
+    /// What a status page needs: all that can be seen there, and nothing can be done.
+    Read,
+    /// Names and states only.
+    Names,
+}
+
+/// What a request shows of who sent it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Credential {
+    /// It came on the socket, or has the token.
+    Token,
+    /// It has what a status page is given.
+    Page,
+    Nothing,
+}
+
+/// What a request shows; a connection on which nothing was shown may not stay.
+pub(super) fn credential<B>(
+    daemon: &Daemon,
+    connection: &AcceptedConnection,
+    request: &Request<B>,
+) -> Credential {
+    if let PeerAddress::Unix = connection.peer_address() {
+        return Credential::Token;
+    }
+    let shown = match bearer(request.headers()) {
+        Some(bearer) if same(bearer, daemon.token.as_bytes()) => Credential::Token,
+        Some(bearer) if daemon.page_access.is_valid_bearer(bearer) => Credential::Page,
+        _ => return Credential::Nothing,
+    };
+    connection.token_accepted();
+    shown
+}
+
+/// What all answers on TCP say: they are for whoever asked, and are what they say they are. Nobody without a token keeps
+/// a connection.
+pub(super) fn add_security_headers<B>(peer: &PeerAddress, shown: Credential, response: &mut Response<B>) {
+    if let PeerAddress::Unix = peer {
+        return;
+    }
+    let headers = response.headers_mut();
+    headers.insert("x-content-type-options", HeaderValue::from_static("nosniff"));
+    headers.insert("cross-origin-resource-policy", HeaderValue::from_static("same-origin"));
+    if shown == Credential::Nothing {
+        headers.insert(CONNECTION, HeaderValue::from_static("close"));
+    }
+}
+
+pub(super) async fn check(State(daemon): State<Arc<Daemon>>, mut request: Request, next: Next) -> Response {
+    let origin =
+        request.headers().get(ORIGIN).filter(|_| origin_is_allowed(&daemon, request.headers())).cloned();
+    let connection = request
+        .extensions()
+        .get::<Arc<AcceptedConnection>>()
+        .expect("BUG: every request comes on a connection")
+        .clone();
+    let shown = credential(&daemon, &connection, &request);
+    let mut response = match authorize(&daemon, connection.peer_address(), shown, &request) {
+        Ok(_) if request.method() == Method::OPTIONS => options(request.uri().path(), origin.is_some()),
+        Ok(access) => {
+            request.extensions_mut().insert(access);
+            next.run(request).await
+        }
+        Err(refusal) => refusal.into_response(),
+    };
+    // A page that may ask may also read why it was turned away.
+    if let Some(origin) = origin {
+        response.headers_mut().insert("access-control-allow-origin", origin);
+        response.headers_mut().insert("vary", HeaderValue::from_static("origin"));
+        let exposed = HeaderValue::from_static("mcp-session-id");
+        response.headers_mut().insert("access-control-expose-headers", exposed);
+    }
+    add_security_headers(connection.peer_address(), shown, &mut response);
+    response
+}
+
+/// Whether this request may come in, and how far.
+pub(super) fn authorize<B>(
+    daemon: &Daemon,
+    peer: &PeerAddress,
+    shown: Credential,
+    request: &Request<B>,
+) -> Result<Access, HttpError> {
+    if !host_is_ours(request, peer) {
+        return Err(HttpError::Forbidden("the `Host` of this request is not ours"));
+    }
+    if !(origin_is_allowed(daemon, request.headers()) || is_own_page(request)) {
+        return Err(HttpError::Forbidden("the `Origin` of this request is not allowed"));
+    }
+    if is_of_another_site(request) {
+        return Err(HttpError::Forbidden("a page of another site may not ask for this"));
+    }
+    if matches!(peer, PeerAddress::Unix) || request.method() == Method::OPTIONS {
+        return Ok(Access::Full);
+    }
+    let path = request.uri().path();
+    if path.starts_with("/hop/") || path.starts_with("/control/") {
+        return Err(HttpError::SocketOnly);
+    }
+    if shown == Credential::Token {
+        return Ok(Access::Full);
+    }
+    let reads = matches!(*request.method(), Method::GET | Method::HEAD);
+    match path {
+        "/health" | "/ready" | "/version" if reads => Ok(Access::Full),
+        _ if reads && is_for_pages(path) && shown == Credential::Page => Ok(Access::Read),
+        // The page itself shows nothing, and what it is to read with is given for a code.
+        _ if reads && page::is_part(path) => Ok(Access::Names),
+        page::SESSION if *request.method() == Method::POST => Ok(Access::Names),
+        _ if reads && is_discovery(path) && daemon.catalog().config().http.open_discovery => {
+            Ok(Access::Names)
+        }
+        _ => Err(HttpError::NoToken),
+    }
+}
+
+/// No `Origin`, or one that is on the list.
+fn origin_is_allowed(daemon: &Daemon, headers: &HeaderMap) -> bool {
+    let mut origins = headers.get_all(ORIGIN).iter();
+    let Some(origin) = origins.next() else { return true };
+    let catalog = daemon.catalog();
+    let known =
+        catalog.config().http.allowed_origins.iter().any(|known| known.as_bytes() == origin.as_bytes());
+    known && origins.next().is_none()
+}
+
+/// Whether a browser says that another page asks, which is not one of those that may: those send an `Origin`, which is
+/// checked before. A person may follow a link to the status page.
+fn is_of_another_site<B>(request: &Request<B>) -> bool {
+    let headers = request.headers();
+    let is_ours = |site: &HeaderValue| site == "same-origin" || site == "none";
+    if headers.get_all(SITE).iter().all(is_ours) || headers.contains_key(ORIGIN) {
+        return false;
+    }
+    let is_followed_link = *request.method() == Method::GET
+        && request.uri().path() == "/"
+        && headers.get(MODE).is_some_and(|mode| mode == "navigate");
+    !is_followed_link
+}
+
+/// Our own page, which comes from the very address that it asks. It reads, and asks for what it reads with; it has
+/// no business at other routes.
+fn is_own_page<B>(request: &Request<B>) -> bool {
+    let (headers, path) = (request.headers(), request.uri().path());
+    let wanted = match *request.method() {
+        Method::GET | Method::HEAD => is_for_pages(path) || page::is_part(path),
+        Method::POST => path == page::SESSION,
+        _ => false,
+    };
+    wanted && is_same_origin(headers)
+}
+
+/// Exactly one `Origin`, and it is where the request went. The `Host` was found to be ours before.
+pub(super) fn is_same_origin(headers: &HeaderMap) -> bool {
+    let mut origins = headers.get_all(ORIGIN).iter();
+    let (Some(origin), None) = (origins.next(), origins.next()) else { return false };
+    let host = headers.get(HOST).map(HeaderValue::as_bytes);
+    origin.as_bytes().strip_prefix(b"http://").is_some_and(|origin| Some(origin) == host)
+}
+
+/// What a status page reads.
+fn is_for_pages(path: &str) -> bool {
+    matches!(path, "/status" | "/savings" | page::FEED) || is_under(path, "/suites")
+}
+
+fn is_discovery(path: &str) -> bool {
+    path == "/status" || is_under(path, "/suites") || is_under(path, "/proxy")
+}
+
+fn is_under(path: &str, root: &str) -> bool {
+    path == root || path.strip_prefix(root).is_some_and(|rest| rest.starts_with('/'))
+}
+
+/// Exactly one `Host`, and it names the very address we listen on.
+fn host_is_ours<B>(request: &Request<B>, peer: &PeerAddress) -> bool {
+    let mut hosts = request.headers().get_all(HOST).iter();
+    let (Some(host), None) = (hosts.next(), hosts.next()) else { return false };
+    let named = request.uri().authority().map_or(host.as_bytes(), |target| target.as_str().as_bytes());
+    [host.as_bytes(), named].into_iter().all(|host| is_ours(host, peer))
+}
+
+fn is_ours(host: &[u8], peer: &PeerAddress) -> bool {
+    let Ok(host) = std::str::from_utf8(host) else { return false };
+    match peer {
+        PeerAddress::Unix => host.eq_ignore_ascii_case("localhost"),
+        PeerAddress::Tcp(address) => {
+            let Some((name, port)) = host.rsplit_once(':') else { return false };
+            let known = name.eq_ignore_ascii_case("localhost") || matches!(name, "127.0.0.1" | "[::1]");
+            known && port == address.port().to_string()
+        }
+    }
+}
+
+/// What stands behind the one `Authorization: Bearer`.
+fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
+    let mut values = headers.get_all(AUTHORIZATION).iter();
+    let (Some(value), None) = (values.next(), values.next()) else { return None };
+    let (scheme, bearer) = value.as_bytes().split_at_checked(7)?;
+    scheme.eq_ignore_ascii_case(b"bearer ").then(|| bearer.trim_ascii())
+}
+
+fn options(path: &str, cross_origin: bool) -> Response {
+    let allow = if path == "/proxy" || path.starts_with("/proxy/") {
+        "POST, GET, OPTIONS"
+    } else if path == "/mcp" || path.starts_with("/mcp/") {
+        streamable::ALLOW
+    } else if path.starts_with("/hop/") || path.starts_with("/control/") || path == page::SESSION {
+        "POST, OPTIONS"
+    } else {
+        "GET, HEAD, OPTIONS"
+    };
+    let mut response = StatusCode::NO_CONTENT.into_response();
+    let headers = response.headers_mut();
+    headers.insert("allow", HeaderValue::from_static(allow));
+    if cross_origin {
+        headers.insert("access-control-allow-methods", HeaderValue::from_static(allow));
+        headers.insert(
+            "access-control-allow-headers",
+            HeaderValue::from_static(
+                "authorization, content-type, accept, last-event-id, mcp-protocol-version, mcp-session-id, mcp-method, mcp-name",
+            ),
+        );
+        headers.insert("access-control-max-age", HeaderValue::from_static("600"));
+    }
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_our_own_names_are_ours() {
+        let tcp = PeerAddress::Tcp("127.0.0.1:7420".parse().unwrap());
+        for host in ["127.0.0.1:7420", "localhost:7420", "LOCALHOST:7420", "[::1]:7420"] {
+            assert!(is_ours(host.as_bytes(), &tcp), "{host}");
+        }
+        for host in [
+            "",
+            "localhost",
+            "127.0.0.1",
+            "localhost:80",
+            "evil.example:7420",
+            "localhost.:7420",
+            "localhost.evil.example:7420",
+            "127.0.0.1.:7420",
+            "127.1:7420",
+            "0.0.0.0:7420",
+            "[::]:7420",
+            "::1:7420",
+            "user@localhost:7420",
+            " localhost:7420",
+            "localhost:7420 ",
+            "localhost:07420",
+            "127.0.0.1:7420:7420",
+        ] {
+            assert!(!is_ours(host.as_bytes(), &tcp), "{host}");
+        }
+        assert!(is_ours(b"localhost", &PeerAddress::Unix));
+        assert!(!is_ours(b"localhost:80", &PeerAddress::Unix));
+    }
+
+    #[test]
+    fn only_where_a_request_went_is_its_own_origin() {
+        let with = |origins: &[&str]| {
+            let mut headers = HeaderMap::new();
+            headers.insert(HOST, "127.0.0.1:7420".parse().unwrap());
+            for origin in origins {
+                headers.append(ORIGIN, origin.parse().unwrap());
+            }
+            is_same_origin(&headers)
+        };
+        assert!(with(&["http://127.0.0.1:7420"]));
+        for origins in [
+            &[][..],
+            &["null"],
+            &["http://localhost:7420"],
+            &["https://127.0.0.1:7420"],
+            &["http://127.0.0.1:7420/"],
+            &["http://127.0.0.1:74200"],
+            &["http://127.0.0.1"],
+            &["http://evil.example"],
+            &["http://127.0.0.1:7420", "http://evil.example"],
+            &["http://127.0.0.1:7420", "http://127.0.0.1:7420"],
+        ] {
+            assert!(!with(origins), "{origins:?}");
+        }
+    }
+
+    #[test]
+    fn pages_of_other_sites_may_link_and_nothing_else() {
+        let check = |path: &str, headers: &[(&str, &str)]| {
+            let request = headers
+                .iter()
+                .fold(Request::builder().uri(path), |request, (name, value)| request.header(*name, *value));
+            is_of_another_site(&request.body(()).unwrap())
+        };
+        for path in ["/", "/health", "/version", "/status", "/page/page.css", "/proxy"] {
+            assert!(!check(path, &[]), "{path}");
+            for site in ["same-origin", "none"] {
+                assert!(!check(path, &[("sec-fetch-site", site)]), "{path} {site}");
+            }
+            for site in ["cross-site", "same-site", "", "x"] {
+                assert!(check(path, &[("sec-fetch-site", site)]), "{path} {site}");
+                assert!(check(path, &[("sec-fetch-site", site), ("sec-fetch-mode", "no-cors")]), "{path}");
+            }
+            assert!(check(path, &[("sec-fetch-site", "none"), ("sec-fetch-site", "cross-site")]), "{path}");
+        }
+        let link = [("sec-fetch-site", "cross-site"), ("sec-fetch-mode", "navigate")];
+        assert!(!check("/", &link) && check("/status", &link) && check("/health", &link));
+        let allowed = [("sec-fetch-site", "cross-site"), ("origin", "https://allowed.example")];
+        assert!(!check("/status", &allowed), "the `Origin` was looked at before");
+    }
+
+    #[test]
+    fn tokens_match_whole_or_not_at_all() {
+        let with = |value: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(AUTHORIZATION, value.parse().unwrap());
+            bearer(&headers).is_some_and(|bearer| same(bearer, b"abc123"))
+        };
+        assert!(with("Bearer abc123") && with("bearer abc123"));
+        for wrong in
+            ["Bearer abc12", "Bearer abc1234", "abc123", "Basic abc123", "Bearer", "Bearer ", "Bearer ABC123"]
+        {
+            assert!(!with(wrong), "{wrong}");
+        }
+        assert_eq!(bearer(&HeaderMap::new()), None);
+    }
+}

@@ -1,0 +1,81 @@
+//! The short way: what shims send, which is nearly everything, goes past the router. Its layers and boxed futures cost
+//! more than all that is done for a message, and a daemon that nobody looks at never builds it.
+
+use std::sync::Arc;
+
+use axum::body::{Body, Bytes};
+use axum::extract::{Extension, State};
+use axum::http::header::ORIGIN;
+use axum::http::{Method, Request};
+use axum::response::{IntoResponse, Response};
+use http_body_util::{Either, Full};
+use hyper::body::Incoming;
+use switchboard_wire::hop::{MAILBOX, OPEN_SESSION, PROXY};
+
+use super::server::AcceptedConnection;
+use super::{auth, hop, proxy};
+use crate::daemon_state::Daemon;
+use crate::face::Face;
+
+/// An answer to a message, or whatever a route or a refusal makes.
+pub(super) type FastResponse = Response<Either<Full<Bytes>, Body>>;
+
+#[derive(Debug, Clone, Copy)]
+pub(super) enum FastPath {
+    Message,
+    Open,
+    Poll,
+}
+
+impl FastPath {
+    /// `None` for what the router has to look at.
+    pub(super) fn of<B>(request: &Request<B>) -> Option<Self> {
+        // What a browser sends is answered with more headers.
+        if *request.method() != Method::POST || request.headers().contains_key(ORIGIN) {
+            return None;
+        }
+        match request.uri().path() {
+            PROXY => Some(Self::Message),
+            OPEN_SESSION => Some(Self::Open),
+            MAILBOX => Some(Self::Poll),
+            _ => None,
+        }
+    }
+
+    pub(super) async fn answer(
+        self,
+        daemon: &Arc<Daemon>,
+        accepted: &Arc<AcceptedConnection>,
+        request: Request<Incoming>,
+    ) -> FastResponse {
+        let shown = auth::credential(daemon, accepted, &request);
+        let mut answer = match auth::authorize(daemon, accepted.peer_address(), shown, &request) {
+            Ok(_) => self.dispatch(daemon, accepted, request).await,
+            Err(refusal) => refusal.into_response().map(Either::Right),
+        };
+        auth::add_security_headers(accepted.peer_address(), shown, &mut answer);
+        answer
+    }
+
+    async fn dispatch(
+        self,
+        daemon: &Arc<Daemon>,
+        accepted: &Arc<AcceptedConnection>,
+        request: Request<Incoming>,
+    ) -> FastResponse {
+        let (state, connection) = (State(daemon.clone()), Extension(accepted.clone()));
+        let answered = match self {
+            Self::Message => {
+                let answer = proxy::post(daemon, &Face::Aggregate, Some(accepted), request).await;
+                answer.map(|answer| answer.map(Either::Left))
+            }
+            Self::Open => hop::open(state, connection, request.map(Body::new))
+                .await
+                .map(|answer| answer.map(Either::Right)),
+            Self::Poll => hop::poll(state, connection, request.map(Body::new))
+                .await
+                .map(|answer| answer.map(Either::Right)),
+        };
+        answered.unwrap_or_else(|refusal| refusal.into_response().map(Either::Right))
+    }
+}

@@ -1,0 +1,106 @@
+//! The registry endpoints: the faces by Streamable HTTP with event streams, for hosts that speak HTTP.
+//!
+//! What a message is taken for is decided in `classify.rs`. A legacy host has a session and streams
+//! (`legacy.rs`); a modern one has neither (`modern.rs`).
+
+mod calls;
+mod classify;
+mod events;
+mod headers;
+mod legacy;
+mod modern;
+mod sse;
+
+use std::sync::Arc;
+
+use axum::extract::{Extension, Path, Request, State};
+use axum::http::header::CONTENT_TYPE;
+use axum::http::{HeaderMap, Method, StatusCode};
+use axum::response::{IntoResponse, Response};
+use switchboard_wire::envelope::{INVALID_REQUEST, Message};
+
+use super::accept;
+use super::auth::Access;
+use super::errors::{HttpError, RpcError};
+use super::proxy::{log, read_body, workspace_of};
+use crate::daemon_state::Daemon;
+use crate::era::ProtocolEra;
+use crate::error::Failure;
+use crate::face::Face;
+
+pub(super) const ALLOW: &str = "POST, GET, DELETE, OPTIONS";
+
+pub(super) async fn aggregate(
+    State(daemon): State<Arc<Daemon>>,
+    Extension(access): Extension<Access>,
+    request: Request,
+) -> Response {
+    serve(&daemon, Face::Aggregate, access, request).await.unwrap_or_else(IntoResponse::into_response)
+}
+
+pub(super) async fn single(
+    State(daemon): State<Arc<Daemon>>,
+    Extension(access): Extension<Access>,
+    Path(child): Path<String>,
+    request: Request,
+) -> Response {
+    serve(&daemon, Face::Child(child), access, request).await.unwrap_or_else(IntoResponse::into_response)
+}
+
+async fn serve(
+    daemon: &Arc<Daemon>,
+    face: Face,
+    access: Access,
+    request: Request,
+) -> Result<Response, HttpError> {
+    match *request.method() {
+        Method::POST => post(daemon, face, access, request).await,
+        Method::GET if legacy::names_session(request.headers()) => {
+            legacy::listen(daemon, &face, request.headers())
+        }
+        Method::DELETE if legacy::names_session(request.headers()) => {
+            legacy::end(daemon, &face, request.headers())
+        }
+        _ => Err(HttpError::WrongMethod(ALLOW)),
+    }
+}
+
+async fn post(
+    daemon: &Arc<Daemon>,
+    face: Face,
+    access: Access,
+    request: Request,
+) -> Result<Response, HttpError> {
+    let (head, body) = request.into_parts();
+    // Also of a request that is refused: a host that still writes would not see why.
+    let body = read_body(body).await?;
+    if !accept::takes_both(&head.headers) {
+        let why = "the `Accept` header must list both `application/json` and `text/event-stream`";
+        return Err(RpcError::new(StatusCode::NOT_ACCEPTABLE, INVALID_REQUEST, why).into());
+    }
+    if !is_json(&head.headers) {
+        let why = "the `Content-Type` must be `application/json`";
+        return Err(RpcError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, INVALID_REQUEST, why).into());
+    }
+    let workspace = workspace_of(daemon, access, &head.uri).await;
+    if let Face::Child(name) = &face
+        && !legacy::names_session(&head.headers)
+        && workspace.catalog().child(name).is_none()
+    {
+        return Err(HttpError::NotFound(Failure::NoSuchChild { child: name.clone() }.to_string()));
+    }
+    if body.trim_ascii_start().starts_with(b"[") {
+        return legacy::batch(daemon, &face, &head.headers, &body).await;
+    }
+    let message = Message::parse(&body)?;
+    log(&message, body.len());
+    match classify::classify(&head.headers, &message)? {
+        ProtocolEra::Modern => modern::post(daemon, face, &workspace, &head.headers, &body, &message).await,
+        ProtocolEra::Legacy => legacy::post(daemon, face, &workspace, &head.headers, &body, message).await,
+    }
+}
+
+fn is_json(headers: &HeaderMap) -> bool {
+    let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    kind.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/json"))
+}

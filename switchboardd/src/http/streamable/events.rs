@@ -1,0 +1,98 @@
+//! A stream on its way to a host: what a mailbox holds, written as events for as long as somebody reads.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Bytes;
+use axum::response::Response;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+
+use super::sse;
+use crate::daemon_state::{Daemon, Phase};
+use crate::http::stream::streaming;
+use crate::mailbox::Mailbox;
+use crate::session::{EventId, ReadGuard};
+
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+/// Pieces on their way to a connection; what does not fit waits in the mailbox, which is bounded itself.
+const PIECES: usize = 4;
+
+/// How a host reads a stream.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct StreamStart {
+    /// The number of the last message that it has.
+    pub(super) after: u64,
+    /// Whether it can take up a stream that it lost, and is told how.
+    pub(super) resumes: bool,
+}
+
+/// The answer that is a stream which a host can come back to.
+pub(super) fn response(daemon: &Arc<Daemon>, reading: ReadGuard, start: StreamStart) -> Response {
+    let (out, pieces) = mpsc::channel(PIECES);
+    tokio::spawn(pump(daemon.clone(), reading, start, out));
+    streaming(pieces)
+}
+
+/// The answer that is the stream of one call, which ends with its connection.
+pub(super) fn of_call(mailbox: Arc<Mailbox>, call: JoinSet<()>) -> Response {
+    let (out, pieces) = mpsc::channel(PIECES);
+    tokio::spawn(async move {
+        let _call = call;
+        tokio::select! {
+            _ = write(&mailbox, 0, |_| None, false, &out) => {}
+            () = out.closed() => {}
+        }
+    });
+    streaming(pieces)
+}
+
+/// Ends with the connection, with the stream, or when another connection comes for it.
+async fn pump(daemon: Arc<Daemon>, reading: ReadGuard, start: StreamStart, out: mpsc::Sender<Bytes>) {
+    let stream = &reading.stream;
+    let write = async {
+        if start.resumes {
+            out.send(sse::priming(stream.event_id(start.after)).into()).await.ok()?;
+        }
+        write(&stream.mailbox, start.after, |number| Some(stream.event_id(number)), start.resumes, &out).await
+    };
+    let mut phase = daemon.phase();
+    let _: Option<()> = tokio::select! {
+        // What was said before the daemon goes is written first.
+        biased;
+        done = write => done,
+        () = out.closed() => None,
+        () = reading.overtaken() => None,
+        _ = phase.wait_for(|phase| matches!(phase, Phase::Leaving(_))) => None,
+    };
+}
+
+/// Writes what comes after the message `at`, until the mailbox is closed and empty.
+async fn write(
+    mailbox: &Mailbox,
+    mut at: u64,
+    event_id: impl Fn(u64) -> Option<EventId>,
+    keep: bool,
+    out: &mpsc::Sender<Bytes>,
+) -> Option<()> {
+    loop {
+        let arrival = mailbox.wait_for_message();
+        let letters = mailbox.after(at);
+        if letters.is_empty() {
+            if mailbox.is_closed() {
+                return None;
+            }
+            if tokio::time::timeout(KEEP_ALIVE, arrival).await.is_err() {
+                out.send(Bytes::from_static(sse::KEEP_ALIVE)).await.ok()?;
+            }
+            continue;
+        }
+        let mut piece = Vec::new();
+        for (number, body) in letters {
+            sse::push_message(event_id(number), &body, &mut piece);
+            at = number;
+        }
+        out.send(piece.into()).await.ok()?;
+        mailbox.sent(at, keep);
+    }
+}

@@ -1,0 +1,290 @@
+//! Legacy hosts over HTTP: a session by `initialize`, a stream for each call and one for the rest.
+//!
+//! A call goes on when its connection closes; the host cancels it, or comes back for it.
+
+use std::sync::Arc;
+
+use axum::body::Bytes;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use serde_json::value::RawValue;
+use switchboard_wire::envelope::{INVALID_REQUEST, Message, Outcome, PARSE_ERROR, string};
+use switchboard_wire::raw::Raw;
+
+use super::calls;
+use super::classify::VERSION;
+use super::events::{self, StreamStart};
+use crate::daemon_state::Daemon;
+use crate::era::{ProtocolEra, request_meta};
+use crate::error::Failure;
+use crate::face::{self, Face};
+use crate::http::accept;
+use crate::http::errors::{HttpError, RpcError, json_response};
+use crate::http::proxy::{parent, run_request};
+use crate::methods::{self, LEGACY_REVISIONS, MODERN_REVISIONS};
+use crate::metrics::series::EntryPoint;
+use crate::session::{AbortReason, EventId, Session, Streams};
+use crate::workspace::Workspace;
+
+const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
+const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
+
+/// Sessions over HTTP at a time.
+const SESSIONS: usize = 512;
+
+/// Calls of one session that are under way or wait for their turn.
+const IN_FLIGHT: usize = 320;
+
+/// The one revision with batches, and the first one whose hosts take up streams again.
+const BATCHES: &str = "2025-03-26";
+const RESUMES: &str = "2025-11-25";
+
+pub(super) fn names_session(headers: &HeaderMap) -> bool {
+    headers.contains_key(SESSION)
+}
+
+pub(super) async fn post(
+    daemon: &Arc<Daemon>,
+    face: Face,
+    workspace: &Arc<Workspace>,
+    headers: &HeaderMap,
+    body: &Bytes,
+    message: Message<'_>,
+) -> Result<Response, HttpError> {
+    if let Message::Request { id, method, params } = &message
+        && method.name() == methods::INITIALIZE
+        && !names_session(headers)
+    {
+        return open(daemon, &face, workspace, *id, *params).await;
+    }
+    let id = match &message {
+        Message::Request { id, .. } => Some(id.get()),
+        _ => None,
+    };
+    let (session, streams) = find(daemon, &face, headers, id)?;
+    match message {
+        Message::Request { method, .. } if method.name() == methods::INITIALIZE => {
+            Err(bad("this session was opened before").about(id).into())
+        }
+        Message::Request { id, method, .. } => {
+            let refused = refusal(daemon, &session);
+            if let Some((failure, _)) = refused.as_ref().filter(|_| method.name() == methods::TOOLS_CALL) {
+                let answer = failure.answer(ProtocolEra::Legacy, methods::TOOLS_CALL, id.get());
+                return Ok(json_response(StatusCode::OK, answer));
+            }
+            if let Some((_, refusal)) = refused {
+                return Err(refusal);
+            }
+            Ok(calls::answer(
+                daemon,
+                face,
+                &session,
+                &streams,
+                vec![body.clone()],
+                false,
+                parent(daemon, headers),
+            )
+            .await)
+        }
+        message => {
+            take(daemon, &session, body, message);
+            Ok(StatusCode::ACCEPTED.into_response())
+        }
+    }
+}
+
+/// Several messages at once, as one revision has them.
+pub(super) async fn batch(
+    daemon: &Arc<Daemon>,
+    face: &Face,
+    headers: &HeaderMap,
+    body: &Bytes,
+) -> Result<Response, HttpError> {
+    let parts: Vec<&RawValue> = serde_json::from_slice(body)
+        .map_err(|_| RpcError::new(StatusCode::BAD_REQUEST, PARSE_ERROR, "Parse error"))?;
+    if !names_session(headers) {
+        return Err(bad("several messages at once are for sessions of revision `2025-03-26` only").into());
+    }
+    let (session, streams) = find(daemon, face, headers, None)?;
+    if session.caller.profile().revision != Some(BATCHES) {
+        return Err(bad("several messages at once are for sessions of revision `2025-03-26` only").into());
+    }
+    let mut messages = Vec::with_capacity(parts.len());
+    for part in &parts {
+        let message = Message::parse(part.get().as_bytes())?;
+        if let Message::Request { method, params, .. } = &message {
+            let method = method.name();
+            if method == methods::INITIALIZE || !matches!(request_meta::parse(&method, *params), Ok(None)) {
+                return Err(bad(format!("`{method}` must not be in a batch")).into());
+            }
+        }
+        messages.push((body.slice_ref(part.get().as_bytes()), message));
+    }
+    if messages.is_empty() {
+        return Err(bad("there is nothing in it").into());
+    }
+    check_call_limit(&session, messages.len())?;
+    if let Some(draining) = daemon.phase().borrow().draining() {
+        return Err(HttpError::Draining(draining));
+    }
+    let mut requests = Vec::new();
+    for (body, message) in messages {
+        match message {
+            Message::Request { .. } => requests.push(body),
+            message => take(daemon, &session, &body, message),
+        }
+    }
+    if requests.is_empty() {
+        return Ok(StatusCode::ACCEPTED.into_response());
+    }
+    Ok(calls::answer(daemon, face.clone(), &session, &streams, requests, true, parent(daemon, headers)).await)
+}
+
+/// GET: the session's own stream, or the rest of one that the host lost.
+pub(super) fn listen(daemon: &Arc<Daemon>, face: &Face, headers: &HeaderMap) -> Result<Response, HttpError> {
+    if !accept::takes_events(headers) {
+        let why = "the `Accept` header must list `text/event-stream`";
+        return Err(RpcError::new(StatusCode::NOT_ACCEPTABLE, INVALID_REQUEST, why).into());
+    }
+    let (session, streams) = find(daemon, face, headers, None)?;
+    let lost = headers.get(LAST_EVENT).map(|mark| mark.to_str().ok().and_then(EventId::parse));
+    let resumes = resumes(&session);
+    let (stream, after) = match lost {
+        None if streams.own().is_read() => {
+            let why = "this session's stream is read already";
+            return Err(RpcError::new(StatusCode::CONFLICT, INVALID_REQUEST, why).into());
+        }
+        None => (Some(streams.own().clone()), 0),
+        Some(mark) => (mark.and_then(|mark| streams.find(mark)), mark.map_or(0, |mark| mark.letter)),
+    };
+    let Some(stream) = stream else {
+        return Err(bad("`Last-Event-ID` is of no stream that is known here").into());
+    };
+    let after = if lost.is_none() { stream.mailbox.seen() } else { after };
+    Ok(events::response(daemon, streams.read(&stream), StreamStart { after, resumes }))
+}
+
+/// DELETE: the host is done.
+pub(super) fn end(daemon: &Arc<Daemon>, face: &Face, headers: &HeaderMap) -> Result<Response, HttpError> {
+    let (session, streams) = find(daemon, face, headers, None)?;
+    daemon.end(&session);
+    session.abort_all(AbortReason::Cancelled);
+    streams.close();
+    Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+async fn open(
+    daemon: &Arc<Daemon>,
+    face: &Face,
+    workspace: &Arc<Workspace>,
+    id: Raw<'_>,
+    params: Option<Raw<'_>>,
+) -> Result<Response, HttpError> {
+    if let Some(draining) = daemon.phase().borrow().draining() {
+        return Err(HttpError::Draining(draining));
+    }
+    check_session_limit(daemon, id)?;
+    let session = Session::over_http(&daemon.run_id, workspace, face.clone());
+    let request = face::Request::new(id, methods::INITIALIZE, params);
+    let Ok(answer) =
+        run_request(daemon, face, &session, &session.caller, request, EntryPoint::Streamable, None).await
+    else {
+        return Ok(StatusCode::NO_CONTENT.into_response());
+    };
+    let welcome =
+        matches!(Message::parse(&answer), Ok(Message::Response { outcome: Outcome::Result(_), .. }));
+    let mut response = json_response(StatusCode::OK, answer);
+    if welcome {
+        // Others may have come while its child started.
+        check_session_limit(daemon, id)?;
+        tracing::debug!(target: "session", session = &session.id[..8], "opened over HTTP");
+        daemon.sessions.insert(&session);
+        daemon.services.status_changed.notify();
+        tokio::spawn(daemon.clone().end_when_silent(session.clone()));
+        let id = HeaderValue::from_str(&session.id).expect("BUG: hex digits are a header");
+        response.headers_mut().insert(SESSION, id);
+    }
+    Ok(response)
+}
+
+/// Whether one session more may be opened.
+fn check_session_limit(daemon: &Daemon, id: Raw<'_>) -> Result<(), RpcError> {
+    let over_http = |session: &&Arc<Session>| session.streams.is_some();
+    if daemon.sessions.all().iter().filter(over_http).count() < SESSIONS {
+        return Ok(());
+    }
+    let why = format!("there are {SESSIONS} sessions over HTTP already; end one with DELETE");
+    Err(RpcError::new(StatusCode::SERVICE_UNAVAILABLE, -32000, why).about(Some(id.get())))
+}
+
+/// The session that a request names, if it is one of this face.
+fn find(
+    daemon: &Daemon,
+    face: &Face,
+    headers: &HeaderMap,
+    id: Option<&str>,
+) -> Result<(Arc<Session>, Arc<Streams>), RpcError> {
+    let revision = headers.get(VERSION).map(|revision| revision.to_str().unwrap_or_default().trim());
+    if let Some(revision) = revision.filter(|revision| !LEGACY_REVISIONS.contains(revision)) {
+        let known = [&MODERN_REVISIONS[..], &LEGACY_REVISIONS].concat().join(", ");
+        let why = format!("revision `{revision}` is not known here; known are {known}");
+        return Err(bad(why).about(id));
+    }
+    let Some(name) = headers.get(SESSION) else {
+        return Err(bad("`Mcp-Session-Id` is missing; `initialize` gives one").about(id));
+    };
+    let session = name.to_str().ok().and_then(|name| daemon.sessions.get(name));
+    let streams = session.as_ref().and_then(|session| session.streams.clone());
+    match (session, streams) {
+        (Some(session), Some(streams)) if session.face == *face => {
+            streams.touch();
+            Ok((session, streams))
+        }
+        _ => {
+            let why = "this session is not known here; open a new one with `initialize`";
+            Err(RpcError::new(StatusCode::NOT_FOUND, INVALID_REQUEST, why).about(id))
+        }
+    }
+}
+
+/// Why one request more is not taken: what a call is told, and what anything else is.
+fn refusal(daemon: &Daemon, session: &Session) -> Option<(Failure, HttpError)> {
+    if let Some(draining) = daemon.phase().borrow().draining() {
+        return Some((Failure::NotStarted, HttpError::Draining(draining)));
+    }
+    let complaint = check_call_limit(session, 1).err()?;
+    Some((FULL, complaint.into()))
+}
+
+const FULL: Failure = Failure::TooManyCalls { limit: IN_FLIGHT };
+
+/// Whether it may have so many calls more.
+fn check_call_limit(session: &Session, calls: usize) -> Result<(), RpcError> {
+    if session.in_flight() + calls <= IN_FLIGHT {
+        return Ok(());
+    }
+    Err(RpcError::new(StatusCode::TOO_MANY_REQUESTS, -32000, FULL.to_string()))
+}
+
+/// Takes in what needs no answer.
+fn take(daemon: &Daemon, session: &Session, body: &[u8], message: Message<'_>) {
+    match message {
+        Message::Notification { method, params } => {
+            face::on_notification(daemon, session, &method.name(), params)
+        }
+        Message::Response { id, .. } => {
+            if !string(id).is_some_and(|ours| session.caller.answered(&ours, body, id)) {
+                tracing::debug!(target: "session", id = id.get(), "an answer to no open question");
+            }
+        }
+        Message::Request { .. } => {}
+    }
+}
+
+pub(super) fn resumes(session: &Session) -> bool {
+    session.caller.profile().revision == Some(RESUMES)
+}
+
+fn bad(why: impl Into<String>) -> RpcError {
+    RpcError::new(StatusCode::BAD_REQUEST, INVALID_REQUEST, why)
+}

@@ -1,0 +1,163 @@
+//! Modern hosts over HTTP: no session, no stream that outlives its request, and what a request says of itself
+//! said in its headers too. A host that closes its connection no longer wants the answer.
+
+use std::sync::Arc;
+
+use axum::body::{Body, Bytes};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use switchboard_wire::envelope::{METHOD_NOT_FOUND, Message, Outcome};
+use switchboard_wire::members::Members;
+use switchboard_wire::raw::Raw;
+use tokio::task::JoinSet;
+
+use super::calls::{CloseOnDrop, JSON_WINDOW, all_answered};
+use super::classify::HEADER_MISMATCH;
+use super::{events, headers};
+use crate::caller::Caller;
+use crate::daemon_state::Daemon;
+use crate::era::ProtocolEra;
+use crate::error::{Failure, LACKS_CAPABILITY};
+use crate::face::{self, Face};
+use crate::http::errors::{HttpError, RpcError, json_response};
+use crate::http::proxy::{parent, run_request};
+use crate::listen_requests;
+use crate::mailbox::{Mailbox, MessageKind};
+use crate::methods;
+use crate::metrics::series::EntryPoint;
+use crate::session::Session;
+use crate::telemetry::trace::Context;
+use crate::workspace::Workspace;
+
+/// A notification has nothing to say here: a modern host cancels by closing its connection.
+pub(super) async fn post(
+    daemon: &Arc<Daemon>,
+    face: Face,
+    workspace: &Arc<Workspace>,
+    given: &HeaderMap,
+    body: &Bytes,
+    message: &Message<'_>,
+) -> Result<Response, HttpError> {
+    let Message::Request { id, method, params } = message else {
+        return Ok(StatusCode::ACCEPTED.into_response());
+    };
+    if method.name() == methods::TOOLS_CALL {
+        check_arguments(&face, workspace, given, *params).map_err(|why| {
+            RpcError::new(StatusCode::BAD_REQUEST, HEADER_MISMATCH, why).about(Some(id.get()))
+        })?;
+    }
+    if let Some(draining) = daemon.draining() {
+        if method.name() == methods::TOOLS_CALL {
+            let answer = Failure::NotStarted.answer(ProtocolEra::Modern, methods::TOOLS_CALL, id.get());
+            return Ok(json_response(StatusCode::OK, answer));
+        }
+        return Err(HttpError::Draining(draining));
+    }
+    let mailbox = Arc::<Mailbox>::default();
+    let session = daemon.anonymous_session(workspace);
+    let caller = session.caller.on_stream(mailbox.clone());
+    let call = ModernCall { parent: parent(daemon, given), daemon: daemon.clone(), face, session, caller };
+    let (closing, body) = (CloseOnDrop(mailbox.clone()), body.clone());
+    // Ends with what holds it: this handler, then the stream.
+    let mut running = JoinSet::new();
+    running.spawn(async move {
+        let _closing = closing;
+        call.run(&body).await;
+    });
+    let _ = tokio::time::timeout(JSON_WINDOW, all_answered(&mailbox)).await;
+    let answers = mailbox.only_answers().filter(|_| mailbox.is_closed());
+    Ok(match answers.as_deref() {
+        Some([answer]) => json_response(status_of(answer), Body::from(answer.clone())),
+        _ => events::of_call(mailbox, running),
+    })
+}
+
+struct ModernCall {
+    daemon: Arc<Daemon>,
+    face: Face,
+    session: Arc<Session>,
+    caller: Arc<Caller>,
+    parent: Option<Context>,
+}
+
+impl ModernCall {
+    async fn run(self, body: &[u8]) {
+        let Ok(Message::Request { id, method, params }) = Message::parse(body) else { return };
+        let method = method.name();
+        let request = face::Request::new(id, &method, params).with_parent_span(self.parent);
+        let answer = run_request(
+            &self.daemon,
+            &self.face,
+            &self.session,
+            &self.caller,
+            request,
+            EntryPoint::Streamable,
+            None,
+        );
+        let answer = if method == methods::LISTEN {
+            tokio::select! {
+                answer = answer => answer,
+                // It would never be finished.
+                _ = self.daemon.wait_for_drain() => Ok(listen_requests::ended(id.get())),
+            }
+        } else {
+            answer.await
+        };
+        if let Ok(answer) = answer {
+            self.caller.push(MessageKind::Answer, answer);
+        }
+    }
+}
+
+/// What a child or a face says of a request is no failure of HTTP, with two exceptions of the specification.
+fn status_of(answer: &[u8]) -> StatusCode {
+    let code = match Message::parse(answer) {
+        Ok(Message::Response { outcome: Outcome::Error(error), .. }) => {
+            Members::of(error).and_then(|error| error.get("code")?.get().parse::<i64>().ok())
+        }
+        _ => None,
+    };
+    match code {
+        Some(METHOD_NOT_FOUND) => StatusCode::NOT_FOUND,
+        Some(LACKS_CAPABILITY) => StatusCode::BAD_REQUEST,
+        _ => StatusCode::OK,
+    }
+}
+
+/// The headers that the called tool's schema asks for, as far as the tool is known. Suites ask for none.
+fn check_arguments(
+    face: &Face,
+    workspace: &Arc<Workspace>,
+    given: &HeaderMap,
+    params: Option<Raw<'_>>,
+) -> Result<(), String> {
+    let Face::Child(child) = face else { return Ok(()) };
+    let params = params.and_then(Members::of).unwrap_or_default();
+    let catalog = workspace.catalog();
+    let known = catalog.child(child).and_then(|suite| {
+        let running = suite.pool.as_ref()?.running().iter().find_map(|child| child.known_tools());
+        running.or_else(|| suite.manifest().map(|manifest| manifest.tools.clone()))
+    });
+    let tool = known.as_ref().zip(params.text("name")).and_then(|(list, name)| list.find(&name));
+    match tool.and_then(|tool| tool.input_schema.as_deref()) {
+        Some(schema) => {
+            headers::check_arguments(given, &headers::header_params(schema.into()), params.get("arguments"))
+        }
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_errors_have_a_status_of_their_own() {
+        let status =
+            |outcome: &str| status_of(format!(r#"{{"jsonrpc":"2.0","id":1,{outcome}}}"#).as_bytes()).as_u16();
+        assert_eq!(status(r#""result":{}"#), 200);
+        assert_eq!(status(r#""error":{"code":-32602,"message":""}"#), 200);
+        assert_eq!(status(r#""error":{"code":-32601,"message":""}"#), 404);
+        assert_eq!(status(r#""error":{"code":-32021,"message":""}"#), 400);
+    }
+}

@@ -1,0 +1,189 @@
+//! What is counted of the children with one name: starts, crashes, what they wrote in vain, and our requests to them.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, SystemTime};
+
+use super::names::LabelName;
+use super::outcome::CANCELLED;
+use super::series::{OperationKind, SeriesKey};
+use super::{MetricStore, ToolLabel};
+use crate::telemetry::spans::{Side, Span};
+use crate::telemetry::trace::Context;
+
+/// What a child is started for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StartReason {
+    /// Somebody waits for it.
+    Call,
+    /// Somebody looked at its tools and is likely to call one.
+    Introspect,
+    /// A spare, kept by `pool.warm`.
+    Warm,
+}
+
+impl StartReason {
+    pub const ALL: [Self; 3] = [Self::Call, Self::Introspect, Self::Warm];
+
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Call => "call",
+            Self::Introspect => "introspect",
+            Self::Warm => "warm",
+        }
+    }
+}
+
+#[derive(Debug)]
+pub struct ChildMetrics {
+    store: Arc<MetricStore>,
+    text: Box<str>,
+    name: OnceLock<LabelName>,
+    starts: [AtomicU64; StartReason::ALL.len()],
+    restarts: AtomicU64,
+    noise: AtomicU64,
+    too_long: AtomicU64,
+    too_long_bytes: AtomicU64,
+}
+
+/// A copy of the counters.
+#[derive(Debug, Clone, Default)]
+pub struct ChildCounts {
+    /// By [`Reason::ALL`].
+    pub starts: [u64; StartReason::ALL.len()],
+    pub restarts: u64,
+    pub noise: u64,
+    pub too_long: u64,
+    pub too_long_bytes: u64,
+}
+
+impl ChildMetrics {
+    pub(super) fn new(text: &str, store: &Arc<MetricStore>) -> Arc<Self> {
+        Arc::new(Self {
+            store: store.clone(),
+            text: text.into(),
+            name: OnceLock::new(),
+            starts: Default::default(),
+            restarts: AtomicU64::new(0),
+            noise: AtomicU64::new(0),
+            too_long: AtomicU64::new(0),
+            too_long_bytes: AtomicU64::new(0),
+        })
+    }
+
+    pub fn started(&self, reason: StartReason) {
+        self.starts[reason as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A start that is for one that ended without being told to.
+    pub fn restarted(&self) {
+        self.restarts.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// It wrote something that is no protocol.
+    pub fn noise(&self) {
+        self.noise.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// It wrote a message that is longer than anybody takes.
+    pub fn too_long(&self, bytes: u64) {
+        self.too_long.fetch_add(1, Ordering::Relaxed);
+        self.too_long_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// The tool that a request is about.
+    pub fn tool(&self, name: &str) -> ToolLabel {
+        self.store.names.find(name).map_or_else(|| ToolLabel::New(name.into()), ToolLabel::Known)
+    }
+
+    /// The span of a request to it that is made within another.
+    pub fn span_below(&self, parent: Option<Context>) -> Option<(Context, Context)> {
+        self.store.spans.get()?;
+        parent.map(|parent| (parent.child(), parent))
+    }
+
+    /// A request to it was a span.
+    #[expect(clippy::too_many_arguments, reason = "all that a span is made of")]
+    pub fn traced(
+        &self,
+        (context, parent): (Context, Context),
+        remote: bool,
+        method: &'static str,
+        id: u64,
+        tool: Option<LabelName>,
+        error: Option<&'static str>,
+        took: Duration,
+    ) {
+        let Some(spans) = self.store.spans.get().filter(|_| context.sampled) else { return };
+        spans.push(Span {
+            context,
+            parent: Some(parent.span),
+            side: Side::Client { remote },
+            method,
+            tool: tool.map(|tool| self.store.names.text(tool)),
+            whose: Some(self.store.names.text(self.name())),
+            id: id.to_string().into(),
+            error,
+            failed: error.is_some_and(|error| error != CANCELLED),
+            begun: SystemTime::now() - took,
+            took,
+        });
+    }
+
+    /// A request to it is over. `has`: whether it is known to have a tool.
+    pub fn record_request(
+        &self,
+        what: OperationKind,
+        tool: Option<ToolLabel>,
+        error: Option<&'static str>,
+        took: Duration,
+        has: impl FnOnce(&str) -> bool,
+    ) -> Option<LabelName> {
+        let tool = tool.map(|tool| match tool {
+            ToolLabel::Known(name) => name,
+            ToolLabel::New(name) if error.is_none() || has(&name) => self.store.names.number(&name),
+            ToolLabel::New(_) => LabelName::OTHER,
+        });
+        self.add(what, tool, error, took);
+        tool
+    }
+
+    /// One of them has ended.
+    pub fn record_lifetime(&self, remote: bool, error: Option<&'static str>, took: Duration) {
+        self.add(OperationKind::ChildLifetime { remote }, None, error, took);
+    }
+
+    fn add(&self, what: OperationKind, tool: Option<LabelName>, error: Option<&'static str>, took: Duration) {
+        let whose = Some(self.name());
+        self.store.add(SeriesKey { kind: what, owner: whose, tool, error }, took);
+    }
+
+    fn name(&self) -> LabelName {
+        *self.name.get_or_init(|| self.store.names.number(&self.text))
+    }
+
+    pub(super) fn text(&self) -> &str {
+        &self.text
+    }
+
+    pub(super) fn counts(&self) -> ChildCounts {
+        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        ChildCounts {
+            starts: StartReason::ALL.map(|reason| get(&self.starts[reason as usize])),
+            restarts: get(&self.restarts),
+            noise: get(&self.noise),
+            too_long: get(&self.too_long),
+            too_long_bytes: get(&self.too_long_bytes),
+        }
+    }
+}
+
+impl std::ops::AddAssign for ChildCounts {
+    fn add_assign(&mut self, other: Self) {
+        self.starts.iter_mut().zip(other.starts).for_each(|(one, another)| *one += another);
+        self.restarts += other.restarts;
+        self.noise += other.noise;
+        self.too_long += other.too_long;
+        self.too_long_bytes += other.too_long_bytes;
+    }
+}

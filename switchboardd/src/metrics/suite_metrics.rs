@@ -1,0 +1,192 @@
+//! The figures of one suite, or of all: how many calls, how many failed, how long they took, and the same for the
+//! last minutes, for charts.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
+
+use super::latency::Latency;
+use super::names::{LabelName, LabelNames};
+
+/// One point of a chart.
+pub const STEP: Duration = Duration::from_secs(5);
+/// Points of a chart: five minutes.
+pub const POINTS: usize = 60;
+
+#[derive(Debug)]
+pub struct SuiteMetrics {
+    pub(super) names: Arc<LabelNames>,
+    text: Box<str>,
+    /// Given when there is something to count: a suite that nobody calls takes no number.
+    name: OnceLock<LabelName>,
+    in_flight: AtomicUsize,
+    // A leaf lock: held to count or to copy. Made with the first call.
+    counts: Mutex<Option<Box<Counts>>>,
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    errors: u64,
+    introspections: u64,
+    latency: Latency,
+    /// Of the step that has not ended yet.
+    current: Latency,
+    current_errors: u32,
+    step: u64,
+    past: VecDeque<Point>,
+}
+
+/// What happened within one [`STEP`].
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Point {
+    /// How many steps after the daemon's start.
+    pub step: u64,
+    pub count: u64,
+    pub errors: u32,
+    pub p50: Duration,
+    pub p99: Duration,
+}
+
+/// A copy, for people.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct MetricFigures {
+    pub total: u64,
+    pub errors: u64,
+    pub introspections: u64,
+    pub in_flight: usize,
+    pub p50: Option<Duration>,
+    pub p99: Option<Duration>,
+    /// The oldest first; steps in which nothing happened are left out.
+    pub points: Vec<Point>,
+}
+
+impl SuiteMetrics {
+    pub(super) fn new(text: &str, names: &Arc<LabelNames>) -> Arc<Self> {
+        Arc::new(Self {
+            names: names.clone(),
+            text: text.into(),
+            name: OnceLock::new(),
+            in_flight: AtomicUsize::new(0),
+            counts: Mutex::default(),
+        })
+    }
+
+    pub(super) fn name(&self) -> LabelName {
+        *self.name.get_or_init(|| self.names.number(&self.text))
+    }
+
+    /// Whether there is anything to tell of it.
+    pub(super) fn is_used(&self) -> bool {
+        self.name.get().is_some() || self.in_flight.load(Ordering::Relaxed) > 0
+    }
+
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    pub(super) fn enter(&self) {
+        self.in_flight.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn leave(&self) {
+        self.in_flight.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn add(&self, took: Duration, failed: bool, step: u64) {
+        let mut counts = self.lock();
+        let counts = counts.get_or_insert_default();
+        counts.turn(step);
+        counts.latency.add(took);
+        counts.current.add(took);
+        counts.errors += u64::from(failed);
+        counts.current_errors += u32::from(failed);
+    }
+
+    pub(super) fn introspected(&self) {
+        self.lock().get_or_insert_default().introspections += 1;
+    }
+
+    pub fn figures(&self, step: u64) -> MetricFigures {
+        let in_flight = self.in_flight.load(Ordering::Relaxed);
+        let mut counts = self.lock();
+        let Some(counts) = counts.as_mut() else {
+            return MetricFigures { in_flight, ..MetricFigures::default() };
+        };
+        counts.turn(step);
+        MetricFigures {
+            total: counts.latency.count(),
+            errors: counts.errors,
+            introspections: counts.introspections,
+            in_flight,
+            p50: counts.latency.quantile(0.5),
+            p99: counts.latency.quantile(0.99),
+            points: counts.past.iter().copied().chain(counts.point()).collect(),
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Box<Counts>>> {
+        self.counts.lock().expect("BUG: a count panicked")
+    }
+}
+
+impl Counts {
+    /// Closes the step that was current, if it is over.
+    fn turn(&mut self, step: u64) {
+        if step == self.step {
+            return;
+        }
+        let over = self.point();
+        self.past.extend(over);
+        self.current.clear();
+        self.current_errors = 0;
+        self.step = step;
+        let first = step.saturating_sub(POINTS as u64 - 1);
+        while self.past.front().is_some_and(|point| point.step < first) {
+            self.past.pop_front();
+        }
+    }
+
+    fn point(&self) -> Option<Point> {
+        Some(Point {
+            step: self.step,
+            count: self.current.count(),
+            errors: self.current_errors,
+            p50: self.current.quantile(0.5)?,
+            p99: self.current.quantile(0.99)?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_minutes_are_kept_and_no_more() {
+        let metrics = SuiteMetrics::new("x", &Arc::default());
+        assert_eq!(metrics.figures(7), MetricFigures::default());
+        for step in 0..1000 {
+            metrics.add(Duration::from_millis(step), step % 2 == 0, step);
+            if step % 3 == 0 {
+                metrics.add(Duration::from_millis(1), false, step);
+            }
+        }
+        let figures = metrics.figures(999);
+        assert_eq!((figures.total, figures.errors), (1000 + 334, 500));
+        assert_eq!(figures.points.len(), POINTS);
+        assert_eq!(
+            figures.points.last().map(|point| (point.step, point.count, point.errors)),
+            Some((999, 2, 0))
+        );
+        assert_eq!(figures.points[0].step, 940);
+        // Time goes on without a call.
+        let later = metrics.figures(1050);
+        assert_eq!(
+            later.points.iter().map(|point| point.step).collect::<Vec<_>>(),
+            (991..=999).collect::<Vec<_>>()
+        );
+        assert!(metrics.figures(5000).points.is_empty());
+        assert_eq!(metrics.figures(5000).total, 1334);
+    }
+}

@@ -1,0 +1,179 @@
+//! Looking after children until they end.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::spares::RetryCondition;
+use super::{Pool, PoolError};
+use crate::child::{Child, ChildError, Limits, Ownership};
+use crate::config::Scope;
+use crate::manifest::Manifest;
+
+/// A child that says its lists changed says so several times; one look is enough.
+const LIST_CHANGE_DEBOUNCE: Duration = Duration::from_millis(200);
+
+/// How long those who waited for a start may take to lease the child.
+const LATE_LEASE_GRACE: Duration = Duration::from_secs(1);
+
+impl Pool {
+    /// Looks whether what this launch needs is set, and has children go that were started with other values.
+    pub async fn check_values(self: &Arc<Self>) {
+        // A child that does not run gets its values when it starts: until then it is enough that they are set.
+        let resolver = &self.services.value_resolver;
+        let filled = if self.running().is_empty() {
+            resolver.is_set(&self.launch).await.map(|()| None)
+        } else {
+            resolver.fill(&self.launch).await.map(Some)
+        };
+        let is_stale = {
+            let mut state = self.lock();
+            match &filled {
+                Ok(filled) => {
+                    state.last_failure.take_if(|failure| matches!(failure, PoolError::NotLaunchable(_)));
+                    filled.as_ref().map(|filled| filled.digest()).is_some_and(|now| {
+                        state.values.replace(now.clone()).is_some_and(|before| before != now)
+                    })
+                }
+                Err(failure) => {
+                    state.last_failure = Some(failure.clone().into());
+                    false
+                }
+            }
+        };
+        if is_stale {
+            self.renew();
+        }
+        if filled.is_ok() {
+            self.cured(RetryCondition::Values);
+        }
+    }
+
+    /// Looks after a child until it ends: keeps its manifest, lets it go when nobody needs it.
+    pub(super) async fn supervise(self: Arc<Self>, child: Arc<Child>, limits: Limits) {
+        if self.lock().retired {
+            tokio::time::sleep(LATE_LEASE_GRACE).await;
+            self.renew();
+        }
+        self.keep_manifest(&child, limits).await;
+        self.manifests_kept.send_modify(|times| *times += 1);
+        let mut look = child.last_used() + self.settings().idle;
+        loop {
+            tokio::select! {
+                () = child.ended() => break,
+                () = child.wait_retiring() => {
+                    child.idle().await;
+                    child.stop();
+                    child.ended().await;
+                    break;
+                }
+                () = child.lists_changed() => {
+                    self.subscriptions.wait_for_more_changes(LIST_CHANGE_DEBOUNCE).await;
+                    self.keep_manifest(&child, limits).await;
+                }
+                () = tokio::time::sleep_until(look) => look = self.let_go_if_idle(&child),
+            }
+        }
+        self.on_child_ended(&child);
+        self.services.list_changes.notify_one();
+        self.note_followed(&child);
+        self.fill_up(limits);
+    }
+
+    /// A session follows resources of a child of its own that ended: the next one has to tell of them. Those of a child
+    /// that sessions share are looked at whenever one is missing.
+    fn note_followed(&self, ended: &Child) {
+        let Ownership::Session(owner) = ended.ownership() else { return };
+        if owner.is_closed() || owner.is_anonymous() || ended.followed().is_empty() {
+            return;
+        }
+        let mut state = self.lock();
+        if state.settings.scope == Scope::Session
+            && !state.follow_on.iter().any(|known| Arc::ptr_eq(known, &owner))
+        {
+            state.follow_on.push(owner);
+        }
+    }
+
+    /// Stops a child that nobody needs; gives the moment to look again.
+    fn let_go_if_idle(&self, child: &Arc<Child>) -> Instant {
+        let state = self.lock();
+        let (now, idle) = (Instant::now(), state.settings.idle);
+        let due = child.last_used() + idle;
+        if due > now {
+            return due;
+        }
+        if child.is_idle() && state.is_surplus(child) && self.subscriptions.subscribed_uris(None).is_empty() {
+            tracing::info!(target: "pool", child = &*self.name, pid = child.pid(), "idle for {} s", idle.as_secs());
+            child.stop();
+        }
+        // In use, or a spare: looked at again after as long.
+        now + idle.max(LIST_CHANGE_DEBOUNCE)
+    }
+
+    async fn keep_manifest(&self, child: &Arc<Child>, limits: Limits) {
+        let _renewal = self.subscriptions.renewal();
+        let tools = match child.tools(limits, Instant::now()).await {
+            Ok(tools) => tools,
+            Err(error) => return self.note_lists(child, Some(error)),
+        };
+        // What cannot be asked for now is as it was.
+        let (offers, failed) = match child.offers(limits).await {
+            Ok(offers) => (offers, None),
+            Err(error) => {
+                (self.manifest().map(|before| before.offers.clone()).unwrap_or_default(), Some(error))
+            }
+        };
+        if !child.is_alive() {
+            // The next one knows better.
+            return;
+        }
+        let server_info = child.server_info().clone();
+        let (manifests, launch) = (self.services.manifests.clone(), self.launch.clone());
+        let manifest = Arc::new(Manifest { protocol: child.protocol(), server_info, tools, offers });
+        self.lock().manifest = Some(manifest.clone());
+        self.note_lists(child, failed);
+        let written = tokio::task::spawn_blocking(move || manifests.write(&launch, &manifest));
+        let _ = written.await;
+    }
+
+    /// Its lists were asked for: those who see them may have news to hear.
+    fn note_lists(&self, child: &Child, failed: Option<ChildError>) {
+        // A child that ended says so itself.
+        self.lock().lists_failed = failed.filter(|_| child.is_alive());
+        self.services.list_changes.notify_one();
+    }
+
+    /// The child has ended; if nobody told it to, that counts against it.
+    fn on_child_ended(&self, child: &Arc<Child>) {
+        let ending = child.why_ended();
+        let error = Some(&ending).filter(|ending| **ending != ChildError::Stopped).map(ChildError::kind);
+        self.metrics.record_lifetime(child.is_remote(), error, child.born().elapsed());
+        {
+            let mut state = self.lock();
+            let at = state.members.iter().position(|member| Arc::ptr_eq(&member.child, child));
+            let member = at.map(|at| state.members.remove(at));
+            let replaced = member.as_ref().is_some_and(|member| member.replaced);
+            let was_spare = member.is_some_and(|member| member.owner.is_none());
+            self.note_connection(child.stderr(), || match &ending {
+                ChildError::Stopped => "the connection was let go".to_owned(),
+                ending => ending.to_string(),
+            });
+            if ending == ChildError::Stopped {
+                state.history.note("was stopped".to_owned(), false);
+            } else {
+                state.history.note(ending.to_string(), true);
+            }
+            if ending != ChildError::Stopped {
+                state.lost += u64::from(!replaced);
+                state.breaker.crashed(child.has_served() && ending.is_a_kill(), Instant::now());
+                state.last_crash = Some(ending.clone());
+                state.last_failure = Some(PoolError::Child(ending));
+            } else {
+                state.stopped(child, was_spare, Instant::now());
+            }
+        }
+        self.has_changed();
+    }
+}

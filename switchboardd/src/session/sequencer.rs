@@ -1,0 +1,229 @@
+//! Lets a session's messages through in the order of their numbers, however they travelled.
+//!
+//! A message takes its place when its head has been read and gives it up when it was dispatched or
+//! dropped, so a connection that closes half-way never holds up those behind it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
+
+use tokio::sync::oneshot;
+
+use super::Session;
+
+#[derive(Debug)]
+pub(super) struct Sequencer {
+    // A leaf lock: held to change the maps, never across an await.
+    state: Mutex<SequencerState>,
+}
+
+#[derive(Debug)]
+struct SequencerState {
+    next: u64,
+    waiting: BTreeMap<u64, oneshot::Sender<()>>,
+    /// Numbers that gave up their place before it was their turn.
+    passed: BTreeSet<u64>,
+    /// Below this number, those that have not come are not waited for.
+    given_up: u64,
+}
+
+impl SequencerState {
+    /// Goes on to the next number that is still to come, and lets it through if it waits.
+    fn advance(&mut self) {
+        if self.next < self.given_up {
+            let first = self.waiting.keys().next().map_or(self.given_up, |first| self.given_up.min(*first));
+            self.next = self.next.max(first);
+            self.passed = self.passed.split_off(&self.next);
+        }
+        while self.passed.remove(&self.next) {
+            self.next += 1;
+        }
+        if let Some(call) = self.waiting.remove(&self.next) {
+            let _ = call.send(());
+        }
+    }
+}
+
+impl Default for Sequencer {
+    fn default() -> Self {
+        let state =
+            SequencerState { next: 1, waiting: BTreeMap::new(), passed: BTreeSet::new(), given_up: 0 };
+        Self { state: Mutex::new(state) }
+    }
+}
+
+#[derive(Debug)]
+pub enum Admission {
+    Ticket(SequenceTicket),
+    /// That number was through before: the message it belonged to was called off.
+    Duplicate,
+}
+
+/// A place in the order. Dropping it lets the next one through.
+#[derive(Debug)]
+pub struct SequenceTicket {
+    session: Arc<Session>,
+    seq: u64,
+    called: Option<oneshot::Receiver<()>>,
+}
+
+impl Sequencer {
+    pub(super) fn admit(session: Arc<Session>, seq: u64) -> Admission {
+        let called = {
+            let mut state = session.sequencer.lock();
+            if seq < state.next || state.passed.contains(&seq) || state.waiting.contains_key(&seq) {
+                return Admission::Duplicate;
+            }
+            (seq > state.next).then(|| {
+                let (call, called) = oneshot::channel();
+                state.waiting.insert(seq, call);
+                called
+            })
+        };
+        Admission::Ticket(SequenceTicket { session, seq, called })
+    }
+
+    fn release(&self, seq: u64) {
+        let mut state = self.lock();
+        if seq < state.next {
+            return;
+        }
+        if seq != state.next {
+            state.waiting.remove(&seq);
+            state.passed.insert(seq);
+            return;
+        }
+        state.next += 1;
+        state.advance();
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, SequencerState> {
+        self.state.lock().expect("BUG: bookkeeping panicked")
+    }
+}
+
+impl SequenceTicket {
+    /// Waits no longer for those before it that have not come: they are not coming. Those that have come go first.
+    pub fn give_up_waiting(&mut self) {
+        let mut state = self.session.sequencer.lock();
+        if state.next < self.seq {
+            state.given_up = state.given_up.max(self.seq);
+            state.advance();
+        }
+    }
+
+    /// Whether there may be messages before this one that are not through.
+    pub fn is_waiting(&self) -> bool {
+        self.called.is_some()
+    }
+
+    /// Resolves when all messages before this one are through.
+    pub async fn wait(&mut self) {
+        if let Some(called) = &mut self.called {
+            // The other end goes only with the session.
+            let _ = called.await;
+            self.called = None;
+        }
+    }
+}
+
+impl Drop for SequenceTicket {
+    fn drop(&mut self) {
+        self.session.sequencer.release(self.seq);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn anonymous_session() -> Arc<Session> {
+        Session::anonymous(&crate::workspace::Workspace::empty())
+    }
+
+    fn ticket(session: &Arc<Session>, seq: u64) -> SequenceTicket {
+        match session.admit(seq) {
+            Admission::Ticket(ticket) => ticket,
+            Admission::Duplicate => panic!("{seq} is stale"),
+        }
+    }
+
+    fn is_admitted(ticket: &mut SequenceTicket) -> bool {
+        ticket.called.as_mut().is_none_or(|called| called.try_recv().is_ok())
+    }
+
+    #[test]
+    fn messages_pass_in_order_whatever_order_they_came_in() {
+        let session = anonymous_session();
+        let mut third = ticket(&session, 3);
+        let mut second = ticket(&session, 2);
+        let first = ticket(&session, 1);
+        assert!(!is_admitted(&mut second));
+        drop(first);
+        assert!(is_admitted(&mut second));
+        assert!(!is_admitted(&mut third));
+        drop(second);
+        assert!(is_admitted(&mut third));
+    }
+
+    #[test]
+    fn one_that_gives_up_early_holds_nobody_up() {
+        let session = anonymous_session();
+        drop(ticket(&session, 2));
+        let mut third = ticket(&session, 3);
+        drop(ticket(&session, 1));
+        assert!(is_admitted(&mut third));
+    }
+
+    #[test]
+    fn a_number_that_never_comes_is_given_up_once_for_all() {
+        let session = anonymous_session();
+        let mut second = ticket(&session, 2);
+        let mut third = ticket(&session, 3);
+        second.give_up_waiting();
+        assert!(is_admitted(&mut second) && !is_admitted(&mut third));
+        drop(second);
+        assert!(is_admitted(&mut third));
+        assert!(matches!(session.admit(1), Admission::Duplicate));
+        drop(third);
+        assert!(is_admitted(&mut ticket(&session, 4)));
+    }
+
+    #[test]
+    fn who_gives_up_first_does_not_overtake_those_that_wait_before_it() {
+        let session = anonymous_session();
+        let mut sixth = ticket(&session, 6);
+        let (mut second, mut third) = (ticket(&session, 2), ticket(&session, 3));
+        // Number 1 never comes, nor does 5; 4 has come and gone.
+        drop(ticket(&session, 4));
+        sixth.give_up_waiting();
+        assert!(is_admitted(&mut second) && !is_admitted(&mut third) && !is_admitted(&mut sixth));
+        // One that comes late and is still before its turn takes its place.
+        let mut fifth = ticket(&session, 5);
+        drop(second);
+        assert!(is_admitted(&mut third) && !is_admitted(&mut fifth));
+        drop(third);
+        assert!(is_admitted(&mut fifth) && !is_admitted(&mut sixth));
+        drop(fifth);
+        assert!(is_admitted(&mut sixth));
+        drop(sixth);
+        let state = session.sequencer.lock();
+        assert!(state.next == 7 && state.waiting.is_empty() && state.passed.is_empty());
+    }
+
+    #[test]
+    fn a_number_far_ahead_costs_nothing_to_wait_for() {
+        let session = anonymous_session();
+        let mut far = ticket(&session, u64::MAX / 2);
+        far.give_up_waiting();
+        assert!(is_admitted(&mut far));
+    }
+
+    #[test]
+    fn a_number_passes_once() {
+        let session = anonymous_session();
+        drop(ticket(&session, 1));
+        drop(ticket(&session, 3));
+        assert!(matches!(session.admit(1), Admission::Duplicate));
+        assert!(matches!(session.admit(3), Admission::Duplicate));
+    }
+}

@@ -1,0 +1,169 @@
+//! Between a legacy host and a modern child: the child's `input_required` becomes real requests to the host, and
+//! the host's answers another request to the child, as that era wants it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use switchboard_wire::envelope::{Message, Outcome};
+use switchboard_wire::members::Members;
+use switchboard_wire::raw::Raw;
+use tokio::sync::oneshot;
+
+use super::call::SentCall;
+use super::suspendable::ChildRequest;
+use super::{Suite, SuiteReply};
+use crate::caller::Caller;
+use crate::child::{ChildError, ChildId};
+use crate::era::question::{InputRequest, InputRequired, declined_result};
+use crate::era::results::{self, Kind};
+use crate::era::{retry, schema};
+use crate::error::Failure;
+use crate::methods;
+use crate::pool::Lease;
+
+/// A child that asks more often than this never ends.
+const ROUNDS: usize = 8;
+
+/// Why the host's answers did not come together.
+enum NoAnswers {
+    /// The host's own error.
+    Refused(String),
+    Child(ChildError),
+}
+
+impl Suite {
+    pub(super) async fn bridge_elicitation<P: Fn(ChildId, &mut Vec<u8>)>(
+        &self,
+        mut sent: SentCall,
+        caller: &Arc<Caller>,
+        request: ChildRequest<'_, P>,
+    ) -> Result<SuiteReply, Failure> {
+        let failed = |error| self.failed(request.subtool, error);
+        let unusable = |why| failed(ChildError::Unusable { why });
+        for _ in 0..ROUNDS {
+            let (answer, lease) = sent.answer_and_lease(self.limits).await;
+            let answer = answer.map_err(failed)?;
+            let Ok(Message::Response { outcome: Outcome::Result(result), .. }) = Message::parse(&answer.body)
+            else {
+                return Ok(SuiteReply::Child(answer));
+            };
+            match Kind::of(result) {
+                Kind::Complete => return Ok(SuiteReply::Own(projected(&lease, &request, result))),
+                Kind::Other(kind) => {
+                    return Err(unusable(format!(
+                        "answered with a `{kind}`, which is none of this host's era"
+                    )));
+                }
+                Kind::InputRequired => {}
+            }
+            let asks = InputRequired::read(result).map_err(unusable)?;
+            let responses = match ask_host(caller, &asks.requests, self.limits.max).await {
+                Ok(responses) => responses,
+                Err(NoAnswers::Refused(error)) => return Ok(SuiteReply::Error(error)),
+                Err(NoAnswers::Child(error)) => return Err(failed(error)),
+            };
+            let params = |id, out: &mut Vec<u8>| {
+                let mut first = Vec::new();
+                (request.params)(id, &mut first);
+                let first = String::from_utf8_lossy(&first);
+                out.extend_from_slice(retry::with_answers(&first, &responses, asks.state).as_bytes());
+            };
+            let again = lease
+                .call_with_room(self.limits, request.span, caller, request.method, request.token, params)
+                .await;
+            sent = match again {
+                Ok(call) => SentCall { call: call.about(request.subtool), lease },
+                Err(ChildError::Unsent) => return Err(failed(lease.ending().await)),
+                Err(error) => return Err(failed(error)),
+            };
+        }
+        Err(unusable(format!("asked for input {ROUNDS} times in one call")))
+    }
+}
+
+/// A modern child's result as a legacy host takes it.
+fn projected<P: Fn(ChildId, &mut Vec<u8>)>(
+    lease: &Lease,
+    request: &ChildRequest<'_, P>,
+    result: Raw<'_>,
+) -> String {
+    let plain = results::for_legacy(result);
+    let Some(raw) = Raw::parse(plain.as_bytes()) else { return plain };
+    match request.method {
+        methods::TOOLS_CALL => {
+            let list = lease.known_tools();
+            let tool = request.subtool.and_then(|name| list.as_ref()?.find(name));
+            let wrap = tool.is_some_and(|tool| schema::is_wrapped((&*tool.raw).into()));
+            schema::result_for_legacy(raw, wrap).into_owned()
+        }
+        methods::TOOLS_LIST => schema::list_for_legacy(raw).into_owned(),
+        _ => plain,
+    }
+}
+
+/// Puts all questions to the host at once and waits for every answer.
+async fn ask_host(
+    caller: &Arc<Caller>,
+    requests: &[InputRequest<'_>],
+    longest: Duration,
+) -> Result<Vec<(String, String)>, NoAnswers> {
+    let mut open = OpenQuestions { caller, questions: Vec::new() };
+    let mut waiting = Vec::new();
+    for request in requests {
+        let text = request.to_legacy(|| crate::random::hex(8));
+        let Ok(Message::Request { id, params, .. }) = Message::parse(text.as_bytes()) else {
+            let why = format!("its input request `{}` cannot be put to anybody", request.key);
+            return Err(NoAnswers::Child(ChildError::Unusable { why }));
+        };
+        let (tell, told) = oneshot::channel();
+        let heard = move |response: &[u8], _: Raw<'_>| {
+            let _ = tell.send(outcome(response));
+        };
+        let ours = caller.ask(text.as_bytes(), id, &request.method, params, heard);
+        open.questions.extend(ours);
+        waiting.push((request, told));
+    }
+    let mut answers = Vec::new();
+    for (request, told) in waiting {
+        let answer = match tokio::time::timeout(longest, told).await {
+            Ok(Ok(Ok(result))) => Some(result),
+            Ok(Ok(Err(error))) => match declined_result(&request.method, "cancel") {
+                Some(instead) => Some(instead),
+                None => return Err(NoAnswers::Refused(error)),
+            },
+            // It could not be asked, or has gone.
+            Ok(Err(_)) => declined_result(&request.method, "decline"),
+            Err(_) => declined_result(&request.method, "cancel"),
+        };
+        let Some(answer) = answer else {
+            let why = format!("asks for `{}`, which its host did not give", request.method);
+            return Err(NoAnswers::Child(ChildError::Unusable { why }));
+        };
+        answers.push((request.key.clone(), answer));
+    }
+    Ok(answers)
+}
+
+/// The host's result, or its error.
+fn outcome(response: &[u8]) -> Result<String, String> {
+    let response = Raw::parse(response).and_then(Members::of).unwrap_or_default();
+    match (response.get("result"), response.get("error")) {
+        (Some(result), _) => Ok(result.get().to_owned()),
+        (None, Some(error)) => Err(error.get().to_owned()),
+        (None, None) => Err(r#"{"code":-32603,"message":"no answer"}"#.to_owned()),
+    }
+}
+
+/// Questions that are withdrawn when the call ends before they are answered.
+struct OpenQuestions<'a> {
+    caller: &'a Arc<Caller>,
+    questions: Vec<Box<str>>,
+}
+
+impl Drop for OpenQuestions<'_> {
+    fn drop(&mut self) {
+        for question in &self.questions {
+            self.caller.withdraw(question, "the call that asked has ended");
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! Calls of modern hosts that wait in their legacy children until the host comes back with answers. Nobody has to
+//! come back: what is not fetched in time is cancelled, questions and call.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use tokio::task::AbortHandle;
+
+use crate::era::request_state::{BadState, StateBinding, StateSigner, StateTarget};
+use crate::suite::SuspendableCall;
+
+/// A person may take their time with a form; nobody fills one in for longer than this.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+/// Each holds a place in a child. More than this and somebody only asks and never answers.
+const MAX_SUSPENDED: usize = 256;
+/// Of one session, so that no host takes the places of all others.
+const MAX_OF_ONE: usize = 64;
+
+#[derive(Debug)]
+pub struct SuspendedCalls {
+    signer: StateSigner,
+    /// States are good for some time from here, whatever the clock on the wall does.
+    begun: Instant,
+    /// Until when somebody may come back to a modern child, in seconds from there. They need not tell when they do.
+    awaited: AtomicU64,
+    // A leaf lock: held for an insert or a removal. What is taken out is dropped after it.
+    calls: Mutex<HashMap<String, SuspendedCall>>,
+}
+
+#[derive(Debug)]
+struct SuspendedCall {
+    call: SuspendableCall,
+    session: Box<str>,
+    alarm: AbortHandle,
+}
+
+impl SuspendedCalls {
+    pub fn new(run_id: &str) -> Arc<Self> {
+        Arc::new(Self {
+            signer: StateSigner::new(run_id),
+            begun: Instant::now(),
+            awaited: AtomicU64::new(0),
+            calls: Mutex::default(),
+        })
+    }
+
+    /// Keeps a call until somebody comes with the state that this gives; `None` if there is no room.
+    pub fn suspend(self: &Arc<Self>, call: SuspendableCall, binding: StateBinding<'_>) -> Option<String> {
+        let patience = PATIENCE.min(call.longest);
+        let name = crate::random::hex(16);
+        {
+            let mut calls = self.lock();
+            let own = calls.values().filter(|suspended| *suspended.session == *binding.session).count();
+            if calls.len() >= MAX_SUSPENDED || own >= MAX_OF_ONE {
+                return None;
+            }
+            let alarm = self.alarm(name.clone(), patience);
+            calls.insert(name.clone(), SuspendedCall { call, session: binding.session.into(), alarm });
+        }
+        let state = self.signer.issue(
+            &StateTarget::SuspendedCall(name.clone()),
+            binding,
+            self.seconds() + patience.as_secs() + 1,
+        );
+        Some(state)
+    }
+
+    /// Lets a call go when nobody came back for it.
+    fn alarm(self: &Arc<Self>, name: String, patience: Duration) -> AbortHandle {
+        let suspended_calls = Arc::downgrade(self);
+        let alarm = tokio::spawn(async move {
+            tokio::time::sleep(patience).await;
+            let abandoned =
+                suspended_calls.upgrade().and_then(|suspended_calls| suspended_calls.lock().remove(&name));
+            if let Some(suspended) = abandoned {
+                tracing::debug!(target: "parking", conversation = ?suspended.call, "nobody came back");
+            }
+        });
+        alarm.abort_handle()
+    }
+
+    /// The state of a modern child, so that its host comes back to the process that gave it.
+    pub fn seal_child_state(&self, pid: u32, state: Option<String>, binding: StateBinding<'_>) -> String {
+        let until = self.seconds() + PATIENCE.as_secs();
+        self.awaited.fetch_max(until, Ordering::Relaxed);
+        self.signer.issue(&StateTarget::Child { pid, state }, binding, until)
+    }
+
+    /// Whether a state is out that leads to a child of this daemon and to no other's.
+    pub fn is_awaited(&self) -> bool {
+        self.seconds() < self.awaited.load(Ordering::Relaxed)
+    }
+
+    pub fn verify_state(&self, state: &str, binding: StateBinding<'_>) -> Result<StateTarget, BadState> {
+        self.signer.verify(state, binding, self.seconds())
+    }
+
+    pub fn take(&self, name: &str) -> Option<SuspendableCall> {
+        let suspended = self.lock().remove(name)?;
+        suspended.alarm.abort();
+        Some(suspended.call)
+    }
+
+    /// A session has ended: nobody comes back for what is its own.
+    pub fn session_ended(&self, session: &str) {
+        let gone: Vec<SuspendedCall> = {
+            let mut calls = self.lock();
+            calls
+                .extract_if(|_, suspended| &*suspended.session == session)
+                .map(|(_, suspended)| suspended)
+                .collect()
+        };
+        gone.iter().for_each(|suspended| suspended.alarm.abort());
+    }
+
+    fn seconds(&self) -> u64 {
+        self.begun.elapsed().as_secs()
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<String, SuspendedCall>> {
+        self.calls.lock().expect("BUG: bookkeeping panicked")
+    }
+}

@@ -1,0 +1,323 @@
+//! Where the values for `${…}` come from: secrets, then the person's env file, then the login shell. Never
+//! the environment of the host that happened to start the daemon.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use crate::child::program;
+use crate::child::remote::{address, is_loopback};
+use crate::definition::{Launch, LaunchCommand, Remote, ResolvedCommand, ResolvedLaunch, ResolvedRemote};
+use crate::environment::{LoginShell, ShellEnvironment};
+use crate::event_loop::run_blocking;
+use crate::expand::{Missing, Template, Values};
+use crate::secrets::{SecretLocation, Secrets};
+use crate::trust::view::{ValueSource, ValueSources};
+
+/// Why a launch cannot be carried out as it is. The texts continue the words "child `name` …".
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NotLaunchable {
+    #[error("is misconfigured: {0}")]
+    Misconfigured(String),
+    /// Of one whose program was allowed.
+    #[error("is misconfigured: {0}")]
+    NoProgram(String),
+    #[error(
+        "is held: its program is now `{found}`, and `{allowed}` was allowed; run `switchboard allow` to allow it"
+    )]
+    Held { found: String, allowed: String },
+}
+
+/// Where a value comes from. Never what it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Origin {
+    Keyring,
+    /// Where secrets are kept when no keyring answers.
+    PrivateFile,
+    EnvFile(PathBuf),
+    Shell,
+    Nowhere,
+    /// Why that cannot be said.
+    Unknown(String),
+}
+
+#[derive(Debug)]
+pub struct ValueResolver {
+    shell: LoginShell,
+    secrets: Secrets,
+    /// Whose change may change a value.
+    files: [PathBuf; 2],
+    /// The TCP port that the daemon itself serves.
+    own_port: OnceLock<u16>,
+}
+
+impl ValueResolver {
+    /// `folder`: where the person's own config is.
+    pub fn new(folder: &Path, state: &Path) -> Self {
+        let files = [folder.join("env"), state.join("secrets/secrets.json")];
+        Self { shell: LoginShell::default(), secrets: Secrets::new(state), files, own_port: OnceLock::new() }
+    }
+
+    /// The daemon serves this port: no child is to be found there.
+    pub fn set_own_port(&self, port: u16) {
+        let _ = self.own_port.set(port);
+    }
+
+    pub fn files(&self) -> &[PathBuf] {
+        &self.files
+    }
+
+    pub async fn shell_environment(&self) -> Arc<ShellEnvironment> {
+        self.shell.environment().await
+    }
+
+    /// Whether the login shell has said what it has to say.
+    pub fn has_shell(&self) -> bool {
+        self.shell.is_known()
+    }
+
+    /// Resolves when the login shell has answered after somebody did without: what was missing may be there.
+    pub async fn shell_answered_late(&self) {
+        self.shell.answered_late().await;
+    }
+
+    /// A person may have changed their profile: the next one who asks asks the shell again.
+    pub fn forget_shell(&self) {
+        self.shell.forget();
+    }
+
+    /// What is executed, or reached; or what keeps it from being.
+    pub async fn fill(&self, launch: &Launch) -> Result<ResolvedLaunch, NotLaunchable> {
+        match launch {
+            Launch::Process(launch) => self.fill_launch(launch).await.map(ResolvedLaunch::Process),
+            Launch::Remote(remote) => {
+                let values = self.values(&remote.gaps()).await.map_err(NotLaunchable::Misconfigured)?;
+                let filled =
+                    remote.fill(&values).map_err(|missing| NotLaunchable::Misconfigured(told(&missing)))?;
+                self.is_elsewhere(&filled)?;
+                Ok(ResolvedLaunch::Remote(filled))
+            }
+        }
+    }
+
+    async fn fill_launch(&self, launch: &LaunchCommand) -> Result<ResolvedCommand, NotLaunchable> {
+        let misconfigured = NotLaunchable::Misconfigured;
+        let values = self.values(&launch.gaps()).await.map_err(misconfigured)?;
+        let filled = launch.fill(&values).map_err(|missing| misconfigured(told(&missing)))?;
+        if let Some(allowed) = &launch.program {
+            self.compare(&filled, allowed).await?;
+        }
+        Ok(filled)
+    }
+
+    /// One text with every gap filled; or what is missing.
+    pub async fn text(&self, template: &Template) -> Result<String, String> {
+        let names = template.gaps().map(|(name, _)| name.to_owned()).collect();
+        let values = self.values(&names).await?;
+        let mut missing = BTreeSet::new();
+        let text = template.fill(&values, &mut missing);
+        if missing.is_empty() { Ok(text) } else { Err(told(&missing)) }
+    }
+
+    /// Whether the program that would run is the one that was allowed.
+    async fn compare(&self, filled: &ResolvedCommand, allowed: &Path) -> Result<(), NotLaunchable> {
+        let found = self.program(filled).await.map_err(NotLaunchable::NoProgram)?;
+        if found == *allowed {
+            return Ok(());
+        }
+        Err(NotLaunchable::Held {
+            found: found.display().to_string(),
+            allowed: allowed.display().to_string(),
+        })
+    }
+
+    async fn listed(&self) -> Result<BTreeSet<String>, String> {
+        Ok(self.secrets.listed().await.map_err(|error| error.to_string())?.into_keys().collect())
+    }
+
+    /// The person's env file.
+    async fn personal(&self) -> Result<Option<BTreeMap<String, String>>, String> {
+        let file = self.files[0].clone();
+        run_blocking(move || crate::env_file::read_private(&file)).await
+    }
+
+    /// Whether everything is set that a child needs, as far as that is known without asking a keyring.
+    pub async fn is_set(&self, launch: &Launch) -> Result<(), NotLaunchable> {
+        let values = self.known_values(launch.gaps()).await?;
+        match launch {
+            Launch::Process(launch) => self.is_set_for(launch, &values).await,
+            Launch::Remote(remote) => self.is_set_for_remote(remote, &values),
+        }
+    }
+
+    fn is_set_for_remote(&self, remote: &Remote, values: &Values) -> Result<(), NotLaunchable> {
+        let filled = remote.fill(values).map_err(|missing| NotLaunchable::Misconfigured(told(&missing)))?;
+        // Where a secret decides where it is, that is found out when it starts.
+        if remote.url.gaps().next().is_some() {
+            return Ok(());
+        }
+        self.is_elsewhere(&filled)
+    }
+
+    /// Whether messages may go there. Not to ourselves, for the same reason that we do not start ourselves.
+    fn is_elsewhere(&self, to: &ResolvedRemote) -> Result<(), NotLaunchable> {
+        let url = address(to).map_err(NotLaunchable::Misconfigured)?;
+        if is_loopback(&url) && url.port_or_known_default() == self.own_port.get().copied() {
+            return Err(NotLaunchable::Misconfigured(
+                "`url` is Switchboard's own address, which would call itself without end; name the server itself"
+                    .to_owned(),
+            ));
+        }
+        Ok(())
+    }
+
+    /// The values of those names, the secret ones left empty.
+    async fn known_values(&self, mut names: BTreeSet<String>) -> Result<Values, NotLaunchable> {
+        let in_secrets = self.listed().await.map_err(NotLaunchable::Misconfigured)?;
+        let known: Vec<String> = names.iter().filter(|name| in_secrets.contains(*name)).cloned().collect();
+        names.retain(|name| !in_secrets.contains(name));
+        let mut values = self.values(&names).await.map_err(NotLaunchable::Misconfigured)?;
+        values.extend(known.into_iter().map(|name| (name, String::new())));
+        Ok(values)
+    }
+
+    async fn is_set_for(&self, launch: &LaunchCommand, values: &Values) -> Result<(), NotLaunchable> {
+        let filled = launch.fill(values).map_err(|missing| NotLaunchable::Misconfigured(told(&missing)))?;
+        // Where a secret decides which program it is, that is found out when it starts.
+        let decides = [&launch.cmd, &launch.cwd].into_iter().any(|template| template.gaps().next().is_some());
+        match &launch.program {
+            Some(allowed) if !decides => self.compare(&filled, allowed).await,
+            _ => Ok(()),
+        }
+    }
+
+    /// The program that would run for a launch, as a person is asked about it.
+    pub async fn find_program(&self, launch: &LaunchCommand) -> Result<PathBuf, String> {
+        // Only what decides the program has to be known.
+        let only = LaunchCommand {
+            args: Vec::new(),
+            env: launch
+                .env
+                .iter()
+                .filter(|(name, _)| *name == "PATH")
+                .map(|(k, v)| (k.clone(), v.clone()))
+                .collect(),
+            program: None,
+            ..launch.clone()
+        };
+        let values = self.values(&only.gaps()).await?;
+        let filled = only.fill(&values).map_err(|missing| told(&missing))?;
+        let program = self.program(&filled).await?;
+        let found = program.clone();
+        if run_blocking(move || found.is_file()).await {
+            Ok(program)
+        } else {
+            Err(format!("`{}` does not exist", filled.shown(&program)))
+        }
+    }
+
+    /// Where a link of a workspace leads is part of what is allowed: its target could be changed unasked.
+    async fn program(&self, filled: &ResolvedCommand) -> Result<PathBuf, String> {
+        let (shell_environment, filled) = (self.shell.environment().await, filled.clone());
+        run_blocking(move || {
+            let found = program(&filled, &shell_environment.variables)?;
+            let is_its_own = filled.cmd.contains('/') || filled.env.contains_key("PATH");
+            Ok(if is_its_own { found.canonicalize().unwrap_or(found) } else { found })
+        })
+        .await
+    }
+
+    /// Where each value would come from that has to come from its person. One with a default is never missing.
+    pub async fn origins(&self, launch: &Launch) -> Vec<(String, Origin)> {
+        let names = launch.gaps();
+        if names.is_empty() {
+            return Vec::new();
+        }
+        let secrets = self.secrets.listed().await;
+        let personal = self.personal().await;
+        let shell_environment = self.shell.environment().await;
+        let missing: BTreeSet<String> = match launch {
+            Launch::Process(launch) => launch.fill(&Values::new()).err().unwrap_or_default(),
+            Launch::Remote(remote) => remote.fill(&Values::new()).err().unwrap_or_default(),
+        }
+        .into_iter()
+        .map(|missing| missing.name)
+        .collect();
+        let one = |name: String| {
+            let secret = secrets.as_ref().map(|list| list.get(&name)).map_err(ToString::to_string);
+            let of_file =
+                personal.as_ref().map(|file| file.as_ref().is_some_and(|file| file.contains_key(&name)));
+            let origin = match (secret, of_file) {
+                (Ok(Some(SecretLocation::Keyring)), _) => Origin::Keyring,
+                (Ok(Some(SecretLocation::File)), _) => Origin::PrivateFile,
+                (Err(why), _) => Origin::Unknown(why),
+                (_, Err(why)) => Origin::Unknown(why.clone()),
+                (_, Ok(true)) => Origin::EnvFile(self.files[0].clone()),
+                _ if shell_environment.all.contains_key(&name) => Origin::Shell,
+                _ if missing.contains(&name) => Origin::Nowhere,
+                _ => return None,
+            };
+            Some((name, origin))
+        };
+        names.into_iter().filter_map(one).collect()
+    }
+
+    /// The same for whoever is asked about it.
+    pub async fn given(&self, launch: &Launch) -> ValueSources {
+        let giver = |origin: Origin| match origin {
+            Origin::Keyring | Origin::PrivateFile => Some(ValueSource::Secret),
+            Origin::EnvFile(_) | Origin::Shell => Some(ValueSource::Variable),
+            Origin::Nowhere => Some(ValueSource::Nowhere),
+            Origin::Unknown(_) => None,
+        };
+        let origins = self.origins(launch).await;
+        // A variable that is only passed on is never missing, and may still be set nowhere.
+        let passed = match launch {
+            Launch::Process(launch) => launch.pass_env.clone(),
+            Launch::Remote(_) => BTreeSet::new(),
+        };
+        let unset = passed.into_iter().filter(|name| !origins.iter().any(|(known, _)| known == name));
+        let mut given: ValueSources = unset.map(|name| (name, ValueSource::Nowhere)).collect();
+        given.extend(origins.into_iter().filter_map(|(name, origin)| Some((name, giver(origin)?))));
+        given
+    }
+
+    /// The values of those names that are set somewhere.
+    async fn values(&self, names: &BTreeSet<String>) -> Result<Values, String> {
+        let mut values = Values::new();
+        if names.is_empty() {
+            return Ok(values);
+        }
+        let wanted: Vec<String> = names.iter().cloned().collect();
+        if self.listed().await?.iter().any(|name| names.contains(name)) {
+            let shell_environment = self.shell.environment().await;
+            values = self
+                .secrets
+                .values(&wanted, &shell_environment.variables)
+                .await
+                .map_err(|error| error.to_string())?;
+        }
+        let personal = self.personal().await?.unwrap_or_default();
+        for (name, value) in personal {
+            if names.contains(&name) {
+                values.entry(name).or_insert(value);
+            }
+        }
+        if names.iter().any(|name| !values.contains_key(name)) {
+            let shell_environment = self.shell.environment().await;
+            for name in names {
+                if let (false, Some(value)) = (values.contains_key(name), shell_environment.all.get(name)) {
+                    values.insert(name.clone(), value.clone());
+                }
+            }
+        }
+        Ok(values)
+    }
+}
+
+/// `missing X`, and what to do about it.
+fn told(missing: &BTreeSet<Missing>) -> String {
+    let names: Vec<String> = missing.iter().map(ToString::to_string).collect();
+    let first = missing.first().map_or("NAME", |missing| missing.name.as_str());
+    format!("missing {}; set it with `switchboard secret set {first}`", names.join(", "))
+}
