@@ -350,19 +350,19 @@ fn our_own_requests_make_nobody_a_candidate() {
 #[test]
 fn an_open_question_stops_the_clock_and_progress_resets_it() {
     let home = home_with(&json!({}));
-    home.config(&json!({"timeouts": {"rpcMs": 1500}}));
+    home.config(&json!({"timeouts": {"rpcMs": 2500}}));
     let _daemon = home.daemon();
     let mut shim = home.shim();
     let id = shim.start_call("k", "ask", r#"{"kind":"elicitation"}"#);
     let question = shim.notification("elicitation/create");
     let begin = Instant::now();
-    until_true("twice the deadline", PATIENCE, || begin.elapsed() > Duration::from_secs(3));
+    until_true("twice the deadline", PATIENCE, || begin.elapsed() > Duration::from_secs(5));
     reply(&mut shim, &question, &json!({"action": "accept", "content": {}}));
     let answer = shim.answer_to(&id.to_string());
     assert!(answer.contains("accept"), "{answer}");
-    let id = shim.start_call_with_token("k", "progress", r#"{"steps":6,"ms":600}"#, "7");
+    let id = shim.start_call_with_token("k", "progress", r#"{"steps":8,"ms":500}"#, "7");
     let answer = shim.answer_to(&id.to_string());
-    assert!(answer.contains("\"ok\":true"), "3.6 s, but never silent for long: {answer}");
+    assert!(answer.contains("\"ok\":true"), "4 s, but never silent for long: {answer}");
 }
 
 // --- progress, logs and answers ---
