@@ -54,7 +54,7 @@ export function checks(way, home) {
         ['time', 'get_current_time', { timezone: 'UTC' }, isNow],
         ['time', 'convert_time', { source_timezone: 'UTC', time: '12:00', target_timezone: 'Asia/Tokyo' }, isTokyo],
         ['git', 'git_status', { repo_path: repo }, result => {
-            assert.equal(result.isError, false);
+            assert.equal(result.isError, false, JSON.stringify(result));
             assert.match(result.content[0].text, /^Repository status:\nOn branch main\n[^]*\tnot-yet-added\n/);
         }],
         ['git', 'git_log', { repo_path: repo, max_count: 5 }, result => {
