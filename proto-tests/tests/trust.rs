@@ -479,7 +479,7 @@ fn commands_use_the_files_of_the_daemon_that_runs() {
 #[allow(clippy::disallowed_methods, reason = "tests start processes")]
 fn commands_find_the_daemon_where_processes_are_hidden() {
     bins();
-    // Whoever has capabilities sees everything, so there must be none.
+    // A process with capabilities sees all processes, so this one must have none.
     let script =
         "mount -t proc -o hidepid=4 proc /proc && setpriv --bounding-set=-all --inh-caps=-all \"$@\"";
     let hidden = |program: &Path, arguments: &[&str]| {

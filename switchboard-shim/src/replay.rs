@@ -27,8 +27,8 @@ impl Replay {
         }
     }
 
-    /// Takes in a message that was answered, and not by an error. Hosts' messages are only glanced at, so one that is
-    /// no JSON to its end comes here if whoever answered it did not look: no daemon could be told of it.
+    /// Keeps a message that was answered without an error. The shim does not parse messages of the host in full, so a
+    /// message that is not valid JSON can arrive here; it is dropped, because no daemon could read it.
     pub(crate) fn note(&mut self, kind: &Kind, body: &Bytes) {
         // A copy: a slice of the read buffer would keep all of it alive for the life of the session.
         let own = || serde_json::from_slice::<Box<RawValue>>(body).ok();
