@@ -7,14 +7,15 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use serde::Deserialize;
 use serde_json::json;
 use switchboard_wire::envelope::{Message, range_of, splice};
 use switchboard_wire::members::Members;
 use switchboard_wire::raw::Raw;
 
+use crate::client_capabilities::ClientCapabilities;
 use crate::era::request_meta::RequestMeta;
 use crate::era::{ProtocolEra, envelope};
+use crate::log_level::LogLevel;
 use crate::mailbox::{Mailbox, MessageKind};
 use crate::methods;
 use crate::savings_recorder::SessionUsage;
@@ -117,44 +118,6 @@ impl Profile {
     }
 }
 
-/// Which questions the host can be asked.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct ClientCapabilities {
-    pub sampling: bool,
-    pub elicitation_form: bool,
-    pub elicitation_url: bool,
-    pub roots: bool,
-}
-
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum LogLevel {
-    Debug,
-    #[default]
-    Info,
-    Notice,
-    Warning,
-    Error,
-    Critical,
-    Alert,
-    Emergency,
-}
-
-impl LogLevel {
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Debug => "debug",
-            Self::Info => "info",
-            Self::Notice => "notice",
-            Self::Warning => "warning",
-            Self::Error => "error",
-            Self::Critical => "critical",
-            Self::Alert => "alert",
-            Self::Emergency => "emergency",
-        }
-    }
-}
-
 /// Gets the host's whole response and the id within it.
 type OnAnswer = Box<dyn FnOnce(&[u8], Raw<'_>) + Send>;
 
@@ -166,34 +129,6 @@ struct HostQuestion {
 impl std::fmt::Debug for HostQuestion {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Question")
-    }
-}
-
-impl ClientCapabilities {
-    /// Reads the `capabilities` of an `initialize`.
-    pub fn parse(capabilities: Raw<'_>) -> Self {
-        let Some(capabilities) = Members::of(capabilities) else { return Self::default() };
-        let elicitation = capabilities.get("elicitation").and_then(Members::of);
-        let mode = |name| elicitation.as_ref().is_some_and(|modes| modes.get(name).is_some());
-        Self {
-            sampling: capabilities.get("sampling").is_some(),
-            // A host of a revision without modes declares an empty object and means forms.
-            elicitation_form: elicitation.as_ref().is_some_and(|modes| modes.0.is_empty()) || mode("form"),
-            elicitation_url: mode("url"),
-            roots: capabilities.get("roots").is_some(),
-        }
-    }
-
-    pub fn allows(self, method: &str, params: Option<Raw<'_>>) -> bool {
-        match method {
-            methods::SAMPLING => self.sampling,
-            methods::ROOTS_LIST => self.roots,
-            methods::ELICITATION => {
-                let mode = params.and_then(Members::of).and_then(|params| params.text("mode"));
-                if mode.as_deref() == Some("url") { self.elicitation_url } else { self.elicitation_form }
-            }
-            _ => false,
-        }
     }
 }
 

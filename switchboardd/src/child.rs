@@ -41,6 +41,7 @@ use switchboard_wire::raw::Raw;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, timeout_at};
 
+pub use crate::config::Limits;
 pub use calls::{ChildId, ChildResponse};
 pub use failure::ChildError;
 pub use handshake::{ServerInfo, StartError};
@@ -57,10 +58,11 @@ pub use spawn::{Exit, program};
 pub use stderr::{StderrLine, StderrRing, written};
 pub use tools::{Names, Tool, ToolList};
 
-use crate::caller::{Caller, LogLevel};
+use crate::caller::Caller;
 use crate::definition::ResolvedLaunch;
 use crate::environment::Variables;
 use crate::era::{self, ProtocolEra, envelope};
+use crate::log_level::LogLevel;
 use crate::methods;
 use crate::metrics;
 use crate::metrics::child_metrics::ChildMetrics;
@@ -80,17 +82,6 @@ const PING_TIMEOUT: Duration = Duration::from_secs(5);
 /// From so many calls in flight on, messages wait for each other for a moment and are written together: it saves
 /// most of the writes of a busy child, and a call that is not alone does not notice.
 const COALESCE_ABOVE_CALLS: usize = 4;
-
-/// How long a child may take.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
-    /// From the start to the answer to `initialize`.
-    pub spawn: Duration,
-    /// Silence on a call.
-    pub rpc: Duration,
-    /// A call as a whole, progress and questions included.
-    pub max: Duration,
-}
 
 /// What every child stands on.
 #[derive(Debug, Clone, Copy)]

@@ -16,7 +16,6 @@ use std::time::Duration;
 
 use globset::{Glob, GlobSet, GlobSetBuilder};
 
-use crate::child::Limits;
 use crate::document::{Document, Problem};
 use crate::event_loop::may_block;
 use crate::expand::Template;
@@ -29,6 +28,17 @@ pub enum Extent {
     Personal,
     /// A workspace says nothing of trust, listeners, budgets or watching.
     Workspace,
+}
+
+/// How long one child may take for each step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// From the start to the answer to `initialize`.
+    pub spawn: Duration,
+    /// Silence on a call.
+    pub rpc: Duration,
+    /// A call as a whole, progress and questions included.
+    pub max: Duration,
 }
 
 /// Programs as configuration are refused by name, so that nobody wonders why they are ignored.

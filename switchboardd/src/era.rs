@@ -16,6 +16,8 @@ pub mod results;
 pub mod retry;
 pub mod schema;
 
+use crate::methods;
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProtocolEra {
     Legacy,
@@ -29,6 +31,15 @@ impl ProtocolEra {
             Self::Modern => "modern",
         }
     }
+}
+
+/// Why a modern request cannot be taken as one.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidRequest {
+    #[error("{0}")]
+    Params(String),
+    #[error("Unsupported protocol version `{requested}`; supported: {}", methods::MODERN_REVISIONS.join(", "))]
+    UnsupportedVersion { requested: String },
 }
 
 /// What a modern request says of itself in its `_meta`.
@@ -48,9 +59,6 @@ pub fn server() -> serde_json::Value {
         "version": env!("CARGO_PKG_VERSION"),
     })
 }
-
-/// What a modern server says to headers that do not fit their body.
-pub const HEADER_MISMATCH: i64 = -32020;
 
 /// The four that belong to one hop and are never passed on to the other era.
 pub fn is_hop_key(key: &str) -> bool {

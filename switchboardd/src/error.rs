@@ -6,14 +6,11 @@ use switchboard_wire::raw::Raw;
 
 use crate::child::ChildError;
 use crate::era::request_state::BadState;
-use crate::era::{self, ProtocolEra, results};
+use crate::era::{self, InvalidRequest, ProtocolEra, results};
+use crate::error_codes::{LACKS_CAPABILITY, UNSUPPORTED_VERSION};
 use crate::methods;
 use crate::pool::PoolError;
 use crate::value_resolver::NotLaunchable;
-
-/// Codes of the modern era.
-pub const LACKS_CAPABILITY: i64 = -32021;
-pub const UNSUPPORTED_VERSION: i64 = -32022;
 
 /// Whose mistake a failure is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,8 +26,8 @@ pub enum Failure {
     UnknownMethod { method: String },
     #[error("{0}")]
     InvalidParams(String),
-    #[error("Unsupported protocol version `{requested}`; supported: {}", methods::MODERN_REVISIONS.join(", "))]
-    UnsupportedVersion { requested: String },
+    #[error("{0}")]
+    InvalidRequest(#[from] InvalidRequest),
     #[error("Missing required client capability: {required}")]
     LacksCapability { required: &'static str },
     #[error("too many calls wait for their hosts to come back with answers")]
@@ -82,7 +79,7 @@ impl Failure {
         match self {
             Self::UnknownMethod { .. }
             | Self::InvalidParams(_)
-            | Self::UnsupportedVersion { .. }
+            | Self::InvalidRequest(_)
             | Self::LacksCapability { .. }
             | Self::BadState(BadState::NotOurs)
             | Self::NoSuchChild { .. }
@@ -118,8 +115,8 @@ impl Failure {
     pub fn kind(&self) -> &'static str {
         match self {
             Self::UnknownMethod { .. } => "unknown_method",
-            Self::InvalidParams(_) => "invalid_params",
-            Self::UnsupportedVersion { .. } => "unsupported_version",
+            Self::InvalidParams(_) | Self::InvalidRequest(InvalidRequest::Params(_)) => "invalid_params",
+            Self::InvalidRequest(InvalidRequest::UnsupportedVersion { .. }) => "unsupported_version",
             Self::LacksCapability { .. } => "lacks_capability",
             Self::BadState(_) => "request_state",
             Self::NoSuchChild { .. } => "no_such_child",
@@ -149,9 +146,10 @@ impl Failure {
         use switchboard_wire::envelope::{INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND};
         match self {
             Self::UnknownMethod { .. } => METHOD_NOT_FOUND,
-            Self::UnsupportedVersion { .. } => UNSUPPORTED_VERSION,
+            Self::InvalidRequest(InvalidRequest::UnsupportedVersion { .. }) => UNSUPPORTED_VERSION,
             Self::LacksCapability { .. } => LACKS_CAPABILITY,
             Self::InvalidParams(_)
+            | Self::InvalidRequest(InvalidRequest::Params(_))
             | Self::NoSuchChild { .. }
             | Self::NotAllowed { .. }
             | Self::BadState(_) => INVALID_PARAMS,
@@ -215,7 +213,7 @@ impl Failure {
             error["data"] = json!({ "switchboard": self.about() });
         }
         match self {
-            Self::UnsupportedVersion { requested } => {
+            Self::InvalidRequest(InvalidRequest::UnsupportedVersion { requested }) => {
                 error["data"] = json!({ "supported": methods::MODERN_REVISIONS, "requested": requested });
             }
             Self::LacksCapability { required } => {
@@ -271,7 +269,7 @@ mod tests {
             (Failure::InvalidParams("Unknown tool: x".into()), -32602),
             (Failure::UnknownMethod { method: "x".into() }, -32601),
             (Failure::NoSuchChild { child: "x".into() }, -32602),
-            (Failure::UnsupportedVersion { requested: "x".into() }, -32022),
+            (InvalidRequest::UnsupportedVersion { requested: "x".into() }.into(), -32022),
             (Failure::LacksCapability { required: r#"{"sampling":{}}"# }, -32021),
             (Failure::BadState(BadState::NotOurs), -32602),
         ] {

@@ -14,34 +14,19 @@ use std::sync::Arc;
 
 use switchboard_wire::raw::Raw;
 
-use crate::caller::{Caller, LogLevel};
+use crate::caller::Caller;
 use crate::daemon_state::Daemon;
 use crate::era::{ProtocolEra, request_meta};
 use crate::error::Failure;
+use crate::log_level::LogLevel;
 use crate::methods;
 use crate::metrics::OperationNotes;
 use crate::session::Session;
 use crate::suite::{Suite, SuiteReply};
 use crate::telemetry::trace::Context;
 
+pub use crate::session::Face;
 pub use aggregate::instructions;
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Face {
-    Aggregate,
-    /// The child of this name, nothing renamed.
-    Child(String),
-}
-
-impl Face {
-    /// The child's name, if it is one child's.
-    pub fn child(&self) -> Option<&str> {
-        match self {
-            Self::Aggregate => None,
-            Self::Child(name) => Some(name),
-        }
-    }
-}
 
 /// A request on its way in.
 #[derive(Debug, Clone, Copy)]
@@ -102,7 +87,8 @@ pub async fn answer(
             session.caller.update(|host| host.is_modern = true);
             return Box::pin(modern::answer(daemon, face, session, caller, request, meta)).await;
         }
-        Err(failure) => {
+        Err(invalid) => {
+            let failure = Failure::from(invalid);
             request.notes.iter().for_each(|note| note.failed(failure.kind(), &failure));
             return failure.answer(ProtocolEra::Modern, request.method, request.id.get());
         }

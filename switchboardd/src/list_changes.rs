@@ -4,11 +4,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::caller::{Caller, LogLevel};
+use crate::caller::Caller;
 use crate::catalog::Catalog;
 use crate::child::ListKind;
 use crate::daemon_state::Daemon;
 use crate::digest;
+use crate::log_level::LogLevel;
 use crate::mailbox::MessageKind;
 use crate::session::Session;
 use crate::subscriptions::{LISTS, ListChangeCounts};

@@ -27,11 +27,12 @@ pub use pools::Pools;
 pub use settings::{RootsOf, Settings};
 
 use crate::budget::{Budget, NoRoom};
-use crate::caller::{Caller, LogLevel};
+use crate::caller::Caller;
 use crate::child::remote::{HttpClients, address};
 use crate::child::{Child, ChildError, ChildRegistry, RunLog, Runners, StderrLine, StderrRing};
 use crate::config::Scope;
 use crate::definition::{Launch, ResolvedLaunch};
+use crate::log_level::LogLevel;
 use crate::manifest::{Manifest, Manifests};
 use crate::metrics::Metrics;
 use crate::metrics::child_metrics::ChildMetrics;

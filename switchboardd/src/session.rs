@@ -1,6 +1,7 @@
 //! The daemon's record of one host's conversation: who it is, which of its messages comes next, and
 //! what is under way for it.
 
+mod face;
 mod sequencer;
 mod streams;
 
@@ -13,11 +14,11 @@ use tokio::sync::futures::Notified;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
+pub use face::Face;
 pub use sequencer::{Admission, SequenceTicket};
 pub use streams::{EventId, ReadGuard, Stream, Streams};
 
 use crate::caller::{Caller, RunId};
-use crate::face::Face;
 use crate::list_changes::ListFingerprints;
 use crate::workspace::Workspace;
 use sequencer::Sequencer;

@@ -219,7 +219,8 @@ impl PendingInput {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::caller::{ClientCapabilities, LogLevel};
+    use crate::client_capabilities::ClientCapabilities;
+    use crate::log_level::LogLevel;
 
     fn stateless() -> Arc<Caller> {
         let client_capabilities =

@@ -15,7 +15,7 @@ use super::{Child, ChildError, Limits, Ownership, clip, millis};
 use crate::definition::Redactor;
 use crate::era::envelope::{Envelope, with_envelope};
 use crate::era::{ProtocolEra, SERVER_KEY};
-use crate::error::UNSUPPORTED_VERSION;
+use crate::error_codes::UNSUPPORTED_VERSION;
 use crate::methods;
 
 /// What a child is told of us, whoever calls: it may be shared or wait for its first session, so it

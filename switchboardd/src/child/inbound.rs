@@ -14,9 +14,9 @@ use super::calls::{About, CallOutcome, Candidates, ChildId, ChildResponse, Deliv
 use super::malformed::is_id;
 use super::questions::error;
 use super::{Child, ChildError, ChildTransport};
-use crate::caller::LogLevel;
 use crate::era::{ProtocolEra, question};
 use crate::listen_requests;
+use crate::log_level::LogLevel;
 use crate::mailbox::MessageKind;
 use crate::methods;
 use crate::metrics::outcome;

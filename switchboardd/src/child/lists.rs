@@ -12,8 +12,8 @@ use switchboard_wire::raw::Raw;
 use tokio::sync::Notify;
 
 use super::{Child, ChildError, ChildId, Limits, Ownership, clip};
-use crate::caller::LogLevel;
 use crate::era::ProtocolEra;
+use crate::log_level::LogLevel;
 use crate::methods;
 
 /// Ends for lists that have none.

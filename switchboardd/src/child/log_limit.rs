@@ -8,7 +8,8 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use super::Child;
-use crate::caller::{Caller, LogLevel};
+use crate::caller::Caller;
+use crate::log_level::LogLevel;
 use crate::mailbox::MessageKind;
 use crate::methods;
 

@@ -244,7 +244,7 @@ impl OtlpExporter {
     fn shown(&self) -> String {
         let url = &self.target.url;
         let port = url.port_or_known_default().map_or(String::new(), |port| format!(":{port}"));
-        let path = crate::hosts::mask::masked_path(url.path());
+        let path = crate::mask::masked_path(url.path());
         format!("{}://{}{port}{path}", url.scheme(), url.host_str().unwrap_or_default())
     }
 }

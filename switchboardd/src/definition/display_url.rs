@@ -7,7 +7,7 @@ use std::borrow::Cow;
 
 use super::{Redactor, Remote};
 use crate::expand::{Template, Values};
-use crate::hosts::mask::{MASK, masked_path, masked_query};
+use crate::mask::{MASK, masked_path, masked_query};
 use crate::visible::visible;
 
 /// The URL of a destination as it is written, and what must not be repeated of what was filled in.

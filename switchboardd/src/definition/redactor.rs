@@ -7,7 +7,7 @@ use url::form_urlencoded::{byte_serialize, parse};
 
 use super::LaunchCommand;
 use crate::expand::{Template, Values};
-use crate::hosts::mask::{MASK, is_secret, masked_parts, masked_path, masked_value, password};
+use crate::mask::{MASK, is_secret, masked_parts, masked_path, masked_value, password};
 
 /// Shorter values are not looked for in what others say: they are no secrets, and stand in many words.
 const MIN_CHARS: usize = 4;
@@ -159,7 +159,7 @@ fn literals(launch: &LaunchCommand) -> Vec<String> {
     }
     let words: Vec<&Template> = std::iter::once(&launch.cmd).chain(&launch.args).collect();
     let written: Vec<String> = words.iter().map(ToString::to_string).collect();
-    let masked = crate::hosts::mask::masked_words(&written);
+    let masked = crate::mask::masked_words(&written);
     all.extend(written.iter().zip(&masked).flat_map(|(word, shown)| masked_parts(word, shown)));
     let defaults = words.into_iter().chain([&launch.cwd]).flat_map(Template::defaults);
     let defaults = defaults.filter(|(gap, text)| is_secret(gap, text));

@@ -7,7 +7,8 @@ use switchboard_wire::members::Members;
 use switchboard_wire::raw::Raw;
 
 use super::{CAPABILITIES_KEY, CLIENT_KEY, LEVEL_KEY, VERSION_KEY, is_hop_key};
-use crate::caller::{ClientCapabilities, LogLevel};
+use crate::client_capabilities::ClientCapabilities;
+use crate::log_level::LogLevel;
 use crate::methods;
 
 /// What a modern child is told of whoever asks.

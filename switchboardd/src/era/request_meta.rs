@@ -4,8 +4,9 @@ use switchboard_wire::members::Members;
 use switchboard_wire::raw::Raw;
 
 use super::{CAPABILITIES_KEY, CLIENT_KEY, LEVEL_KEY, VERSION_KEY};
-use crate::caller::{ClientCapabilities, LogLevel};
-use crate::error::Failure;
+use crate::client_capabilities::ClientCapabilities;
+use crate::era::InvalidRequest;
+use crate::log_level::LogLevel;
 use crate::methods;
 
 #[derive(Debug, Clone)]
@@ -19,7 +20,7 @@ pub struct RequestMeta {
 }
 
 /// `None` for a request of a legacy host.
-pub fn parse(method: &str, params: Option<Raw<'_>>) -> Result<Option<RequestMeta>, Failure> {
+pub fn parse(method: &str, params: Option<Raw<'_>>) -> Result<Option<RequestMeta>, InvalidRequest> {
     // Nearly every request is a legacy one and is known by this alone, however long it is.
     let speaks = params.is_some_and(|params| params.get().contains("protocolVersion"));
     let modern_only = matches!(method, methods::DISCOVER | methods::LISTEN);
@@ -34,19 +35,19 @@ pub fn parse(method: &str, params: Option<Raw<'_>>) -> Result<Option<RequestMeta
         None => return Ok(None),
     };
     let version = switchboard_wire::envelope::string(version)
-        .ok_or_else(|| Failure::InvalidParams(format!("`{VERSION_KEY}` must be a string")))?;
+        .ok_or_else(|| InvalidRequest::Params(format!("`{VERSION_KEY}` must be a string")))?;
     let capabilities = meta
         .get(CAPABILITIES_KEY)
         .filter(|capabilities| capabilities.get().starts_with('{'))
         .ok_or_else(|| missing_key(CAPABILITIES_KEY))?;
     if !methods::MODERN_REVISIONS.contains(&&*version) {
-        return Err(Failure::UnsupportedVersion { requested: version.into_owned() });
+        return Err(InvalidRequest::UnsupportedVersion { requested: version.into_owned() });
     }
     let level = match meta.get(LEVEL_KEY) {
         None => None,
         Some(level) => Some(
             serde_json::from_str(level.get())
-                .map_err(|_| Failure::InvalidParams(format!("`{LEVEL_KEY}` must be a log level")))?,
+                .map_err(|_| InvalidRequest::Params(format!("`{LEVEL_KEY}` must be a log level")))?,
         ),
     };
     Ok(Some(RequestMeta {
@@ -57,15 +58,15 @@ pub fn parse(method: &str, params: Option<Raw<'_>>) -> Result<Option<RequestMeta
     }))
 }
 
-fn missing_key(key: &str) -> Failure {
-    Failure::InvalidParams(format!("`_meta` lacks `{key}`, which every request of this revision has"))
+fn missing_key(key: &str) -> InvalidRequest {
+    InvalidRequest::Params(format!("`_meta` lacks `{key}`, which every request of this revision has"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn claim(method: &str, params: &str) -> Result<Option<RequestMeta>, Failure> {
+    fn claim(method: &str, params: &str) -> Result<Option<RequestMeta>, InvalidRequest> {
         parse(method, Raw::parse(params.as_bytes()))
     }
 
@@ -88,6 +89,6 @@ mod tests {
         assert!(claim("server/discover", "{}").is_err());
         let unknown = version.replace("2026", "2099") + r#","io.modelcontextprotocol/clientCapabilities":{}"#;
         let failure = claim("tools/list", &only(&unknown)).unwrap_err();
-        assert!(matches!(failure, Failure::UnsupportedVersion { .. }), "{failure}");
+        assert!(matches!(failure, InvalidRequest::UnsupportedVersion { .. }), "{failure}");
     }
 }

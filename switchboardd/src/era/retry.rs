@@ -6,7 +6,7 @@ use switchboard_wire::envelope::{quoted, range_of, string};
 use switchboard_wire::members::{Members, insert_members, remove_members};
 use switchboard_wire::raw::Raw;
 
-use crate::error::Failure;
+use crate::era::InvalidRequest;
 
 /// The members of a retry that its first try did not have.
 #[derive(Debug)]
@@ -17,7 +17,7 @@ pub struct Retry<'a> {
 
 impl<'a> Retry<'a> {
     /// `None` for a request that is no retry.
-    pub fn of(params: Option<Raw<'a>>) -> Result<Option<Self>, Failure> {
+    pub fn of(params: Option<Raw<'a>>) -> Result<Option<Self>, InvalidRequest> {
         let Some(params) = params.filter(|params| {
             params.get().contains("inputResponses") || params.get().contains("requestState")
         }) else {
@@ -31,13 +31,13 @@ impl<'a> Retry<'a> {
         let responses = match responses {
             None => Members::default(),
             Some(given) => Members::of(given)
-                .ok_or_else(|| Failure::InvalidParams("`inputResponses` must be an object".to_owned()))?,
+                .ok_or_else(|| InvalidRequest::Params("`inputResponses` must be an object".to_owned()))?,
         };
         let state = match state {
             None => None,
             Some(state) => Some(
                 string(state)
-                    .ok_or_else(|| Failure::InvalidParams("`requestState` must be a string".to_owned()))?
+                    .ok_or_else(|| InvalidRequest::Params("`requestState` must be a string".to_owned()))?
                     .into_owned(),
             ),
         };

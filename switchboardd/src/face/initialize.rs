@@ -3,7 +3,8 @@
 use switchboard_wire::members::Members;
 use switchboard_wire::raw::Raw;
 
-use crate::caller::{Caller, ClientCapabilities};
+use crate::caller::Caller;
+use crate::client_capabilities::ClientCapabilities;
 use crate::methods::{LATEST_LEGACY, LEGACY_REVISIONS};
 
 /// Notes what the host said of itself and gives the revision to speak: the one it asked for if we

@@ -7,8 +7,9 @@ use switchboard_wire::members::{Members, insert_members};
 use switchboard_wire::raw::Raw;
 
 use super::{Face, Request, aggregate, links, listen, single};
-use crate::caller::{Caller, ClientCapabilities, InputEntry};
+use crate::caller::{Caller, InputEntry};
 use crate::child::ChildResponse;
+use crate::client_capabilities::ClientCapabilities;
 use crate::daemon_state::Daemon;
 use crate::era::errors::{self, MappedError};
 use crate::era::request_meta::RequestMeta;

@@ -10,10 +10,11 @@ use switchboard_wire::raw::Raw;
 
 use super::single::{Swap, forward};
 use super::{Request, links};
-use crate::caller::{Caller, LogLevel};
+use crate::caller::Caller;
 use crate::catalog::Catalog;
 use crate::child::ListKind;
 use crate::error::Failure;
+use crate::log_level::LogLevel;
 use crate::mailbox::MessageKind;
 use crate::merged_items::MergedItems;
 use crate::methods;

@@ -4,8 +4,8 @@
 use serde_json::{Map, Value, json};
 
 use super::gaps::Reader;
-use super::mask::{is_secret, is_secret_name, looks_secret, password};
 use super::{Entry, Host, Unit, is_off, survey, url, words};
+use crate::mask::{is_secret, is_secret_name, looks_secret, password};
 
 /// What is made of an entry.
 #[derive(Debug, Clone, PartialEq)]

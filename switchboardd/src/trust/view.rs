@@ -8,7 +8,7 @@ use super::warnings::warnings;
 pub use crate::definition::shown_url;
 use crate::definition::{Definition, Launch, LaunchCommand, Remote, Transport, shown_whole_url};
 use crate::expand::Template;
-use crate::hosts::mask::{MASK, masked_for_consent, masked_in_env_file, masked_words, says_active};
+use crate::mask::{MASK, masked_for_consent, masked_in_env_file, masked_words, says_active};
 use crate::visible::{is_hidden, visible};
 
 /// What is known of a definition when somebody is asked about it.

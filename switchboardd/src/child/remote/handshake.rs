@@ -189,7 +189,7 @@ fn is_modern(error: Raw<'_>) -> bool {
 /// Whether it refuses the revision, and names none that we know.
 fn is_unsupported(error: Raw<'_>) -> bool {
     let code = Members::of(error).and_then(|error| error.get("code"));
-    code.is_some_and(|code| code.get() == crate::error::UNSUPPORTED_VERSION.to_string())
+    code.is_some_and(|code| code.get() == crate::error_codes::UNSUPPORTED_VERSION.to_string())
         && !names_modern(error)
 }
 

@@ -18,7 +18,7 @@ use super::inbound::{ResumePoint, StreamEnd, read_events};
 use super::{RemoteConnection, RemoteError, RemoteState, handshake, headers};
 use crate::child::calls::CallOutcome;
 use crate::child::{Child, ChildError, ChildId, Limits, Protocol, ToolList};
-use crate::era::HEADER_MISMATCH;
+use crate::error_codes::HEADER_MISMATCH;
 use crate::methods;
 
 /// How long a message may take that nobody waits for.

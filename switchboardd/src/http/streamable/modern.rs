@@ -12,12 +12,12 @@ use switchboard_wire::raw::Raw;
 use tokio::task::JoinSet;
 
 use super::calls::{CloseOnDrop, JSON_WINDOW, all_answered};
-use super::classify::HEADER_MISMATCH;
 use super::{events, headers};
 use crate::caller::Caller;
 use crate::daemon_state::Daemon;
 use crate::era::ProtocolEra;
-use crate::error::{Failure, LACKS_CAPABILITY};
+use crate::error::Failure;
+use crate::error_codes::{HEADER_MISMATCH, LACKS_CAPABILITY};
 use crate::face::{self, Face};
 use crate::http::errors::{HttpError, RpcError, json_response};
 use crate::http::proxy::{parent, run_request};

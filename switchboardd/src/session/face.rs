@@ -1,0 +1,18 @@
+//! Which face a session shows to its host. `crate::face` answers requests at it.
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Face {
+    Aggregate,
+    /// The child of this name, nothing renamed.
+    Child(String),
+}
+
+impl Face {
+    /// The child's name, if it is one child's.
+    pub fn child(&self) -> Option<&str> {
+        match self {
+            Self::Aggregate => None,
+            Self::Child(name) => Some(name),
+        }
+    }
+}
