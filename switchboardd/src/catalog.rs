@@ -5,13 +5,13 @@ use std::sync::{Arc, Mutex};
 
 use crate::config::{Config, Conflicts};
 use crate::document::{Problem, nearest};
-use crate::layer::{JudgedDefinition, Layer};
+use crate::layer::Layer;
 use crate::manifest::Manifest;
 use crate::merged_items::{ChildPart, MergeRules, MergedItems};
 use crate::pool::{ChildServices, Pool, Pools, Settings};
 use crate::suite::Suite;
 use crate::suite_name;
-use crate::trust::TrustStatus;
+use crate::trust::{JudgedDefinition, TrustStatus};
 
 #[derive(Debug)]
 pub struct Catalog {

@@ -14,6 +14,7 @@ use tokio::io::AsyncReadExt;
 use tokio::sync::Notify;
 
 use crate::event_loop::{may_block, run_blocking};
+use crate::inherited_variables::is_inherited;
 
 /// The first argument that makes this binary the keeper of a login shell.
 pub const SHELL_ENV: &str = "--shell-env";
@@ -40,35 +41,6 @@ const PASSED_ON: [&str; 3] = ["HOME", "USER", "LOGNAME"];
 /// Stands around the shell's answer: rc files like to print things of their own.
 const MARK: &str = "__switchboard_environment__";
 
-const ALLOWED: [&str; 24] = [
-    "HOME",
-    "USER",
-    "LOGNAME",
-    "PATH",
-    "SHELL",
-    "LANG",
-    "TZ",
-    "TERM",
-    "TMPDIR",
-    "DISPLAY",
-    "WAYLAND_DISPLAY",
-    "XAUTHORITY",
-    "DBUS_SESSION_BUS_ADDRESS",
-    "SSH_AUTH_SOCK",
-    "HTTP_PROXY",
-    "HTTPS_PROXY",
-    "NO_PROXY",
-    "ALL_PROXY",
-    "http_proxy",
-    "https_proxy",
-    "no_proxy",
-    "all_proxy",
-    "SSL_CERT_FILE",
-    "SSL_CERT_DIR",
-];
-const ALLOWED_MORE: [&str; 3] = ["NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"];
-const ALLOWED_PREFIXES: [&str; 3] = ["LC_", "XDG_", "DOCKER_"];
-
 /// Where commands are usually installed, for when there is no login shell to ask.
 const USUAL_PATH: &str = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin";
 
@@ -78,7 +50,7 @@ pub struct Variables(BTreeMap<String, String>);
 
 impl Variables {
     pub fn from_all(all: impl IntoIterator<Item = (String, String)>) -> Self {
-        let mut kept: BTreeMap<_, _> = all.into_iter().filter(|(name, _)| is_allowed(name)).collect();
+        let mut kept: BTreeMap<_, _> = all.into_iter().filter(|(name, _)| is_inherited(name)).collect();
         if let Some(path) = kept.get_mut("PATH") {
             *path = absolute_entries(path);
         }
@@ -97,13 +69,6 @@ impl Variables {
     pub fn path(&self) -> &str {
         self.0.get("PATH").map_or(USUAL_PATH, String::as_str)
     }
-}
-
-/// Whether it is a variable that every child gets, which no secret is.
-pub(crate) fn is_allowed(name: &str) -> bool {
-    ALLOWED.contains(&name)
-        || ALLOWED_MORE.contains(&name)
-        || ALLOWED_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
 }
 
 fn absolute_entries(path: &str) -> String {

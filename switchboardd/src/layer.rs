@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use crate::config::{Config, Extent, FILE_NAME, LastGood};
-use crate::definition::{Definition, Launch};
+use crate::definition::Definition;
 use crate::discover::{LastGoodDefinitions, SearchScope, WatchedPaths, discover};
 use crate::document::Problem;
 use crate::event_loop::may_block;
 use crate::files::{others_can_write, told};
 use crate::manifest::{Manifest, Manifests};
-use crate::trust::{Provenance, Trust, TrustStatus, TrustStore};
+use crate::trust::{JudgedDefinition, Provenance, Trust, TrustStatus, TrustStore};
 
 #[derive(Debug)]
 pub struct Layer {
@@ -26,26 +26,6 @@ pub struct Layer {
     /// What is written of its servers, held until a catalog has made their pools.
     // A leaf lock: held to put it there or to take it.
     pub manifests: Mutex<Vec<Arc<Manifest>>>,
-}
-
-/// A definition and how it stands.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct JudgedDefinition {
-    pub definition: Definition,
-    pub trust_status: TrustStatus,
-    /// Why a definition of the person's own is held all the same.
-    pub why_held: Option<String>,
-}
-
-impl JudgedDefinition {
-    /// What waits for a person's word.
-    pub fn pending(&self) -> Option<&Launch> {
-        match &self.trust_status {
-            TrustStatus::Outdated { pending: waiting } => Some(waiting),
-            TrustStatus::Held => self.definition.launch.as_ref().ok(),
-            TrustStatus::Allowed | TrustStatus::Denied => None,
-        }
-    }
 }
 
 /// What is the same wherever definitions come from.

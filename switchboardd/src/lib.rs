@@ -58,6 +58,7 @@ pub mod environment;
 pub mod expand;
 pub mod files;
 pub mod hosts;
+pub mod inherited_variables;
 pub mod layer;
 pub mod mask;
 mod processes;

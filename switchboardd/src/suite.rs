@@ -28,14 +28,13 @@ use crate::config::{Config, Mode, Scope, SuiteConfig};
 use crate::definition::{Definition, Launch};
 use crate::document::nearest;
 use crate::error::Failure;
-use crate::layer::JudgedDefinition;
 use crate::mailbox::MessageKind;
 use crate::manifest::Manifest;
 use crate::metrics::suite_metrics::SuiteMetrics;
 use crate::metrics::{OperationNotes, names, outcome};
 use crate::pool::{Lease, Pool, PoolError, PoolStatus};
 use crate::savings_recorder::Fingerprint;
-use crate::trust::{TrustStatus, view};
+use crate::trust::{JudgedDefinition, TrustStatus, view};
 use crate::visible::visible;
 
 use login::LoginOutcome;

@@ -3,6 +3,7 @@
 //! A workspace's definition is held until somebody allows exactly what it would execute. What was allowed
 //! is kept, so that a changed file leaves the last allowed version serving. Nothing here reads a workspace.
 
+mod judged;
 mod store;
 pub mod view;
 mod warnings;
@@ -12,6 +13,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+pub use judged::JudgedDefinition;
 pub use store::{TrustStore, TrustStoreError};
 pub use warnings::{container_id_file, secrets_in_arguments, unpinned};
 

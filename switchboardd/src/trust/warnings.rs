@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::path::{Component, Path, PathBuf};
 
 use crate::definition::{Launch, LaunchCommand, Remote};
-use crate::environment::is_allowed;
 use crate::expand::Template;
+use crate::inherited_variables::is_inherited;
 use crate::visible::is_hidden;
 
 const SHELLS: [&str; 9] = ["sh", "bash", "dash", "zsh", "fish", "ksh", "ash", "csh", "busybox"];
@@ -110,7 +110,7 @@ fn process(launch: &LaunchCommand, found: Option<&Path>, root: &Path) -> Vec<Str
         warnings.push(format!("sets `{name}`, which can make a program run other code"));
     }
     // HOME and the like are given to every child, and are the person's own.
-    for name in launch.pass_env.iter().filter(|name| is_hijacker(name) && !is_allowed(name)) {
+    for name in launch.pass_env.iter().filter(|name| is_hijacker(name) && !is_inherited(name)) {
         warnings.push(format!("is given your `{name}`, which can make a program run other code"));
     }
     let cwd = lexical(&launch.base.join(launch.cwd.to_string()));
@@ -143,7 +143,7 @@ fn process(launch: &LaunchCommand, found: Option<&Path>, root: &Path) -> Vec<Str
 pub fn secrets_in_arguments(launch: &LaunchCommand) -> Option<String> {
     let all = std::iter::once(&launch.cmd).chain(&launch.args).flat_map(Template::gaps);
     // HOME and the like are no secrets.
-    let gaps: BTreeSet<&str> = all.map(|(name, _)| name).filter(|name| !is_allowed(name)).collect();
+    let gaps: BTreeSet<&str> = all.map(|(name, _)| name).filter(|name| !is_inherited(name)).collect();
     if gaps.is_empty() {
         return None;
     }

@@ -9,9 +9,9 @@ use crate::cli::output::tilde;
 use crate::cli::shell_word::shell_word;
 use crate::definition::{Definition, Launch};
 use crate::expand::Template;
-use crate::layer::{JudgedDefinition, Layer};
+use crate::layer::Layer;
 use crate::pool::RootsOf;
-use crate::trust::{TrustStatus, secrets_in_arguments, unpinned};
+use crate::trust::{JudgedDefinition, TrustStatus, secrets_in_arguments, unpinned};
 use crate::visible::visible;
 
 /// Names of variables and headers whose values are nobody else's business.
