@@ -1,6 +1,7 @@
 //! The MCP method names the daemon knows, in one place.
 
 pub const INITIALIZE: &str = "initialize";
+pub const INITIALIZED: &str = "notifications/initialized";
 pub const PING: &str = "ping";
 pub const CANCELLED: &str = "notifications/cancelled";
 pub const PROGRESS: &str = "notifications/progress";

@@ -14,6 +14,8 @@ use std::time::Duration;
 pub use values::ValueChecks;
 pub use workspaces::WorkspaceLoad;
 
+use switchboard_wire::rpc;
+
 use crate::catalog::Catalog;
 use crate::config::{Basis, Config, Extent, LastGood, Watch};
 use crate::daemon_state::Daemon;
@@ -67,8 +69,7 @@ async fn run_blocking_with_timeout<T: Send + 'static>(
 }
 
 fn push_changed(session: &Session, method: &'static str) {
-    let body = format!(r#"{{"jsonrpc":"2.0","method":"{method}"}}"#);
-    session.caller.push(MessageKind::Changed(method), body.into_bytes());
+    session.caller.push(MessageKind::Changed(method), rpc::notification(method, None));
 }
 
 impl Daemon {

@@ -8,6 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use switchboard_wire::envelope::{self, Malformed, quoted, range_of, splice};
 use switchboard_wire::raw::Raw;
+use switchboard_wire::rpc;
 use tokio::time::Instant;
 
 use super::calls::{About, CallOutcome, Candidates, ChildId, ChildQuestion, Delivered};
@@ -264,7 +265,7 @@ impl Child {
     }
 
     pub(super) fn reply(&self, id: &str, outcome: &str) {
-        self.notify(format!(r#"{{"jsonrpc":"2.0","id":{id},{outcome}}}"#).as_bytes());
+        self.notify(&rpc::response_with(id, outcome));
     }
 }
 

@@ -7,6 +7,7 @@ use serde_json::json;
 use switchboard_wire::envelope::{quoted, string};
 use switchboard_wire::members::Members;
 use switchboard_wire::raw::Raw;
+use switchboard_wire::rpc;
 
 use super::single::{Swap, forward};
 use super::{Request, links};
@@ -86,12 +87,9 @@ fn tell(session: &Session, caller: &Caller, child: &str, why: &str) {
     if !caller.wants_level(LogLevel::Warning) || is_told() {
         return;
     }
-    let body = json!({
-        "jsonrpc": "2.0",
-        "method": methods::LOG_MESSAGE,
-        "params": { "level": "warning", "logger": "switchboard", "data": format!("child `{child}`: {why}") },
-    });
-    caller.push(MessageKind::Log, body.to_string().into_bytes());
+    let data = format!("child `{child}`: {why}");
+    let params = json!({ "level": "warning", "logger": "switchboard", "data": data }).to_string();
+    caller.push(MessageKind::Log, rpc::notification(methods::LOG_MESSAGE, Some(&params)));
 }
 
 /// `prompts/get`: to the child whose prompt it is.
