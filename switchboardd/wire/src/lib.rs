@@ -10,6 +10,7 @@ pub mod framing;
 pub mod hop;
 pub mod lazy_stream;
 pub mod members;
+pub mod open_files;
 pub mod oversize;
 pub mod peer;
 pub mod process;
