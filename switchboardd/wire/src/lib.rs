@@ -4,6 +4,7 @@
 //! A leaf: it knows JSON-RPC but no MCP method. I/O is done by `quiet`, the connection between the two, and by
 //! `place`, `folder`, `process` and `peer`, which find out whether there is another end and whose it is.
 
+pub mod backoff;
 pub mod envelope;
 pub mod folder;
 pub mod framing;
