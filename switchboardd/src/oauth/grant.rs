@@ -1,6 +1,6 @@
 //! From a code to tokens, from a refresh token to the next ones, and back to none.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 
 use oauth2::basic::{
     BasicClient, BasicErrorResponse, BasicErrorResponseType, BasicTokenResponse, BasicTokenType,
@@ -18,6 +18,7 @@ use super::fetch::{Fetch, FetchError};
 use super::metadata::{self, AuthServerMetadata};
 use super::scopes::Scopes;
 use super::stored_login::{Grant, Tokens};
+use crate::time::unix_seconds;
 use crate::visible::visible;
 
 /// What others say of their errors is shown up to here.
@@ -239,7 +240,7 @@ pub fn shortened(words: &str) -> String {
 
 /// Seconds since 1970.
 pub fn now() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+    unix_seconds(SystemTime::now())
 }
 
 #[cfg(test)]
