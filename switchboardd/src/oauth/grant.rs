@@ -19,7 +19,7 @@ use super::metadata::{self, AuthServerMetadata};
 use super::scopes::Scopes;
 use super::stored_login::{Grant, Tokens};
 use crate::time::unix_seconds;
-use crate::visible::visible;
+use crate::visible::clipped;
 
 /// What others say of their errors is shown up to here.
 const MAX_WORDS: usize = 200;
@@ -231,11 +231,7 @@ pub fn said(body: &[u8]) -> String {
 
 /// Others' words, so that nothing hides in them and they come to an end.
 pub fn shortened(words: &str) -> String {
-    let mut short: String = words.chars().take(MAX_WORDS).collect();
-    if short.len() < words.len() {
-        short.push('…');
-    }
-    visible(&short).into_owned()
+    clipped(words, MAX_WORDS)
 }
 
 /// Seconds since 1970.

@@ -21,6 +21,35 @@ pub fn visible(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
+/// Text from outside for a sentence of ours: at most `max_bytes` bytes, and a `…` behind them if there is more; on one
+/// line and with nothing hidden.
+pub fn clipped(text: &str, max_bytes: usize) -> String {
+    clip(text, max_bytes, is_hidden)
+}
+
+/// The same with the line breaks that it has.
+pub fn clipped_lines(text: &str, max_bytes: usize) -> String {
+    clip(text, max_bytes, |c| c != '\n' && is_hidden(c))
+}
+
+fn clip(text: &str, max_bytes: usize, hides: impl Fn(char) -> bool) -> String {
+    let mut shown = String::with_capacity(text.len().min(max_bytes));
+    for c in text.chars() {
+        let before = shown.len();
+        if hides(c) {
+            push_number(&mut shown, c);
+        } else {
+            shown.push(c);
+        }
+        if shown.len() > max_bytes {
+            shown.truncate(before);
+            shown.push('…');
+            break;
+        }
+    }
+    shown
+}
+
 fn push_number(shown: &mut String, c: char) {
     let _ = write!(shown, "\\u{{{:x}}}", u32::from(c));
 }
@@ -233,6 +262,17 @@ mod tests {
             r"a\u{202e}b\u{200b}c\u{1b}[31m\u{e0041}"
         );
         assert_eq!(visible("two\nlines\r"), r"two\u{a}lines\u{d}");
+    }
+
+    #[test]
+    fn what_is_clipped_hides_nothing_and_is_cut_between_characters() {
+        assert_eq!(clipped("größe", 7), "größe");
+        assert_eq!(clipped("größe", 5), "grö…");
+        assert_eq!(clipped("größe", 3), "gr…");
+        assert_eq!(clipped("a\n\u{202e}b\u{200b}", 15), r"a\u{a}\u{202e}b…");
+        assert_eq!(clipped("\u{202e}", 7), "…");
+        assert_eq!(clipped("", 0), "");
+        assert_eq!(clipped_lines("a\n\u{202e}b\r\nc", 16), "a\n\\u{202e}b\\u{d}…");
     }
 
     #[test]
