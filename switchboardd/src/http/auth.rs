@@ -11,12 +11,12 @@ use axum::http::header::{AUTHORIZATION, CONNECTION, HOST, ORIGIN};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use switchboard_wire::secret;
 
 use super::errors::HttpError;
 use super::server::{AcceptedConnection, PeerAddress};
 use super::{page, streamable};
 use crate::daemon_state::Daemon;
-use crate::random::same;
 
 /// What browsers say of a request: who asks, and what for.
 const SITE: &str = "sec-fetch-site";
@@ -53,7 +53,7 @@ pub(super) fn credential<B>(
         return Credential::Token;
     }
     let shown = match bearer(request.headers()) {
-        Some(bearer) if same(bearer, daemon.token.as_bytes()) => Credential::Token,
+        Some(bearer) if secret::is_same(bearer, daemon.token.as_bytes()) => Credential::Token,
         Some(bearer) if daemon.page_access.is_valid_bearer(bearer) => Credential::Page,
         _ => return Credential::Nothing,
     };
@@ -346,7 +346,7 @@ mod tests {
         let with = |value: &str| {
             let mut headers = HeaderMap::new();
             headers.insert(AUTHORIZATION, value.parse().unwrap());
-            bearer(&headers).is_some_and(|bearer| same(bearer, b"abc123"))
+            bearer(&headers).is_some_and(|bearer| secret::is_same(bearer, b"abc123"))
         };
         assert!(with("Bearer abc123") && with("bearer abc123"));
         for wrong in

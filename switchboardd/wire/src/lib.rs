@@ -18,4 +18,5 @@ pub mod process;
 pub mod raw;
 pub mod rpc;
 pub mod runtime_paths;
+pub mod secret;
 pub mod visible;
