@@ -1,6 +1,7 @@
 //! Files: those that are private to their owner, and how many may be open.
 
 pub mod private;
+pub mod regular;
 pub mod state;
 pub mod text;
 
