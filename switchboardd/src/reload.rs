@@ -21,6 +21,7 @@ use crate::config::{Basis, Config, Extent, LastGood, Watch};
 use crate::daemon_state::Daemon;
 use crate::discover::LastGoodDefinitions;
 use crate::document::Problem;
+use crate::event_loop::try_run_blocking;
 use crate::layer::{Layer, Locations};
 use crate::mailbox::MessageKind;
 use crate::manifest::Manifests;
@@ -65,7 +66,7 @@ struct PersonalFiles {
 async fn run_blocking_with_timeout<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Option<T> {
-    tokio::time::timeout(READ_TIMEOUT, tokio::task::spawn_blocking(work)).await.ok()?.ok()
+    tokio::time::timeout(READ_TIMEOUT, try_run_blocking(work)).await.ok()?
 }
 
 fn push_changed(session: &Session, method: &'static str) {
