@@ -14,6 +14,7 @@ use crate::daemon_state::Daemon;
 use crate::era::request_meta;
 use crate::error::fault;
 use crate::face::{self, Face};
+use crate::header_names;
 use crate::methods;
 use crate::session::Session;
 
@@ -21,15 +22,13 @@ const REVISION: &str = "2025-03-26";
 /// Messages of one batch.
 const MAX_BATCH_MESSAGES: usize = 320;
 
-const VERSION_HEADER: &str = "mcp-protocol-version";
-
 /// The messages of a batch that may be one.
 pub(super) fn of<'a>(session: &Session, headers: &HeaderMap, body: &'a [u8]) -> Option<Vec<&'a RawValue>> {
     if body.trim_ascii_start().first() != Some(&b'[') {
         return None;
     }
     let agreed = session.caller.profile().revision;
-    let named = headers.get(VERSION_HEADER).filter(|_| session.caller.mailbox().is_none());
+    let named = headers.get(header_names::PROTOCOL_VERSION).filter(|_| session.caller.mailbox().is_none());
     if agreed != Some(REVISION) && named.is_none_or(|named| named != REVISION) {
         return None;
     }

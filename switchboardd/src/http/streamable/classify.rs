@@ -10,10 +10,11 @@ use switchboard_wire::raw::Raw;
 use super::headers;
 use crate::era::{CAPABILITIES_KEY as CAPABILITIES, ProtocolEra, VERSION_KEY as CLAIM};
 use crate::error_codes::{HEADER_MISMATCH, UNSUPPORTED_VERSION};
+use crate::header_names;
 use crate::http::errors::RpcError;
 use crate::methods::{self, MODERN_REVISIONS};
 
-pub(super) const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
+pub(super) const VERSION: HeaderName = HeaderName::from_static(header_names::PROTOCOL_VERSION);
 
 pub(super) fn classify(given: &HeaderMap, message: &Message<'_>) -> Result<ProtocolEra, RpcError> {
     let version = given.get(VERSION).and_then(|version| version.to_str().ok()).map(str::trim);

@@ -18,6 +18,7 @@ use crate::daemon_state::Daemon;
 use crate::era::{ProtocolEra, request_meta};
 use crate::error::Failure;
 use crate::face::{self, Face};
+use crate::header_names;
 use crate::http::accept;
 use crate::http::errors::{HttpError, RpcError, json_response};
 use crate::http::proxy::{parent, run_request};
@@ -26,8 +27,8 @@ use crate::metrics::series::EntryPoint;
 use crate::session::{AbortReason, EventId, Session, Streams};
 use crate::workspace::Workspace;
 
-const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
-const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
+const SESSION: HeaderName = HeaderName::from_static(header_names::SESSION_ID);
+const LAST_EVENT: HeaderName = HeaderName::from_static(header_names::LAST_EVENT_ID);
 
 /// Sessions over HTTP at a time.
 const SESSIONS: usize = 512;
