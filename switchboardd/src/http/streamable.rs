@@ -17,6 +17,7 @@ use axum::extract::{Extension, Path, Request, State};
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
+use switchboard_wire::batch;
 use switchboard_wire::envelope::{INVALID_REQUEST, Message};
 
 use super::accept;
@@ -89,8 +90,8 @@ async fn post(
     {
         return Err(HttpError::NotFound(Failure::NoSuchChild { child: name.clone() }.to_string()));
     }
-    if body.trim_ascii_start().starts_with(b"[") {
-        return legacy::batch(daemon, &face, &head.headers, &body).await;
+    if batch::is_array(&body) {
+        return legacy::on_batch(daemon, &face, &head.headers, &body).await;
     }
     let message = Message::parse(&body)?;
     log(&message, body.len());

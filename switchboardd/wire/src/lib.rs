@@ -5,6 +5,7 @@
 //! `place`, `folder`, `process` and `peer`, which find out whether there is another end and whose it is.
 
 pub mod backoff;
+pub mod batch;
 pub mod envelope;
 pub mod folder;
 pub mod framing;

@@ -26,14 +26,15 @@ use crate::telemetry::trace::Context;
 /// An answer that comes within this, alone, needs no stream.
 pub(super) const JSON_WINDOW: Duration = Duration::from_millis(250);
 
-/// Has the face answer, in JSON if that is all and comes soon, else as a stream.
+/// Has the face answer, in JSON if that is all and comes soon, else as a stream. `refused`: the answers that a batch has
+/// already; `None` for a request by itself.
 pub(super) async fn answer(
     daemon: &Arc<Daemon>,
     face: Face,
     session: &Arc<Session>,
     streams: &Arc<Streams>,
     requests: Vec<Bytes>,
-    together: bool,
+    refused: Option<Vec<Vec<u8>>>,
     parent: Option<Context>,
 ) -> Response {
     let stream = streams.open();
@@ -47,6 +48,10 @@ pub(super) async fn answer(
         caller,
         parent,
     };
+    let together = refused.is_some();
+    for answer in refused.into_iter().flatten() {
+        call.caller.push(MessageKind::Answer, answer);
+    }
     tokio::spawn(async move {
         let _closing = closing;
         let mut open = JoinSet::new();
