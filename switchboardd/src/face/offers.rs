@@ -99,9 +99,8 @@ pub(super) async fn prompt(
     request: Request<'_>,
 ) -> Result<SuiteReply, Failure> {
     let named = member(request.params, "name")?;
-    let (suite, own) = prompter(catalog, &named.text).await?;
-    let said = forward(suite, caller, request, None, named.swapped(&own)).await?;
-    Ok(links::rewrite_uris(catalog, suite.child_name(), said))
+    let owner = prompter(catalog, &named.text).await?;
+    forward_to_owner(catalog, caller, request, &named, owner).await
 }
 
 /// `resources/read`: to the child whose resource it is. What it answers with has the name that was asked for.
@@ -111,7 +110,18 @@ pub(super) async fn read(
     request: Request<'_>,
 ) -> Result<SuiteReply, Failure> {
     let named = member(request.params, "uri")?;
-    let (suite, own) = owner(catalog, &named.text).await?;
+    let owner = owner(catalog, &named.text).await?;
+    forward_to_owner(catalog, caller, request, &named, owner).await
+}
+
+/// Asks the child that has it, under the child's own name for it.
+async fn forward_to_owner(
+    catalog: &Catalog,
+    caller: &Arc<Caller>,
+    request: Request<'_>,
+    named: &Named<'_>,
+    (suite, own): (&Suite, Box<str>),
+) -> Result<SuiteReply, Failure> {
     let said = forward(suite, caller, request, None, named.swapped(&own)).await?;
     Ok(links::rewrite_uris(catalog, suite.child_name(), said))
 }

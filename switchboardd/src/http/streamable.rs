@@ -31,21 +31,15 @@ use crate::face::Face;
 
 pub(super) const ALLOW: &str = "POST, GET, DELETE, OPTIONS";
 
-pub(super) async fn aggregate(
+/// The routes with and without a child's name.
+pub(super) async fn handle(
     State(daemon): State<Arc<Daemon>>,
     Extension(access): Extension<Access>,
+    child: Option<Path<String>>,
     request: Request,
 ) -> Response {
-    serve(&daemon, Face::Aggregate, access, request).await.unwrap_or_else(IntoResponse::into_response)
-}
-
-pub(super) async fn single(
-    State(daemon): State<Arc<Daemon>>,
-    Extension(access): Extension<Access>,
-    Path(child): Path<String>,
-    request: Request,
-) -> Response {
-    serve(&daemon, Face::Child(child), access, request).await.unwrap_or_else(IntoResponse::into_response)
+    let face = child.map_or(Face::Aggregate, |Path(name)| Face::Child(name));
+    serve(&daemon, face, access, request).await.unwrap_or_else(IntoResponse::into_response)
 }
 
 async fn serve(
