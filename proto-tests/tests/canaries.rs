@@ -91,6 +91,30 @@ fn is_clean(what: &str, text: &str) {
     }
 }
 
+/// What commands say.
+fn commands_are_clean(home: &Home, commands: &[&[&str]]) {
+    for command in commands {
+        let output = home.command(command);
+        is_clean(&format!("{command:?}"), &String::from_utf8_lossy(&[output.stdout, output.stderr].concat()));
+    }
+}
+
+/// What one server is shown as by its own route and by these commands.
+fn server_is_clean(home: &Home, daemon: &DaemonProcess, name: &str, commands: &[&[&str]]) {
+    let initialize = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}"#;
+    is_clean(name, &daemon.door().post(&format!("/proxy/{name}"), initialize).text());
+    commands_are_clean(home, commands);
+}
+
+/// What the daemon and the commands tell of all servers, and the log.
+fn is_clean_as_a_whole(home: &Home, daemon: &DaemonProcess) {
+    for target in ["/status", "/suites", "/proxy", "/metrics"] {
+        is_clean(target, &daemon.door().get(target).text());
+    }
+    commands_are_clean(home, &[&["status"], &["status", "--json"], &["ls"], &["doctor"], &["--dry-run"]]);
+    is_clean("the log", &daemon.log());
+}
+
 /// Everything that can be asked of a daemon and its commands.
 fn look_everywhere(home: &Home, daemon: &DaemonProcess, project: &Project<'_>, shim: &mut Shim) {
     let all = NAMES.iter().copied().chain(["k", "w"]);
@@ -232,24 +256,14 @@ fn no_part_of_a_destination_is_ever_shown() {
         let params =
             format!(r#"{{"name":"{name}_suite","arguments":{{"action":"call","subtool":"x","args":{{}}}}}}"#);
         is_clean(name, &shim.request("tools/call", &params));
-        let initialize = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}"#;
-        is_clean(name, &daemon.door().post(&format!("/proxy/{name}"), initialize).text());
-        for order in [&["login", name][..], &["explain", name], &["logs", name], &["logout", name]] {
-            let output = home.command(order);
-            is_clean(
-                &format!("{order:?}"),
-                &String::from_utf8_lossy(&[output.stdout, output.stderr].concat()),
-            );
-        }
+        server_is_clean(
+            &home,
+            &daemon,
+            name,
+            &[&["login", name][..], &["explain", name], &["logs", name], &["logout", name]],
+        );
     }
-    for target in ["/status", "/suites", "/proxy", "/metrics"] {
-        is_clean(target, &daemon.door().get(target).text());
-    }
-    for order in [&["status"][..], &["status", "--json"], &["ls"], &["doctor"], &["--dry-run"]] {
-        let output = home.command(order);
-        is_clean(&format!("{order:?}"), &String::from_utf8_lossy(&[output.stdout, output.stderr].concat()));
-    }
-    is_clean("the log", &daemon.log());
+    is_clean_as_a_whole(&home, &daemon);
     drop(daemon);
     kept(&home.state_folder());
 }
@@ -321,24 +335,14 @@ fn what_a_local_server_prints_is_shown_without_its_values() {
             is_clean(name, &answer);
             errors.push_str(&answer);
         }
-        let initialize = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}"#;
-        is_clean(name, &daemon.door().post(&format!("/proxy/{name}"), initialize).text());
-        for order in [&["explain", name][..], &["logs", name], &["logs", name, "--json"]] {
-            let output = home.command(order);
-            is_clean(
-                &format!("{order:?}"),
-                &String::from_utf8_lossy(&[output.stdout, output.stderr].concat()),
-            );
-        }
+        server_is_clean(
+            &home,
+            &daemon,
+            name,
+            &[&["explain", name][..], &["logs", name], &["logs", name, "--json"]],
+        );
     }
-    for target in ["/status", "/suites", "/proxy", "/metrics"] {
-        is_clean(target, &daemon.door().get(target).text());
-    }
-    for order in [&["status"][..], &["status", "--json"], &["ls"], &["doctor"], &["--dry-run"]] {
-        let output = home.command(order);
-        is_clean(&format!("{order:?}"), &String::from_utf8_lossy(&[output.stdout, output.stderr].concat()));
-    }
-    is_clean("the log", &daemon.log());
+    is_clean_as_a_whole(&home, &daemon);
     // All of it was printed, and is told with names.
     for part in
         ["last words ${SECRET_VALUE}", "half ${SECRET_VALUE}", "says ••• to stdout", "no ${SECRET_VALUE}"]

@@ -329,6 +329,13 @@ fn batches_are_one_revisions_own() {
             assert!(shim.answer_to("\"x\"").contains("era_suite"));
             assert!(shim.answer_to("\"y\"").contains("\"result\":{}"));
             assert!(shim.answer_to("\"z\"").contains("-32600"));
+            shim.send(
+                r#"[{"jsonrpc":"1.0","id":"w","method":"ping"},{"jsonrpc":"2.0","id":"v","method":"ping"}]"#,
+            );
+            assert!(shim.answer_to("\"w\"").contains("-32600"));
+            assert!(shim.answer_to("\"v\"").contains("\"result\":{}"));
+            shim.send(&format!("[{}]", vec!["{}"; 321].join(",")));
+            assert!(shim.answer_to("null").contains("at most 320"));
         } else {
             assert!(shim.answer_to("null").contains("-32600"), "{revision}");
         }

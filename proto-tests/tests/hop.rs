@@ -283,16 +283,38 @@ fn one_session_cannot_take_all_connections() {
 }
 
 /// Only a session with revision 2025-03-26 has batches.
+fn session_with_batches(daemon: &DaemonProcess) -> Session<'_> {
+    let mut session = Session::open(daemon);
+    let initialize = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params":
+        {"protocolVersion": "2025-03-26", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}});
+    assert_eq!(session.post(&initialize.to_string()).status, 200);
+    session.post(&call(1, "echo", "{}"));
+    session
+}
+
+#[test]
+fn the_calls_of_a_batch_run_at_once_and_are_answered_in_order() {
+    let home = Home::new();
+    home.child("kid", &["echo"]);
+    let daemon = home.daemon();
+    let mut session = session_with_batches(&daemon);
+    let mut batch: Vec<String> = (2..10).map(|id| call(id, "slow", r#"{"ms":1000}"#)).collect();
+    batch.insert(1, r#"{"jsonrpc":"1.0","id":"bad","method":"ping"}"#.to_owned());
+    let asked = Instant::now();
+    let answers = session.post(&format!("[{}]", batch.join(","))).json();
+    let took = asked.elapsed();
+    let ids: Vec<_> = answers.as_array().unwrap().iter().map(|answer| answer["id"].clone()).collect();
+    assert_eq!(json!(ids), json!([2, "bad", 3, 4, 5, 6, 7, 8, 9]), "{answers}");
+    assert_eq!(answers[1]["error"]["code"], -32600, "{answers}");
+    assert!(took < std::time::Duration::from_secs(6), "eight calls of a second took {took:?}");
+}
+
 #[test]
 fn a_batch_gives_up_its_turn_when_it_waits() {
     let home = Home::new();
     home.child("kid", &["echo"]);
     let daemon = home.daemon();
-    let mut session = Session::open(&daemon);
-    let initialize = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params":
-        {"protocolVersion": "2025-03-26", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}});
-    assert_eq!(session.post(&initialize.to_string()).status, 200);
-    session.post(&call(1, "echo", "{}"));
+    let mut session = session_with_batches(&daemon);
     let mut batch = session.start(&format!("[{}]", call(2, "slow", r#"{"ms":6000}"#)));
     let asked = Instant::now();
     assert_eq!(session.post(r#"{"jsonrpc":"2.0","id":3,"method":"tools/list"}"#).status, 200);

@@ -521,7 +521,7 @@ fn what_cannot_be_edited_is_named_and_left_alone() {
             .find(|line| line.starts_with("switchboard: ") && line.contains(path.to_str().unwrap()));
         assert!(line.is_some_and(|line| line.contains(says)), "{file}: {told}");
     }
-    assert!(told.contains("mcp-config.json: is not UTF-8, in line 2"), "{told}");
+    assert!(told.contains("mcp-config.json: is not UTF-8 text, in line 2"), "{told}");
     assert!(told.contains("by hand, that would be:\n\n[mcp_servers.switchboard]"), "{told}");
     assert_eq!(told.matches(": set up (").count(), SAMPLES.len() - broken.len() - 1, "{told}");
     let told = said(&home, &["import"], 1);

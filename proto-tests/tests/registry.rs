@@ -255,6 +255,23 @@ fn several_messages_at_once_are_for_one_revision() {
         ]))
         .all();
     assert_eq!(streamed.iter().filter(|message| message.get("id").is_some()).count(), 2);
+    // A message that cannot be taken is answered by itself, and the others run.
+    let mixed = old.call(&json!([
+        {"jsonrpc": "2.0", "id": 5, "method": "ping"},
+        {"jsonrpc": "2.0", "id": 6, "method": "initialize", "params": {}},
+        {"jsonrpc": "1.0", "id": 7, "method": "ping"},
+        8,
+    ]));
+    let mixed = mixed.json();
+    let of = |id: Value| mixed.as_array().unwrap().iter().find(|answer| answer["id"] == id).unwrap();
+    assert_eq!(of(json!(5))["result"], json!({}), "{mixed}");
+    for id in [json!(6), json!(7), Value::Null] {
+        assert_eq!(of(id)["error"]["code"], -32600, "{mixed}");
+    }
+    assert_eq!(old.call(&json!([8])).json()[0]["error"]["code"], -32600);
+    let many = vec![json!({"jsonrpc": "2.0", "method": "notifications/x"}); 321];
+    let refused = old.call(&json!(many));
+    assert_eq!((refused.status, refused.text().contains("at most 320")), (400, true), "{}", refused.text());
     for revision in ["2024-11-05", "2025-06-18", LATEST] {
         let refused = stage.host(revision, &json!({})).call(&batch);
         assert_eq!(

@@ -1,7 +1,8 @@
 //! The few JSON texts that the shim writes itself: faults, its own answers, cancellations. Ids go in
 //! as the raw JSON they came in, so `1`, `1.0` and `"1"` stay what they are.
 
-use switchboard_wire::envelope::{INTERNAL_ERROR, INVALID_REQUEST, PARSE_ERROR};
+use switchboard_wire::envelope::{INTERNAL_ERROR, INVALID_REQUEST, PARSE_ERROR, quoted};
+use switchboard_wire::rpc;
 
 use crate::methods::{self, Kind, Method, Outgoing};
 
@@ -122,7 +123,7 @@ impl FaultText {
 
     /// As the result of a call.
     fn result(&self, id: &str, modern: bool) -> Vec<u8> {
-        let (text, about) = (serde_json::Value::from(&*self.text), self.about());
+        let (content, about) = (rpc::text_content(&self.text), self.about());
         let version = env!("CARGO_PKG_VERSION");
         let (kind, server) = if modern {
             let server = format!(r#","{SERVER_KEY}":{{"name":"switchboard","version":"{version}"}}"#);
@@ -130,10 +131,7 @@ impl FaultText {
         } else {
             ("", String::new())
         };
-        format!(
-            r#"{{"jsonrpc":"2.0","id":{id},"result":{{{kind}"content":[{{"type":"text","text":{text}}}],"isError":true,"_meta":{{{about}{server}}}}}}}"#
-        )
-        .into_bytes()
+        rpc::result(id, &format!(r#"{{{kind}{content},"isError":true,"_meta":{{{about}{server}}}}}"#))
     }
 
     fn about(&self) -> String {
@@ -144,14 +142,12 @@ impl FaultText {
 
 /// A whole error answer.
 fn error(id: &str, code: i64, text: &str, data: &str) -> Vec<u8> {
-    let text = serde_json::Value::from(text);
-    format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":{code},"message":{text}{data}}}}}"#).into_bytes()
+    rpc::error(id, &format!(r#"{{"code":{code},"message":{}{data}}}"#, quoted(text)))
 }
 
 /// For bytes that are no JSON at all.
 pub(crate) fn parse_error() -> Vec<u8> {
-    format!(r#"{{"jsonrpc":"2.0","error":{{"code":{PARSE_ERROR},"message":"Parse error"}},"id":null}}"#)
-        .into_bytes()
+    rpc::error_without_id(&format!(r#"{{"code":{PARSE_ERROR},"message":"Parse error"}}"#))
 }
 
 /// For a request whose id could be read and which is no JSON for the rest.
@@ -165,20 +161,17 @@ pub(crate) fn invalid_request(id: Option<&str>, text: &str) -> Vec<u8> {
 
 /// An error of somebody else's, under the id of the request it is about. `body` is its `error` member.
 pub(crate) fn with_id(id: &str, body: &str) -> Vec<u8> {
-    format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{body}}}"#).into_bytes()
+    rpc::error(id, body)
 }
 
 pub(crate) fn empty_result(id: &str) -> Vec<u8> {
-    format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#).into_bytes()
+    rpc::result(id, "{}")
 }
 
 /// A `notifications/cancelled`, to the host for a question or to the daemon for a call.
 pub(crate) fn cancelled(id: &str, reason: &str) -> Vec<u8> {
-    let reason = serde_json::Value::from(reason);
-    format!(
-        r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id},"reason":{reason}}}}}"#
-    )
-    .into_bytes()
+    let params = format!(r#"{{"requestId":{id},"reason":{}}}"#, quoted(reason));
+    rpc::notification("notifications/cancelled", Some(&params))
 }
 
 #[cfg(test)]

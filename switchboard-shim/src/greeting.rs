@@ -1,6 +1,8 @@
 //! What a host is told by the shim alone while no daemon can be reached: enough to keep the connection, which some
 //! hosts give up for good when `initialize` fails. What there is it hears when a daemon comes.
 
+use switchboard_wire::rpc;
+
 use crate::methods::{self, Kind, Method, Outgoing};
 
 /// The answer to a message of a legacy host, if it is one that can be given without a daemon. `why` there is none.
@@ -13,7 +15,7 @@ pub(crate) fn answer(message: &Outgoing, greeted: bool, why: &str) -> Option<Vec
         }
         _ => return None,
     };
-    Some(format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#).into_bytes())
+    Some(rpc::result(id, &result))
 }
 
 fn initialize(body: &[u8], why: &str) -> String {
@@ -34,9 +36,7 @@ fn initialize(body: &[u8], why: &str) -> String {
 
 /// That every list is another than it was.
 pub(crate) fn changed() -> impl Iterator<Item = Vec<u8>> {
-    methods::LIST_CHANGES
-        .iter()
-        .map(|method| format!(r#"{{"jsonrpc":"2.0","method":"{method}"}}"#).into_bytes())
+    methods::LIST_CHANGES.iter().map(|method| rpc::notification(method, None))
 }
 
 #[cfg(test)]

@@ -1,45 +1,33 @@
 //! Open files. Each call has a connection of its own, so the shim takes what it may have; the daemon that
 //! it may start gets the limit that the shim was started with.
 
-use std::sync::OnceLock;
-
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::process::{Resource, getrlimit};
 use switchboard_wire::hop::MAX_IN_FLIGHT;
+use switchboard_wire::open_files;
 
 /// From the shim to the launcher: the soft limit that the daemon is to have.
 pub(crate) const VARIABLE: &str = "SWITCHBOARD_OPEN_FILES";
-
-/// Where there is no hard limit: more than a shim can use, less than any system refuses.
-const MAX_OPEN_FILES: u64 = 10_240;
 
 /// Descriptors that are not calls: the host's, the runtime's, the mailbox, idle connections, whatever
 /// the host left open, and room for answers to the daemon's questions while calls wait for them.
 const RESERVED_FILES: u64 = 24;
 
-static BEFORE: OnceLock<Option<u64>> = OnceLock::new();
-
 /// Lifts the soft limit to the hard one.
 pub(crate) fn raise() {
-    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
-    BEFORE.get_or_init(|| current);
-    let wanted = maximum.unwrap_or(MAX_OPEN_FILES);
-    if current.is_some_and(|current| current < wanted) {
-        // As many as before is no reason not to start.
-        let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum });
-    }
+    // As many as before is no reason not to start.
+    let _ = open_files::raise();
 }
 
 /// The soft limit before [`raise`].
 pub(crate) fn before() -> Option<u64> {
-    BEFORE.get().copied().flatten()
+    open_files::before()
 }
 
 /// In the launcher: goes back to what the shim was started with.
 pub(crate) fn restore() {
     let wanted = std::env::var(VARIABLE).ok().and_then(|limit| limit.parse().ok());
     if let Some(wanted) = wanted {
-        let maximum = getrlimit(Resource::Nofile).maximum;
-        let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum });
+        open_files::set(wanted);
     }
 }
 

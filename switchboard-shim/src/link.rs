@@ -8,6 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::value::RawValue;
+use switchboard_wire::backoff::Backoff;
 use switchboard_wire::hop::{self, Draining, OpenSession, SessionOpened};
 use tokio::time::timeout;
 
@@ -88,7 +89,7 @@ pub(crate) async fn open(
 }
 
 async fn attempt(target: &DaemonTarget, may_start: bool, request: &Request) -> Result<Opened, OpenError> {
-    let mut pause = Duration::from_millis(20);
+    let mut backoff = Backoff::new(Duration::from_millis(20), Duration::from_millis(200));
     loop {
         let DaemonLink { mut connection, socket, starting } =
             start::connect_or_start(target, may_start).await.map_err(OpenError::Start)?;
@@ -99,8 +100,7 @@ async fn attempt(target: &DaemonTarget, may_start: bool, request: &Request) -> R
         }
         if answer.status == 503 && answer.draining.is_some() {
             // The old daemon is on its way out; its successor, or our own, will take this.
-            tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(Duration::from_millis(200));
+            tokio::time::sleep(backoff.next_pause()).await;
             continue;
         }
         let SessionOpened { session, boot, .. } = accepted(&answer)?;

@@ -2,7 +2,7 @@
 //! which ones a new session must hear of again. The only file that names methods.
 
 use bytes::Bytes;
-use serde_json::value::RawValue;
+use switchboard_wire::batch;
 use switchboard_wire::envelope::{Malformed, Message, Outcome};
 use switchboard_wire::members::Members;
 use switchboard_wire::raw::Raw;
@@ -168,7 +168,7 @@ pub(crate) const LIST_CHANGES: [&str; 3] = [
 ];
 
 /// Revisions with `initialize`, newest first; the daemon has the same.
-const REVISIONS: [&str; 5] = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05", "2024-10-07"];
+const REVISIONS: [&str; 5] = ["2025-11-25", "2025-06-18", batch::REVISION, "2024-11-05", "2024-10-07"];
 
 /// The revision that an `initialize` is answered with: the one it asks for if it is known, else the newest.
 pub(crate) fn revision(body: &[u8]) -> &'static str {
@@ -194,18 +194,18 @@ pub(crate) fn empty_list(body: &[u8]) -> Option<&'static str> {
 
 /// Whether a message says of itself that it is of the modern era.
 pub(crate) fn is_modern(body: &[u8]) -> bool {
-    let Ok(Message::Request { params: Some(params), .. }) = Message::parse(body) else { return false };
-    let meta = member(params, "_meta").and_then(Members::of);
+    let Ok(Message::Request { params, .. }) = Message::parse(body) else { return false };
+    claims_modern_era(params)
+}
+
+fn claims_modern_era(params: Option<Raw<'_>>) -> bool {
+    let meta = params.and_then(|params| member(params, "_meta")).and_then(Members::of);
     meta.is_some_and(|meta| meta.get("io.modelcontextprotocol/protocolVersion").is_some())
 }
 
-/// The messages of a batch; `None` for anything that is none.
-pub(crate) fn batch(body: &Bytes) -> Option<Vec<Bytes>> {
-    if body.trim_ascii_start().first() != Some(&b'[') {
-        return None;
-    }
-    let messages: Vec<&RawValue> = serde_json::from_slice(body).ok()?;
-    (!messages.is_empty()).then(|| messages.iter().map(|one| body.slice_ref(one.get().as_bytes())).collect())
+/// Whether a request must not be in a batch.
+pub(crate) fn is_excluded_from_batches(method: &str, params: Option<Raw<'_>>) -> bool {
+    method == "initialize" || claims_modern_era(params)
 }
 
 /// Whether the answer to `initialize` agrees on the one revision that has batches.
@@ -213,7 +213,8 @@ pub(crate) fn agrees_on_batches(answer: &[u8]) -> bool {
     let Ok(Message::Response { outcome: Outcome::Result(result), .. }) = Message::parse(answer) else {
         return false;
     };
-    member(result, "protocolVersion").is_some_and(|version| version.get() == "\"2025-03-26\"")
+    let version = member(result, "protocolVersion").and_then(switchboard_wire::envelope::string);
+    version.as_deref() == Some(batch::REVISION)
 }
 
 fn member<'a>(params: Raw<'a>, name: &str) -> Option<Raw<'a>> {
@@ -297,11 +298,13 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_is_its_messages() {
-        let split = |body: &'static str| batch(&Bytes::from_static(body.as_bytes()));
-        assert_eq!(split(r#" [{"a": 1.0}, 2]"#).unwrap(), [r#"{"a": 1.0}"#, "2"]);
-        assert_eq!(split("[]"), None);
-        assert_eq!(split(r#"{"a":[]}"#), None);
+    fn batches_are_for_one_revision_and_not_for_every_request() {
+        let excluded = |method: &str, params: &'static str| {
+            is_excluded_from_batches(method, Raw::parse(params.as_bytes()))
+        };
+        assert!(excluded("initialize", "{}"));
+        assert!(excluded("x", r#"{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}"#));
+        assert!(!excluded("x", r#"{"_meta":{}}"#));
         let answer = |revision: &str| {
             format!(r#"{{"jsonrpc":"2.0","id":1,"result":{{"protocolVersion":"{revision}"}}}}"#)
         };

@@ -16,9 +16,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use switchboard_wire::batch;
 use switchboard_wire::envelope::Malformed;
 use switchboard_wire::framing::{Frame, Framing, MAX_MESSAGE};
-use switchboard_wire::oversize::IdScan;
+use switchboard_wire::oversize::{is_answerable, readable_id};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep_until, timeout};
@@ -257,8 +258,8 @@ impl Relay {
             }
             Err(Malformed::NotJson) => self.write(fault::parse_error()),
             Err(malformed @ Malformed::NotMessage(_)) => {
-                if let Some(messages) = methods::batch(&body).filter(|_| self.batches) {
-                    return self.on_batch_of_host(messages);
+                if self.batches && batch::is_array(&body) {
+                    return self.on_batch_of_host(&body);
                 }
                 let id = readable_id(&body);
                 self.write(fault::invalid_request(id.as_deref(), &malformed.to_string()));
@@ -267,17 +268,18 @@ impl Relay {
     }
 
     /// Each message of a batch goes its own way, and each answer comes by itself.
-    fn on_batch_of_host(&mut self, messages: Vec<Bytes>) {
+    fn on_batch_of_host(&mut self, body: &Bytes) {
+        let messages = match batch::split(body) {
+            Ok(messages) => messages,
+            Err(Malformed::NotJson) => return self.write(fault::parse_error()),
+            Err(malformed) => return self.write(fault::invalid_request(None, &malformed.to_string())),
+        };
         for message in messages {
-            match methods::read(&message) {
-                Ok(HostMessage::Forward(Kind::Request { id, method: Method::Initialize })) => {
-                    self.write(fault::invalid_request(Some(&id), "`initialize` must not be in a batch"));
-                }
-                Ok(_) if !methods::is_modern(&message) => self.on_message(message),
-                _ => {
-                    let id = readable_id(&message);
-                    self.write(fault::invalid_request(id.as_deref(), "no message that may be in a batch"));
-                }
+            let message = body.slice_ref(message.get().as_bytes());
+            let refused = batch::read(&message, methods::is_excluded_from_batches).err();
+            match refused {
+                Some(answer) => self.write(answer),
+                None => self.on_message(message),
             }
         }
     }
@@ -310,20 +312,6 @@ impl Relay {
     fn write(&mut self, body: impl Into<Bytes>) {
         self.output.push(self.framing.unwrap_or(Framing::Line), body.into());
     }
-}
-
-/// The id of something that is JSON but no message, if it has one that an answer can carry.
-fn readable_id(body: &[u8]) -> Option<Box<str>> {
-    let mut scan = IdScan::default();
-    if body.starts_with(b"{") {
-        scan.feed(body);
-    }
-    scan.found().id.filter(|id| is_answerable(id))
-}
-
-/// Whether an answer can carry what was found as an id.
-fn is_answerable(id: &str) -> bool {
-    id.starts_with(|first: char| first == '"' || first == '-' || first.is_ascii_digit())
 }
 
 /// Tells when a signal came or nobody reads what is written, whichever is first.

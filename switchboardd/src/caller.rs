@@ -11,6 +11,7 @@ use serde_json::json;
 use switchboard_wire::envelope::{Message, range_of, splice};
 use switchboard_wire::members::Members;
 use switchboard_wire::raw::Raw;
+use switchboard_wire::rpc;
 
 use crate::client_capabilities::ClientCapabilities;
 use crate::era::request_meta::RequestMeta;
@@ -418,12 +419,8 @@ impl Caller {
         }
         let Some(session) = self.session_state() else { return };
         if session.lock().remove(id).is_some() {
-            let body = json!({
-                "jsonrpc": "2.0",
-                "method": methods::CANCELLED,
-                "params": { "requestId": id, "reason": reason },
-            });
-            self.push(MessageKind::Question, body.to_string().into_bytes());
+            let params = json!({ "requestId": id, "reason": reason }).to_string();
+            self.push(MessageKind::Question, rpc::notification(methods::CANCELLED, Some(&params)));
         }
     }
 }

@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex};
 
+use switchboard_wire::rpc;
+
 use crate::config::{Config, Conflicts};
 use crate::document::{Problem, nearest};
 use crate::layer::Layer;
@@ -91,7 +93,7 @@ impl Catalog {
         // Hosts cut long lists at their end: a workspace cuts nothing of the person's own.
         suites.sort_by(|a, b| (a.of_workspace, a.child_name()).cmp(&(b.of_workspace, b.child_name())));
         let tools: Vec<String> = suites.iter().map(Suite::tool).collect();
-        let tools_list = format!(r#"{{"tools":[{}]}}"#, tools.join(","));
+        let tools_list = rpc::tools_result(&tools.join(","));
         let by_name = suites.iter().enumerate().map(|(at, suite)| (suite.name.clone(), at)).collect();
         let by_child =
             suites.iter().enumerate().map(|(at, suite)| (suite.child_name().to_owned(), at)).collect();

@@ -36,8 +36,9 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
-use switchboard_wire::envelope::{Malformed, quoted};
+use switchboard_wire::envelope::Malformed;
 use switchboard_wire::raw::Raw;
+use switchboard_wire::rpc;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, timeout_at};
 
@@ -274,13 +275,10 @@ impl Child {
         };
         let Some((id, reply)) = opened else { return Err(ChildError::Unsent) };
         let mut line = Vec::with_capacity(256);
-        line.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
         // The probe's id is a string: there are servers that answer nothing else properly before their handshake.
         let probes = method == methods::DISCOVER;
         let id_text = if probes { format!("\"{}\"", id.0) } else { id.0.to_string() };
-        line.extend_from_slice(id_text.as_bytes());
-        line.extend_from_slice(br#","method":"#);
-        line.extend_from_slice(quoted(method).as_bytes());
+        rpc::push_request_start(&id_text, method, &mut line);
         let before = line.len();
         line.extend_from_slice(br#","params":"#);
         let empty = line.len();

@@ -24,7 +24,7 @@ use crate::config::{Extent, LastGood, Usable, personal_file};
 use crate::daemon_info::DaemonInfo;
 use crate::daemon_state::{Daemon, Phase};
 use crate::document::Problem;
-use crate::event_loop::{Serving, run_blocking};
+use crate::event_loop::{Serving, run_blocking, try_run_blocking};
 use crate::http::{HttpServer, Listener};
 use crate::layer::Locations;
 use crate::reload::ReloadCause;
@@ -292,7 +292,7 @@ fn take_over(paths: &RuntimePaths) -> (RunLog, JoinHandle<()>) {
     let swept = tokio::spawn(async move {
         // Whoever started us waits for its first answer: looking at every process comes after that.
         tokio::time::sleep(AFTER_FIRST_ANSWERS).await;
-        let _ = tokio::task::spawn_blocking(move || stale_runs.sweep()).await;
+        let _ = try_run_blocking(move || stale_runs.sweep()).await;
     });
     (run_log, swept)
 }

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use switchboard_wire::backoff;
 use tokio::io::AsyncReadExt;
 use tokio::sync::Notify;
 
@@ -224,9 +225,8 @@ impl ShellState {
         }
         self.asking = None;
         let Some(shell_environment) = answer else {
-            let pause = FIRST_PAUSE.saturating_mul(2_u32.saturating_pow(self.failures)).min(LONGEST_PAUSE);
             self.failures = self.failures.saturating_add(1);
-            self.next = Some(now + pause);
+            self.next = Some(now + backoff::pause_after(self.failures, FIRST_PAUSE, LONGEST_PAUSE));
             return false;
         };
         let is_late = self.failures > 0 || now >= asking.since + SHELL_TIMEOUT;

@@ -1,8 +1,8 @@
 //! Everything that can fail on a call's way, as what the host is told: one sum, answered in one place.
 
 use serde_json::json;
-use switchboard_wire::envelope::quoted;
 use switchboard_wire::raw::Raw;
+use switchboard_wire::rpc;
 
 use crate::child::ChildError;
 use crate::era::request_state::BadState;
@@ -166,18 +166,16 @@ impl Failure {
     /// error, and this one may have run: what fails on a call is told as its result.
     pub fn answer(&self, era: ProtocolEra, method: &str, host_id: &str) -> Vec<u8> {
         if method == methods::TOOLS_CALL && self.blame() != Blame::Host {
-            return format!(r#"{{"jsonrpc":"2.0","id":{host_id},"result":{}}}"#, self.result(era))
-                .into_bytes();
+            return rpc::result(host_id, &self.result(era));
         }
         self.fault(era, host_id)
     }
 
     /// The result of a call that failed like this.
     fn result(&self, era: ProtocolEra) -> String {
-        let text = quoted(&self.to_string());
+        let content = rpc::text_content(&self.to_string());
         let meta = json!({ "switchboard": self.about() });
-        let result =
-            format!(r#"{{"content":[{{"type":"text","text":{text}}}],"isError":true,"_meta":{meta}}}"#);
+        let result = format!(r#"{{{content},"isError":true,"_meta":{meta}}}"#);
         match (era, Raw::parse(result.as_bytes())) {
             (ProtocolEra::Modern, Some(raw)) => {
                 results::for_modern(raw, methods::TOOLS_CALL, &era::server().to_string())
@@ -229,7 +227,7 @@ impl Failure {
 
 /// A fault under an id.
 pub fn fault(host_id: &str, error: &serde_json::Value) -> Vec<u8> {
-    format!(r#"{{"jsonrpc":"2.0","id":{host_id},"error":{error}}}"#).into_bytes()
+    rpc::error(host_id, &error.to_string())
 }
 
 #[cfg(test)]

@@ -39,7 +39,7 @@ pub fn may_block() {
 
 /// Does work that may wait for a disk on a thread for such work.
 pub async fn run_blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
-    match tokio::task::spawn_blocking(work).await {
+    match on_blocking_thread(work).await {
         Ok(done) => done,
         Err(error) => match error.try_into_panic() {
             Ok(panic) => std::panic::resume_unwind(panic),
@@ -47,6 +47,18 @@ pub async fn run_blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + '
             Err(_) => std::future::pending().await,
         },
     }
+}
+
+/// The same for work whose panic is to end nothing else: `None` if it panicked.
+pub async fn try_run_blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    on_blocking_thread(work).await.ok()
+}
+
+#[expect(clippy::disallowed_methods, reason = "the one place where blocking work leaves the event loop")]
+fn on_blocking_thread<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> tokio::task::JoinHandle<T> {
+    tokio::task::spawn_blocking(work)
 }
 
 /// Does work that may wait for a disk and that nobody waits for: here, unless this thread serves. It is for `Drop` and so
@@ -163,6 +175,14 @@ mod tests {
         was_done.recv().unwrap();
         drop(serving);
         may_block();
+    }
+
+    #[tokio::test]
+    async fn a_panic_of_the_work_is_passed_on_only_where_that_is_wanted() {
+        assert_eq!(try_run_blocking(|| 1).await, Some(1));
+        assert_eq!(try_run_blocking(|| -> i32 { panic!("on purpose") }).await, None);
+        let passed_on = tokio::spawn(run_blocking(|| panic!("on purpose"))).await;
+        assert!(passed_on.is_err_and(|error| error.is_panic()));
     }
 
     #[test]

@@ -13,6 +13,7 @@ mod single;
 use std::sync::Arc;
 
 use switchboard_wire::raw::Raw;
+use switchboard_wire::rpc;
 
 use crate::caller::Caller;
 use crate::daemon_state::Daemon;
@@ -110,16 +111,12 @@ pub async fn answer(
     request.record_outcome(&said);
     match said {
         Ok(SuiteReply::Child(answer)) => answer.for_host(request.id.get()),
-        Ok(SuiteReply::Error(error)) => {
-            format!(r#"{{"jsonrpc":"2.0","id":{},"error":{error}}}"#, request.id.get()).into_bytes()
-        }
+        Ok(SuiteReply::Error(error)) => rpc::error(request.id.get(), &error),
         // Only a modern request is answered with a question.
         Ok(SuiteReply::NeedsInput(_)) => {
             Failure::Panicked.answer(ProtocolEra::Legacy, request.method, request.id.get())
         }
-        Ok(SuiteReply::Own(result)) => {
-            format!(r#"{{"jsonrpc":"2.0","id":{},"result":{result}}}"#, request.id.get()).into_bytes()
-        }
+        Ok(SuiteReply::Own(result)) => rpc::result(request.id.get(), &result),
         Err(failure) => {
             tracing::debug!(target: "face", method = request.method, kind = failure.kind(), "{failure}");
             failure.answer(ProtocolEra::Legacy, request.method, request.id.get())

@@ -1,6 +1,7 @@
 //! Files: those that are private to their owner, and how many may be open.
 
 pub mod private;
+pub mod regular;
 pub mod state;
 pub mod text;
 
@@ -9,26 +10,15 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::fs::OFlags;
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 pub use switchboard_wire::folder::is_ours_alone;
-
-/// Where there is no hard limit: more than we use, less than any system refuses.
-const MAX_OPEN_FILES: u64 = 10_240;
-
-static SOFT_LIMIT: OnceLock<Option<u64>> = OnceLock::new();
+use switchboard_wire::open_files;
 
 /// Lifts the soft limit of open files to the hard one: connections and pipes are what this process is made of.
 pub fn raise_limit() {
-    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
-    SOFT_LIMIT.get_or_init(|| current);
-    let wanted = maximum.unwrap_or(MAX_OPEN_FILES);
-    if current.is_some_and(|current| current < wanted)
-        && let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum })
-    {
+    if let Err(error) = open_files::raise() {
         tracing::warn!(target: "daemon", "the limit of open files stays where it is: {error}");
     }
 }
@@ -36,14 +26,13 @@ pub fn raise_limit() {
 /// The soft limit of open files that this process was started with, for its children: some programs walk
 /// through all numbers below it, some use `select`. `None` if it was not changed.
 pub fn soft_limit_before() -> Option<u64> {
-    SOFT_LIMIT.get().copied().flatten()
+    open_files::before()
 }
 
 /// Back to what this process was started with, for another that takes its place.
 pub fn lower_limit() {
     if let Some(before) = soft_limit_before() {
-        let maximum = getrlimit(Resource::Nofile).maximum;
-        let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(before), maximum });
+        open_files::set(before);
     }
 }
 

@@ -57,6 +57,7 @@ pub mod env_file;
 pub mod environment;
 pub mod expand;
 pub mod files;
+pub mod header_names;
 pub mod hosts;
 pub mod inherited_variables;
 pub mod layer;

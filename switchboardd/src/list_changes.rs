@@ -4,6 +4,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use switchboard_wire::rpc;
+
 use crate::caller::Caller;
 use crate::catalog::Catalog;
 use crate::child::ListKind;
@@ -95,8 +97,8 @@ impl Daemon {
             for session in self.sessions.all() {
                 let Some((before, now)) = session.refresh_fingerprints() else { continue };
                 for method in now.changed_lists(&before) {
-                    let body = format!(r#"{{"jsonrpc":"2.0","method":"{method}"}}"#);
-                    session.caller.push(MessageKind::Changed(method), body.into_bytes());
+                    let body = rpc::notification(method, None);
+                    session.caller.push(MessageKind::Changed(method), body);
                 }
             }
         }

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use switchboard_wire::envelope::quoted;
 use switchboard_wire::members::{Members, insert_members, remove_members};
 use switchboard_wire::raw::Raw;
+use switchboard_wire::rpc;
 
 use crate::caller::Caller;
 use crate::era::SUBSCRIPTION_KEY;
@@ -103,13 +104,13 @@ impl Drop for ListenGuard<'_> {
 /// A notification of the subscription `id`; `members` stand before its `_meta`, each with a comma behind it.
 pub fn notification(method: &str, members: &str, id: &str) -> Vec<u8> {
     let meta = format!(r#""_meta":{{"{SUBSCRIPTION_KEY}":{id}}}"#);
-    format!(r#"{{"jsonrpc":"2.0","method":"{method}","params":{{{members}{meta}}}}}"#).into_bytes()
+    rpc::notification(method, Some(&format!("{{{members}{meta}}}")))
 }
 
 /// The end of the subscription `id`, as the answer to its request.
 pub fn ended(id: &str) -> Vec<u8> {
     let meta = format!(r#""_meta":{{"{SUBSCRIPTION_KEY}":{id}}}"#);
-    format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"resultType":"complete",{meta}}}}}"#).into_bytes()
+    rpc::result(id, &format!(r#"{{"resultType":"complete",{meta}}}"#))
 }
 
 /// A child's word that a resource changed, for somebody who knows it as `shown` and hears of it by the request
@@ -127,7 +128,7 @@ pub fn updated(params: Raw<'_>, shown: &str, listen: Option<&str>) -> Vec<u8> {
     let is_empty = Raw::parse(meta.as_bytes()).and_then(Members::of).is_none_or(|meta| meta.0.is_empty());
     let meta = if is_empty { String::new() } else { format!(r#","_meta":{meta}"#) };
     let params = insert_members(&rest, &format!(r#""uri":{}{meta}"#, quoted(shown)));
-    format!(r#"{{"jsonrpc":"2.0","method":"{}","params":{params}}}"#, methods::RESOURCE_UPDATED).into_bytes()
+    rpc::notification(methods::RESOURCE_UPDATED, Some(&params))
 }
 
 #[cfg(test)]

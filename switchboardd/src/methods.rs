@@ -1,6 +1,9 @@
 //! The MCP method names the daemon knows, in one place.
 
+use switchboard_wire::batch;
+
 pub const INITIALIZE: &str = "initialize";
+pub const INITIALIZED: &str = "notifications/initialized";
 pub const PING: &str = "ping";
 pub const CANCELLED: &str = "notifications/cancelled";
 pub const PROGRESS: &str = "notifications/progress";
@@ -32,7 +35,7 @@ pub const ELICITATION_COMPLETE: &str = "notifications/elicitation/complete";
 /// Revisions that open with `initialize`, newest first. The last one is a pre-release that old
 /// servers still answer with; it reads like its successor.
 pub const LEGACY_REVISIONS: [&str; 5] =
-    ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05", "2024-10-07"];
+    ["2025-11-25", "2025-06-18", batch::REVISION, "2024-11-05", "2024-10-07"];
 pub const LATEST_LEGACY: &str = LEGACY_REVISIONS[0];
 
 /// Revisions without a handshake, newest first: every request says what it has to.

@@ -26,6 +26,7 @@ use tokio::time::Instant;
 use crate::methods;
 use crate::telemetry::spans::{Side, Span, Spans};
 use crate::telemetry::trace::Context;
+use crate::visible::clipped_lines;
 use child_metrics::{ChildCounts, ChildMetrics};
 use names::{LabelName, LabelNames};
 use series::{AllSeries, EntryPoint, Histogram, OperationKind, SeriesKey};
@@ -346,7 +347,7 @@ impl OperationNotes {
     pub fn failed(&self, kind: &'static str, why: &impl Display) {
         let mut noted = self.lock();
         noted.error = Some(kind);
-        noted.message = Some(clipped(&why.to_string()));
+        noted.message = Some(clipped_lines(&why.to_string(), MAX_ERROR_CHARS));
     }
 
     /// It was answered, with an error that is not ours if there is one.
@@ -430,11 +431,6 @@ impl Drop for OperationGuard<'_> {
             });
         }
     }
-}
-
-fn clipped(text: &str) -> String {
-    let end = text.char_indices().nth(MAX_ERROR_CHARS).map(|(at, _)| at);
-    end.map_or_else(|| text.to_owned(), |end| format!("{}…", &text[..end]))
 }
 
 /// The method, if it is one that there is.

@@ -10,11 +10,12 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
+use switchboard_wire::secret;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
 use crate::event_loop::may_block;
-use crate::random::{hex, same};
+use crate::random::hex;
 
 /// A browser is there sooner than that. Guesses are not counted, which would let anybody on this machine keep the
 /// person out: nobody gets through 2^256 of them in this time.
@@ -165,7 +166,9 @@ impl IssuedSecrets {
         let each = self.issued.iter().enumerate();
         each.fold(
             None,
-            |found, (at, (known, _))| if same(secret, known.as_bytes()) { Some(at) } else { found },
+            |found, (at, (known, _))| {
+                if secret::is_same(secret, known.as_bytes()) { Some(at) } else { found }
+            },
         )
     }
 

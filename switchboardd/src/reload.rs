@@ -14,11 +14,14 @@ use std::time::Duration;
 pub use values::ValueChecks;
 pub use workspaces::WorkspaceLoad;
 
+use switchboard_wire::rpc;
+
 use crate::catalog::Catalog;
 use crate::config::{Basis, Config, Extent, LastGood, Watch};
 use crate::daemon_state::Daemon;
 use crate::discover::LastGoodDefinitions;
 use crate::document::Problem;
+use crate::event_loop::try_run_blocking;
 use crate::layer::{Layer, Locations};
 use crate::mailbox::MessageKind;
 use crate::manifest::Manifests;
@@ -63,12 +66,11 @@ struct PersonalFiles {
 async fn run_blocking_with_timeout<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Option<T> {
-    tokio::time::timeout(READ_TIMEOUT, tokio::task::spawn_blocking(work)).await.ok()?.ok()
+    tokio::time::timeout(READ_TIMEOUT, try_run_blocking(work)).await.ok()?
 }
 
 fn push_changed(session: &Session, method: &'static str) {
-    let body = format!(r#"{{"jsonrpc":"2.0","method":"{method}"}}"#);
-    session.caller.push(MessageKind::Changed(method), body.into_bytes());
+    session.caller.push(MessageKind::Changed(method), rpc::notification(method, None));
 }
 
 impl Daemon {

@@ -18,6 +18,8 @@ use tokio::sync::Notify;
 pub use savings_file::{SavingsFile, SavingsStore, SuiteTotals};
 pub use session_usage::{ChildUse, SessionUsage};
 
+use crate::event_loop::try_run_blocking;
+
 /// How long notes stay in memory.
 const FLUSH_INTERVAL: Duration = Duration::from_secs(5);
 /// Texts beyond this many bytes are written at once.
@@ -167,7 +169,7 @@ impl SavingsRecorder {
             self.written.notified().await;
             let _ = tokio::time::timeout(FLUSH_INTERVAL, self.full.notified()).await;
             let recorder = self.clone();
-            let _ = tokio::task::spawn_blocking(move || recorder.flush()).await;
+            let _ = try_run_blocking(move || recorder.flush()).await;
         }
     }
 

@@ -20,6 +20,7 @@ use std::time::Duration;
 use switchboard_wire::envelope::quoted;
 use switchboard_wire::members::Members;
 use switchboard_wire::raw::Raw;
+use switchboard_wire::rpc;
 use tokio::time::Instant;
 
 use crate::caller::Caller;
@@ -485,5 +486,5 @@ fn tool_error(sentence: &str) -> SuiteReply {
 
 fn text_result(text: &str, is_error: bool) -> String {
     let mark = if is_error { r#","isError":true"# } else { "" };
-    format!(r#"{{"content":[{{"type":"text","text":{}}}]{mark}}}"#, quoted(text))
+    format!("{{{}{mark}}}", rpc::text_content(text))
 }

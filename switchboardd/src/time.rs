@@ -1,10 +1,15 @@
-//! The time of day, for people who read logs.
+//! The time of day: for people who read logs, and in seconds for files.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+/// Seconds since 1970.
+pub fn unix_seconds(now: SystemTime) -> u64 {
+    now.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
 /// `2026-01-31T12:00:00Z`.
 pub fn utc(now: SystemTime) -> String {
-    let seconds = now.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let seconds = unix_seconds(now);
     let (days, second) = (seconds / 86_400, seconds % 86_400);
     let (year, month, day) = date(days);
     format!("{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z", second / 3600, second / 60 % 60, second % 60)

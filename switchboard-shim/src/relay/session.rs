@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use switchboard_wire::backoff::Backoff;
 use switchboard_wire::envelope;
 use switchboard_wire::hop::Draining;
 use switchboard_wire::raw::Raw;
@@ -33,7 +34,7 @@ const OLD_CALLS_TIMEOUT: Duration = Duration::from_millis(500);
 pub(super) struct Link {
     state: State,
     epoch: u64,
-    pause: Duration,
+    backoff: Backoff,
     /// Since when there is no session.
     since: Instant,
     /// Why there is none, if that is known.
@@ -97,7 +98,7 @@ impl Link {
         Self {
             state: State::Down { retry: since },
             epoch: 0,
-            pause: FIRST_PAUSE,
+            backoff: Backoff::new(FIRST_PAUSE, MAX_PAUSE),
             since,
             why: None,
             stopped: false,
@@ -213,8 +214,8 @@ impl Relay {
             OpenError::Versions(_) => DownReason::Versions(text),
             _ => DownReason::Unreachable(text),
         });
-        let pause = if self.link.stopped { MAX_PAUSE } else { self.link.pause };
-        self.link.pause = (self.link.pause * 2).min(MAX_PAUSE);
+        let next = self.link.backoff.next_pause();
+        let pause = if self.link.stopped { MAX_PAUSE } else { next };
         self.link.down(now + pause);
         self.link_due(now);
     }
@@ -245,7 +246,7 @@ impl Relay {
             boot,
             mailbox,
         });
-        self.link.pause = FIRST_PAUSE;
+        self.link.backoff.reset();
         self.link.why = None;
         self.link.stopped = false;
         if std::mem::take(&mut self.greeted) {

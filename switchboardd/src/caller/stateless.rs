@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use switchboard_wire::envelope::{Message, quoted, string};
 use switchboard_wire::raw::Raw;
+use switchboard_wire::rpc;
 use tokio::sync::Notify;
 
 use super::{Caller, OnAnswer, Profile};
@@ -209,9 +210,9 @@ impl StatelessRequest {
 
 impl PendingInput {
     fn respond(self, outcome: &str) {
-        let response = format!(r#"{{"jsonrpc":"2.0","id":{},{outcome}}}"#, quoted(&self.ours));
-        if let Ok(Message::Response { id, .. }) = Message::parse(response.as_bytes()) {
-            (self.answer)(response.as_bytes(), id);
+        let response = rpc::response_with(&quoted(&self.ours), outcome);
+        if let Ok(Message::Response { id, .. }) = Message::parse(&response) {
+            (self.answer)(&response, id);
         }
     }
 }

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use switchboard_wire::envelope::splice;
+use switchboard_wire::rpc;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
@@ -53,11 +54,9 @@ impl ChildResponse {
 
     /// The same child's answer with another result.
     pub fn with_result(&self, result: &str) -> Self {
-        let (before, id) = (r#"{"jsonrpc":"2.0","id":"#, "0");
-        let body = format!(r#"{before}{id},"result":{result}}}"#);
         Self {
-            body: body.into(),
-            id: before.len()..before.len() + id.len(),
+            body: rpc::result("0", result).into(),
+            id: rpc::ID_START..rpc::ID_START + 1,
             era: self.era,
             error: self.error,
         }

@@ -3,6 +3,7 @@
 use super::Exit;
 use super::remote::RemoteError;
 use crate::definition::Redactor;
+use crate::visible::clipped;
 
 /// Why a child gave no answer. The texts continue the words "child `name` …".
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -88,11 +89,6 @@ fn last_words(words: &str) -> String {
 }
 
 /// A child's own words in a message of ours: not more than a reader wants.
-pub(super) fn clip(text: &str) -> &str {
-    const MAX_CHARS: usize = 1024;
-    let mut end = text.len().min(MAX_CHARS);
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    &text[..end]
+pub(super) fn clip(text: &str) -> String {
+    clipped(text, 1024)
 }

@@ -9,6 +9,7 @@ use serde_json::value::RawValue;
 use switchboard_wire::envelope::{Message, Outcome};
 use switchboard_wire::members::{Members, remove_members};
 use switchboard_wire::raw::Raw;
+use switchboard_wire::rpc;
 
 use super::calls::ChildResponse;
 use super::{Child, ChildError, Limits, Ownership, clip, millis};
@@ -180,7 +181,7 @@ async fn initialize(child: &Arc<Child>) -> Result<InitOutcome, ChildError> {
     let answer = answer.map_err(as_start_failure)?;
     match read(&answer) {
         Ok(server_info) => {
-            child.notify(br#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
+            child.notify(&rpc::notification(methods::INITIALIZED, None));
             Ok(InitOutcome::Initialized(server_info))
         }
         Err(refusal) => match Message::parse(&answer.body) {

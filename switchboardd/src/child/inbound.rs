@@ -8,6 +8,7 @@ use switchboard_wire::envelope::{self, Malformed, Message, Outcome, quoted, rang
 use switchboard_wire::framing::{Frame, MAX_MESSAGE};
 use switchboard_wire::members::Members;
 use switchboard_wire::raw::Raw;
+use switchboard_wire::rpc;
 use tokio::time::Instant;
 
 use super::calls::{About, CallOutcome, Candidates, ChildId, ChildResponse, Delivered};
@@ -192,11 +193,11 @@ impl Child {
 
 /// An answer without the outcome that is null beside the other.
 fn with_one_outcome(id: Raw<'_>, outcome: Outcome<'_>) -> Bytes {
-    let (name, value) = match outcome {
-        Outcome::Result(result) => ("result", result),
-        Outcome::Error(error) => ("error", error),
-    };
-    format!(r#"{{"jsonrpc":"2.0","id":{},"{name}":{}}}"#, id.get(), value.get()).into()
+    match outcome {
+        Outcome::Result(result) => rpc::result(id.get(), result.get()),
+        Outcome::Error(error) => rpc::error(id.get(), error.get()),
+    }
+    .into()
 }
 
 /// One of our ids, in any of the spellings that children have come up with: `7`, `"7"`, `7.0`.

@@ -17,6 +17,7 @@ use super::spawn::{Exit, Guard, Spawned, spawn};
 use super::transport::ChildTransport;
 use super::{Child, ChildError, Ownership, Stage, StartDeps, StderrRing, lists, orphans, tools};
 use crate::definition::ResolvedCommand;
+use crate::event_loop::try_run_blocking;
 
 /// After its output closed, how long a child may take to exit before it counts as deaf and dumb.
 const CLOSED_GRACE: Duration = Duration::from_millis(250);
@@ -92,7 +93,7 @@ async fn run(
     child.end();
     if guard.clear().await == Exit::Unknown {
         // The guard is gone without a word, so what it guarded is ours now.
-        let _ = tokio::task::spawn_blocking(orphans::kill_orphans).await;
+        let _ = try_run_blocking(orphans::kill_orphans).await;
     }
     let _ = writer.await;
     drop(end_guard);

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
+use switchboard_wire::backoff::Backoff;
 use switchboard_wire::envelope::{Message, Outcome};
 
 use super::calls::ChildResponse;
@@ -47,7 +48,7 @@ type ListenFuture = Pin<Box<dyn Future<Output = Result<ChildResponse, ChildError
 async fn listen(child: Arc<Child>) {
     // Kept until the next one is open, so that nothing is missed between them.
     let mut before: Option<ListenFuture> = None;
-    let mut pause = RELISTEN_PAUSE;
+    let mut backoff = Backoff::new(RELISTEN_PAUSE, LONGEST_PAUSE);
     while child.is_alive() {
         let Some(filter) = filter(child.server_info(), &child.followed()) else {
             before = None;
@@ -71,13 +72,12 @@ async fn listen(child: Arc<Child>) {
         tokio::select! {
             answer = &mut open => match answer {
                 Ok(answer) => {
-                    pause = RELISTEN_PAUSE;
+                    backoff.reset();
                     wait_for_more(&child, &answer).await;
                 }
                 // A connection broke; the child behind it is still there.
                 Err(ChildError::Remote(_)) => {
-                    tokio::time::sleep(pause).await;
-                    pause = (pause * 2).min(LONGEST_PAUSE);
+                    tokio::time::sleep(backoff.next_pause()).await;
                 }
                 Err(_) => return,
             },

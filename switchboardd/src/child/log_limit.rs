@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
+use switchboard_wire::rpc;
 use tokio::time::Instant;
 
 use super::Child;
@@ -74,12 +75,9 @@ impl Child {
             "{dropped} log messages of server `{}` were dropped: it sent more than {MAX_PER_SECOND} in a second",
             self.name
         );
-        let told = json!({
-            "jsonrpc": "2.0",
-            "method": methods::LOG_MESSAGE,
-            "params": { "level": LogLevel::Warning.word(), "logger": "switchboard", "data": data },
-        });
-        mailbox.push(MessageKind::Log, told.to_string().into());
+        let params = json!({ "level": LogLevel::Warning.word(), "logger": "switchboard", "data": data });
+        let body = rpc::notification(methods::LOG_MESSAGE, Some(&params.to_string()));
+        mailbox.push(MessageKind::Log, body.into());
     }
 }
 

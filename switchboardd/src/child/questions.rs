@@ -6,8 +6,10 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use bytes::Bytes;
+use switchboard_wire::backoff::Backoff;
 use switchboard_wire::envelope::{self, Malformed, quoted, range_of, splice};
 use switchboard_wire::raw::Raw;
+use switchboard_wire::rpc;
 use tokio::time::Instant;
 
 use super::calls::{About, CallOutcome, Candidates, ChildId, ChildQuestion, Delivered};
@@ -226,17 +228,18 @@ impl Child {
         }
         let child = self.clone();
         tokio::spawn(async move {
-            let (mut pause, mut unanswered) = (LAST_WORDS, 0);
+            let (mut backoff, mut unanswered) = (Backoff::new(LAST_WORDS, LONGEST_PAUSE), 0);
             while child.is_alive() && unanswered < MOST_PINGS {
-                tokio::time::sleep(pause).await;
+                tokio::time::sleep(backoff.next_pause()).await;
                 if !child.calls().has_unread_cancel() {
                     break;
                 }
-                (pause, unanswered) = if child.shows_cancels_read().await {
-                    (LAST_WORDS, 0)
+                if child.shows_cancels_read().await {
+                    backoff.reset();
+                    unanswered = 0;
                 } else {
-                    ((pause * 2).min(LONGEST_PAUSE), unanswered + 1)
-                };
+                    unanswered += 1;
+                }
             }
             child.watches_cancels.store(false, Relaxed);
         });
@@ -264,7 +267,7 @@ impl Child {
     }
 
     pub(super) fn reply(&self, id: &str, outcome: &str) {
-        self.notify(format!(r#"{{"jsonrpc":"2.0","id":{id},{outcome}}}"#).as_bytes());
+        self.notify(&rpc::response_with(id, outcome));
     }
 }
 

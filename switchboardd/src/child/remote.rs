@@ -229,7 +229,7 @@ impl Posts<'_> {
         }
         let (child, connection) = (self.child.clone(), self.connection.clone());
         self.tasks.spawn(async move {
-            post::send_notification(&child, &connection, cancelled(id).into_bytes().into()).await;
+            post::send_notification(&child, &connection, cancelled(id).into()).await;
             tokio::time::sleep(CANCEL_GRACE).await;
             post.iter().for_each(AbortHandle::abort);
             None

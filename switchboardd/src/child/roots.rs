@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use switchboard_wire::envelope::{range_of, splice, string};
 use switchboard_wire::raw::Raw;
+use switchboard_wire::rpc;
 use tokio::sync::OnceCell;
 use tokio::time::{Instant, sleep};
 
@@ -17,6 +18,7 @@ use super::calls::ChildQuestion;
 use super::{Child, Ownership};
 use crate::caller::Caller;
 use crate::era::ProtocolEra;
+use crate::methods;
 
 /// A host that does not answer `roots/list` holds up the first call for this long.
 const ROOTS_TIMEOUT: Duration = Duration::from_secs(2);
@@ -110,7 +112,7 @@ impl Child {
         if self.era() == ProtocolEra::Modern {
             return;
         }
-        self.notify(br#"{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}"#);
+        self.notify(&rpc::notification(methods::ROOTS_CHANGED, None));
     }
 
     /// A host did not answer these in time: the child goes on without roots. The host is not told to stop: what it

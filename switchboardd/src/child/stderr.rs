@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
 use crate::definition::Redactor;
-use crate::visible::visible;
+use crate::visible::clipped;
 
 /// What is kept of each child, in bytes and per line.
 const MAX_RING_BYTES: usize = 64 * 1024;
@@ -123,7 +123,7 @@ impl StderrRing {
         }
         let mut kept = self.buffer.lock().expect("BUG: a push panicked");
         if stdout && kept.stdout == 0 {
-            let text = visible(super::clip(&text));
+            let text = super::clip(&text);
             tracing::warn!(target: "child", child = name, "wrote a line to stdout that is not JSON-RPC: {text}");
             kept.first = Some(text.into());
         } else {
@@ -176,14 +176,14 @@ impl StderrRing {
     /// The end of what it wrote to standard error.
     fn tail(&self) -> String {
         let kept = self.buffer.lock().expect("BUG: a push panicked");
-        let mut tail: Vec<&str> = Vec::new();
+        let mut tail: Vec<String> = Vec::new();
         let mut bytes = 0;
         for line in kept.lines.iter().rev().filter(|line| !line.stdout).take(TAIL_LINES) {
             bytes += line.text.len();
             if bytes > TAIL_BYTES && !tail.is_empty() {
                 break;
             }
-            tail.push(super::clip(&line.text));
+            tail.push(clipped(&line.text, TAIL_BYTES - '…'.len_utf8()));
         }
         tail.reverse();
         tail.join("\n")

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use switchboard_wire::rpc;
 use tokio::time::Instant;
 
 use super::outbox::{Outbox, Unsent};
@@ -82,7 +83,7 @@ impl Child {
     /// Nobody waits for the answer to this call any more. `notify_child`: the child may be told by a notification.
     pub(super) fn cancel(&self, id: ChildId, notify_child: bool) {
         match &self.transport {
-            ChildTransport::Stdio(_) if notify_child => self.notify(cancelled(id).as_bytes()),
+            ChildTransport::Stdio(_) if notify_child => self.notify(&cancelled(id)),
             ChildTransport::Stdio(_) => {}
             ChildTransport::Http(remote) => remote.cancel(id, notify_child),
         }
@@ -90,9 +91,7 @@ impl Child {
 }
 
 /// The notification that takes a request back.
-pub(super) fn cancelled(ChildId(id): ChildId) -> String {
-    let method = methods::CANCELLED;
-    format!(
-        r#"{{"jsonrpc":"2.0","method":"{method}","params":{{"requestId":{id},"reason":"the caller no longer waits"}}}}"#
-    )
+pub(super) fn cancelled(ChildId(id): ChildId) -> Vec<u8> {
+    let params = format!(r#"{{"requestId":{id},"reason":"the caller no longer waits"}}"#);
+    rpc::notification(methods::CANCELLED, Some(&params))
 }

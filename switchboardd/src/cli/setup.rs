@@ -41,15 +41,10 @@ struct SetupOutcome {
 
 pub(super) fn run(args: &Args, setup: &Setup) -> Exit {
     let Which { host, dry_run, .. } = &setup.which;
-    let named = match named(host) {
-        Ok(named) => named,
+    let (named, home, state) = match named_and_places(args, host) {
+        Ok(found) => found,
         Err(exit) => return exit,
     };
-    let home = match daemon::home() {
-        Ok(home) => home,
-        Err(fatal) => return failed(&fatal),
-    };
-    let state = daemon::files_in_use(args, &home).1;
     let machine = Machine::here(&home);
     let shim = match shim::find(setup.shim.as_deref(), &machine.path) {
         Ok(shim) => shim,
@@ -124,16 +119,19 @@ pub(super) fn run(args: &Args, setup: &Setup) -> Exit {
     setup_run.exit()
 }
 
+/// The hosts that are named, the home folder and the folder of the daemon's state.
+fn named_and_places(args: &Args, hosts: &[String]) -> Result<(Vec<&'static Host>, PathBuf, PathBuf), Exit> {
+    let named = named(hosts)?;
+    let home = daemon::home().map_err(|fatal| failed(&fatal))?;
+    let state = daemon::files_in_use(args, &home).1;
+    Ok((named, home, state))
+}
+
 pub(super) fn undo(args: &Args, undo: &Undo) -> Exit {
-    let named = match named(&undo.which.host) {
-        Ok(named) => named,
+    let (named, _, state) = match named_and_places(args, &undo.which.host) {
+        Ok(found) => found,
         Err(exit) => return exit,
     };
-    let home = match daemon::home() {
-        Ok(home) => home,
-        Err(fatal) => return failed(&fatal),
-    };
-    let state = daemon::files_in_use(args, &home).1;
     let (all, problems) = Records::peek(&state).all();
     problems.iter().for_each(|problem| remark!("switchboard: {}", indented(problem)));
     let is_meant = |record: &Record| named.is_empty() || named.iter().any(|host| host.id == record.host);

@@ -18,6 +18,7 @@ use crate::telemetry::message::{Value, attribute, field, message};
 use crate::telemetry::settings::{Settings, Spelling, Target};
 use crate::telemetry::spans::{self, Spans};
 use otlp_metrics::OtlpMetrics;
+use switchboard_wire::backoff::Backoff;
 
 /// How often a batch is tried; the pause between doubles.
 const TRIES: u32 = 4;
@@ -164,7 +165,7 @@ impl OtlpExporter {
             Spelling::Json => body.json(),
         }
         .into();
-        let mut pause = FIRST_PAUSE;
+        let mut backoff = Backoff::new(FIRST_PAUSE, Duration::MAX);
         for last in (0..TRIES).map(|number| number + 1 == TRIES) {
             let refused = match self.try_once(body.clone()).await {
                 Ok(()) => {
@@ -182,11 +183,10 @@ impl OtlpExporter {
                 return false;
             }
             tokio::select! {
-                () = tokio::time::sleep(pause) => {}
+                () = tokio::time::sleep(backoff.next_pause()) => {}
                 // One more try, and no waiting.
                 _ = closes.wait_for(|closing| *closing) => {}
             }
-            pause *= 2;
         }
         false
     }

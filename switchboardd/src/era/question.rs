@@ -3,6 +3,7 @@
 use switchboard_wire::envelope::{quoted, string};
 use switchboard_wire::members::{Members, insert_members, remove_members};
 use switchboard_wire::raw::Raw;
+use switchboard_wire::rpc;
 
 use crate::methods;
 use crate::visible::is_hidden;
@@ -59,7 +60,7 @@ impl<'a> InputRequired<'a> {
 impl InputRequest<'_> {
     /// The same as a request to a legacy host; its id is replaced on the way. The legacy era tells addresses
     /// that are opened apart by an id: `mint` makes one.
-    pub fn to_legacy(&self, mint: impl FnOnce() -> String) -> String {
+    pub fn to_legacy(&self, mint: impl FnOnce() -> String) -> Vec<u8> {
         let params = self.params.map_or("{}", Raw::get);
         let members = self.params.and_then(Members::of).unwrap_or_default();
         let by_url = self.method == methods::ELICITATION && members.text("mode").as_deref() == Some("url");
@@ -68,7 +69,7 @@ impl InputRequest<'_> {
         } else {
             params.to_owned()
         };
-        format!(r#"{{"jsonrpc":"2.0","id":0,"method":{},"params":{params}}}"#, quoted(&self.method))
+        rpc::request("0", &self.method, Some(&params))
     }
 }
 
@@ -150,12 +151,13 @@ mod tests {
         let result = r#"{"resultType":"input_required","inputRequests":{"a":{"method":"elicitation/create","params":{"mode":"url","url":"http://u","n":1.0}},"b":{"method":"roots/list"}},"requestState":"s"}"#;
         let read = InputRequired::read(raw(result)).unwrap();
         assert_eq!(read.state.unwrap().get(), "\"s\"");
+        let text = |request: Vec<u8>| String::from_utf8(request).unwrap();
         assert_eq!(
-            read.requests[0].to_legacy(|| "e1".to_owned()),
+            text(read.requests[0].to_legacy(|| "e1".to_owned())),
             r#"{"jsonrpc":"2.0","id":0,"method":"elicitation/create","params":{"mode":"url","url":"http://u","n":1.0,"elicitationId":"e1"}}"#
         );
         assert_eq!(
-            read.requests[1].to_legacy(String::new),
+            text(read.requests[1].to_legacy(String::new)),
             r#"{"jsonrpc":"2.0","id":0,"method":"roots/list","params":{}}"#
         );
         assert_eq!(

@@ -1,5 +1,7 @@
 //! What a modern request says of whoever sent it: nothing is known of them but this.
 
+use std::borrow::Cow;
+
 use switchboard_wire::members::Members;
 use switchboard_wire::raw::Raw;
 
@@ -19,6 +21,23 @@ pub struct RequestMeta {
     pub level: Option<LogLevel>,
 }
 
+/// The `_meta` of a message.
+pub fn meta(params: Option<Raw<'_>>) -> Members<'_> {
+    let meta = params.and_then(Members::of).and_then(|params| params.get("_meta"));
+    meta.and_then(Members::of).unwrap_or_default()
+}
+
+/// The revision that a message says it is of, which makes it one of the modern era; `None` for one of the legacy era.
+pub fn claimed_revision<'a>(meta: &Members<'a>) -> Option<Result<Cow<'a, str>, InvalidRequest>> {
+    let version = switchboard_wire::envelope::string(meta.get(VERSION_KEY)?);
+    Some(version.ok_or_else(|| InvalidRequest::Params(format!("`{VERSION_KEY}` must be a string"))))
+}
+
+/// The capabilities that every modern request names.
+pub fn capabilities<'a>(meta: &Members<'a>) -> Option<Raw<'a>> {
+    meta.get(CAPABILITIES_KEY).filter(|capabilities| capabilities.get().starts_with('{'))
+}
+
 /// `None` for a request of a legacy host.
 pub fn parse(method: &str, params: Option<Raw<'_>>) -> Result<Option<RequestMeta>, InvalidRequest> {
     // Nearly every request is a legacy one and is known by this alone, however long it is.
@@ -27,19 +46,13 @@ pub fn parse(method: &str, params: Option<Raw<'_>>) -> Result<Option<RequestMeta
     if !speaks && !modern_only {
         return Ok(None);
     }
-    let meta = params.and_then(Members::of).and_then(|params| params.get("_meta"));
-    let meta = meta.and_then(Members::of).unwrap_or_default();
-    let version = match meta.get(VERSION_KEY) {
-        Some(version) => version,
+    let meta = meta(params);
+    let version = match claimed_revision(&meta) {
+        Some(version) => version?,
         None if modern_only => return Err(missing_key(VERSION_KEY)),
         None => return Ok(None),
     };
-    let version = switchboard_wire::envelope::string(version)
-        .ok_or_else(|| InvalidRequest::Params(format!("`{VERSION_KEY}` must be a string")))?;
-    let capabilities = meta
-        .get(CAPABILITIES_KEY)
-        .filter(|capabilities| capabilities.get().starts_with('{'))
-        .ok_or_else(|| missing_key(CAPABILITIES_KEY))?;
+    let capabilities = capabilities(&meta).ok_or_else(|| missing_key(CAPABILITIES_KEY))?;
     if !methods::MODERN_REVISIONS.contains(&&*version) {
         return Err(InvalidRequest::UnsupportedVersion { requested: version.into_owned() });
     }

@@ -3,6 +3,7 @@
 
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
+use switchboard_wire::secret;
 
 /// What a state leads back to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,7 +65,7 @@ impl StateSigner {
             return Err(if is_run_id { BadState::EarlierRun } else { BadState::NotOurs });
         }
         let until: u64 = until.parse().map_err(|_| BadState::NotOurs)?;
-        if !is_same(&self.sign(kind, inner, binding, until), mac) {
+        if !secret::is_same(self.sign(kind, inner, binding, until).as_bytes(), mac.as_bytes()) {
             return Err(BadState::NotOurs);
         }
         if until < now {
@@ -90,11 +91,6 @@ impl StateSigner {
         }
         mac.finalize().into_bytes().iter().map(|byte| format!("{byte:02x}")).collect()
     }
-}
-
-/// In a time that does not tell where they differ.
-fn is_same(one: &str, other: &str) -> bool {
-    one.len() == other.len() && one.bytes().zip(other.bytes()).fold(0, |all, (a, b)| all | (a ^ b)) == 0
 }
 
 #[cfg(test)]

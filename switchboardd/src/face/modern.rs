@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 use switchboard_wire::envelope::{Message, Outcome, quoted, splice, string};
 use switchboard_wire::members::{Members, insert_members};
 use switchboard_wire::raw::Raw;
+use switchboard_wire::rpc;
 
 use super::{Face, Request, aggregate, links, listen, single};
 use crate::caller::{Caller, InputEntry};
@@ -143,7 +144,7 @@ impl ModernRequest<'_> {
                 Ok(Message::Response { outcome: Outcome::Error(error), .. }) => {
                     match errors::for_modern(error) {
                         MappedError::AsItIs => return Ok(answer.for_host(id)),
-                        MappedError::Error(error) => return Ok(fault(id, &error)),
+                        MappedError::Error(error) => return Ok(rpc::error(id, &error)),
                         MappedError::NeedsInput(result) if self.client_capabilities.elicitation_url => {
                             self.ours(&result)
                         }
@@ -157,7 +158,7 @@ impl ModernRequest<'_> {
                 _ => return Ok(answer.for_host(id)),
             },
             SuiteReply::Own(result) => self.ours(&result),
-            SuiteReply::Error(error) => return Ok(fault(id, &error)),
+            SuiteReply::Error(error) => return Ok(rpc::error(id, &error)),
             SuiteReply::NeedsInput(asks) => match *asks {
                 InputNeeded::Child { answer, pid } => return Ok(self.wrapped(&answer, pid)),
                 InputNeeded::Suspended { call, inputs } => {
@@ -170,7 +171,7 @@ impl ModernRequest<'_> {
                 }
             },
         };
-        Ok(format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#).into_bytes())
+        Ok(rpc::result(id, &result))
     }
 
     fn modern(&self, result: Raw<'_>) -> String {
@@ -208,7 +209,7 @@ impl ModernRequest<'_> {
             }
             None => insert_members(result.get(), &format!(r#""requestState":{state}"#)),
         };
-        format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#).into_bytes()
+        rpc::result(id, &result)
     }
 }
 
@@ -228,8 +229,4 @@ fn input_required(inputs: &[InputEntry], state: &str) -> String {
         all.join(","),
         quoted(state)
     )
-}
-
-fn fault(id: &str, error: &str) -> Vec<u8> {
-    format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#).into_bytes()
 }

@@ -7,6 +7,7 @@ use serde_json::json;
 use switchboard_wire::envelope::{quoted, string};
 use switchboard_wire::members::Members;
 use switchboard_wire::raw::Raw;
+use switchboard_wire::rpc;
 
 use super::single::{Swap, forward};
 use super::{Request, links};
@@ -86,12 +87,9 @@ fn tell(session: &Session, caller: &Caller, child: &str, why: &str) {
     if !caller.wants_level(LogLevel::Warning) || is_told() {
         return;
     }
-    let body = json!({
-        "jsonrpc": "2.0",
-        "method": methods::LOG_MESSAGE,
-        "params": { "level": "warning", "logger": "switchboard", "data": format!("child `{child}`: {why}") },
-    });
-    caller.push(MessageKind::Log, body.to_string().into_bytes());
+    let data = format!("child `{child}`: {why}");
+    let params = json!({ "level": "warning", "logger": "switchboard", "data": data }).to_string();
+    caller.push(MessageKind::Log, rpc::notification(methods::LOG_MESSAGE, Some(&params)));
 }
 
 /// `prompts/get`: to the child whose prompt it is.
@@ -101,9 +99,8 @@ pub(super) async fn prompt(
     request: Request<'_>,
 ) -> Result<SuiteReply, Failure> {
     let named = member(request.params, "name")?;
-    let (suite, own) = prompter(catalog, &named.text).await?;
-    let said = forward(suite, caller, request, None, named.swapped(&own)).await?;
-    Ok(links::rewrite_uris(catalog, suite.child_name(), said))
+    let owner = prompter(catalog, &named.text).await?;
+    forward_to_owner(catalog, caller, request, &named, owner).await
 }
 
 /// `resources/read`: to the child whose resource it is. What it answers with has the name that was asked for.
@@ -113,7 +110,18 @@ pub(super) async fn read(
     request: Request<'_>,
 ) -> Result<SuiteReply, Failure> {
     let named = member(request.params, "uri")?;
-    let (suite, own) = owner(catalog, &named.text).await?;
+    let owner = owner(catalog, &named.text).await?;
+    forward_to_owner(catalog, caller, request, &named, owner).await
+}
+
+/// Asks the child that has it, under the child's own name for it.
+async fn forward_to_owner(
+    catalog: &Catalog,
+    caller: &Arc<Caller>,
+    request: Request<'_>,
+    named: &Named<'_>,
+    (suite, own): (&Suite, Box<str>),
+) -> Result<SuiteReply, Failure> {
     let said = forward(suite, caller, request, None, named.swapped(&own)).await?;
     Ok(links::rewrite_uris(catalog, suite.child_name(), said))
 }

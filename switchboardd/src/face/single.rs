@@ -7,6 +7,7 @@ use switchboard_wire::envelope::{range_of, string};
 use switchboard_wire::framing::push_single_line;
 use switchboard_wire::members::{Members, remove_members};
 use switchboard_wire::raw::Raw;
+use switchboard_wire::rpc;
 use tokio::time::Instant;
 
 use super::offers::member;
@@ -131,7 +132,7 @@ fn known_tools(suite: &Suite, caller: &Caller, list: &ToolList) -> SuiteReply {
         ProtocolEra::Modern => exposed.map(|tool| Cow::Borrowed(tool.raw.get())).collect(),
         ProtocolEra::Legacy => exposed.map(|tool| schema::tool_for_legacy((&*tool.raw).into())).collect(),
     };
-    SuiteReply::Own(format!(r#"{{"tools":[{}]}}"#, tools.join(",")))
+    SuiteReply::Own(rpc::tools_result(&tools.join(",")))
 }
 
 async fn list_tools(

@@ -1,13 +1,10 @@
 //! Reading a file that has to be private: its owner's alone, and nothing that could block or surprise.
 
-use std::fs::{File, OpenOptions};
-use std::io::{self, Read};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::OFlags;
-
-use crate::event_loop::may_block;
+use super::regular::{self, Links, NotOpened};
 
 /// Why a file is not used.
 #[derive(Debug, thiserror::Error)]
@@ -26,39 +23,23 @@ pub enum Unfit {
 
 /// The whole of a private file; `None` if there is none. What is checked is what was opened.
 pub fn read(file: &Path, limit: u64) -> Result<Option<Vec<u8>>, Unfit> {
-    may_block();
     let unreadable = |error| Unfit::Unreadable { file: file.to_owned(), error };
-    let opened = match open(file) {
+    let (opened, meta) = match regular::open(file, Links::Refuse) {
         Ok(opened) => opened,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        // A link, or a socket, and never a file.
-        Err(_) if file.symlink_metadata().is_ok_and(|meta| !meta.is_file()) => {
-            return Err(Unfit::Irregular(file.to_owned()));
-        }
-        Err(error) => return Err(unreadable(error)),
+        Err(NotOpened::Absent) => return Ok(None),
+        Err(NotOpened::Irregular | NotOpened::DanglingLink) => return Err(Unfit::Irregular(file.to_owned())),
+        Err(NotOpened::Failed(error)) => return Err(unreadable(error)),
     };
-    let meta = opened.metadata().map_err(unreadable)?;
-    if !meta.is_file() {
-        return Err(Unfit::Irregular(file.to_owned()));
-    }
     if meta.uid() != rustix::process::geteuid().as_raw() {
         return Err(Unfit::Foreign { file: file.to_owned(), owner: meta.uid() });
     }
     if meta.mode() & 0o077 != 0 {
         return Err(Unfit::Open(file.to_owned()));
     }
-    let mut body = Vec::new();
-    opened.take(limit + 1).read_to_end(&mut body).map_err(unreadable)?;
-    if body.len() as u64 > limit {
-        return Err(Unfit::TooLong { file: file.to_owned(), limit });
+    match regular::read_up_to(limit, opened).map_err(unreadable)? {
+        Some(body) => Ok(Some(body)),
+        None => Err(Unfit::TooLong { file: file.to_owned(), limit }),
     }
-    Ok(Some(body))
-}
-
-/// Without waiting for the other end of a pipe, and through no link.
-pub fn open(file: &Path) -> io::Result<File> {
-    let flags = OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::NOCTTY;
-    OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(file)
 }
 
 #[cfg(test)]

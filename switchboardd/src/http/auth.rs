@@ -11,12 +11,13 @@ use axum::http::header::{AUTHORIZATION, CONNECTION, HOST, ORIGIN};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use switchboard_wire::secret;
 
 use super::errors::HttpError;
 use super::server::{AcceptedConnection, PeerAddress};
 use super::{page, streamable};
 use crate::daemon_state::Daemon;
-use crate::random::same;
+use crate::header_names;
 
 /// What browsers say of a request: who asks, and what for.
 const SITE: &str = "sec-fetch-site";
@@ -53,7 +54,7 @@ pub(super) fn credential<B>(
         return Credential::Token;
     }
     let shown = match bearer(request.headers()) {
-        Some(bearer) if same(bearer, daemon.token.as_bytes()) => Credential::Token,
+        Some(bearer) if secret::is_same(bearer, daemon.token.as_bytes()) => Credential::Token,
         Some(bearer) if daemon.page_access.is_valid_bearer(bearer) => Credential::Page,
         _ => return Credential::Nothing,
     };
@@ -96,7 +97,7 @@ pub(super) async fn check(State(daemon): State<Arc<Daemon>>, mut request: Reques
     if let Some(origin) = origin {
         response.headers_mut().insert("access-control-allow-origin", origin);
         response.headers_mut().insert("vary", HeaderValue::from_static("origin"));
-        let exposed = HeaderValue::from_static("mcp-session-id");
+        let exposed = HeaderValue::from_static(header_names::SESSION_ID);
         response.headers_mut().insert("access-control-expose-headers", exposed);
     }
     add_security_headers(connection.peer_address(), shown, &mut response);
@@ -243,12 +244,19 @@ fn options(path: &str, cross_origin: bool) -> Response {
     headers.insert("allow", HeaderValue::from_static(allow));
     if cross_origin {
         headers.insert("access-control-allow-methods", HeaderValue::from_static(allow));
-        headers.insert(
-            "access-control-allow-headers",
-            HeaderValue::from_static(
-                "authorization, content-type, accept, last-event-id, mcp-protocol-version, mcp-session-id, mcp-method, mcp-name",
-            ),
-        );
+        let allowed = [
+            "authorization",
+            "content-type",
+            "accept",
+            header_names::LAST_EVENT_ID,
+            header_names::PROTOCOL_VERSION,
+            header_names::SESSION_ID,
+            header_names::METHOD,
+            header_names::NAME,
+        ];
+        let allowed =
+            HeaderValue::from_str(&allowed.join(", ")).expect("BUG: header names are a header value");
+        headers.insert("access-control-allow-headers", allowed);
         headers.insert("access-control-max-age", HeaderValue::from_static("600"));
     }
     response
@@ -346,7 +354,7 @@ mod tests {
         let with = |value: &str| {
             let mut headers = HeaderMap::new();
             headers.insert(AUTHORIZATION, value.parse().unwrap());
-            bearer(&headers).is_some_and(|bearer| same(bearer, b"abc123"))
+            bearer(&headers).is_some_and(|bearer| secret::is_same(bearer, b"abc123"))
         };
         assert!(with("Bearer abc123") && with("bearer abc123"));
         for wrong in

@@ -1,42 +1,49 @@
 //! Several messages in one array: only the revision 2025-03-26 has them, so only a session that agreed on it, or a
 //! caller without one that names it, is understood.
 
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use axum::http::{HeaderMap, StatusCode};
-use serde_json::json;
 use serde_json::value::RawValue;
-use switchboard_wire::envelope::{INVALID_REQUEST, Message, string};
+use switchboard_wire::batch;
+use switchboard_wire::envelope::{Malformed, Message, string};
 
-use super::errors::{HttpError, RpcError};
+use super::errors::HttpError;
 use super::proxy::{run_request, via};
 use crate::daemon_state::Daemon;
 use crate::era::request_meta;
-use crate::error::fault;
 use crate::face::{self, Face};
+use crate::header_names;
 use crate::methods;
 use crate::session::Session;
 
-const REVISION: &str = "2025-03-26";
-/// Messages of one batch.
-const MAX_BATCH_MESSAGES: usize = 320;
-
-const VERSION_HEADER: &str = "mcp-protocol-version";
-
 /// The messages of a batch that may be one.
-pub(super) fn of<'a>(session: &Session, headers: &HeaderMap, body: &'a [u8]) -> Option<Vec<&'a RawValue>> {
-    if body.trim_ascii_start().first() != Some(&b'[') {
-        return None;
+pub(super) fn of<'a>(
+    session: &Session,
+    headers: &HeaderMap,
+    body: &'a [u8],
+) -> Result<Option<Vec<&'a RawValue>>, Malformed> {
+    if !batch::is_array(body) {
+        return Ok(None);
     }
     let agreed = session.caller.profile().revision;
-    let named = headers.get(VERSION_HEADER).filter(|_| session.caller.mailbox().is_none());
-    if agreed != Some(REVISION) && named.is_none_or(|named| named != REVISION) {
-        return None;
+    let named = headers.get(header_names::PROTOCOL_VERSION).filter(|_| session.caller.mailbox().is_none());
+    if agreed != Some(batch::REVISION) && named.is_none_or(|named| named != batch::REVISION) {
+        return Ok(None);
     }
-    serde_json::from_slice(body).ok().filter(|messages: &Vec<_>| !messages.is_empty())
+    batch::split(body).map(Some)
 }
 
-/// The answers in an array, in the order of their requests.
+/// One message of a batch, or the answer to what must not be in one.
+pub(super) fn read(message: &RawValue) -> Result<Message<'_>, Vec<u8>> {
+    batch::read(message.get().as_bytes(), |method, params| {
+        method == methods::INITIALIZE || !matches!(request_meta::parse(method, params), Ok(None))
+    })
+}
+
+/// Runs all requests of a batch at once. The answers are in an array, in the order of their requests.
 pub(super) async fn answer(
     daemon: &Arc<Daemon>,
     face: &Face,
@@ -46,37 +53,38 @@ pub(super) async fn answer(
     if let Some(draining) = daemon.phase().borrow().draining() {
         return Err(HttpError::Draining(draining));
     }
-    if messages.len() > MAX_BATCH_MESSAGES {
-        let why = format!("a batch has at most {MAX_BATCH_MESSAGES} messages");
-        return Err(RpcError::new(StatusCode::BAD_REQUEST, INVALID_REQUEST, why).into());
-    }
-    let mut answers: Vec<Vec<u8>> = Vec::new();
+    let mut items = Vec::new();
     for message in messages {
-        let body = message.get().as_bytes();
-        match Message::parse(body) {
+        match read(message) {
             Ok(Message::Request { id, method, params }) => {
                 let method = method.name();
-                let is_legacy = matches!(request_meta::parse(&method, params), Ok(None));
-                if method == methods::INITIALIZE || !is_legacy {
-                    answers.push(refused(id.get(), &format!("`{method}` must not be in a batch")));
-                    continue;
-                }
-                let request = face::Request::new(id, &method, params);
-                answers.extend(
-                    run_request(daemon, face, session, &session.caller, request, via(session), None)
-                        .await
-                        .ok(),
-                );
+                let mut item = BatchRequest::Running(Box::pin(async move {
+                    let request = face::Request::new(id, &method, params);
+                    let answer =
+                        run_request(daemon, face, session, &session.caller, request, via(session), None);
+                    answer.await.ok()
+                }));
+                // It stands in line at its child before the next message is looked at.
+                let _ = std::future::poll_fn(|cx| Poll::Ready(item.poll(cx))).await;
+                items.push(item);
             }
             Ok(Message::Notification { method, params }) => {
                 face::on_notification(daemon, session, &method.name(), params);
             }
             Ok(Message::Response { id, .. }) => {
+                let body = message.get().as_bytes();
                 let _ = string(id).is_some_and(|ours| session.caller.answered(&ours, body, id));
             }
-            Err(malformed) => answers.push(refused("null", &malformed.to_string())),
+            Err(refused) => items.push(BatchRequest::Done(Some(refused))),
         }
     }
+    std::future::poll_fn(|cx| {
+        // All of them are polled, whether or not an earlier one is done.
+        let open = items.iter_mut().filter_map(|item| item.poll(cx).is_pending().then_some(())).count();
+        if open == 0 { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+    let answers: Vec<Vec<u8>> = items.into_iter().filter_map(BatchRequest::answer).collect();
     if answers.is_empty() {
         return Ok(Err(StatusCode::ACCEPTED));
     }
@@ -86,6 +94,27 @@ pub(super) async fn answer(
     Ok(Ok(all))
 }
 
-fn refused(id: &str, why: &str) -> Vec<u8> {
-    fault(id, &json!({ "code": INVALID_REQUEST, "message": why }))
+/// A request of a batch: under way, or done with or without an answer.
+enum BatchRequest<'a> {
+    Running(Pin<Box<dyn Future<Output = Option<Vec<u8>>> + Send + 'a>>),
+    Done(Option<Vec<u8>>),
+}
+
+impl BatchRequest<'_> {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if let Self::Running(run) = self {
+            match run.as_mut().poll(cx) {
+                Poll::Ready(answer) => *self = Self::Done(answer),
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+        Poll::Ready(())
+    }
+
+    fn answer(self) -> Option<Vec<u8>> {
+        match self {
+            Self::Done(answer) => answer,
+            Self::Running(_) => None,
+        }
+    }
 }

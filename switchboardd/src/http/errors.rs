@@ -8,6 +8,7 @@ use axum::response::{IntoResponse, Response};
 use switchboard_wire::envelope::{INVALID_REQUEST, Malformed};
 use switchboard_wire::framing::MAX_MESSAGE;
 use switchboard_wire::hop::{DRAINING_HEADER, Draining};
+use switchboard_wire::rpc;
 
 use super::page;
 use crate::error::fault;
@@ -116,11 +117,10 @@ impl HttpError {
 impl IntoResponse for HttpError {
     fn into_response(self) -> Response {
         let body = match &self {
-            Self::Malformed(malformed) => format!(
-                r#"{{"jsonrpc":"2.0","error":{},"id":null}}"#,
-                serde_json::json!({ "code": malformed.code(), "message": malformed.to_string() })
-            )
-            .into_bytes(),
+            Self::Malformed(malformed) => {
+                let error = serde_json::json!({ "code": malformed.code(), "message": malformed.to_string() });
+                rpc::error_without_id(&error.to_string())
+            }
             Self::Rpc(complaint) => complaint.body(),
             Self::TooLarge | Self::Crowded => {
                 fault("null", &serde_json::json!({ "code": INVALID_REQUEST, "message": self.to_string() }))

@@ -159,7 +159,7 @@ where
             let _ = tokio::time::timeout(SEQUENCE_TIMEOUT, ticket.wait()).await;
         }
     }
-    if let Some(messages) = batch::of(&session, &head.headers, &body) {
+    if let Some(messages) = batch::of(&session, &head.headers, &body)? {
         let answers = holding_ticket(ticket, batch::answer(daemon, face, &session, &messages)).await?;
         return Ok(with_watermark(&session, answers));
     }

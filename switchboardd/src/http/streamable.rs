@@ -17,6 +17,7 @@ use axum::extract::{Extension, Path, Request, State};
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
+use switchboard_wire::batch;
 use switchboard_wire::envelope::{INVALID_REQUEST, Message};
 
 use super::accept;
@@ -30,21 +31,15 @@ use crate::face::Face;
 
 pub(super) const ALLOW: &str = "POST, GET, DELETE, OPTIONS";
 
-pub(super) async fn aggregate(
+/// The routes with and without a child's name.
+pub(super) async fn handle(
     State(daemon): State<Arc<Daemon>>,
     Extension(access): Extension<Access>,
+    child: Option<Path<String>>,
     request: Request,
 ) -> Response {
-    serve(&daemon, Face::Aggregate, access, request).await.unwrap_or_else(IntoResponse::into_response)
-}
-
-pub(super) async fn single(
-    State(daemon): State<Arc<Daemon>>,
-    Extension(access): Extension<Access>,
-    Path(child): Path<String>,
-    request: Request,
-) -> Response {
-    serve(&daemon, Face::Child(child), access, request).await.unwrap_or_else(IntoResponse::into_response)
+    let face = child.map_or(Face::Aggregate, |Path(name)| Face::Child(name));
+    serve(&daemon, face, access, request).await.unwrap_or_else(IntoResponse::into_response)
 }
 
 async fn serve(
@@ -89,8 +84,8 @@ async fn post(
     {
         return Err(HttpError::NotFound(Failure::NoSuchChild { child: name.clone() }.to_string()));
     }
-    if body.trim_ascii_start().starts_with(b"[") {
-        return legacy::batch(daemon, &face, &head.headers, &body).await;
+    if batch::is_array(&body) {
+        return legacy::on_batch(daemon, &face, &head.headers, &body).await;
     }
     let message = Message::parse(&body)?;
     log(&message, body.len());

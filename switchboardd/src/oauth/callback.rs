@@ -15,6 +15,7 @@ use hyper::header::{CACHE_CONTROL, CONNECTION, CONTENT_SECURITY_POLICY, CONTENT_
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use switchboard_wire::secret;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 use tokio::task::{AbortHandle, JoinSet};
@@ -168,7 +169,7 @@ fn judge(query: &str, expected: &ExpectedCallback) -> Option<CallbackResult> {
             return None;
         }
     }
-    if !same(fields.get("state")?, &expected.state) {
+    if !secret::is_same(fields.get("state")?.as_bytes(), expected.state.as_bytes()) {
         return None;
     }
     // Word for word: what only looks alike is another one.
@@ -182,12 +183,6 @@ fn judge(query: &str, expected: &ExpectedCallback) -> Option<CallbackResult> {
         return Some(CallbackResult::Denied(super::grant::shortened(&format!("{error}{why}"))));
     }
     fields.remove("code").filter(|code| !code.is_empty()).map(CallbackResult::Code)
-}
-
-/// Compared without telling by the time it takes how much was right.
-fn same(one: &str, other: &str) -> bool {
-    one.len() == other.len()
-        && one.bytes().zip(other.bytes()).fold(0, |differs, (a, b)| differs | (a ^ b)) == 0
 }
 
 /// A page without anything in it that could be fetched, run or framed.

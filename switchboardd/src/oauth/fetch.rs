@@ -12,12 +12,14 @@ use oauth2::{AsyncHttpClient, HttpRequest, HttpResponse};
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::header::{ACCEPT, CONTENT_TYPE, LOCATION};
 use reqwest::{Client, Method, RequestBuilder, Response, StatusCode};
+use switchboard_wire::rpc;
 use url::Url;
 
 use super::address_scope::AddressScope;
 use super::metadata::{self, InvalidMetadata};
 use crate::child::remote::http_clients::external_client;
 use crate::environment::Variables;
+use crate::methods;
 
 /// For one request, with everything that belongs to it.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
@@ -91,7 +93,7 @@ impl Fetch {
                 .request(Method::POST, at)?
                 .header(CONTENT_TYPE, "application/json")
                 .header(ACCEPT, "application/json, text/event-stream")
-                .body(r#"{"jsonrpc":"2.0","id":0,"method":"ping"}"#))
+                .body(rpc::request("0", methods::PING, None)))
         };
         self.follow(url, true, ask).await
     }

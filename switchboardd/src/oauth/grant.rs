@@ -1,6 +1,6 @@
 //! From a code to tokens, from a refresh token to the next ones, and back to none.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 
 use oauth2::basic::{
     BasicClient, BasicErrorResponse, BasicErrorResponseType, BasicTokenResponse, BasicTokenType,
@@ -18,7 +18,8 @@ use super::fetch::{Fetch, FetchError};
 use super::metadata::{self, AuthServerMetadata};
 use super::scopes::Scopes;
 use super::stored_login::{Grant, Tokens};
-use crate::visible::visible;
+use crate::time::unix_seconds;
+use crate::visible::clipped;
 
 /// What others say of their errors is shown up to here.
 const MAX_WORDS: usize = 200;
@@ -230,16 +231,12 @@ pub fn said(body: &[u8]) -> String {
 
 /// Others' words, so that nothing hides in them and they come to an end.
 pub fn shortened(words: &str) -> String {
-    let mut short: String = words.chars().take(MAX_WORDS).collect();
-    if short.len() < words.len() {
-        short.push('…');
-    }
-    visible(&short).into_owned()
+    clipped(words, MAX_WORDS)
 }
 
 /// Seconds since 1970.
 pub fn now() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+    unix_seconds(SystemTime::now())
 }
 
 #[cfg(test)]

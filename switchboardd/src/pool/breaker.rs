@@ -6,6 +6,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use switchboard_wire::backoff;
 use tokio::time::Instant;
 
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
@@ -51,9 +52,7 @@ impl Breaker {
         if count >= TOO_MANY {
             return LONGEST_PAUSE;
         }
-        let doubled =
-            FIRST_PAUSE * 2_u32.saturating_pow(u32::try_from(count).unwrap_or(u32::MAX).saturating_sub(1));
-        doubled.min(LONGEST_PAUSE)
+        backoff::pause_after(u32::try_from(count).unwrap_or(u32::MAX), FIRST_PAUSE, LONGEST_PAUSE)
     }
 
     fn forget(&mut self, now: Instant) {

@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use switchboard_wire::backoff;
 use tokio::time::Instant;
 
 use super::PoolError;
@@ -66,7 +67,7 @@ impl Spares {
     /// The next try has to wait, longer than the last one had to.
     pub(super) fn pause(&mut self, now: Instant) {
         self.failures = self.failures.saturating_add(1);
-        self.pause_until(now + doubled(FIRST_PAUSE, self.failures, LONGEST_PAUSE));
+        self.pause_until(now + backoff::pause_after(self.failures, FIRST_PAUSE, LONGEST_PAUSE));
     }
 
     /// A start for a call failed: what only an event can make good keeps spares from being tried, too.
@@ -80,7 +81,7 @@ impl Spares {
     /// A child that nobody had was stopped to save memory.
     pub(super) fn evicted(&mut self, now: Instant) {
         self.evictions = self.evictions.saturating_add(1);
-        self.pause_until(now + doubled(FIRST_EVICTION, self.evictions, LONGEST_EVICTION));
+        self.pause_until(now + backoff::pause_after(self.evictions, FIRST_EVICTION, LONGEST_EVICTION));
     }
 
     /// What was waited for has happened.
@@ -134,10 +135,6 @@ fn cure(error: &PoolError) -> Option<RetryCondition> {
 /// Whether the program is the one thing that is missing: no file that we watch changes when it is there.
 fn lacks_program(error: &PoolError) -> bool {
     matches!(error, PoolError::NotLaunchable(NotLaunchable::Held { .. } | NotLaunchable::NoProgram(_)))
-}
-
-fn doubled(first: Duration, times: u32, longest: Duration) -> Duration {
-    first.saturating_mul(2_u32.saturating_pow(times.saturating_sub(1))).min(longest)
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::AddAssign;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
@@ -14,6 +14,7 @@ use switchboard_wire::runtime_paths::private_folder;
 use super::{Fingerprint, SuiteDelta};
 use crate::event_loop::may_block;
 use crate::files::{open_own, replace};
+use crate::time::unix_seconds;
 use crate::tokens::{MAX_TEXT, TOKENIZER};
 
 const VERSION: u32 = 1;
@@ -206,7 +207,7 @@ fn read(text: &[u8]) -> Option<SavingsFile> {
 }
 
 fn now() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+    unix_seconds(SystemTime::now())
 }
 
 #[cfg(test)]

@@ -111,7 +111,7 @@ async fn ask_host(
     let mut waiting = Vec::new();
     for request in requests {
         let text = request.to_legacy(|| crate::random::hex(8));
-        let Ok(Message::Request { id, params, .. }) = Message::parse(text.as_bytes()) else {
+        let Ok(Message::Request { id, params, .. }) = Message::parse(&text) else {
             let why = format!("its input request `{}` cannot be put to anybody", request.key);
             return Err(NoAnswers::Child(ChildError::Unusable { why }));
         };
@@ -119,7 +119,7 @@ async fn ask_host(
         let heard = move |response: &[u8], _: Raw<'_>| {
             let _ = tell.send(outcome(response));
         };
-        let ours = caller.ask(text.as_bytes(), id, &request.method, params, heard);
+        let ours = caller.ask(&text, id, &request.method, params, heard);
         open.questions.extend(ours);
         waiting.push((request, told));
     }

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use switchboard_wire::envelope::quoted;
+use switchboard_wire::rpc;
 
 use crate::child::{Tool, ToolList};
 use crate::config::{Expose, Mode};
@@ -73,7 +74,7 @@ pub fn single(tool: &Tool, wish: Wish<'_>) -> String {
         let _ = write!(out, r#"],"hint":{}}}"#, quoted(NO_SCHEMAS));
         return out;
     }
-    format!(r#"{{"tools":[{}]}}"#, tool.raw.get())
+    rpc::tools_result(tool.raw.get())
 }
 
 fn entry(tool: &Tool, wish: Wish<'_>, out: &mut String) {

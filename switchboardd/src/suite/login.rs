@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use serde_json::json;
 use switchboard_wire::members::Members;
-use switchboard_wire::raw::Raw;
+use switchboard_wire::rpc;
 
 use super::{InputNeeded, Suite, SuiteReply};
 use crate::caller::Caller;
@@ -108,16 +108,11 @@ fn wants_login(failure: &Failure) -> bool {
 fn login_question(child: &str, attempt: &Attempt) -> SuiteReply {
     let request = json!({ "method": methods::ELICITATION, "params": attempt.invitation(child) });
     let result = json!({ "resultType": "input_required", "inputRequests": { KEY: request } });
-    let body = Bytes::from(format!(r#"{{"jsonrpc":"2.0","id":0,"result":{result}}}"#));
-    let id = switchboard_wire::envelope::range_of(&body, find_id(&body));
+    let body = Bytes::from(rpc::result("0", &result.to_string()));
+    let id = rpc::ID_START..rpc::ID_START + 1;
     // No process has this number: whichever child there is then will do.
     SuiteReply::NeedsInput(Box::new(InputNeeded::Child {
         answer: ChildResponse { body, id, era: ProtocolEra::Modern, error: None },
         pid: 0,
     }))
-}
-
-fn find_id(body: &Bytes) -> &str {
-    let members: Option<Members<'_>> = Raw::parse(body).and_then(Members::of);
-    members.and_then(|members| members.get("id")).map_or("", Raw::get)
 }

@@ -5,8 +5,10 @@ use switchboard_wire::envelope::{quoted, range_of, splice_into, string};
 use switchboard_wire::framing::push_single_line;
 use switchboard_wire::members::Members;
 use switchboard_wire::raw::Raw;
+use switchboard_wire::rpc;
 
 use crate::child::ChildId;
+use crate::methods;
 
 /// The host's progress token, if it asked for progress.
 pub fn progress_token<'a>(params: &Members<'a>) -> Option<Raw<'a>> {
@@ -20,11 +22,9 @@ pub fn progress_token<'a>(params: &Members<'a>) -> Option<Raw<'a>> {
 pub(super) fn waiting(token: &str, starts: bool, child: &str, seconds: u64) -> Vec<u8> {
     let doing = if starts { "starting" } else { "waiting for a free process of" };
     let message = quoted(&format!("{doing} `{child}`: {seconds} s"));
-    format!(
-        r#"{{"jsonrpc":"2.0","method":"notifications/progress","params":{{"progressToken":{token},"progress":{},"message":{message}}}}}"#,
-        seconds as f64 / 1e6
-    )
-    .into_bytes()
+    let progress = seconds as f64 / 1e6;
+    let params = format!(r#"{{"progressToken":{token},"progress":{progress},"message":{message}}}"#);
+    rpc::notification(methods::PROGRESS, Some(&params))
 }
 
 /// The child's `params`: its own tool's name, the inner arguments, our progress token.

@@ -2,10 +2,13 @@
 
 use unicode_segmentation::UnicodeSegmentation;
 
-/// `text` as one line of at most `most` characters, cut between graphemes.
+use crate::visible::without_hidden;
+
+/// `text` as one line of at most `most` characters, cut between graphemes. A model reads it: what a person would not see
+/// is left out.
 pub fn summary(text: &str, most: usize) -> String {
-    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    let line: String = line.chars().filter(|char| !is_hidden(*char)).collect();
+    let seen = without_hidden(text);
+    let line = seen.split_whitespace().collect::<Vec<_>>().join(" ");
     if line.chars().count() <= most {
         return line;
     }
@@ -21,13 +24,6 @@ pub fn summary(text: &str, most: usize) -> String {
     cut.truncate(cut.trim_end().len());
     cut.push('…');
     cut
-}
-
-/// Characters that change how a line reads without being seen: no business in a summary.
-fn is_hidden(char: char) -> bool {
-    char.is_control()
-        || matches!(char, '\u{200b}' | '\u{2060}' | '\u{feff}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-        || matches!(char, '\u{e0000}'..='\u{e007f}')
 }
 
 #[cfg(test)]
@@ -51,6 +47,19 @@ mod tests {
     #[test]
     fn hidden_characters_are_left_out() {
         assert_eq!(summary("safe\u{202e}txt\u{200b}.\u{1b}[31m", 40), "safetxt.[31m");
+        assert_eq!(summary("a \u{200b} b", 40), "a b");
+    }
+
+    #[test]
+    fn every_character_of_the_table_is_left_out() {
+        for hidden in ['\u{ad}', '\u{61c}', '\u{3164}', '\u{feff}', '\u{e0041}', '\u{e0100}']
+            .into_iter()
+            .chain('\u{200b}'..='\u{200f}')
+            .chain('\u{2061}'..='\u{2064}')
+            .chain('\u{fe00}'..='\u{fe0f}')
+        {
+            assert_eq!(summary(&format!("a{hidden}b"), 40), "ab", "{hidden:?}");
+        }
     }
 
     proptest! {

@@ -1,7 +1,7 @@
 //! The trust database: one private file, replaced whole, one writer at a time, with a log of who said what.
 //! Whatever cannot be read says nothing: everything is held.
 
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
@@ -11,7 +11,8 @@ use switchboard_wire::folder::{check_itself, private_folder};
 
 use super::{Decision, Record, Records};
 use crate::event_loop::may_block;
-use crate::files::{is_ours_alone, open_own, private, replace};
+use crate::files::regular::{self, Links, NotOpened};
+use crate::files::{is_ours_alone, open_own, replace};
 
 const VERSION: u32 = 1;
 const MAX_BYTES: u64 = 64 * 1024 * 1024;
@@ -76,28 +77,21 @@ impl TrustStore {
         {
             return Err(self.failed(error));
         }
-        let opened = match private::open(&file) {
+        let (opened, meta) = match regular::open(&file, Links::Refuse) {
             Ok(opened) => opened,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Records::new()),
-            Err(_) if file.symlink_metadata().is_ok_and(|meta| !meta.is_file()) => {
+            Err(NotOpened::Absent) => return Ok(Records::new()),
+            Err(NotOpened::Irregular | NotOpened::DanglingLink) => {
                 return Err(self.damaged("it is not a regular file"));
             }
-            Err(error) => return Err(self.failed(error)),
+            Err(NotOpened::Failed(error)) => return Err(self.failed(error)),
         };
-        let meta = opened.metadata().map_err(|error| self.failed(error))?;
-        if !meta.is_file() {
-            return Err(self.damaged("it is not a regular file"));
-        }
         is_ours_alone(&meta).map_err(|why| self.damaged(&why))?;
         // We never leave it to any group, not even to one of our own.
         if meta.permissions().mode() & 0o022 != 0 {
             return Err(self.damaged("others can write it"));
         }
-        if meta.len() > MAX_BYTES {
-            return Err(self.damaged("it is too long"));
-        }
-        let mut text = Vec::new();
-        opened.take(MAX_BYTES).read_to_end(&mut text).map_err(|error| self.failed(error))?;
+        let text = regular::read_up_to(MAX_BYTES, opened).map_err(|error| self.failed(error))?;
+        let text = text.ok_or_else(|| self.damaged("it is too long"))?;
         let written: Written =
             serde_json::from_slice(&text).map_err(|error| self.damaged(&error.to_string()))?;
         if written.version != VERSION {

@@ -371,6 +371,30 @@ mod tests {
         })
     }
 
+    /// What a person is shown of a definition that is new.
+    fn lines(name: &str, launch: &Launch, program: Option<Result<&Path, &str>>) -> Vec<String> {
+        let definition = Definition {
+            name: name.to_owned(),
+            description: None,
+            launch: Ok(launch.clone()),
+            timeout: None,
+            file: "/w/.mcp.json".into(),
+            at: None,
+            unclear_in: None,
+        };
+        let view = View {
+            definition: &definition,
+            launch,
+            program,
+            before: None,
+            root: Path::new("/w"),
+            is_masked: false,
+            values: Values::All,
+            given: &ValueSources::new(),
+        };
+        view.lines()
+    }
+
     fn shown(launch: &Launch, before: Option<&Launch>) -> String {
         let definition = Definition {
             name: "x".to_owned(),
@@ -532,26 +556,7 @@ mod tests {
             process_launch(&["npx", "evil"], &many),
             process_launch(&["npx", "evil"], &many[..45]),
         ] {
-            let definition = Definition {
-                name: "github".to_owned(),
-                description: None,
-                launch: Ok(launch.clone()),
-                timeout: None,
-                file: "/w/.mcp.json".into(),
-                at: None,
-                unclear_in: None,
-            };
-            let view = View {
-                definition: &definition,
-                launch: &launch,
-                program: None,
-                before: None,
-                root: Path::new("/w"),
-                is_masked: false,
-                values: Values::All,
-                given: &ValueSources::new(),
-            };
-            let lines = view.lines();
+            let lines = lines("github", &launch, None);
             let text = lines.join("\n");
             assert!(lines[1..].iter().all(|line| !line[12..].contains("  ")), "{text}");
             assert!(text.contains("npx evil"), "{text}");
@@ -566,26 +571,7 @@ mod tests {
     #[test]
     fn a_missing_program_draws_nothing() {
         let launch = process_launch(&["x"], &[("A\x1b[2J", "\u{9b}2J")]);
-        let definition = Definition {
-            name: "x".to_owned(),
-            description: None,
-            launch: Ok(launch.clone()),
-            timeout: None,
-            file: "/w/.mcp.json".into(),
-            at: None,
-            unclear_in: None,
-        };
-        let view = View {
-            definition: &definition,
-            launch: &launch,
-            program: Some(Err("`\x1b[2J\nallow` was not found")),
-            before: None,
-            root: Path::new("/w"),
-            is_masked: false,
-            values: Values::All,
-            given: &ValueSources::new(),
-        };
-        let text = view.lines().join("\n");
+        let text = lines("x", &launch, Some(Err("`\x1b[2J\nallow` was not found"))).join("\n");
         assert!(!text.contains(|c| is_hidden(c) && c != '\n'), "{text:?}");
         assert!(text.contains(r"program   `\u{1b}[2J\u{a}allow` was not found"), "{text}");
     }

@@ -41,6 +41,20 @@ impl ScannedMessage {
     }
 }
 
+/// The id of something that is JSON but no message, if it has one that an answer can carry.
+pub fn readable_id(body: &[u8]) -> Option<Box<str>> {
+    let mut scan = IdScan::default();
+    if body.starts_with(b"{") {
+        scan.feed(body);
+    }
+    scan.found().id.filter(|id| is_answerable(id))
+}
+
+/// Whether an answer can carry what was found as an id.
+pub fn is_answerable(id: &str) -> bool {
+    id.starts_with(|first: char| first == '"' || first == '-' || first.is_ascii_digit())
+}
+
 #[derive(Debug, Default, Clone, Copy, PartialEq)]
 enum ScanPosition {
     /// Before, or in, a key of the outermost object.

@@ -21,6 +21,48 @@ pub fn visible(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
+/// Text from outside for a sentence of ours: at most `max_bytes` bytes, and a `…` behind them if there is more; on one
+/// line and with nothing hidden.
+pub fn clipped(text: &str, max_bytes: usize) -> String {
+    clip(text, max_bytes, is_hidden)
+}
+
+/// The same with the line breaks that it has.
+pub fn clipped_lines(text: &str, max_bytes: usize) -> String {
+    clip(text, max_bytes, |c| c != '\n' && is_hidden(c))
+}
+
+fn clip(text: &str, max_bytes: usize, hides: impl Fn(char) -> bool) -> String {
+    let mut shown = String::with_capacity(text.len().min(max_bytes));
+    for c in text.chars() {
+        let before = shown.len();
+        if hides(c) {
+            push_number(&mut shown, c);
+        } else {
+            shown.push(c);
+        }
+        if shown.len() > max_bytes {
+            shown.truncate(before);
+            shown.push('…');
+            break;
+        }
+    }
+    shown
+}
+
+/// The text without the characters that hide. White space stays, and so does what joins emoji to one picture.
+pub fn without_hidden(text: &str) -> String {
+    let mut seen = String::with_capacity(text.len());
+    let (mut before, mut rest) = (None, text.chars());
+    while let Some(c) = rest.next() {
+        if c.is_whitespace() || !is_hidden(c) || joins_emoji(before, c, rest.clone().next()) {
+            seen.push(c);
+        }
+        before = Some(c);
+    }
+    seen
+}
+
 fn push_number(shown: &mut String, c: char) {
     let _ = write!(shown, "\\u{{{:x}}}", u32::from(c));
 }
@@ -186,9 +228,12 @@ impl Escaping {
 fn joins_emoji(before: Option<char>, c: char, next: Option<char>) -> bool {
     const JOINER: char = '\u{200d}';
     const AS_PICTURE: char = '\u{fe0f}';
+    const KEYCAP: char = '\u{20e3}';
     match c {
         JOINER => before.is_some_and(|c| c == AS_PICTURE || is_emoji(c)) && next.is_some_and(is_emoji),
-        AS_PICTURE => before.is_some_and(|c| is_emoji(c) || matches!(c, '#' | '*' | '0'..='9')),
+        AS_PICTURE => before.is_some_and(|before| {
+            is_emoji(before) || (matches!(before, '#' | '*' | '0'..='9') && next == Some(KEYCAP))
+        }),
         _ => false,
     }
 }
@@ -236,6 +281,17 @@ mod tests {
     }
 
     #[test]
+    fn what_is_clipped_hides_nothing_and_is_cut_between_characters() {
+        assert_eq!(clipped("größe", 7), "größe");
+        assert_eq!(clipped("größe", 5), "grö…");
+        assert_eq!(clipped("größe", 3), "gr…");
+        assert_eq!(clipped("a\n\u{202e}b\u{200b}", 15), r"a\u{a}\u{202e}b…");
+        assert_eq!(clipped("\u{202e}", 7), "…");
+        assert_eq!(clipped("", 0), "");
+        assert_eq!(clipped_lines("a\n\u{202e}b\r\nc", 16), "a\n\\u{202e}b\\u{d}…");
+    }
+
+    #[test]
     fn what_goes_into_a_printable_is_escaped_once() {
         let shown = r"a\u{202e}b\u{200b}c\u{1b}[31m\u{9b}2J\u{d}\u{e0041}";
         assert_eq!(printable!("{EVIL}"), shown);
@@ -261,6 +317,16 @@ mod tests {
             assert_eq!(printable!("x {picture} y"), format!("x {picture} y").as_str());
         }
         assert_eq!(printable!("a\u{200d}b \u{fe0f}👩\u{200d}"), r"a\u{200d}b \u{fe0f}👩\u{200d}");
+        assert_eq!(printable!("1\u{fe0f}2"), r"1\u{fe0f}2");
+    }
+
+    #[test]
+    fn what_hides_is_left_out_and_pictures_stay_whole() {
+        assert_eq!(without_hidden(EVIL), "abc[31m2J\r");
+        let pictures = "👩‍💻 ❤️‍🔥 1️⃣\t🏳️‍🌈\n⚠️";
+        assert_eq!(without_hidden(pictures), pictures);
+        // No byte can be hidden behind a picture.
+        assert_eq!(without_hidden("👩\u{200d}💻❤\u{fe0f}\u{fe0f}\u{fe01}\u{e0101}"), "👩\u{200d}💻❤\u{fe0f}");
     }
 
     #[test]

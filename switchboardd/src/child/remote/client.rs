@@ -21,6 +21,7 @@ use super::http_clients::root_cause;
 use crate::caller::Caller;
 use crate::child::failure::clip;
 use crate::definition::{DisplayUrl, ResolvedRemote};
+use crate::visible::clipped;
 
 /// Redirects of one request that are followed.
 const MAX_HOPS: usize = 4;
@@ -196,7 +197,7 @@ fn whole(response: Response) -> Result<Response, RemoteError> {
     match response.headers().get(CONTENT_ENCODING) {
         Some(encoding) if encoding != "identity" => {
             let encoding = String::from_utf8_lossy(encoding.as_bytes());
-            Err(RemoteError::Encoded { encoding: clip(&encoding).to_owned() })
+            Err(RemoteError::Encoded { encoding: clip(&encoding) })
         }
         _ => Ok(response),
     }
@@ -257,7 +258,7 @@ pub(super) fn shown(body: &[u8]) -> String {
     const MAX_CHARS: usize = 300;
     let text = String::from_utf8_lossy(body);
     let line: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    line.chars().filter(|char| !char.is_control()).take(MAX_CHARS).collect()
+    clipped(&line, MAX_CHARS)
 }
 
 pub(super) async fn next_chunk(response: &mut Response) -> Result<Option<Bytes>, RemoteError> {

@@ -9,6 +9,7 @@ use reqwest::header::HeaderValue;
 use switchboard_wire::envelope::{Message, Outcome};
 use switchboard_wire::members::Members;
 use switchboard_wire::raw::Raw;
+use switchboard_wire::rpc;
 use tokio::time::timeout;
 
 use super::old_sse::{self, Opened};
@@ -154,8 +155,8 @@ async fn initialize(
         (Err(wrong), _) => return Err(wrong),
     };
     connection.change(|state| state.revision = Some(server_info.revision));
-    let ready = br#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
-    post::send_notification(child, connection, ready.as_slice().into()).await;
+    let ready = rpc::notification(methods::INITIALIZED, None);
+    post::send_notification(child, connection, ready.into()).await;
     Ok(ProbeOutcome::Initialized(server_info))
 }
 

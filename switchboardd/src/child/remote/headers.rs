@@ -9,13 +9,14 @@ use super::RemoteState;
 use crate::child::{Protocol, ToolList};
 use crate::era::VERSION_KEY;
 use crate::era::headers::{encoded, header_params, header_value, name_member};
+use crate::header_names;
 use crate::methods;
 
-pub(super) const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
-pub(super) const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
-const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
-const METHOD: HeaderName = HeaderName::from_static("mcp-method");
-const NAME: HeaderName = HeaderName::from_static("mcp-name");
+pub(super) const SESSION: HeaderName = HeaderName::from_static(header_names::SESSION_ID);
+pub(super) const LAST_EVENT_ID: HeaderName = HeaderName::from_static(header_names::LAST_EVENT_ID);
+const VERSION: HeaderName = HeaderName::from_static(header_names::PROTOCOL_VERSION);
+const METHOD: HeaderName = HeaderName::from_static(header_names::METHOD);
+const NAME: HeaderName = HeaderName::from_static(header_names::NAME);
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const BOTH: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
@@ -74,7 +75,9 @@ fn of_modern(message: &Message<'_>, tools: Option<&ToolList>, headers: &mut Head
         let schema = tool.input_schema.as_deref().map(Raw::from);
         for header_param in schema.map(header_params).unwrap_or_default() {
             let value = header_param.value(params.get("arguments"));
-            let header = HeaderName::from_bytes(format!("mcp-param-{}", header_param.header).as_bytes());
+            let header = HeaderName::from_bytes(
+                format!("{}{}", header_names::PARAM_PREFIX, header_param.header).as_bytes(),
+            );
             if let (Some(value), Ok(header)) = (value.and_then(header_value), header) {
                 put(headers, header, &value);
             }

@@ -11,6 +11,7 @@ use reqwest::{Response, StatusCode};
 use switchboard_wire::envelope::Message;
 use switchboard_wire::members::Members;
 use switchboard_wire::raw::Raw;
+use switchboard_wire::rpc;
 use tokio::time::{Instant, timeout};
 
 use super::client::{Body, body as read_body, content_type, refusal_bytes, shown};
@@ -189,7 +190,7 @@ fn code(error: Raw<'_>) -> Option<i64> {
 }
 
 fn answer(ChildId(id): ChildId, error: Raw<'_>) -> Bytes {
-    format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{}}}"#, error.get()).into()
+    rpc::error(&id.to_string(), error.get()).into()
 }
 
 async fn on_response(

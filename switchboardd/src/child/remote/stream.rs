@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use switchboard_wire::backoff::Backoff;
 use tokio::time::Instant;
 
 use super::client::content_type;
@@ -39,7 +40,7 @@ pub(super) fn begin(child: &Arc<Child>, connection: &Arc<RemoteConnection>) {
 async fn listen(child: &Arc<Child>, connection: &Arc<RemoteConnection>) {
     let session = connection.state().session;
     let mut resume_point = ResumePoint::default();
-    let mut pause = RECONNECT_PAUSE;
+    let mut backoff = Backoff::new(RECONNECT_PAUSE, LONGEST_PAUSE);
     loop {
         let state = connection.state();
         if state.session != session {
@@ -56,7 +57,10 @@ async fn listen(child: &Arc<Child>, connection: &Arc<RemoteConnection>) {
             Ok(_) => return,
             Err(error) => tracing::debug!(target: "child", child = child.name(), "no stream: {error}"),
         }
-        pause = if begun.elapsed() >= GOOD { RECONNECT_PAUSE } else { (pause * 2).min(LONGEST_PAUSE) };
+        if begun.elapsed() >= GOOD {
+            backoff.reset();
+        }
+        let pause = backoff.next_pause();
         tokio::time::sleep(resume_point.retry.unwrap_or(pause)).await;
     }
 }

@@ -8,6 +8,7 @@ use axum::body::{Body, Bytes};
 use axum::http::StatusCode;
 use axum::response::Response;
 use switchboard_wire::envelope::Message;
+use switchboard_wire::raw::Raw;
 use tokio::task::JoinSet;
 
 use super::events::{self, StreamStart};
@@ -26,27 +27,26 @@ use crate::telemetry::trace::Context;
 /// An answer that comes within this, alone, needs no stream.
 pub(super) const JSON_WINDOW: Duration = Duration::from_millis(250);
 
-/// Has the face answer, in JSON if that is all and comes soon, else as a stream.
+/// Has the face answer, in JSON if that is all and comes soon, else as a stream. `refused`: the answers that a batch has
+/// already; `None` for a request by itself.
 pub(super) async fn answer(
     daemon: &Arc<Daemon>,
     face: Face,
     session: &Arc<Session>,
     streams: &Arc<Streams>,
     requests: Vec<Bytes>,
-    together: bool,
+    refused: Option<Vec<Vec<u8>>>,
     parent: Option<Context>,
 ) -> Response {
     let stream = streams.open();
     let caller = session.caller.on_stream(stream.mailbox.clone());
     let closing = CloseOnDrop(stream.mailbox.clone());
-    let call = StreamedCall {
-        daemon: daemon.clone(),
-        face,
-        session: session.clone(),
-        streams: streams.clone(),
-        caller,
-        parent,
-    };
+    let call = StreamableCall { daemon: daemon.clone(), face, session: session.clone(), caller, parent };
+    let call = StreamedCall { call, streams: streams.clone() };
+    let together = refused.is_some();
+    for answer in refused.into_iter().flatten() {
+        call.call.caller.push(MessageKind::Answer, answer);
+    }
     tokio::spawn(async move {
         let _closing = closing;
         let mut open = JoinSet::new();
@@ -96,15 +96,35 @@ fn list(answers: &[Bytes]) -> Vec<u8> {
     out
 }
 
+/// What a request over HTTP runs with.
+#[derive(Clone)]
+pub(super) struct StreamableCall {
+    pub(super) daemon: Arc<Daemon>,
+    pub(super) face: Face,
+    pub(super) session: Arc<Session>,
+    pub(super) caller: Arc<Caller>,
+    pub(super) parent: Option<Context>,
+}
+
+impl StreamableCall {
+    /// The answer; an error for a request that was cancelled.
+    pub(super) async fn run(
+        &self,
+        id: Raw<'_>,
+        method: &str,
+        params: Option<Raw<'_>>,
+    ) -> Result<Vec<u8>, StatusCode> {
+        let Self { daemon, face, session, caller, parent } = self;
+        let request = face::Request::new(id, method, params).with_parent_span(*parent);
+        run_request(daemon, face, session, caller, request, EntryPoint::Streamable, None).await
+    }
+}
+
 /// A call that goes on without its connection.
 #[derive(Clone)]
 struct StreamedCall {
-    daemon: Arc<Daemon>,
-    face: Face,
-    session: Arc<Session>,
+    call: StreamableCall,
     streams: Arc<Streams>,
-    caller: Arc<Caller>,
-    parent: Option<Context>,
 }
 
 impl StreamedCall {
@@ -112,14 +132,14 @@ impl StreamedCall {
         let Ok(Message::Request { id, method, params }) = Message::parse(&body) else { return };
         // It can be called off also while it waits for its turn.
         let _place = {
-            let (_guard, aborted) = self.session.register_request(id.get());
+            let (_guard, aborted) = self.call.session.register_request(id.get());
             tokio::select! {
                 biased;
                 reason = aborted => {
                     if let Ok(AbortReason::ShuttingDown) = reason {
                         let method = method.name();
                         let era = face::Request::new(id, &method, params).era();
-                        self.caller.push(MessageKind::Answer, Failure::ShuttingDown.answer(era, &method, id.get()));
+                        self.call.caller.push(MessageKind::Answer, Failure::ShuttingDown.answer(era, &method, id.get()));
                     }
                     return;
                 }
@@ -129,21 +149,10 @@ impl StreamedCall {
                 },
             }
         };
-        let method = method.name();
-        let request = face::Request::new(id, &method, params).with_parent_span(self.parent);
-        let answer = run_request(
-            &self.daemon,
-            &self.face,
-            &self.session,
-            &self.caller,
-            request,
-            EntryPoint::Streamable,
-            None,
-        )
-        .await;
+        let answer = self.call.run(id, &method.name(), params).await;
         // One that was cancelled has none.
         if let Ok(answer) = answer {
-            self.caller.push(MessageKind::Answer, answer);
+            self.call.caller.push(MessageKind::Answer, answer);
         }
         self.streams.touch();
     }

@@ -3,17 +3,17 @@
 
 use axum::http::{HeaderMap, HeaderName, StatusCode};
 use serde_json::json;
-use switchboard_wire::envelope::{INVALID_PARAMS, Message, string};
+use switchboard_wire::envelope::{INVALID_PARAMS, Message};
 use switchboard_wire::members::Members;
-use switchboard_wire::raw::Raw;
 
 use super::headers;
-use crate::era::{CAPABILITIES_KEY as CAPABILITIES, ProtocolEra, VERSION_KEY as CLAIM};
+use crate::era::{CAPABILITIES_KEY as CAPABILITIES, ProtocolEra, VERSION_KEY as CLAIM, request_meta};
 use crate::error_codes::{HEADER_MISMATCH, UNSUPPORTED_VERSION};
+use crate::header_names;
 use crate::http::errors::RpcError;
 use crate::methods::{self, MODERN_REVISIONS};
 
-pub(super) const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
+pub(super) const VERSION: HeaderName = HeaderName::from_static(header_names::PROTOCOL_VERSION);
 
 pub(super) fn classify(given: &HeaderMap, message: &Message<'_>) -> Result<ProtocolEra, RpcError> {
     let version = given.get(VERSION).and_then(|version| version.to_str().ok()).map(str::trim);
@@ -22,15 +22,14 @@ pub(super) fn classify(given: &HeaderMap, message: &Message<'_>) -> Result<Proto
         // Only sessions ask, so only they are answered.
         Message::Response { .. } => return Ok(ProtocolEra::Legacy),
         Message::Notification { params, .. } => {
-            let claims = meta(*params).is_some_and(|meta| meta.get(CLAIM).is_some());
+            let claims = request_meta::claimed_revision(&request_meta::meta(*params)).is_some();
             return Ok(if claims || has_modern_header { ProtocolEra::Modern } else { ProtocolEra::Legacy });
         }
         Message::Request { id, method, params } => (*id, method.name(), *params),
     };
     let refused = |code, why: String| Err(bad(code, why).about(Some(id.get())));
-    let meta = meta(params).unwrap_or_default();
-    let claim = meta.get(CLAIM);
-    let Some(claim) = claim else {
+    let meta = request_meta::meta(params);
+    let Some(claim) = request_meta::claimed_revision(&meta) else {
         return match (has_modern_header, &*method) {
             (false, _) => Ok(ProtocolEra::Legacy),
             (true, methods::INITIALIZE) => {
@@ -39,8 +38,9 @@ pub(super) fn classify(given: &HeaderMap, message: &Message<'_>) -> Result<Proto
             (true, _) => refused(INVALID_PARAMS, format!("`params._meta` lacks {}", missing(&meta))),
         };
     };
-    let Some(claim) = string(claim) else {
-        return refused(INVALID_PARAMS, format!("`{CLAIM}` must be a string"));
+    let claim = match claim {
+        Ok(claim) => claim,
+        Err(invalid) => return refused(INVALID_PARAMS, invalid.to_string()),
     };
     if version != Some(&*claim) {
         let shown = version.unwrap_or("missing");
@@ -53,14 +53,10 @@ pub(super) fn classify(given: &HeaderMap, message: &Message<'_>) -> Result<Proto
     }
     headers::check(given, &method, params)
         .or_else(|why| refused(HEADER_MISMATCH, why).map(|_: ProtocolEra| ()))?;
-    if !meta.get(CAPABILITIES).is_some_and(|capabilities| capabilities.get().starts_with('{')) {
+    if request_meta::capabilities(&meta).is_none() {
         return refused(INVALID_PARAMS, format!("`params._meta` lacks `{CAPABILITIES}`, an object"));
     }
     Ok(ProtocolEra::Modern)
-}
-
-fn meta(params: Option<Raw<'_>>) -> Option<Members<'_>> {
-    params.and_then(Members::of).and_then(|params| params.get("_meta")).and_then(Members::of)
 }
 
 fn missing(meta: &Members<'_>) -> String {

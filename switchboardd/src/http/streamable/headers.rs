@@ -10,13 +10,14 @@ use switchboard_wire::raw::Raw;
 
 pub(super) use crate::era::headers::header_params;
 use crate::era::headers::{HeaderParam, decoded, name_member};
+use crate::header_names;
 
 /// The headers that every request has.
 pub(super) fn check(headers: &HeaderMap, method: &str, params: Option<Raw<'_>>) -> Result<(), String> {
-    agree(headers, "mcp-method", Some(method))?;
+    agree(headers, header_names::METHOD, Some(method))?;
     let name = name_member(method).and_then(|key| params.and_then(Members::of)?.text(key));
     // A body without a name is wrong for another reason, and told so by whoever reads it.
-    name.map_or(Ok(()), |name| agree(headers, "mcp-name", Some(&name)))
+    name.map_or(Ok(()), |name| agree(headers, header_names::NAME, Some(&name)))
 }
 
 fn agree(headers: &HeaderMap, header: &str, body: Option<&str>) -> Result<(), String> {
@@ -53,7 +54,7 @@ pub(super) fn check_arguments(
     arguments: Option<Raw<'_>>,
 ) -> Result<(), String> {
     for header_param in header_params {
-        let header = format!("mcp-param-{}", header_param.header);
+        let header = format!("{}{}", header_names::PARAM_PREFIX, header_param.header);
         let given = value(headers, &header)?;
         let body = header_param.value(arguments);
         if !is_said(given.as_deref(), body) {

@@ -7,27 +7,28 @@ use std::sync::Arc;
 use axum::body::Bytes;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
-use serde_json::value::RawValue;
-use switchboard_wire::envelope::{INVALID_REQUEST, Message, Outcome, PARSE_ERROR, string};
+use switchboard_wire::batch as wire_batch;
+use switchboard_wire::envelope::{INVALID_REQUEST, Message, Outcome, string};
 use switchboard_wire::raw::Raw;
 
 use super::calls;
 use super::classify::VERSION;
 use super::events::{self, StreamStart};
 use crate::daemon_state::Daemon;
-use crate::era::{ProtocolEra, request_meta};
+use crate::era::ProtocolEra;
 use crate::error::Failure;
 use crate::face::{self, Face};
-use crate::http::accept;
+use crate::header_names;
 use crate::http::errors::{HttpError, RpcError, json_response};
 use crate::http::proxy::{parent, run_request};
+use crate::http::{accept, batch};
 use crate::methods::{self, LEGACY_REVISIONS, MODERN_REVISIONS};
 use crate::metrics::series::EntryPoint;
 use crate::session::{AbortReason, EventId, Session, Streams};
 use crate::workspace::Workspace;
 
-const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
-const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
+const SESSION: HeaderName = HeaderName::from_static(header_names::SESSION_ID);
+const LAST_EVENT: HeaderName = HeaderName::from_static(header_names::LAST_EVENT_ID);
 
 /// Sessions over HTTP at a time.
 const SESSIONS: usize = 512;
@@ -35,8 +36,7 @@ const SESSIONS: usize = 512;
 /// Calls of one session that are under way or wait for their turn.
 const IN_FLIGHT: usize = 320;
 
-/// The one revision with batches, and the first one whose hosts take up streams again.
-const BATCHES: &str = "2025-03-26";
+/// The first revision whose hosts take up streams again.
 const RESUMES: &str = "2025-11-25";
 
 pub(super) fn names_session(headers: &HeaderMap) -> bool {
@@ -81,7 +81,7 @@ pub(super) async fn post(
                 &session,
                 &streams,
                 vec![body.clone()],
-                false,
+                None,
                 parent(daemon, headers),
             )
             .await)
@@ -94,50 +94,44 @@ pub(super) async fn post(
 }
 
 /// Several messages at once, as one revision has them.
-pub(super) async fn batch(
+pub(super) async fn on_batch(
     daemon: &Arc<Daemon>,
     face: &Face,
     headers: &HeaderMap,
     body: &Bytes,
 ) -> Result<Response, HttpError> {
-    let parts: Vec<&RawValue> = serde_json::from_slice(body)
-        .map_err(|_| RpcError::new(StatusCode::BAD_REQUEST, PARSE_ERROR, "Parse error"))?;
+    let parts = wire_batch::split(body)?;
+    let wrong_revision = || {
+        bad(format!("several messages at once are for sessions of revision `{}` only", wire_batch::REVISION))
+    };
     if !names_session(headers) {
-        return Err(bad("several messages at once are for sessions of revision `2025-03-26` only").into());
+        return Err(wrong_revision().into());
     }
     let (session, streams) = find(daemon, face, headers, None)?;
-    if session.caller.profile().revision != Some(BATCHES) {
-        return Err(bad("several messages at once are for sessions of revision `2025-03-26` only").into());
+    if session.caller.profile().revision != Some(wire_batch::REVISION) {
+        return Err(wrong_revision().into());
     }
-    let mut messages = Vec::with_capacity(parts.len());
-    for part in &parts {
-        let message = Message::parse(part.get().as_bytes())?;
-        if let Message::Request { method, params, .. } = &message {
-            let method = method.name();
-            if method == methods::INITIALIZE || !matches!(request_meta::parse(&method, *params), Ok(None)) {
-                return Err(bad(format!("`{method}` must not be in a batch")).into());
-            }
+    let (mut requests, mut refused, mut others) = (Vec::new(), Vec::new(), Vec::new());
+    for part in parts {
+        let body = body.slice_ref(part.get().as_bytes());
+        match batch::read(part) {
+            Ok(Message::Request { .. }) => requests.push(body),
+            Ok(message) => others.push((body, message)),
+            Err(answer) => refused.push(answer),
         }
-        messages.push((body.slice_ref(part.get().as_bytes()), message));
     }
-    if messages.is_empty() {
-        return Err(bad("there is nothing in it").into());
-    }
-    check_call_limit(&session, messages.len())?;
+    check_call_limit(&session, requests.len())?;
     if let Some(draining) = daemon.phase().borrow().draining() {
         return Err(HttpError::Draining(draining));
     }
-    let mut requests = Vec::new();
-    for (body, message) in messages {
-        match message {
-            Message::Request { .. } => requests.push(body),
-            message => take(daemon, &session, &body, message),
-        }
+    for (body, message) in others {
+        take(daemon, &session, &body, message);
     }
-    if requests.is_empty() {
+    if requests.is_empty() && refused.is_empty() {
         return Ok(StatusCode::ACCEPTED.into_response());
     }
-    Ok(calls::answer(daemon, face.clone(), &session, &streams, requests, true, parent(daemon, headers)).await)
+    let parent = parent(daemon, headers);
+    Ok(calls::answer(daemon, face.clone(), &session, &streams, requests, Some(refused), parent).await)
 }
 
 /// GET: the session's own stream, or the rest of one that the host lost.

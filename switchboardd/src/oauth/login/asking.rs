@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use switchboard_wire::envelope::Message;
 use switchboard_wire::members::Members;
 use switchboard_wire::raw::Raw;
+use switchboard_wire::rpc;
 use tokio::sync::oneshot;
 
 use super::Attempt;
@@ -38,12 +39,9 @@ impl Attempt {
             refused = refusal(told) => return Err(refused),
         }
         drop(open);
-        let complete = json!({
-            "jsonrpc": "2.0",
-            "method": methods::ELICITATION_COMPLETE,
-            "params": { "elicitationId": id },
-        });
-        caller.push(MessageKind::Question, complete.to_string().into_bytes());
+        let params = json!({ "elicitationId": id }).to_string();
+        let complete = rpc::notification(methods::ELICITATION_COMPLETE, Some(&params));
+        caller.push(MessageKind::Question, complete);
         Ok(())
     }
 }

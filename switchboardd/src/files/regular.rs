@@ -1,0 +1,162 @@
+//! Reads regular files that somebody else may have put there. A pipe, a device, a link, an endless file or one that is
+//! no text is refused; nothing here waits for the other end of anything.
+
+use std::fs::{File, Metadata, OpenOptions};
+use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::OFlags;
+
+use crate::event_loop::may_block;
+
+/// Whether the name of a file may be a symbolic link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Links {
+    Follow,
+    Refuse,
+}
+
+/// Why a file was not opened.
+#[derive(Debug)]
+pub enum NotOpened {
+    Absent,
+    /// A symbolic link to nothing.
+    DanglingLink,
+    /// A pipe, a device, a folder; with [`Links::Refuse`] also a link.
+    Irregular,
+    Failed(io::Error),
+}
+
+/// Why a file's text cannot be had.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Unreadable {
+    Absent,
+    /// Says why, as the end of a sentence that begins with the file.
+    Refused(String),
+}
+
+/// Opens a regular file for reading. The metadata are those of the open file.
+pub fn open(file: &Path, links: Links) -> Result<(File, Metadata), NotOpened> {
+    may_block();
+    let failed = |error: io::Error| match error.kind() {
+        io::ErrorKind::NotFound if file.is_symlink() => NotOpened::DanglingLink,
+        io::ErrorKind::NotFound => NotOpened::Absent,
+        _ => NotOpened::Failed(error),
+    };
+    // Before it is opened, since opening a device can do things; and after, since it may be another by then.
+    let before = match links {
+        Links::Follow => std::fs::metadata(file),
+        Links::Refuse => file.symlink_metadata(),
+    };
+    if !before.map_err(failed)?.is_file() {
+        return Err(NotOpened::Irregular);
+    }
+    let mut flags = OFlags::NONBLOCK | OFlags::NOCTTY;
+    if links == Links::Refuse {
+        flags |= OFlags::NOFOLLOW;
+    }
+    let opened =
+        OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(file).map_err(failed)?;
+    let metadata = opened.metadata().map_err(NotOpened::Failed)?;
+    if metadata.is_file() { Ok((opened, metadata)) } else { Err(NotOpened::Irregular) }
+}
+
+/// The rest of an open file; `None` if it is longer than `limit` bytes.
+pub fn read_up_to(limit: u64, opened: File) -> io::Result<Option<Vec<u8>>> {
+    let mut body = Vec::new();
+    opened.take(limit + 1).read_to_end(&mut body)?;
+    Ok((body.len() as u64 <= limit).then_some(body))
+}
+
+/// The text of a file: a regular one of at most `limit` bytes, and none that leads out of `within`.
+pub fn read_text(file: &Path, limit: u64, within: Option<&Path>) -> Result<String, Unreadable> {
+    let refused = |why: String| Unreadable::Refused(why);
+    let failed = |error: io::Error| refused(format!("cannot be read: {error}"));
+    let (opened, _) = open(file, Links::Follow).map_err(|why| match why {
+        NotOpened::Absent => Unreadable::Absent,
+        NotOpened::DanglingLink => refused("is a link that leads nowhere".to_owned()),
+        NotOpened::Irregular => refused("is not a regular file".to_owned()),
+        NotOpened::Failed(error) => failed(error),
+    })?;
+    if let Some(within) = within
+        && !real_path(&opened, file).is_some_and(|real| real.starts_with(within))
+    {
+        return Err(refused(format!("leads out of `{}`", within.display())));
+    }
+    let body = read_up_to(limit, opened).map_err(failed)?;
+    let body = body.ok_or_else(|| refused(format!("is over {} MiB", limit >> 20)))?;
+    String::from_utf8(body).map_err(|error| {
+        let good = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+        let line = good.iter().filter(|&&byte| byte == b'\n').count() + 1;
+        refused(format!("is not UTF-8 text, in line {line}"))
+    })
+}
+
+/// Where an open file really is. Asked of the open file: its name may mean another one by now.
+fn real_path(opened: &File, name: &Path) -> Option<PathBuf> {
+    use std::os::fd::AsRawFd;
+    if cfg!(target_os = "linux") {
+        std::fs::read_link(format!("/proc/self/fd/{}", opened.as_raw_fd())).ok()
+    } else {
+        name.canonicalize().ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_read_where_it_really_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        let (inside, outside) = (root.join("in"), root.join("out"));
+        std::fs::create_dir(&inside).unwrap();
+        std::fs::write(&outside, "secret").unwrap();
+        std::fs::write(inside.join("own"), "own").unwrap();
+        std::os::unix::fs::symlink(&outside, inside.join("leaves")).unwrap();
+        std::os::unix::fs::symlink(inside.join("own"), inside.join("stays")).unwrap();
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            inside.join("pipe"),
+            rustix::fs::FileType::Fifo,
+            0o600.into(),
+            0,
+        )
+        .unwrap();
+        let read = |name: &str| read_text(&inside.join(name), 1024, Some(&inside));
+        assert_eq!(read("own").as_deref(), Ok("own"));
+        assert_eq!(read("stays").as_deref(), Ok("own"));
+        assert!(matches!(read("leaves"), Err(Unreadable::Refused(why)) if why.contains("leads out")));
+        assert!(matches!(read("pipe"), Err(Unreadable::Refused(why)) if why.contains("regular")));
+        assert_eq!(read("absent"), Err(Unreadable::Absent));
+        std::os::unix::fs::symlink(inside.join("absent"), inside.join("dangles")).unwrap();
+        assert!(matches!(read("dangles"), Err(Unreadable::Refused(why)) if why.contains("nowhere")));
+        std::fs::write(inside.join("latin"), b"{\n \"gr\xfc\xdfe\"}").unwrap();
+        assert!(matches!(read("latin"), Err(Unreadable::Refused(why)) if why.contains("line 2")));
+        assert_eq!(read_text(&inside.join("leaves"), 1024, None).as_deref(), Ok("secret"));
+    }
+
+    #[test]
+    fn what_is_no_regular_file_is_refused_before_it_is_opened() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        std::fs::write(at("file"), "0123456789").unwrap();
+        std::os::unix::fs::symlink(at("file"), at("link")).unwrap();
+        std::os::unix::fs::symlink("/dev/zero", at("device")).unwrap();
+        let opens = |name: &str, links| open(&at(name), links).is_ok();
+        assert!(opens("file", Links::Refuse) && opens("link", Links::Follow));
+        assert!(matches!(open(&at("link"), Links::Refuse), Err(NotOpened::Irregular)));
+        for links in [Links::Follow, Links::Refuse] {
+            assert!(matches!(open(&at("device"), links), Err(NotOpened::Irregular)));
+            assert!(matches!(open(folder.path(), links), Err(NotOpened::Irregular)));
+            assert!(matches!(open(&at("absent"), links), Err(NotOpened::Absent)));
+        }
+        let read = |limit| read_up_to(limit, open(&at("file"), Links::Refuse).unwrap().0).unwrap();
+        assert_eq!((read(9), read(10).as_deref()), (None, Some(b"0123456789".as_slice())));
+        assert!(
+            matches!(read_text(&at("file"), 9, None), Err(Unreadable::Refused(why)) if why.contains("over"))
+        );
+    }
+}

@@ -1,0 +1,34 @@
+//! The limit of open files of this process: raised as far as the system allows, and put back for a process that this
+//! one starts.
+
+use std::sync::OnceLock;
+
+use rustix::io;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+/// Where there is no hard limit: more than a shim or a daemon uses, less than any system refuses.
+const MAX_OPEN_FILES: u64 = 10_240;
+
+static BEFORE: OnceLock<Option<u64>> = OnceLock::new();
+
+/// Raises the soft limit to the hard one.
+pub fn raise() -> io::Result<()> {
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    BEFORE.get_or_init(|| current);
+    let wanted = maximum.unwrap_or(MAX_OPEN_FILES);
+    if current.is_some_and(|current| current < wanted) {
+        setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum })?;
+    }
+    Ok(())
+}
+
+/// The soft limit before [`raise`]; `None` if it was not called.
+pub fn before() -> Option<u64> {
+    BEFORE.get().copied().flatten()
+}
+
+/// Sets the soft limit; what the system refuses stays as it is.
+pub fn set(limit: u64) {
+    let maximum = getrlimit(Resource::Nofile).maximum;
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(limit), maximum });
+}
