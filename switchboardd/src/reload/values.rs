@@ -11,13 +11,13 @@ use std::sync::{Arc, Mutex};
 
 use tokio::sync::oneshot;
 
-use super::{Daemon, ReloadCause, run_blocking_with_timeout};
+use super::{ReloadCause, Reloader, run_blocking_with_timeout};
 use crate::event_loop::may_block;
 use crate::pool::Pool;
 
 /// What the last look was made of.
 #[derive(Debug, Default)]
-pub struct ValueChecks {
+pub(super) struct ValueChecks {
     // Held over a look: one at a time.
     turn: tokio::sync::Mutex<()>,
     /// Something may have changed since the last look began.
@@ -82,20 +82,20 @@ impl ValueChecks {
     }
 }
 
-impl Daemon {
+impl Reloader {
     /// Told by a person, it is done when this resolves; otherwise it goes on in the background.
     pub(super) async fn check_values(self: &Arc<Self>, why: ReloadCause) {
-        let daemon = self.clone();
+        let reloader = self.clone();
         let look = move |why| {
-            let daemon = daemon.clone();
-            async move { daemon.check_values_once(why).await }
+            let reloader = reloader.clone();
+            async move { reloader.check_values_once(why).await }
         };
         self.checks.check(why, look).await;
     }
 
     /// False if the files could not be looked at in time.
     async fn check_values_once(&self, why: ReloadCause) -> bool {
-        let files: Vec<PathBuf> = self.services.value_resolver.files().to_vec();
+        let files: Vec<PathBuf> = self.daemon.services.value_resolver.files().to_vec();
         let Some(stamps) =
             run_blocking_with_timeout(move || files.iter().map(stamp).collect::<Vec<FileStamp>>()).await
         else {
@@ -103,10 +103,11 @@ impl Daemon {
         };
         let needs =
             |pool: &Arc<Pool>| !pool.launch().gaps().is_empty() || pool.launch().allowed_program().is_some();
-        let pools: Vec<Arc<Pool>> = self.pools.all().into_iter().filter(needs).collect();
+        let pools: Vec<Arc<Pool>> =
+            self.daemon.workspace_loader.pools.all().into_iter().filter(needs).collect();
         let due: Vec<Arc<Pool>> = {
             let mut last = self.checks.last.lock().expect("BUG: a note panicked");
-            let has_shell = self.services.value_resolver.has_shell();
+            let has_shell = self.daemon.services.value_resolver.has_shell();
             let all_over =
                 why == ReloadCause::Requested || last.files != stamps || last.has_shell != has_shell;
             let is_due = |pool: &&Arc<Pool>| all_over || !last.pools.contains(&pool_id(pool));

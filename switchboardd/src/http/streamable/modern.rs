@@ -16,12 +16,11 @@ use super::classify::HEADER_MISMATCH;
 use super::{events, headers};
 use crate::caller::Caller;
 use crate::daemon_state::Daemon;
-use crate::era::ProtocolEra;
+use crate::era::{ProtocolEra, subscription};
 use crate::error::{Failure, LACKS_CAPABILITY};
 use crate::face::{self, Face};
 use crate::http::errors::{HttpError, RpcError, json_response};
 use crate::http::proxy::{parent, run_request};
-use crate::listen_requests;
 use crate::mailbox::{Mailbox, MessageKind};
 use crate::methods;
 use crate::metrics::series::EntryPoint;
@@ -98,7 +97,7 @@ impl ModernCall {
             tokio::select! {
                 answer = answer => answer,
                 // It would never be finished.
-                _ = self.daemon.wait_for_drain() => Ok(listen_requests::ended(id.get())),
+                _ = self.daemon.wait_for_drain() => Ok(subscription::ended(id.get())),
             }
         } else {
             answer.await
