@@ -91,3 +91,61 @@ fn push_changed(session: &Session, method: &'static str) {
     let body = format!(r#"{{"jsonrpc":"2.0","method":"{method}"}}"#);
     session.caller.push(MessageKind::Changed(method), body.into_bytes());
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::child::RunLog;
+    use crate::config::Config;
+    use crate::daemon_state::Daemon;
+    use crate::face::Face;
+    use crate::layer::Locations;
+    use crate::reload::{ReloadCause, Reloader};
+
+    fn define(work: &Path, name: &str) {
+        std::fs::create_dir_all(work.join("mcps").join(name)).unwrap();
+        let text = format!(r#"{{"name": "{name}", "command": {{"cmd": "true"}}}}"#);
+        std::fs::write(work.join("mcps").join(name).join(".mcp.json"), text).unwrap();
+    }
+
+    /// What the host of this session hears within a while; `after` is the number of the last message that it took.
+    async fn hears(daemon: &Daemon, session: &Session, after: &mut u64) -> Vec<String> {
+        let changes = daemon.list_changes.run(&daemon.sessions);
+        let _ = tokio::time::timeout(DEBOUNCE * 4, changes).await;
+        let Some(batch) = session.caller.mailbox().unwrap().take(*after) else { return Vec::new() };
+        *after = batch.next;
+        batch.messages.iter().map(|message| String::from_utf8_lossy(message).into_owned()).collect()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_host_hears_once_of_tools_that_a_reload_changed() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        let (home, work) = (root.join("home"), root.join("work"));
+        std::fs::create_dir_all(&home).unwrap();
+        define(&work, "a");
+        let locations = Locations::new(&home, &root.join("state"), std::slice::from_ref(&work));
+        let (config, run_log) = (Config::defaults(&home), RunLog::unwritten());
+        let daemon = Daemon::new(home.join("c"), config, locations, String::new(), run_log);
+        let reloader = Reloader::new(&daemon);
+        let workspace = daemon.workspace_loader.workspace(Some(&work)).await;
+        let open = || Session::open(&daemon.run_id, &workspace, None, Face::Aggregate);
+        let (legacy, modern) = (open(), open());
+        modern.caller.update(|host| host.is_modern = true);
+        [&legacy, &modern].into_iter().for_each(|session| daemon.sessions.insert(session));
+        reloader.reload(ReloadCause::Requested).await;
+        let (mut taken, mut taken_by_modern) = (0, 0);
+        assert!(hears(&daemon, &legacy, &mut taken).await.is_empty(), "its list is as it was");
+        define(&work, "b");
+        reloader.reload(ReloadCause::FileEvent).await;
+        // The host sees prompts for the first time before it is told of the tools.
+        note_shown(&legacy);
+        let heard = hears(&daemon, &legacy, &mut taken).await;
+        assert_eq!(heard, [r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#]);
+        daemon.list_changes.notify();
+        assert!(hears(&daemon, &legacy, &mut taken).await.is_empty());
+        assert!(hears(&daemon, &modern, &mut taken_by_modern).await.is_empty(), "it does not listen");
+    }
+}

@@ -91,8 +91,8 @@ impl Reloader {
             checks: Arc::default(),
             broken_config: Mutex::default(),
         });
-        let this = Arc::downgrade(&reloader);
-        daemon.reload_requests.set_reloader(this);
+        let handle = Arc::downgrade(&reloader);
+        daemon.reload_requests.set_reloader(handle);
         reloader
     }
 
@@ -126,7 +126,7 @@ impl Reloader {
         }
         drop(reloading);
         self.daemon.services.metrics.reloaded(config_problems.is_empty());
-        self.check_values(why).await;
+        self.checks.run(&self.daemon, why).await;
         Reloaded { catalog: self.daemon.workspaces.personal.catalog(), config_problems }
     }
 
@@ -142,7 +142,7 @@ impl Reloader {
         if self.watch().await {
             self.daemon.reload_requests.notify_changed();
         }
-        self.check_values(ReloadCause::FileEvent).await;
+        self.checks.run(&self.daemon, ReloadCause::FileEvent).await;
         loop {
             // Held for long only by somebody whom a folder keeps waiting: then looking is the way.
             let looks = self.watcher.try_lock().map_or(true, |watcher| watcher.is_polling());

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::task::JoinHandle;
 
-use super::ReloadRequests;
+use super::reload_requests::ReloadRequests;
 use crate::catalog::Catalog;
 use crate::config::Config;
 use crate::discover::LastGoodDefinitions;
