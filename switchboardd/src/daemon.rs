@@ -355,16 +355,16 @@ async fn until_end(
         () = daemon.list_changes.run(&daemon.sessions) => {}
         () = daemon.services.budget.watch_memory() => {}
         () = parts.sd_notify.run_status_updates(daemon) => {}
-        () = signals.next() => daemon.lifecycle.drain(Draining::Restart),
-        () = displaced => daemon.lifecycle.drain(Draining::Restart),
+        () = signals.next() => daemon.shutdown.drain(Draining::Restart),
+        () = displaced => daemon.shutdown.drain(Draining::Restart),
         () = daemon.services.savings_recorder.run_flush_loop() => {}
         _ = phase.wait_for(|phase| *phase != Phase::Serving) => {}
         () = until_idle(daemon, idle) => {
             tracing::info!(target: "daemon", "nobody here for a while");
-            daemon.lifecycle.drain(Draining::Restart);
+            daemon.shutdown.drain(Draining::Restart);
         }
         () = successor::is_due(daemon, parts.binary.as_ref()) => {
-            daemon.lifecycle.drain(Draining::Restart);
+            daemon.shutdown.drain(Draining::Restart);
             return true;
         }
     }
@@ -377,16 +377,16 @@ async fn shut_down(daemon: &Arc<Daemon>, server: &HttpServer) {
     tokio::join!(finish_requests(daemon), announce_drain(daemon));
     // What an authorization server has given out is written down, or the login is lost.
     let _ = tokio::time::timeout(LOGIN_SAVE_TIMEOUT, daemon.services.logins.settled()).await;
-    daemon.lifecycle.leave();
+    daemon.shutdown.leave();
     let _ = tokio::time::timeout(CLOSE_TIMEOUT, server.close()).await;
     let _ = tokio::time::timeout(CHILD_STOP_TIMEOUT, daemon.services.registry.stop_all()).await;
 }
 
 /// What is under way comes to its end, by itself or by a fault.
 async fn finish_requests(daemon: &Daemon) {
-    if tokio::time::timeout(DRAIN_TIMEOUT, daemon.lifecycle.wait_idle()).await.is_err() {
+    if tokio::time::timeout(DRAIN_TIMEOUT, daemon.shutdown.wait_idle()).await.is_err() {
         daemon.abort_all();
-        let _ = tokio::time::timeout(CLOSE_TIMEOUT, daemon.lifecycle.wait_idle()).await;
+        let _ = tokio::time::timeout(CLOSE_TIMEOUT, daemon.shutdown.wait_idle()).await;
     }
 }
 
@@ -446,14 +446,14 @@ impl Signals {
 async fn until_idle(daemon: &Daemon, idle: Option<Duration>) {
     let Some(idle) = idle else { return std::future::pending().await };
     loop {
-        daemon.lifecycle.wait_idle().await;
-        let (quiet_since, total) = (tokio::time::Instant::now(), daemon.lifecycle.total_requests());
+        daemon.shutdown.wait_idle().await;
+        let (quiet_since, total) = (tokio::time::Instant::now(), daemon.shutdown.total_requests());
         loop {
             tokio::time::sleep(idle.min(Duration::from_secs(1))).await;
             let is_needed = !daemon.sessions.all().is_empty()
                 || !daemon.list_changes.listen_requests.is_empty()
                 || daemon.services.logins.any_open();
-            if is_needed || daemon.lifecycle.total_requests() != total {
+            if is_needed || daemon.shutdown.total_requests() != total {
                 break;
             }
             if quiet_since.elapsed() >= idle {

@@ -1,8 +1,8 @@
 //! The daemon's state: what every route shares. How it is kept current is in `reload.rs`.
 
 mod gauges;
-mod lifecycle;
 mod reload_requests;
+mod shutdown;
 mod workspace_loader;
 
 use std::path::PathBuf;
@@ -14,8 +14,8 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 pub use gauges::collect_gauges;
-pub use lifecycle::{Lifecycle, Phase, Successor};
 pub use reload_requests::{Reload, ReloadRequests};
+pub use shutdown::{Phase, Shutdown, Successor};
 pub use workspace_loader::{WorkspaceLoad, WorkspaceLoader};
 
 use crate::budget::Budget;
@@ -46,7 +46,7 @@ const HTTP_SESSION: Duration = Duration::from_secs(90);
 #[derive(Debug)]
 pub struct Daemon {
     pub run_id: Arc<RunId>,
-    pub lifecycle: Lifecycle,
+    pub shutdown: Shutdown,
     pub sessions: Arc<Sessions>,
     pub disconnects: Disconnects,
     pub services: ChildServices,
@@ -102,7 +102,7 @@ impl Daemon {
         Arc::new(Self {
             suspended_calls: SuspendedCalls::new(run_id.name()),
             run_id,
-            lifecycle: Lifecycle::default(),
+            shutdown: Shutdown::default(),
             sessions,
             disconnects: Disconnects::default(),
             list_changes: ListChanges::new(services.lists_changed.clone()),
@@ -146,7 +146,7 @@ impl Daemon {
                 && !child.has_suspended_calls()
                 && !matches!(child.ownership(), Ownership::Session(_))
         };
-        self.lifecycle.is_idle()
+        self.shutdown.is_idle()
             && self.services.registry.all().iter().all(is_free)
             && self.sessions.all().iter().all(|session| session.is_shims)
             && !self.services.logins.any_open()
@@ -154,22 +154,22 @@ impl Daemon {
     }
 
     pub fn phase(&self) -> watch::Receiver<Phase> {
-        self.lifecycle.phase()
+        self.shutdown.phase()
     }
 
     /// What shims are to make of the daemon's going, if it goes.
     pub fn draining(&self) -> Option<Draining> {
-        self.lifecycle.draining()
+        self.shutdown.draining()
     }
 
     /// Resolves when the daemon begins to go.
     pub async fn wait_for_drain(&self) -> Draining {
-        self.lifecycle.wait_for_drain().await
+        self.shutdown.wait_for_drain().await
     }
 
     /// Counts a request as under way until what this returns is dropped.
     pub fn begin_request(self: &Arc<Self>) -> ActiveRequest {
-        self.lifecycle.request_began();
+        self.shutdown.request_began();
         self.services.status_changed.notify();
         ActiveRequest(self.clone())
     }
@@ -177,7 +177,7 @@ impl Daemon {
     /// Notes a request that stays open for as long as its host likes. It counts as one that came, and never as one that
     /// has to be finished: a daemon that goes tells it so.
     pub fn begin_listening(&self) {
-        self.lifecycle.count_request();
+        self.shutdown.count_request();
         self.services.status_changed.notify();
     }
 
@@ -274,7 +274,7 @@ pub struct ActiveRequest(Arc<Daemon>);
 
 impl Drop for ActiveRequest {
     fn drop(&mut self) {
-        self.0.lifecycle.request_ended();
+        self.0.shutdown.request_ended();
         self.0.services.status_changed.notify();
     }
 }

@@ -57,7 +57,7 @@ pub(super) async fn order(
         "reload" => reload(&daemon, &reloader).await,
         "restart" if wanted.suite.is_none() => {
             tracing::info!(target: "control", "restarting on request");
-            daemon.lifecycle.drain(Draining::Restart);
+            daemon.shutdown.drain(Draining::Restart);
             Ok(json_response(StatusCode::OK, json!({ "stopping": true }).to_string()))
         }
         "restart" => restart(&daemon, &wanted).await,
@@ -73,7 +73,7 @@ pub(super) async fn order(
         "logout" => login::end(&found(&daemon, &wanted).await?).await,
         "stop" => {
             tracing::info!(target: "control", "stopping on request");
-            daemon.lifecycle.drain(Draining::Stop);
+            daemon.shutdown.drain(Draining::Stop);
             Ok(json_response(StatusCode::OK, json!({ "stopping": true }).to_string()))
         }
         other => Err(HttpError::NotFound(format!("there is no order `{other}`"))),

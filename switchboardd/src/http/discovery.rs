@@ -155,7 +155,7 @@ pub(super) fn everything(daemon: &Daemon, reloader: &Reloader, memory_usage: &Me
 
 /// A new version that waits until nothing is under way, or cannot take over: which, and why.
 fn restart_pending(daemon: &Daemon) -> Value {
-    daemon.lifecycle.successor().map_or(
+    daemon.shutdown.successor().map_or(
         Value::Null,
         |next| json!({ "binary": next.binary, "version": next.version, "problem": next.problem }),
     )

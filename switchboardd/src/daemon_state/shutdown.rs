@@ -37,7 +37,7 @@ pub struct Successor {
 }
 
 #[derive(Debug)]
-pub struct Lifecycle {
+pub struct Shutdown {
     phase: watch::Sender<Phase>,
     /// Requests under way.
     requests: AtomicUsize,
@@ -48,7 +48,7 @@ pub struct Lifecycle {
     successor: Mutex<Option<Successor>>,
 }
 
-impl Default for Lifecycle {
+impl Default for Shutdown {
     fn default() -> Self {
         Self {
             phase: watch::Sender::new(Phase::Serving),
@@ -60,7 +60,7 @@ impl Default for Lifecycle {
     }
 }
 
-impl Lifecycle {
+impl Shutdown {
     pub fn phase(&self) -> watch::Receiver<Phase> {
         self.phase.subscribe()
     }
@@ -155,15 +155,15 @@ mod tests {
 
     #[test]
     fn what_has_begun_is_not_undone() {
-        let lifecycle = Lifecycle::default();
-        let phase = lifecycle.phase();
-        lifecycle.drain(Draining::Restart);
-        lifecycle.drain(Draining::Stop);
+        let shutdown = Shutdown::default();
+        let phase = shutdown.phase();
+        shutdown.drain(Draining::Restart);
+        shutdown.drain(Draining::Stop);
         assert_eq!(*phase.borrow(), Phase::Draining(Draining::Stop));
-        lifecycle.drain(Draining::Restart);
+        shutdown.drain(Draining::Restart);
         assert_eq!(*phase.borrow(), Phase::Draining(Draining::Stop));
-        lifecycle.leave();
-        lifecycle.drain(Draining::Restart);
+        shutdown.leave();
+        shutdown.drain(Draining::Restart);
         assert_eq!(*phase.borrow(), Phase::Leaving(Draining::Stop));
     }
 }
