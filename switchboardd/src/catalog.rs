@@ -1,11 +1,16 @@
 //! The suites that one workspace's sessions see: an immutable snapshot with a generation number.
 
+mod list_fingerprints;
+
 use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex};
 
 use switchboard_wire::rpc;
 
+pub use list_fingerprints::ListFingerprints;
+
 use crate::config::{Config, Conflicts};
+use crate::digest;
 use crate::document::{Problem, nearest};
 use crate::layer::Layer;
 use crate::manifest::Manifest;
@@ -27,6 +32,8 @@ pub struct Catalog {
     pub problems: Vec<Problem>,
     /// The result of `tools/list`, made once.
     pub tools_list: String,
+    /// Of the list of tools: it changes when that does.
+    tools_digest: Arc<str>,
     by_name: BTreeMap<String, usize>,
     by_child: BTreeMap<String, usize>,
     /// What the children were last known to offer.
@@ -94,12 +101,24 @@ impl Catalog {
         suites.sort_by(|a, b| (a.of_workspace, a.child_name()).cmp(&(b.of_workspace, b.child_name())));
         let tools: Vec<String> = suites.iter().map(Suite::tool).collect();
         let tools_list = rpc::tools_result(&tools.join(","));
+        let tools_digest = digest::hex(tools_list.as_bytes()).into();
         let by_name = suites.iter().enumerate().map(|(at, suite)| (suite.name.clone(), at)).collect();
         let by_child =
             suites.iter().enumerate().map(|(at, suite)| (suite.child_name().to_owned(), at)).collect();
         let (personal, own) = (personal.clone(), own.cloned());
         let offers = Mutex::default();
-        Self { generation, personal, own, suites, problems, tools_list, by_name, by_child, offers }
+        Self {
+            generation,
+            personal,
+            own,
+            suites,
+            problems,
+            tools_list,
+            tools_digest,
+            by_name,
+            by_child,
+            offers,
+        }
     }
 
     /// Prompts, resources and templates of all children, as far as they are known without starting any.
@@ -136,6 +155,21 @@ impl Catalog {
         let personal = self.personal.config.conflicts.as_ref().unwrap_or(&none);
         let own = self.own.as_ref().and_then(|own| own.config.conflicts.as_ref());
         MergedItems::of(parts, MergeRules { personal, workspace: own.unwrap_or(personal) })
+    }
+
+    /// Logs what is shown from now on, and the problems that were not logged before.
+    pub fn log_loaded(&self, before: Option<&Self>) {
+        let known = before.map_or(&[][..], |before| &before.problems);
+        for problem in self.problems.iter().filter(|problem| !known.contains(problem)) {
+            tracing::warn!(target: "discover", "{problem}");
+        }
+        let folder = self.own.as_ref().unwrap_or(&self.personal).config.folder.display();
+        tracing::info!(
+            target: "catalog",
+            generation = self.generation,
+            suites = self.suites.len(),
+            "loaded from {folder}",
+        );
     }
 
     /// What is set for the daemon as a whole.

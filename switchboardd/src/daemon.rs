@@ -27,7 +27,7 @@ use crate::document::Problem;
 use crate::event_loop::{Serving, run_blocking, try_run_blocking};
 use crate::http::{HttpServer, Listener};
 use crate::layer::Locations;
-use crate::reload::ReloadCause;
+use crate::reload::{ReloadCause, Reloader};
 use crate::telemetry;
 use collector::Telemetry;
 
@@ -206,7 +206,8 @@ pub async fn serve(args: &Args) -> Result<(), Fatal> {
     let locations = Locations::new(&home, &state, &trust_roots(args)?);
     let env_file = config.folder.join("env");
     let daemon = Daemon::new(file, config, locations, token, run_log);
-    daemon.note_broken(problems);
+    let reloader = Reloader::new(&daemon);
+    reloader.note_broken(problems);
     let telemetry = telemetry::settings(&env_file).map(|wanted| Telemetry::begin(&daemon, wanted));
     // Whatever it leads to ended with the daemon that gave it out.
     crate::page_access::remove_link_file(&state, Duration::ZERO);
@@ -232,7 +233,14 @@ pub async fn serve(args: &Args) -> Result<(), Fatal> {
     let listeners = bound.open().map_err(io("the sockets cannot be served".to_owned()))?;
     // From here on nobody ends us without a word: whoever hears that we are ready may say at once that we are to go.
     let signals = Signals::catch();
-    let parts = DaemonParts { daemon: daemon.clone(), listeners, handover_sockets: kept, sd_notify, binary };
+    let parts = DaemonParts {
+        daemon: daemon.clone(),
+        reloader,
+        listeners,
+        handover_sockets: kept,
+        sd_notify,
+        binary,
+    };
     let idle = args.idle_exit.map(Duration::from_secs);
     let displaced = async {
         until_displaced(&paths, identity).await;
@@ -263,6 +271,7 @@ pub async fn serve(args: &Args) -> Result<(), Fatal> {
 /// Everything that a daemon serves with.
 struct DaemonParts {
     daemon: Arc<Daemon>,
+    reloader: Arc<Reloader>,
     listeners: Vec<Listener>,
     /// The same sockets once more, for a successor.
     handover_sockets: Vec<listen::HandoverSocket>,
@@ -306,7 +315,7 @@ async fn run(
     idle: Option<Duration>,
 ) -> Option<(successor::Binary, Vec<listen::HandoverSocket>)> {
     let _serving = Serving::begin();
-    let server = HttpServer::new(parts.daemon.clone());
+    let server = HttpServer::new(parts.daemon.clone(), parts.reloader.clone());
     parts.listeners.drain(..).for_each(|listener| server.serve_listener(listener));
     parts.sd_notify.ready(&parts.daemon).await;
     let due = tokio::select! {
@@ -341,21 +350,21 @@ async fn until_end(
     let daemon = &parts.daemon;
     let mut phase = daemon.phase();
     tokio::select! {
-        () = reload_on_hangup(daemon) => {}
-        () = daemon.run_reload_loop() => {}
-        () = daemon.run_list_change_notifier() => {}
+        () = reload_on_hangup(&parts.reloader) => {}
+        () = parts.reloader.run_reload_loop() => {}
+        () = daemon.list_changes.run(&daemon.sessions) => {}
         () = daemon.services.budget.watch_memory() => {}
         () = parts.sd_notify.run_status_updates(daemon) => {}
-        () = signals.next() => daemon.drain(Draining::Restart),
-        () = displaced => daemon.drain(Draining::Restart),
+        () = signals.next() => daemon.shutdown.drain(Draining::Restart),
+        () = displaced => daemon.shutdown.drain(Draining::Restart),
         () = daemon.services.savings_recorder.run_flush_loop() => {}
         _ = phase.wait_for(|phase| *phase != Phase::Serving) => {}
         () = until_idle(daemon, idle) => {
             tracing::info!(target: "daemon", "nobody here for a while");
-            daemon.drain(Draining::Restart);
+            daemon.shutdown.drain(Draining::Restart);
         }
         () = successor::is_due(daemon, parts.binary.as_ref()) => {
-            daemon.drain(Draining::Restart);
+            daemon.shutdown.drain(Draining::Restart);
             return true;
         }
     }
@@ -368,16 +377,16 @@ async fn shut_down(daemon: &Arc<Daemon>, server: &HttpServer) {
     tokio::join!(finish_requests(daemon), announce_drain(daemon));
     // What an authorization server has given out is written down, or the login is lost.
     let _ = tokio::time::timeout(LOGIN_SAVE_TIMEOUT, daemon.services.logins.settled()).await;
-    daemon.leave();
+    daemon.shutdown.leave();
     let _ = tokio::time::timeout(CLOSE_TIMEOUT, server.close()).await;
     let _ = tokio::time::timeout(CHILD_STOP_TIMEOUT, daemon.services.registry.stop_all()).await;
 }
 
 /// What is under way comes to its end, by itself or by a fault.
 async fn finish_requests(daemon: &Daemon) {
-    if tokio::time::timeout(DRAIN_TIMEOUT, daemon.wait_idle()).await.is_err() {
+    if tokio::time::timeout(DRAIN_TIMEOUT, daemon.shutdown.wait_idle()).await.is_err() {
         daemon.abort_all();
-        let _ = tokio::time::timeout(CLOSE_TIMEOUT, daemon.wait_idle()).await;
+        let _ = tokio::time::timeout(CLOSE_TIMEOUT, daemon.shutdown.wait_idle()).await;
     }
 }
 
@@ -386,7 +395,8 @@ async fn announce_drain(daemon: &Daemon) {
     if daemon.sessions.all().is_empty() {
         return;
     }
-    let _ = tokio::time::timeout(DRAIN_ACK_TIMEOUT, daemon.wait_for_drain_acks()).await;
+    let _ = tokio::time::timeout(DRAIN_ACK_TIMEOUT, daemon.disconnects.wait_for_drain_acks(&daemon.sessions))
+        .await;
     tokio::time::sleep(LATE_REQUEST_GRACE).await;
 }
 
@@ -406,11 +416,11 @@ async fn until_displaced(paths: &RuntimePaths, identity: Option<listen::Identity
 }
 
 /// Reads everything again at each SIGHUP; never resolves.
-async fn reload_on_hangup(daemon: &Arc<Daemon>) {
+async fn reload_on_hangup(reloader: &Arc<Reloader>) {
     let Ok(mut hangup) = signal(SignalKind::hangup()) else { return std::future::pending().await };
     while hangup.recv().await.is_some() {
         // What is wrong was said where it was found.
-        daemon.reload(ReloadCause::Requested).await;
+        reloader.reload(ReloadCause::Requested).await;
     }
     std::future::pending().await
 }
@@ -436,14 +446,14 @@ impl Signals {
 async fn until_idle(daemon: &Daemon, idle: Option<Duration>) {
     let Some(idle) = idle else { return std::future::pending().await };
     loop {
-        daemon.wait_idle().await;
-        let (quiet_since, total) = (tokio::time::Instant::now(), daemon.total_requests());
+        daemon.shutdown.wait_idle().await;
+        let (quiet_since, total) = (tokio::time::Instant::now(), daemon.shutdown.total_requests());
         loop {
             tokio::time::sleep(idle.min(Duration::from_secs(1))).await;
             let is_needed = !daemon.sessions.all().is_empty()
-                || !daemon.listen_requests.is_empty()
+                || !daemon.list_changes.listen_requests.is_empty()
                 || daemon.services.logins.any_open();
-            if is_needed || daemon.total_requests() != total {
+            if is_needed || daemon.shutdown.total_requests() != total {
                 break;
             }
             if quiet_since.elapsed() >= idle {

@@ -1,36 +1,41 @@
 //! The daemon's state: what every route shares. How it is kept current is in `reload.rs`.
 
-use std::collections::{HashMap, HashSet};
+mod gauges;
+mod reload_requests;
+mod shutdown;
+mod workspace_loader;
+
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use switchboard_wire::hop::Draining;
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 use tokio::time::Instant;
+
+pub use gauges::collect_gauges;
+pub use reload_requests::{Reload, ReloadRequests};
+pub use shutdown::{Phase, Shutdown, Successor};
+pub use workspace_loader::{WorkspaceLoad, WorkspaceLoader};
 
 use crate::budget::Budget;
 use crate::caller::{Caller, RunId};
+use crate::log_level::LogLevel;
 use crate::catalog::Catalog;
 use crate::child::{ChildRegistry, Ownership, RunLog, Runners};
 use crate::config::Config;
 use crate::daemon_info::DaemonInfo;
-use crate::document::Problem;
 use crate::layer::Locations;
-use crate::listen_requests::ListenRequests;
+use crate::list_changes::ListChanges;
 use crate::manifest::Manifests;
 use crate::metrics::series::EntryPoint;
 use crate::oauth::Logins;
 use crate::page_access::PageAccess;
-use crate::pool::{ChildServices, Pools};
-use crate::reload::{self, ValueChecks};
-use crate::savings::SavingsCache;
+use crate::pool::ChildServices;
 use crate::savings_recorder::SavingsRecorder;
-use crate::session::{AbortReason, Session, Sessions};
+use crate::session::{AbortReason, Disconnects, Session, Sessions};
 use crate::suspended_calls::SuspendedCalls;
 use crate::value_resolver::ValueResolver;
-use crate::watch::Watcher;
 use crate::workspace::{Workspace, Workspaces};
 
 /// On the unix socket a session outlives its last connection by this.
@@ -39,93 +44,28 @@ const SESSION_LINGER: Duration = Duration::from_secs(2);
 /// A session over HTTP ends this long after its host was last heard of.
 const HTTP_SESSION: Duration = Duration::from_secs(90);
 
-/// How far the daemon is with going.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Phase {
-    Serving,
-    /// Calls in flight finish, nothing new begins.
-    Draining(Draining),
-    /// They have: whoever still waits for mail is sent away.
-    Leaving(Draining),
-}
-
-impl Phase {
-    /// What a shim is to make of the daemon's going, if it goes.
-    pub fn draining(self) -> Option<Draining> {
-        match self {
-            Self::Serving => None,
-            Self::Draining(draining) | Self::Leaving(draining) => Some(draining),
-        }
-    }
-}
-
-/// Another binary that stands where this daemon's was.
-#[derive(Debug, Clone)]
-pub struct Successor {
-    pub binary: PathBuf,
-    pub version: Option<String>,
-    /// Why it cannot take over.
-    pub problem: Option<String>,
-}
-
 #[derive(Debug)]
 pub struct Daemon {
     pub run_id: Arc<RunId>,
-    pub sessions: Sessions,
-    /// One for each workspace that is asked about without a session.
-    // A leaf lock: held for an insert, a look or a removal.
-    anonymous_sessions: Mutex<Vec<Arc<Session>>>,
+    pub shutdown: Shutdown,
+    pub sessions: Arc<Sessions>,
+    pub disconnects: Disconnects,
     pub services: ChildServices,
     /// Calls that wait for their hosts to come back with answers.
     pub suspended_calls: Arc<SuspendedCalls>,
-    /// Requests that stay open to hear of changes.
-    pub listen_requests: ListenRequests,
-    pub pools: Pools,
-    /// What those see who belong to no workspace.
-    pub personal: Arc<Workspace>,
-    pub workspaces: Workspaces,
-    pub locations: Locations,
+    /// Tells hosts of changed lists.
+    pub list_changes: ListChanges,
+    pub workspaces: Arc<Workspaces>,
+    /// Loads workspaces and evicts them, with their pools.
+    pub workspace_loader: Arc<WorkspaceLoader>,
+    pub reload_requests: Arc<ReloadRequests>,
     pub token: String,
     /// Browsers that look on.
     pub page_access: Arc<PageAccess>,
     pub started: Instant,
     pub config_file: PathBuf,
-    /// What was last found to be saved.
-    pub savings: SavingsCache,
     /// Set once it serves.
     pub info: OnceLock<DaemonInfo>,
-    /// What the config said of the TCP address when the daemon started.
-    pub(crate) listen: String,
-    /// Whoever reloads holds it: one at a time.
-    pub(crate) reloading: tokio::sync::Mutex<()>,
-    // Held while folders are watched, beside the one thread that works; who finds it held does without.
-    pub(crate) watcher: Arc<Mutex<Watcher>>,
-    /// What the values of `${…}` were last found to be made of.
-    pub(crate) checks: Arc<ValueChecks>,
-    /// It is time to look again.
-    pub(crate) changed: Arc<Notify>,
-    /// Why the config that stands there is not the one that is used.
-    // A leaf lock: held to compare or copy.
-    pub(crate) broken_config: Mutex<Vec<Problem>>,
-    // A leaf lock: held to copy or replace it.
-    successor: Mutex<Option<Successor>>,
-    phase: watch::Sender<Phase>,
-    requests: AtomicUsize,
-    total_requests: AtomicU64,
-    idle: Notify,
-    // A leaf lock: held for an insert or a look.
-    disconnects: Mutex<Disconnects>,
-    /// A session went, or is known to have heard that the daemon goes.
-    session_left: Notify,
-}
-
-/// What is remembered of sessions' comings and goings.
-#[derive(Debug, Default)]
-struct Disconnects {
-    /// Sessions that know that the daemon goes.
-    drain_acked: HashSet<Box<str>>,
-    /// When the last connection of a session closed, the latest time it did.
-    disconnected_at: HashMap<Box<str>, Instant>,
 }
 
 impl Daemon {
@@ -147,7 +87,7 @@ impl Daemon {
             manifests: Manifests::new(&locations.state),
             run_log: Arc::new(run_log),
             runners: Arc::new(Runners::new(&locations.state, &config.folder)),
-            list_changes: Arc::default(),
+            lists_changed: Arc::default(),
             status_changed: Arc::default(),
             level: Arc::default(),
             http_clients: Arc::default(),
@@ -156,87 +96,38 @@ impl Daemon {
         };
         services.budget.set(config.budget);
         services.logins.set(config.oauth.clone());
-        let listen = config.http.listen.clone();
-        let pools = Pools::default();
-        let (layer, memory) = reload::load_personal(config, &locations, &services.manifests);
-        let catalog = Catalog::build(&layer, None, &pools, &services, 1);
-        reload::report(&catalog, None);
-        let personal = Workspace::new(None, catalog, memory);
-        let changed = Arc::new(Notify::new());
+        let (sessions, reload_requests) = (Arc::default(), Arc::default());
+        let (workspace_loader, workspaces) =
+            WorkspaceLoader::new(config, locations, &services, &sessions, &reload_requests);
         let run_id = RunId::new();
         Arc::new(Self {
             suspended_calls: SuspendedCalls::new(run_id.name()),
-            listen_requests: ListenRequests::default(),
             run_id,
-            sessions: Sessions::default(),
-            anonymous_sessions: Mutex::default(),
+            shutdown: Shutdown::default(),
+            sessions,
+            disconnects: Disconnects::default(),
+            list_changes: ListChanges::new(services.lists_changed.clone()),
             services,
-            pools,
-            personal,
-            workspaces: Workspaces::default(),
-            locations,
+            workspaces,
+            workspace_loader,
+            reload_requests,
             token,
             page_access: Arc::default(),
             started: Instant::now(),
             config_file,
-            savings: SavingsCache::default(),
             info: OnceLock::new(),
-            listen,
-            reloading: tokio::sync::Mutex::default(),
-            watcher: Arc::new(Mutex::new(Watcher::new(changed.clone()))),
-            checks: Arc::default(),
-            changed,
-            broken_config: Mutex::default(),
-            successor: Mutex::default(),
-            phase: watch::Sender::new(Phase::Serving),
-            requests: AtomicUsize::new(0),
-            total_requests: AtomicU64::new(0),
-            idle: Notify::new(),
-            disconnects: Mutex::default(),
-            session_left: Notify::new(),
         })
     }
 
     /// What is set for the daemon as a whole stands here, too.
     pub fn catalog(&self) -> Arc<Catalog> {
-        self.personal.catalog()
+        self.workspaces.personal.catalog()
     }
 
     /// Whoever asks about this workspace without a session.
     pub fn anonymous_session(&self, workspace: &Arc<Workspace>) -> Arc<Session> {
-        let mut all = self.anonymous_sessions();
-        if let Some(known) = all.iter().find(|session| session.is_in(workspace)) {
-            return known.clone();
-        }
-        let session = Session::anonymous(workspace);
-        // One that was let go meanwhile is nobody's to remember.
-        if workspace.root.is_none() || self.workspaces.has(workspace) {
-            all.push(session.clone());
-        }
-        session
-    }
-
-    pub(crate) fn all_anonymous_sessions(&self) -> Vec<Arc<Session>> {
-        self.anonymous_sessions().clone()
-    }
-
-    pub(crate) fn forget_anonymous_session(&self, workspace: &Workspace) {
-        self.anonymous_sessions().retain(|session| !session.is_in(workspace));
-    }
-
-    /// How many folders are watched for changes, and whether somebody has to look now and then all the same; `None`
-    /// while that changes.
-    pub fn watched(&self) -> Option<(usize, bool)> {
-        self.watcher.try_lock().ok().map(|watcher| (watcher.folders(), watcher.has_failed()))
-    }
-
-    fn anonymous_sessions(&self) -> std::sync::MutexGuard<'_, Vec<Arc<Session>>> {
-        self.anonymous_sessions.lock().expect("BUG: bookkeeping panicked")
-    }
-
-    /// Why the personal config is not the one that its file says.
-    pub fn broken_config(&self) -> Vec<Problem> {
-        self.broken_config.lock().expect("BUG: a note panicked").clone()
+        let is_loaded = || workspace.root.is_none() || self.workspaces.has(workspace);
+        self.sessions.anonymous(workspace, is_loaded)
     }
 
     /// A host's roots changed: the children that are its own are told.
@@ -248,15 +139,6 @@ impl Daemon {
         }
     }
 
-    /// What takes over when nothing is under way, if the binary was replaced.
-    pub fn successor(&self) -> Option<Successor> {
-        self.successor.lock().expect("BUG: a copy panicked").clone()
-    }
-
-    pub fn set_successor(&self, successor: Option<Successor>) {
-        *self.successor.lock().expect("BUG: a copy panicked") = successor;
-    }
-
     /// Whether another daemon could go on with everything: no call, no child that keeps something for one session, no
     /// session that would not find its way there, no person who is logging in, nobody who was asked something.
     pub fn can_hand_over(&self) -> bool {
@@ -265,7 +147,7 @@ impl Daemon {
                 && !child.has_suspended_calls()
                 && !matches!(child.ownership(), Ownership::Session(_))
         };
-        self.requests.load(Ordering::Relaxed) == 0
+        self.shutdown.is_idle()
             && self.services.registry.all().iter().all(is_free)
             && self.sessions.all().iter().all(|session| session.is_shims)
             && !self.services.logins.any_open()
@@ -273,70 +155,22 @@ impl Daemon {
     }
 
     pub fn phase(&self) -> watch::Receiver<Phase> {
-        self.phase.subscribe()
+        self.shutdown.phase()
     }
 
     /// What shims are to make of the daemon's going, if it goes.
     pub fn draining(&self) -> Option<Draining> {
-        self.phase.borrow().draining()
+        self.shutdown.draining()
     }
 
     /// Resolves when the daemon begins to go.
     pub async fn wait_for_drain(&self) -> Draining {
-        let mut phase = self.phase();
-        let gone = phase.wait_for(|phase| phase.draining().is_some()).await;
-        gone.ok().and_then(|phase| phase.draining()).unwrap_or(Draining::Stop)
-    }
-
-    /// From now on nothing new is taken in.
-    pub fn drain(&self, draining: Draining) {
-        self.phase.send_if_modified(|phase| {
-            // What has begun is not undone: neither a stop by a restart, nor the leaving by anything.
-            let later = match *phase {
-                Phase::Serving => true,
-                Phase::Draining(before) => before == Draining::Restart && draining == Draining::Stop,
-                Phase::Leaving(_) => false,
-            };
-            if later {
-                *phase = Phase::Draining(draining);
-            }
-            later
-        });
-    }
-
-    /// A session asked for more mail after it was told that the daemon goes: it sends nothing new.
-    pub fn ack_drain(&self, session: &Session) {
-        self.disconnects().drain_acked.insert(session.id.clone());
-        self.session_left.notify_waiters();
-    }
-
-    /// Resolves when every session that is connected knows that the daemon goes.
-    pub async fn wait_for_drain_acks(&self) {
-        loop {
-            let parted = self.session_left.notified();
-            let waits = |session: &Arc<Session>| {
-                session.is_connected() && !self.disconnects().drain_acked.contains(&session.id)
-            };
-            if !self.sessions.all().iter().any(waits) {
-                return;
-            }
-            parted.await;
-        }
-    }
-
-    /// Nothing is under way any more: the mailboxes close.
-    pub fn leave(&self) {
-        self.phase.send_modify(|phase| {
-            if let Phase::Draining(draining) = *phase {
-                *phase = Phase::Leaving(draining);
-            }
-        });
+        self.shutdown.wait_for_drain().await
     }
 
     /// Counts a request as under way until what this returns is dropped.
     pub fn begin_request(self: &Arc<Self>) -> ActiveRequest {
-        self.requests.fetch_add(1, Ordering::Relaxed);
-        self.total_requests.fetch_add(1, Ordering::Relaxed);
+        self.shutdown.request_began();
         self.services.status_changed.notify();
         ActiveRequest(self.clone())
     }
@@ -344,30 +178,14 @@ impl Daemon {
     /// Notes a request that stays open for as long as its host likes. It counts as one that came, and never as one that
     /// has to be finished: a daemon that goes tells it so.
     pub fn begin_listening(&self) {
-        self.total_requests.fetch_add(1, Ordering::Relaxed);
+        self.shutdown.count_request();
         self.services.status_changed.notify();
-    }
-
-    /// How many requests there have been.
-    pub fn total_requests(&self) -> u64 {
-        self.total_requests.load(Ordering::Relaxed)
-    }
-
-    /// Resolves when no request is under way.
-    pub async fn wait_idle(&self) {
-        loop {
-            let idle = self.idle.notified();
-            if self.requests.load(Ordering::Relaxed) == 0 {
-                return;
-            }
-            idle.await;
-        }
     }
 
     /// Ends everything that is still under way, with a fault.
     pub fn abort_all(&self) {
         let abort = |session: &Arc<Session>| session.abort_all(AbortReason::ShuttingDown);
-        self.all_anonymous_sessions().iter().for_each(abort);
+        self.sessions.all_anonymous().iter().for_each(abort);
         self.sessions.all().iter().for_each(abort);
     }
 
@@ -377,15 +195,13 @@ impl Daemon {
             return;
         }
         let left = Instant::now();
-        self.disconnects().disconnected_at.insert(session.id.clone(), left);
-        self.session_left.notify_waiters();
+        self.disconnects.note(session, left);
         let (daemon, session) = (self.clone(), session.clone());
         tokio::spawn(async move {
             tokio::time::sleep_until(left + SESSION_LINGER).await;
             // It may have come back and left again since: then that leaving has a time of its own.
-            let is_latest = daemon.disconnects().disconnected_at.get(&session.id) == Some(&left);
-            if is_latest && !session.is_connected() {
-                daemon.disconnects().disconnected_at.remove(&session.id);
+            if daemon.disconnects.is_latest(&session, left) && !session.is_connected() {
+                daemon.disconnects.forget(&session);
                 daemon.end(&session);
             }
         });
@@ -405,7 +221,7 @@ impl Daemon {
         self.suspended_calls.session_ended(&session.id);
         self.lower_log_level();
         session.workspace().touch();
-        self.pools.all().iter().for_each(|pool| pool.session_ended(&session.caller));
+        self.workspace_loader.pools.all().iter().for_each(|pool| pool.session_ended(&session.caller));
     }
 
     /// Ends a session over HTTP once nothing was heard of its host for a while.
@@ -429,8 +245,27 @@ impl Daemon {
         }
     }
 
-    fn disconnects(&self) -> std::sync::MutexGuard<'_, Disconnects> {
-        self.disconnects.lock().expect("BUG: bookkeeping panicked")
+    /// A host set its log level: children log as much as the most curious host wants, and each host hears what
+    /// it asked for.
+    pub fn apply_log_level(&self, caller: &Arc<Caller>) {
+        self.set_log_level(Some(caller.profile().log_level));
+    }
+
+    /// A host has left: children need not log for it any more.
+    fn lower_log_level(&self) {
+        if self.services.level.lock().expect("BUG: a copy panicked").is_some() {
+            self.set_log_level(None);
+        }
+    }
+
+    fn set_log_level(&self, wanted: Option<LogLevel>) {
+        let sessions = self.sessions.all();
+        let levels = sessions.iter().map(|session| session.caller.profile().log_level);
+        let level = levels.chain(wanted).min().unwrap_or_default();
+        let before = self.services.level.lock().expect("BUG: a copy panicked").replace(level);
+        if before != Some(level) {
+            self.services.registry.all().iter().for_each(|child| child.set_level(level));
+        }
     }
 }
 
@@ -440,9 +275,7 @@ pub struct ActiveRequest(Arc<Daemon>);
 
 impl Drop for ActiveRequest {
     fn drop(&mut self) {
-        if self.0.requests.fetch_sub(1, Ordering::Relaxed) == 1 {
-            self.0.idle.notify_waiters();
-        }
+        self.0.shutdown.request_ended();
         self.0.services.status_changed.notify();
     }
 }
@@ -461,24 +294,10 @@ mod tests {
         Daemon::new(folder.join("x"), Config::defaults(folder), locations, String::new(), RunLog::unwritten())
     }
 
-    #[test]
-    fn what_has_begun_is_not_undone() {
-        let daemon = daemon();
-        let phase = daemon.phase();
-        daemon.drain(Draining::Restart);
-        daemon.drain(Draining::Stop);
-        assert_eq!(*phase.borrow(), Phase::Draining(Draining::Stop));
-        daemon.drain(Draining::Restart);
-        assert_eq!(*phase.borrow(), Phase::Draining(Draining::Stop));
-        daemon.leave();
-        daemon.drain(Draining::Restart);
-        assert_eq!(*phase.borrow(), Phase::Leaving(Draining::Stop));
-    }
-
     #[tokio::test(start_paused = true)]
     async fn a_session_lingers_from_its_last_connection_on() {
         let daemon = daemon();
-        let session = Session::open(&daemon.run_id, &daemon.personal, None, Face::Aggregate);
+        let session = Session::open(&daemon.run_id, &daemon.workspaces.personal, None, Face::Aggregate);
         daemon.sessions.insert(&session);
         let come_and_go = || {
             session.connected();
@@ -497,7 +316,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_session_over_http_ends_when_its_host_is_silent() {
         let daemon = daemon();
-        let session = Session::over_http(&daemon.run_id, &daemon.personal, Face::Aggregate);
+        let session = Session::over_http(&daemon.run_id, &daemon.workspaces.personal, Face::Aggregate);
         daemon.sessions.insert(&session);
         tokio::spawn(daemon.clone().end_when_silent(session.clone()));
         let there = || daemon.sessions.get(&session.id).is_some();
@@ -517,8 +336,8 @@ mod tests {
     async fn a_going_daemon_waits_for_sessions_to_hear_of_it() {
         let daemon = daemon();
         let (one, other) = (
-            Session::open(&daemon.run_id, &daemon.personal, None, Face::Aggregate),
-            Session::open(&daemon.run_id, &daemon.personal, None, Face::Aggregate),
+            Session::open(&daemon.run_id, &daemon.workspaces.personal, None, Face::Aggregate),
+            Session::open(&daemon.run_id, &daemon.workspaces.personal, None, Face::Aggregate),
         );
         for session in [&one, &other] {
             daemon.sessions.insert(session);
@@ -526,9 +345,9 @@ mod tests {
         }
         let heard = tokio::spawn({
             let daemon = daemon.clone();
-            async move { daemon.wait_for_drain_acks().await }
+            async move { daemon.disconnects.wait_for_drain_acks(&daemon.sessions).await }
         });
-        daemon.ack_drain(&one);
+        daemon.disconnects.ack_drain(&one);
         tokio::time::sleep(Duration::from_secs(1)).await;
         assert!(!heard.is_finished());
         daemon.disconnected(&other);

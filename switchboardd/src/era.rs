@@ -15,6 +15,7 @@ pub mod request_state;
 pub mod results;
 pub mod retry;
 pub mod schema;
+pub mod subscription;
 
 use crate::methods;
 

@@ -20,6 +20,7 @@ use crate::daemon_state::Daemon;
 use crate::era::{ProtocolEra, request_meta};
 use crate::error::Failure;
 use crate::log_level::LogLevel;
+use crate::list_changes;
 use crate::methods;
 use crate::metrics::OperationNotes;
 use crate::session::Session;
@@ -102,9 +103,9 @@ pub async fn answer(
     match request.method {
         // From what it was shown on, a host hears what changes.
         methods::PROMPTS_LIST | methods::RESOURCES_LIST | methods::TEMPLATES_LIST => {
-            session.init_fingerprints()
+            list_changes::note_shown(session)
         }
-        methods::INITIALIZE if matches!(face, Face::Child(_)) => session.init_fingerprints(),
+        methods::INITIALIZE if matches!(face, Face::Child(_)) => list_changes::note_shown(session),
         methods::SET_LEVEL if said.is_ok() => daemon.apply_log_level(caller),
         _ => {}
     }
@@ -129,7 +130,7 @@ pub fn replay_request(daemon: &Daemon, session: &Session, request: Request<'_>) 
     match request.method {
         methods::INITIALIZE => {
             initialize::negotiate(&session.caller, request.params);
-            session.init_fingerprints();
+            list_changes::note_shown(session);
         }
         methods::SET_LEVEL => {
             if set_level(&session.caller, request.params).is_ok() {

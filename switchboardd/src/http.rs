@@ -22,15 +22,44 @@ mod tcp_connections;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::DefaultBodyLimit;
+use axum::extract::{DefaultBodyLimit, FromRef};
 use axum::routing::{any, get, post};
 
 pub use server::{HttpServer, Listener};
 
 use crate::daemon_state::Daemon;
+use crate::reload::Reloader;
+use crate::savings::SavingsCache;
+
+/// What routes answer from; each takes the part that it needs.
+#[derive(Debug, Clone)]
+struct AppState {
+    daemon: Arc<Daemon>,
+    reloader: Arc<Reloader>,
+    savings: Arc<SavingsCache>,
+}
+
+impl FromRef<AppState> for Arc<Daemon> {
+    fn from_ref(state: &AppState) -> Self {
+        state.daemon.clone()
+    }
+}
+
+impl FromRef<AppState> for Arc<Reloader> {
+    fn from_ref(state: &AppState) -> Self {
+        state.reloader.clone()
+    }
+}
+
+impl FromRef<AppState> for Arc<SavingsCache> {
+    fn from_ref(state: &AppState) -> Self {
+        state.savings.clone()
+    }
+}
 
 /// Every route, behind the gate.
-fn app(daemon: &Arc<Daemon>) -> Router {
+fn app(daemon: &Arc<Daemon>, reloader: &Arc<Reloader>) -> Router {
+    let state = AppState { daemon: daemon.clone(), reloader: reloader.clone(), savings: Arc::default() };
     Router::new()
         .route("/proxy", any(proxy::aggregate))
         .route("/proxy/{child}", any(proxy::single))
@@ -56,5 +85,5 @@ fn app(daemon: &Arc<Daemon>) -> Router {
         .method_not_allowed_fallback(errors::wrong_method)
         .layer(DefaultBodyLimit::disable())
         .layer(axum::middleware::from_fn_with_state(daemon.clone(), auth::check))
-        .with_state(daemon.clone())
+        .with_state(state)
 }

@@ -1,155 +1,151 @@
-//! What hosts hear when lists change, and what children hear of the hosts: list changes go to those who see
-//! another list than before, log levels to those who can log.
+//! Tells hosts that lists have changed: each host hears of the lists that it sees change, and of each change once.
+//!
+//! Whoever may have changed a list calls `notify`: a reload, a child, a session that comes to another workspace. What has
+//! changed is found out by comparing fingerprints, so nobody is told of a list that is as it was.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use switchboard_wire::rpc;
+use tokio::sync::Notify;
 
-use crate::caller::Caller;
-use crate::catalog::Catalog;
-use crate::child::ListKind;
-use crate::daemon_state::Daemon;
-use crate::digest;
-use crate::log_level::LogLevel;
+use crate::catalog::ListFingerprints;
+use crate::listen_requests::ListenRequests;
 use crate::mailbox::MessageKind;
-use crate::session::Session;
-use crate::subscriptions::{LISTS, ListChangeCounts};
+use crate::methods;
+use crate::session::{Session, Sessions};
 
 /// Changes come in swarms; hosts hear of them once.
 const DEBOUNCE: Duration = Duration::from_millis(50);
 
-/// Fingerprints of what a session was last shown or told of.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ListFingerprints {
-    /// If nothing was known yet, only what the child says itself is a change.
-    is_known: bool,
-    change_counts: ListChangeCounts,
-    tools: String,
-    prompts: String,
-    resources: String,
+#[derive(Debug)]
+pub struct ListChanges {
+    /// Requests that stay open to hear of changes.
+    pub listen_requests: ListenRequests,
+    /// A list may have changed. Children notify it too.
+    changed: Arc<Notify>,
 }
 
-impl ListFingerprints {
-    /// What a session sees now. Its suites are told of when the catalog changes.
-    pub fn of_session(session: &Session) -> Self {
-        let child = session.face.child();
-        let seen = Self::of_face(&session.workspace().catalog(), child);
-        if child.is_some() { seen } else { Self { tools: String::new(), ..seen } }
+impl ListChanges {
+    pub fn new(changed: Arc<Notify>) -> Self {
+        Self { listen_requests: ListenRequests::default(), changed }
     }
 
-    /// What is to be seen at the face of `child`, or at the aggregate.
-    pub fn of_face(catalog: &Catalog, child: Option<&str>) -> Self {
-        let Some(child) = child else {
-            let offers = catalog.offers();
-            let resources =
-                offers.fingerprint(ListKind::Resources) + &offers.fingerprint(ListKind::Templates);
-            let prompts = offers.fingerprint(ListKind::Prompts);
-            let tools = digest::hex(catalog.tools_list.as_bytes());
-            return Self { is_known: true, change_counts: [0; 3], tools, prompts, resources };
-        };
-        let suite = catalog.child(child);
-        let pool = suite.and_then(|suite| suite.pool.as_ref());
-        let said = pool.map_or([0; 3], |pool| pool.subscriptions().list_change_counts());
-        let manifest = suite.and_then(|suite| Some((suite, suite.manifest()?)));
-        let Some((suite, manifest)) = manifest else {
-            let none = String::new;
-            return Self {
-                is_known: false,
-                change_counts: said,
-                tools: none(),
-                prompts: none(),
-                resources: none(),
-            };
-        };
-        let print = |list: ListKind| {
-            let raw: Vec<&str> = manifest.offers.of(list).iter().map(|offer| offer.raw.get()).collect();
-            digest::hex(raw.join("\n").as_bytes())
-        };
-        Self {
-            is_known: true,
-            change_counts: said,
-            tools: digest::hex(suite.exposed(&manifest.tools).as_bytes()),
-            prompts: print(ListKind::Prompts),
-            resources: print(ListKind::Resources) + &print(ListKind::Templates),
-        }
+    /// Lists may be other than they were.
+    pub fn notify(&self) {
+        self.changed.notify_one();
     }
 
-    /// What a host is told that saw `before`.
-    pub fn changed_lists(&self, before: &Self) -> Vec<&'static str> {
-        let other =
-            [self.tools != before.tools, self.prompts != before.prompts, self.resources != before.resources];
-        let lists = LISTS.into_iter().enumerate();
-        let told = lists.filter(|(at, _)| {
-            if before.is_known { other[*at] } else { self.change_counts[*at] > before.change_counts[*at] }
-        });
-        told.map(|(_, method)| method).collect()
-    }
-}
-
-impl Daemon {
     /// Tells hosts of changed lists, for as long as it is polled.
-    pub async fn run_list_change_notifier(&self) {
+    pub async fn run(&self, sessions: &Sessions) {
         loop {
-            self.services.list_changes.notified().await;
+            self.changed.notified().await;
             tokio::time::sleep(DEBOUNCE).await;
             self.listen_requests.notify_changes();
-            for session in self.sessions.all() {
-                let Some((before, now)) = session.refresh_fingerprints() else { continue };
-                for method in now.changed_lists(&before) {
-                    let body = rpc::notification(method, None);
-                    session.caller.push(MessageKind::Changed(method), body);
-                }
-            }
+            sessions.all().iter().for_each(|session| notify_changes(session));
         }
     }
+}
 
-    /// A host set its log level: children log as much as the most curious host wants, and each host hears what
-    /// it asked for.
-    pub fn apply_log_level(&self, caller: &Arc<Caller>) {
-        self.set_log_level(Some(caller.profile().log_level));
+/// Tells a session's host which of its lists changed since it was last shown or told of them.
+fn notify_changes(session: &Session) {
+    let Some(before) = session.fingerprints() else { return };
+    let now = before.refreshed(&session.workspace().catalog(), session.face.child());
+    let changed = now.changed_lists(&before);
+    session.set_fingerprints(now);
+    if !changed.is_empty() && hears_without_asking(session) {
+        changed.into_iter().for_each(|method| push_changed(session, method));
     }
+}
 
-    /// A host has left: children need not log for it any more.
-    pub fn lower_log_level(&self) {
-        if self.services.level.lock().expect("BUG: a copy panicked").is_some() {
-            self.set_log_level(None);
-        }
+/// The host was shown prompts or resources, or a child's lists, for the first time: from now on it hears of their changes.
+pub fn note_shown(session: &Session) {
+    let before = session.fingerprints();
+    if session.caller.mailbox().is_none() || before.as_ref().is_some_and(ListFingerprints::has_offers) {
+        return;
     }
+    let now = ListFingerprints::of_face(&session.workspace().catalog(), session.face.child());
+    session.set_fingerprints(match before {
+        Some(before) => before.with_offers_of(now),
+        None => now,
+    });
+}
 
-    fn set_log_level(&self, wanted: Option<LogLevel>) {
-        let sessions = self.sessions.all();
-        let levels = sessions.iter().map(|session| session.caller.profile().log_level);
-        let level = levels.chain(wanted).min().unwrap_or_default();
-        let before = self.services.level.lock().expect("BUG: a copy panicked").replace(level);
-        if before != Some(level) {
-            self.services.registry.all().iter().for_each(|child| child.set_level(level));
-        }
+/// A session is to look at all its lists again.
+pub fn notify_all_lists_changed(session: &Session) {
+    if hears_without_asking(session) {
+        push_changed(session, methods::TOOLS_CHANGED);
     }
+    if session.caller.profile().revision.is_some() {
+        push_changed(session, methods::PROMPTS_CHANGED);
+        push_changed(session, methods::RESOURCES_CHANGED);
+    }
+}
+
+/// A host of the modern era hears nothing that it does not listen for.
+fn hears_without_asking(session: &Session) -> bool {
+    let host = session.caller.profile();
+    !host.is_modern || host.revision.is_some()
+}
+
+fn push_changed(session: &Session, method: &'static str) {
+    session.caller.push(MessageKind::Changed(method), rpc::notification(method, None));
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::methods;
+    use std::path::Path;
 
-    #[test]
-    fn only_what_is_seen_to_change_is_told() {
-        let seen = |is_known, tools: &str, prompts: &str| ListFingerprints {
-            is_known,
-            change_counts: [0; 3],
-            tools: tools.to_owned(),
-            prompts: prompts.to_owned(),
-            resources: "r".to_owned(),
-        };
-        let before = seen(true, "t", "p");
-        assert!(before.changed_lists(&before).is_empty());
-        assert_eq!(seen(true, "t", "q").changed_lists(&before), [methods::PROMPTS_CHANGED]);
-        assert_eq!(seen(true, "u", "p").changed_lists(&before), [methods::TOOLS_CHANGED]);
-        assert!(seen(true, "t", "p").changed_lists(&seen(false, "", "")).is_empty());
-        // What the child itself calls a change is one, though nobody knows what was before.
-        let said = ListFingerprints { change_counts: [0, 0, 1], ..seen(true, "t", "p") };
-        assert_eq!(said.changed_lists(&seen(false, "", "")), [methods::RESOURCES_CHANGED]);
-        assert!(said.changed_lists(&before).is_empty());
+    use super::*;
+    use crate::child::RunLog;
+    use crate::config::Config;
+    use crate::daemon_state::Daemon;
+    use crate::face::Face;
+    use crate::layer::Locations;
+    use crate::reload::{ReloadCause, Reloader};
+
+    fn define(work: &Path, name: &str) {
+        std::fs::create_dir_all(work.join("mcps").join(name)).unwrap();
+        let text = format!(r#"{{"name": "{name}", "command": {{"cmd": "true"}}}}"#);
+        std::fs::write(work.join("mcps").join(name).join(".mcp.json"), text).unwrap();
+    }
+
+    /// What the host of this session hears within a while; `after` is the number of the last message that it took.
+    async fn hears(daemon: &Daemon, session: &Session, after: &mut u64) -> Vec<String> {
+        let changes = daemon.list_changes.run(&daemon.sessions);
+        let _ = tokio::time::timeout(DEBOUNCE * 4, changes).await;
+        let Some(batch) = session.caller.mailbox().unwrap().take(*after) else { return Vec::new() };
+        *after = batch.next;
+        batch.messages.iter().map(|message| String::from_utf8_lossy(message).into_owned()).collect()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_host_hears_once_of_tools_that_a_reload_changed() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        let (home, work) = (root.join("home"), root.join("work"));
+        std::fs::create_dir_all(&home).unwrap();
+        define(&work, "a");
+        let locations = Locations::new(&home, &root.join("state"), std::slice::from_ref(&work));
+        let (config, run_log) = (Config::defaults(&home), RunLog::unwritten());
+        let daemon = Daemon::new(home.join("c"), config, locations, String::new(), run_log);
+        let reloader = Reloader::new(&daemon);
+        let workspace = daemon.workspace_loader.workspace(Some(&work)).await;
+        let open = || Session::open(&daemon.run_id, &workspace, None, Face::Aggregate);
+        let (legacy, modern) = (open(), open());
+        modern.caller.update(|host| host.is_modern = true);
+        [&legacy, &modern].into_iter().for_each(|session| daemon.sessions.insert(session));
+        reloader.reload(ReloadCause::Requested).await;
+        let (mut taken, mut taken_by_modern) = (0, 0);
+        assert!(hears(&daemon, &legacy, &mut taken).await.is_empty(), "its list is as it was");
+        define(&work, "b");
+        reloader.reload(ReloadCause::FileEvent).await;
+        // The host sees prompts for the first time before it is told of the tools.
+        note_shown(&legacy);
+        let heard = hears(&daemon, &legacy, &mut taken).await;
+        assert_eq!(heard, [r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#]);
+        daemon.list_changes.notify();
+        assert!(hears(&daemon, &legacy, &mut taken).await.is_empty());
+        assert!(hears(&daemon, &modern, &mut taken_by_modern).await.is_empty(), "it does not listen");
     }
 }

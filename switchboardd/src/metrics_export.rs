@@ -7,17 +7,10 @@ mod process;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::budget::MemoryUsage;
-use crate::catalog::Catalog;
-use crate::daemon_state::Daemon;
-use crate::layer::Layer;
 use crate::metrics::Metrics;
 use crate::metrics::child_metrics::StartReason;
 use crate::metrics::series::{EntryPoint, Histogram, OperationKind, SeriesKey};
 use crate::metrics::text::{Labels, MetricType, MetricsText};
-use crate::pool::PoolCounts;
-use crate::suite::Suite;
-use crate::workspace::Workspace;
 use process::ProcessStats;
 
 /// Whoever takes them in: a text for Prometheus, or a message for a collector.
@@ -47,53 +40,32 @@ impl MetricSink for MetricsText {
 #[derive(Debug)]
 pub struct Gauges {
     /// By name of the child.
-    pools: BTreeMap<Arc<str>, PoolCounts>,
-    memory: BTreeMap<Arc<str>, u64>,
-    sessions: [(EntryPoint, usize); 2],
-    pending: usize,
+    pub pools: BTreeMap<Arc<str>, PoolCounts>,
+    /// Bytes, by name of the child.
+    pub memory: BTreeMap<Arc<str>, u64>,
+    pub sessions: [(EntryPoint, usize); 2],
+    /// Definitions that wait for the user's consent.
+    pub pending: usize,
     /// Of sessions that are open.
-    mail_dropped: u64,
-    own: Option<u64>,
+    pub mail_dropped: u64,
+    /// What the daemon itself takes, in bytes.
+    pub own: Option<u64>,
 }
 
-impl Gauges {
-    pub fn of(daemon: &Daemon, memory_usage: &MemoryUsage) -> Self {
-        let metrics = &daemon.services.metrics;
-        let mut pools: BTreeMap<Arc<str>, PoolCounts> = BTreeMap::new();
-        for pool in daemon.pools.all() {
-            *pools.entry(metrics.label(pool.name())).or_default() += pool.counts();
-        }
-        let mut memory: BTreeMap<Arc<str>, u64> = BTreeMap::new();
-        for child in daemon.services.registry.all() {
-            if let Some(bytes) = memory_usage.of_child(child.guard_pid()) {
-                *memory.entry(metrics.label(child.name())).or_default() += bytes;
-            }
-        }
-        let all = daemon.sessions.all();
-        let over_http = all.iter().filter(|session| session.streams.is_some()).count();
-        let workspaces = daemon.workspaces.all();
-        let in_workspace = |known: &Arc<Workspace>| {
-            let catalog = known.catalog();
-            catalog.own.as_ref().map_or(0, |own| pending(&catalog, own))
-        };
-        let personal = daemon.catalog();
-        Self {
-            pools,
-            memory,
-            sessions: [(EntryPoint::Shim, all.len() - over_http), (EntryPoint::Streamable, over_http)],
-            pending: pending(&personal, &personal.personal)
-                + workspaces.iter().map(in_workspace).sum::<usize>(),
-            mail_dropped: all.iter().map(|session| session.mail_dropped()).sum(),
-            own: memory_usage.own,
-        }
+/// How many children a pool has, and who waits for one.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct PoolCounts {
+    pub alive: usize,
+    pub idle: usize,
+    pub waiting: usize,
+}
+
+impl std::ops::AddAssign for PoolCounts {
+    fn add_assign(&mut self, other: Self) {
+        self.alive += other.alive;
+        self.idle += other.idle;
+        self.waiting += other.waiting;
     }
-}
-
-/// What of this layer waits for a person's word.
-fn pending(catalog: &Catalog, layer: &Layer) -> usize {
-    let is_own =
-        |suite: &&Suite| layer.entries.iter().any(|entry| entry.definition.file == suite.definition.file);
-    catalog.suites.iter().filter(is_own).filter(|suite| suite.pending().is_some()).count()
 }
 
 /// All there is to tell.

@@ -36,6 +36,7 @@ use crate::log_level::LogLevel;
 use crate::manifest::{Manifest, Manifests};
 use crate::metrics::Metrics;
 use crate::metrics::child_metrics::ChildMetrics;
+use crate::metrics_export::PoolCounts;
 use crate::oauth::{Login, Logins};
 use crate::savings_recorder::{ChildUse, Fingerprint, SavingsRecorder};
 use crate::status_changed::StatusChanged;
@@ -57,7 +58,7 @@ pub struct ChildServices {
     pub run_log: Arc<RunLog>,
     pub runners: Arc<Runners>,
     /// A child's lists are other than they were.
-    pub list_changes: Arc<Notify>,
+    pub lists_changed: Arc<Notify>,
     /// The level that hosts want logs from, once one has said so.
     // A leaf lock: held to copy or replace it.
     pub level: Arc<Mutex<Option<LogLevel>>>,
@@ -100,22 +101,6 @@ pub struct Pool {
     fingerprint: OnceLock<Fingerprint>,
     /// For how many children it was looked at what they offer, and that written down.
     manifests_kept: watch::Sender<u64>,
-}
-
-/// How many children a pool has, and who waits for one.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct PoolCounts {
-    pub alive: usize,
-    pub idle: usize,
-    pub waiting: usize,
-}
-
-impl std::ops::AddAssign for PoolCounts {
-    fn add_assign(&mut self, other: Self) {
-        self.alive += other.alive;
-        self.idle += other.idle;
-        self.waiting += other.waiting;
-    }
 }
 
 /// How a pool is doing, for people.

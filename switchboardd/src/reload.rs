@@ -5,32 +5,20 @@
 //! system that is away) costs its own workspace its news, and nobody else anything.
 
 mod values;
-mod workspaces;
 
-use std::collections::HashSet;
-use std::sync::{Arc, TryLockError};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, TryLockError};
 use std::time::Duration;
-
-pub use values::ValueChecks;
-pub use workspaces::WorkspaceLoad;
-
-use switchboard_wire::rpc;
 
 use crate::catalog::Catalog;
 use crate::config::{Basis, Config, Extent, LastGood, Watch};
-use crate::daemon_state::Daemon;
-use crate::discover::LastGoodDefinitions;
+use crate::daemon_state::{Daemon, Reload};
 use crate::document::Problem;
 use crate::event_loop::try_run_blocking;
 use crate::layer::{Layer, Locations};
-use crate::mailbox::MessageKind;
-use crate::manifest::Manifests;
-use crate::methods;
-use crate::pool::Pool;
-use crate::session::Session;
-use crate::trust::Trust;
-use crate::watch::{POLL_INTERVAL, WatchPlan};
+use crate::watch::{POLL_INTERVAL, WatchPlan, Watcher};
 use crate::workspace::Workspace;
+use values::ValueChecks;
 
 /// Changes come in flocks: an editor writes, renames, writes again.
 const DEBOUNCE: Duration = Duration::from_millis(200);
@@ -69,16 +57,62 @@ async fn run_blocking_with_timeout<T: Send + 'static>(
     tokio::time::timeout(READ_TIMEOUT, try_run_blocking(work)).await.ok()?
 }
 
-fn push_changed(session: &Session, method: &'static str) {
-    session.caller.push(MessageKind::Changed(method), rpc::notification(method, None));
+/// Keeps what the daemon shows as its files say.
+#[derive(Debug)]
+pub struct Reloader {
+    daemon: Arc<Daemon>,
+    /// What the config said of the TCP address when the daemon started.
+    listen: String,
+    /// Whoever reloads holds it: one at a time.
+    reloading: tokio::sync::Mutex<()>,
+    // Held while folders are watched, beside the one thread that works; who finds it held does without.
+    watcher: Arc<Mutex<Watcher>>,
+    /// What the values of `${…}` were last found to be made of.
+    checks: Arc<ValueChecks>,
+    /// Why the config that stands there is not the one that is used.
+    // A leaf lock: held to compare or copy.
+    broken_config: Mutex<Vec<Problem>>,
 }
 
-impl Daemon {
+impl Reload for Reloader {
+    fn reload_files(self: Arc<Self>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        Box::pin(async move { drop(self.reload(ReloadCause::FileEvent).await) })
+    }
+}
+
+impl Reloader {
+    /// Whoever asks the daemon for a reload gets it from here, for as long as this is there.
+    pub fn new(daemon: &Arc<Daemon>) -> Arc<Self> {
+        let watcher = Watcher::new(daemon.reload_requests.changed_handle().clone());
+        let reloader = Arc::new(Self {
+            daemon: daemon.clone(),
+            listen: daemon.catalog().config().http.listen.clone(),
+            reloading: tokio::sync::Mutex::default(),
+            watcher: Arc::new(Mutex::new(watcher)),
+            checks: Arc::default(),
+            broken_config: Mutex::default(),
+        });
+        let handle = Arc::downgrade(&reloader);
+        daemon.reload_requests.set_reloader(handle);
+        reloader
+    }
+
+    /// How many folders are watched for changes, and whether somebody has to look now and then all the same; `None`
+    /// while that changes.
+    pub fn watched(&self) -> Option<(usize, bool)> {
+        self.watcher.try_lock().ok().map(|watcher| (watcher.folders(), watcher.has_failed()))
+    }
+
+    /// Why the personal config is not the one that its file says.
+    pub fn broken_config(&self) -> Vec<Problem> {
+        self.broken_config.lock().expect("BUG: a note panicked").clone()
+    }
+
     /// Reads everything again. While the personal config has a mistake, what it said before is used.
     pub async fn reload(self: &Arc<Self>, why: ReloadCause) -> Reloaded {
         let reloading = self.reloading.lock().await;
         if why == ReloadCause::Requested {
-            self.services.value_resolver.forget_shell();
+            self.daemon.services.value_resolver.forget_shell();
         }
         let mut config_problems = Vec::new();
         for round in 1..=MAX_ROUNDS {
@@ -88,63 +122,40 @@ impl Daemon {
                 break;
             }
             if round == MAX_ROUNDS {
-                self.changed.notify_one();
+                self.daemon.reload_requests.notify_changed();
             }
         }
         drop(reloading);
-        self.services.metrics.reloaded(config_problems.is_empty());
-        self.check_values(why).await;
-        Reloaded { catalog: self.personal.catalog(), config_problems }
-    }
-
-    /// The catalog that a session sees has changed.
-    pub fn notify_catalog_changed(&self, session: &Session) {
-        self.services.list_changes.notify_one();
-        // What one child offers is compared before it is told.
-        if session.face.child().is_none() {
-            self.notify_tools_changed(session);
-        }
-    }
-
-    /// A session is to look at its list again.
-    pub fn notify_tools_changed(&self, session: &Session) {
-        let host = session.caller.profile();
-        // A host of the modern era hears nothing that it does not listen for.
-        if host.is_modern && host.revision.is_none() {
-            return;
-        }
-        push_changed(session, methods::TOOLS_CHANGED);
-    }
-
-    /// A session is to look at all its lists again.
-    pub fn notify_all_lists_changed(&self, session: &Session) {
-        self.notify_tools_changed(session);
-        if session.caller.profile().revision.is_some() {
-            push_changed(session, methods::PROMPTS_CHANGED);
-            push_changed(session, methods::RESOURCES_CHANGED);
-        }
+        self.daemon.services.metrics.reloaded(config_problems.is_empty());
+        self.checks.run(&self.daemon, why).await;
+        Reloaded { catalog: self.daemon.workspaces.personal.catalog(), config_problems }
     }
 
     /// Looks again whenever something may have changed; never resolves.
     pub async fn run_reload_loop(self: &Arc<Self>) {
-        let daemon = self.clone();
+        let store = self.locations().trust.clone();
         run_blocking_with_timeout(move || {
-            if let Err(error) = daemon.locations.trust.prepare() {
-                tracing::warn!(target: "trust", "`{}`: {error}", daemon.locations.trust.folder().display());
+            if let Err(error) = store.prepare() {
+                tracing::warn!(target: "trust", "`{}`: {error}", store.folder().display());
             }
         })
         .await;
         if self.watch().await {
-            self.changed.notify_one();
+            self.daemon.reload_requests.notify_changed();
         }
-        self.check_values(ReloadCause::FileEvent).await;
+        self.checks.run(&self.daemon, ReloadCause::FileEvent).await;
         loop {
             // Held for long only by somebody whom a folder keeps waiting: then looking is the way.
             let looks = self.watcher.try_lock().map_or(true, |watcher| watcher.is_polling());
             tokio::select! {
-                () = self.changed.notified() => tokio::time::sleep(DEBOUNCE).await,
+                () = self.daemon.reload_requests.changed() => tokio::time::sleep(DEBOUNCE).await,
+                () = self.daemon.reload_requests.evicted() => {
+                    let _reloading = self.reloading.lock().await;
+                    self.watch().await;
+                    continue;
+                }
                 () = tokio::time::sleep(POLL_INTERVAL), if looks => {}
-                () = self.services.value_resolver.shell_answered_late() => {}
+                () = self.daemon.services.value_resolver.shell_answered_late() => {}
             }
             // Said once, by whoever publishes; the config's problems stand in the status too.
             self.reload(ReloadCause::FileEvent).await;
@@ -153,9 +164,9 @@ impl Daemon {
 
     /// Watches what decides what is shown. True if something is watched that was not before.
     async fn watch(self: &Arc<Self>) -> bool {
-        let (daemon, watcher) = (self.clone(), self.watcher.clone());
+        let (reloader, watcher) = (self.clone(), self.watcher.clone());
         let set = move || match watcher.try_lock() {
-            Ok(mut watcher) => watcher.set(daemon.plan()),
+            Ok(mut watcher) => watcher.set(reloader.plan()),
             Err(_) => false,
         };
         run_blocking_with_timeout(set).await.unwrap_or(false)
@@ -163,48 +174,48 @@ impl Daemon {
 
     /// The person's own first; then every workspace for itself, all at once. Gives what is wrong with the personal config.
     async fn read_all(self: &Arc<Self>, why: ReloadCause) -> Vec<Problem> {
-        let daemon = self.clone();
-        let config_problems = match run_blocking_with_timeout(move || daemon.read_personal()).await.flatten()
-        {
+        let reloader = self.clone();
+        let personal = run_blocking_with_timeout(move || reloader.read_personal()).await.flatten();
+        let config_problems = match personal {
             Some(personal) => self.publish_personal(personal, why),
             None => Vec::new(),
         };
-        let personal = self.personal.catalog().personal.clone();
-        let reading = self.workspaces.all().into_iter().map(|workspace| {
-            let (daemon, personal) = (self.clone(), personal.clone());
+        let personal = self.daemon.workspaces.personal.catalog().personal.clone();
+        let reading = self.daemon.workspaces.all().into_iter().map(|workspace| {
+            let (reloader, personal) = (self.clone(), personal.clone());
             tokio::spawn(async move {
                 let read = {
-                    let (daemon, workspace) = (daemon.clone(), workspace.clone());
-                    move || daemon.read_workspace(&workspace)
+                    let (reloader, workspace) = (reloader.clone(), workspace.clone());
+                    move || reloader.read_workspace(&workspace)
                 };
                 let layer = run_blocking_with_timeout(read).await.flatten();
-                daemon.publish_workspace(&workspace, &personal, layer, why);
+                reloader.publish_workspace(&workspace, &personal, layer, why);
             })
         });
         for read in reading.collect::<Vec<_>>() {
             let _ = read.await;
         }
-        self.sweep();
+        self.daemon.workspace_loader.sweep_pools();
         config_problems
     }
 
     /// `None` while an earlier reading has not come back.
     fn read_personal(&self) -> Option<PersonalFiles> {
-        let mut memory = unless_locked(self.personal.memory.try_lock())?;
-        let (mut config, mut problems) = Config::understood(&self.config_file, Extent::Personal);
-        let before = self.personal.catalog();
+        let mut memory = unless_locked(self.daemon.workspaces.personal.memory.try_lock())?;
+        let (mut config, mut problems) = Config::understood(&self.daemon.config_file, Extent::Personal);
+        let before = self.daemon.workspaces.personal.catalog();
         if problems.is_empty() {
-            LastGood::new(&self.locations.state).keep(&config);
+            LastGood::new(&self.locations().state).keep(&config);
         } else if before.config().basis != Basis::Partial {
             // What it said before; all else is read as ever. A mistake in it is no reason to ignore a `deny`.
             config = before.config().clone();
         }
         if !problems.is_empty() {
-            problems.push(config.in_place_of_the_file(&self.config_file));
+            problems.push(config.in_place_of_the_file(&self.daemon.config_file));
         }
-        let (trust, damage) = self.locations.trust(&config);
-        let mut layer =
-            Layer::personal(config, &self.locations, &trust, &mut memory).recall(&self.services.manifests);
+        let (trust, damage) = self.locations().trust(&config);
+        let mut layer = Layer::personal(config, self.locations(), &trust, &mut memory)
+            .recall(&self.daemon.services.manifests);
         layer.problems.extend(damage);
         layer.problems.extend(self.needs_restart(&layer.config));
         Some(PersonalFiles { layer, problems })
@@ -213,10 +224,10 @@ impl Daemon {
     fn read_workspace(&self, workspace: &Workspace) -> Option<Layer> {
         let root = workspace.root.as_deref()?;
         let mut memory = unless_locked(workspace.memory.try_lock())?;
-        let (trust, _) = self.locations.trust(self.personal.catalog().config());
-        let layer =
-            Layer::workspace(root, &self.locations, &trust, &mut memory).recall(&self.services.manifests);
-        LastGood::new(&self.locations.state).keep(&layer.config);
+        let (trust, _) = self.locations().trust(self.daemon.workspaces.personal.catalog().config());
+        let layer = Layer::workspace(root, self.locations(), &trust, &mut memory)
+            .recall(&self.daemon.services.manifests);
+        LastGood::new(&self.locations().state).keep(&layer.config);
         Some(layer)
     }
 
@@ -226,20 +237,20 @@ impl Daemon {
         if self.broken_config() != problems || (why == ReloadCause::Requested && !problems.is_empty()) {
             self.note_broken(problems.clone());
         }
-        let before = self.personal.catalog();
+        let before = self.daemon.workspaces.personal.catalog();
         if why == ReloadCause::Requested || !layer.is_same(&before.personal) || before.has_retired_pool() {
-            self.services.budget.set(layer.config.budget);
-            self.services.logins.set(layer.config.oauth.clone());
-            self.show(&self.personal, &Arc::new(layer), None, why);
+            self.daemon.services.budget.set(layer.config.budget);
+            self.daemon.services.logins.set(layer.config.oauth.clone());
+            self.show(&self.daemon.workspaces.personal, &Arc::new(layer), None, why);
         }
         problems
     }
 
     /// What is wrong with the personal config from now on: said once, and shown for as long as it is.
-    pub(crate) fn note_broken(&self, problems: Vec<Problem>) {
+    pub fn note_broken(&self, problems: Vec<Problem>) {
         problems.iter().for_each(|problem| tracing::error!(target: "config", "{problem}"));
         *self.broken_config.lock().expect("BUG: a note panicked") = problems;
-        self.services.status_changed.notify();
+        self.daemon.services.status_changed.notify();
     }
 
     /// `layer`: what it says now; `None` if it does not answer.
@@ -263,7 +274,7 @@ impl Daemon {
         }
     }
 
-    /// One swap; whoever sees another list than before hears of it.
+    /// One swap; hosts that see another list than before hear of it.
     fn show(
         &self,
         workspace: &Arc<Workspace>,
@@ -272,54 +283,47 @@ impl Daemon {
         why: ReloadCause,
     ) {
         let generation = workspace.catalog().generation + 1;
-        let catalog = Catalog::build(personal, own, &self.pools, &self.services, generation);
+        let catalog = Catalog::build(
+            personal,
+            own,
+            &self.daemon.workspace_loader.pools,
+            &self.daemon.services,
+            generation,
+        );
         let before = workspace.publish(catalog);
         let after = workspace.catalog();
-        report(&after, Some(&before));
+        after.log_loaded(Some(&before));
         if why == ReloadCause::Requested {
             after.reset_breakers();
         }
         after.keep_warm();
-        if before.tools_list != after.tools_list {
-            let there = self.sessions.all().into_iter().filter(|session| session.is_in(workspace));
-            there.for_each(|session| self.notify_catalog_changed(&session));
-        }
-        self.services.list_changes.notify_one();
-        self.services.status_changed.notify();
-        self.sessions.stir();
-    }
-
-    /// What nobody shows any more goes when it has finished. A catalog takes its pools in the same turn of the event
-    /// loop in which it is shown, and this runs on that loop too: it never meets pools of a catalog under way.
-    fn sweep(&self) {
-        let mut shown: HashSet<*const Pool> = HashSet::new();
-        let all = self.workspaces.all();
-        for workspace in all.iter().chain([&self.personal]) {
-            shown.extend(workspace.catalog().pools().map(Arc::as_ptr));
-        }
-        for pool in self.pools.sweep(|pool| shown.contains(&Arc::as_ptr(pool))) {
-            pool.retire();
-        }
+        self.daemon.list_changes.notify();
+        self.daemon.services.status_changed.notify();
+        self.daemon.sessions.stir();
     }
 
     /// Everything that decides what is shown.
     fn plan(&self) -> WatchPlan {
         let mut plan = WatchPlan::default();
-        let personal = self.personal.catalog().personal.clone();
+        let personal = self.daemon.workspaces.personal.catalog().personal.clone();
         if personal.config.watch == Watch::Poll {
             plan.poll();
         }
-        plan.file(&self.config_file);
+        plan.file(&self.daemon.config_file);
         plan.add(&personal.watched);
-        self.services.value_resolver.files().iter().for_each(|file| plan.file(file));
-        plan.file(&self.locations.trust.file());
-        for workspace in self.workspaces.all() {
+        self.daemon.services.value_resolver.files().iter().for_each(|file| plan.file(file));
+        plan.file(&self.locations().trust.file());
+        for workspace in self.daemon.workspaces.all() {
             if let (Some(root), Some(own)) = (&workspace.root, &workspace.catalog().own) {
                 plan.file(&Layer::config_file(root));
                 plan.add(&own.watched);
             }
         }
         plan
+    }
+
+    fn locations(&self) -> &Locations {
+        &self.daemon.workspace_loader.locations
     }
 
     /// What is read and takes effect only with the next daemon.
@@ -338,32 +342,4 @@ fn unless_locked<T>(tried: Result<T, TryLockError<T>>) -> Option<T> {
         Err(TryLockError::WouldBlock) => None,
         Err(TryLockError::Poisoned(_)) => panic!("BUG: a reading panicked"),
     }
-}
-
-/// The first look, before anybody is served.
-pub(crate) fn load_personal(
-    config: Config,
-    locations: &Locations,
-    manifests: &Manifests,
-) -> (Arc<Layer>, LastGoodDefinitions) {
-    let (trust, damage): (Trust, _) = locations.trust(&config);
-    let mut memory = LastGoodDefinitions::default();
-    let mut layer = Layer::personal(config, locations, &trust, &mut memory).recall(manifests);
-    layer.problems.extend(damage);
-    (Arc::new(layer), memory)
-}
-
-/// Says what changed; problems that were told before are not told again.
-pub(crate) fn report(catalog: &Catalog, before: Option<&Catalog>) {
-    let known = before.map_or(&[][..], |before| &before.problems);
-    for problem in catalog.problems.iter().filter(|problem| !known.contains(problem)) {
-        tracing::warn!(target: "discover", "{problem}");
-    }
-    let folder = catalog.own.as_ref().unwrap_or(&catalog.personal).config.folder.display();
-    tracing::info!(
-        target: "catalog",
-        generation = catalog.generation,
-        suites = catalog.suites.len(),
-        "loaded from {folder}",
-    );
 }

@@ -6,7 +6,7 @@
 
 mod advice;
 mod report;
-mod snapshot;
+pub mod snapshot;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,9 +15,8 @@ use serde_json::Value;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-use crate::daemon_state::Daemon;
 use crate::event_loop::run_blocking;
-use crate::savings_recorder::Fingerprint;
+use crate::savings_recorder::{Fingerprint, SavingsRecorder};
 use crate::tokens;
 use snapshot::SavingsSnapshot;
 
@@ -25,26 +24,36 @@ use snapshot::SavingsSnapshot;
 #[derive(Debug, Default)]
 pub struct SavingsCache(Mutex<Option<(Instant, Arc<Value>)>>);
 
-/// What is saved now. Those who ask while somebody looks get what the next look finds, all of them the same.
-pub async fn current(daemon: &Arc<Daemon>) -> Arc<Value> {
-    let asked = Instant::now();
-    let mut latest = daemon.savings.0.lock().await;
-    if let Some((begun, found)) = &*latest
-        && *begun >= asked
-    {
-        return found.clone();
+impl SavingsCache {
+    /// What is saved now. Those who ask while somebody looks get what the next look finds, all of them the same.
+    /// `collect` reads files: it runs beside the one thread that works.
+    pub async fn current(
+        &self,
+        recorder: &Arc<SavingsRecorder>,
+        collect: impl FnOnce() -> SavingsSnapshot + Send + 'static,
+    ) -> Arc<Value> {
+        let asked = Instant::now();
+        let mut latest = self.0.lock().await;
+        if let Some((begun, found)) = &*latest
+            && *begun >= asked
+        {
+            return found.clone();
+        }
+        let begun = Instant::now();
+        let found = Arc::new(compute(recorder, collect).await);
+        *latest = Some((begun, found.clone()));
+        found
     }
-    let begun = Instant::now();
-    let found = Arc::new(compute(daemon).await);
-    *latest = Some((begun, found.clone()));
-    found
 }
 
-async fn compute(daemon: &Arc<Daemon>) -> Value {
-    let gathering = daemon.clone();
+async fn compute(
+    recorder: &Arc<SavingsRecorder>,
+    collect: impl FnOnce() -> SavingsSnapshot + Send + 'static,
+) -> Value {
+    let gathering = recorder.clone();
     let (snapshot, missing) = run_blocking(move || {
-        let snapshot = SavingsSnapshot::of(&gathering);
-        let missing = gathering.services.savings_recorder.change(|kept| {
+        let snapshot = collect();
+        let missing = gathering.change(|kept| {
             let unknown = |mark: &Fingerprint| kept.tokens(*mark).is_none();
             let missing = snapshot.texts.iter().filter(|(mark, _)| unknown(mark)).map(|(_, text)| &**text);
             let missing = missing.filter(|text| text.len() <= tokens::MAX_TEXT).chain(kept.waiting());
@@ -66,17 +75,12 @@ async fn compute(daemon: &Arc<Daemon>) -> Value {
         tracing::warn!(target: "savings", "{problem}");
     }
     let learned: Vec<(String, u64)> = texts.iter().map(|text| (*text).to_owned()).zip(counts).collect();
-    let daemon = daemon.clone();
+    let recorder = recorder.clone();
     run_blocking(move || {
-        daemon.services.savings_recorder.change(|kept| {
+        recorder.change(|kept| {
             kept.add_counts(&learned);
             kept.trim(&snapshot.texts.keys().copied().collect());
-            report::report(
-                &snapshot,
-                kept,
-                daemon.services.savings_recorder.peak_saved_processes(),
-                problem.as_deref(),
-            )
+            report::report(&snapshot, kept, recorder.peak_saved_processes(), problem.as_deref())
         })
     })
     .await

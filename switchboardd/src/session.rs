@@ -2,6 +2,8 @@
 //! what is under way for it.
 
 mod face;
+mod all;
+mod disconnects;
 mod sequencer;
 mod streams;
 
@@ -10,16 +12,17 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 
-use tokio::sync::futures::Notified;
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 pub use face::Face;
+pub use all::Sessions;
+pub use disconnects::Disconnects;
 pub use sequencer::{Admission, SequenceTicket};
 pub use streams::{EventId, ReadGuard, Stream, Streams};
 
 use crate::caller::{Caller, RunId};
-use crate::list_changes::ListFingerprints;
+use crate::catalog::ListFingerprints;
 use crate::workspace::Workspace;
 use sequencer::Sequencer;
 
@@ -41,7 +44,8 @@ pub struct Session {
     pub caller: Arc<Caller>,
     /// The event streams of a host that speaks HTTP.
     pub streams: Option<Arc<Streams>>,
-    // A leaf lock: held to replace it.
+    /// Which lists its host was last shown or told of; `list_changes` compares them.
+    // A leaf lock: held to copy or replace it.
     fingerprints: Mutex<Option<ListFingerprints>>,
     // A leaf lock: held for an insert or a look.
     asked: Mutex<HashSet<String>>,
@@ -113,6 +117,9 @@ impl Session {
         streams: Option<Arc<Streams>>,
     ) -> Arc<Self> {
         workspace.root.iter().for_each(|root| caller.set_folder(root));
+        // The tools of a child are compared once its host knows the child.
+        let has_suites = !id.is_empty() && face.child().is_none();
+        let fingerprints = has_suites.then(|| ListFingerprints::of_tools(&workspace.catalog()));
         Arc::new(Self {
             is_shims: !id.is_empty() && streams.is_none(),
             id,
@@ -121,7 +128,7 @@ impl Session {
             face,
             caller,
             streams,
-            fingerprints: Mutex::default(),
+            fingerprints: Mutex::new(fingerprints),
             asked: Mutex::default(),
             named: Mutex::default(),
             opened: Instant::now(),
@@ -170,24 +177,13 @@ impl Session {
         std::ptr::eq(&**self.workspace.read().expect("BUG: a copy panicked"), workspace)
     }
 
-    /// Notes what its host is shown for the first time.
-    pub fn init_fingerprints(&self) {
-        if self.caller.mailbox().is_some() && self.fingerprints().is_none() {
-            let now = ListFingerprints::of_session(self);
-            *self.fingerprints() = Some(now);
-        }
+    /// Which lists its host was last shown or told of; `None` if it was not shown any.
+    pub fn fingerprints(&self) -> Option<ListFingerprints> {
+        self.fingerprints.lock().expect("BUG: a copy panicked").clone()
     }
 
-    /// Notes what its host sees now; gives what it saw before, if it was shown anything.
-    pub fn refresh_fingerprints(&self) -> Option<(ListFingerprints, ListFingerprints)> {
-        self.fingerprints().as_ref()?;
-        let now = ListFingerprints::of_session(self);
-        let before = self.fingerprints().replace(now.clone())?;
-        Some((before, now))
-    }
-
-    fn fingerprints(&self) -> std::sync::MutexGuard<'_, Option<ListFingerprints>> {
-        self.fingerprints.lock().expect("BUG: a note panicked")
+    pub fn set_fingerprints(&self, now: ListFingerprints) {
+        *self.fingerprints.lock().expect("BUG: a copy panicked") = Some(now);
     }
 
     /// True the first time this is to be asked: nobody is asked the same thing again and again.
@@ -275,53 +271,5 @@ pub struct RequestGuard {
 impl Drop for RequestGuard {
     fn drop(&mut self) {
         self.session.open_requests().open.remove(&self.number);
-    }
-}
-
-/// All sessions, by id.
-#[derive(Debug, Default)]
-pub struct Sessions {
-    // A leaf lock: held for an insert, a look or a removal.
-    by_id: Mutex<HashMap<Box<str>, Arc<Session>>>,
-    /// One came or went, or there is something else to see.
-    stirred: Notify,
-}
-
-impl Sessions {
-    pub fn insert(&self, session: &Arc<Session>) {
-        self.lock().insert(session.id.clone(), session.clone());
-        self.stir();
-    }
-
-    pub fn get(&self, id: &str) -> Option<Arc<Session>> {
-        self.lock().get(id).cloned()
-    }
-
-    /// False if it had gone before.
-    pub fn remove(&self, id: &str) -> bool {
-        let removed = self.lock().remove(id).is_some();
-        self.stir();
-        removed
-    }
-
-    pub fn count(&self) -> usize {
-        self.lock().len()
-    }
-
-    /// Resolves when a session comes or goes, or what they see changes.
-    pub fn changed(&self) -> Notified<'_> {
-        self.stirred.notified()
-    }
-
-    pub fn stir(&self) {
-        self.stirred.notify_waiters();
-    }
-
-    pub fn all(&self) -> Vec<Arc<Session>> {
-        self.lock().values().cloned().collect()
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Box<str>, Arc<Session>>> {
-        self.by_id.lock().expect("BUG: bookkeeping panicked")
     }
 }

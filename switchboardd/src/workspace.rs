@@ -38,6 +38,7 @@ impl Workspace {
         let config = crate::config::Config::defaults(folder);
         let run_log = crate::child::RunLog::unwritten();
         crate::daemon_state::Daemon::new(folder.join("x"), config, locations, String::new(), run_log)
+            .workspaces
             .personal
             .clone()
     }
@@ -62,13 +63,19 @@ impl Workspace {
 }
 
 /// The workspaces that are loaded, by their root.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Workspaces {
+    /// What those see who belong to no workspace.
+    pub personal: Arc<Workspace>,
     // A leaf lock: held for an insert, a look or a removal.
     by_root: Mutex<HashMap<PathBuf, Arc<Workspace>>>,
 }
 
 impl Workspaces {
+    pub fn new(personal: Arc<Workspace>) -> Self {
+        Self { personal, by_root: Mutex::default() }
+    }
+
     pub fn get(&self, root: &Path) -> Option<Arc<Workspace>> {
         self.lock().get(root).cloned()
     }

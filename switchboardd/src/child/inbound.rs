@@ -15,8 +15,7 @@ use super::calls::{About, CallOutcome, Candidates, ChildId, ChildResponse, Deliv
 use super::malformed::is_id;
 use super::questions::error;
 use super::{Child, ChildError, ChildTransport};
-use crate::era::{ProtocolEra, question};
-use crate::listen_requests;
+use crate::era::{ProtocolEra, question, subscription};
 use crate::log_level::LogLevel;
 use crate::mailbox::MessageKind;
 use crate::methods;
@@ -157,7 +156,7 @@ impl Child {
                     let shown = if *shown == *uri { raw.get().to_owned() } else { quoted(&shown) };
                     splice(body, range_of(body, raw.get()), shown.as_bytes())
                 }
-                listen => listen_requests::updated(whole, &shown, listen.as_deref()),
+                listen => subscription::resource_updated(whole, &shown, listen.as_deref()),
             };
             let kind = MessageKind::Updated(format!("{} {shown}", listen.unwrap_or_default()).into());
             by.push(kind, told);

@@ -38,7 +38,7 @@ pub(super) async fn run(args: &Args) -> Exit {
     };
     let locations = Locations::new(&home, &state, &trust_roots);
     let daemon = Daemon::new(file, config, locations, String::new(), RunLog::unwritten());
-    let workspace = daemon.workspace(super::workspace(args).as_deref()).await;
+    let workspace = daemon.workspace_loader.workspace(super::workspace(args).as_deref()).await;
     let catalog = workspace.catalog();
     let mut exit = if mistakes.is_empty() { Exit::Ok } else { Exit::Error };
     let problems = || mistakes.iter().chain(&catalog.problems);

@@ -84,7 +84,7 @@ pub(super) async fn is_due(daemon: &Arc<Daemon>, binary: Option<&Binary>) {
     let Some(binary) = binary else { return std::future::pending().await };
     let mut before = None;
     let mut judged = None;
-    let mut total = daemon.total_requests();
+    let mut total = daemon.shutdown.total_requests();
     loop {
         tokio::time::sleep(CHECK_INTERVAL).await;
         let look = binary.clone();
@@ -94,18 +94,19 @@ pub(super) async fn is_due(daemon: &Arc<Daemon>, binary: Option<&Binary>) {
         let Some((identity, meta)) = found.filter(|_| settled) else {
             if identity.is_none() {
                 judged = None;
-                daemon.set_successor(None);
+                daemon.shutdown.set_successor(None);
             }
             continue;
         };
         if judged != Some(identity) {
             judged = Some(identity);
-            daemon.set_successor(Some(judge(&binary.path, &meta).await));
+            daemon.shutdown.set_successor(Some(judge(&binary.path, &meta).await));
         }
-        let was_quiet = std::mem::replace(&mut total, daemon.total_requests()) == daemon.total_requests();
+        let was_quiet = std::mem::replace(&mut total, daemon.shutdown.total_requests())
+            == daemon.shutdown.total_requests();
         if was_quiet
             && daemon.can_hand_over()
-            && daemon.successor().is_some_and(|next| next.problem.is_none())
+            && daemon.shutdown.successor().is_some_and(|next| next.problem.is_none())
         {
             return;
         }

@@ -15,7 +15,6 @@ use crate::daemon_state::Daemon;
 use crate::definition::{Definition, Launch, LaunchCommand};
 use crate::event_loop::run_blocking;
 use crate::methods;
-use crate::reload::ReloadCause;
 use crate::session::Session;
 use crate::suite::Suite;
 use crate::trust::view::{Values, View};
@@ -173,13 +172,14 @@ async fn note(daemon: &Arc<Daemon>, asked: Asked, decision: Option<&str>) -> boo
     let allows = verdict != Decision::Deny;
     let by = format!("a person in {:?}, asked there", asked.host);
     let record = Record { verdict, at: crate::time::utc(SystemTime::now()), by };
-    let (store, Definition { file, name, .. }) = (daemon.locations.trust.clone(), asked.definition);
+    let (store, Definition { file, name, .. }) =
+        (daemon.workspace_loader.locations.trust.clone(), asked.definition);
     let (shown, child) = (file.display().to_string(), name.clone());
     match run_blocking(move || store.record(&file, &name, record)).await {
         Ok(()) => {
             let word = if allows { "allowed" } else { "denied" };
             tracing::info!(target: "trust", child, file = shown, "{word} by a person in their host");
-            daemon.reload(ReloadCause::FileEvent).await;
+            daemon.reload_requests.reload().await;
             allows
         }
         Err(error) => {

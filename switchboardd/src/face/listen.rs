@@ -12,8 +12,9 @@ use crate::caller::Caller;
 use crate::catalog::Catalog;
 use crate::child::ServerInfo;
 use crate::daemon_state::Daemon;
+use crate::era::subscription::notification;
 use crate::error::Failure;
-use crate::listen_requests::{ListenRequest, notification};
+use crate::listen_requests::ListenRequest;
 use crate::mailbox::MessageKind;
 use crate::methods;
 use crate::pool::Pool;
@@ -69,7 +70,8 @@ pub(super) async fn answer(
         honoured.insert("resourceSubscriptions".to_owned(), json!(uris));
     }
     let wanted = kept.iter().map(|(_, method, _)| *method).collect();
-    let _ear = daemon.listen_requests.open(ListenRequest::new(session, hears, child, id, wanted));
+    let _ear =
+        daemon.list_changes.listen_requests.open(ListenRequest::new(session, hears, child, id, wanted));
     let honoured = format!(r#""notifications":{},"#, json!(honoured));
     hears.push(MessageKind::Question, notification(methods::ACKNOWLEDGED, &honoured, id));
     for following in &following {

@@ -22,7 +22,7 @@ use crate::catalog::Catalog;
 use crate::daemon_state::Daemon;
 use crate::event_loop::run_blocking;
 use crate::page_access::{self, CODE_LIFE};
-use crate::reload::{ReloadCause, Reloaded};
+use crate::reload::{ReloadCause, Reloaded, Reloader};
 
 /// So long a command may take from a code to the file that leads in by it.
 const WRITTEN_WITHIN: Duration = Duration::from_secs(5);
@@ -44,6 +44,7 @@ struct ControlRequest {
 
 pub(super) async fn order(
     State(daemon): State<Arc<Daemon>>,
+    State(reloader): State<Arc<Reloader>>,
     Path(order): Path<String>,
     request: Request,
 ) -> Result<Response, HttpError> {
@@ -54,10 +55,10 @@ pub(super) async fn order(
         serde_json::from_slice(&body).map_err(|error| HttpError::BadRequest(error.to_string()))?
     };
     match order.as_str() {
-        "reload" => reload(&daemon).await,
+        "reload" => reload(&daemon, &reloader).await,
         "restart" if wanted.suite.is_none() => {
             tracing::info!(target: "control", "restarting on request");
-            daemon.drain(Draining::Restart);
+            daemon.shutdown.drain(Draining::Restart);
             Ok(json_response(StatusCode::OK, json!({ "stopping": true }).to_string()))
         }
         "restart" => restart(&daemon, &wanted).await,
@@ -73,7 +74,7 @@ pub(super) async fn order(
         "logout" => login::end(&found(&daemon, &wanted).await?).await,
         "stop" => {
             tracing::info!(target: "control", "stopping on request");
-            daemon.drain(Draining::Stop);
+            daemon.shutdown.drain(Draining::Stop);
             Ok(json_response(StatusCode::OK, json!({ "stopping": true }).to_string()))
         }
         other => Err(HttpError::NotFound(format!("there is no order `{other}`"))),
@@ -81,8 +82,8 @@ pub(super) async fn order(
 }
 
 /// A mistake in the config is no failure of the order: everything else was read, and the answer says what there is now.
-async fn reload(daemon: &Arc<Daemon>) -> Result<Response, HttpError> {
-    let Reloaded { catalog, config_problems } = daemon.reload(ReloadCause::Requested).await;
+async fn reload(daemon: &Daemon, reloader: &Arc<Reloader>) -> Result<Response, HttpError> {
+    let Reloaded { catalog, config_problems } = reloader.reload(ReloadCause::Requested).await;
     let problems: Vec<String> =
         config_problems.iter().chain(&catalog.problems).map(ToString::to_string).collect();
     let answer = json!({
@@ -128,7 +129,7 @@ fn held(server: &str) -> HttpError {
 async fn found(daemon: &Arc<Daemon>, order: &ControlRequest) -> Result<(Arc<Catalog>, usize), HttpError> {
     let name =
         order.suite.as_deref().ok_or_else(|| HttpError::BadRequest("`suite` is missing".to_owned()))?;
-    let here = daemon.workspace(order.workspace.as_deref()).await;
+    let here = daemon.workspace_loader.workspace(order.workspace.as_deref()).await;
     let everywhere = std::iter::once(here).chain(daemon.workspaces.all());
     let catalogs: Vec<Arc<Catalog>> = everywhere.map(|workspace| workspace.catalog()).collect();
     for catalog in &catalogs {

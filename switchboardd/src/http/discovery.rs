@@ -20,6 +20,7 @@ use crate::catalog::Catalog;
 use crate::daemon_state::{Daemon, Phase};
 use crate::document::nearest;
 use crate::metrics::Metrics;
+use crate::reload::Reloader;
 use crate::suite::Suite;
 
 pub(super) use state::described;
@@ -90,6 +91,7 @@ pub(super) async fn tools(
 /// `?workspace=` has that one loaded and shown, whether or not a session is in it.
 pub(super) async fn status(
     State(daemon): State<Arc<Daemon>>,
+    State(reloader): State<Arc<Reloader>>,
     Extension(access): Extension<Access>,
     uri: Uri,
 ) -> Response {
@@ -100,11 +102,11 @@ pub(super) async fn status(
         return shown(&json!({ "status": "ok", "suites": suites }));
     }
     let memory_usage = daemon.services.budget.measure_memory().await;
-    shown(&everything(&daemon, &memory_usage))
+    shown(&everything(&daemon, &reloader, &memory_usage))
 }
 
 /// All that a status says.
-pub(super) fn everything(daemon: &Daemon, memory_usage: &MemoryUsage) -> Value {
+pub(super) fn everything(daemon: &Daemon, reloader: &Reloader, memory_usage: &MemoryUsage) -> Value {
     let catalog = daemon.catalog();
     let metrics = &daemon.services.metrics;
     let measured = |suite: &Suite| measured(metrics, memory_usage, suite);
@@ -112,8 +114,8 @@ pub(super) fn everything(daemon: &Daemon, memory_usage: &MemoryUsage) -> Value {
     let overall = metrics.overall();
     let workspaces = daemon.workspaces.all();
     let workspaces = workspaces.iter().map(|known| workspace_state(daemon, known, measured));
-    let watched = daemon.watched();
-    let config = daemon.broken_config();
+    let watched = reloader.watched();
+    let config = reloader.broken_config();
     let problems: Vec<String> = config.iter().map(ToString::to_string).chain(problems(&catalog)).collect();
     let sessions: Vec<Value> = daemon.sessions.all().iter().map(|session| session_state(session)).collect();
     json!({
@@ -153,7 +155,7 @@ pub(super) fn everything(daemon: &Daemon, memory_usage: &MemoryUsage) -> Value {
 
 /// A new version that waits until nothing is under way, or cannot take over: which, and why.
 fn restart_pending(daemon: &Daemon) -> Value {
-    daemon.successor().map_or(
+    daemon.shutdown.successor().map_or(
         Value::Null,
         |next| json!({ "binary": next.binary, "version": next.version, "problem": next.problem }),
     )

@@ -18,6 +18,7 @@ use super::proxy::read_body;
 use super::server::AcceptedConnection;
 use crate::daemon_state::{Daemon, Phase};
 use crate::face::{self, Face};
+use crate::list_changes;
 use crate::mailbox::MessageBatch;
 use crate::session::Session;
 
@@ -40,11 +41,11 @@ pub(super) async fn open(
         return Err(HttpError::HopMismatch { ours: span(HOP), theirs: span(open.hop) });
     };
     let folder: Option<PathBuf> = open.workspace.as_deref().map(Into::into);
-    let (workspace, later) = daemon.resolve_workspace(folder.as_deref()).await;
+    let (workspace, later) = daemon.workspace_loader.resolve_workspace(folder.as_deref()).await;
     let face = open.child.map_or(Face::Aggregate, Face::Child);
     let session = Session::open(&daemon.run_id, &workspace, folder, face);
     if let Some(later) = later {
-        tokio::spawn(daemon.clone().attach_workspace(session.clone(), later));
+        tokio::spawn(daemon.workspace_loader.clone().attach_workspace(session.clone(), later));
     }
     tracing::debug!(target: "session", session = &session.id[..8], workspace = ?workspace.root, shim = open.version, "opened");
     for message in &open.handshake {
@@ -52,7 +53,7 @@ pub(super) async fn open(
     }
     if !open.handshake.is_empty() {
         // It comes from another daemon, which may have shown it something else.
-        daemon.notify_all_lists_changed(&session);
+        list_changes::notify_all_lists_changed(&session);
     }
     if let Some(shim) = connection.peer_pid() {
         session.runs_in(shim);
@@ -122,7 +123,7 @@ pub(super) async fn poll(
             Phase::Draining(_) => {
                 let first = session.tell_draining();
                 if !first {
-                    daemon.ack_drain(&session);
+                    daemon.disconnects.ack_drain(&session);
                 }
                 first
             }

@@ -9,10 +9,10 @@ use axum::response::Response;
 
 use super::auth::Access;
 use super::errors::HttpError;
-use crate::daemon_state::Daemon;
+use crate::daemon_state::{Daemon, collect_gauges};
 use crate::event_loop::try_run_blocking;
 use crate::metrics::text::{MetricsFormat, MetricsText};
-use crate::metrics_export::{Gauges, export};
+use crate::metrics_export::export;
 
 pub(super) async fn metrics(
     State(daemon): State<Arc<Daemon>>,
@@ -24,7 +24,7 @@ pub(super) async fn metrics(
     }
     let format = format(&headers);
     let memory_usage = daemon.services.budget.measure_memory().await;
-    let now = Gauges::of(&daemon, &memory_usage);
+    let now = collect_gauges(&daemon, &memory_usage);
     let metrics = daemon.services.metrics.clone();
     // Thousands of lines take a while: not on the one thread.
     let text = try_run_blocking(move || {

@@ -19,6 +19,7 @@ use super::errors::{HttpError, json_response};
 use crate::daemon_state::Daemon;
 use crate::digest;
 use crate::page_access::{BEARER_LIFE, FEEDS};
+use crate::reload::Reloader;
 
 /// Where a page changes its code for a bearer.
 pub(super) const SESSION: &str = "/page/session";
@@ -124,6 +125,7 @@ pub(super) async fn exchange(
 /// What a status says, again whenever it changes.
 pub(super) async fn feed(
     State(daemon): State<Arc<Daemon>>,
+    State(reloader): State<Arc<Reloader>>,
     Extension(access): Extension<Access>,
 ) -> Result<Response, HttpError> {
     if access == Access::Names {
@@ -135,5 +137,5 @@ pub(super) async fn feed(
     let feed = daemon.page_access.feed().ok_or_else(|| {
         HttpError::Busy(format!("{FEEDS} status pages are kept up to date already; close one of them"))
     })?;
-    Ok(feed::response(daemon, feed))
+    Ok(feed::response(daemon, reloader, feed))
 }

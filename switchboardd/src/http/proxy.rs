@@ -293,7 +293,7 @@ pub(super) async fn workspace_of(daemon: &Arc<Daemon>, access: Access, uri: &Uri
         let query: Query<Named> = Query::try_from_uri(uri).ok().filter(|_| !query.is_empty())?;
         query.0.workspace
     });
-    daemon.workspace(named.as_deref()).await
+    daemon.workspace_loader.workspace(named.as_deref()).await
 }
 
 #[derive(Deserialize)]

@@ -1,5 +1,7 @@
 //! `/savings`: what Switchboard saves, for the command and the status page.
 
+mod collect;
+
 use std::sync::Arc;
 
 use axum::extract::{Extension, State};
@@ -10,10 +12,12 @@ use super::auth::Access;
 use super::errors::{HttpError, json_response};
 use super::proxy::workspace_of;
 use crate::daemon_state::Daemon;
+use crate::savings::SavingsCache;
 
 /// All suites of the person and of every workspace that is open; `?workspace=` opens one.
 pub(super) async fn show(
     State(daemon): State<Arc<Daemon>>,
+    State(cache): State<Arc<SavingsCache>>,
     Extension(access): Extension<Access>,
     uri: Uri,
 ) -> Result<Response, HttpError> {
@@ -21,5 +25,7 @@ pub(super) async fn show(
         return Err(HttpError::NoToken);
     }
     workspace_of(&daemon, access, &uri).await;
-    Ok(json_response(StatusCode::OK, crate::savings::current(&daemon).await.to_string()))
+    let recorder = daemon.services.savings_recorder.clone();
+    let savings = cache.current(&recorder, move || collect::collect(&daemon)).await;
+    Ok(json_response(StatusCode::OK, savings.to_string()))
 }

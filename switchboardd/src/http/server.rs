@@ -21,6 +21,7 @@ use tower::ServiceExt;
 use super::fast_path::FastPath;
 use super::tcp_connections::{ConnectionSlot, TcpConnections};
 use crate::daemon_state::Daemon;
+use crate::reload::Reloader;
 use crate::session::Session;
 
 /// On TCP anybody on the machine can connect: heads must come soon and be short.
@@ -108,6 +109,7 @@ pub enum Listener {
 /// All listeners and the connections that came through them.
 pub struct HttpServer {
     daemon: Arc<Daemon>,
+    reloader: Arc<Reloader>,
     /// Made when somebody first asks for a route that is not the shim's.
     app: OnceLock<Router>,
     close: watch::Sender<bool>,
@@ -115,9 +117,10 @@ pub struct HttpServer {
 }
 
 impl HttpServer {
-    pub fn new(daemon: Arc<Daemon>) -> Arc<Self> {
+    pub fn new(daemon: Arc<Daemon>, reloader: Arc<Reloader>) -> Arc<Self> {
         Arc::new(Self {
             daemon,
+            reloader,
             app: OnceLock::new(),
             close: watch::Sender::new(false),
             tasks: Mutex::default(),
@@ -125,7 +128,7 @@ impl HttpServer {
     }
 
     fn app(&self) -> Router {
-        self.app.get_or_init(|| super::app(&self.daemon)).clone()
+        self.app.get_or_init(|| super::app(&self.daemon, &self.reloader)).clone()
     }
 
     /// Accepts until the server closes.

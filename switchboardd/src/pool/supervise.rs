@@ -77,7 +77,7 @@ impl Pool {
             }
         }
         self.on_child_ended(&child);
-        self.services.list_changes.notify_one();
+        self.services.lists_changed.notify_one();
         self.note_followed(&child);
         self.fill_up(limits);
     }
@@ -142,7 +142,7 @@ impl Pool {
     fn note_lists(&self, child: &Child, failed: Option<ChildError>) {
         // A child that ended says so itself.
         self.lock().lists_failed = failed.filter(|_| child.is_alive());
-        self.services.list_changes.notify_one();
+        self.services.lists_changed.notify_one();
     }
 
     /// The child has ended; if nobody told it to, that counts against it.

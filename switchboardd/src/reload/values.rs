@@ -11,13 +11,14 @@ use std::sync::{Arc, Mutex};
 
 use tokio::sync::oneshot;
 
-use super::{Daemon, ReloadCause, run_blocking_with_timeout};
+use super::{ReloadCause, run_blocking_with_timeout};
+use crate::daemon_state::Daemon;
 use crate::event_loop::may_block;
 use crate::pool::Pool;
 
 /// What the last look was made of.
 #[derive(Debug, Default)]
-pub struct ValueChecks {
+pub(super) struct ValueChecks {
     // Held over a look: one at a time.
     turn: tokio::sync::Mutex<()>,
     /// Something may have changed since the last look began.
@@ -82,20 +83,21 @@ impl ValueChecks {
     }
 }
 
-impl Daemon {
-    /// Told by a person, it is done when this resolves; otherwise it goes on in the background.
-    pub(super) async fn check_values(self: &Arc<Self>, why: ReloadCause) {
-        let daemon = self.clone();
+impl ValueChecks {
+    /// Looks at what the pools of this daemon need. Told by a person, it is done when this resolves; otherwise it goes on
+    /// in the background.
+    pub(super) async fn run(self: &Arc<Self>, daemon: &Arc<Daemon>, why: ReloadCause) {
+        let (checks, daemon) = (self.clone(), daemon.clone());
         let look = move |why| {
-            let daemon = daemon.clone();
-            async move { daemon.check_values_once(why).await }
+            let (checks, daemon) = (checks.clone(), daemon.clone());
+            async move { checks.check_once(&daemon, why).await }
         };
-        self.checks.check(why, look).await;
+        self.check(why, look).await;
     }
 
     /// False if the files could not be looked at in time.
-    async fn check_values_once(&self, why: ReloadCause) -> bool {
-        let files: Vec<PathBuf> = self.services.value_resolver.files().to_vec();
+    async fn check_once(&self, daemon: &Daemon, why: ReloadCause) -> bool {
+        let files: Vec<PathBuf> = daemon.services.value_resolver.files().to_vec();
         let Some(stamps) =
             run_blocking_with_timeout(move || files.iter().map(stamp).collect::<Vec<FileStamp>>()).await
         else {
@@ -103,10 +105,10 @@ impl Daemon {
         };
         let needs =
             |pool: &Arc<Pool>| !pool.launch().gaps().is_empty() || pool.launch().allowed_program().is_some();
-        let pools: Vec<Arc<Pool>> = self.pools.all().into_iter().filter(needs).collect();
+        let pools: Vec<Arc<Pool>> = daemon.workspace_loader.pools.all().into_iter().filter(needs).collect();
         let due: Vec<Arc<Pool>> = {
-            let mut last = self.checks.last.lock().expect("BUG: a note panicked");
-            let has_shell = self.services.value_resolver.has_shell();
+            let mut last = self.last.lock().expect("BUG: a note panicked");
+            let has_shell = daemon.services.value_resolver.has_shell();
             let all_over =
                 why == ReloadCause::Requested || last.files != stamps || last.has_shell != has_shell;
             let is_due = |pool: &&Arc<Pool>| all_over || !last.pools.contains(&pool_id(pool));

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use crate::daemon_state::Daemon;
+use crate::daemon_state::{Daemon, collect_gauges};
 use crate::event_loop::run_blocking;
 use crate::metrics::series::Histogram;
 use crate::metrics::text::{Labels, MetricType};
-use crate::metrics_export::{Gauges, MetricSink, export};
+use crate::metrics_export::{MetricSink, export};
 use crate::telemetry::message::{Field, Value, attribute, field, message};
 use crate::telemetry::spans::{nanos, scope};
 
@@ -27,7 +27,7 @@ impl OtlpMetrics {
     /// The body of a request to `/v1/metrics`.
     pub(super) async fn request(&self, daemon: &Arc<Daemon>) -> Value {
         let memory_usage = daemon.services.budget.measure_memory().await;
-        let now = Gauges::of(daemon, &memory_usage);
+        let now = collect_gauges(daemon, &memory_usage);
         let mut batch = MetricBatch::new(self.started, SystemTime::now());
         let (metrics, resource) = (daemon.services.metrics.clone(), self.resource.clone());
         // Thousands of figures take a while, and some stand in files.

@@ -12,6 +12,7 @@ use crate::daemon_state::Daemon;
 use crate::http::discovery::everything;
 use crate::http::stream::streaming;
 use crate::page_access::StatusFeed;
+use crate::reload::Reloader;
 
 /// What happens together is told together.
 const DEBOUNCE: Duration = Duration::from_millis(100);
@@ -32,16 +33,16 @@ const PIECES: usize = 1;
 /// A page learns from this that the daemon goes, and does not take it for a broken connection.
 const GONE: &[u8] = b"event: gone\ndata: {}\n\n";
 
-pub(super) fn response(daemon: Arc<Daemon>, feed: StatusFeed) -> Response {
+pub(super) fn response(daemon: Arc<Daemon>, reloader: Arc<Reloader>, feed: StatusFeed) -> Response {
     let (out, pieces) = mpsc::channel(PIECES);
-    tokio::spawn(pump(daemon, feed, out));
+    tokio::spawn(pump(daemon, reloader, feed, out));
     streaming(pieces)
 }
 
 /// Ends with the connection, with the daemon, or after a while.
-async fn pump(daemon: Arc<Daemon>, feed: StatusFeed, out: mpsc::Sender<Bytes>) {
+async fn pump(daemon: Arc<Daemon>, reloader: Arc<Reloader>, feed: StatusFeed, out: mpsc::Sender<Bytes>) {
     tokio::select! {
-        () = write(&daemon, &feed, &out) => {}
+        () = write(&daemon, &reloader, &feed, &out) => {}
         () = out.closed() => {}
         () = tokio::time::sleep(MAX_FEED_TIME) => {}
         _ = daemon.wait_for_drain() => {
@@ -50,7 +51,7 @@ async fn pump(daemon: Arc<Daemon>, feed: StatusFeed, out: mpsc::Sender<Bytes>) {
     }
 }
 
-async fn write(daemon: &Arc<Daemon>, feed: &StatusFeed, out: &mpsc::Sender<Bytes>) {
+async fn write(daemon: &Daemon, reloader: &Reloader, feed: &StatusFeed, out: &mpsc::Sender<Bytes>) {
     let mut status_changed = daemon.services.status_changed.subscribe();
     // What others were told before we subscribed may be old.
     let mut share = Duration::ZERO;
@@ -58,8 +59,8 @@ async fn write(daemon: &Arc<Daemon>, feed: &StatusFeed, out: &mpsc::Sender<Bytes
         let memory_usage = daemon.services.budget.measure_memory().await;
         // What happens from here on is told next time.
         status_changed.mark_unchanged();
-        let body =
-            feed.latest(share, || format!("event: status\ndata: {}\n\n", everything(daemon, &memory_usage)));
+        let status = || everything(daemon, reloader, &memory_usage);
+        let body = feed.latest(share, || format!("event: status\ndata: {}\n\n", status()));
         if out.send(body).await.is_err() {
             return;
         }

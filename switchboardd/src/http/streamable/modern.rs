@@ -14,13 +14,12 @@ use tokio::task::JoinSet;
 use super::calls::{CloseOnDrop, JSON_WINDOW, StreamableCall, all_answered};
 use super::{events, headers};
 use crate::daemon_state::Daemon;
-use crate::era::ProtocolEra;
+use crate::era::{ProtocolEra, subscription};
 use crate::error::Failure;
 use crate::error_codes::{HEADER_MISMATCH, LACKS_CAPABILITY};
 use crate::face::Face;
 use crate::http::errors::{HttpError, RpcError, json_response};
 use crate::http::proxy::parent;
-use crate::listen_requests;
 use crate::mailbox::{Mailbox, MessageKind};
 use crate::methods;
 use crate::workspace::Workspace;
@@ -77,7 +76,7 @@ async fn run(call: &StreamableCall, body: &[u8]) {
         tokio::select! {
             answer = answer => answer,
             // It would never be finished.
-            _ = call.daemon.wait_for_drain() => Ok(listen_requests::ended(id.get())),
+            _ = call.daemon.wait_for_drain() => Ok(subscription::ended(id.get())),
         }
     } else {
         answer.await

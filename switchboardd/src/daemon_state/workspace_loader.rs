@@ -1,19 +1,22 @@
-//! Workspaces that come and go: loaded when somebody says that they are there, let go when everybody has left.
+//! Loads the workspace of a directory when a host says that it is there, and evicts it when everybody has left.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::task::JoinHandle;
 
-use super::report;
+use super::reload_requests::ReloadRequests;
 use crate::catalog::Catalog;
-use crate::daemon_state::Daemon;
+use crate::config::Config;
 use crate::discover::LastGoodDefinitions;
 use crate::event_loop::try_run_blocking;
-use crate::layer::Layer;
-use crate::session::Session;
-use crate::workspace::Workspace;
+use crate::layer::{Layer, Locations};
+use crate::manifest::Manifests;
+use crate::pool::{ChildServices, Pool, Pools};
+use crate::session::{Session, Sessions};
+use crate::workspace::{Workspace, Workspaces};
 
 /// A workspace that nobody came back to is let go after this.
 const EVICT_AFTER: Duration = Duration::from_secs(5 * 60);
@@ -27,7 +30,41 @@ const LOAD_TIMEOUT: Duration = Duration::from_secs(2);
 /// Somebody who is on the way to their workspace.
 pub type WorkspaceLoad = JoinHandle<Arc<Workspace>>;
 
-impl Daemon {
+#[derive(Debug)]
+pub struct WorkspaceLoader {
+    pub locations: Locations,
+    pub pools: Pools,
+    workspaces: Arc<Workspaces>,
+    sessions: Arc<Sessions>,
+    services: ChildServices,
+    reload_requests: Arc<ReloadRequests>,
+}
+
+impl WorkspaceLoader {
+    /// With the personal workspace, which is loaded before anybody is served. `config`: what its file says.
+    pub(super) fn new(
+        config: Config,
+        locations: Locations,
+        services: &ChildServices,
+        sessions: &Arc<Sessions>,
+        reload_requests: &Arc<ReloadRequests>,
+    ) -> (Arc<Self>, Arc<Workspaces>) {
+        let pools = Pools::default();
+        let (layer, memory) = load_personal(config, &locations, &services.manifests);
+        let catalog = Catalog::build(&layer, None, &pools, services, 1);
+        catalog.log_loaded(None);
+        let workspaces = Arc::new(Workspaces::new(Workspace::new(None, catalog, memory)));
+        let loader = Arc::new(Self {
+            locations,
+            pools,
+            workspaces: workspaces.clone(),
+            sessions: sessions.clone(),
+            services: services.clone(),
+            reload_requests: reload_requests.clone(),
+        });
+        (loader, workspaces)
+    }
+
     /// The workspace of this directory, loaded if need be; that of nobody's if it cannot be one, or does not
     /// answer.
     pub async fn workspace(self: &Arc<Self>, named: Option<&Path>) -> Arc<Workspace> {
@@ -39,14 +76,14 @@ impl Daemon {
         self: &Arc<Self>,
         named: Option<&Path>,
     ) -> (Arc<Workspace>, Option<WorkspaceLoad>) {
-        let Some(named) = named else { return (self.personal.clone(), None) };
+        let Some(named) = named else { return (self.workspaces.personal.clone(), None) };
         let mut arrival = tokio::spawn(self.clone().load_workspace(named.to_owned()));
         match tokio::time::timeout(LOAD_TIMEOUT, &mut arrival).await {
             Ok(Ok(workspace)) => (workspace, None),
-            Ok(Err(_)) => (self.personal.clone(), None),
+            Ok(Err(_)) => (self.workspaces.personal.clone(), None),
             Err(_) => {
                 tracing::warn!(target: "workspace", "`{}` takes long to answer", named.display());
-                (self.personal.clone(), Some(arrival))
+                (self.workspaces.personal.clone(), Some(arrival))
             }
         }
     }
@@ -57,36 +94,36 @@ impl Daemon {
             && workspace.root.is_some()
         {
             session.set_workspace(workspace);
-            self.notify_catalog_changed(&session);
+            self.services.lists_changed.notify_one();
         }
     }
 
     async fn load_workspace(self: Arc<Self>, named: PathBuf) -> Arc<Workspace> {
-        let daemon = self.clone();
-        let root = try_run_blocking(move || daemon.locations.workspace(&named)).await;
-        let Some(root) = root.flatten() else { return self.personal.clone() };
+        let loader = self.clone();
+        let root = try_run_blocking(move || loader.locations.workspace(&named)).await;
+        let Some(root) = root.flatten() else { return self.workspaces.personal.clone() };
         if let Some(known) = self.find_workspace(&root) {
             return known;
         }
-        let (daemon, folder) = (self.clone(), root.clone());
-        let Some((own, memory)) = try_run_blocking(move || daemon.read_new(&folder)).await else {
-            return self.personal.clone();
+        let (loader, folder) = (self.clone(), root.clone());
+        let Some((own, memory)) = try_run_blocking(move || loader.read_new(&folder)).await else {
+            return self.workspaces.personal.clone();
         };
         // Somebody else may have been quicker.
         if let Some(known) = self.find_workspace(&root) {
             return known;
         }
         let workspace = self.add_workspace(root, own, memory);
-        report(&workspace.catalog(), None);
+        workspace.catalog().log_loaded(None);
         tokio::spawn(self.clone().evict_when_unused(workspace.clone()));
         // Its folders are watched from there on, and looked at once more: they may have changed meanwhile,
         // and so may the person's own.
-        self.changed.notify_one();
+        self.reload_requests.notify_changed();
         workspace
     }
 
     fn read_new(&self, root: &Path) -> (Layer, LastGoodDefinitions) {
-        let (trust, _) = self.locations.trust(self.personal.catalog().config());
+        let (trust, _) = self.locations.trust(self.workspaces.personal.catalog().config());
         let mut memory = LastGoodDefinitions::default();
         let own =
             Layer::workspace(root, &self.locations, &trust, &mut memory).recall(&self.services.manifests);
@@ -95,7 +132,7 @@ impl Daemon {
 
     /// Takes the pools and shows them in one turn of the event loop: pools that no workspace shows are swept.
     fn add_workspace(&self, root: PathBuf, own: Layer, memory: LastGoodDefinitions) -> Arc<Workspace> {
-        let personal = self.personal.catalog().personal.clone();
+        let personal = self.workspaces.personal.catalog().personal.clone();
         let catalog = Catalog::build(&personal, Some(&Arc::new(own)), &self.pools, &self.services, 1);
         let workspace = Workspace::new(Some(root), catalog, memory);
         self.workspaces.insert(&workspace);
@@ -115,8 +152,7 @@ impl Daemon {
                 workspace.touch();
             } else if workspace.last_used().elapsed() >= EVICT_AFTER {
                 self.evict_workspace(&workspace);
-                let _reloading = self.reloading.lock().await;
-                self.watch().await;
+                self.reload_requests.notify_evicted();
                 return;
             }
             tokio::time::sleep_until(workspace.last_used() + EVICT_AFTER).await;
@@ -125,14 +161,14 @@ impl Daemon {
 
     fn is_used(&self, workspace: &Arc<Workspace>) -> bool {
         self.sessions.all().iter().any(|session| session.is_in(workspace))
-            || self.all_anonymous_sessions().iter().any(|them| them.is_in(workspace) && them.in_flight() > 0)
+            || self.sessions.all_anonymous().iter().any(|them| them.is_in(workspace) && them.in_flight() > 0)
     }
 
     fn evict_workspace(&self, workspace: &Workspace) {
         tracing::debug!(target: "workspace", root = ?workspace.root, "let go");
         self.workspaces.remove(workspace);
-        self.forget_anonymous_session(workspace);
-        self.sweep();
+        self.sessions.forget_anonymous(workspace);
+        self.sweep_pools();
     }
 
     /// Lets those go that are unused for longest, if there are too many. Somebody may be on the way into one that was
@@ -152,16 +188,41 @@ impl Daemon {
             }
         }
     }
+
+    /// What nobody shows any more goes when it has finished. A catalog takes its pools in the same turn of the event
+    /// loop in which it is shown, and this runs on that loop too: it never meets pools of a catalog under way.
+    pub fn sweep_pools(&self) {
+        let mut shown: HashSet<*const Pool> = HashSet::new();
+        let all = self.workspaces.all();
+        for workspace in all.iter().chain([&self.workspaces.personal]) {
+            shown.extend(workspace.catalog().pools().map(Arc::as_ptr));
+        }
+        for pool in self.pools.sweep(|pool| shown.contains(&Arc::as_ptr(pool))) {
+            pool.retire();
+        }
+    }
+}
+
+/// The first look, before anybody is served.
+fn load_personal(
+    config: Config,
+    locations: &Locations,
+    manifests: &Manifests,
+) -> (Arc<Layer>, LastGoodDefinitions) {
+    let (trust, damage) = locations.trust(&config);
+    let mut memory = LastGoodDefinitions::default();
+    let mut layer = Layer::personal(config, locations, &trust, &mut memory).recall(manifests);
+    layer.problems.extend(damage);
+    (Arc::new(layer), memory)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::{DEBOUNCE, ReloadCause};
     use super::*;
     use crate::child::RunLog;
-    use crate::config::Config;
+    use crate::daemon_state::Daemon;
     use crate::face::Face;
-    use crate::layer::Locations;
+    use crate::reload::{ReloadCause, Reloader};
 
     #[tokio::test(start_paused = true)]
     async fn a_workspace_that_everybody_left_is_let_go() {
@@ -180,22 +241,28 @@ mod tests {
             String::new(),
             RunLog::unwritten(),
         );
-        let workspace = daemon.workspace(Some(&work)).await;
+        let reloader = Reloader::new(&daemon);
+        let workspace = daemon.workspace_loader.workspace(Some(&work)).await;
         assert_eq!(workspace.catalog().suites.len(), 1);
-        assert_eq!(daemon.pools.all().len(), 1);
+        assert_eq!(daemon.workspace_loader.pools.all().len(), 1);
         let session = Session::open(&daemon.run_id, &workspace, None, Face::Aggregate);
         daemon.sessions.insert(&session);
-        assert!(daemon.reload(ReloadCause::FileEvent).await.config_problems.is_empty());
-        let watched = daemon.watcher.lock().unwrap().folders();
+        assert!(reloader.reload(ReloadCause::FileEvent).await.config_problems.is_empty());
+        let (watched, _) = reloader.watched().unwrap();
+        let running = tokio::spawn({
+            let reloader = reloader.clone();
+            async move { reloader.run_reload_loop().await }
+        });
         tokio::time::sleep(EVICT_AFTER * 3).await;
-        assert!(Arc::ptr_eq(&daemon.workspace(Some(&work)).await, &workspace));
+        assert!(Arc::ptr_eq(&daemon.workspace_loader.workspace(Some(&work)).await, &workspace));
         daemon.sessions.remove(&session.id);
-        tokio::time::sleep(EVICT_AFTER * 2 + DEBOUNCE).await;
-        assert!(daemon.workspaces.all().is_empty() && daemon.pools.all().is_empty());
-        assert!(daemon.watcher.lock().unwrap().folders() < watched);
+        tokio::time::sleep(EVICT_AFTER * 2 + Duration::from_secs(1)).await;
+        assert!(daemon.workspaces.all().is_empty() && daemon.workspace_loader.pools.all().is_empty());
+        assert!(reloader.watched().unwrap().0 < watched);
+        running.abort();
         // HOME and `/` are nobody's workspace.
         for none in [&home, Path::new("/")] {
-            assert!(daemon.workspace(Some(none)).await.root.is_none());
+            assert!(daemon.workspace_loader.workspace(Some(none)).await.root.is_none());
         }
     }
 
@@ -226,7 +293,7 @@ mod tests {
 
     /// Whether the pools that this workspace shows are the ones that are known, none of them retired.
     fn is_served(daemon: &Daemon, workspace: &Workspace) -> bool {
-        let known = daemon.pools.all();
+        let known = daemon.workspace_loader.pools.all();
         let catalog = workspace.catalog();
         catalog.pools().count() == 1
             && catalog.pools().all(|pool| known.iter().any(|known| Arc::ptr_eq(known, pool)))
@@ -236,15 +303,15 @@ mod tests {
     async fn one_workspace_too_many_keeps_its_pools() {
         let (_folder, daemon, works) = projects(MAX_WORKSPACES + 2);
         for work in &works[..MAX_WORKSPACES] {
-            daemon.workspace(Some(work)).await;
+            daemon.workspace_loader.workspace(Some(work)).await;
         }
         tokio::time::sleep(JOIN_GRACE).await;
         for work in &works[MAX_WORKSPACES..] {
-            let workspace = daemon.workspace(Some(work)).await;
+            let workspace = daemon.workspace_loader.workspace(Some(work)).await;
             assert!(is_served(&daemon, &workspace), "{:?}", workspace.root);
             assert_eq!(daemon.workspaces.all().len(), MAX_WORKSPACES);
         }
-        assert_eq!(daemon.pools.all().len(), MAX_WORKSPACES);
+        assert_eq!(daemon.workspace_loader.pools.all().len(), MAX_WORKSPACES);
     }
 
     #[tokio::test]
@@ -252,7 +319,7 @@ mod tests {
         let (_folder, daemon, works) = projects(2 * MAX_WORKSPACES + 3);
         let mut all = Vec::new();
         for work in &works {
-            all.push(daemon.workspace(Some(work)).await);
+            all.push(daemon.workspace_loader.workspace(Some(work)).await);
         }
         // The first three were one too many each.
         for workspace in &all[3..] {
@@ -268,13 +335,13 @@ mod tests {
             let daemon = daemon.clone();
             async move {
                 loop {
-                    daemon.sweep();
+                    daemon.workspace_loader.sweep_pools();
                     tokio::task::yield_now().await;
                 }
             }
         });
         for work in &works {
-            let workspace = daemon.workspace(Some(work)).await;
+            let workspace = daemon.workspace_loader.workspace(Some(work)).await;
             assert!(is_served(&daemon, &workspace), "{:?}", workspace.root);
         }
         sweeping.abort();

@@ -1,0 +1,136 @@
+//! Fingerprints of the lists that a face shows: whoever keeps them finds out later which lists have changed.
+
+use std::sync::Arc;
+
+use super::Catalog;
+use crate::child::ListKind;
+use crate::digest;
+use crate::subscriptions::{LISTS, ListChangeCounts};
+
+/// Fingerprints of what a host was last shown or told of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListFingerprints {
+    /// If nothing was known yet, only what the child says itself is a change.
+    is_known: bool,
+    change_counts: ListChangeCounts,
+    tools: Arc<str>,
+    /// `None` if they are not compared.
+    offers: Option<OfferFingerprints>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+struct OfferFingerprints {
+    prompts: String,
+    resources: String,
+}
+
+impl ListFingerprints {
+    /// The tools of the aggregate; prompts and resources are not compared.
+    pub fn of_tools(catalog: &Catalog) -> Self {
+        Self { is_known: true, change_counts: [0; 3], tools: catalog.tools_digest.clone(), offers: None }
+    }
+
+    /// What is to be seen at the face of `child`, or at the aggregate.
+    pub fn of_face(catalog: &Catalog, child: Option<&str>) -> Self {
+        let Some(child) = child else {
+            let offers = catalog.offers();
+            let resources =
+                offers.fingerprint(ListKind::Resources) + &offers.fingerprint(ListKind::Templates);
+            let prompts = offers.fingerprint(ListKind::Prompts);
+            return Self {
+                offers: Some(OfferFingerprints { prompts, resources }),
+                ..Self::of_tools(catalog)
+            };
+        };
+        let suite = catalog.child(child);
+        let pool = suite.and_then(|suite| suite.pool.as_ref());
+        let change_counts = pool.map_or([0; 3], |pool| pool.subscriptions().list_change_counts());
+        let manifest = suite.and_then(|suite| Some((suite, suite.manifest()?)));
+        let Some((suite, manifest)) = manifest else {
+            let offers = Some(OfferFingerprints::default());
+            return Self { is_known: false, change_counts, tools: "".into(), offers };
+        };
+        let print = |list: ListKind| {
+            let raw: Vec<&str> = manifest.offers.of(list).iter().map(|offer| offer.raw.get()).collect();
+            digest::hex(raw.join("\n").as_bytes())
+        };
+        let offers = OfferFingerprints {
+            prompts: print(ListKind::Prompts),
+            resources: print(ListKind::Resources) + &print(ListKind::Templates),
+        };
+        Self {
+            is_known: true,
+            change_counts,
+            tools: digest::hex(suite.exposed(&manifest.tools).as_bytes()).into(),
+            offers: Some(offers),
+        }
+    }
+
+    /// Whether prompts and resources are compared.
+    pub fn has_offers(&self) -> bool {
+        self.offers.is_some()
+    }
+
+    /// Compares prompts and resources from now on, as `now` has them. A change of the tools that the host was not told
+    /// of stays one.
+    pub fn with_offers_of(self, now: Self) -> Self {
+        Self { offers: now.offers, ..self }
+    }
+
+    /// The same lists as they are now.
+    pub fn refreshed(&self, catalog: &Catalog, child: Option<&str>) -> Self {
+        if child.is_none() && !self.has_offers() {
+            return Self::of_tools(catalog);
+        }
+        Self::of_face(catalog, child)
+    }
+
+    /// What a host is told that saw `before`.
+    pub fn changed_lists(&self, before: &Self) -> Vec<&'static str> {
+        let other = match (&self.offers, &before.offers) {
+            (Some(now), Some(before)) => (now.prompts != before.prompts, now.resources != before.resources),
+            _ => (false, false),
+        };
+        let other = [self.tools != before.tools, other.0, other.1];
+        let lists = LISTS.into_iter().enumerate();
+        let told = lists.filter(|(at, _)| {
+            if before.is_known { other[*at] } else { self.change_counts[*at] > before.change_counts[*at] }
+        });
+        told.map(|(_, method)| method).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::methods;
+
+    fn seen(is_known: bool, tools: &str, prompts: &str) -> ListFingerprints {
+        let offers = OfferFingerprints { prompts: prompts.to_owned(), resources: "r".to_owned() };
+        ListFingerprints { is_known, change_counts: [0; 3], tools: tools.into(), offers: Some(offers) }
+    }
+
+    #[test]
+    fn only_what_is_seen_to_change_is_told() {
+        let before = seen(true, "t", "p");
+        assert!(before.changed_lists(&before).is_empty());
+        assert_eq!(seen(true, "t", "q").changed_lists(&before), [methods::PROMPTS_CHANGED]);
+        assert_eq!(seen(true, "u", "p").changed_lists(&before), [methods::TOOLS_CHANGED]);
+        assert!(seen(true, "t", "p").changed_lists(&seen(false, "", "")).is_empty());
+        // What the child itself calls a change is one, though nobody knows what was before.
+        let said = ListFingerprints { change_counts: [0, 0, 1], ..seen(true, "t", "p") };
+        assert_eq!(said.changed_lists(&seen(false, "", "")), [methods::RESOURCES_CHANGED]);
+        assert!(said.changed_lists(&before).is_empty());
+    }
+
+    #[test]
+    fn prompts_are_compared_once_the_host_was_shown_them() {
+        let before = ListFingerprints { offers: None, ..seen(true, "t", "p") };
+        let now = seen(true, "u", "q");
+        assert_eq!(now.changed_lists(&before), [methods::TOOLS_CHANGED]);
+        // The host is shown the prompts before it is told that the tools changed.
+        let shown = before.with_offers_of(now.clone());
+        assert_eq!(now.changed_lists(&shown), [methods::TOOLS_CHANGED]);
+        assert_eq!(seen(true, "t", "p").changed_lists(&shown), [methods::PROMPTS_CHANGED]);
+    }
+}

@@ -1,0 +1,169 @@
+//! How far the daemon is with ending, what is under way until then, and what takes over.
+
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use switchboard_wire::hop::Draining;
+use tokio::sync::{Notify, watch};
+
+/// How far the daemon is with going.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Phase {
+    Serving,
+    /// Calls in flight finish, nothing new begins.
+    Draining(Draining),
+    /// They have: whoever still waits for mail is sent away.
+    Leaving(Draining),
+}
+
+impl Phase {
+    /// What a shim is to make of the daemon's going, if it goes.
+    pub fn draining(self) -> Option<Draining> {
+        match self {
+            Self::Serving => None,
+            Self::Draining(draining) | Self::Leaving(draining) => Some(draining),
+        }
+    }
+}
+
+/// Another binary that stands where this daemon's was.
+#[derive(Debug, Clone)]
+pub struct Successor {
+    pub binary: PathBuf,
+    pub version: Option<String>,
+    /// Why it cannot take over.
+    pub problem: Option<String>,
+}
+
+#[derive(Debug)]
+pub struct Shutdown {
+    phase: watch::Sender<Phase>,
+    /// Requests under way.
+    requests: AtomicUsize,
+    total_requests: AtomicU64,
+    /// The last request under way has ended.
+    idle: Notify,
+    // A leaf lock: held to copy or replace it.
+    successor: Mutex<Option<Successor>>,
+}
+
+impl Default for Shutdown {
+    fn default() -> Self {
+        Self {
+            phase: watch::Sender::new(Phase::Serving),
+            requests: AtomicUsize::new(0),
+            total_requests: AtomicU64::new(0),
+            idle: Notify::new(),
+            successor: Mutex::default(),
+        }
+    }
+}
+
+impl Shutdown {
+    pub fn phase(&self) -> watch::Receiver<Phase> {
+        self.phase.subscribe()
+    }
+
+    /// What shims are to make of the daemon's going, if it goes.
+    pub fn draining(&self) -> Option<Draining> {
+        self.phase.borrow().draining()
+    }
+
+    /// Resolves when the daemon begins to go.
+    pub async fn wait_for_drain(&self) -> Draining {
+        let mut phase = self.phase();
+        let gone = phase.wait_for(|phase| phase.draining().is_some()).await;
+        gone.ok().and_then(|phase| phase.draining()).unwrap_or(Draining::Stop)
+    }
+
+    /// From now on nothing new is taken in.
+    pub fn drain(&self, draining: Draining) {
+        self.phase.send_if_modified(|phase| {
+            // What has begun is not undone: neither a stop by a restart, nor the leaving by anything.
+            let later = match *phase {
+                Phase::Serving => true,
+                Phase::Draining(before) => before == Draining::Restart && draining == Draining::Stop,
+                Phase::Leaving(_) => false,
+            };
+            if later {
+                *phase = Phase::Draining(draining);
+            }
+            later
+        });
+    }
+
+    /// Nothing is under way any more: the mailboxes close.
+    pub fn leave(&self) {
+        self.phase.send_modify(|phase| {
+            if let Phase::Draining(draining) = *phase {
+                *phase = Phase::Leaving(draining);
+            }
+        });
+    }
+
+    /// Counts a request that came.
+    pub(super) fn count_request(&self) {
+        self.total_requests.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts a request that came and is under way from now on.
+    pub(super) fn request_began(&self) {
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        self.count_request();
+    }
+
+    pub(super) fn request_ended(&self) {
+        if self.requests.fetch_sub(1, Ordering::Relaxed) == 1 {
+            self.idle.notify_waiters();
+        }
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        self.requests.load(Ordering::Relaxed) == 0
+    }
+
+    /// How many requests there have been.
+    pub fn total_requests(&self) -> u64 {
+        self.total_requests.load(Ordering::Relaxed)
+    }
+
+    /// Resolves when no request is under way.
+    pub async fn wait_idle(&self) {
+        loop {
+            let idle = self.idle.notified();
+            if self.is_idle() {
+                return;
+            }
+            idle.await;
+        }
+    }
+
+    /// What takes over when nothing is under way, if the binary was replaced.
+    pub fn successor(&self) -> Option<Successor> {
+        self.successor.lock().expect("BUG: a copy panicked").clone()
+    }
+
+    pub fn set_successor(&self, successor: Option<Successor>) {
+        *self.successor.lock().expect("BUG: a copy panicked") = successor;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_has_begun_is_not_undone() {
+        let shutdown = Shutdown::default();
+        let phase = shutdown.phase();
+        shutdown.drain(Draining::Restart);
+        shutdown.drain(Draining::Stop);
+        assert_eq!(*phase.borrow(), Phase::Draining(Draining::Stop));
+        shutdown.drain(Draining::Restart);
+        assert_eq!(*phase.borrow(), Phase::Draining(Draining::Stop));
+        shutdown.leave();
+        shutdown.drain(Draining::Restart);
+        assert_eq!(*phase.borrow(), Phase::Leaving(Draining::Stop));
+    }
+}

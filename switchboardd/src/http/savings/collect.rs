@@ -1,0 +1,119 @@
+//! Collects what `savings` counts: all suites, sessions and children that the daemon has at one moment.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+
+use switchboard_wire::envelope::string;
+
+use crate::catalog::Catalog;
+use crate::child::process_tree::{memory_of, memory_of_copy, proportional};
+use crate::daemon_state::Daemon;
+use crate::definition::Launch;
+use crate::face;
+use crate::pool::Pool;
+use crate::savings::snapshot::{
+    PoolUsage, SavingsSnapshot, SessionRow, SuiteRow, SuiteTools, ToolsKnown, WorkspaceView,
+};
+use crate::session::Session;
+use crate::suite::Suite;
+
+/// Where the row of a suite is, by the file and the name of its definition.
+type SuitePlaces = HashMap<(PathBuf, String), usize>;
+
+/// Reads manifests and `/proc`: not for the one thread that works.
+pub(super) fn collect(daemon: &Daemon) -> SavingsSnapshot {
+    let mut all = SavingsSnapshot { daemon: proportional(std::process::id()), ..SavingsSnapshot::default() };
+    let mut places = SuitePlaces::new();
+    let catalogs = std::iter::once((None, daemon.catalog()))
+        .chain(daemon.workspaces.all().into_iter().map(|known| (known.root.clone(), known.catalog())));
+    for (root, catalog) in catalogs {
+        add_view(&mut all, root, &catalog, &mut places);
+    }
+    for session in daemon.sessions.all() {
+        if !session.caller.is_command_line() {
+            let row = session_row(&all, &session);
+            all.sessions.push(row);
+        }
+    }
+    all
+}
+
+fn session_row(all: &SavingsSnapshot, session: &Session) -> SessionRow {
+    let root = session.workspace().root.clone();
+    let usage = session.caller.usage();
+    let (used, fetched) =
+        usage.map(|usage| (usage.used().collect(), usage.fetched().to_vec())).unwrap_or_default();
+    SessionRow {
+        client: session.caller.profile().client_name(),
+        folder: session.folder.clone(),
+        view: all.views.iter().position(|view| view.root == root).unwrap_or(0),
+        child: session.face.child().map(ToOwned::to_owned),
+        used,
+        fetched,
+        shim: session.shim().and_then(proportional),
+    }
+}
+
+fn add_view(all: &mut SavingsSnapshot, root: Option<PathBuf>, catalog: &Catalog, places: &mut SuitePlaces) {
+    let mut suites = Vec::new();
+    for suite in &catalog.suites {
+        let which = (suite.definition.file.clone(), suite.definition.name.clone());
+        // The person's own are in every view, and counted once.
+        let place = *places.entry(which).or_insert_with(|| {
+            let row = suite_row(all, root.clone(), suite);
+            all.suites.push(row);
+            all.suites.len() - 1
+        });
+        suites.push(place);
+    }
+    // After the suites: what servers say of themselves is in it once their manifests were read.
+    let instructions = all.text(face::instructions(catalog));
+    all.views.push(WorkspaceView { root, instructions, suites });
+}
+
+fn suite_row(all: &mut SavingsSnapshot, workspace: Option<PathBuf>, suite: &Suite) -> SuiteRow {
+    let manifest = suite.manifest();
+    let known = match (&manifest, &suite.pool) {
+        _ if suite.is_held() => ToolsKnown::Held,
+        (_, None) => ToolsKnown::Misconfigured,
+        (None, Some(_)) => ToolsKnown::No,
+        (Some(manifest), Some(_)) => {
+            let tools = &manifest.tools.tools;
+            let mut listed: Vec<_> = tools.iter().map(|tool| all.definition(tool.raw.get())).collect();
+            let said = manifest.server_info.instructions.as_ref().and_then(|said| string(&**said));
+            if let Some(said) = said.filter(|said| !said.trim().is_empty()) {
+                listed.push(all.instructions(&said));
+            }
+            let exposed = |name: &str| suite.settings.expose.permits(name);
+            ToolsKnown::Yes(SuiteTools {
+                tools: tools.len(),
+                hidden: tools.iter().filter(|tool| !exposed(&tool.name)).count(),
+                listed,
+                introspection: all.text(suite.introspection(&manifest.tools)),
+            })
+        }
+    };
+    SuiteRow {
+        name: suite.name.clone(),
+        child: suite.child_name().to_owned(),
+        workspace,
+        known,
+        shown: all.definition(&suite.tool()),
+        pool_usage: suite.pool.as_ref().map(|pool| pool_usage(pool)),
+    }
+}
+
+fn pool_usage(pool: &Pool) -> PoolUsage {
+    let running = pool.running();
+    let guards: Vec<u32> = running.iter().filter_map(|child| child.guard_pid()).collect();
+    let sum =
+        |of: fn(u32) -> u64| Some(guards.iter().map(|guard| of(*guard)).sum()).filter(|bytes| *bytes > 0);
+    PoolUsage {
+        fingerprint: pool.fingerprint(),
+        is_remote: matches!(pool.launch(), Launch::Remote(_)),
+        children: running.len(),
+        memory: sum(memory_of),
+        copies: sum(memory_of_copy),
+        start_ms: pool.start_took().map(|took| u64::try_from(took.as_millis()).unwrap_or(u64::MAX)),
+    }
+}
