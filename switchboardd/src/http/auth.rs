@@ -13,7 +13,8 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
 use super::errors::HttpError;
-use super::server::{AcceptedConnection, PeerAddress};
+use super::listener::PeerAddress;
+use super::server::AcceptedConnection;
 use super::{page, streamable};
 use crate::daemon_state::Daemon;
 use crate::random::same;
