@@ -19,6 +19,7 @@ use crate::config::{Basis, Config, Extent, LastGood, Watch};
 use crate::daemon_state::Daemon;
 use crate::discover::LastGoodDefinitions;
 use crate::document::Problem;
+use crate::event_loop::spawn_blocking;
 use crate::layer::{Layer, Locations};
 use crate::mailbox::MessageKind;
 use crate::manifest::Manifests;
@@ -63,7 +64,7 @@ struct PersonalFiles {
 async fn run_blocking_with_timeout<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Option<T> {
-    tokio::time::timeout(READ_TIMEOUT, tokio::task::spawn_blocking(work)).await.ok()?.ok()
+    tokio::time::timeout(READ_TIMEOUT, spawn_blocking(work)).await.ok()?.ok()
 }
 
 fn push_changed(session: &Session, method: &'static str) {

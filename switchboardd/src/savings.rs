@@ -16,6 +16,7 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use crate::daemon_state::Daemon;
+use crate::event_loop::run_blocking;
 use crate::savings_recorder::Fingerprint;
 use crate::tokens;
 use snapshot::SavingsSnapshot;
@@ -79,11 +80,4 @@ async fn compute(daemon: &Arc<Daemon>) -> Value {
         })
     })
     .await
-}
-
-async fn run_blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
-    match tokio::task::spawn_blocking(work).await {
-        Ok(done) => done,
-        Err(panicked) => std::panic::resume_unwind(panicked.into_panic()),
-    }
 }

@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
+use crate::event_loop::spawn_blocking;
 pub use savings_file::{SavingsFile, SavingsStore, SuiteTotals};
 pub use session_usage::{ChildUse, SessionUsage};
 
@@ -167,7 +168,7 @@ impl SavingsRecorder {
             self.written.notified().await;
             let _ = tokio::time::timeout(FLUSH_INTERVAL, self.full.notified()).await;
             let recorder = self.clone();
-            let _ = tokio::task::spawn_blocking(move || recorder.flush()).await;
+            let _ = spawn_blocking(move || recorder.flush()).await;
         }
     }
 

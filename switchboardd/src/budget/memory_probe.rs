@@ -8,6 +8,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::child::process_tree::{memory_of_each, own_memory};
+use crate::event_loop::spawn_blocking;
 
 /// How long a look is good for.
 const MAX_AGE: Duration = Duration::from_secs(1);
@@ -50,7 +51,7 @@ impl MemoryProbe {
         if let Some((_, memory_usage)) = last.filter(is_good) {
             return memory_usage;
         }
-        let looked = tokio::task::spawn_blocking(move || MemoryUsage {
+        let looked = spawn_blocking(move || MemoryUsage {
             by_guard: memory_of_each(&guards).into_iter().collect(),
             own: own_memory(),
         });

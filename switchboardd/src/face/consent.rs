@@ -13,6 +13,7 @@ use tokio::sync::oneshot;
 use crate::caller::Caller;
 use crate::daemon_state::Daemon;
 use crate::definition::{Definition, Launch, LaunchCommand};
+use crate::event_loop::spawn_blocking;
 use crate::methods;
 use crate::reload::ReloadCause;
 use crate::session::Session;
@@ -174,7 +175,7 @@ async fn note(daemon: &Arc<Daemon>, asked: Asked, decision: Option<&str>) -> boo
     let record = Record { verdict, at: crate::time::utc(SystemTime::now()), by };
     let (store, Definition { file, name, .. }) = (daemon.locations.trust.clone(), asked.definition);
     let (shown, child) = (file.display().to_string(), name.clone());
-    match tokio::task::spawn_blocking(move || store.record(&file, &name, record)).await {
+    match spawn_blocking(move || store.record(&file, &name, record)).await {
         Ok(Ok(())) => {
             let word = if allows { "allowed" } else { "denied" };
             tracing::info!(target: "trust", child, file = shown, "{word} by a person in their host");

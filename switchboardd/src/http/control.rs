@@ -20,6 +20,7 @@ use super::errors::{HttpError, json_response};
 use super::proxy::read_body;
 use crate::catalog::Catalog;
 use crate::daemon_state::Daemon;
+use crate::event_loop::spawn_blocking;
 use crate::page_access::{self, CODE_LIFE};
 use crate::reload::{ReloadCause, Reloaded};
 
@@ -101,8 +102,7 @@ fn open(daemon: &Daemon) -> Result<Response, HttpError> {
         tokio::spawn(async move {
             // The command writes it a moment after this.
             tokio::time::sleep(CODE_LIFE + WRITTEN_WITHIN).await;
-            let _ =
-                tokio::task::spawn_blocking(move || page_access::remove_link_file(&state, CODE_LIFE)).await;
+            let _ = spawn_blocking(move || page_access::remove_link_file(&state, CODE_LIFE)).await;
         });
     }
     let life = u64::try_from(CODE_LIFE.as_millis()).unwrap_or(u64::MAX);

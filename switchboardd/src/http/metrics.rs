@@ -10,6 +10,7 @@ use axum::response::Response;
 use super::auth::Access;
 use super::errors::HttpError;
 use crate::daemon_state::Daemon;
+use crate::event_loop::spawn_blocking;
 use crate::metrics::text::{MetricsFormat, MetricsText};
 use crate::metrics_export::{Gauges, export};
 
@@ -26,7 +27,7 @@ pub(super) async fn metrics(
     let now = Gauges::of(&daemon, &memory_usage);
     let metrics = daemon.services.metrics.clone();
     // Thousands of lines take a while: not on the one thread.
-    let text = tokio::task::spawn_blocking(move || {
+    let text = spawn_blocking(move || {
         let mut text = MetricsText::new(format);
         export(&metrics, &now, &mut text);
         text.finish()

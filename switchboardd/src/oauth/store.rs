@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use super::stored_login::StoredLogin;
 use crate::environment::ShellEnvironment;
-use crate::event_loop::may_block;
+use crate::event_loop::{may_block, spawn_blocking};
 use crate::expand::Template;
 use crate::files::open_own;
 use crate::secrets::{SecretLocation, Secrets, SecretsError, StoreOutcome};
@@ -97,7 +97,7 @@ impl LoginStore {
     pub async fn lock(&self, name: &str) -> Result<File, LoginStoreError> {
         let (file, folder) = (self.folder.join(format!("{name}.lock")), self.folder.clone());
         let path = file.clone();
-        let opened = tokio::task::spawn_blocking(move || {
+        let opened = spawn_blocking(move || {
             may_block();
             private_folder(&folder)?;
             open_own(&path, true)

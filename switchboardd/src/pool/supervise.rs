@@ -9,6 +9,7 @@ use super::spares::RetryCondition;
 use super::{Pool, PoolError};
 use crate::child::{Child, ChildError, Limits, Ownership};
 use crate::config::Scope;
+use crate::event_loop::spawn_blocking;
 use crate::manifest::Manifest;
 
 /// A child that says its lists changed says so several times; one look is enough.
@@ -134,7 +135,7 @@ impl Pool {
         let manifest = Arc::new(Manifest { protocol: child.protocol(), server_info, tools, offers });
         self.lock().manifest = Some(manifest.clone());
         self.note_lists(child, failed);
-        let written = tokio::task::spawn_blocking(move || manifests.write(&launch, &manifest));
+        let written = spawn_blocking(move || manifests.write(&launch, &manifest));
         let _ = written.await;
     }
 

@@ -10,6 +10,7 @@ use super::report;
 use crate::catalog::Catalog;
 use crate::daemon_state::Daemon;
 use crate::discover::LastGoodDefinitions;
+use crate::event_loop::spawn_blocking;
 use crate::layer::Layer;
 use crate::session::Session;
 use crate::workspace::Workspace;
@@ -62,13 +63,13 @@ impl Daemon {
 
     async fn load_workspace(self: Arc<Self>, named: PathBuf) -> Arc<Workspace> {
         let daemon = self.clone();
-        let root = tokio::task::spawn_blocking(move || daemon.locations.workspace(&named)).await;
+        let root = spawn_blocking(move || daemon.locations.workspace(&named)).await;
         let Some(root) = root.ok().flatten() else { return self.personal.clone() };
         if let Some(known) = self.find_workspace(&root) {
             return known;
         }
         let (daemon, folder) = (self.clone(), root.clone());
-        let Ok((own, memory)) = tokio::task::spawn_blocking(move || daemon.read_new(&folder)).await else {
+        let Ok((own, memory)) = spawn_blocking(move || daemon.read_new(&folder)).await else {
             return self.personal.clone();
         };
         // Somebody else may have been quicker.

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use switchboard_wire::runtime_paths::private_folder;
 
 use super::{SecretString, SecretsError};
-use crate::event_loop::may_block;
+use crate::event_loop::{may_block, spawn_blocking};
 use crate::files::{open_own, private};
 
 const VERSION: u64 = 1;
@@ -69,7 +69,7 @@ impl Index {
 pub(super) async fn lock(folder: &Path) -> Result<File, SecretsError> {
     let (file, folder) = (folder.join("lock"), folder.to_owned());
     let path = file.clone();
-    let locked = tokio::task::spawn_blocking(move || {
+    let locked = spawn_blocking(move || {
         may_block();
         private_folder(&folder)?;
         let lock = open_own(&path, true)?;

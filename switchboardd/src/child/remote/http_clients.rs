@@ -11,7 +11,7 @@ use tokio::sync::OnceCell;
 use super::RemoteError;
 use super::address::is_loopback;
 use crate::environment::Variables;
-use crate::event_loop::may_block;
+use crate::event_loop::{may_block, spawn_blocking};
 
 /// How long a connection may take to open.
 const CONNECT: Duration = Duration::from_secs(10);
@@ -88,7 +88,7 @@ pub(crate) async fn external_client(
     let file = variables.get(SSL_CERT_FILE).map(ToOwned::to_owned);
     // Reads all certificates of the system.
     let build = move || client.tls_certs_merge(own_certificates(file.as_deref())).build();
-    tokio::task::spawn_blocking(build).await.expect("BUG: a build panicked")
+    spawn_blocking(build).await.expect("BUG: a build panicked")
 }
 
 fn plain() -> ClientBuilder {
