@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use crate::budget::Budget;
 use crate::caller::{Caller, RunId};
 use crate::catalog::Catalog;
-use crate::child::{ChildRegistry, Ownership, RunLog, Runners};
+use crate::child::{ChildRegistry, Launcher, Ownership, RunLog, Runners};
 use crate::config::Config;
 use crate::daemon_info::DaemonInfo;
 use crate::document::Problem;
@@ -137,6 +137,18 @@ impl Daemon {
         token: String,
         run_log: RunLog,
     ) -> Arc<Self> {
+        Self::with_launcher(config_file, config, locations, token, run_log, Launcher::Processes)
+    }
+
+    /// The same, with children that `launcher` starts.
+    pub fn with_launcher(
+        config_file: PathBuf,
+        config: Config,
+        locations: Locations,
+        token: String,
+        run_log: RunLog,
+        launcher: Launcher,
+    ) -> Arc<Self> {
         let registry = Arc::new(ChildRegistry::default());
         let resolver = Arc::new(ValueResolver::new(&config.folder, &locations.state));
         let services = ChildServices {
@@ -147,6 +159,7 @@ impl Daemon {
             manifests: Manifests::new(&locations.state),
             run_log: Arc::new(run_log),
             runners: Arc::new(Runners::new(&locations.state, &config.folder)),
+            launcher,
             list_changes: Arc::default(),
             status_changed: Arc::default(),
             level: Arc::default(),
