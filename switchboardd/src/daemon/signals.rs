@@ -1,0 +1,36 @@
+//! The signals that a daemon obeys.
+
+use std::sync::Arc;
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use crate::daemon_state::Daemon;
+use crate::reload::ReloadCause;
+
+/// Reads everything again at each SIGHUP; never resolves.
+pub(super) async fn reload_on_hangup(daemon: &Arc<Daemon>) {
+    let Ok(mut hangup) = signal(SignalKind::hangup()) else { return std::future::pending().await };
+    while hangup.recv().await.is_some() {
+        // What is wrong was said where it was found.
+        daemon.reload(ReloadCause::Requested).await;
+    }
+    std::future::pending().await
+}
+
+/// SIGTERM and SIGINT, caught from when this is made.
+pub(super) struct Signals(Option<(Signal, Signal)>);
+
+impl Signals {
+    pub(super) fn catch() -> Self {
+        Self(signal(SignalKind::terminate()).ok().zip(signal(SignalKind::interrupt()).ok()))
+    }
+
+    /// Resolves at the next one.
+    pub(super) async fn next(&mut self) {
+        let Some((term, int)) = &mut self.0 else { return std::future::pending().await };
+        tokio::select! {
+            _ = term.recv() => {}
+            _ = int.recv() => {}
+        }
+    }
+}
