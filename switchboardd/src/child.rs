@@ -11,11 +11,13 @@ pub mod guard;
 mod handshake;
 mod in_flight;
 mod inbound;
+mod launcher;
 mod life;
 mod listening;
 mod lists;
 mod log_limit;
 mod malformed;
+mod memory_pipe;
 mod orphans;
 mod outbox;
 pub mod process_tree;
@@ -47,9 +49,11 @@ pub use calls::{ChildId, ChildResponse};
 pub use failure::ChildError;
 pub use handshake::{ServerInfo, StartError};
 pub use in_flight::InFlight;
+pub use launcher::{InMemoryPrograms, InMemoryRun, InMemoryStart, Launcher, TermSignal};
 #[cfg(test)]
 pub(crate) use life::tests::child as without_process;
 pub use lists::{ChildItems, ListItem, ListKind, offers};
+pub use memory_pipe::{PipeReader, PipeWriter};
 pub(crate) use orphans::become_subreaper as adopt_orphans;
 pub use registry::{BudgetSlot, ChildRegistry};
 pub use run_log::{RunLog, StaleRuns};
@@ -94,6 +98,7 @@ pub struct StartDeps<'a> {
     pub lends_workspace: bool,
     pub run_log: &'a Arc<RunLog>,
     pub runners: &'a Arc<Runners>,
+    pub launcher: &'a Launcher,
     pub http_clients: &'a Arc<HttpClients>,
     /// Who knows the credentials of children that run elsewhere.
     pub logins: &'a dyn Authorizers,

@@ -20,13 +20,13 @@ pub use workspace_loader::{WorkspaceLoad, WorkspaceLoader};
 
 use crate::budget::Budget;
 use crate::caller::{Caller, RunId};
-use crate::log_level::LogLevel;
 use crate::catalog::Catalog;
-use crate::child::{ChildRegistry, Ownership, RunLog, Runners};
+use crate::child::{ChildRegistry, Launcher, Ownership, RunLog, Runners};
 use crate::config::Config;
 use crate::daemon_info::DaemonInfo;
 use crate::layer::Locations;
 use crate::list_changes::ListChanges;
+use crate::log_level::LogLevel;
 use crate::manifest::Manifests;
 use crate::metrics::series::EntryPoint;
 use crate::oauth::Logins;
@@ -77,6 +77,18 @@ impl Daemon {
         token: String,
         run_log: RunLog,
     ) -> Arc<Self> {
+        Self::with_launcher(config_file, config, locations, token, run_log, Launcher::Processes)
+    }
+
+    /// The same, with children that `launcher` starts.
+    pub fn with_launcher(
+        config_file: PathBuf,
+        config: Config,
+        locations: Locations,
+        token: String,
+        run_log: RunLog,
+        launcher: Launcher,
+    ) -> Arc<Self> {
         let registry = Arc::new(ChildRegistry::default());
         let resolver = Arc::new(ValueResolver::new(&config.folder, &locations.state));
         let services = ChildServices {
@@ -87,6 +99,7 @@ impl Daemon {
             manifests: Manifests::new(&locations.state),
             run_log: Arc::new(run_log),
             runners: Arc::new(Runners::new(&locations.state, &config.folder)),
+            launcher,
             lists_changed: Arc::default(),
             status_changed: Arc::default(),
             level: Arc::default(),

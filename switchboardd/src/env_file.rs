@@ -205,6 +205,7 @@ mod tests {
     }
 
     #[test]
+    #[expect(clippy::disallowed_methods, reason = "how long it really takes")]
     fn a_long_file_is_read_in_one_go() {
         let text: String = (0..100_000).map(|n| format!("A{n}=\n")).collect();
         let start = std::time::Instant::now();

@@ -5,14 +5,15 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
 use std::process::{ExitCode, Stdio};
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use switchboard_wire::backoff;
 use tokio::io::AsyncReadExt;
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use crate::event_loop::{may_block, run_blocking};
 use crate::inherited_variables::is_inherited;
@@ -102,6 +103,8 @@ pub struct LoginShell {
 
 #[derive(Debug, Default)]
 struct SharedShell {
+    /// Of a daemon that asks no shell.
+    fixed: OnceLock<Arc<ShellEnvironment>>,
     // A leaf lock: held to look at or replace what is known.
     known: Mutex<ShellState>,
     /// A shell answered, or did not.
@@ -130,7 +133,16 @@ struct ShellQuery {
 }
 
 impl LoginShell {
+    /// From now on this is the answer, and no shell is asked.
+    pub fn fix(&self, all: BTreeMap<String, String>) {
+        let variables = Variables::from_all(all.clone());
+        let _ = self.shared.fixed.set(Arc::new(ShellEnvironment { variables, all }));
+    }
+
     pub async fn environment(&self) -> Arc<ShellEnvironment> {
+        if let Some(fixed) = self.shared.fixed.get() {
+            return fixed.clone();
+        }
         loop {
             let answered = self.shared.answered.notified();
             tokio::pin!(answered);
@@ -149,7 +161,7 @@ impl LoginShell {
                     Ask::Later => return known.without_answer(),
                 }
             };
-            if tokio::time::timeout_at(until.into(), answered).await.is_err() {
+            if tokio::time::timeout_at(until, answered).await.is_err() {
                 let known = self.shared.lock();
                 tracing::warn!(
                     target: "environment",
@@ -177,7 +189,7 @@ impl LoginShell {
 
     /// Whether a shell has answered.
     pub fn is_known(&self) -> bool {
-        self.shared.lock().current.is_some()
+        self.shared.fixed.get().is_some() || self.shared.lock().current.is_some()
     }
 }
 
@@ -332,7 +344,10 @@ pub(crate) fn shell_helper() -> std::process::Command {
 
 /// The whole life of a keeper, `switchboardd --shell-env SHELL`: runs the shell in a session without a
 /// terminal, where no rc file can stop it by touching one, and leaves nothing of it when time is up.
-#[expect(clippy::disallowed_methods, reason = "the one place where the login shell is executed")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the one place where the login shell is executed, in a process without a runtime"
+)]
 pub fn run_shell(mut args: impl Iterator<Item = OsString>) -> ExitCode {
     let Some(shell) = args.next() else { return ExitCode::from(2) };
     let _ = rustix::process::setsid();
@@ -343,8 +358,8 @@ pub fn run_shell(mut args: impl Iterator<Item = OsString>) -> ExitCode {
         .process_group(0)
         .spawn();
     let Ok(mut shell) = spawned else { return ExitCode::from(127) };
-    let until = Instant::now() + SHELL_KILL_TIMEOUT;
-    while Instant::now() < until && !is_let_go() {
+    let until = std::time::Instant::now() + SHELL_KILL_TIMEOUT;
+    while std::time::Instant::now() < until && !is_let_go() {
         if let Ok(Some(_)) = shell.try_wait() {
             return ExitCode::SUCCESS;
         }

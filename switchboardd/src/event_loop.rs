@@ -2,11 +2,18 @@
 //! place on it: a folder that does not answer would keep everybody waiting.
 //!
 //! Everything that touches files says [`may_block`] first; a test below looks that no other module touches any.
+//!
+//! In a simulation (a test that drives a whole daemon with tokio's paused clock) there are no other threads: they would
+//! finish in an order that nobody controls. While a [`Simulation`] lives, such work runs as a task of the runtime,
+//! which costs no virtual time.
 
 use std::cell::Cell;
 
+use tokio::task::JoinHandle;
+
 thread_local! {
     static IS_HERE: Cell<bool> = const { Cell::new(false) };
+    static IS_SIMULATED: Cell<bool> = const { Cell::new(false) };
 }
 
 /// While it lives, this thread serves hosts.
@@ -27,6 +34,23 @@ impl Drop for Serving {
     }
 }
 
+/// While it lives, work that would run on another thread runs on this one. For a runtime of one thread.
+#[derive(Debug)]
+pub struct Simulation(());
+
+impl Simulation {
+    pub fn begin() -> Self {
+        IS_SIMULATED.set(true);
+        Self(())
+    }
+}
+
+impl Drop for Simulation {
+    fn drop(&mut self) {
+        IS_SIMULATED.set(false);
+    }
+}
+
 /// What follows may wait for a disk. In a debug build, which is what tests run, that is a panic on the thread that
 /// serves; in a release build it costs nothing.
 #[track_caller]
@@ -37,9 +61,19 @@ pub fn may_block() {
     );
 }
 
+/// Starts work that may wait for a disk on a thread for such work; in a simulation, as a task on this thread.
+#[expect(clippy::disallowed_methods, reason = "the one place that starts such work")]
+pub fn spawn_blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
+    if IS_SIMULATED.get() {
+        tokio::spawn(async move { run_here(work) })
+    } else {
+        tokio::task::spawn_blocking(work)
+    }
+}
+
 /// Does work that may wait for a disk on a thread for such work.
 pub async fn run_blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
-    match on_blocking_thread(work).await {
+    match spawn_blocking(work).await {
         Ok(done) => done,
         Err(error) => match error.try_into_panic() {
             Ok(panic) => std::panic::resume_unwind(panic),
@@ -51,25 +85,32 @@ pub async fn run_blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + '
 
 /// The same for work whose panic is to end nothing else: `None` if it panicked.
 pub async fn try_run_blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
-    on_blocking_thread(work).await.ok()
-}
-
-#[expect(clippy::disallowed_methods, reason = "the one place where blocking work leaves the event loop")]
-fn on_blocking_thread<T: Send + 'static>(
-    work: impl FnOnce() -> T + Send + 'static,
-) -> tokio::task::JoinHandle<T> {
-    tokio::task::spawn_blocking(work)
+    spawn_blocking(work).await.ok()
 }
 
 /// Does work that may wait for a disk and that nobody waits for: here, unless this thread serves. It is for `Drop` and so
 /// does not panic: where the system gives no thread, the work is left undone.
 pub fn run_blocking_detached(work: impl FnOnce() + Send + 'static) {
-    if IS_HERE.get() {
+    if IS_SIMULATED.get() {
+        run_here(work);
+    } else if IS_HERE.get() {
         // Not `spawn_blocking`, which panics without a thread.
         let _ = on_another_thread(std::thread::Builder::new(), work);
     } else {
         work();
     }
+}
+
+/// Does work of a simulation, which is allowed to touch files, on the thread that serves.
+fn run_here<T>(work: impl FnOnce() -> T) -> T {
+    struct Back(bool);
+    impl Drop for Back {
+        fn drop(&mut self) {
+            IS_HERE.set(self.0);
+        }
+    }
+    let _back = Back(IS_HERE.replace(false));
+    work()
 }
 
 fn on_another_thread(thread: std::thread::Builder, work: impl FnOnce() + Send + 'static) -> bool {
@@ -119,7 +160,8 @@ mod tests {
         ("hosts/", "commands only"),
         ("hosts.rs", "commands only"),
         ("child/guard", "a guard is a process of its own"),
-        ("daemon.rs", "before the daemon serves, and after"),
+        ("daemon/locations.rs", "before the daemon serves, and in commands"),
+        ("daemon/start_up.rs", "before the daemon serves, and after"),
         ("daemon/lock_file.rs", "before the daemon serves, and after"),
         ("discover", "part of a walk, which says it"),
         ("files.rs", "callers say it"),
@@ -183,6 +225,27 @@ mod tests {
         assert_eq!(try_run_blocking(|| -> i32 { panic!("on purpose") }).await, None);
         let passed_on = tokio::spawn(run_blocking(|| panic!("on purpose"))).await;
         assert!(passed_on.is_err_and(|error| error.is_panic()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_simulation_has_one_thread_and_no_time_passes() {
+        let (_simulation, _serving) = (Simulation::begin(), Serving::begin());
+        let (here, begin) = (std::thread::current().id(), tokio::time::Instant::now());
+        let work = move || {
+            may_block();
+            assert_eq!(std::thread::current().id(), here);
+        };
+        let other = tokio::time::sleep(std::time::Duration::from_millis(1));
+        tokio::select! {
+            biased;
+            () = other => panic!("time passed"),
+            () = run_blocking(work) => {}
+        }
+        run_blocking_detached(work);
+        assert_eq!(begin.elapsed(), std::time::Duration::ZERO);
+        assert!(std::panic::catch_unwind(may_block).is_err());
+        assert!(spawn_blocking(|| panic!("it may")).await.is_err());
+        assert!(std::panic::catch_unwind(may_block).is_err());
     }
 
     #[test]

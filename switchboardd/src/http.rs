@@ -9,6 +9,7 @@ mod discovery;
 mod errors;
 mod fast_path;
 mod hop;
+mod listener;
 mod metrics;
 mod metrics_json;
 mod page;
@@ -25,7 +26,8 @@ use axum::Router;
 use axum::extract::{DefaultBodyLimit, FromRef};
 use axum::routing::{any, get, post};
 
-pub use server::{HttpServer, Listener};
+pub use listener::{Listener, MemoryConnector, MemoryListener, Peer, PeerAddress};
+pub use server::HttpServer;
 
 use crate::daemon_state::Daemon;
 use crate::reload::Reloader;

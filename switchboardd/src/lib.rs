@@ -1,4 +1,5 @@
-//! The Switchboard daemon as a library: `daemon::run` takes bound listeners and a stop future.
+//! The Switchboard daemon as a library: `daemon::run` takes the daemon's state, its listeners and a future that stops it;
+//! `daemon::simulation` makes all of these in memory.
 //!
 //! Modules in reading order, the way of a call: a request comes in at `http`, belongs to a `session`,
 //! is answered by a `face`, which shows `suite`s, which lease a `child` from its `pool`. What is found

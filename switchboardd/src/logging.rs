@@ -105,6 +105,7 @@ fn shown(line: &[u8], format: LogFormat) -> Cow<'_, [u8]> {
 }
 
 /// Waits until what was logged so far is written, for a moment at most.
+#[expect(clippy::disallowed_methods, reason = "it waits for a thread, not for the runtime")]
 pub fn flush() {
     let until = Instant::now() + LAST_LINES;
     let (written, done) = std::sync::mpsc::channel();

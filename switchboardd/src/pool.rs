@@ -29,7 +29,7 @@ pub use settings::{RootsOf, Settings};
 use crate::budget::{Budget, NoRoom};
 use crate::caller::Caller;
 use crate::child::remote::{HttpClients, address};
-use crate::child::{Child, ChildError, ChildRegistry, RunLog, Runners, StderrLine, StderrRing};
+use crate::child::{Child, ChildError, ChildRegistry, Launcher, RunLog, Runners, StderrLine, StderrRing};
 use crate::config::Scope;
 use crate::definition::{Launch, ResolvedLaunch};
 use crate::log_level::LogLevel;
@@ -57,6 +57,8 @@ pub struct ChildServices {
     pub manifests: Manifests,
     pub run_log: Arc<RunLog>,
     pub runners: Arc<Runners>,
+    /// What starts the programs of children.
+    pub launcher: Launcher,
     /// A child's lists are other than they were.
     pub lists_changed: Arc<Notify>,
     /// The level that hosts want logs from, once one has said so.

@@ -81,6 +81,11 @@ impl Reload for Reloader {
 }
 
 impl Reloader {
+    /// The daemon that it reloads.
+    pub fn daemon(&self) -> &Arc<Daemon> {
+        &self.daemon
+    }
+
     /// Whoever asks the daemon for a reload gets it from here, for as long as this is there.
     pub fn new(daemon: &Arc<Daemon>) -> Arc<Self> {
         let watcher = Watcher::new(daemon.reload_requests.changed_handle().clone());

@@ -1,9 +1,9 @@
 //! The daemon's record of one host's conversation: who it is, which of its messages comes next, and
 //! what is under way for it.
 
-mod face;
 mod all;
 mod disconnects;
+mod face;
 mod sequencer;
 mod streams;
 
@@ -15,9 +15,9 @@ use std::sync::{Arc, Mutex, RwLock};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-pub use face::Face;
 pub use all::Sessions;
 pub use disconnects::Disconnects;
+pub use face::Face;
 pub use sequencer::{Admission, SequenceTicket};
 pub use streams::{EventId, ReadGuard, Stream, Streams};
 

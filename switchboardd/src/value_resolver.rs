@@ -63,6 +63,11 @@ impl ValueResolver {
         let _ = self.own_port.set(port);
     }
 
+    /// The environment of children is this, and no login shell is asked.
+    pub fn fix_environment(&self, all: BTreeMap<String, String>) {
+        self.shell.fix(all);
+    }
+
     pub fn files(&self) -> &[PathBuf] {
         &self.files
     }

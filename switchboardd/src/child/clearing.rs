@@ -13,6 +13,12 @@ const POLL_INTERVAL: Duration = Duration::from_millis(10);
 /// Processes that are remembered as killed: some start another and exit, again and again.
 const MAX_KILLED: usize = 10_000;
 
+/// Processes end in real time, whatever a test does to the clock of the runtime; and a guard has no runtime.
+#[expect(clippy::disallowed_methods, reason = "the time of processes")]
+pub(super) fn real_now() -> Instant {
+    Instant::now()
+}
+
 #[derive(Debug)]
 pub(super) struct KillSequence {
     kill_from: Instant,
@@ -24,12 +30,12 @@ pub(super) struct KillSequence {
 impl KillSequence {
     /// Those that get TERM may take this long.
     pub(super) fn with_grace(grace: Duration) -> Self {
-        Self { kill_from: Instant::now() + grace, termed: false, killed: HashSet::new() }
+        Self { kill_from: real_now() + grace, termed: false, killed: HashSet::new() }
     }
 
     /// Whether it is time for KILL.
     pub(super) fn kills(&self) -> bool {
-        Instant::now() >= self.kill_from
+        real_now() >= self.kill_from
     }
 
     /// Whether this one got KILL already.

@@ -6,14 +6,13 @@ use std::time::Duration;
 
 use switchboard_wire::framing::Decoder;
 use tokio::io::AsyncReadExt;
-use tokio::net::unix::pipe;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, timeout};
 
 use super::calls::Calls;
-use super::outbox::Outbox;
+use super::launcher::{ProgramOutput, ProgramProcess, StartedProgram};
 use super::registry::{BudgetSlot, ChildRegistry};
-use super::spawn::{Exit, Guard, Spawned, spawn};
+use super::spawn::Exit;
 use super::transport::ChildTransport;
 use super::{Child, ChildError, Ownership, Stage, StartDeps, StderrRing, lists, orphans, tools};
 use crate::definition::ResolvedCommand;
@@ -37,23 +36,22 @@ pub(super) async fn spawn_child(
     slot: BudgetSlot,
     ring: Arc<StderrRing>,
 ) -> Result<Arc<Child>, ChildError> {
-    let Spawned { pid, stdin, stdout, stderr, guard } = spawn(filled, deps).await?;
+    let started = deps.launcher.start(name, filled, deps).await?;
+    let StartedProgram { pid, guard_pid, outbox, stdout, stderr, process } = started;
     let registry = deps.registry;
-    let outbox = Outbox::new(stdin)
-        .map_err(|error| ChildError::Spawn { why: format!("cannot watch its input: {error}") })?;
     let transport = ChildTransport::Stdio(outbox);
-    let child = Arc::new(Child::new(name, pid, Some(guard.pid()), transport, deps, ownership, ring));
+    let child = Arc::new(Child::new(name, pid, guard_pid, transport, deps, ownership, ring));
     registry.add(&child, slot);
     tracing::info!(target: "child", child = name, pid, "started");
-    tokio::spawn(run(child.clone(), stdout, stderr, guard, registry.clone()));
+    tokio::spawn(run(child.clone(), stdout, stderr, process, registry.clone()));
     Ok(child)
 }
 
 async fn run(
     child: Arc<Child>,
-    stdout: pipe::Receiver,
-    stderr: pipe::Receiver,
-    mut guard: Guard,
+    stdout: ProgramOutput,
+    stderr: ProgramOutput,
+    mut process: ProgramProcess,
     registry: Arc<ChildRegistry>,
 ) {
     let end_guard = EndGuard { child: child.clone(), registry };
@@ -76,7 +74,7 @@ async fn run(
         async move { child.run_timeouts().await }
     });
 
-    let ending = wait_for_exit(&child, stdout, &mut guard).await;
+    let ending = wait_for_exit(&child, stdout, &mut process).await;
     if matches!(ending, ChildError::Exited { .. }) {
         // The reason usually stands in its last words: let them arrive.
         let _ = timeout(DRAIN_GRACE, drain).await;
@@ -91,7 +89,7 @@ async fn run(
     // It may have been given up for a reason of its own.
     let _ = child.ending.set(ending);
     child.end();
-    if guard.clear().await == Exit::Unknown {
+    if !process.clear().await {
         // The guard is gone without a word, so what it guarded is ours now.
         let _ = try_run_blocking(orphans::kill_orphans).await;
     }
@@ -100,19 +98,23 @@ async fn run(
 }
 
 /// Runs until the child exits, closes its output, or is to stop and has.
-async fn wait_for_exit(child: &Arc<Child>, stdout: pipe::Receiver, guard: &mut Guard) -> ChildError {
+async fn wait_for_exit(
+    child: &Arc<Child>,
+    stdout: ProgramOutput,
+    process: &mut ProgramProcess,
+) -> ChildError {
     let exited = |exit| ChildError::Exited { exit, stderr: String::new() };
     let reader = read(child, stdout);
     tokio::pin!(reader);
     tokio::select! {
-        () = &mut reader => match timeout(CLOSED_GRACE, guard.exit()).await {
+        () = &mut reader => match timeout(CLOSED_GRACE, process.exit()).await {
             Ok(exit) => exited(exit),
             Err(_) => ChildError::ClosedOutput { stderr: String::new() },
         },
         () = child.transport.broken() => {
             let exit = timeout(CLOSED_GRACE, async {
                 tokio::select! {
-                    exit = guard.exit() => exit,
+                    exit = process.exit() => exit,
                     // What it still says is taken in; its silence is not its end.
                     () = async { reader.as_mut().await; std::future::pending().await } => Exit::Unknown,
                 }
@@ -123,14 +125,14 @@ async fn wait_for_exit(child: &Arc<Child>, stdout: pipe::Receiver, guard: &mut G
                 Err(_) => ChildError::ClosedInput { stderr: String::new() },
             }
         }
-        exit = guard.exit() => {
+        exit = process.exit() => {
             let _ = timeout(DRAIN_GRACE, &mut reader).await;
             exited(exit)
         }
         () = child.stopped() => {
             child.transport.close();
             let _ = timeout(STOP_GRACE, async {
-                tokio::join!(&mut reader, guard.exit());
+                tokio::join!(&mut reader, process.exit());
             }).await;
             ChildError::Stopped
         }
@@ -138,7 +140,7 @@ async fn wait_for_exit(child: &Arc<Child>, stdout: pipe::Receiver, guard: &mut G
 }
 
 /// Reads whole frames until the output ends. Nothing else may poll this pipe.
-async fn read(child: &Arc<Child>, mut stdout: pipe::Receiver) {
+async fn read(child: &Arc<Child>, mut stdout: ProgramOutput) {
     let mut decoder = Decoder::default();
     loop {
         let buffer = decoder.buffer();
@@ -256,8 +258,11 @@ impl Drop for EndGuard {
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use tokio::net::unix::pipe;
+
+    use super::super::outbox::Outbox;
     use super::super::remote::auth::{Authorizer, Authorizers};
-    use super::super::{Runners, ServerInfo};
+    use super::super::{Launcher, Runners, ServerInfo};
     use super::*;
     use crate::definition::DisplayUrl;
 
@@ -280,6 +285,7 @@ pub(crate) mod tests {
             lends_workspace: false,
             run_log: &Arc::new(super::super::RunLog::unwritten()),
             runners: &Arc::new(Runners::new(std::path::Path::new("/s"), std::path::Path::new("/c"))),
+            launcher: &Launcher::Processes,
             http_clients: &Arc::default(),
             logins: &NoLogins,
             metrics: &crate::metrics::Metrics::default().of_child("k"),

@@ -3,11 +3,11 @@
 
 use std::collections::HashSet;
 use std::sync::Mutex;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
-use super::clearing::KillSequence;
+use super::clearing::{KillSequence, real_now};
 use super::process_tree::{Process, child_ids_of_first_thread, children_of, family_now};
 use crate::event_loop::may_block;
 use crate::processes;
@@ -42,7 +42,7 @@ pub(super) fn kill_orphans() {
     // session is 0.
     let Some(session) = Process::look_up(std::process::id()).map(|own| own.session) else { return };
     let mut clearing = KillSequence::with_grace(GRACE);
-    let give_up = Instant::now() + PATIENCE;
+    let give_up = real_now() + PATIENCE;
     let mut quiet = 0;
     while quiet < LOOKS {
         if clearing.kills() {
@@ -58,7 +58,7 @@ pub(super) fn kill_orphans() {
         let descendants = adopted.iter().flat_map(|process| family_now(process.id));
         let mut family: Vec<Process> = descendants.chain(adopted.iter().cloned()).collect();
         family.retain(|process| !process.zombie || clearing.kills());
-        if Instant::now() > give_up {
+        if real_now() > give_up {
             let pids: Vec<u32> = family.iter().map(|process| process.id).collect();
             tracing::warn!(target: "child", ?pids, "processes of a child cannot be ended");
             return;
@@ -71,10 +71,10 @@ pub(super) fn kill_orphans() {
 /// of their descendants, which become adopted ones: a process that starts another one and exits has to be killed
 /// between the two, so nothing here may take long.
 fn kill_adopted(session: u32) {
-    let until = Instant::now() + BURST;
+    let until = real_now() + BURST;
     let mut killed = HashSet::new();
     let mut is_any_new = true;
-    while is_any_new && Instant::now() < until {
+    while is_any_new && real_now() < until {
         is_any_new = false;
         // The kernel gives orphans to the first thread: the lists of the others are not read.
         for id in child_ids_of_first_thread(std::process::id()).into_iter().rev().take(NEWEST) {

@@ -21,6 +21,8 @@ use tokio::net::unix::pipe;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
+use super::memory_pipe::PipeWriter;
+
 /// With this much waiting, further calls wait until the child has read some of it. One message of any allowed size
 /// always fits.
 const BACKLOG: usize = 4 * 1024 * 1024;
@@ -62,13 +64,54 @@ pub(super) struct Outbox {
 }
 
 struct OutboxState {
-    pipe: Option<Arc<AsyncFd<OwnedFd>>>,
+    pipe: Option<InputPipe>,
     backlog: Vec<u8>,
     written: usize,
     /// When the pipe last took something while there was a backlog.
     progress: Instant,
     /// What the child had not read when its input was closed.
     unread: u64,
+}
+
+/// The end of a child's standard input that is written to.
+#[derive(Clone)]
+enum InputPipe {
+    Process(Arc<AsyncFd<OwnedFd>>),
+    InMemory(Arc<PipeWriter>),
+}
+
+impl InputPipe {
+    /// Writes without waiting.
+    #[inline]
+    fn write(&self, bytes: &[u8]) -> Result<usize, Errno> {
+        match self {
+            Self::Process(pipe) => rustix::io::write(&**pipe, bytes),
+            Self::InMemory(pipe) => pipe.try_write(bytes),
+        }
+    }
+
+    fn unread(&self) -> u64 {
+        match self {
+            Self::Process(pipe) => ioctl_fionread(&**pipe).unwrap_or(0),
+            Self::InMemory(pipe) => pipe.unread(),
+        }
+    }
+
+    /// Resolves when the child does not read any more.
+    async fn closed(&self) {
+        match self {
+            Self::Process(pipe) => drop(pipe.ready(Interest::ERROR).await),
+            Self::InMemory(pipe) => pipe.closed().await,
+        }
+    }
+
+    /// Resolves when the pipe may take something.
+    async fn room(&self) {
+        match self {
+            Self::Process(pipe) => room(pipe).await,
+            Self::InMemory(pipe) => pipe.room().await,
+        }
+    }
 }
 
 impl OutboxState {
@@ -78,7 +121,7 @@ impl OutboxState {
 
     /// Bytes that were sent and not read.
     fn unread(&self) -> u64 {
-        let in_pipe = self.pipe.as_ref().map(|pipe| ioctl_fionread(&**pipe).unwrap_or(0));
+        let in_pipe = self.pipe.as_ref().map(InputPipe::unread);
         in_pipe.map_or(self.unread, |in_pipe| in_pipe + self.waiting() as u64)
     }
 
@@ -91,15 +134,24 @@ impl OutboxState {
 impl Outbox {
     pub(super) fn new(pipe: pipe::Sender) -> std::io::Result<Self> {
         let pipe = watch(pipe.into_nonblocking_fd()?, WATCHED)?;
+        Ok(Self::to(InputPipe::Process(Arc::new(pipe))))
+    }
+
+    /// To a child that is a task of this process.
+    pub(super) fn in_memory(pipe: PipeWriter) -> Self {
+        Self::to(InputPipe::InMemory(Arc::new(pipe)))
+    }
+
+    fn to(pipe: InputPipe) -> Self {
         let state = OutboxState {
-            pipe: Some(Arc::new(pipe)),
+            pipe: Some(pipe),
             backlog: Vec::new(),
             written: 0,
             progress: Instant::now(),
             unread: 0,
         };
         let (changed, broken, moved) = Default::default();
-        Ok(Self { state: Mutex::new(state), changed, broken, moved })
+        Self { state: Mutex::new(state), changed, broken, moved }
     }
 
     /// Sends one line, which ends with its line break; with others that are sent at this moment if `together`. Then it
@@ -112,7 +164,7 @@ impl Outbox {
         };
         let mut rest = line;
         if state.backlog.is_empty() && !coalesce {
-            match rustix::io::write(&**pipe, line) {
+            match pipe.write(line) {
                 Ok(count) if count == line.len() => return Ok(()),
                 Ok(count) => rest = &line[count..],
                 Err(Errno::AGAIN | Errno::INTR) => {}
@@ -175,13 +227,13 @@ impl Outbox {
                 BacklogState::Empty => tokio::select! {
                     () = self.changed.notified() => {}
                     // Told by the kernel as soon as nobody reads any more, also while nothing is written.
-                    _ = pipe.ready(Interest::ERROR) => {
+                    () = pipe.closed() => {
                         self.break_off(&mut self.lock());
                         return;
                     }
                 },
                 BacklogState::Waiting => tokio::select! {
-                    () = room(&pipe) => {}
+                    () = pipe.room() => {}
                     // The pipe may have been closed meanwhile: look again.
                     () = self.changed.notified() => {}
                 },
@@ -194,7 +246,7 @@ impl Outbox {
         let mut state = self.lock();
         let OutboxState { pipe, backlog, written, progress, .. } = &mut *state;
         let Some(pipe) = pipe.as_ref().filter(|_| !backlog.is_empty()) else { return BacklogState::Empty };
-        match rustix::io::write(&**pipe, &backlog[*written..]) {
+        match pipe.write(&backlog[*written..]) {
             Ok(count) => {
                 *written += count;
                 *progress = Instant::now();

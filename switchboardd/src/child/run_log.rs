@@ -12,12 +12,12 @@ use std::io::Write;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::process::Signal;
 use switchboard_wire::runtime_paths::private_folder;
 
-use super::clearing::KillSequence;
+use super::clearing::{KillSequence, real_now};
 use super::process_tree::{Process, all, family_now};
 use crate::event_loop::{may_block, run_blocking_detached};
 use crate::files::replace;
@@ -228,7 +228,7 @@ impl StaleRuns {
 
     /// `false` if some could not be ended.
     fn clear(&self) -> bool {
-        let begin = Instant::now();
+        let begin = real_now();
         let mut clearing = KillSequence::with_grace(GRACE);
         let mut told = false;
         let mut before: HashMap<u32, Vec<u32>> = HashMap::new();

@@ -6,8 +6,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
-use tokio::io::AsyncReadExt;
-use tokio::net::unix::pipe;
+use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
@@ -75,7 +74,7 @@ impl StderrRing {
     }
 
     /// Reads until the child and everything that shares its standard error is gone.
-    pub(super) async fn drain(&self, mut stderr: pipe::Receiver, name: &str) {
+    pub(super) async fn drain(&self, mut stderr: impl AsyncRead + Unpin, name: &str) {
         let mut chunk = vec![0; 16 * 1024];
         let mut line = Vec::new();
         let mut is_cut = false;
@@ -236,6 +235,7 @@ mod tests {
     #[tokio::test]
     async fn a_value_is_hidden_however_it_arrives() {
         use tokio::io::AsyncWriteExt;
+        use tokio::net::unix::pipe;
 
         use crate::definition::LaunchCommand;
         use crate::expand::{ExpansionContext, Template};

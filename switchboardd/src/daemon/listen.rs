@@ -13,7 +13,8 @@ use switchboard_wire::peer;
 use switchboard_wire::runtime_paths::RuntimePaths;
 use tokio::net::{TcpListener, UnixListener};
 
-use super::{Fatal, lock_file};
+use super::fatal::Fatal;
+use super::lock_file;
 use crate::event_loop::may_block;
 
 /// Where the protocol of `LISTEN_FDS` begins to count.

@@ -10,7 +10,7 @@ use serde_json::json;
 use switchboard_wire::hop::HOP;
 use switchboard_wire::runtime_paths::RuntimePaths;
 
-use super::Fatal;
+use super::fatal::Fatal;
 use crate::child::process_tree::Process;
 
 /// A daemon that drains holds its lock this long at most.

@@ -14,7 +14,8 @@ use axum::response::{IntoResponse, Response};
 use switchboard_wire::secret;
 
 use super::errors::HttpError;
-use super::server::{AcceptedConnection, PeerAddress};
+use super::listener::PeerAddress;
+use super::server::AcceptedConnection;
 use super::{page, streamable};
 use crate::daemon_state::Daemon;
 use crate::header_names;

@@ -1,7 +1,6 @@
 //! Connections: where they come in, how many there may be, and which session they keep alive.
 
 use std::convert::Infallible;
-use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
@@ -11,14 +10,12 @@ use http_body_util::Either;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use switchboard_wire::lazy_stream::LazyUnixStream;
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, UnixListener};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
 use tower::ServiceExt;
 
 use super::fast_path::FastPath;
+use super::listener::{Listener, Peer, PeerAddress, Stream};
 use super::tcp_connections::{ConnectionSlot, TcpConnections};
 use crate::daemon_state::Daemon;
 use crate::reload::Reloader;
@@ -35,19 +32,10 @@ const SESSION_CONNECTIONS: usize = 256;
 /// After a failed accept (no descriptors left, say), how long to leave it.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// Where a connection came from.
-#[derive(Debug, Clone)]
-pub(super) enum PeerAddress {
-    Unix,
-    Tcp(SocketAddr),
-}
-
 /// One connection, as the routes see it.
 #[derive(Debug)]
 pub(super) struct AcceptedConnection {
-    peer_address: PeerAddress,
-    /// The process at the other end, if it is on the socket.
-    peer_pid: Option<u32>,
+    peer: Peer,
     /// On TCP.
     slot: Option<ConnectionSlot>,
     daemon: Arc<Daemon>,
@@ -56,12 +44,12 @@ pub(super) struct AcceptedConnection {
 
 impl AcceptedConnection {
     pub(super) fn peer_address(&self) -> &PeerAddress {
-        &self.peer_address
+        &self.peer.address
     }
 
     /// The process at the other end.
     pub(super) fn peer_pid(&self) -> Option<u32> {
-        self.peer_pid
+        self.peer.pid
     }
 
     /// The session that this connection keeps alive.
@@ -101,11 +89,6 @@ impl Drop for AcceptedConnection {
     }
 }
 
-pub enum Listener {
-    Socket(UnixListener),
-    Tcp(TcpListener),
-}
-
 /// All listeners and the connections that came through them.
 pub struct HttpServer {
     daemon: Arc<Daemon>,
@@ -137,7 +120,7 @@ impl HttpServer {
         self.spawn(async move {
             let mut closed = server.close.subscribe();
             tokio::select! {
-                () = server.clone().accept(&listener) => {}
+                () = server.clone().accept(listener) => {}
                 _ = closed.wait_for(|closed| *closed) => {}
             }
         });
@@ -150,74 +133,48 @@ impl HttpServer {
         while tasks.join_next().await.is_some() {}
     }
 
-    async fn accept(self: Arc<Self>, listener: &Listener) {
+    async fn accept(self: Arc<Self>, mut listener: Listener) {
         let sockets = Arc::new(Semaphore::new(SOCKET_CONNECTIONS));
         let tcp_connections = TcpConnections::new();
         let own_uid = rustix::process::geteuid().as_raw();
         loop {
-            let accepted = match listener {
-                Listener::Socket(listener) => {
-                    let Ok(place) = sockets.clone().acquire_owned().await else { return };
-                    match listener.accept().await {
-                        // Modes keep others out; this holds even where somebody changed them.
-                        Ok((stream, _)) => match stream.peer_cred().ok().filter(|peer| peer.uid() == own_uid)
-                        {
-                            Some(peer) => {
-                                let pid = peer.pid().and_then(|pid| u32::try_from(pid).ok());
-                                let connection = self.connection(PeerAddress::Unix, pid, None);
-                                LazyUnixStream::new(stream)
-                                    .map(|stream| self.spawn_serving(stream, connection, place))
-                            }
-                            None => {
-                                tracing::warn!(target: "http", "another user's connection to the socket was refused");
-                                Ok(())
-                            }
-                        },
-                        Err(error) => Err(error),
-                    }
-                }
-                Listener::Tcp(listener) => match (listener.accept().await, listener.local_addr()) {
-                    (Ok((stream, _)), Ok(address)) => {
-                        let _ = stream.set_nodelay(true);
-                        let connection = self.connection(
-                            PeerAddress::Tcp(address),
-                            None,
-                            Some(tcp_connections.take().await),
-                        );
-                        self.spawn_serving(stream, connection, ());
-                        Ok(())
-                    }
-                    (Err(error), _) | (_, Err(error)) => Err(error),
-                },
-            };
-            if let Err(error) = accepted {
-                tracing::warn!(target: "http", "a connection could not be accepted: {error}");
-                tokio::time::sleep(ACCEPT_PAUSE).await;
+            let mut place = None;
+            if listener.is_socket() {
+                let Ok(free) = sockets.clone().acquire_owned().await else { return };
+                place = Some(free);
             }
+            let (stream, peer) = match listener.accept().await {
+                Ok(accepted) => accepted,
+                Err(error) => {
+                    tracing::warn!(target: "http", "a connection could not be accepted: {error}");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                    continue;
+                }
+            };
+            let slot = match peer.address {
+                // Modes keep others out; this holds even where somebody changed them.
+                PeerAddress::Unix if peer.uid != Some(own_uid) => {
+                    tracing::warn!(target: "http", "another user's connection to the socket was refused");
+                    continue;
+                }
+                PeerAddress::Unix => None,
+                PeerAddress::Tcp(_) => Some(tcp_connections.take().await),
+            };
+            let connection = self.connection(peer, slot);
+            self.spawn_serving(stream, connection, place);
         }
     }
 
-    fn connection(
-        &self,
-        peer_address: PeerAddress,
-        peer_pid: Option<u32>,
-        slot: Option<ConnectionSlot>,
-    ) -> Arc<AcceptedConnection> {
-        Arc::new(AcceptedConnection {
-            peer_address,
-            peer_pid,
-            slot,
-            daemon: self.daemon.clone(),
-            session: OnceLock::new(),
-        })
+    fn connection(&self, peer: Peer, slot: Option<ConnectionSlot>) -> Arc<AcceptedConnection> {
+        Arc::new(AcceptedConnection { peer, slot, daemon: self.daemon.clone(), session: OnceLock::new() })
     }
 
     /// `place`: held for as long as the connection is.
     fn spawn_serving(
         self: &Arc<Self>,
-        stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        stream: Stream,
         connection: Arc<AcceptedConnection>,
-        place: impl Send + 'static,
+        place: Option<OwnedSemaphorePermit>,
     ) {
         let server = self.clone();
         self.spawn(async move {
@@ -226,15 +183,12 @@ impl HttpServer {
         });
     }
 
-    async fn serve(
-        self: Arc<Self>,
-        stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-        connection: Arc<AcceptedConnection>,
-    ) {
+    async fn serve(self: Arc<Self>, stream: Stream, connection: Arc<AcceptedConnection>) {
         let mut http = http1::Builder::new();
         // On the socket nobody needs to be told the time.
-        http.max_buf_size(HEAD_BYTES).auto_date_header(!matches!(connection.peer_address, PeerAddress::Unix));
-        if let PeerAddress::Tcp(_) = connection.peer_address {
+        http.max_buf_size(HEAD_BYTES)
+            .auto_date_header(!matches!(connection.peer_address(), PeerAddress::Unix));
+        if let PeerAddress::Tcp(_) = connection.peer_address() {
             // Also closes idle connections after that time, which on the unix socket would race with
             // a shim's next call: there is no such limit there.
             http.timer(TokioTimer::new()).header_read_timeout(TCP_HEAD_TIME);

@@ -145,6 +145,7 @@ impl Pool {
             lends_workspace: !names_folders(&self.launch),
             run_log: &self.services.run_log,
             runners: &self.services.runners,
+            launcher: &self.services.launcher,
             http_clients: &self.services.http_clients,
             logins: &*self.services.logins,
             metrics: &self.metrics,

@@ -81,6 +81,7 @@ impl Random {
 
 /// Runs a target with as many cases as asked for. A case that fails says its number.
 #[track_caller]
+#[expect(clippy::disallowed_methods, reason = "how long it really takes")]
 pub(crate) fn run(target: &str, mut case: impl FnMut(&mut Random)) {
     struct Number<'a>(&'a str, u64);
     impl Drop for Number<'_> {

@@ -1,0 +1,72 @@
+//! Where the files of a person's daemon are, for the daemon and for commands: the config file, the state folder, the socket.
+
+use std::path::{Path, PathBuf};
+
+use switchboard_wire::runtime_paths::RuntimePaths;
+
+use super::fatal::Fatal;
+use crate::args::Args;
+use crate::config::personal_file;
+
+pub fn home() -> Result<PathBuf, Fatal> {
+    std::env::home_dir().filter(|home| home.is_absolute()).ok_or(Fatal::NoHome)
+}
+
+/// Where token, logs and the like are kept.
+pub fn state_folder(home: &Path) -> PathBuf {
+    std::env::var_os("XDG_STATE_HOME").map(PathBuf::from).filter(|folder| folder.is_absolute()).map_or_else(
+        || switchboard_wire::runtime_paths::state_directory(home),
+        |folder| folder.join("switchboard"),
+    )
+}
+
+/// The config file that was named, or the personal one.
+pub fn config_file(args: &Args, home: &Path) -> PathBuf {
+    let named = args.config.as_ref().and_then(|file| std::path::absolute(file).ok());
+    named.unwrap_or_else(|| personal_file(home))
+}
+
+/// Where the files of a person's daemon are, for commands: those of the one that runs, which may have been started
+/// with another environment than theirs; else those that one would use which is started like this.
+pub fn files_in_use(args: &Args, home: &Path) -> (PathBuf, PathBuf) {
+    let running = running(&runtime_paths(args, home));
+    let of_daemon = |key: &str| running.as_ref().and_then(|told| told[key].as_str()).map(PathBuf::from);
+    let config = match &args.config {
+        Some(_) => config_file(args, home),
+        None => of_daemon("config").unwrap_or_else(|| config_file(args, home)),
+    };
+    (config, of_daemon("state").unwrap_or_else(|| state_folder(home)))
+}
+
+/// What the daemon of this place says of itself in its file, if it runs. Nobody is asked, so none is started by it.
+pub fn running(paths: &RuntimePaths) -> Option<serde_json::Value> {
+    let text = switchboard_wire::runtime_paths::read_own(&paths.daemon_file).ok()?;
+    let told: serde_json::Value = serde_json::from_slice(&text).ok()?;
+    let pid = told["pid"].as_u64().and_then(|pid| u32::try_from(pid).ok())?;
+    switchboard_wire::process::is_same(pid, told["startTime"].as_u64()).then_some(told)
+}
+
+/// The paths that was named, or this user's.
+pub fn runtime_paths(args: &Args, home: &Path) -> RuntimePaths {
+    match &args.socket {
+        Some(socket) => RuntimePaths::beside(&std::path::absolute(socket).unwrap_or_else(|_| socket.clone())),
+        None => RuntimePaths::of_user(home),
+    }
+}
+
+/// The same with the socket of the daemon that runs, if one does: it may have been started when the place for
+/// sockets was another.
+pub fn runtime_paths_in_use(args: &Args, home: &Path) -> RuntimePaths {
+    let mut paths = runtime_paths(args, home);
+    paths.socket = paths.socket_in_use();
+    paths
+}
+
+/// The directories that the command line trusts. One that is not there is a mistake, not a wish.
+pub fn trust_roots(args: &Args) -> Result<Vec<PathBuf>, Fatal> {
+    let real = |root: &PathBuf| {
+        root.canonicalize()
+            .map_err(|error| Fatal::Io { what: format!("`--trust-root {}`", root.display()), error })
+    };
+    args.trust_root.iter().map(real).collect()
+}

@@ -1,0 +1,55 @@
+//! A daemon in one process, for tests that drive all of it: its listeners are in memory, its children are tasks, and the
+//! paused clock of tokio is its time. Only its files are real.
+//!
+//! A test takes a runtime of one thread with `start_paused`, begins a [`Simulation`], makes the daemon's state with
+//! [`load`], and gives it to [`super::run`] with the listeners of [`MemoryListener::new`]. Nothing then waits for
+//! anything outside this process, so that the clock goes on as soon as every task waits: file work runs on the same
+//! thread (`event_loop::Simulation`), no login shell is asked, and changes of files are found by looking (`watch: "poll"`
+//! in the config keeps the threads of file events out).
+//!
+//! What is not under control: `tokio::select!` and the maps of the standard library choose their order at random, ids and
+//! tokens are random, and times of day (`SystemTime`) are those of the machine. A config with remote servers, secrets in a
+//! keyring or telemetry leads out of the process, and so does counting tokens (`/savings`).
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+pub use crate::child::{
+    Exit, InMemoryPrograms, InMemoryRun, InMemoryStart, PipeReader, PipeWriter, TermSignal,
+};
+pub use crate::event_loop::Simulation;
+pub use crate::http::{Listener, MemoryConnector, MemoryListener, Peer, PeerAddress};
+
+use crate::child::{Launcher, RunLog};
+use crate::config::{Extent, LastGood, Usable};
+use crate::daemon_state::Daemon;
+use crate::layer::Locations;
+use crate::reload::Reloader;
+
+/// What a simulated daemon finds where a real one looks at the machine.
+#[derive(Debug)]
+pub struct Surroundings {
+    pub home: PathBuf,
+    pub state: PathBuf,
+    pub config_file: PathBuf,
+    /// What the login shell would say.
+    pub environment: BTreeMap<String, String>,
+    /// What clients of the TCP address have to show.
+    pub token: String,
+    pub programs: InMemoryPrograms,
+}
+
+/// The state of a daemon that reads its config and definitions from files and starts nothing but tasks.
+pub fn load(surroundings: Surroundings) -> Arc<Reloader> {
+    let Surroundings { home, state, config_file, environment, token, programs } = surroundings;
+    let Usable { config, problems } = LastGood::new(&state).usable(&config_file, Extent::Personal);
+    let locations = Locations::new(&home, &state, &[]);
+    let launcher = Launcher::InMemory(programs);
+    let daemon = Daemon::with_launcher(config_file, config, locations, token, RunLog::unwritten(), launcher);
+    daemon.services.value_resolver.fix_environment(environment);
+    let reloader = Reloader::new(&daemon);
+    reloader.note_broken(problems);
+    daemon.catalog().keep_warm();
+    reloader
+}

@@ -1,0 +1,380 @@
+//! From the command line to the end of the process: takes locks and sockets, reads the config, makes the daemon's state,
+//! and serves until a signal, a service manager or an upgrade says that it is time to go.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use switchboard_wire::hop::Draining;
+use switchboard_wire::runtime_paths::RuntimePaths;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+use super::collector::Telemetry;
+use super::fatal::Fatal;
+use super::listen::{self, BoundSockets, HandoverSocket};
+use super::locations::{config_file, home, runtime_paths, state_folder, trust_roots};
+use super::notify::SdNotify;
+use super::signals::{Signals, reload_on_hangup};
+use super::{Stop, lock_file, run, successor, token};
+use crate::args::Args;
+use crate::child::RunLog;
+use crate::config::{Config, Extent, LastGood, Usable};
+use crate::daemon_info::DaemonInfo;
+use crate::daemon_state::{Daemon, Phase};
+use crate::document::Problem;
+use crate::event_loop::{run_blocking, try_run_blocking};
+use crate::layer::Locations;
+use crate::reload::Reloader;
+use crate::telemetry;
+
+/// How long clearing up waits for the first answers to be given.
+const AFTER_FIRST_ANSWERS: Duration = Duration::from_millis(100);
+/// How often the daemon looks whether its socket can still be found.
+const SOCKET_CHECK_INTERVAL: Duration = Duration::from_secs(2);
+
+/// As long as it is held, nobody else starts a daemon at this place.
+pub async fn start_lock(paths: &RuntimePaths) -> Result<std::fs::File, Fatal> {
+    let io = |error| Fatal::Io { what: format!("`{}` cannot be used", paths.start_lock.display()), error };
+    paths.prepare().map_err(io)?;
+    lock_file::start_lock(paths).await
+}
+
+/// Leaves why there is no daemon where the shim that started it looks: it has no standard error to say it on.
+pub fn write_failure_file(args: &Args, fatal: &Fatal) {
+    let Ok(home) = home() else { return };
+    let words = format!("{}\n{fatal}", std::process::id());
+    // Without the folder there is no shim that waits for us.
+    let _ = crate::files::replace(&runtime_paths(args, &home).failure, words.as_bytes());
+}
+
+/// From the command line to the end of the daemon.
+pub async fn serve(args: &Args) -> Result<(), Fatal> {
+    crate::unreadable::close();
+    crate::files::raise_limit();
+    let home = home()?;
+    let file = config_file(args, &home);
+    if args.config.is_some() && !file.exists() {
+        return Err(Fatal::Listen(format!("there is no config file `{}`", file.display())));
+    }
+    let mut paths = runtime_paths(args, &home);
+    paths.prepare().map_err(io(format!("`{}` cannot be served on", paths.socket.display())))?;
+    let state = state_folder(&home);
+    crate::files::state::prepare(&state).map_err(Fatal::State)?;
+    let sd_notify = SdNotify::from_env();
+    let binary = successor::Binary::of_this_process();
+    let bound = BoundSockets::obtain(&paths).await?;
+    // A socket that was handed over may have been bound when the place for sockets was another.
+    if let Some(socket) = bound.path() {
+        paths.socket = socket;
+    }
+    let identity = listen::identity(&paths.socket);
+    let lock = lock_file::lock(&paths).await?;
+    let (config, problems) = usable_config(&file, &state);
+    let listen = args.listen.clone().unwrap_or_else(|| config.http.listen.clone());
+    let (token, bound) = Token::obtain(&state, bound, &listen)?;
+    if let Err(error) = lock_file::write_daemon_file(&paths, bound.address(), &token.file, &file) {
+        tracing::warn!(target: "daemon", "`{}` cannot be written: {error}", paths.daemon_file.display());
+    }
+    log_serving(&paths, &bound);
+    let (run_log, swept) = take_over(&paths);
+    let locations = Locations::new(&home, &state, &trust_roots(args)?);
+    let env_file = config.folder.join("env");
+    let daemon = Daemon::new(file, config, locations, token.secret.clone(), run_log);
+    let reloader = Reloader::new(&daemon);
+    reloader.note_broken(problems);
+    let telemetry = telemetry::settings(&env_file).map(|wanted| Telemetry::begin(&daemon, wanted));
+    // Whatever it leads to ended with the daemon that gave it out.
+    crate::page_access::remove_link_file(&state, Duration::ZERO);
+    publish_addresses(&daemon, &paths, &bound, token, state, &listen);
+    daemon.catalog().keep_warm();
+    let handover_sockets = bound.handover_sockets().map_err(io("the sockets cannot be kept".to_owned()))?;
+    let listeners = bound.open().map_err(io("the sockets cannot be served".to_owned()))?;
+    // From here on nobody ends us without a word: whoever hears that we are ready may say at once that we are to go.
+    let signals = Signals::catch();
+    let displaced = async {
+        until_displaced(&paths, identity).await;
+        tracing::warn!(target: "daemon", "`{}` is no longer ours", paths.socket.display());
+    };
+    let service = Service {
+        reloader,
+        daemon: daemon.clone(),
+        handover_sockets,
+        sd_notify,
+        binary,
+        idle: args.idle_exit.map(Duration::from_secs),
+    };
+    let successor = service.run(listeners, signals, displaced).await;
+    // Whatever is left of an earlier run is for the next one to find, if we had no time for it.
+    if daemon.services.registry.all().is_empty() && swept.is_finished() {
+        daemon.services.run_log.close();
+    }
+    daemon.services.savings_recorder.flush();
+    lock_file::remove_daemon_file(&paths);
+    drop(lock);
+    // Nobody but this process waits for a collector.
+    if let Some(telemetry) = telemetry {
+        telemetry.close().await;
+    }
+    let Some((binary, handover_sockets)) = successor else {
+        tracing::info!(target: "daemon", "gone");
+        return Ok(());
+    };
+    tracing::info!(target: "daemon", "the new version takes over");
+    crate::logging::flush();
+    let error = successor::take_over(&binary, &handover_sockets);
+    Err(Fatal::Io { what: "the new version could not take over".to_owned(), error })
+}
+
+fn io(what: String) -> impl FnOnce(std::io::Error) -> Fatal {
+    move |error| Fatal::Io { what, error }
+}
+
+/// What of the config can be used. A mistake in it costs nobody their tools.
+fn usable_config(file: &Path, state: &Path) -> (Config, Vec<Problem>) {
+    let last_good = LastGood::new(state);
+    let Usable { config, problems } = last_good.usable(file, Extent::Personal);
+    last_good.keep(&config);
+    (config, problems)
+}
+
+/// The secret that whoever comes by TCP has to show.
+struct Token {
+    secret: String,
+    file: PathBuf,
+    /// It could not be written down.
+    is_missing: bool,
+}
+
+impl Token {
+    /// The token of this state folder, and `bound` with the TCP address that it allows.
+    fn obtain(state: &Path, bound: BoundSockets, listen: &str) -> Result<(Self, BoundSockets), Fatal> {
+        let file = state.join("token");
+        match token::obtain(&file) {
+            Ok(secret) => Ok((Self { secret, file, is_missing: false }, bound.with_tcp(listen)?)),
+            // Nobody could read the token, so nobody could use the port.
+            Err(error) => {
+                let why = format!("`{}` cannot be written: {error}", file.display());
+                tracing::warn!(target: "daemon", "no TCP: {why}");
+                let secret = crate::random::hex(token::BYTES);
+                Ok((Self { secret, file, is_missing: true }, bound.without_tcp(why)))
+            }
+        }
+    }
+}
+
+fn log_serving(paths: &RuntimePaths, bound: &BoundSockets) {
+    tracing::info!(
+        target: "daemon",
+        version = env!("CARGO_PKG_VERSION"),
+        pid = std::process::id(),
+        socket = %paths.socket.display(),
+        tcp = %bound.address().map_or_else(|| "off".to_owned(), |address| address.to_string()),
+        "serving"
+    );
+}
+
+/// Tells the parts of the daemon where it is reached.
+fn publish_addresses(
+    daemon: &Daemon,
+    paths: &RuntimePaths,
+    bound: &BoundSockets,
+    token: Token,
+    state: PathBuf,
+    listen: &str,
+) {
+    let (address, no_tcp) = (bound.address(), bound.no_tcp());
+    address.into_iter().for_each(|address| daemon.services.value_resolver.set_own_port(address.port()));
+    daemon.page_access.set_address(address.ok_or_else(|| match &no_tcp {
+        Some(why) if token.is_missing => {
+            format!("the status page needs TCP: {why}; mend that, then `switchboard restart`")
+        }
+        _ => no_page(listen, &daemon.config_file),
+    }));
+    let _ = daemon.info.set(DaemonInfo {
+        socket: paths.socket.clone(),
+        tcp: address.map(|address| address.to_string()),
+        no_tcp,
+        no_token: token.is_missing,
+        token_file: token.file,
+        state,
+        program: std::env::current_exe().ok(),
+        log: crate::logging::destination(),
+    });
+}
+
+/// Why browsers do not find us, and what to do about it.
+fn no_page(listen: &str, config: &Path) -> String {
+    let mend = format!("in `{}`, then `switchboard restart`", config.display());
+    if listen == "off" {
+        return format!(
+            "the status page needs TCP, which is off; set `http.listen` to `127.0.0.1:7420` {mend} without `--listen off`"
+        );
+    }
+    format!(
+        "the status page needs TCP, and `{listen}` could not be listened on when the daemon started (another program has it?); \
+         set `http.listen` to another one {mend}"
+    )
+}
+
+/// Adopts what falls to us from now on, and clears up in the background what an earlier daemon and its
+/// guards, killed together, left behind.
+fn take_over(paths: &RuntimePaths) -> (RunLog, JoinHandle<()>) {
+    crate::child::adopt_orphans();
+    let (run_log, stale_runs) = RunLog::open(paths.daemon_file.with_extension("ledger"));
+    let swept = tokio::spawn(async move {
+        // Whoever started us waits for its first answer: looking at every process comes after that.
+        tokio::time::sleep(AFTER_FIRST_ANSWERS).await;
+        let _ = try_run_blocking(move || stale_runs.sweep()).await;
+    });
+    (run_log, swept)
+}
+
+/// A daemon as a process that others start, signal and replace.
+struct Service {
+    daemon: Arc<Daemon>,
+    reloader: Arc<Reloader>,
+    /// The sockets once more, for a successor.
+    handover_sockets: Vec<HandoverSocket>,
+    sd_notify: SdNotify,
+    binary: Option<successor::Binary>,
+    /// How long it stays when nobody needs it.
+    idle: Option<Duration>,
+}
+
+impl Service {
+    /// Serves until somebody orders its end, nobody finds it, or nobody needs it any more. Gives what takes its place in
+    /// this very process, if something is to.
+    async fn run(
+        mut self,
+        listeners: Vec<crate::http::Listener>,
+        mut signals: Signals,
+        displaced: impl Future<Output = ()>,
+    ) -> Option<(successor::Binary, Vec<HandoverSocket>)> {
+        let daemon = self.daemon.clone();
+        let (order, stop) = oneshot::channel();
+        let reloader = self.reloader.clone();
+        let serving = run(&reloader, listeners, async { stop.await.unwrap_or(Stop::AtOnce) });
+        let mut is_due = false;
+        let mut handover_sockets = std::mem::take(&mut self.handover_sockets);
+        let orders = async {
+            self.sd_notify.ready(&daemon).await;
+            is_due = self.until_end(&mut signals, displaced).await;
+            if !is_due {
+                // Nobody follows in this process: who connects once the server is closed is to find that out at once.
+                handover_sockets.clear();
+                self.sd_notify.stopping().await;
+            }
+            let _ = order.send(Stop::Drain(Draining::Restart));
+            signals.next().await;
+        };
+        let left = tokio::select! {
+            biased;
+            () = serving => true,
+            () = orders => {
+                tracing::warn!(target: "daemon", "a second signal: leaving at once");
+                false
+            }
+            () = self.sd_notify.run_watchdog() => false,
+        };
+        // Somebody may have stopped it meanwhile.
+        let is_due = is_due && left && daemon.draining() == Some(Draining::Restart);
+        self.binary.filter(|_| is_due).map(|binary| (binary, handover_sockets))
+    }
+
+    /// Resolves when the daemon is to go; true if a successor takes over.
+    async fn until_end(&self, signals: &mut Signals, displaced: impl Future<Output = ()>) -> bool {
+        let daemon = &self.daemon;
+        let mut phase = daemon.phase();
+        tokio::select! {
+            () = reload_on_hangup(&self.reloader) => {}
+            () = self.sd_notify.run_status_updates(daemon) => {}
+            () = signals.next() => daemon.shutdown.drain(Draining::Restart),
+            () = displaced => daemon.shutdown.drain(Draining::Restart),
+            _ = phase.wait_for(|phase| *phase != Phase::Serving) => {}
+            () = until_idle(daemon, self.idle) => {
+                tracing::info!(target: "daemon", "nobody here for a while");
+                daemon.shutdown.drain(Draining::Restart);
+            }
+            () = successor::is_due(daemon, self.binary.as_ref()) => {
+                daemon.shutdown.drain(Draining::Restart);
+                return true;
+            }
+        }
+        false
+    }
+}
+
+/// Resolves when those who look for the daemon no longer find this one, because its socket was removed or
+/// replaced. Never, if it was not to be found there in the first place (somebody handed over another).
+async fn until_displaced(paths: &RuntimePaths, identity: Option<listen::Identity>) {
+    if identity.is_none() {
+        return std::future::pending().await;
+    }
+    let socket = || {
+        let socket = paths.socket.clone();
+        run_blocking(move || listen::identity(&socket))
+    };
+    while socket().await == identity {
+        tokio::time::sleep(SOCKET_CHECK_INTERVAL).await;
+    }
+}
+
+async fn until_idle(daemon: &Daemon, idle: Option<Duration>) {
+    let Some(idle) = idle else { return std::future::pending().await };
+    loop {
+        daemon.shutdown.wait_idle().await;
+        let (quiet_since, total) = (tokio::time::Instant::now(), daemon.shutdown.total_requests());
+        loop {
+            tokio::time::sleep(idle.min(Duration::from_secs(1))).await;
+            let is_needed = !daemon.sessions.all().is_empty()
+                || !daemon.list_changes.listen_requests.is_empty()
+                || daemon.services.logins.any_open();
+            if is_needed || daemon.shutdown.total_requests() != total {
+                break;
+            }
+            if quiet_since.elapsed() >= idle {
+                return;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn short_calls_keep_an_idle_daemon_up() {
+        let folder = Path::new("/nonexistent");
+        let (config, locations) = (Config::defaults(folder), Locations::new(folder, folder, &[]));
+        let daemon = Daemon::new(folder.join("x"), config, locations, String::new(), RunLog::unwritten());
+        let idle = tokio::spawn({
+            let daemon = daemon.clone();
+            async move { until_idle(&daemon, Some(Duration::from_secs(3))).await }
+        });
+        for _ in 0..20 {
+            tokio::time::sleep(Duration::from_millis(1300)).await;
+            drop(daemon.begin_request());
+        }
+        assert!(!idle.is_finished());
+        tokio::time::timeout(Duration::from_secs(6), idle).await.unwrap().unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_replaced_socket_is_noticed() {
+        let folder = tempfile::tempdir().unwrap();
+        let paths = RuntimePaths::beside(&folder.path().join("s"));
+        let _first = std::os::unix::net::UnixListener::bind(&paths.socket).unwrap();
+        let identity = listen::identity(&paths.socket);
+        let displaced = until_displaced(&paths, identity);
+        tokio::pin!(displaced);
+        assert!(tokio::time::timeout(SOCKET_CHECK_INTERVAL * 3, &mut displaced).await.is_err());
+        std::fs::remove_file(&paths.socket).unwrap();
+        let _second = std::os::unix::net::UnixListener::bind(&paths.socket).unwrap();
+        tokio::time::timeout(SOCKET_CHECK_INTERVAL * 2, displaced).await.unwrap();
+        // Nothing there to begin with: somebody handed over a socket from elsewhere.
+        let never = until_displaced(&paths, None);
+        assert!(tokio::time::timeout(SOCKET_CHECK_INTERVAL * 3, never).await.is_err());
+    }
+}

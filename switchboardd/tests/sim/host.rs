@@ -1,0 +1,137 @@
+//! A host with its shim, as the daemon sees them: one session over the hop, by real HTTP on in-memory connections.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use http_body_util::{BodyExt, Full};
+use hyper::body::Bytes;
+use hyper::client::conn::http1::SendRequest;
+use hyper_util::rt::TokioIo;
+use serde_json::{Value, json};
+use switchboard_wire::hop::{HOP, MAILBOX, OPEN_SESSION, PROXY, SEQ_HEADER, SESSION_HEADER};
+use switchboardd::daemon::simulation::{MemoryConnector, Peer};
+
+/// What came of one request.
+#[derive(Debug)]
+pub(crate) struct Response {
+    pub(crate) status: u16,
+    pub(crate) body: Value,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Host {
+    connector: MemoryConnector,
+    peer: Peer,
+    session: String,
+    /// The number of the last message, which is also its id.
+    last: Arc<AtomicU64>,
+    /// Keeps the session alive.
+    _connection: Arc<SendRequest<Full<Bytes>>>,
+}
+
+impl Host {
+    /// Opens a session and does the handshake of a host.
+    pub(crate) async fn open(connector: &MemoryConnector, peer: &Peer) -> Self {
+        let mut connection = connect(connector, peer).await;
+        let open = json!({"workspace": null, "version": "test", "hop": HOP});
+        let opened = post(&mut connection, OPEN_SESSION, &[], &open).await;
+        assert_eq!(opened.status, 200, "{opened:?}");
+        let host = Self {
+            connector: connector.clone(),
+            peer: peer.clone(),
+            session: opened.body["session"].as_str().unwrap().to_owned(),
+            last: Arc::default(),
+            _connection: Arc::new(connection),
+        };
+        let initialize = json!({
+            "protocolVersion": "2025-06-18",
+            "capabilities": {},
+            "clientInfo": {"name": "test", "version": "1"},
+        });
+        let initialized = host.request("initialize", &initialize).await;
+        assert_eq!(initialized["serverInfo"]["name"], "switchboard", "{initialized}");
+        host.send(json!({"jsonrpc": "2.0", "method": "notifications/initialized"})).await;
+        host
+    }
+
+    /// The result of a request.
+    pub(crate) async fn request(&self, method: &str, params: &Value) -> Value {
+        let response =
+            self.send(json!({"jsonrpc": "2.0", "id": 0, "method": method, "params": params})).await;
+        assert_eq!(response.status, 200, "{response:?}");
+        assert!(response.body["error"].is_null(), "{response:?}");
+        response.body["result"].clone()
+    }
+
+    /// The text of what a subtool of a suite answered, or why it did not.
+    pub(crate) async fn call(&self, suite: &str, subtool: &str, args: &Value) -> Result<String, String> {
+        let arguments = json!({"action": "call", "subtool": subtool, "args": args});
+        let result = self.request("tools/call", &json!({"name": suite, "arguments": arguments})).await;
+        let text = result["content"][0]["text"].as_str().unwrap_or_default().to_owned();
+        if result["isError"] == true { Err(text) } else { Ok(text) }
+    }
+
+    /// Waits for mail, as a shim always does.
+    pub(crate) async fn poll(&self, after: u64, wait_ms: u64) -> Value {
+        let mut connection = connect(&self.connector, &self.peer).await;
+        let headers = [(SESSION_HEADER, self.session.clone())];
+        let body = json!({"after": after, "waitMs": wait_ms});
+        post(&mut connection, MAILBOX, &headers, &body).await.body
+    }
+
+    /// What a route says to a GET, for tests that look at the daemon as a whole.
+    pub(crate) async fn get(&self, path: &str) -> Value {
+        let mut connection = connect(&self.connector, &self.peer).await;
+        let got = exchange(&mut connection, hyper::Request::get(path), Bytes::new()).await;
+        assert_eq!(got.status, 200, "{got:?}");
+        got.body
+    }
+
+    /// Sends one message on a connection of its own; a request gets the next number as its id.
+    pub(crate) async fn send(&self, mut message: Value) -> Response {
+        let number = self.last.fetch_add(1, Ordering::Relaxed) + 1;
+        if message.get("id").is_some() {
+            message["id"] = number.into();
+        }
+        let mut connection = connect(&self.connector, &self.peer).await;
+        let headers = [(SESSION_HEADER, self.session.clone()), (SEQ_HEADER, number.to_string())];
+        let response = post(&mut connection, PROXY, &headers, &message).await;
+        if response.status == 200 {
+            assert_eq!(response.body["id"], message["id"]);
+        }
+        response
+    }
+}
+
+async fn connect(connector: &MemoryConnector, peer: &Peer) -> SendRequest<Full<Bytes>> {
+    let stream = connector.connect(peer.clone()).await.unwrap();
+    let (sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.unwrap();
+    tokio::spawn(connection);
+    sender
+}
+
+async fn post(
+    connection: &mut SendRequest<Full<Bytes>>,
+    path: &str,
+    headers: &[(&str, String)],
+    body: &Value,
+) -> Response {
+    let mut request = hyper::Request::post(path).header("content-type", "application/json");
+    for (name, value) in headers {
+        request = request.header(*name, value);
+    }
+    exchange(connection, request, Bytes::from(body.to_string())).await
+}
+
+async fn exchange(
+    connection: &mut SendRequest<Full<Bytes>>,
+    request: hyper::http::request::Builder,
+    body: Bytes,
+) -> Response {
+    let request = request.header("host", "localhost").body(Full::new(body)).unwrap();
+    let answer = connection.send_request(request).await.unwrap();
+    let status = answer.status().as_u16();
+    let body = answer.into_body().collect().await.unwrap().to_bytes();
+    let body = if body.is_empty() { Value::Null } else { serde_json::from_slice(&body).unwrap() };
+    Response { status, body }
+}

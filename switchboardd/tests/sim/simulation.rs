@@ -1,0 +1,110 @@
+//! A whole daemon in one process: virtual time, listeners in memory, servers that are tasks, and real files in a folder
+//! that goes with the test.
+//!
+//! A test runs with `#[tokio::test(start_paused = true)]`: time stands still while any task can run, and jumps to the
+//! next timer when all of them wait.
+
+mod host;
+mod server;
+
+use std::fs;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::Path;
+use std::time::Duration;
+
+pub(crate) use host::Host;
+pub(crate) use server::Record;
+
+use serde_json::{Value, json};
+use switchboardd::daemon::simulation::{
+    Listener, MemoryConnector, MemoryListener, Peer, Simulation, Surroundings, load,
+};
+use switchboardd::daemon::{Stop, run};
+use tokio::io::DuplexStream;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+/// What clients of the TCP address have to show.
+pub(crate) const TOKEN: &str = "secret";
+
+pub(crate) struct SimulatedDaemon {
+    pub(crate) record: Record,
+    connector: MemoryConnector,
+    /// The user whose daemon it is.
+    pub(crate) peer: Peer,
+    stop: Option<oneshot::Sender<Stop>>,
+    running: JoinHandle<()>,
+    // Dropped in this order: the files go after whoever reads them.
+    _simulation: Simulation,
+    _folder: tempfile::TempDir,
+}
+
+impl SimulatedDaemon {
+    /// Starts a daemon with these servers, all of which `sim/server.rs` plays. `config` is the personal config.
+    pub(crate) fn start(config: &Value, servers: &[&str]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let simulation = Simulation::begin();
+        let (home, state) = (folder.path().join("home"), folder.path().join("state"));
+        let config_folder = home.join(".config/switchboard");
+        for private in [&config_folder, &state] {
+            fs::DirBuilder::new().recursive(true).mode(0o700).create(private).unwrap();
+        }
+        for name in servers {
+            let definition = json!({"mcpServers": {*name: {"command": "played", "args": []}}});
+            let file = config_folder.join("mcps").join(name).join(".mcp.json");
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+            fs::write(file, definition.to_string()).unwrap();
+        }
+        let mut config = config.clone();
+        // No thread waits for events of files.
+        config["watch"] = "poll".into();
+        let config_file = config_folder.join("switchboard.config.json");
+        fs::write(&config_file, config.to_string()).unwrap();
+        let peer = Peer::process(own_uid(&home), None);
+
+        let record = Record::new();
+        let daemon = load(Surroundings {
+            home,
+            state,
+            config_file,
+            environment: [("PATH".to_owned(), "/usr/bin:/bin".to_owned())].into(),
+            token: TOKEN.to_owned(),
+            programs: server::programs(record.clone()),
+        });
+        let (connector, listener) = MemoryListener::new();
+        let (stop, stopped) = oneshot::channel();
+        let running = tokio::spawn(async move {
+            let stop = async { stopped.await.unwrap_or(Stop::AtOnce) };
+            run(&daemon, vec![Listener::InMemory(listener)], stop).await;
+        });
+        let stop = Some(stop);
+        Self { record, connector, peer, stop, running, _simulation: simulation, _folder: folder }
+    }
+
+    pub(crate) async fn host(&self) -> Host {
+        Host::open(&self.connector, &self.peer).await
+    }
+
+    /// A connection of somebody else.
+    pub(crate) async fn connect_as(&self, peer: Peer) -> DuplexStream {
+        self.connector.connect(peer).await.unwrap()
+    }
+
+    /// Begins to stop the daemon.
+    pub(crate) fn stop(&mut self, how: Stop) {
+        let stop = self.stop.take().expect("it is stopped once");
+        stop.send(how).expect("it serves");
+    }
+
+    /// Waits until it is gone.
+    pub(crate) async fn gone(mut self) -> Record {
+        let end = tokio::time::timeout(Duration::from_secs(60), &mut self.running).await;
+        end.expect("it goes within a minute").expect("it did not panic");
+        self.record.clone()
+    }
+}
+
+/// The user who made a folder, who is the one that runs this.
+fn own_uid(folder: &Path) -> u32 {
+    fs::metadata(folder).unwrap().uid()
+}
