@@ -52,35 +52,16 @@ pub fn write_failure_file(args: &Args, fatal: &Fatal) {
 pub async fn serve(args: &Args) -> Result<(), Fatal> {
     crate::unreadable::close();
     crate::files::raise_limit();
-    let home = home()?;
-    let file = config_file(args, &home);
-    if args.config.is_some() && !file.exists() {
-        return Err(Fatal::Listen(format!("there is no config file `{}`", file.display())));
-    }
-    let mut paths = runtime_paths(args, &home);
-    paths.prepare().map_err(io(format!("`{}` cannot be served on", paths.socket.display())))?;
-    let state = state_folder(&home);
-    crate::files::state::prepare(&state).map_err(Fatal::State)?;
-    let sd_notify = SdNotify::from_env();
-    let binary = successor::Binary::of_this_process();
-    let bound = BoundSockets::obtain(&paths).await?;
-    // A socket that was handed over may have been bound when the place for sockets was another.
-    if let Some(socket) = bound.path() {
-        paths.socket = socket;
-    }
-    let identity = listen::identity(&paths.socket);
-    let lock = lock_file::lock(&paths).await?;
-    let (config, problems) = usable_config(&file, &state);
+    let (sd_notify, binary) = (SdNotify::from_env(), successor::Binary::of_this_process());
+    let Claim { home, config_file, state, paths, bound, identity, lock } = Claim::obtain(args).await?;
+    let (config, problems) = usable_config(&config_file, &state);
     let listen = args.listen.clone().unwrap_or_else(|| config.http.listen.clone());
     let (token, bound) = Token::obtain(&state, bound, &listen)?;
-    if let Err(error) = lock_file::write_daemon_file(&paths, bound.address(), &token.file, &file) {
-        tracing::warn!(target: "daemon", "`{}` cannot be written: {error}", paths.daemon_file.display());
-    }
-    log_serving(&paths, &bound);
+    announce(&paths, &bound, &token.file, &config_file);
     let (run_log, swept) = take_over(&paths);
     let locations = Locations::new(&home, &state, &trust_roots(args)?);
     let env_file = config.folder.join("env");
-    let daemon = Daemon::new(file, config, locations, token.secret.clone(), run_log);
+    let daemon = Daemon::new(config_file, config, locations, token.secret.clone(), run_log);
     let reloader = Reloader::new(&daemon);
     reloader.note_broken(problems);
     let telemetry = telemetry::settings(&env_file).map(|wanted| Telemetry::begin(&daemon, wanted));
@@ -92,18 +73,9 @@ pub async fn serve(args: &Args) -> Result<(), Fatal> {
     let listeners = bound.open().map_err(io("the sockets cannot be served".to_owned()))?;
     // From here on nobody ends us without a word: whoever hears that we are ready may say at once that we are to go.
     let signals = Signals::catch();
-    let displaced = async {
-        until_displaced(&paths, identity).await;
-        tracing::warn!(target: "daemon", "`{}` is no longer ours", paths.socket.display());
-    };
-    let service = Service {
-        reloader,
-        daemon: daemon.clone(),
-        handover_sockets,
-        sd_notify,
-        binary,
-        idle: args.idle_exit.map(Duration::from_secs),
-    };
+    let displaced = until_displaced(&paths, identity);
+    let idle = args.idle_exit.map(Duration::from_secs);
+    let service = Service { daemon: daemon.clone(), reloader, handover_sockets, sd_notify, binary, idle };
     let successor = service.run(listeners, signals, displaced).await;
     // Whatever is left of an earlier run is for the next one to find, if we had no time for it.
     if daemon.services.registry.all().is_empty() && swept.is_finished() {
@@ -116,6 +88,45 @@ pub async fn serve(args: &Args) -> Result<(), Fatal> {
     if let Some(telemetry) = telemetry {
         telemetry.close().await;
     }
+    hand_over(successor)
+}
+
+/// The place of the one daemon of this user, or of this socket: its folders, its sockets and its lock.
+struct Claim {
+    home: PathBuf,
+    config_file: PathBuf,
+    state: PathBuf,
+    paths: RuntimePaths,
+    bound: BoundSockets,
+    /// The socket that is found where it should be.
+    identity: Option<listen::Identity>,
+    lock: lock_file::DaemonLock,
+}
+
+impl Claim {
+    async fn obtain(args: &Args) -> Result<Self, Fatal> {
+        let home = home()?;
+        let config_file = config_file(args, &home);
+        if args.config.is_some() && !config_file.exists() {
+            return Err(Fatal::Listen(format!("there is no config file `{}`", config_file.display())));
+        }
+        let mut paths = runtime_paths(args, &home);
+        paths.prepare().map_err(io(format!("`{}` cannot be served on", paths.socket.display())))?;
+        let state = state_folder(&home);
+        crate::files::state::prepare(&state).map_err(Fatal::State)?;
+        let bound = BoundSockets::obtain(&paths).await?;
+        // A socket that was handed over may have been bound when the place for sockets was another.
+        if let Some(socket) = bound.path() {
+            paths.socket = socket;
+        }
+        let identity = listen::identity(&paths.socket);
+        let lock = lock_file::lock(&paths).await?;
+        Ok(Self { home, config_file, state, paths, bound, identity, lock })
+    }
+}
+
+/// Becomes the binary that takes this daemon's place, if there is one. Returns only if there is none, or that fails.
+fn hand_over(successor: Option<(successor::Binary, Vec<HandoverSocket>)>) -> Result<(), Fatal> {
     let Some((binary, handover_sockets)) = successor else {
         tracing::info!(target: "daemon", "gone");
         return Ok(());
@@ -163,13 +174,18 @@ impl Token {
     }
 }
 
-fn log_serving(paths: &RuntimePaths, bound: &BoundSockets) {
+/// Says where the daemon serves, in its file and in the log.
+fn announce(paths: &RuntimePaths, bound: &BoundSockets, token_file: &Path, config_file: &Path) {
+    let address = bound.address();
+    if let Err(error) = lock_file::write_daemon_file(paths, address, token_file, config_file) {
+        tracing::warn!(target: "daemon", "`{}` cannot be written: {error}", paths.daemon_file.display());
+    }
     tracing::info!(
         target: "daemon",
         version = env!("CARGO_PKG_VERSION"),
         pid = std::process::id(),
         socket = %paths.socket.display(),
-        tcp = %bound.address().map_or_else(|| "off".to_owned(), |address| address.to_string()),
+        tcp = %address.map_or_else(|| "off".to_owned(), |address| address.to_string()),
         "serving"
     );
 }
@@ -318,6 +334,7 @@ async fn until_displaced(paths: &RuntimePaths, identity: Option<listen::Identity
     while socket().await == identity {
         tokio::time::sleep(SOCKET_CHECK_INTERVAL).await;
     }
+    tracing::warn!(target: "daemon", "`{}` is no longer ours", paths.socket.display());
 }
 
 async fn until_idle(daemon: &Daemon, idle: Option<Duration>) {
