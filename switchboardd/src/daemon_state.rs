@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use crate::budget::Budget;
 use crate::caller::{Caller, RunId};
 use crate::catalog::Catalog;
-use crate::child::{ChildRegistry, Ownership, RunLog, Runners};
+use crate::child::{ChildRegistry, RunLog, Runners};
 use crate::config::Config;
 use crate::daemon_info::DaemonInfo;
 use crate::document::Problem;
@@ -23,7 +23,7 @@ use crate::manifest::Manifests;
 use crate::metrics::series::EntryPoint;
 use crate::oauth::Logins;
 use crate::page_access::PageAccess;
-use crate::pool::{ChildServices, Pools};
+use crate::pool::{ChildServices, Member, MemberRegistry, Pools};
 use crate::reload::{self, ValueChecks};
 use crate::savings::SavingsCache;
 use crate::savings_recorder::SavingsRecorder;
@@ -138,12 +138,14 @@ impl Daemon {
         run_log: RunLog,
     ) -> Arc<Self> {
         let registry = Arc::new(ChildRegistry::default());
+        let members = Arc::new(MemberRegistry::default());
         let resolver = Arc::new(ValueResolver::new(&config.folder, &locations.state));
         let services = ChildServices {
             logins: Arc::new(Logins::new(&locations.state, &resolver)),
             value_resolver: resolver,
-            budget: Arc::new(Budget::new(registry.clone())),
+            budget: Arc::new(Budget::new(registry.clone(), members.clone())),
             registry,
+            members,
             manifests: Manifests::new(&locations.state),
             run_log: Arc::new(run_log),
             runners: Arc::new(Runners::new(&locations.state, &config.folder)),
@@ -242,7 +244,7 @@ impl Daemon {
     /// A host's roots changed: the children that are its own are told.
     pub fn roots_changed(&self, caller: &Arc<Caller>) {
         for child in self.services.registry.all() {
-            if matches!(child.ownership(), Ownership::Session(owner) if Arc::ptr_eq(&owner, caller)) {
+            if child.is_owned_by(caller) {
                 child.roots_changed();
             }
         }
@@ -260,13 +262,11 @@ impl Daemon {
     /// Whether another daemon could go on with everything: no call, no child that keeps something for one session, no
     /// session that would not find its way there, no person who is logging in, nobody who was asked something.
     pub fn can_hand_over(&self) -> bool {
-        let is_free = |child: &Arc<crate::child::Child>| {
-            child.is_idle()
-                && !child.has_suspended_calls()
-                && !matches!(child.ownership(), Ownership::Session(_))
-        };
+        let is_free = |child: &Arc<crate::child::Child>| child.in_flight() == 0 && !child.is_owned();
+        let is_unused = |member: &Arc<Member>| member.leases() == 0 && !member.has_suspended_calls();
         self.requests.load(Ordering::Relaxed) == 0
             && self.services.registry.all().iter().all(is_free)
+            && self.services.members.all().iter().all(is_unused)
             && self.sessions.all().iter().all(|session| session.is_shims)
             && !self.services.logins.any_open()
             && !self.suspended_calls.is_awaited()

@@ -71,7 +71,7 @@ impl Child {
         }
         let data = format!(
             "{dropped} log messages of server `{}` were dropped: it sent more than {MAX_PER_SECOND} in a second",
-            self.name
+            self.name()
         );
         let told = json!({
             "jsonrpc": "2.0",

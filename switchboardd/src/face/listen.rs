@@ -19,7 +19,7 @@ use crate::methods;
 use crate::pool::Pool;
 use crate::session::Session;
 use crate::subscriptions::Subscriber;
-use crate::suite::{Suite, SuiteReply};
+use crate::suite::{CallContext, Suite, SuiteReply};
 
 /// What can be listened for, by the word for it, by the notification, and by the capability that it takes.
 const KINDS: [(&str, &str, &str); 3] = [
@@ -109,7 +109,7 @@ async fn server_info(suite: &Suite, caller: &Arc<Caller>) -> Result<ServerInfo, 
     if let Some(server_info) = suite.server_info() {
         return Ok(server_info);
     }
-    let lease = suite.lease(caller, None, None).await?;
+    let lease = suite.lease(CallContext::new(caller, None)).await?;
     Ok(lease.server_info().clone())
 }
 

@@ -8,7 +8,7 @@ use switchboard_wire::envelope::{quoted, string};
 use switchboard_wire::members::Members;
 use switchboard_wire::raw::Raw;
 
-use super::single::{Swap, forward};
+use super::single::forward;
 use super::{Request, links};
 use crate::caller::{Caller, LogLevel};
 use crate::catalog::Catalog;
@@ -19,6 +19,7 @@ use crate::merged_items::MergedItems;
 use crate::methods;
 use crate::pool::PoolStatus;
 use crate::session::Session;
+use crate::suite::outgoing::Swap;
 use crate::suite::{Suite, SuiteReply};
 
 /// The `_meta` of a list from which something is missing.

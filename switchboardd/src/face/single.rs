@@ -3,8 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use switchboard_wire::envelope::{range_of, string};
-use switchboard_wire::framing::push_single_line;
+use switchboard_wire::envelope::string;
 use switchboard_wire::members::{Members, remove_members};
 use switchboard_wire::raw::Raw;
 use tokio::time::Instant;
@@ -13,12 +12,13 @@ use super::offers::member;
 use super::{Request, follow, initialize, set_level};
 use crate::caller::Caller;
 use crate::catalog::Catalog;
-use crate::child::{ChildId, ToolList};
+use crate::child::ToolList;
 use crate::era::{ProtocolEra, schema};
 use crate::error::Failure;
 use crate::methods;
 use crate::suite::login::{self, LoginOutcome};
-use crate::suite::{ChildRequest, Suite, SuiteReply, outgoing};
+use crate::suite::outgoing::{self, OutgoingParams, Swap};
+use crate::suite::{CallContext, Suite, SuiteReply};
 
 pub(super) async fn answer(
     catalog: &Catalog,
@@ -105,7 +105,7 @@ async fn initialize(
     if let Some(manifest) = suite.manifest() {
         return Ok(SuiteReply::Own(manifest.server_info.to_json_for(revision)));
     }
-    let lease = suite.lease(caller, None, None).await?;
+    let lease = suite.lease(CallContext::new(caller, None)).await?;
     Ok(SuiteReply::Own(lease.server_info().to_json_for(revision)))
 }
 
@@ -119,7 +119,7 @@ pub(super) async fn discover(
     if let Some(server_info) = suite.server_info() {
         return Ok(SuiteReply::Own(server_info.for_discover()));
     }
-    let lease = suite.lease(caller, None, None).await?;
+    let lease = suite.lease(CallContext::new(caller, None)).await?;
     Ok(SuiteReply::Own(lease.server_info().for_discover()))
 }
 
@@ -147,16 +147,9 @@ async fn list_tools(
     if suite.settings.expose.is_open() && !suite.is_remote() {
         return forward(suite, caller, request, None, None).await;
     }
-    let lease = suite.lease(caller, None, None).await?;
+    let lease = suite.lease(CallContext::new(caller, None)).await?;
     let list = lease.tools(suite.limits, Instant::now()).await.map_err(|error| suite.failed(None, error))?;
     Ok(known_tools(suite, caller, &list))
-}
-
-/// A value within `params` that goes on as another one.
-pub(super) struct Swap<'a> {
-    pub(super) raw: Raw<'a>,
-    /// As JSON.
-    pub(super) with: String,
 }
 
 /// Sends a request on as it is, but for ids, tokens and what is swapped.
@@ -168,67 +161,14 @@ pub(super) async fn forward(
     swap: Option<Swap<'_>>,
 ) -> Result<SuiteReply, Failure> {
     request.set_suite(suite);
-    let asked = Instant::now();
+    let mut call = CallContext::new(caller, request.notes);
     let send_right = caller.send_queue(suite.child_name()).await;
     let token = request.params.and_then(Members::of).and_then(|params| outgoing::progress_token(&params));
-    let lease = suite.lease_since(caller, tool, token.map(Raw::get), asked).await?;
-    let params = |id, out: &mut Vec<u8>| {
-        if let Some(params) = request.params {
-            push_params(params, token, swap.as_ref(), id, out);
-        }
-    };
-    let span = request.notes.and_then(|note| note.span);
-    let call = suite
-        .send(lease, caller, request.method, tool, token.map(Raw::get), span, params)
-        .await
-        .map_err(|error| suite.unavailable(tool, error))?;
+    (call.tool, call.token) = (tool, token.map(Raw::get));
+    let lease = suite.lease(call).await?;
+    let params = OutgoingParams::Forward { params: request.params, token, swap: swap.as_ref() };
+    let sent = suite.send(lease, call, request.method, &params).await;
+    let sent = sent.map_err(|error| suite.unavailable(tool, error))?;
     drop(send_right);
-    let child_request =
-        ChildRequest { method: request.method, subtool: tool, token: token.map(Raw::get), span, params };
-    suite.await_response(call, caller, child_request).await
-}
-
-fn push_params(
-    params: Raw<'_>,
-    token: Option<Raw<'_>>,
-    swap: Option<&Swap<'_>>,
-    id: ChildId,
-    out: &mut Vec<u8>,
-) {
-    let whole = params.get().as_bytes();
-    let id = id.0.to_string();
-    let mut changes =
-        [token.map(|token| (token, id.as_str())), swap.map(|swap| (swap.raw, swap.with.as_str()))]
-            .map(|change| change.map(|(raw, with)| (range_of(whole, raw.get()), with)));
-    changes.sort_by_key(|change| change.as_ref().map(|(place, _)| place.start));
-    let mut done = 0;
-    for (place, with) in changes.into_iter().flatten() {
-        push_single_line(&whole[done..place.start], out);
-        out.extend_from_slice(with.as_bytes());
-        done = place.end;
-    }
-    push_single_line(&whole[done..], out);
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_token_and_name_are_swapped() {
-        let params = r#"{"z": 1.0,"_meta":{"progressToken":"t","k":[]},"name":"a_b","x":"a_b"}"#;
-        let params = Raw::parse(params.as_bytes()).unwrap();
-        let members = Members::of(params).unwrap();
-        let token = outgoing::progress_token(&members);
-        let swap = Swap { raw: members.get("name").unwrap(), with: "\"b\"".to_owned() };
-        let mut out = Vec::new();
-        push_params(params, token, Some(&swap), ChildId(7), &mut out);
-        assert_eq!(
-            String::from_utf8(out).unwrap(),
-            r#"{"z": 1.0,"_meta":{"progressToken":7,"k":[]},"name":"b","x":"a_b"}"#
-        );
-        let mut out = Vec::new();
-        push_params(params, None, None, ChildId(7), &mut out);
-        assert_eq!(out, params.get().as_bytes());
-    }
+    suite.await_response(sent, call, request.method, &params).await
 }

@@ -1,5 +1,5 @@
-//! From the suite's `tools/call` to the child's: another name and arguments, everything else as the
-//! host wrote it.
+//! The `params` of requests to children: as the host wrote them, but for ids, progress tokens, and names that
+//! children know otherwise.
 
 use switchboard_wire::envelope::{quoted, range_of, splice_into, string};
 use switchboard_wire::framing::push_single_line;
@@ -27,14 +27,59 @@ pub(super) fn waiting(token: &str, starts: bool, child: &str, seconds: u64) -> V
     .into_bytes()
 }
 
-/// The child's `params`: its own tool's name, the inner arguments, our progress token.
-pub(super) fn call_params(
-    params: &Members<'_>,
-    subtool: &str,
-    args: Option<Raw<'_>>,
+/// The `params` of a request to a child, which are written when its id is known.
+#[derive(Debug, Clone, Copy)]
+pub enum OutgoingParams<'a> {
+    /// Those of a suite's `tools/call`, with the child's own tool and the inner arguments.
+    Call { params: &'a Members<'a>, subtool: &'a str, args: Option<Raw<'a>> },
+    /// Those of the host, but for its progress token and what is swapped.
+    Forward { params: Option<Raw<'a>>, token: Option<Raw<'a>>, swap: Option<&'a Swap<'a>> },
+}
+
+/// A value within `params` that goes on as another one.
+#[derive(Debug)]
+pub struct Swap<'a> {
+    pub raw: Raw<'a>,
+    /// As JSON.
+    pub with: String,
+}
+
+impl OutgoingParams<'_> {
+    pub fn write(&self, id: ChildId, out: &mut Vec<u8>) {
+        match *self {
+            Self::Call { params, subtool, args } => call_params(params, subtool, args, id, out),
+            Self::Forward { params: Some(params), token, swap } => {
+                forwarded_params(params, token, swap, id, out)
+            }
+            Self::Forward { params: None, .. } => {}
+        }
+    }
+}
+
+fn forwarded_params(
+    params: Raw<'_>,
+    token: Option<Raw<'_>>,
+    swap: Option<&Swap<'_>>,
     id: ChildId,
     out: &mut Vec<u8>,
 ) {
+    let whole = params.get().as_bytes();
+    let id = id.0.to_string();
+    let mut changes =
+        [token.map(|token| (token, id.as_str())), swap.map(|swap| (swap.raw, swap.with.as_str()))]
+            .map(|change| change.map(|(raw, with)| (range_of(whole, raw.get()), with)));
+    changes.sort_by_key(|change| change.as_ref().map(|(place, _)| place.start));
+    let mut done = 0;
+    for (place, with) in changes.into_iter().flatten() {
+        push_single_line(&whole[done..place.start], out);
+        out.extend_from_slice(with.as_bytes());
+        done = place.end;
+    }
+    push_single_line(&whole[done..], out);
+}
+
+/// The child's `params`: its own tool's name, the inner arguments, our progress token.
+fn call_params(params: &Members<'_>, subtool: &str, args: Option<Raw<'_>>, id: ChildId, out: &mut Vec<u8>) {
     let name = quoted(subtool);
     out.extend_from_slice(br#"{"name":"#);
     out.extend_from_slice(name.as_bytes());
@@ -99,5 +144,22 @@ mod tests {
             None,
             r#"{"name":"find","arguments":{},"_meta":{"x/y":1.0,"progressToken":7,"traceparent":"00"},"task":{"ttl":5}}"#,
         );
+    }
+    #[test]
+    fn only_token_and_name_are_swapped() {
+        let params = r#"{"z": 1.0,"_meta":{"progressToken":"t","k":[]},"name":"a_b","x":"a_b"}"#;
+        let params = Raw::parse(params.as_bytes()).unwrap();
+        let members = Members::of(params).unwrap();
+        let token = progress_token(&members);
+        let swap = Swap { raw: members.get("name").unwrap(), with: "\"b\"".to_owned() };
+        let mut out = Vec::new();
+        forwarded_params(params, token, Some(&swap), ChildId(7), &mut out);
+        assert_eq!(
+            String::from_utf8(out).unwrap(),
+            r#"{"z": 1.0,"_meta":{"progressToken":7,"k":[]},"name":"b","x":"a_b"}"#
+        );
+        let mut out = Vec::new();
+        forwarded_params(params, None, None, ChildId(7), &mut out);
+        assert_eq!(out, params.get().as_bytes());
     }
 }
