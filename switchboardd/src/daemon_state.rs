@@ -333,18 +333,21 @@ impl Daemon {
         });
     }
 
-    /// Counts a request as under way until what this returns is dropped.
-    pub fn begin_request(self: &Arc<Self>) -> ActiveRequest {
-        self.requests.fetch_add(1, Ordering::Relaxed);
+    /// Counts a request, and as one under way if it `is_awaited`: then [`Daemon::end_request`] has to follow. One that stays
+    /// open for as long as its host likes never has to be finished: a daemon that goes tells it so.
+    pub fn begin_request(&self, is_awaited: bool) {
+        if is_awaited {
+            self.requests.fetch_add(1, Ordering::Relaxed);
+        }
         self.total_requests.fetch_add(1, Ordering::Relaxed);
         self.services.status_changed.notify();
-        ActiveRequest(self.clone())
     }
 
-    /// Notes a request that stays open for as long as its host likes. It counts as one that came, and never as one that
-    /// has to be finished: a daemon that goes tells it so.
-    pub fn begin_listening(&self) {
-        self.total_requests.fetch_add(1, Ordering::Relaxed);
+    /// A request that was under way is over.
+    pub fn end_request(&self) {
+        if self.requests.fetch_sub(1, Ordering::Relaxed) == 1 {
+            self.idle.notify_waiters();
+        }
         self.services.status_changed.notify();
     }
 
@@ -431,19 +434,6 @@ impl Daemon {
 
     fn disconnects(&self) -> std::sync::MutexGuard<'_, Disconnects> {
         self.disconnects.lock().expect("BUG: bookkeeping panicked")
-    }
-}
-
-/// One request under way.
-#[derive(Debug)]
-pub struct ActiveRequest(Arc<Daemon>);
-
-impl Drop for ActiveRequest {
-    fn drop(&mut self) {
-        if self.0.requests.fetch_sub(1, Ordering::Relaxed) == 1 {
-            self.0.idle.notify_waiters();
-        }
-        self.0.services.status_changed.notify();
     }
 }
 

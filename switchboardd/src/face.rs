@@ -1,30 +1,32 @@
 //! What a route or shim shows: all children as suites (the aggregate), or one child as it is.
 
 mod aggregate;
+mod catch;
 mod consent;
+mod context;
 mod follow;
 mod initialize;
 mod links;
 mod listen;
 mod modern;
 mod offers;
+mod run;
 mod single;
-
-use std::sync::Arc;
 
 use switchboard_wire::raw::Raw;
 
 use crate::caller::{Caller, LogLevel};
 use crate::daemon_state::Daemon;
+use crate::era::request_params::RequestParams;
 use crate::era::{ProtocolEra, request_meta};
 use crate::error::Failure;
 use crate::methods;
-use crate::metrics::OperationNotes;
 use crate::session::Session;
-use crate::suite::{Suite, SuiteReply};
-use crate::telemetry::trace::Context;
+use crate::suite::SuiteReply;
 
 pub use aggregate::instructions;
+pub use context::{Request, RequestContext};
+pub use run::run_request;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Face {
@@ -43,64 +45,15 @@ impl Face {
     }
 }
 
-/// A request on its way in.
-#[derive(Debug, Clone, Copy)]
-pub struct Request<'a> {
-    pub id: Raw<'a>,
-    pub method: &'a str,
-    pub params: Option<Raw<'a>>,
-    /// Where is noted what becomes of it.
-    pub notes: Option<&'a OperationNotes>,
-    /// The span that it came with, beside what it says itself.
-    pub parent: Option<Context>,
-}
-
-impl<'a> Request<'a> {
-    pub fn new(id: Raw<'a>, method: &'a str, params: Option<Raw<'a>>) -> Self {
-        Self { id, method, params, notes: None, parent: None }
-    }
-
-    pub fn with_parent_span(self, parent: Option<Context>) -> Self {
-        Self { parent, ..self }
-    }
-
-    fn set_suite(&self, suite: &Suite) {
-        self.notes.iter().for_each(|note| note.suite(&suite.metrics));
-    }
-
-    /// Notes how it went.
-    fn record_outcome(&self, said: &Result<SuiteReply, Failure>) {
-        let Some(note) = self.notes else { return };
-        match said {
-            Ok(said) => note.answered(said.error()),
-            Err(failure) => note.failed(failure.kind(), failure),
-        }
-    }
-
-    /// Which era it is of, right or wrong.
-    pub fn era(&self) -> ProtocolEra {
-        match request_meta::parse(self.method, self.params) {
-            Ok(None) => ProtocolEra::Legacy,
-            Ok(Some(_)) | Err(_) => ProtocolEra::Modern,
-        }
-    }
-}
-
-/// Answers a request: the whole message for the host. `caller` is the session's, or that of this one call. By its
-/// first `.await` that waits, a call has taken its place in its child's queue; the session's order rests on that.
-pub async fn answer(
-    daemon: &Arc<Daemon>,
-    face: &Face,
-    session: &Arc<Session>,
-    caller: &Arc<Caller>,
-    request: Request<'_>,
-) -> Vec<u8> {
+/// Answers a request: the whole message for the host. By its first `.await` that waits, a call has taken its place in its child's queue; the session's order rests on that.
+pub async fn answer(context: RequestContext<'_>, request: Request<'_>) -> Vec<u8> {
+    let RequestContext { daemon, session, face, caller, .. } = context;
     match request_meta::parse(request.method, request.params) {
         Ok(None) => {}
         // Larger than the other way, and rarer.
         Ok(Some(meta)) => {
             session.caller.update(|host| host.is_modern = true);
-            return Box::pin(modern::answer(daemon, face, session, caller, request, meta)).await;
+            return Box::pin(modern::answer(context, request, meta)).await;
         }
         Err(failure) => {
             request.notes.iter().for_each(|note| note.failed(failure.kind(), &failure));
@@ -109,7 +62,7 @@ pub async fn answer(
     }
     let catalog = session.workspace().catalog();
     let said = match face {
-        Face::Aggregate => aggregate::answer(daemon, session, caller, &catalog, request).await,
+        Face::Aggregate => aggregate::answer(context, &catalog, request).await,
         Face::Child(name) => single::answer(&catalog, name, caller, request).await,
     };
     match request.method {
@@ -145,7 +98,7 @@ pub async fn answer(
 pub fn replay_request(daemon: &Daemon, session: &Session, request: Request<'_>) -> bool {
     match request.method {
         methods::INITIALIZE => {
-            initialize::negotiate(&session.caller, request.params);
+            initialize::negotiate(&session.caller, request.params.raw);
             session.init_fingerprints();
         }
         methods::SET_LEVEL => {
@@ -173,10 +126,11 @@ pub fn on_notification(daemon: &Daemon, session: &Session, method: &str, params:
 }
 
 /// `logging/setLevel`: what this caller hears from now on.
-fn set_level(caller: &Caller, params: Option<Raw<'_>>) -> Result<SuiteReply, Failure> {
+fn set_level(caller: &Caller, params: &RequestParams<'_>) -> Result<SuiteReply, Failure> {
     let level = params
-        .and_then(switchboard_wire::members::Members::of)
-        .and_then(|params| serde_json::from_str::<LogLevel>(params.get("level")?.get()).ok())
+        .members
+        .get("level")
+        .and_then(|level| serde_json::from_str::<LogLevel>(level.get()).ok())
         .ok_or_else(|| {
             Failure::InvalidParams(
                 "`level` must be one of debug, info, notice, warning, error, critical, alert, emergency"

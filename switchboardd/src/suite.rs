@@ -28,6 +28,7 @@ use crate::child::{ChildError, ChildResponse, Limits, ServerInfo, Tool, ToolList
 use crate::config::{Config, Mode, Scope, SuiteConfig};
 use crate::definition::{Definition, Launch};
 use crate::document::nearest;
+use crate::era::request_params::RequestParams;
 use crate::error::Failure;
 use crate::layer::JudgedDefinition;
 use crate::mailbox::MessageKind;
@@ -72,6 +73,15 @@ pub struct Suite {
     pub metrics: Arc<SuiteMetrics>,
     mode: Mode,
     summary_max_chars: usize,
+}
+
+/// What a suite reads of the `params` of its `tools/call`.
+#[derive(Clone, Copy)]
+struct HostParams<'a> {
+    members: &'a Members<'a>,
+    /// The progress token as the host wrote it, whatever it is.
+    token: Option<Raw<'a>>,
+    arguments: &'a Members<'a>,
 }
 
 /// What a suite answers with.
@@ -267,9 +277,12 @@ impl Suite {
     pub async fn run(
         &self,
         caller: &Arc<Caller>,
-        params: &Members<'_>,
+        params: &RequestParams<'_>,
         notes: Option<&OperationNotes>,
     ) -> Result<SuiteReply, Failure> {
+        let token = params.progress_token().map(Raw::get);
+        let written_token = params.written_token();
+        let params = &params.members;
         let arguments = match params.get("arguments") {
             None => Members::default(),
             Some(raw) => match Members::of(raw) {
@@ -288,13 +301,13 @@ impl Suite {
             return Ok(again);
         }
         let params = stripped_params.as_ref().unwrap_or(params);
-        let token = outgoing::progress_token(params).map(Raw::get);
+        let params = HostParams { members: params, token: written_token, arguments: &arguments };
         let call = || CallContext { tool: subtool.as_deref(), token, ..CallContext::new(caller, notes) };
-        let mut said = self.dispatch(call(), params, &arguments).await;
+        let mut said = self.dispatch(call(), params).await;
         for _ in 0..login::LOGINS {
             let Err(failure) = &said else { break };
             said = match self.log_in(caller, failure).await {
-                Ok(LoginOutcome::LoggedIn) => self.dispatch(call(), params, &arguments).await,
+                Ok(LoginOutcome::LoggedIn) => self.dispatch(call(), params).await,
                 Ok(LoginOutcome::NeedsInput(asks)) => Ok(asks),
                 Ok(LoginOutcome::NotPossible) => break,
                 Err(failure) => Err(failure),
@@ -303,23 +316,18 @@ impl Suite {
         said
     }
 
-    async fn dispatch(
-        &self,
-        call: CallContext<'_>,
-        params: &Members<'_>,
-        arguments: &Members<'_>,
-    ) -> Result<SuiteReply, Failure> {
-        match text_member(arguments, "action") {
+    async fn dispatch(&self, call: CallContext<'_>, params: HostParams<'_>) -> Result<SuiteReply, Failure> {
+        match text_member(params.arguments, "action") {
             Err(sentence) => Ok(tool_error(&sentence)),
             Ok(Some(action)) if action == "introspect" => {
                 call.notes.iter().for_each(|notes| notes.introspects());
-                self.introspect(call, arguments).await
+                self.introspect(call, params.arguments).await
             }
             Ok(Some(action)) if action == "call" => {
                 if let Some((notes, subtool)) = call.notes.zip(call.tool) {
                     notes.tool(subtool);
                 }
-                self.call(call, params, arguments).await
+                self.call(call, params).await
             }
             Ok(Some(action)) => Ok(tool_error(&format!(
                 "unknown action `{action}`; use `introspect` to list the subtools of `{}`, or `call` to run one",

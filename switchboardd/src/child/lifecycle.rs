@@ -62,7 +62,7 @@ impl Lifecycle {
         let _ = stop.wait_for(|stop| *stop).await;
     }
 
-    fn is_running(&self) -> bool {
+    fn was_not_stopped(&self) -> bool {
         *self.stage.borrow() == Stage::Alive && !*self.stop.borrow()
     }
 
@@ -99,7 +99,7 @@ impl Child {
     }
 
     pub fn is_alive(&self) -> bool {
-        self.lifecycle.is_running() && self.transport.is_open()
+        self.lifecycle.was_not_stopped() && self.transport.is_open()
     }
 
     /// Whether it is gone and nobody told it to go.

@@ -1,8 +1,6 @@
 //! What a modern request says of whoever sent it: nothing is known of them but this.
 
-use switchboard_wire::members::Members;
-use switchboard_wire::raw::Raw;
-
+use super::request_params::RequestParams;
 use super::{CAPABILITIES_KEY, CLIENT_KEY, LEVEL_KEY, VERSION_KEY};
 use crate::caller::{ClientCapabilities, LogLevel};
 use crate::error::Failure;
@@ -19,15 +17,9 @@ pub struct RequestMeta {
 }
 
 /// `None` for a request of a legacy host.
-pub fn parse(method: &str, params: Option<Raw<'_>>) -> Result<Option<RequestMeta>, Failure> {
-    // Nearly every request is a legacy one and is known by this alone, however long it is.
-    let speaks = params.is_some_and(|params| params.get().contains("protocolVersion"));
+pub fn parse(method: &str, params: &RequestParams<'_>) -> Result<Option<RequestMeta>, Failure> {
     let modern_only = matches!(method, methods::DISCOVER | methods::LISTEN);
-    if !speaks && !modern_only {
-        return Ok(None);
-    }
-    let meta = params.and_then(Members::of).and_then(|params| params.get("_meta"));
-    let meta = meta.and_then(Members::of).unwrap_or_default();
+    let meta = &params.meta;
     let version = match meta.get(VERSION_KEY) {
         Some(version) => version,
         None if modern_only => return Err(missing_key(VERSION_KEY)),
@@ -63,10 +55,12 @@ fn missing_key(key: &str) -> Failure {
 
 #[cfg(test)]
 mod tests {
+    use switchboard_wire::raw::Raw;
+
     use super::*;
 
     fn claim(method: &str, params: &str) -> Result<Option<RequestMeta>, Failure> {
-        parse(method, Raw::parse(params.as_bytes()))
+        parse(method, &RequestParams::read(Raw::parse(params.as_bytes())))
     }
 
     #[test]

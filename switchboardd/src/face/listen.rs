@@ -7,17 +7,15 @@ use serde_json::json;
 use switchboard_wire::members::Members;
 use switchboard_wire::raw::Raw;
 
-use super::{Face, Request};
+use super::{Request, RequestContext};
 use crate::caller::Caller;
 use crate::catalog::Catalog;
 use crate::child::ServerInfo;
-use crate::daemon_state::Daemon;
 use crate::error::Failure;
 use crate::listen_requests::{ListenRequest, notification};
 use crate::mailbox::MessageKind;
 use crate::methods;
 use crate::pool::Pool;
-use crate::session::Session;
 use crate::subscriptions::Subscriber;
 use crate::suite::{CallContext, Suite, SuiteReply};
 
@@ -32,18 +30,13 @@ const KINDS: [(&str, &str, &str); 3] = [
 const MAX_FOLLOWED: usize = 1024;
 
 /// Never answers: the request ends when its host cancels it or leaves.
-pub(super) async fn answer(
-    daemon: &Arc<Daemon>,
-    face: &Face,
-    session: &Arc<Session>,
-    hears: &Arc<Caller>,
-    request: Request<'_>,
-) -> Result<SuiteReply, Failure> {
+pub(super) async fn answer(context: RequestContext<'_>, request: Request<'_>) -> Result<SuiteReply, Failure> {
+    let RequestContext { daemon, session, face, caller: hears, .. } = context;
     if hears.mailbox().is_none() {
         // An answer that is JSON and finite cannot carry what comes later.
         return Err(Failure::UnknownMethod { method: request.method.to_owned() });
     }
-    let wishes = Wishes::read(request.params)?;
+    let wishes = Wishes::read(request.params.raw)?;
     let catalog = session.workspace().catalog();
     let child = face.child();
     let suite = match child {

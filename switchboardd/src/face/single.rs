@@ -13,11 +13,12 @@ use super::{Request, follow, initialize, set_level};
 use crate::caller::Caller;
 use crate::catalog::Catalog;
 use crate::child::ToolList;
+use crate::era::request_params::RequestParams;
 use crate::era::{ProtocolEra, schema};
 use crate::error::Failure;
 use crate::methods;
 use crate::suite::login::{self, LoginOutcome};
-use crate::suite::outgoing::{self, OutgoingParams, Swap};
+use crate::suite::outgoing::{OutgoingParams, Swap};
 use crate::suite::{CallContext, Suite, SuiteReply};
 
 pub(super) async fn answer(
@@ -28,20 +29,18 @@ pub(super) async fn answer(
 ) -> Result<SuiteReply, Failure> {
     let suite = catalog.child(name).ok_or_else(|| Failure::NoSuchChild { child: name.to_owned() })?;
     request.set_suite(suite);
-    let login_params = request.params.and_then(Members::of).filter(login::is_about_login);
+    let is_about_login = login::is_about_login(&request.params.members);
     let bare = request
         .params
-        .filter(|_| login_params.is_some())
+        .raw
+        .filter(|_| is_about_login)
         .map(|params| remove_members(params, |key| key == "inputResponses"));
-    if let Some(told) = &login_params
-        && let Some(again) = suite.resume_after_login(told).await?
-    {
+    if is_about_login && let Some(again) = suite.resume_after_login(&request.params.members).await? {
         return Ok(again);
     }
-    let request = Request {
-        params: bare.as_deref().and_then(|bare| Raw::parse(bare.as_bytes())).or(request.params),
-        ..request
-    };
+    let bare = bare.as_deref().and_then(|bare| Raw::parse(bare.as_bytes()));
+    let bare = bare.map(|bare| RequestParams::read(Some(bare)));
+    let request = Request { params: bare.as_ref().unwrap_or(request.params), ..request };
     let mut said = dispatch(suite, caller, request).await;
     for _ in 0..login::LOGINS {
         let Err(failure) = &said else { break };
@@ -62,7 +61,7 @@ async fn dispatch(suite: &Suite, caller: &Arc<Caller>, request: Request<'_>) -> 
         methods::SET_LEVEL => set_level(caller, request.params),
         methods::TOOLS_LIST => list_tools(suite, caller, request).await,
         methods::TOOLS_CALL => {
-            let tool = called_tool(request.params)?;
+            let tool = called_tool(&request.params.members)?;
             request.notes.iter().for_each(|note| note.tool(&tool));
             if !suite.settings.expose.permits(&tool) {
                 return Ok(suite.not_allowed(&tool));
@@ -77,7 +76,7 @@ async fn dispatch(suite: &Suite, caller: &Arc<Caller>, request: Request<'_>) -> 
             said
         }
         methods::SUBSCRIBE | methods::UNSUBSCRIBE => {
-            let named = member(request.params, "uri")?;
+            let named = member(&request.params.members, "uri")?;
             follow::answer(suite, caller, request, &named, &named.text).await
         }
         _ => forward(suite, caller, request, None, None).await,
@@ -85,8 +84,7 @@ async fn dispatch(suite: &Suite, caller: &Arc<Caller>, request: Request<'_>) -> 
 }
 
 /// The tool that a call names: once, so that we and the child read the same.
-fn called_tool(params: Option<Raw<'_>>) -> Result<String, Failure> {
-    let params = params.and_then(Members::of).unwrap_or_default();
+fn called_tool(params: &Members<'_>) -> Result<String, Failure> {
     let mut names = params.0.iter().filter(|(key, _)| key == "name");
     match (names.next(), names.next()) {
         (Some((_, name)), None) => string(*name).map(Into::into),
@@ -100,7 +98,7 @@ async fn initialize(
     caller: &Arc<Caller>,
     request: Request<'_>,
 ) -> Result<SuiteReply, Failure> {
-    let revision = initialize::negotiate(caller, request.params);
+    let revision = initialize::negotiate(caller, request.params.raw);
     // A child that ran before need not run to say who it is.
     if let Some(manifest) = suite.manifest() {
         return Ok(SuiteReply::Own(manifest.server_info.to_json_for(revision)));
@@ -163,10 +161,10 @@ pub(super) async fn forward(
     request.set_suite(suite);
     let mut call = CallContext::new(caller, request.notes);
     let send_right = caller.send_queue(suite.child_name()).await;
-    let token = request.params.and_then(Members::of).and_then(|params| outgoing::progress_token(&params));
+    let token = request.params.progress_token();
     (call.tool, call.token) = (tool, token.map(Raw::get));
     let lease = suite.lease(call).await?;
-    let params = OutgoingParams::Forward { params: request.params, token, swap: swap.as_ref() };
+    let params = OutgoingParams::Forward { params: request.params.raw, token, swap: swap.as_ref() };
     let sent = suite.send(lease, call, request.method, &params).await;
     let sent = sent.map_err(|error| suite.unavailable(tool, error))?;
     drop(send_right);

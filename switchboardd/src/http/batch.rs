@@ -9,11 +9,12 @@ use serde_json::value::RawValue;
 use switchboard_wire::envelope::{INVALID_REQUEST, Message, string};
 
 use super::errors::{HttpError, RpcError};
-use super::proxy::{run_request, via};
+use super::proxy::context;
 use crate::daemon_state::Daemon;
 use crate::era::request_meta;
+use crate::era::request_params::RequestParams;
 use crate::error::fault;
-use crate::face::{self, Face};
+use crate::face::{self, Face, run_request};
 use crate::methods;
 use crate::session::Session;
 
@@ -55,18 +56,14 @@ pub(super) async fn answer(
         let body = message.get().as_bytes();
         match Message::parse(body) {
             Ok(Message::Request { id, method, params }) => {
-                let method = method.name();
-                let is_legacy = matches!(request_meta::parse(&method, params), Ok(None));
+                let (method, params) = (method.name(), RequestParams::read(params));
+                let is_legacy = matches!(request_meta::parse(&method, &params), Ok(None));
                 if method == methods::INITIALIZE || !is_legacy {
                     answers.push(refused(id.get(), &format!("`{method}` must not be in a batch")));
                     continue;
                 }
-                let request = face::Request::new(id, &method, params);
-                answers.extend(
-                    run_request(daemon, face, session, &session.caller, request, via(session), None)
-                        .await
-                        .ok(),
-                );
+                let request = face::Request::new(id, &method, &params);
+                answers.extend(run_request(context(daemon, face, session, None), request, None).await);
             }
             Ok(Message::Notification { method, params }) => {
                 face::on_notification(daemon, session, &method.name(), params);

@@ -14,9 +14,10 @@ use switchboard_wire::hop::{HOP, MailboxPoll, OpenSession, SESSION_HEADER, Sessi
 use tokio::time::Instant;
 
 use super::errors::{HttpError, json_response};
-use super::proxy::read_body;
+use super::proxy::{context, read_body};
 use super::server::AcceptedConnection;
 use crate::daemon_state::{Daemon, Phase};
+use crate::era::request_params::RequestParams;
 use crate::face::{self, Face};
 use crate::mailbox::MessageBatch;
 use crate::session::Session;
@@ -71,17 +72,17 @@ fn replay(daemon: &Arc<Daemon>, session: &Arc<Session>, message: &RawValue) {
     let body = message.get().as_bytes();
     match Message::parse(body) {
         Ok(Message::Request { id, method, params }) => {
-            let method = method.name();
-            let request = face::Request::new(id, &method, params);
+            let (method, params) = (method.name(), RequestParams::read(params));
+            let request = face::Request::new(id, &method, &params);
             if face::replay_request(daemon, session, request) {
                 return;
             }
             let (daemon, session, body) = (daemon.clone(), session.clone(), body.to_vec());
             tokio::spawn(async move {
                 if let Ok(Message::Request { id, method, params }) = Message::parse(&body) {
-                    let method = method.name();
-                    let request = face::Request::new(id, &method, params);
-                    face::answer(&daemon, &session.face, &session, &session.caller, request).await;
+                    let (method, params) = (method.name(), RequestParams::read(params));
+                    let request = face::Request::new(id, &method, &params);
+                    face::answer(context(&daemon, &session.face, &session, None), request).await;
                 }
             });
         }

@@ -4,12 +4,11 @@
 use std::sync::Arc;
 
 use switchboard_wire::envelope::quoted;
-use switchboard_wire::members::Members;
 use switchboard_wire::raw::Raw;
 use tokio::time::Instant;
 
 use super::outgoing::OutgoingParams;
-use super::{CallContext, Suite, SuiteReply, arguments, tool_error};
+use super::{CallContext, HostParams, Suite, SuiteReply, arguments, tool_error};
 use crate::caller::Caller;
 use crate::child::{ChildError, ChildId, ChildRequest, ChildResponse, InFlight, Limits};
 use crate::config::{Mode, Scope};
@@ -51,8 +50,7 @@ impl Suite {
     pub(super) async fn call(
         &self,
         call: CallContext<'_>,
-        params: &Members<'_>,
-        arguments: &Members<'_>,
+        params: HostParams<'_>,
     ) -> Result<SuiteReply, Failure> {
         let (caller, notes) = (call.caller, call.notes);
         let Some(subtool) = call.tool.filter(|subtool| !subtool.is_empty()) else {
@@ -64,7 +62,7 @@ impl Suite {
         if !self.settings.expose.permits(subtool) {
             return Ok(self.not_allowed(subtool));
         }
-        let args = arguments.get("args").filter(|args| args.get() != "null");
+        let args = params.arguments.get("args").filter(|args| args.get() != "null");
         if args.is_some_and(|args| !args.get().starts_with('{')) {
             return Ok(tool_error("`args` must be an object with the arguments of the subtool"));
         }
@@ -99,7 +97,7 @@ impl Suite {
             }
         }
         self.trace_arguments(subtool, args);
-        let params = OutgoingParams::Call { params, subtool, args };
+        let params = OutgoingParams::Call { params: params.members, token: params.token, subtool, args };
         let sent = self.send(lease, call, methods::TOOLS_CALL, &params).await;
         let sent = sent.map_err(|error| self.unavailable(Some(subtool), error))?;
         drop(send_right);

@@ -14,10 +14,10 @@ use super::events::{self, StreamStart};
 use super::legacy::resumes;
 use crate::caller::Caller;
 use crate::daemon_state::Daemon;
+use crate::era::request_params::RequestParams;
 use crate::error::Failure;
-use crate::face::{self, Face};
+use crate::face::{self, Face, RequestContext, run_request};
 use crate::http::errors::json_response;
-use crate::http::proxy::run_request;
 use crate::mailbox::{Mailbox, MessageKind};
 use crate::metrics::series::EntryPoint;
 use crate::session::{AbortReason, Session, Streams};
@@ -26,27 +26,29 @@ use crate::telemetry::trace::Context;
 /// An answer that comes within this, alone, needs no stream.
 pub(super) const JSON_WINDOW: Duration = Duration::from_millis(250);
 
+/// The requests of one POST.
+pub(super) struct Posted {
+    pub(super) requests: Vec<Bytes>,
+    /// They came in one array, and so do their answers.
+    pub(super) is_batch: bool,
+    /// The span that the headers name.
+    pub(super) parent: Option<Context>,
+}
+
 /// Has the face answer, in JSON if that is all and comes soon, else as a stream.
 pub(super) async fn answer(
     daemon: &Arc<Daemon>,
     face: Face,
     session: &Arc<Session>,
     streams: &Arc<Streams>,
-    requests: Vec<Bytes>,
-    together: bool,
-    parent: Option<Context>,
+    posted: Posted,
 ) -> Response {
+    let Posted { requests, is_batch, parent } = posted;
     let stream = streams.open();
     let caller = session.caller.on_stream(stream.mailbox.clone());
     let closing = CloseOnDrop(stream.mailbox.clone());
-    let call = StreamedCall {
-        daemon: daemon.clone(),
-        face,
-        session: session.clone(),
-        streams: streams.clone(),
-        caller,
-        parent,
-    };
+    let origin = CallOrigin { daemon: daemon.clone(), face, session: session.clone(), caller, parent };
+    let call = StreamedCall { origin, streams: streams.clone() };
     tokio::spawn(async move {
         let _closing = closing;
         let mut open = JoinSet::new();
@@ -58,11 +60,11 @@ pub(super) async fn answer(
     let _ = tokio::time::timeout(JSON_WINDOW, all_answered(&stream.mailbox)).await;
     let answers = stream.mailbox.only_answers().filter(|_| stream.mailbox.is_closed());
     match answers.as_deref() {
-        Some([answer]) if !together => {
+        Some([answer]) if !is_batch => {
             streams.forget(&stream);
             json_response(StatusCode::OK, Body::from(answer.clone()))
         }
-        Some(answers) if together && !answers.is_empty() => {
+        Some(answers) if is_batch && !answers.is_empty() => {
             streams.forget(&stream);
             json_response(StatusCode::OK, list(answers))
         }
@@ -96,30 +98,45 @@ fn list(answers: &[Bytes]) -> Vec<u8> {
     out
 }
 
+/// Who makes a request over HTTP, kept for as long as it runs.
+#[derive(Clone)]
+pub(super) struct CallOrigin {
+    pub(super) daemon: Arc<Daemon>,
+    pub(super) face: Face,
+    pub(super) session: Arc<Session>,
+    pub(super) caller: Arc<Caller>,
+    pub(super) parent: Option<Context>,
+}
+
+impl CallOrigin {
+    pub(super) fn context(&self) -> RequestContext<'_> {
+        let Self { daemon, face, session, caller, parent } = self;
+        RequestContext { daemon, session, face, caller, via: EntryPoint::Streamable, parent: *parent }
+    }
+}
+
 /// A call that goes on without its connection.
 #[derive(Clone)]
 struct StreamedCall {
-    daemon: Arc<Daemon>,
-    face: Face,
-    session: Arc<Session>,
+    origin: CallOrigin,
     streams: Arc<Streams>,
-    caller: Arc<Caller>,
-    parent: Option<Context>,
 }
 
 impl StreamedCall {
     async fn run(self, body: Bytes) {
         let Ok(Message::Request { id, method, params }) = Message::parse(&body) else { return };
+        let (method, params) = (method.name(), RequestParams::read(params));
+        let request = face::Request::new(id, &method, &params);
+        let CallOrigin { session, caller, .. } = &self.origin;
         // It can be called off also while it waits for its turn.
         let _place = {
-            let (_guard, aborted) = self.session.register_request(id.get());
+            let (_guard, aborted) = session.register_request(id.get());
             tokio::select! {
                 biased;
                 reason = aborted => {
                     if let Ok(AbortReason::ShuttingDown) = reason {
-                        let method = method.name();
-                        let era = face::Request::new(id, &method, params).era();
-                        self.caller.push(MessageKind::Answer, Failure::ShuttingDown.answer(era, &method, id.get()));
+                        let answer = Failure::ShuttingDown.answer(request.era(), &method, id.get());
+                        caller.push(MessageKind::Answer, answer);
                     }
                     return;
                 }
@@ -129,21 +146,9 @@ impl StreamedCall {
                 },
             }
         };
-        let method = method.name();
-        let request = face::Request::new(id, &method, params).with_parent_span(self.parent);
-        let answer = run_request(
-            &self.daemon,
-            &self.face,
-            &self.session,
-            &self.caller,
-            request,
-            EntryPoint::Streamable,
-            None,
-        )
-        .await;
         // One that was cancelled has none.
-        if let Ok(answer) = answer {
-            self.caller.push(MessageKind::Answer, answer);
+        if let Some(answer) = run_request(self.origin.context(), request, None).await {
+            caller.push(MessageKind::Answer, answer);
         }
         self.streams.touch();
     }

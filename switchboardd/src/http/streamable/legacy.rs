@@ -11,16 +11,17 @@ use serde_json::value::RawValue;
 use switchboard_wire::envelope::{INVALID_REQUEST, Message, Outcome, PARSE_ERROR, string};
 use switchboard_wire::raw::Raw;
 
-use super::calls;
+use super::calls::{self, Posted};
 use super::classify::VERSION;
 use super::events::{self, StreamStart};
 use crate::daemon_state::Daemon;
+use crate::era::request_params::RequestParams;
 use crate::era::{ProtocolEra, request_meta};
 use crate::error::Failure;
-use crate::face::{self, Face};
+use crate::face::{self, Face, RequestContext, run_request};
 use crate::http::accept;
 use crate::http::errors::{HttpError, RpcError, json_response};
-use crate::http::proxy::{parent, run_request};
+use crate::http::proxy::parent;
 use crate::methods::{self, LEGACY_REVISIONS, MODERN_REVISIONS};
 use crate::metrics::series::EntryPoint;
 use crate::session::{AbortReason, EventId, Session, Streams};
@@ -75,16 +76,9 @@ pub(super) async fn post(
             if let Some((_, refusal)) = refused {
                 return Err(refusal);
             }
-            Ok(calls::answer(
-                daemon,
-                face,
-                &session,
-                &streams,
-                vec![body.clone()],
-                false,
-                parent(daemon, headers),
-            )
-            .await)
+            let parent = parent(daemon, headers);
+            let posted = Posted { requests: vec![body.clone()], is_batch: false, parent };
+            Ok(calls::answer(daemon, face, &session, &streams, posted).await)
         }
         message => {
             take(daemon, &session, body, message);
@@ -114,7 +108,9 @@ pub(super) async fn batch(
         let message = Message::parse(part.get().as_bytes())?;
         if let Message::Request { method, params, .. } = &message {
             let method = method.name();
-            if method == methods::INITIALIZE || !matches!(request_meta::parse(&method, *params), Ok(None)) {
+            if method == methods::INITIALIZE
+                || !matches!(request_meta::parse(&method, &RequestParams::read(*params)), Ok(None))
+            {
                 return Err(bad(format!("`{method}` must not be in a batch")).into());
             }
         }
@@ -137,7 +133,8 @@ pub(super) async fn batch(
     if requests.is_empty() {
         return Ok(StatusCode::ACCEPTED.into_response());
     }
-    Ok(calls::answer(daemon, face.clone(), &session, &streams, requests, true, parent(daemon, headers)).await)
+    let posted = Posted { requests, is_batch: true, parent: parent(daemon, headers) };
+    Ok(calls::answer(daemon, face.clone(), &session, &streams, posted).await)
 }
 
 /// GET: the session's own stream, or the rest of one that the host lost.
@@ -185,10 +182,11 @@ async fn open(
     }
     check_session_limit(daemon, id)?;
     let session = Session::over_http(&daemon.run_id, workspace, face.clone());
-    let request = face::Request::new(id, methods::INITIALIZE, params);
-    let Ok(answer) =
-        run_request(daemon, face, &session, &session.caller, request, EntryPoint::Streamable, None).await
-    else {
+    let params = RequestParams::read(params);
+    let request = face::Request::new(id, methods::INITIALIZE, &params);
+    let (caller, via) = (&session.caller, EntryPoint::Streamable);
+    let context = RequestContext { daemon, session: &session, face, caller, via, parent: None };
+    let Some(answer) = run_request(context, request, None).await else {
         return Ok(StatusCode::NO_CONTENT.into_response());
     };
     let welcome =

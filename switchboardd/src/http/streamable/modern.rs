@@ -11,22 +11,19 @@ use switchboard_wire::members::Members;
 use switchboard_wire::raw::Raw;
 use tokio::task::JoinSet;
 
-use super::calls::{CloseOnDrop, JSON_WINDOW, all_answered};
+use super::calls::{CallOrigin, CloseOnDrop, JSON_WINDOW, all_answered};
 use super::classify::HEADER_MISMATCH;
 use super::{events, headers};
-use crate::caller::Caller;
 use crate::daemon_state::Daemon;
 use crate::era::ProtocolEra;
+use crate::era::request_params::RequestParams;
 use crate::error::{Failure, LACKS_CAPABILITY};
-use crate::face::{self, Face};
+use crate::face::{self, Face, run_request};
 use crate::http::errors::{HttpError, RpcError, json_response};
-use crate::http::proxy::{parent, run_request};
+use crate::http::proxy::parent;
 use crate::listen_requests;
 use crate::mailbox::{Mailbox, MessageKind};
 use crate::methods;
-use crate::metrics::series::EntryPoint;
-use crate::session::Session;
-use crate::telemetry::trace::Context;
 use crate::workspace::Workspace;
 
 /// A notification has nothing to say here: a modern host cancels by closing its connection.
@@ -56,13 +53,13 @@ pub(super) async fn post(
     let mailbox = Arc::<Mailbox>::default();
     let session = daemon.anonymous_session(workspace);
     let caller = session.caller.on_stream(mailbox.clone());
-    let call = ModernCall { parent: parent(daemon, given), daemon: daemon.clone(), face, session, caller };
+    let call = CallOrigin { parent: parent(daemon, given), daemon: daemon.clone(), face, session, caller };
     let (closing, body) = (CloseOnDrop(mailbox.clone()), body.clone());
     // Ends with what holds it: this handler, then the stream.
     let mut running = JoinSet::new();
     running.spawn(async move {
         let _closing = closing;
-        call.run(&body).await;
+        run(call, &body).await;
     });
     let _ = tokio::time::timeout(JSON_WINDOW, all_answered(&mailbox)).await;
     let answers = mailbox.only_answers().filter(|_| mailbox.is_closed());
@@ -72,40 +69,21 @@ pub(super) async fn post(
     })
 }
 
-struct ModernCall {
-    daemon: Arc<Daemon>,
-    face: Face,
-    session: Arc<Session>,
-    caller: Arc<Caller>,
-    parent: Option<Context>,
-}
-
-impl ModernCall {
-    async fn run(self, body: &[u8]) {
-        let Ok(Message::Request { id, method, params }) = Message::parse(body) else { return };
-        let method = method.name();
-        let request = face::Request::new(id, &method, params).with_parent_span(self.parent);
-        let answer = run_request(
-            &self.daemon,
-            &self.face,
-            &self.session,
-            &self.caller,
-            request,
-            EntryPoint::Streamable,
-            None,
-        );
-        let answer = if method == methods::LISTEN {
-            tokio::select! {
-                answer = answer => answer,
-                // It would never be finished.
-                _ = self.daemon.wait_for_drain() => Ok(listen_requests::ended(id.get())),
-            }
-        } else {
-            answer.await
-        };
-        if let Ok(answer) = answer {
-            self.caller.push(MessageKind::Answer, answer);
+async fn run(call: CallOrigin, body: &[u8]) {
+    let Ok(Message::Request { id, method, params }) = Message::parse(body) else { return };
+    let (method, params) = (method.name(), RequestParams::read(params));
+    let answer = run_request(call.context(), face::Request::new(id, &method, &params), None);
+    let answer = if method == methods::LISTEN {
+        tokio::select! {
+            answer = answer => answer,
+            // It would never be finished.
+            _ = call.daemon.wait_for_drain() => Some(listen_requests::ended(id.get())),
         }
+    } else {
+        answer.await
+    };
+    if let Some(answer) = answer {
+        call.caller.push(MessageKind::Answer, answer);
     }
 }
 
