@@ -16,17 +16,20 @@ mod single;
 use switchboard_wire::raw::Raw;
 
 use crate::caller::{Caller, LogLevel};
+use crate::catalog::Catalog;
 use crate::daemon_state::Daemon;
+use crate::era::ProtocolEra;
+use crate::era::request_meta::RequestMeta;
 use crate::era::request_params::RequestParams;
-use crate::era::{ProtocolEra, request_meta};
 use crate::error::Failure;
 use crate::methods;
 use crate::session::Session;
 use crate::suite::SuiteReply;
 
 pub use aggregate::instructions;
-pub use context::{Request, RequestContext};
-pub use run::run_request;
+use context::Request;
+pub use context::{IncomingRequest, RequestContext};
+pub use run::{repeat_request, run_request};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Face {
@@ -46,24 +49,28 @@ impl Face {
 }
 
 /// Answers a request: the whole message for the host. By its first `.await` that waits, a call has taken its place in its child's queue; the session's order rests on that.
-pub async fn answer(context: RequestContext<'_>, request: Request<'_>) -> Vec<u8> {
+async fn answer(
+    context: RequestContext<'_>,
+    catalog: &Catalog,
+    request: Request<'_>,
+    claim: Result<Option<RequestMeta>, Failure>,
+) -> Vec<u8> {
     let RequestContext { daemon, session, face, caller, .. } = context;
-    match request_meta::parse(request.method, request.params) {
+    match claim {
         Ok(None) => {}
         // Larger than the other way, and rarer.
         Ok(Some(meta)) => {
             session.caller.update(|host| host.is_modern = true);
-            return Box::pin(modern::answer(context, request, meta)).await;
+            return Box::pin(modern::answer(context, catalog, request, meta)).await;
         }
         Err(failure) => {
             request.notes.iter().for_each(|note| note.failed(failure.kind(), &failure));
             return failure.answer(ProtocolEra::Modern, request.method, request.id.get());
         }
     }
-    let catalog = session.workspace().catalog();
     let said = match face {
-        Face::Aggregate => aggregate::answer(context, &catalog, request).await,
-        Face::Child(name) => single::answer(&catalog, name, caller, request).await,
+        Face::Aggregate => aggregate::answer(context, catalog, request).await,
+        Face::Child(name) => single::answer(catalog, name, caller, request).await,
     };
     match request.method {
         // From what it was shown on, a host hears what changes.
@@ -95,14 +102,14 @@ pub async fn answer(context: RequestContext<'_>, request: Request<'_>) -> Vec<u8
 }
 
 /// Notes what a host said of itself to an earlier daemon. False for what a child has to hear of.
-pub fn replay_request(daemon: &Daemon, session: &Session, request: Request<'_>) -> bool {
+pub fn replay_request(daemon: &Daemon, session: &Session, request: IncomingRequest<'_>) -> bool {
     match request.method {
         methods::INITIALIZE => {
-            initialize::negotiate(&session.caller, request.params.raw);
+            initialize::negotiate(&session.caller, request.params);
             session.init_fingerprints();
         }
         methods::SET_LEVEL => {
-            if set_level(&session.caller, request.params).is_ok() {
+            if set_level(&session.caller, &RequestParams::read(request.params)).is_ok() {
                 daemon.apply_log_level(&session.caller);
             }
         }

@@ -7,6 +7,7 @@ use switchboard_wire::raw::Raw;
 use super::Face;
 use crate::caller::Caller;
 use crate::daemon_state::Daemon;
+use crate::era::request_meta::RequestMeta;
 use crate::era::request_params::RequestParams;
 use crate::era::{ProtocolEra, request_meta};
 use crate::error::Failure;
@@ -29,21 +30,40 @@ pub struct RequestContext<'a> {
     pub parent: Option<Context>,
 }
 
-/// A request on its way in.
+/// A request as it came in.
 #[derive(Debug, Clone, Copy)]
-pub struct Request<'a> {
+pub struct IncomingRequest<'a> {
     pub id: Raw<'a>,
     pub method: &'a str,
-    pub params: &'a RequestParams<'a>,
-    /// Where is noted what becomes of it.
-    pub notes: Option<&'a OperationNotes>,
+    pub params: Option<Raw<'a>>,
 }
 
-impl<'a> Request<'a> {
-    pub fn new(id: Raw<'a>, method: &'a str, params: &'a RequestParams<'a>) -> Self {
-        Self { id, method, params, notes: None }
+impl IncomingRequest<'_> {
+    /// Which era it is of, right or wrong.
+    pub fn era(&self) -> ProtocolEra {
+        claimed_era(&request_meta::parse(self.method, &RequestParams::read(self.params)))
     }
+}
 
+/// Which era a request is of that says this of itself, right or wrong.
+pub(super) fn claimed_era(claim: &Result<Option<RequestMeta>, Failure>) -> ProtocolEra {
+    match claim {
+        Ok(None) => ProtocolEra::Legacy,
+        Ok(Some(_)) | Err(_) => ProtocolEra::Modern,
+    }
+}
+
+/// A request that is being answered.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Request<'a> {
+    pub(super) id: Raw<'a>,
+    pub(super) method: &'a str,
+    pub(super) params: &'a RequestParams<'a>,
+    /// Where is noted what becomes of it.
+    pub(super) notes: Option<&'a OperationNotes>,
+}
+
+impl Request<'_> {
     pub(super) fn set_suite(&self, suite: &Suite) {
         self.notes.iter().for_each(|note| note.suite(&suite.metrics));
     }
@@ -54,14 +74,6 @@ impl<'a> Request<'a> {
         match said {
             Ok(said) => note.answered(said.error()),
             Err(failure) => note.failed(failure.kind(), failure),
-        }
-    }
-
-    /// Which era it is of, right or wrong.
-    pub fn era(&self) -> ProtocolEra {
-        match request_meta::parse(self.method, self.params) {
-            Ok(None) => ProtocolEra::Legacy,
-            Ok(Some(_)) | Err(_) => ProtocolEra::Modern,
         }
     }
 }

@@ -30,14 +30,17 @@ const KINDS: [(&str, &str, &str); 3] = [
 const MAX_FOLLOWED: usize = 1024;
 
 /// Never answers: the request ends when its host cancels it or leaves.
-pub(super) async fn answer(context: RequestContext<'_>, request: Request<'_>) -> Result<SuiteReply, Failure> {
+pub(super) async fn answer(
+    context: RequestContext<'_>,
+    catalog: &Catalog,
+    request: Request<'_>,
+) -> Result<SuiteReply, Failure> {
     let RequestContext { daemon, session, face, caller: hears, .. } = context;
     if hears.mailbox().is_none() {
         // An answer that is JSON and finite cannot carry what comes later.
         return Err(Failure::UnknownMethod { method: request.method.to_owned() });
     }
     let wishes = Wishes::read(request.params.raw)?;
-    let catalog = session.workspace().catalog();
     let child = face.child();
     let suite = match child {
         None => None,
@@ -54,7 +57,7 @@ pub(super) async fn answer(context: RequestContext<'_>, request: Request<'_>) ->
         }
     };
     let id = request.id.get();
-    let following = follow(&catalog, suite, hears, id, &wishes.uris).await;
+    let following = follow(catalog, suite, hears, id, &wishes.uris).await;
     let mut honoured: serde_json::Map<_, _> =
         kept.iter().map(|(word, _, _)| ((*word).to_owned(), true.into())).collect();
     if !following.is_empty() {
@@ -66,7 +69,7 @@ pub(super) async fn answer(context: RequestContext<'_>, request: Request<'_>) ->
     let honoured = format!(r#""notifications":{},"#, json!(honoured));
     hears.push(MessageKind::Question, notification(methods::ACKNOWLEDGED, &honoured, id));
     for following in &following {
-        following.begin(&catalog, hears);
+        following.begin(catalog, hears);
     }
     std::future::pending().await
 }

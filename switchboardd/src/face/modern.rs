@@ -8,6 +8,7 @@ use switchboard_wire::raw::Raw;
 
 use super::{Face, Request, RequestContext, aggregate, links, listen, single};
 use crate::caller::{Caller, ClientCapabilities, InputEntry};
+use crate::catalog::Catalog;
 use crate::child::ChildResponse;
 use crate::era::errors::{self, MappedError};
 use crate::era::request_meta::RequestMeta;
@@ -23,6 +24,7 @@ use crate::suite::{InputNeeded, SuiteReply};
 /// One request with all that its answer needs.
 struct ModernRequest<'a> {
     context: RequestContext<'a>,
+    catalog: &'a Catalog,
     /// The session's name; of those who have none, their workspace's.
     state_owner: String,
     request: Request<'a>,
@@ -31,9 +33,15 @@ struct ModernRequest<'a> {
     client_capabilities: ClientCapabilities,
 }
 
-pub(super) async fn answer(context: RequestContext<'_>, request: Request<'_>, meta: RequestMeta) -> Vec<u8> {
+pub(super) async fn answer(
+    context: RequestContext<'_>,
+    catalog: &Catalog,
+    request: Request<'_>,
+    meta: RequestMeta,
+) -> Vec<u8> {
     let visit = ModernRequest {
         context,
+        catalog,
         state_owner: state_owner(context.session),
         request,
         fingerprint: OnceLock::new(),
@@ -51,9 +59,8 @@ pub(super) async fn answer(context: RequestContext<'_>, request: Request<'_>, me
 
 impl ModernRequest<'_> {
     async fn dispatch(&self, meta: RequestMeta) -> Result<SuiteReply, Failure> {
-        let Self { context, request, .. } = self;
+        let Self { context, catalog, request, .. } = self;
         let RequestContext { daemon, session, face, caller: listener, .. } = *context;
-        let catalog = session.workspace().catalog();
         let owner = session.whose(meta.client.as_deref());
         match request.method {
             methods::INITIALIZE
@@ -67,7 +74,7 @@ impl ModernRequest<'_> {
                 let own = listener.mailbox().filter(|_| session.id.is_empty());
                 let listener = own.map_or_else(|| listener.clone(), |mailbox| owner.on_stream(mailbox));
                 let context = RequestContext { caller: &listener, ..*context };
-                return listen::answer(context, *request).await;
+                return listen::answer(context, catalog, *request).await;
             }
             _ => {}
         }
@@ -83,7 +90,7 @@ impl ModernRequest<'_> {
                     catalog.child(&child).iter().for_each(|suite| request.set_suite(suite));
                     let said = call.run_until_input().await?;
                     let is_all = *face == Face::Aggregate;
-                    return Ok(if is_all { links::rewrite_uris(&catalog, &child, said) } else { said });
+                    return Ok(if is_all { links::rewrite_uris(catalog, &child, said) } else { said });
                 }
                 StateTarget::Child { pid, state } => {
                     pinned = Some(pid);
@@ -104,16 +111,16 @@ impl ModernRequest<'_> {
         let request = Request { params: changed.as_ref().unwrap_or(request.params), ..*request };
         match face {
             Face::Aggregate if request.method == methods::DISCOVER => {
-                Ok(SuiteReply::Own(aggregate::discover(&catalog)))
+                Ok(SuiteReply::Own(aggregate::discover(catalog)))
             }
             Face::Child(name) if request.method == methods::DISCOVER => {
-                single::discover(&catalog, name, &caller).await
+                single::discover(catalog, name, &caller).await
             }
             Face::Aggregate => {
                 let context = RequestContext { caller: &caller, ..*context };
-                aggregate::answer(context, &catalog, request).await
+                aggregate::answer(context, catalog, request).await
             }
-            Face::Child(name) => single::answer(&catalog, name, &caller, request).await,
+            Face::Child(name) => single::answer(catalog, name, &caller, request).await,
         }
     }
 
@@ -176,12 +183,11 @@ impl ModernRequest<'_> {
 
     /// Who answers.
     fn server(&self) -> String {
-        let catalog = self.context.session.workspace().catalog();
         let server_info = self
             .context
             .face
             .child()
-            .and_then(|name| catalog.child(name))
+            .and_then(|name| self.catalog.child(name))
             .and_then(|suite| suite.server_info());
         server_info
             .map_or_else(|| era::server().to_string(), |server_info| server_info.server.get().to_owned())

@@ -1,10 +1,14 @@
 //! The running of one request of a host, whichever way it came in: counted, registered and timed, answered, and ended
 //! early when its host or the daemon's end calls it off.
 
+use switchboard_wire::members::Members;
 use tokio::sync::oneshot;
 
 use super::catch::catch;
-use super::{Request, RequestContext, answer};
+use super::context::claimed_era;
+use super::{IncomingRequest, Request, RequestContext, answer};
+use crate::era::request_meta;
+use crate::era::request_params::RequestParams;
 use crate::error::Failure;
 use crate::methods;
 use crate::metrics::{HostOperation, Operation};
@@ -14,16 +18,21 @@ use crate::session::{AbortReason, RequestGuard, SequenceTicket};
 /// of the session may go once this one has taken its place at its child. `None` if its host cancelled it.
 pub async fn run_request(
     context: RequestContext<'_>,
-    request: Request<'_>,
+    incoming: IncomingRequest<'_>,
     ticket: Option<SequenceTicket>,
 ) -> Option<Vec<u8>> {
-    let (running, aborted) = RunningRequest::begin(context, request);
+    let IncomingRequest { id, method, params } = incoming;
+    let params = RequestParams::read(params);
+    let claim = request_meta::parse(method, &params);
+    let era = claimed_era(&claim);
+    let (running, aborted) = RunningRequest::begin(context, incoming, &params.meta);
     let notes = &running.operation.notes;
-    let request = Request { notes: Some(notes), ..request };
-    let answer = SequenceTicket::hold(ticket, catch(answer(context, request)));
+    let request = Request { id, method, params: &params, notes: Some(notes) };
+    let catalog = context.session.workspace().catalog();
+    let answer = SequenceTicket::hold(ticket, catch(answer(context, &catalog, request, claim)));
     let failed = |failure: &Failure| {
         notes.failed(failure.kind(), failure);
-        failure.answer(request.era(), request.method, request.id.get())
+        failure.answer(era, method, id.get())
     };
     let answer = tokio::select! {
         biased;
@@ -35,6 +44,15 @@ pub async fn run_request(
     };
     notes.ended();
     Some(answer)
+}
+
+/// Answers a request that an earlier daemon has answered before, for what it changes here.
+pub async fn repeat_request(context: RequestContext<'_>, incoming: IncomingRequest<'_>) {
+    let IncomingRequest { id, method, params } = incoming;
+    let params = RequestParams::read(params);
+    let claim = request_meta::parse(method, &params);
+    let catalog = context.session.workspace().catalog();
+    answer(context, &catalog, Request { id, method, params: &params, notes: None }, claim).await;
 }
 
 /// A request under way: its session can call it off, the daemon waits for it, and its time is taken. All of that ends
@@ -49,7 +67,11 @@ struct RunningRequest<'a> {
 }
 
 impl<'a> RunningRequest<'a> {
-    fn begin(context: RequestContext<'a>, request: Request<'_>) -> (Self, oneshot::Receiver<AbortReason>) {
+    fn begin(
+        context: RequestContext<'a>,
+        request: IncomingRequest<'_>,
+        meta: &Members<'_>,
+    ) -> (Self, oneshot::Receiver<AbortReason>) {
         let RequestContext { daemon, session, face, via, parent, .. } = context;
         let is_awaited = request.method != methods::LISTEN;
         daemon.begin_request(is_awaited);
@@ -58,7 +80,7 @@ impl<'a> RunningRequest<'a> {
             single: face.child().is_some(),
             method: request.method,
             id: request.id,
-            meta: &request.params.meta,
+            meta,
             parent,
         });
         let (registered, aborted) = session.register_request(request.id.get());

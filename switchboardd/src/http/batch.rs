@@ -11,10 +11,9 @@ use switchboard_wire::envelope::{INVALID_REQUEST, Message, string};
 use super::errors::{HttpError, RpcError};
 use super::proxy::context;
 use crate::daemon_state::Daemon;
-use crate::era::request_meta;
-use crate::era::request_params::RequestParams;
+use crate::era::ProtocolEra;
 use crate::error::fault;
-use crate::face::{self, Face, run_request};
+use crate::face::{self, Face, IncomingRequest, run_request};
 use crate::methods;
 use crate::session::Session;
 
@@ -56,13 +55,12 @@ pub(super) async fn answer(
         let body = message.get().as_bytes();
         match Message::parse(body) {
             Ok(Message::Request { id, method, params }) => {
-                let (method, params) = (method.name(), RequestParams::read(params));
-                let is_legacy = matches!(request_meta::parse(&method, &params), Ok(None));
-                if method == methods::INITIALIZE || !is_legacy {
+                let method = method.name();
+                let request = IncomingRequest { id, method: &method, params };
+                if method == methods::INITIALIZE || request.era() != ProtocolEra::Legacy {
                     answers.push(refused(id.get(), &format!("`{method}` must not be in a batch")));
                     continue;
                 }
-                let request = face::Request::new(id, &method, &params);
                 answers.extend(run_request(context(daemon, face, session, None), request, None).await);
             }
             Ok(Message::Notification { method, params }) => {

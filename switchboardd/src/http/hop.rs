@@ -17,8 +17,7 @@ use super::errors::{HttpError, json_response};
 use super::proxy::{context, read_body};
 use super::server::AcceptedConnection;
 use crate::daemon_state::{Daemon, Phase};
-use crate::era::request_params::RequestParams;
-use crate::face::{self, Face};
+use crate::face::{self, Face, IncomingRequest};
 use crate::mailbox::MessageBatch;
 use crate::session::Session;
 
@@ -72,17 +71,18 @@ fn replay(daemon: &Arc<Daemon>, session: &Arc<Session>, message: &RawValue) {
     let body = message.get().as_bytes();
     match Message::parse(body) {
         Ok(Message::Request { id, method, params }) => {
-            let (method, params) = (method.name(), RequestParams::read(params));
-            let request = face::Request::new(id, &method, &params);
+            let method = method.name();
+            let request = IncomingRequest { id, method: &method, params };
             if face::replay_request(daemon, session, request) {
                 return;
             }
             let (daemon, session, body) = (daemon.clone(), session.clone(), body.to_vec());
             tokio::spawn(async move {
                 if let Ok(Message::Request { id, method, params }) = Message::parse(&body) {
-                    let (method, params) = (method.name(), RequestParams::read(params));
-                    let request = face::Request::new(id, &method, &params);
-                    face::answer(context(&daemon, &session.face, &session, None), request).await;
+                    let method = method.name();
+                    let request = IncomingRequest { id, method: &method, params };
+                    let context = context(&daemon, &session.face, &session, None);
+                    face::repeat_request(context, request).await;
                 }
             });
         }

@@ -24,9 +24,8 @@ use super::server::{AcceptedConnection, PeerAddress};
 use super::{accept, batch, discovery};
 use crate::catalog::Catalog;
 use crate::daemon_state::Daemon;
-use crate::era::request_params::RequestParams;
 use crate::error::Failure;
-use crate::face::{self, Face, RequestContext, run_request};
+use crate::face::{self, Face, IncomingRequest, RequestContext, run_request};
 use crate::methods;
 use crate::metrics::series::EntryPoint;
 use crate::session::{Admission, SequenceTicket, Session};
@@ -166,8 +165,8 @@ where
     match message {
         Message::Request { .. } if duplicate => Ok(with_watermark(&session, Err(StatusCode::NO_CONTENT))),
         Message::Request { id, method, params } => {
-            let (method, params) = (method.name(), RequestParams::read(params));
-            let request = face::Request::new(id, &method, &params);
+            let method = method.name();
+            let request = IncomingRequest { id, method: &method, params };
             if let Some(draining) = daemon.draining() {
                 // A shim keeps it for the next daemon.
                 if session.is_shims || method != methods::TOOLS_CALL {

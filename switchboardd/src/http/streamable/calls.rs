@@ -14,9 +14,8 @@ use super::events::{self, StreamStart};
 use super::legacy::resumes;
 use crate::caller::Caller;
 use crate::daemon_state::Daemon;
-use crate::era::request_params::RequestParams;
 use crate::error::Failure;
-use crate::face::{self, Face, RequestContext, run_request};
+use crate::face::{Face, IncomingRequest, RequestContext, run_request};
 use crate::http::errors::json_response;
 use crate::mailbox::{Mailbox, MessageKind};
 use crate::metrics::series::EntryPoint;
@@ -125,8 +124,8 @@ struct StreamedCall {
 impl StreamedCall {
     async fn run(self, body: Bytes) {
         let Ok(Message::Request { id, method, params }) = Message::parse(&body) else { return };
-        let (method, params) = (method.name(), RequestParams::read(params));
-        let request = face::Request::new(id, &method, &params);
+        let method = method.name();
+        let request = IncomingRequest { id, method: &method, params };
         let CallOrigin { session, caller, .. } = &self.origin;
         // It can be called off also while it waits for its turn.
         let _place = {

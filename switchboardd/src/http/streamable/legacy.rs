@@ -15,10 +15,9 @@ use super::calls::{self, Posted};
 use super::classify::VERSION;
 use super::events::{self, StreamStart};
 use crate::daemon_state::Daemon;
-use crate::era::request_params::RequestParams;
-use crate::era::{ProtocolEra, request_meta};
+use crate::era::ProtocolEra;
 use crate::error::Failure;
-use crate::face::{self, Face, RequestContext, run_request};
+use crate::face::{self, Face, IncomingRequest, RequestContext, run_request};
 use crate::http::accept;
 use crate::http::errors::{HttpError, RpcError, json_response};
 use crate::http::proxy::parent;
@@ -106,11 +105,10 @@ pub(super) async fn batch(
     let mut messages = Vec::with_capacity(parts.len());
     for part in &parts {
         let message = Message::parse(part.get().as_bytes())?;
-        if let Message::Request { method, params, .. } = &message {
+        if let Message::Request { id, method, params } = &message {
             let method = method.name();
-            if method == methods::INITIALIZE
-                || !matches!(request_meta::parse(&method, &RequestParams::read(*params)), Ok(None))
-            {
+            let request = IncomingRequest { id: *id, method: &method, params: *params };
+            if method == methods::INITIALIZE || request.era() != ProtocolEra::Legacy {
                 return Err(bad(format!("`{method}` must not be in a batch")).into());
             }
         }
@@ -182,8 +180,7 @@ async fn open(
     }
     check_session_limit(daemon, id)?;
     let session = Session::over_http(&daemon.run_id, workspace, face.clone());
-    let params = RequestParams::read(params);
-    let request = face::Request::new(id, methods::INITIALIZE, &params);
+    let request = IncomingRequest { id, method: methods::INITIALIZE, params };
     let (caller, via) = (&session.caller, EntryPoint::Streamable);
     let context = RequestContext { daemon, session: &session, face, caller, via, parent: None };
     let Some(answer) = run_request(context, request, None).await else {

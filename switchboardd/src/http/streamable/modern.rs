@@ -16,9 +16,8 @@ use super::classify::HEADER_MISMATCH;
 use super::{events, headers};
 use crate::daemon_state::Daemon;
 use crate::era::ProtocolEra;
-use crate::era::request_params::RequestParams;
 use crate::error::{Failure, LACKS_CAPABILITY};
-use crate::face::{self, Face, run_request};
+use crate::face::{Face, IncomingRequest, run_request};
 use crate::http::errors::{HttpError, RpcError, json_response};
 use crate::http::proxy::parent;
 use crate::listen_requests;
@@ -71,8 +70,8 @@ pub(super) async fn post(
 
 async fn run(call: CallOrigin, body: &[u8]) {
     let Ok(Message::Request { id, method, params }) = Message::parse(body) else { return };
-    let (method, params) = (method.name(), RequestParams::read(params));
-    let answer = run_request(call.context(), face::Request::new(id, &method, &params), None);
+    let method = method.name();
+    let answer = run_request(call.context(), IncomingRequest { id, method: &method, params }, None);
     let answer = if method == methods::LISTEN {
         tokio::select! {
             answer = answer => answer,
