@@ -12,6 +12,7 @@ use tokio::time::Instant;
 
 use crate::child::{BudgetSlot, Child, ChildRegistry};
 use crate::config::BudgetConfig;
+use crate::pool::{Member, MemberRegistry};
 use memory_probe::MemoryProbe;
 pub use memory_probe::MemoryUsage;
 
@@ -41,14 +42,15 @@ impl NoRoom {
 #[derive(Debug)]
 pub struct Budget {
     registry: Arc<ChildRegistry>,
+    members: Arc<MemberRegistry>,
     // A leaf lock: held to copy or replace two numbers.
     ceiling: Mutex<BudgetConfig>,
     memory_probe: MemoryProbe,
 }
 
 impl Budget {
-    pub fn new(registry: Arc<ChildRegistry>) -> Self {
-        Self { registry, ceiling: Mutex::new(BudgetConfig::default()), memory_probe: MemoryProbe::default() }
+    pub fn new(registry: Arc<ChildRegistry>, members: Arc<MemberRegistry>) -> Self {
+        Self { registry, members, ceiling: Mutex::default(), memory_probe: MemoryProbe::default() }
     }
 
     pub fn set(&self, ceiling: BudgetConfig) {
@@ -93,7 +95,11 @@ impl Budget {
     /// that wait for us.
     fn nothing_can_become_free(&self, full: &NoRoom) -> bool {
         let children = self.registry.all();
-        let stays = |child: &Arc<Child>| child.is_asking() || (child.is_idle() && child.is_followed());
+        // One that starts or ends is no member, and does not stay as it is.
+        let stays = |child: &Arc<Child>| {
+            let member = self.members.of_child(child);
+            child.is_asking() || member.is_some_and(|member| member.is_idle() && child.is_followed())
+        };
         children.len() == self.registry.slots_in_use()
             && children.iter().filter(|child| full.is_eased_by(child)).all(stays)
     }
@@ -131,10 +137,10 @@ impl Budget {
         self.registry.all().iter().filter_map(|child| child.guard_pid()).collect()
     }
 
-    fn least_recently_used(&self, helps: impl Fn(&Child) -> bool) -> Option<Arc<Child>> {
-        let is_idle = |child: &Arc<Child>| child.is_alive() && child.is_idle() && !child.is_followed();
-        let idle = self.registry.all().into_iter().filter(is_idle);
-        idle.filter(|child| helps(child)).min_by_key(|child| child.last_used())
+    fn least_recently_used(&self, helps: impl Fn(&Child) -> bool) -> Option<Arc<Member>> {
+        let is_idle = |member: &Arc<Member>| member.is_alive() && member.is_idle() && !member.is_followed();
+        let idle = self.members.all().into_iter().filter(is_idle);
+        idle.filter(|member| helps(member)).min_by_key(|member| member.last_used())
     }
 
     /// Keeps memory below its ceiling while children grow. Never resolves.

@@ -21,7 +21,7 @@ pub use workspace_loader::{WorkspaceLoad, WorkspaceLoader};
 use crate::budget::Budget;
 use crate::caller::{Caller, RunId};
 use crate::catalog::Catalog;
-use crate::child::{ChildRegistry, Launcher, Ownership, RunLog, Runners};
+use crate::child::{ChildRegistry, Launcher, RunLog, Runners};
 use crate::config::Config;
 use crate::daemon_info::DaemonInfo;
 use crate::layer::Locations;
@@ -31,7 +31,7 @@ use crate::manifest::Manifests;
 use crate::metrics::series::EntryPoint;
 use crate::oauth::Logins;
 use crate::page_access::PageAccess;
-use crate::pool::ChildServices;
+use crate::pool::{ChildServices, Member, MemberRegistry};
 use crate::savings_recorder::SavingsRecorder;
 use crate::session::{AbortReason, Disconnects, Session, Sessions};
 use crate::suspended_calls::SuspendedCalls;
@@ -90,12 +90,14 @@ impl Daemon {
         launcher: Launcher,
     ) -> Arc<Self> {
         let registry = Arc::new(ChildRegistry::default());
+        let members = Arc::new(MemberRegistry::default());
         let resolver = Arc::new(ValueResolver::new(&config.folder, &locations.state));
         let services = ChildServices {
             logins: Arc::new(Logins::new(&locations.state, &resolver)),
             value_resolver: resolver,
-            budget: Arc::new(Budget::new(registry.clone())),
+            budget: Arc::new(Budget::new(registry.clone(), members.clone())),
             registry,
+            members,
             manifests: Manifests::new(&locations.state),
             run_log: Arc::new(run_log),
             runners: Arc::new(Runners::new(&locations.state, &config.folder)),
@@ -146,7 +148,7 @@ impl Daemon {
     /// A host's roots changed: the children that are its own are told.
     pub fn roots_changed(&self, caller: &Arc<Caller>) {
         for child in self.services.registry.all() {
-            if matches!(child.ownership(), Ownership::Session(owner) if Arc::ptr_eq(&owner, caller)) {
+            if child.is_owned_by(caller) {
                 child.roots_changed();
             }
         }
@@ -155,13 +157,11 @@ impl Daemon {
     /// Whether another daemon could go on with everything: no call, no child that keeps something for one session, no
     /// session that would not find its way there, no person who is logging in, nobody who was asked something.
     pub fn can_hand_over(&self) -> bool {
-        let is_free = |child: &Arc<crate::child::Child>| {
-            child.is_idle()
-                && !child.has_suspended_calls()
-                && !matches!(child.ownership(), Ownership::Session(_))
-        };
+        let is_free = |child: &Arc<crate::child::Child>| child.in_flight() == 0 && !child.is_owned();
+        let is_unused = |member: &Arc<Member>| member.leases() == 0 && !member.has_suspended_calls();
         self.shutdown.is_idle()
             && self.services.registry.all().iter().all(is_free)
+            && self.services.members.all().iter().all(is_unused)
             && self.sessions.all().iter().all(|session| session.is_shims)
             && !self.services.logins.any_open()
             && !self.suspended_calls.is_awaited()
@@ -181,17 +181,20 @@ impl Daemon {
         self.shutdown.wait_for_drain().await
     }
 
-    /// Counts a request as under way until what this returns is dropped.
-    pub fn begin_request(self: &Arc<Self>) -> ActiveRequest {
-        self.shutdown.request_began();
+    /// Counts a request, and as one under way if it `is_awaited`: then [`Daemon::end_request`] has to follow. One that stays
+    /// open for as long as its host likes never has to be finished: a daemon that goes tells it so.
+    pub fn begin_request(&self, is_awaited: bool) {
+        if is_awaited {
+            self.shutdown.request_began();
+        } else {
+            self.shutdown.count_request();
+        }
         self.services.status_changed.notify();
-        ActiveRequest(self.clone())
     }
 
-    /// Notes a request that stays open for as long as its host likes. It counts as one that came, and never as one that
-    /// has to be finished: a daemon that goes tells it so.
-    pub fn begin_listening(&self) {
-        self.shutdown.count_request();
+    /// A request that was under way is over.
+    pub fn end_request(&self) {
+        self.shutdown.request_ended();
         self.services.status_changed.notify();
     }
 
@@ -279,17 +282,6 @@ impl Daemon {
         if before != Some(level) {
             self.services.registry.all().iter().for_each(|child| child.set_level(level));
         }
-    }
-}
-
-/// One request under way.
-#[derive(Debug)]
-pub struct ActiveRequest(Arc<Daemon>);
-
-impl Drop for ActiveRequest {
-    fn drop(&mut self) {
-        self.0.shutdown.request_ended();
-        self.0.services.status_changed.notify();
     }
 }
 

@@ -11,6 +11,7 @@ pub mod errors;
 pub mod headers;
 pub mod question;
 pub mod request_meta;
+pub mod request_params;
 pub mod request_state;
 pub mod results;
 pub mod retry;

@@ -1,93 +1,54 @@
 //! What a route or shim shows: all children as suites (the aggregate), or one child as it is.
 
 mod aggregate;
+mod catch;
 mod consent;
+mod context;
 mod follow;
 mod initialize;
 mod links;
 mod listen;
 mod modern;
 mod offers;
+mod run;
 mod single;
-
-use std::sync::Arc;
 
 use switchboard_wire::raw::Raw;
 use switchboard_wire::rpc;
 
 use crate::caller::Caller;
+use crate::catalog::Catalog;
 use crate::daemon_state::Daemon;
-use crate::era::{ProtocolEra, request_meta};
+use crate::era::request_meta::RequestMeta;
+use crate::era::request_params::RequestParams;
+use crate::era::{InvalidRequest, ProtocolEra};
 use crate::error::Failure;
 use crate::list_changes;
 use crate::log_level::LogLevel;
 use crate::methods;
-use crate::metrics::OperationNotes;
 use crate::session::Session;
-use crate::suite::{Suite, SuiteReply};
-use crate::telemetry::trace::Context;
+use crate::suite::SuiteReply;
 
 pub use crate::session::Face;
 pub use aggregate::instructions;
+use context::Request;
+pub use context::{IncomingRequest, RequestContext, era_of};
+pub use run::{repeat_request, run_request};
 
-/// A request on its way in.
-#[derive(Debug, Clone, Copy)]
-pub struct Request<'a> {
-    pub id: Raw<'a>,
-    pub method: &'a str,
-    pub params: Option<Raw<'a>>,
-    /// Where is noted what becomes of it.
-    pub notes: Option<&'a OperationNotes>,
-    /// The span that it came with, beside what it says itself.
-    pub parent: Option<Context>,
-}
-
-impl<'a> Request<'a> {
-    pub fn new(id: Raw<'a>, method: &'a str, params: Option<Raw<'a>>) -> Self {
-        Self { id, method, params, notes: None, parent: None }
-    }
-
-    pub fn with_parent_span(self, parent: Option<Context>) -> Self {
-        Self { parent, ..self }
-    }
-
-    fn set_suite(&self, suite: &Suite) {
-        self.notes.iter().for_each(|note| note.suite(&suite.metrics));
-    }
-
-    /// Notes how it went.
-    fn record_outcome(&self, said: &Result<SuiteReply, Failure>) {
-        let Some(note) = self.notes else { return };
-        match said {
-            Ok(said) => note.answered(said.error()),
-            Err(failure) => note.failed(failure.kind(), failure),
-        }
-    }
-
-    /// Which era it is of, right or wrong.
-    pub fn era(&self) -> ProtocolEra {
-        match request_meta::parse(self.method, self.params) {
-            Ok(None) => ProtocolEra::Legacy,
-            Ok(Some(_)) | Err(_) => ProtocolEra::Modern,
-        }
-    }
-}
-
-/// Answers a request: the whole message for the host. `caller` is the session's, or that of this one call. By its
-/// first `.await` that waits, a call has taken its place in its child's queue; the session's order rests on that.
-pub async fn answer(
-    daemon: &Arc<Daemon>,
-    face: &Face,
-    session: &Arc<Session>,
-    caller: &Arc<Caller>,
+/// Answers a request: the whole message for the host. By its first `.await` that waits, a call has taken its place in its child's queue; the session's order rests on that.
+async fn answer(
+    context: RequestContext<'_>,
+    catalog: &Catalog,
     request: Request<'_>,
+    claim: Result<Option<RequestMeta>, InvalidRequest>,
 ) -> Vec<u8> {
-    match request_meta::parse(request.method, request.params) {
+    let RequestContext { daemon, session, face, caller, .. } = context;
+    match claim {
         Ok(None) => {}
         // Larger than the other way, and rarer.
         Ok(Some(meta)) => {
             session.caller.update(|host| host.is_modern = true);
-            return Box::pin(modern::answer(daemon, face, session, caller, request, meta)).await;
+            return Box::pin(modern::answer(context, catalog, request, meta)).await;
         }
         Err(invalid) => {
             let failure = Failure::from(invalid);
@@ -95,10 +56,9 @@ pub async fn answer(
             return failure.answer(ProtocolEra::Modern, request.method, request.id.get());
         }
     }
-    let catalog = session.workspace().catalog();
     let said = match face {
-        Face::Aggregate => aggregate::answer(daemon, session, caller, &catalog, request).await,
-        Face::Child(name) => single::answer(&catalog, name, caller, request).await,
+        Face::Aggregate => aggregate::answer(context, catalog, request).await,
+        Face::Child(name) => single::answer(catalog, name, caller, request).await,
     };
     match request.method {
         // From what it was shown on, a host hears what changes.
@@ -126,14 +86,14 @@ pub async fn answer(
 }
 
 /// Notes what a host said of itself to an earlier daemon. False for what a child has to hear of.
-pub fn replay_request(daemon: &Daemon, session: &Session, request: Request<'_>) -> bool {
+pub fn replay_request(daemon: &Daemon, session: &Session, request: IncomingRequest<'_>) -> bool {
     match request.method {
         methods::INITIALIZE => {
             initialize::negotiate(&session.caller, request.params);
             list_changes::note_shown(session);
         }
         methods::SET_LEVEL => {
-            if set_level(&session.caller, request.params).is_ok() {
+            if set_level(&session.caller, &RequestParams::read(request.params)).is_ok() {
                 daemon.apply_log_level(&session.caller);
             }
         }
@@ -157,10 +117,11 @@ pub fn on_notification(daemon: &Daemon, session: &Session, method: &str, params:
 }
 
 /// `logging/setLevel`: what this caller hears from now on.
-fn set_level(caller: &Caller, params: Option<Raw<'_>>) -> Result<SuiteReply, Failure> {
+fn set_level(caller: &Caller, params: &RequestParams<'_>) -> Result<SuiteReply, Failure> {
     let level = params
-        .and_then(switchboard_wire::members::Members::of)
-        .and_then(|params| serde_json::from_str::<LogLevel>(params.get("level")?.get()).ok())
+        .members
+        .get("level")
+        .and_then(|level| serde_json::from_str::<LogLevel>(level.get()).ok())
         .ok_or_else(|| {
             Failure::InvalidParams(
                 "`level` must be one of debug, info, notice, warning, error, critical, alert, emergency"

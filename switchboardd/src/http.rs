@@ -3,7 +3,6 @@
 mod accept;
 mod auth;
 mod batch;
-mod catch;
 mod control;
 mod discovery;
 mod errors;

@@ -20,6 +20,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, SystemTime};
 
 use switchboard_wire::envelope::string;
+use switchboard_wire::members::Members;
 use switchboard_wire::raw::Raw;
 use tokio::time::Instant;
 
@@ -149,20 +150,12 @@ impl Metrics {
         self.store.spans.get()
     }
 
-    /// A request of a host begins; it ends when what this returns is dropped. `parent`: the span that it came with beside
-    /// what it says itself.
-    pub fn begin(
-        &self,
-        via: EntryPoint,
-        single: bool,
-        method: &str,
-        id: Raw<'_>,
-        params: Option<Raw<'_>>,
-        parent: Option<Context>,
-    ) -> OperationGuard<'_> {
+    /// A request of a host begins; it ends with [`Metrics::end`].
+    pub fn begin(&self, request: HostOperation<'_>) -> Operation {
+        let HostOperation { via, single, method, id, meta, parent } = request;
         let method = known_method(method);
         let traced = self.spans().map(|spans| {
-            let parent = Context::of(params).or(parent);
+            let parent = Context::of(meta).or(parent);
             let id = string(id).map_or_else(
                 || id.get().chars().take(MAX_ID_CHARS).collect(),
                 |id| id.chars().take(MAX_ID_CHARS).collect(),
@@ -173,7 +166,7 @@ impl Metrics {
             self.overall.enter();
         }
         let note = OperationNotes::of(method, traced.as_ref().map(|traced| traced.context));
-        OperationGuard { metrics: self, via, single, method, begun: Instant::now(), notes: note, traced }
+        Operation { via, single, method, begun: Instant::now(), notes: note, traced }
     }
 
     pub fn overall(&self) -> MetricFigures {
@@ -240,6 +233,71 @@ impl Metrics {
         self.recent_errors.lock().expect("BUG: a copy panicked").iter().cloned().collect()
     }
 
+    /// A request of a host is over, whether it came to its end or not.
+    pub fn end(&self, operation: &mut Operation) {
+        let took = operation.begun.elapsed();
+        let NotesState { suite, tool, introspects, error, message, ended } =
+            std::mem::take(&mut *operation.notes.lock());
+        let error = if ended { error } else { error.or(Some(outcome::CANCELLED)) };
+        let tool = tool.map(|tool| match tool {
+            ToolLabel::Known(name) => name,
+            // A child that did it has it. Of what nobody has, no name is kept.
+            ToolLabel::New(name) if error.is_none() => self.store.names.number(&name),
+            ToolLabel::New(_) => LabelName::OTHER,
+        });
+        let name = suite.as_ref().map(|suite| suite.name());
+        let is_call = operation.notes.is_call;
+        // The tool of an operation that does not come as far as a child's is the suite itself.
+        let tool = if is_call && !operation.single { tool.or(name) } else { tool };
+        let (via, single, method) = (operation.via, operation.single, operation.method);
+        let what = OperationKind::HostRequest { via, single, method };
+        self.store.add(SeriesKey { kind: what, owner: name, tool, error }, took);
+        let failed = error.is_some_and(|error| error != outcome::CANCELLED);
+        if let Some((spans, traced)) = self.spans().zip(operation.traced.take())
+            && traced.context.sampled
+        {
+            spans.push(Span {
+                context: traced.context,
+                parent: traced.parent.map(|parent| parent.span),
+                side: Side::Server { face: via.word() },
+                method,
+                tool: tool.map(|tool| self.text(tool)),
+                whose: name.map(|name| self.text(name)),
+                id: traced.id,
+                error,
+                failed,
+                begun: traced.begun,
+                took,
+            });
+        }
+        if is_call && introspects {
+            self.overall.introspected();
+            suite.iter().for_each(|suite| suite.introspected());
+        } else if is_call {
+            let step = self.step();
+            self.overall.add(took, failed, step);
+            suite.iter().for_each(|suite| suite.add(took, failed, step));
+        }
+        if is_call {
+            self.overall.leave();
+            suite.iter().for_each(|suite| suite.leave());
+        }
+        if let Some(kind) = error.filter(|_| failed) {
+            self.record_error(RecentError {
+                at: SystemTime::now(),
+                method,
+                suite: suite.map(|suite| suite.text().into()),
+                tool: tool.map(|tool| self.text(tool)),
+                kind,
+                // What a child says of it may hold anything, and is for its host.
+                message: message.unwrap_or_else(|| match kind {
+                    outcome::TOOL_ERROR => "the tool's result says `isError`".to_owned(),
+                    _ => "the child answered with an error of its own".to_owned(),
+                }),
+            });
+        }
+    }
+
     fn step(&self) -> u64 {
         self.started.elapsed().as_secs() / STEP.as_secs()
     }
@@ -253,10 +311,22 @@ impl Metrics {
     }
 }
 
+/// A request of a host, as far as it is counted and traced.
+#[derive(Debug, Clone, Copy)]
+pub struct HostOperation<'a> {
+    pub via: EntryPoint,
+    /// Whether its host is shown one child as it is.
+    pub single: bool,
+    pub method: &'a str,
+    pub id: Raw<'a>,
+    pub meta: &'a Members<'a>,
+    /// The span that it came with beside what its `_meta` says.
+    pub parent: Option<Context>,
+}
+
 /// A request of a host under way.
 #[derive(Debug)]
-pub struct OperationGuard<'a> {
-    metrics: &'a Metrics,
+pub struct Operation {
     via: EntryPoint,
     single: bool,
     method: &'static str,
@@ -363,73 +433,6 @@ impl OperationNotes {
 
     fn lock(&self) -> std::sync::MutexGuard<'_, NotesState> {
         self.state.lock().expect("BUG: a note panicked")
-    }
-}
-
-impl Drop for OperationGuard<'_> {
-    fn drop(&mut self) {
-        let took = self.begun.elapsed();
-        let NotesState { suite, tool, introspects, error, message, ended } =
-            std::mem::take(&mut *self.notes.lock());
-        let error = if ended { error } else { error.or(Some(outcome::CANCELLED)) };
-        let metrics = self.metrics;
-        let tool = tool.map(|tool| match tool {
-            ToolLabel::Known(name) => name,
-            // A child that did it has it. Of what nobody has, no name is kept.
-            ToolLabel::New(name) if error.is_none() => metrics.store.names.number(&name),
-            ToolLabel::New(_) => LabelName::OTHER,
-        });
-        let name = suite.as_ref().map(|suite| suite.name());
-        let is_call = self.notes.is_call;
-        // The tool of an operation that does not come as far as a child's is the suite itself.
-        let tool = if is_call && !self.single { tool.or(name) } else { tool };
-        let (via, single, method) = (self.via, self.single, self.method);
-        let what = OperationKind::HostRequest { via, single, method };
-        metrics.store.add(SeriesKey { kind: what, owner: name, tool, error }, took);
-        let failed = error.is_some_and(|error| error != outcome::CANCELLED);
-        if let Some((spans, traced)) = metrics.spans().zip(self.traced.take())
-            && traced.context.sampled
-        {
-            spans.push(Span {
-                context: traced.context,
-                parent: traced.parent.map(|parent| parent.span),
-                side: Side::Server { face: via.word() },
-                method,
-                tool: tool.map(|tool| metrics.text(tool)),
-                whose: name.map(|name| metrics.text(name)),
-                id: traced.id,
-                error,
-                failed,
-                begun: traced.begun,
-                took,
-            });
-        }
-        if is_call && introspects {
-            metrics.overall.introspected();
-            suite.iter().for_each(|suite| suite.introspected());
-        } else if is_call {
-            let step = metrics.step();
-            metrics.overall.add(took, failed, step);
-            suite.iter().for_each(|suite| suite.add(took, failed, step));
-        }
-        if is_call {
-            metrics.overall.leave();
-            suite.iter().for_each(|suite| suite.leave());
-        }
-        if let Some(kind) = error.filter(|_| failed) {
-            metrics.record_error(RecentError {
-                at: SystemTime::now(),
-                method,
-                suite: suite.map(|suite| suite.text().into()),
-                tool: tool.map(|tool| metrics.text(tool)),
-                kind,
-                // What a child says of it may hold anything, and is for its host.
-                message: message.unwrap_or_else(|| match kind {
-                    outcome::TOOL_ERROR => "the tool's result says `isError`".to_owned(),
-                    _ => "the child answered with an error of its own".to_owned(),
-                }),
-            });
-        }
     }
 }
 

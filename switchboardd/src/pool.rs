@@ -7,6 +7,7 @@
 mod breaker;
 mod history;
 mod lease;
+mod member;
 mod pools;
 mod settings;
 mod spares;
@@ -23,6 +24,7 @@ use tokio::time::Instant;
 
 pub use history::ChildEnd;
 pub use lease::Lease;
+pub use member::{Member, MemberRegistry};
 pub use pools::Pools;
 pub use settings::{RootsOf, Settings};
 
@@ -42,7 +44,7 @@ use crate::savings_recorder::{ChildUse, Fingerprint, SavingsRecorder};
 use crate::status_changed::StatusChanged;
 use crate::subscriptions::Subscriptions;
 use crate::value_resolver::{NotLaunchable, ValueResolver};
-use state::{Member, State};
+use state::State;
 
 /// How long a call waits for room, from when it came in: in the budget, or for one of `max` children to become free for
 /// its session.
@@ -53,6 +55,7 @@ const SLOT_WAIT: Duration = Duration::from_secs(5);
 pub struct ChildServices {
     pub value_resolver: Arc<ValueResolver>,
     pub registry: Arc<ChildRegistry>,
+    pub members: Arc<MemberRegistry>,
     pub budget: Arc<Budget>,
     pub manifests: Manifests,
     pub run_log: Arc<RunLog>,
@@ -219,10 +222,10 @@ impl Pool {
             (std::mem::take(&mut state.members), state.limits)
         };
         let any = !members.is_empty();
-        for Member { child, .. } in members {
+        for member in members {
             tokio::spawn(async move {
-                child.idle().await;
-                child.stop();
+                member.idle().await;
+                member.stop();
             });
         }
         self.has_changed();
@@ -264,8 +267,8 @@ impl Pool {
         let mut state = self.lock();
         state.follow_on.retain(|owner| !Arc::ptr_eq(owner, caller));
         for member in &state.members {
-            if member.owner.as_ref().is_some_and(|owner| Arc::ptr_eq(owner, caller)) {
-                member.child.stop();
+            if member.is_owned_by(caller) {
+                member.stop();
             }
         }
     }
@@ -282,7 +285,12 @@ impl Pool {
     }
 
     pub fn running(&self) -> Vec<Arc<Child>> {
-        self.lock().alive().map(|member| member.child.clone()).collect()
+        self.lock().alive().map(|member| member.child().clone()).collect()
+    }
+
+    /// The same with what is known of their use.
+    pub fn members(&self) -> Vec<Arc<Member>> {
+        self.lock().alive().cloned().collect()
     }
 
     /// What the children that run, and the last two that were started, wrote to their standard error after line
@@ -290,7 +298,7 @@ impl Pool {
     pub fn stderr_lines(&self, after: u64) -> Vec<StderrLine> {
         let mut rings: Vec<Arc<StderrRing>> = {
             let state = self.lock();
-            let running = state.alive().map(|member| member.child.stderr().clone());
+            let running = state.alive().map(|member| member.stderr().clone());
             running.chain(state.previous_stderr.clone()).chain([state.last_stderr.clone()]).collect()
         };
         rings.sort_by_key(Arc::as_ptr);
@@ -341,7 +349,7 @@ impl Pool {
 
     pub fn counts(&self) -> PoolCounts {
         let state = self.lock();
-        let idle = state.alive().filter(|member| member.child.is_idle()).count();
+        let idle = state.alive().filter(|member| member.is_idle()).count();
         PoolCounts { alive: state.alive().count(), idle, waiting: state.waiting }
     }
 

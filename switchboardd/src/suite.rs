@@ -5,6 +5,7 @@
 
 mod arguments;
 mod call;
+mod context;
 mod elicitation;
 pub mod introspect;
 pub mod login;
@@ -28,6 +29,7 @@ use crate::child::{ChildError, ChildResponse, Limits, ServerInfo, Tool, ToolList
 use crate::config::{Config, Mode, Scope, SuiteConfig};
 use crate::definition::{Definition, Launch};
 use crate::document::nearest;
+use crate::era::request_params::RequestParams;
 use crate::error::Failure;
 use crate::mailbox::MessageKind;
 use crate::manifest::Manifest;
@@ -38,8 +40,9 @@ use crate::savings_recorder::Fingerprint;
 use crate::trust::{JudgedDefinition, TrustStatus, view};
 use crate::visible::visible;
 
+pub use context::CallContext;
 use login::LoginOutcome;
-pub use suspendable::{ChildRequest, InputNeeded, SuspendableCall};
+pub use suspendable::{InputNeeded, SuspendableCall};
 
 /// How often somebody who waits for a start hears of it.
 const STARTING_NEWS: Duration = Duration::from_secs(5);
@@ -70,6 +73,15 @@ pub struct Suite {
     pub metrics: Arc<SuiteMetrics>,
     mode: Mode,
     summary_max_chars: usize,
+}
+
+/// What a suite reads of the `params` of its `tools/call`.
+#[derive(Clone, Copy)]
+struct HostParams<'a> {
+    members: &'a Members<'a>,
+    /// The progress token as the host wrote it, whatever it is.
+    token: Option<Raw<'a>>,
+    arguments: &'a Members<'a>,
 }
 
 /// What a suite answers with.
@@ -187,23 +199,8 @@ impl Suite {
 
     /// A child to use. Fails at once for a definition that cannot be started. While it starts, a
     /// caller that asked for progress hears of it, and nobody waits longer than hosts do.
-    pub async fn lease(
-        &self,
-        caller: &Arc<Caller>,
-        subtool: Option<&str>,
-        token: Option<&str>,
-    ) -> Result<Lease, Failure> {
-        self.lease_since(caller, subtool, token, Instant::now()).await
-    }
-
-    /// The same for a call that came in at `asked`, and has waited since.
-    pub async fn lease_since(
-        &self,
-        caller: &Arc<Caller>,
-        subtool: Option<&str>,
-        token: Option<&str>,
-        asked: Instant,
-    ) -> Result<Lease, Failure> {
+    pub async fn lease(&self, call: CallContext<'_>) -> Result<Lease, Failure> {
+        let CallContext { caller, asked, tool: subtool, token, .. } = call;
         let pool = self.pool()?;
         let mut lease = pin!(pool.lease_since(caller, self.limits, asked));
         loop {
@@ -280,9 +277,12 @@ impl Suite {
     pub async fn run(
         &self,
         caller: &Arc<Caller>,
-        params: &Members<'_>,
-        note: Option<&OperationNotes>,
+        params: &RequestParams<'_>,
+        notes: Option<&OperationNotes>,
     ) -> Result<SuiteReply, Failure> {
+        let token = params.progress_token().map(Raw::get);
+        let written_token = params.written_token();
+        let params = &params.members;
         let arguments = match params.get("arguments") {
             None => Members::default(),
             Some(raw) => match Members::of(raw) {
@@ -301,13 +301,13 @@ impl Suite {
             return Ok(again);
         }
         let params = stripped_params.as_ref().unwrap_or(params);
-        let mut said = self.dispatch(caller, params, &arguments, subtool.as_deref(), note).await;
+        let params = HostParams { members: params, token: written_token, arguments: &arguments };
+        let call = || CallContext { tool: subtool.as_deref(), token, ..CallContext::new(caller, notes) };
+        let mut said = self.dispatch(call(), params).await;
         for _ in 0..login::LOGINS {
             let Err(failure) = &said else { break };
             said = match self.log_in(caller, failure).await {
-                Ok(LoginOutcome::LoggedIn) => {
-                    self.dispatch(caller, params, &arguments, subtool.as_deref(), note).await
-                }
+                Ok(LoginOutcome::LoggedIn) => self.dispatch(call(), params).await,
                 Ok(LoginOutcome::NeedsInput(asks)) => Ok(asks),
                 Ok(LoginOutcome::NotPossible) => break,
                 Err(failure) => Err(failure),
@@ -316,26 +316,18 @@ impl Suite {
         said
     }
 
-    async fn dispatch(
-        &self,
-        caller: &Arc<Caller>,
-        params: &Members<'_>,
-        arguments: &Members<'_>,
-        subtool: Option<&str>,
-        note: Option<&OperationNotes>,
-    ) -> Result<SuiteReply, Failure> {
-        let token = outgoing::progress_token(params).map(Raw::get);
-        match text_member(arguments, "action") {
+    async fn dispatch(&self, call: CallContext<'_>, params: HostParams<'_>) -> Result<SuiteReply, Failure> {
+        match text_member(params.arguments, "action") {
             Err(sentence) => Ok(tool_error(&sentence)),
             Ok(Some(action)) if action == "introspect" => {
-                note.iter().for_each(|note| note.introspects());
-                self.introspect(caller, arguments, subtool, token).await
+                call.notes.iter().for_each(|notes| notes.introspects());
+                self.introspect(call, params.arguments).await
             }
             Ok(Some(action)) if action == "call" => {
-                if let Some((note, subtool)) = note.zip(subtool) {
-                    note.tool(subtool);
+                if let Some((notes, subtool)) = call.notes.zip(call.tool) {
+                    notes.tool(subtool);
                 }
-                self.call(caller, params, arguments, subtool, token, note).await
+                self.call(call, params).await
             }
             Ok(Some(action)) => Ok(tool_error(&format!(
                 "unknown action `{action}`; use `introspect` to list the subtools of `{}`, or `call` to run one",
@@ -350,18 +342,16 @@ impl Suite {
 
     async fn introspect(
         &self,
-        caller: &Arc<Caller>,
+        call: CallContext<'_>,
         arguments: &Members<'_>,
-        subtool: Option<&str>,
-        token: Option<&str>,
     ) -> Result<SuiteReply, Failure> {
-        let list = self.known_tools(caller, subtool, token).await?;
-        let wish = self.wish();
-        if let Some(subtool) = subtool {
+        let list = self.known_tools(call).await?;
+        let (caller, wish) = (call.caller, self.wish());
+        if let Some(subtool) = call.tool {
             let list = match list.find(subtool) {
                 Some(_) => list,
                 None => {
-                    let lease = self.lease(caller, Some(subtool), token).await?;
+                    let lease = self.lease(CallContext { asked: Instant::now(), ..call }).await?;
                     lease.renew_tools(self.limits).await.map_err(|error| self.failed(Some(subtool), error))?
                 }
             };
@@ -411,30 +401,25 @@ impl Suite {
 
     /// The tools as the running child has them; of one that does not run but did before, as it last
     /// said, while it is started in the background for the call that is likely to follow.
-    async fn known_tools(
-        &self,
-        caller: &Arc<Caller>,
-        subtool: Option<&str>,
-        token: Option<&str>,
-    ) -> Result<Arc<ToolList>, Failure> {
+    async fn known_tools(&self, call: CallContext<'_>) -> Result<Arc<ToolList>, Failure> {
         let pool = self.pool()?;
         // What another session's own child said is no use of it.
         let shares = pool.settings().scope != Scope::Session;
         if let Some(known) = pool.running().iter().find_map(|child| child.known_tools()) {
             if shares {
-                pool.note_use(caller, true);
+                pool.note_use(call.caller, true);
             }
             return Ok(known);
         }
         if let Some(manifest) = pool.manifest() {
             if shares {
-                pool.note_use(caller, pool.status() == PoolStatus::Ready);
+                pool.note_use(call.caller, pool.status() == PoolStatus::Ready);
             }
             pool.warm_up(self.limits);
             return Ok(manifest.tools.clone());
         }
-        let lease = self.lease(caller, subtool, token).await?;
-        lease.tools(self.limits, Instant::now()).await.map_err(|error| self.failed(subtool, error))
+        let lease = self.lease(call).await?;
+        lease.tools(self.limits, Instant::now()).await.map_err(|error| self.failed(call.tool, error))
     }
 
     /// Whether its child is known to have this tool.

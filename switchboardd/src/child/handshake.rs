@@ -117,7 +117,7 @@ async fn probe(child: &Arc<Child>, within: Duration) -> Result<Option<ServerInfo
         let limits = Limits { spawn: within, rpc: within, max: within };
         let mut params = Vec::new();
         with_envelope(None, &Envelope::ours(), &mut params);
-        let call = child.call(None, methods::DISCOVER, None, |_, out| out.extend_from_slice(&params));
+        let call = child.request(methods::DISCOVER, &params);
         let answer = match call {
             Ok(call) => call.answer(limits).await,
             // It ended before it was asked.
@@ -169,9 +169,8 @@ enum InitOutcome {
 
 async fn initialize(child: &Arc<Child>) -> Result<InitOutcome, ChildError> {
     let limits = Limits { spawn: PATIENT, rpc: PATIENT, max: PATIENT };
-    let call = child.call(None, methods::INITIALIZE, None, |_, out| {
-        out.extend_from_slice(params(!matches!(child.ownership(), Ownership::Shared)).as_bytes());
-    });
+    let params = params(!matches!(child.ownership(), Ownership::Shared));
+    let call = child.request(methods::INITIALIZE, params.as_bytes());
     let answer = match call {
         Ok(call) => call.answer(limits).await,
         // It ended before it was spoken to; how, is known in a moment.

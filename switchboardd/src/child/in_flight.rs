@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::calls::{CallOutcome, ChildId, ChildResponse};
 use super::{Child, ChildError, Limits};
-use crate::metrics::series::OperationKind;
+use crate::metrics::child_metrics::FinishedCall;
 use crate::metrics::{ToolLabel, outcome};
 use crate::telemetry::trace::Context;
 
@@ -36,12 +36,6 @@ pub(super) struct CallTiming {
 impl InFlight {
     pub fn id(&self) -> ChildId {
         self.id
-    }
-
-    /// The tool that it is about.
-    pub fn about(mut self, tool: Option<&str>) -> Self {
-        self.timed.tool = tool.map(|tool| self.child.metrics.tool(tool));
-        self
     }
 
     /// Waits for the answer, no longer than `limits` allow (`child/timeouts.rs`).
@@ -85,15 +79,18 @@ impl InFlight {
 
 impl Drop for InFlight {
     fn drop(&mut self) {
-        let CallTiming { begun, method, tool, ended, span } = &mut self.timed;
-        let (remote, took) = (self.child.is_remote(), begun.elapsed());
-        let what = OperationKind::ChildRequest { remote, method };
-        let error = ended.unwrap_or(Some(outcome::CANCELLED));
+        let CallTiming { begun, method, ref mut tool, ended, span } = self.timed;
+        let call = FinishedCall {
+            remote: self.child.is_remote(),
+            method,
+            id: self.id.0,
+            tool: tool.take(),
+            error: ended.unwrap_or(Some(outcome::CANCELLED)),
+            took: begun.elapsed(),
+            span,
+        };
         let has = |name: &str| self.child.known_tools().is_some_and(|list| list.find(name).is_some());
-        let tool = self.child.metrics.record_request(what, tool.take(), error, took, has);
-        if let Some(span) = span {
-            self.child.metrics.traced(*span, remote, method, self.id.0, tool, error, took);
-        }
+        self.child.metrics.record_request(call, has);
         // Take the lock for the bookkeeping only; the write comes after it.
         if self.open && self.child.abandon(self.id) {
             self.child.cancel(self.id, self.cancellable);

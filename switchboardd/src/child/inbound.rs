@@ -52,7 +52,7 @@ impl Child {
             Frame::Noise(line) => self.skip(&line, &Malformed::NotJson),
             Frame::Oversize { id, asks, bytes, .. } => {
                 self.metrics.too_long(bytes);
-                tracing::warn!(target: "child", child = &*self.name, bytes, "skipped a message over the limit");
+                tracing::warn!(target: "child", child = self.name(), bytes, "skipped a message over the limit");
                 match id {
                     Some(id) if asks && is_id(&id) && self.era() == ProtocolEra::Legacy => {
                         let why = format!(
@@ -108,16 +108,16 @@ impl Child {
             (methods::LOG_MESSAGE, Some(params)) => self.on_log(body, params, about),
             (methods::CANCELLED, Some(params)) => self.on_cancelled(params),
             (methods::RESOURCE_UPDATED, Some(params)) => self.on_resource_updated(body, params),
-            (methods::ACKNOWLEDGED, _) => self.acknowledged.notify_waiters(),
+            (methods::ACKNOWLEDGED, _) => self.following.acknowledged.notify_waiters(),
             (methods::TOOLS_CHANGED, _) => {
-                self.subscriptions.note_list_changed(method);
+                self.following.subscriptions.note_list_changed(method);
                 self.tool_cache.invalidate();
             }
             (methods::PROMPTS_CHANGED | methods::RESOURCES_CHANGED, _) => {
-                self.subscriptions.note_list_changed(method);
+                self.following.subscriptions.note_list_changed(method);
                 self.offer_cache.invalidate();
             }
-            _ => tracing::debug!(target: "child", child = &*self.name, method, "notification not forwarded"),
+            _ => tracing::debug!(target: "child", child = self.name(), method, "notification not forwarded"),
         }
     }
 
@@ -147,7 +147,7 @@ impl Child {
     fn on_resource_updated(&self, body: &Bytes, whole: Raw<'_>) {
         let Some(params) = Members::of(whole) else { return };
         let (Some(uri), Some(raw)) = (params.text("uri"), params.get("uri")) else { return };
-        for Recipient { caller: by, shown, listen } in self.subscriptions.recipients(&uri) {
+        for Recipient { caller: by, shown, listen } in self.following.subscriptions.recipients(&uri) {
             if !self.serves(&by) {
                 continue;
             }

@@ -1,20 +1,17 @@
 //! A child's life, from its process to its end: the one task that owns the process and its output.
 
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use switchboard_wire::framing::Decoder;
 use tokio::io::AsyncReadExt;
-use tokio::sync::{Notify, watch};
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 
-use super::calls::Calls;
 use super::launcher::{ProgramOutput, ProgramProcess, StartedProgram};
 use super::registry::{BudgetSlot, ChildRegistry};
 use super::spawn::Exit;
 use super::transport::ChildTransport;
-use super::{Child, ChildError, Ownership, Stage, StartDeps, StderrRing, lists, orphans, tools};
+use super::{Child, ChildError, ChildStart, StartDeps, orphans};
 use crate::definition::ResolvedCommand;
 use crate::event_loop::try_run_blocking;
 
@@ -29,20 +26,18 @@ const STOP_GRACE: Duration = Duration::from_millis(1500);
 const READ_CHUNK: usize = 64 * 1024;
 
 pub(super) async fn spawn_child(
-    name: &str,
+    start: &ChildStart<'_>,
     filled: &ResolvedCommand,
     deps: &StartDeps<'_>,
-    ownership: Ownership,
     slot: BudgetSlot,
-    ring: Arc<StderrRing>,
 ) -> Result<Arc<Child>, ChildError> {
-    let started = deps.launcher.start(name, filled, deps).await?;
+    let started = deps.launcher.start(start.name, filled, deps).await?;
     let StartedProgram { pid, guard_pid, outbox, stdout, stderr, process } = started;
     let registry = deps.registry;
     let transport = ChildTransport::Stdio(outbox);
-    let child = Arc::new(Child::new(name, pid, guard_pid, transport, deps, ownership, ring));
+    let child = Arc::new(Child::new(start, deps, pid, guard_pid, transport));
     registry.add(&child, slot);
-    tracing::info!(target: "child", child = name, pid, "started");
+    tracing::info!(target: "child", child = start.name, pid, "started");
     tokio::spawn(run(child.clone(), stdout, stderr, process, registry.clone()));
     Ok(child)
 }
@@ -57,7 +52,7 @@ async fn run(
     let end_guard = EndGuard { child: child.clone(), registry };
     let ring = child.stderr.clone();
     let drain = tokio::spawn({
-        let name = child.name.clone();
+        let name = child.identity.name.clone();
         async move { ring.drain(stderr, &name).await }
     });
     let writer = tokio::spawn({
@@ -82,12 +77,12 @@ async fn run(
     let ending = with_last_words(ending, &child.stderr.last_lines());
     match &ending {
         ChildError::Stopped => {
-            tracing::info!(target: "child", child = &*child.name, pid = child.pid, "stopped")
+            tracing::info!(target: "child", child = child.name(), pid = child.pid(), "stopped")
         }
-        ending => tracing::warn!(target: "child", child = &*child.name, pid = child.pid, "{ending}"),
+        ending => tracing::warn!(target: "child", child = child.name(), pid = child.pid(), "{ending}"),
     }
     // It may have been given up for a reason of its own.
-    let _ = child.ending.set(ending);
+    child.lifecycle.set_reason(ending);
     child.end();
     if !process.clear().await {
         // The guard is gone without a word, so what it guarded is ours now.
@@ -129,7 +124,7 @@ async fn wait_for_exit(
             let _ = timeout(DRAIN_GRACE, &mut reader).await;
             exited(exit)
         }
-        () = child.stopped() => {
+        () = child.lifecycle.stop_requested() => {
             child.transport.close();
             let _ = timeout(STOP_GRACE, async {
                 tokio::join!(&mut reader, process.exit());
@@ -169,79 +164,6 @@ fn with_last_words(ending: ChildError, tail: &str) -> ChildError {
     }
 }
 
-impl Child {
-    /// One that has not said anything yet.
-    pub(super) fn new(
-        name: &str,
-        pid: u32,
-        guard_pid: Option<u32>,
-        transport: ChildTransport,
-        deps: &StartDeps<'_>,
-        ownership: Ownership,
-        ring: Arc<StderrRing>,
-    ) -> Self {
-        Self {
-            name: name.into(),
-            pid,
-            born: Instant::now(),
-            transport,
-            calls: Mutex::new(Calls::default()),
-            timeouts_changed: Notify::new(),
-            ending: OnceLock::new(),
-            stage: watch::Sender::new(Stage::Alive),
-            stop: watch::Sender::new(false),
-            retiring: watch::Sender::new(false),
-            stderr: ring,
-            server_info: OnceLock::new(),
-            tool_cache: tools::ToolCache::default(),
-            offer_cache: lists::OfferCache::default(),
-            refollow: Notify::new(),
-            acknowledged: Notify::new(),
-            subscriptions: deps.subscriptions.clone(),
-            roots: super::roots::Roots::default(),
-            lends_workspace: deps.lends_workspace,
-            watches_cancels: AtomicBool::new(false),
-            noise: AtomicU64::new(0),
-            log_rate_limit: Mutex::default(),
-            leases: AtomicI64::new(0),
-            suspended_calls: AtomicI64::new(0),
-            dropped: AtomicU64::new(0),
-            forgiven: AtomicU64::new(0),
-            asks: AtomicBool::new(false),
-            evicted: AtomicBool::new(false),
-            free: Notify::new(),
-            ownership: Mutex::new(ownership),
-            used: Mutex::new(Instant::now()),
-            level: Mutex::default(),
-            guard_pid,
-            probing: AtomicBool::new(false),
-            served: AtomicBool::new(false),
-            metrics: deps.metrics.clone(),
-        }
-    }
-
-    /// Resolves when it is to stop.
-    pub(super) async fn stopped(&self) {
-        let mut stop = self.stop.subscribe();
-        let _ = stop.wait_for(|stop| *stop).await;
-    }
-
-    /// No more answers will come: everybody who waits is told.
-    pub(super) fn end(&self) {
-        self.stage.send_if_modified(|stage| {
-            let changed = *stage == Stage::Alive;
-            if changed {
-                *stage = Stage::Ended;
-            }
-            changed
-        });
-        self.transport.close();
-        let open = self.calls().close();
-        self.reschedule_timeouts();
-        self.withdraw_questions(open);
-    }
-}
-
 /// However the task ends, by a panic too: callers are answered and the registry forgets the child.
 pub(super) struct EndGuard {
     pub(super) child: Arc<Child>,
@@ -251,7 +173,7 @@ pub(super) struct EndGuard {
 impl Drop for EndGuard {
     fn drop(&mut self) {
         self.child.end();
-        self.child.stage.send_replace(Stage::Cleared);
+        self.child.lifecycle.set_cleared();
         self.registry.remove(&self.child);
     }
 }
@@ -262,8 +184,9 @@ pub(crate) mod tests {
 
     use super::super::outbox::Outbox;
     use super::super::remote::auth::{Authorizer, Authorizers};
-    use super::super::{Launcher, Runners, ServerInfo};
+    use super::super::{ChildRequest, InFlight, Launcher, Limits, Ownership, Runners, ServerInfo};
     use super::*;
+    use crate::caller::Caller;
     use crate::definition::DisplayUrl;
 
     #[derive(Debug)]
@@ -291,11 +214,32 @@ pub(crate) mod tests {
             metrics: &crate::metrics::Metrics::default().of_child("k"),
         };
         let transport = ChildTransport::Stdio(Outbox::new(sender).unwrap());
-        let child = Child::new("k", 1, Some(1), transport, &deps, Ownership::Shared, Arc::default());
+        let start = ChildStart {
+            name: "k",
+            limits: Limits { spawn: STOP_GRACE, rpc: STOP_GRACE, max: STOP_GRACE },
+            ownership: Ownership::Shared,
+            stderr: Arc::default(),
+            remembered: None,
+        };
+        let child = Child::new(&start, &deps, 1, Some(1), transport);
         let empty = || serde_json::value::RawValue::from_string("{}".to_owned()).unwrap();
         let hello =
             ServerInfo { revision: "2025-06-18", capabilities: empty(), server: empty(), instructions: None };
         child.server_info.set(hello).unwrap();
         (Arc::new(child), receiver)
+    }
+
+    impl Child {
+        /// A call of this caller that is sent to it.
+        pub(crate) fn open_call_of(self: &Arc<Self>, caller: &Arc<Caller>) -> InFlight {
+            let request = ChildRequest {
+                caller: Some(caller),
+                method: "tools/call",
+                tool: None,
+                token: None,
+                span: None,
+            };
+            self.open_request(request).and_then(|opened| opened.send()).unwrap()
+        }
     }
 }

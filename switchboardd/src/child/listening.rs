@@ -53,11 +53,11 @@ async fn listen(child: Arc<Child>) {
         let Some(filter) = filter(child.server_info(), &child.followed()) else {
             before = None;
             tokio::select! {
-                () = child.refollow.notified() => continue,
+                () = child.following.refollow.notified() => continue,
                 () = child.ended() => return,
             }
         };
-        let call = child.call(None, methods::LISTEN, None, |_, out| out.extend_from_slice(filter.as_bytes()));
+        let call = child.request(methods::LISTEN, filter.as_bytes());
         let call = match call {
             Ok(call) => call,
             Err(ChildError::Busy) => {
@@ -66,7 +66,7 @@ async fn listen(child: Arc<Child>) {
             }
             Err(_) => return,
         };
-        child.calls().set_listen_call(call.id);
+        child.calls().set_listen_call(call.id());
         let mut open: ListenFuture = Box::pin(call.answer(Limits { spawn: NEVER, rpc: NEVER, max: NEVER }));
         drop(before.take());
         tokio::select! {
@@ -81,7 +81,7 @@ async fn listen(child: Arc<Child>) {
                 }
                 Err(_) => return,
             },
-            () = child.refollow.notified() => before = Some(open),
+            () = child.following.refollow.notified() => before = Some(open),
         }
     }
 }
@@ -95,7 +95,7 @@ async fn wait_for_more(child: &Arc<Child>, answer: &ChildResponse) {
     }
     tracing::debug!(target: "child", child = child.name(), "it says that something changes, but not when");
     tokio::select! {
-        () = child.refollow.notified() => {}
+        () = child.following.refollow.notified() => {}
         () = child.ended() => {}
     }
 }

@@ -2,7 +2,6 @@
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use serde::de::Deserialize;
 use serde_json::value::RawValue;
@@ -11,9 +10,7 @@ use switchboard_wire::members::Members;
 use switchboard_wire::raw::Raw;
 use tokio::sync::Notify;
 
-use super::{Child, ChildError, ChildId, Limits, Ownership, clip};
-use crate::era::ProtocolEra;
-use crate::log_level::LogLevel;
+use super::{Child, ChildError, Limits, clip};
 use crate::methods;
 
 /// Ends for lists that have none.
@@ -22,13 +19,6 @@ const MAX_ITEMS: usize = 10_000;
 /// What the lists of one child may have, the tools and all others together. Each is kept about twice (as it was
 /// written and taken apart), and a child may cost 32 MiB.
 const MAX_BYTES: usize = 6 * 1024 * 1024;
-
-/// How long a modern child may take to say that it tells of a resource.
-const ACKNOWLEDGED_WITHIN: Duration = Duration::from_secs(2);
-
-/// How long an answer is awaited that nobody reads.
-const MINUTE: Duration = Duration::from_secs(60);
-const PATIENT: Limits = Limits { spawn: MINUTE, rpc: MINUTE, max: MINUTE };
 
 /// What one list is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -194,74 +184,6 @@ impl Child {
     }
 }
 
-impl Child {
-    /// Its server has begun with it anew, and knows nothing of what it was told before.
-    pub(super) fn on_reinitialized(self: &Arc<Self>) {
-        self.follow(&self.followed(), true);
-        let level = *self.level.lock().expect("BUG: a copy panicked");
-        level.into_iter().for_each(|level| self.set_level(level));
-        self.tool_cache.invalidate();
-        self.offer_cache.invalidate();
-    }
-
-    /// The resources that are followed by those whom it serves.
-    pub fn followed(&self) -> Vec<Box<str>> {
-        match self.ownership() {
-            Ownership::Shared => self.subscriptions.subscribed_uris(None),
-            Ownership::Session(owner) => self.subscriptions.subscribed_uris(Some(&owner)),
-            Ownership::Spare => Vec::new(),
-        }
-    }
-
-    /// Somebody whom it serves follows one of its resources: it is needed although nobody calls it.
-    pub fn is_followed(&self) -> bool {
-        !self.followed().is_empty()
-    }
-
-    /// Has it tell of changes of these resources, or no longer. Nobody waits for its answers.
-    pub fn follow(self: &Arc<Self>, uris: &[Box<str>], follow: bool) {
-        if self.era() == ProtocolEra::Modern {
-            if !uris.is_empty() {
-                self.refollow.notify_one();
-            }
-            return;
-        }
-        let method = if follow { methods::SUBSCRIBE } else { methods::UNSUBSCRIBE };
-        for uri in uris {
-            let params = |_, out: &mut Vec<u8>| {
-                out.extend_from_slice(format!(r#"{{"uri":{}}}"#, quoted(uri)).as_bytes());
-            };
-            self.send_unawaited(method, params);
-        }
-    }
-
-    /// The same of a modern child, up to its word that it does, which it has to give soon.
-    pub async fn follow_surely(self: &Arc<Self>, uri: &str) {
-        let acknowledged = self.acknowledged.notified();
-        self.follow(&[uri.into()], true);
-        let _ = tokio::time::timeout(ACKNOWLEDGED_WITHIN, acknowledged).await;
-    }
-
-    /// Has it log from this level on, if it logs at all.
-    pub fn set_level(self: &Arc<Self>, level: LogLevel) {
-        *self.level.lock().expect("BUG: a copy panicked") = Some(level);
-        // A modern one is told with every request.
-        if self.era() == ProtocolEra::Legacy
-            && self.server_info.get().is_some_and(|server_info| server_info.has_capability("logging"))
-        {
-            let params = format!(r#"{{"level":"{}"}}"#, level.word());
-            self.send_unawaited(methods::SET_LEVEL, |_, out| out.extend_from_slice(params.as_bytes()));
-        }
-    }
-
-    /// Sends a request of our own whose answer changes nothing.
-    fn send_unawaited(self: &Arc<Self>, method: &str, params: impl FnOnce(ChildId, &mut Vec<u8>)) {
-        if let Ok(call) = self.call(None, method, None, params) {
-            tokio::spawn(call.answer(PATIENT));
-        }
-    }
-}
-
 /// All pages of a list; nothing of a child that does not know the method. `bytes`: how long it was, added to what
 /// others of it were.
 pub(super) async fn fetch(
@@ -274,11 +196,8 @@ pub(super) async fn fetch(
     let mut cursors = HashSet::new();
     let mut cursor: Option<String> = None;
     for _ in 0..MAX_PAGES {
-        let call = child.call(None, list.method(), None, |_, out| {
-            if let Some(cursor) = &cursor {
-                out.extend_from_slice(format!(r#"{{"cursor":{}}}"#, quoted(cursor)).as_bytes());
-            }
-        })?;
+        let params = cursor.map_or_else(String::new, |cursor| format!(r#"{{"cursor":{}}}"#, quoted(&cursor)));
+        let call = child.request(list.method(), params.as_bytes())?;
         let answer = call.answer(limits).await?;
         let page = page(&answer.body, list);
         let page = page.map_err(|error| error.without_values(child.stderr.hidden()))?;

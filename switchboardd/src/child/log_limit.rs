@@ -73,7 +73,7 @@ impl Child {
         }
         let data = format!(
             "{dropped} log messages of server `{}` were dropped: it sent more than {MAX_PER_SECOND} in a second",
-            self.name
+            self.name()
         );
         let params = json!({ "level": LogLevel::Warning.word(), "logger": "switchboard", "data": data });
         let body = rpc::notification(methods::LOG_MESSAGE, Some(&params.to_string()));

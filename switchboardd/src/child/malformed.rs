@@ -103,7 +103,7 @@ impl Child {
     pub(super) fn skip(&self, line: &[u8], what: &Malformed) {
         self.count_noise(what);
         if matches!(self.transport, ChildTransport::Stdio(_)) {
-            self.stderr.push_stdout(line, &self.name);
+            self.stderr.push_stdout(line, self.name());
         }
     }
 }

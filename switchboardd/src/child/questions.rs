@@ -3,17 +3,15 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Duration;
 
 use bytes::Bytes;
-use switchboard_wire::backoff::Backoff;
 use switchboard_wire::envelope::{self, Malformed, quoted, range_of, splice};
 use switchboard_wire::raw::Raw;
 use switchboard_wire::rpc;
 use tokio::time::Instant;
 
 use super::calls::{About, CallOutcome, Candidates, ChildId, ChildQuestion, Delivered};
-use super::{Child, Limits, Ownership};
+use super::{Child, Ownership};
 use crate::caller::Caller;
 use crate::era::{ProtocolEra, question};
 use crate::methods;
@@ -21,21 +19,8 @@ use crate::methods;
 /// Questions of one child that may be open at once; a host could not answer more either.
 const MAX_QUESTIONS: usize = 64;
 
-/// How long a child may take to answer the `ping` that shows that it has read a cancel.
-const SHOWN: Duration = Duration::from_secs(10);
-
-/// The longest pause between two such pings to a child that answers none.
-const LONGEST_PAUSE: Duration = Duration::from_secs(60);
-
-/// After so many unanswered pings, some minutes, the child is sent no more before the next cancel: some servers answer
-/// none at all.
-const MOST_PINGS: u32 = 8;
-
 /// Why a question ends with its call.
-const CALL_ENDED: &str = "the call that it belongs to has ended";
-
-/// After a cancel, how long a legacy child may take to say the last of what was cancelled.
-const LAST_WORDS: Duration = Duration::from_secs(2);
+pub(super) const CALL_ENDED: &str = "the call that it belongs to has ended";
 
 impl Child {
     pub(super) fn on_question(
@@ -101,7 +86,7 @@ impl Child {
                 let why = "a child that several hosts share is told no host's roots";
                 Some(error(envelope::METHOD_NOT_FOUND, why))
             }
-            Ownership::Session(owner) => {
+            Ownership::Host(owner) => {
                 // By the call that it is about, if there is one; a modern host cannot be asked otherwise.
                 let asked = match self.candidates(About::Question, about) {
                     Candidates::One(caller) if self.serves(&caller) => caller,
@@ -189,20 +174,6 @@ impl Child {
         delivered
     }
 
-    /// Nobody waits for this call any more. True if the child had not answered: it has to be told.
-    pub(super) fn abandon(self: &Arc<Self>, id: ChildId) -> bool {
-        let now = Instant::now();
-        let (open, ended) = {
-            let mut calls = self.calls();
-            (calls.abandon(id, now), calls.take_ended_questions(now))
-        };
-        self.withdraw(ended, CALL_ENDED);
-        if open {
-            self.watch_cancels();
-        }
-        open
-    }
-
     /// These questions have ended: the host hears that nobody asks any more, and why, the child that nobody
     /// answers.
     pub(super) fn withdraw(&self, ended: Vec<(Box<str>, ChildQuestion)>, why: &str) {
@@ -214,48 +185,6 @@ impl Child {
             question.caller.withdraw(&question.ours, why);
             self.reply(&theirs, &withdrawn(&question.method));
         }
-    }
-
-    /// A legacy server need not answer what was cancelled, and may say no more of it. A `ping` that is sent a
-    /// moment later and answered shows that it has read the cancel: from then on its logs are not taken for those
-    /// of the cancelled call. One that works on what was cancelled may answer none for long: it is asked again.
-    fn watch_cancels(self: &Arc<Self>) {
-        if self.era() == ProtocolEra::Modern
-            || self.server_info.get().is_none()
-            || self.watches_cancels.swap(true, Relaxed)
-        {
-            return;
-        }
-        let child = self.clone();
-        tokio::spawn(async move {
-            let (mut backoff, mut unanswered) = (Backoff::new(LAST_WORDS, LONGEST_PAUSE), 0);
-            while child.is_alive() && unanswered < MOST_PINGS {
-                tokio::time::sleep(backoff.next_pause()).await;
-                if !child.calls().has_unread_cancel() {
-                    break;
-                }
-                if child.shows_cancels_read().await {
-                    backoff.reset();
-                    unanswered = 0;
-                } else {
-                    unanswered += 1;
-                }
-            }
-            child.watches_cancels.store(false, Relaxed);
-        });
-    }
-
-    /// Whether the child answered a `ping`: it has read every cancel that was sent before.
-    async fn shows_cancels_read(self: &Arc<Self>) -> bool {
-        let limits = Limits { spawn: SHOWN, rpc: SHOWN, max: SHOWN };
-        let Ok(ping) = self.call(None, methods::PING, None, |_, _| {}) else { return false };
-        let id = ping.id();
-        self.calls().check(id);
-        let answered = ping.answer(limits).await.is_ok();
-        if answered {
-            self.calls().has_seen_up_to(id);
-        }
-        answered
     }
 
     /// Tells hosts that what a child that ended wanted to know no longer matters.
@@ -289,30 +218,4 @@ fn declined(method: &str) -> String {
 
 pub(super) fn error(code: i64, message: &str) -> String {
     format!(r#""error":{{"code":{code},"message":{}}}"#, quoted(message))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::without_process;
-    use super::*;
-
-    #[tokio::test(start_paused = true)]
-    async fn a_child_that_answers_no_ping_is_sent_no_more_after_a_while() {
-        let (child, pipe) = without_process();
-        let clock = child.clone();
-        tokio::spawn(async move { clock.run_timeouts().await });
-        let sent = || {
-            let mut all = vec![0; 1 << 16];
-            let count = pipe.try_read(&mut all).unwrap_or(0);
-            String::from_utf8_lossy(&all[..count]).matches(r#""method":"ping""#).count()
-        };
-        for _ in 0..2 {
-            drop(child.call(Some(&Caller::named()), "tools/call", None, |_, _| {}).unwrap());
-            tokio::time::sleep(LAST_WORDS + SHOWN / 2).await;
-            assert!(child.is_idle(), "a ping is nobody's use of it");
-            tokio::time::sleep(Duration::from_secs(3600)).await;
-            assert_eq!(sent(), MOST_PINGS as usize);
-        }
-        assert!(child.is_idle() && child.calls().has_unread_cancel());
-    }
 }

@@ -40,8 +40,7 @@ use super::life::EndGuard;
 use super::outbox::Unsent;
 use super::transport::{ChildTransport, cancelled};
 use super::{
-    BudgetSlot, Child, ChildError, ChildId, Ownership, Protocol, ServerInfo, StartDeps, StartError,
-    StderrRing,
+    BudgetSlot, Child, ChildError, ChildId, ChildStart, Protocol, ServerInfo, StartDeps, StartError,
 };
 use crate::caller::Caller;
 use crate::definition::{ResolvedRemote, Transport};
@@ -116,16 +115,14 @@ impl Default for RemoteState {
 }
 
 pub(super) async fn connect(
-    name: &str,
+    start: &ChildStart<'_>,
     to: &ResolvedRemote,
     deps: &StartDeps<'_>,
-    ownership: Ownership,
     slot: BudgetSlot,
-    ring: Arc<StderrRing>,
 ) -> Result<Arc<Child>, ChildError> {
     let url = address(to).map_err(|why| ChildError::Unusable { why: format!("is misconfigured: {why}") })?;
     let http = deps.http_clients.client(&url, deps.variables).await?;
-    let authorizer = deps.logins.of(name, &url, &to.shown);
+    let authorizer = deps.logins.of(start.name, &url, &to.shown);
     let client = Client::new(http, url, to, authorizer)?;
     let connection = Arc::new(RemoteConnection {
         client,
@@ -137,7 +134,7 @@ pub(super) async fn connect(
     let (commands, waiting) = mpsc::channel(COMMAND_QUEUE);
     let handle = RemoteHandle { connection: connection.clone(), commands, closed: AtomicBool::new(false) };
     let number = deps.http_clients.number();
-    let child = Arc::new(Child::new(name, number, None, ChildTransport::Http(handle), deps, ownership, ring));
+    let child = Arc::new(Child::new(start, deps, number, None, ChildTransport::Http(handle)));
     deps.registry.add(&child, slot);
     let end_guard = EndGuard { child: child.clone(), registry: deps.registry.clone() };
     tokio::spawn(run(child.clone(), connection, waiting, end_guard));
@@ -165,7 +162,7 @@ async fn run(
     };
     loop {
         tokio::select! {
-            () = child.stopped() => break,
+            () = child.lifecycle.stop_requested() => break,
             command = commands.recv() => match command {
                 Some(command) => posts.execute(command),
                 None => break,
@@ -175,10 +172,10 @@ async fn run(
     }
     drop(posts);
     // It may have been given up for a reason of its own.
-    let _ = child.ending.set(ChildError::Stopped);
+    child.lifecycle.set_reason(ChildError::Stopped);
     match child.why_ended() {
-        ChildError::Stopped => tracing::info!(target: "child", child = &*child.name, "left"),
-        ending => tracing::warn!(target: "child", child = &*child.name, "{ending}"),
+        ChildError::Stopped => tracing::info!(target: "child", child = child.name(), "left"),
+        ending => tracing::warn!(target: "child", child = child.name(), "{ending}"),
     }
     child.end();
     let _ = timeout(GOODBYE, connection.delete_session()).await;

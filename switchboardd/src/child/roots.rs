@@ -34,6 +34,8 @@ const FOLDER_CHECK_GRACE: Duration = Duration::from_millis(50);
 
 #[derive(Debug, Default)]
 pub(super) struct Roots {
+    /// Whether a host without roots lends its workspace as a root.
+    lends_workspace: bool,
     /// The first call need not wait any longer.
     ready: AtomicBool,
     waited: OnceCell<()>,
@@ -55,6 +57,10 @@ enum Late {
 }
 
 impl Roots {
+    pub(super) fn new(lends_workspace: bool) -> Self {
+        Self { lends_workspace, ..Self::default() }
+    }
+
     fn late(&self) -> MutexGuard<'_, Option<Late>> {
         self.late.lock().expect("BUG: a note panicked")
     }
@@ -74,7 +80,7 @@ impl Child {
         if self.roots.ready.load(Ordering::Relaxed) {
             return;
         }
-        let is_owned = matches!(self.ownership(), Ownership::Session(_));
+        let is_owned = matches!(self.ownership(), Ownership::Host(_));
         if is_owned && self.era() == ProtocolEra::Legacy && !self.is_remote() {
             self.roots.waited.get_or_init(|| self.roots_told()).await;
         }
@@ -166,7 +172,7 @@ impl Child {
 
     /// The outcome of `roots/list` for a host that has no roots: its workspace, unless the definition names folders.
     pub(super) fn workspace_roots(&self, owner: &Arc<Caller>) -> Option<String> {
-        if !self.lends_workspace {
+        if !self.roots.lends_workspace {
             return None;
         }
         let roots = owner.workspace_as_roots()?;

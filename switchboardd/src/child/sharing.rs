@@ -1,4 +1,4 @@
-//! What a pool wants to know of a child before it gives it to a caller.
+//! What whoever shares out a child wants to know of it before a caller gets it.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -9,65 +9,40 @@ use super::{Child, ChildId, ChildTransport};
 use crate::caller::Caller;
 use crate::era::ProtocolEra;
 
-/// What a child owes to hosts that gave up on their calls.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Debt {
-    None,
-    /// It has answered something else since: it need not answer what was cancelled.
-    Dropped,
-    /// It may still be working on it.
-    Open,
-}
-
 impl Child {
-    pub fn debt(&self) -> Debt {
-        let Some(ChildId(owed)) = self.calls().last_owed() else { return Debt::None };
-        if owed <= self.forgiven.load(Ordering::Relaxed) {
-            Debt::None
-        } else if owed <= self.dropped.load(Ordering::Relaxed) {
-            Debt::Dropped
-        } else {
-            Debt::Open
-        }
-    }
-
     /// The last call that was sent to it.
     pub fn last_call(&self) -> ChildId {
         self.calls().last()
     }
 
-    /// Whether it has not answered a call up to this one that was given up on.
-    pub fn still_owes(&self, up_to: ChildId) -> bool {
-        self.calls().owes_between(self.forgiven.load(Ordering::Relaxed), up_to)
+    /// The latest call of a host that was given up on and that it has not answered.
+    pub fn last_owed(&self) -> Option<ChildId> {
+        self.calls().last_owed()
     }
 
-    /// It has answered something that came after these calls.
-    pub fn dropped(&self, up_to: ChildId) {
-        self.dropped.fetch_max(up_to.0, Ordering::Relaxed);
+    /// Whether it has not answered a call of a host after one and up to another that was given up on.
+    pub fn owes_between(&self, after: u64, up_to: ChildId) -> bool {
+        self.calls().owes_between(after, up_to)
     }
 
-    /// What was given up on of these calls counts no more.
-    pub fn forgive(&self, up_to: ChildId) {
-        self.forgiven.fetch_max(up_to.0, Ordering::Relaxed);
+    /// Whether what it asks or logs names no call, so that it could be for any host that has one open. A child that runs
+    /// elsewhere says with which call a message comes; a modern one asks within its answers.
+    pub fn names_no_call(&self) -> bool {
+        matches!(self.transport, ChildTransport::Stdio(_)) && self.era() == ProtocolEra::Legacy
     }
 
-    /// Whether another host's call is open on it, or about to be, so that what it asks or logs could be for either. One
-    /// that runs elsewhere says with which call a message comes; a modern one asks within its answers.
-    pub fn is_crowded_for(&self, caller: &Arc<Caller>) -> bool {
-        if !matches!(self.transport, ChildTransport::Stdio(_)) || self.era() == ProtocolEra::Modern {
-            return false;
-        }
+    /// How many answers it owes to this host, and whether it may ask something for another that has given up on its
+    /// call.
+    pub fn open_calls_of(&self, caller: &Arc<Caller>) -> (usize, bool) {
         let calls = self.calls();
-        let own = i64::try_from(calls.open_of(caller)).unwrap_or(i64::MAX);
-        self.leases() > own || calls.has_abandoned_of_others(caller, Instant::now())
+        (calls.open_of(caller), calls.has_abandoned_of_others(caller, Instant::now()))
     }
 
     /// Whether it is known to ask its hosts, and could not ask this one: as far as it knows, it works for another
     /// that has given up.
     pub fn is_unsure_of(&self, caller: &Arc<Caller>) -> bool {
         self.asks.load(Ordering::Relaxed)
-            && matches!(self.transport, ChildTransport::Stdio(_))
-            && self.era() == ProtocolEra::Legacy
+            && self.names_no_call()
             && self.calls().has_abandoned_of_others(caller, Instant::now())
     }
 }

@@ -4,28 +4,39 @@
 //! One timer for all calls of a child, which fires when the first of them may be due. Nearly every call is
 //! answered long before, and then has cost no timer at all.
 
+use std::sync::Mutex;
+
+use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
-use super::calls::ChildId;
+use super::calls::{Calls, ChildId};
 use super::{Child, Limits};
+
+#[derive(Default)]
+pub(super) struct CallTable {
+    // A leaf lock: held to look up or change entries, never across an await or a write.
+    pub(super) calls: Mutex<Calls>,
+    /// A call may be due sooner than was thought.
+    timeouts_changed: Notify,
+}
 
 impl Child {
     /// From now on this call is bound by `limits`.
     pub(super) fn limit(&self, id: ChildId, limits: Limits) {
         if self.calls().limit(id, limits) {
-            self.timeouts_changed.notify_one();
+            self.call_table.timeouts_changed.notify_one();
         }
     }
 
     /// The timeouts of some calls started again, so that the next one may be due sooner; or none will ever be again.
     pub(super) fn reschedule_timeouts(&self) {
-        self.timeouts_changed.notify_one();
+        self.call_table.timeouts_changed.notify_one();
     }
 
     /// Gives up on calls when they are due, until the child has ended.
     pub(super) async fn run_timeouts(&self) {
         loop {
-            let sooner = self.timeouts_changed.notified();
+            let sooner = self.call_table.timeouts_changed.notified();
             if self.calls().is_closed() {
                 return;
             }

@@ -16,8 +16,8 @@ use crate::daemon;
 use crate::daemon_state::Daemon;
 use crate::error::Failure;
 use crate::layer::Locations;
-use crate::suite::Suite;
 use crate::suite::summary::summary;
+use crate::suite::{CallContext, Suite};
 
 /// How long a server may take to list its prompts and resources, once its tools are known.
 const WRITES_DOWN: Duration = Duration::from_secs(20);
@@ -83,7 +83,7 @@ pub(super) async fn run(args: &Args) -> Exit {
 
 /// Starts the child, and gives what it lists.
 async fn subtools(suite: &Suite, caller: &Arc<Caller>) -> Result<Arc<ToolList>, Failure> {
-    let lease = suite.lease(caller, None, None).await?;
+    let lease = suite.lease(CallContext::new(caller, None)).await?;
     let tools = lease
         .tools(suite.limits, tokio::time::Instant::now())
         .await

@@ -372,7 +372,8 @@ mod tests {
         });
         for _ in 0..20 {
             tokio::time::sleep(Duration::from_millis(1300)).await;
-            drop(daemon.begin_request());
+            daemon.begin_request(true);
+            daemon.end_request();
         }
         assert!(!idle.is_finished());
         tokio::time::timeout(Duration::from_secs(6), idle).await.unwrap().unwrap();

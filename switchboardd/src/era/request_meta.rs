@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use switchboard_wire::members::Members;
 use switchboard_wire::raw::Raw;
 
+use super::request_params::RequestParams;
 use super::{CAPABILITIES_KEY, CLIENT_KEY, LEVEL_KEY, VERSION_KEY};
 use crate::client_capabilities::ClientCapabilities;
 use crate::era::InvalidRequest;
@@ -39,20 +40,15 @@ pub fn capabilities<'a>(meta: &Members<'a>) -> Option<Raw<'a>> {
 }
 
 /// `None` for a request of a legacy host.
-pub fn parse(method: &str, params: Option<Raw<'_>>) -> Result<Option<RequestMeta>, InvalidRequest> {
-    // Nearly every request is a legacy one and is known by this alone, however long it is.
-    let speaks = params.is_some_and(|params| params.get().contains("protocolVersion"));
+pub fn parse(method: &str, params: &RequestParams<'_>) -> Result<Option<RequestMeta>, InvalidRequest> {
     let modern_only = matches!(method, methods::DISCOVER | methods::LISTEN);
-    if !speaks && !modern_only {
-        return Ok(None);
-    }
-    let meta = meta(params);
-    let version = match claimed_revision(&meta) {
+    let meta = &params.meta;
+    let version = match claimed_revision(meta) {
         Some(version) => version?,
         None if modern_only => return Err(missing_key(VERSION_KEY)),
         None => return Ok(None),
     };
-    let capabilities = capabilities(&meta).ok_or_else(|| missing_key(CAPABILITIES_KEY))?;
+    let capabilities = capabilities(meta).ok_or_else(|| missing_key(CAPABILITIES_KEY))?;
     if !methods::MODERN_REVISIONS.contains(&&*version) {
         return Err(InvalidRequest::UnsupportedVersion { requested: version.into_owned() });
     }
@@ -80,7 +76,7 @@ mod tests {
     use super::*;
 
     fn claim(method: &str, params: &str) -> Result<Option<RequestMeta>, InvalidRequest> {
-        parse(method, Raw::parse(params.as_bytes()))
+        parse(method, &RequestParams::read(Raw::parse(params.as_bytes())))
     }
 
     #[test]

@@ -3,15 +3,15 @@
 use std::sync::Arc;
 
 use switchboard_wire::envelope::string;
-use switchboard_wire::members::Members;
 use switchboard_wire::raw::Raw;
 
-use super::{Request, consent, initialize, links, offers, set_level};
+use super::{Request, RequestContext, consent, initialize, links, offers, set_level};
 use crate::caller::Caller;
 use crate::catalog::Catalog;
 use crate::child::ListKind;
 use crate::daemon_state::Daemon;
 use crate::era;
+use crate::era::request_params::RequestParams;
 use crate::error::Failure;
 use crate::methods;
 use crate::savings_recorder::Fingerprint;
@@ -25,26 +25,25 @@ const INSTRUCTIONS: usize = 1800;
 const OWN_INSTRUCTIONS: usize = 400;
 
 pub(super) async fn answer(
-    daemon: &Arc<Daemon>,
-    session: &Arc<Session>,
-    caller: &Arc<Caller>,
+    context: RequestContext<'_>,
     catalog: &Catalog,
     request: Request<'_>,
 ) -> Result<SuiteReply, Failure> {
+    let RequestContext { daemon, session, caller, .. } = context;
     match request.method {
-        methods::TOOLS_CALL => call(daemon, session, caller, catalog, request).await,
+        methods::TOOLS_CALL => call(context, catalog, request).await,
         methods::TOOLS_LIST => list(daemon, caller, catalog, request),
         methods::INITIALIZE => Ok(SuiteReply::Own(initialize(catalog, caller, request))),
         methods::PING => Ok(SuiteReply::Own("{}".to_owned())),
         methods::SET_LEVEL => set_level(caller, request.params),
         methods::PROMPTS_LIST => {
-            offers::list(session, caller, catalog, ListKind::Prompts, request.params).await
+            offers::list(session, caller, catalog, ListKind::Prompts, request.params.raw).await
         }
         methods::RESOURCES_LIST => {
-            offers::list(session, caller, catalog, ListKind::Resources, request.params).await
+            offers::list(session, caller, catalog, ListKind::Resources, request.params.raw).await
         }
         methods::TEMPLATES_LIST => {
-            offers::list(session, caller, catalog, ListKind::Templates, request.params).await
+            offers::list(session, caller, catalog, ListKind::Templates, request.params.raw).await
         }
         methods::PROMPTS_GET => offers::prompt(catalog, caller, request).await,
         methods::RESOURCES_READ => offers::read(catalog, caller, request).await,
@@ -55,14 +54,14 @@ pub(super) async fn answer(
 }
 
 async fn call(
-    daemon: &Arc<Daemon>,
-    session: &Arc<Session>,
-    caller: &Arc<Caller>,
+    context: RequestContext<'_>,
     catalog: &Catalog,
     request: Request<'_>,
 ) -> Result<SuiteReply, Failure> {
-    let params = request.params.and_then(Members::of).unwrap_or_default();
+    let RequestContext { daemon, session, caller, .. } = context;
+    let params = request.params;
     let name = params
+        .members
         .text("name")
         .ok_or_else(|| Failure::InvalidParams("`params.name` must be a string".to_owned()))?;
     let suite =
@@ -76,11 +75,11 @@ async fn call(
         if consent::ask(daemon, session, caller, suite).await {
             let catalog = session.workspace().catalog();
             let suite = catalog.suite(&name).unwrap_or(suite);
-            let said = suite.run(caller, &params, request.notes).await?;
+            let said = suite.run(caller, params, request.notes).await?;
             return Ok(links::rewrite_uris(&catalog, suite.child_name(), said));
         }
     }
-    let said = suite.run(caller, &params, request.notes).await?;
+    let said = suite.run(caller, params, request.notes).await?;
     Ok(links::rewrite_uris(catalog, suite.child_name(), said))
 }
 
@@ -91,10 +90,10 @@ fn ask_first(
     caller: Arc<Caller>,
     request: Request<'_>,
 ) -> impl Future<Output = Result<SuiteReply, Failure>> + use<> {
-    let params = request.params.map_or_else(|| "{}".to_owned(), |params| params.get().to_owned());
+    let params = request.params.raw.map_or_else(|| "{}".to_owned(), |params| params.get().to_owned());
     async move {
-        let params = Raw::parse(params.as_bytes()).and_then(Members::of).unwrap_or_default();
-        let name = params.text("name").unwrap_or_default();
+        let params = RequestParams::read(Raw::parse(params.as_bytes()));
+        let name = params.members.text("name").unwrap_or_default();
         let unknown = || Failure::InvalidParams(format!("Unknown tool: {name}"));
         let before = session.workspace().catalog();
         consent::ask(&daemon, &session, &caller, before.suite(&name).ok_or_else(unknown)?).await;
@@ -113,7 +112,7 @@ fn list(
     catalog: &Catalog,
     request: Request<'_>,
 ) -> Result<SuiteReply, Failure> {
-    let cursor = request.params.and_then(Members::of).and_then(|params| params.get("cursor"));
+    let cursor = request.params.members.get("cursor");
     match cursor.filter(|cursor| cursor.get() != "null") {
         Some(cursor) => Err(Failure::InvalidParams(format!("unknown cursor {}", cursor.get()))),
         None => {
@@ -135,7 +134,7 @@ fn note_shown(daemon: &Daemon, caller: &Arc<Caller>, catalog: &Catalog) {
 }
 
 fn initialize(catalog: &Catalog, caller: &Caller, request: Request<'_>) -> String {
-    let revision = initialize::negotiate(caller, request.params);
+    let revision = initialize::negotiate(caller, request.params.raw);
     serde_json::json!({
         "protocolVersion": revision,
         "capabilities": capabilities(),

@@ -13,7 +13,7 @@ use crate::era::ProtocolEra;
 use crate::error::Failure;
 use crate::methods;
 use crate::subscriptions::Subscriber;
-use crate::suite::{Suite, SuiteReply};
+use crate::suite::{CallContext, Suite, SuiteReply};
 
 /// `own`: the resource as its child knows it.
 pub(super) async fn answer(
@@ -41,7 +41,7 @@ pub(super) async fn answer(
         return Err(Failure::InvalidParams("too many resources are followed".to_owned()));
     }
     // A modern child knows no such request: it is listened to for another resource, or for one less.
-    let lease = suite.lease(caller, None, None).await?;
+    let lease = suite.lease(CallContext::new(caller, None)).await?;
     if lease.era() == ProtocolEra::Modern {
         if follows {
             lease.follow_surely(own).await;

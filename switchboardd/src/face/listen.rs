@@ -7,20 +7,18 @@ use serde_json::json;
 use switchboard_wire::members::Members;
 use switchboard_wire::raw::Raw;
 
-use super::{Face, Request};
+use super::{Request, RequestContext};
 use crate::caller::Caller;
 use crate::catalog::Catalog;
 use crate::child::ServerInfo;
-use crate::daemon_state::Daemon;
 use crate::era::subscription::notification;
 use crate::error::Failure;
 use crate::listen_requests::ListenRequest;
 use crate::mailbox::MessageKind;
 use crate::methods;
 use crate::pool::Pool;
-use crate::session::Session;
 use crate::subscriptions::Subscriber;
-use crate::suite::{Suite, SuiteReply};
+use crate::suite::{CallContext, Suite, SuiteReply};
 
 /// What can be listened for, by the word for it, by the notification, and by the capability that it takes.
 const KINDS: [(&str, &str, &str); 3] = [
@@ -34,18 +32,16 @@ const MAX_FOLLOWED: usize = 1024;
 
 /// Never answers: the request ends when its host cancels it or leaves.
 pub(super) async fn answer(
-    daemon: &Arc<Daemon>,
-    face: &Face,
-    session: &Arc<Session>,
-    hears: &Arc<Caller>,
+    context: RequestContext<'_>,
+    catalog: &Catalog,
     request: Request<'_>,
 ) -> Result<SuiteReply, Failure> {
+    let RequestContext { daemon, session, face, caller: hears, .. } = context;
     if hears.mailbox().is_none() {
         // An answer that is JSON and finite cannot carry what comes later.
         return Err(Failure::UnknownMethod { method: request.method.to_owned() });
     }
-    let wishes = Wishes::read(request.params)?;
-    let catalog = session.workspace().catalog();
+    let wishes = Wishes::read(request.params.raw)?;
     let child = face.child();
     let suite = match child {
         None => None,
@@ -62,7 +58,7 @@ pub(super) async fn answer(
         }
     };
     let id = request.id.get();
-    let following = follow(&catalog, suite, hears, id, &wishes.uris).await;
+    let following = follow(catalog, suite, hears, id, &wishes.uris).await;
     let mut honoured: serde_json::Map<_, _> =
         kept.iter().map(|(word, _, _)| ((*word).to_owned(), true.into())).collect();
     if !following.is_empty() {
@@ -75,7 +71,7 @@ pub(super) async fn answer(
     let honoured = format!(r#""notifications":{},"#, json!(honoured));
     hears.push(MessageKind::Question, notification(methods::ACKNOWLEDGED, &honoured, id));
     for following in &following {
-        following.begin(&catalog, hears);
+        following.begin(catalog, hears);
     }
     std::future::pending().await
 }
@@ -111,7 +107,7 @@ async fn server_info(suite: &Suite, caller: &Arc<Caller>) -> Result<ServerInfo, 
     if let Some(server_info) = suite.server_info() {
         return Ok(server_info);
     }
-    let lease = suite.lease(caller, None, None).await?;
+    let lease = suite.lease(CallContext::new(caller, None)).await?;
     Ok(lease.server_info().clone())
 }
 

@@ -1,32 +1,32 @@
 //! A request of a modern host: it stands for itself, and so does its answer.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 
 use switchboard_wire::envelope::{Message, Outcome, quoted, splice, string};
 use switchboard_wire::members::{Members, insert_members};
 use switchboard_wire::raw::Raw;
 use switchboard_wire::rpc;
 
-use super::{Face, Request, aggregate, links, listen, single};
+use super::{Face, Request, RequestContext, aggregate, links, listen, single};
 use crate::caller::{Caller, InputEntry};
+use crate::catalog::Catalog;
 use crate::child::ChildResponse;
 use crate::client_capabilities::ClientCapabilities;
-use crate::daemon_state::Daemon;
 use crate::era::errors::{self, MappedError};
 use crate::era::request_meta::RequestMeta;
+use crate::era::request_params::RequestParams;
 use crate::era::request_state::{BadState, StateBinding, StateTarget};
 use crate::era::retry::{self, Retry};
 use crate::era::{self, ProtocolEra, envelope, results};
 use crate::error::Failure;
 use crate::methods;
 use crate::session::Session;
-use crate::suite::{InputNeeded, SuiteReply, outgoing};
+use crate::suite::{InputNeeded, SuiteReply};
 
 /// One request with all that its answer needs.
 struct ModernRequest<'a> {
-    daemon: &'a Arc<Daemon>,
-    face: &'a Face,
-    session: &'a Arc<Session>,
+    context: RequestContext<'a>,
+    catalog: &'a Catalog,
     /// The session's name; of those who have none, their workspace's.
     state_owner: String,
     request: Request<'a>,
@@ -36,24 +36,20 @@ struct ModernRequest<'a> {
 }
 
 pub(super) async fn answer(
-    daemon: &Arc<Daemon>,
-    face: &Face,
-    session: &Arc<Session>,
-    listener: &Arc<Caller>,
+    context: RequestContext<'_>,
+    catalog: &Catalog,
     request: Request<'_>,
     meta: RequestMeta,
 ) -> Vec<u8> {
-    let whose = state_owner(session);
     let visit = ModernRequest {
-        daemon,
-        face,
-        session,
-        state_owner: whose,
+        context,
+        catalog,
+        state_owner: state_owner(context.session),
         request,
         fingerprint: OnceLock::new(),
         client_capabilities: meta.client_capabilities,
     };
-    let said = visit.dispatch(listener, meta).await;
+    let said = visit.dispatch(meta).await;
     request.record_outcome(&said);
     let outcome = said.and_then(|said| visit.finish(said));
     outcome.unwrap_or_else(|failure| {
@@ -64,9 +60,9 @@ pub(super) async fn answer(
 }
 
 impl ModernRequest<'_> {
-    async fn dispatch(&self, listener: &Arc<Caller>, meta: RequestMeta) -> Result<SuiteReply, Failure> {
-        let Self { daemon, face, session, request, .. } = self;
-        let catalog = session.workspace().catalog();
+    async fn dispatch(&self, meta: RequestMeta) -> Result<SuiteReply, Failure> {
+        let Self { context, catalog, request, .. } = self;
+        let RequestContext { daemon, session, face, caller: listener, .. } = *context;
         let owner = session.whose(meta.client.as_deref());
         match request.method {
             methods::INITIALIZE
@@ -79,58 +75,62 @@ impl ModernRequest<'_> {
             methods::LISTEN => {
                 let own = listener.mailbox().filter(|_| session.id.is_empty());
                 let listener = own.map_or_else(|| listener.clone(), |mailbox| owner.on_stream(mailbox));
-                return listen::answer(daemon, face, session, &listener, *request).await;
+                let context = RequestContext { caller: &listener, ..*context };
+                return listen::answer(context, catalog, *request).await;
             }
             _ => {}
         }
         let mut pinned = None;
         let mut params = None;
-        if let Some(Retry { responses, state: Some(state) }) = Retry::of(request.params)? {
+        if let Some(Retry { responses, state: Some(state) }) = Retry::of(request.params.raw)? {
             match daemon.suspended_calls.verify_state(&state, self.state_binding())? {
                 StateTarget::SuspendedCall(name) => {
                     let mut call = daemon.suspended_calls.take(&name).ok_or(BadState::Expired)?;
-                    let token = request.params.and_then(Members::of);
-                    let token = token.and_then(|params| outgoing::progress_token(&params));
-                    call.resume(listener, token.map(Raw::get));
+                    call.resume(listener, request.params.progress_token().map(Raw::get));
                     call.supply_inputs(&responses);
                     let child = call.child.clone();
                     catalog.child(&child).iter().for_each(|suite| request.set_suite(suite));
                     let said = call.run_until_input().await?;
-                    let is_all = **face == Face::Aggregate;
-                    return Ok(if is_all { links::rewrite_uris(&catalog, &child, said) } else { said });
+                    let is_all = *face == Face::Aggregate;
+                    return Ok(if is_all { links::rewrite_uris(catalog, &child, said) } else { said });
                 }
                 StateTarget::Child { pid, state } => {
                     pinned = Some(pid);
-                    params =
-                        request.params.map(|params| retry::with_state(params, state.as_deref()).into_bytes());
+                    let with_state = |params| retry::with_state(params, state.as_deref()).into_bytes();
+                    params = request.params.raw.map(with_state);
                 }
             }
         }
-        let current = params.as_deref().and_then(Raw::parse).or(request.params);
+        let current = params.as_deref().and_then(Raw::parse).or(request.params.raw);
         let without = match face {
             Face::Aggregate => current.and_then(envelope::without_extensions),
             Face::Child(_) => None,
         };
         let current = without.as_deref().and_then(Raw::parse).or(current);
         let caller = Caller::stateless(&owner, listener, meta, pinned);
-        let request = Request { params: current, ..*request };
+        let is_changed = params.is_some() || without.is_some();
+        let changed = is_changed.then(|| RequestParams::read(current));
+        let request = Request { params: changed.as_ref().unwrap_or(request.params), ..*request };
         match face {
             Face::Aggregate if request.method == methods::DISCOVER => {
-                Ok(SuiteReply::Own(aggregate::discover(&catalog)))
+                Ok(SuiteReply::Own(aggregate::discover(catalog)))
             }
             Face::Child(name) if request.method == methods::DISCOVER => {
-                single::discover(&catalog, name, &caller).await
+                single::discover(catalog, name, &caller).await
             }
-            Face::Aggregate => aggregate::answer(daemon, session, &caller, &catalog, request).await,
-            Face::Child(name) => single::answer(&catalog, name, &caller, request).await,
+            Face::Aggregate => {
+                let context = RequestContext { caller: &caller, ..*context };
+                aggregate::answer(context, catalog, request).await
+            }
+            Face::Child(name) => single::answer(catalog, name, &caller, request).await,
         }
     }
 
     /// What a `requestState` is good for.
     fn state_binding(&self) -> StateBinding<'_> {
-        let face = self.face.child().unwrap_or_default();
+        let face = self.context.face.child().unwrap_or_default();
         let (session, method) = (&*self.state_owner, self.request.method);
-        let fingerprint = self.fingerprint.get_or_init(|| retry::fingerprint(self.request.params));
+        let fingerprint = self.fingerprint.get_or_init(|| retry::fingerprint(self.request.params.raw));
         StateBinding { session, face, method, fingerprint }
     }
 
@@ -163,6 +163,7 @@ impl ModernRequest<'_> {
                 InputNeeded::Child { answer, pid } => return Ok(self.wrapped(&answer, pid)),
                 InputNeeded::Suspended { call, inputs } => {
                     let state = self
+                        .context
                         .daemon
                         .suspended_calls
                         .suspend(call, self.state_binding())
@@ -184,9 +185,12 @@ impl ModernRequest<'_> {
 
     /// Who answers.
     fn server(&self) -> String {
-        let catalog = self.session.workspace().catalog();
-        let server_info =
-            self.face.child().and_then(|name| catalog.child(name)).and_then(|suite| suite.server_info());
+        let server_info = self
+            .context
+            .face
+            .child()
+            .and_then(|name| self.catalog.child(name))
+            .and_then(|suite| suite.server_info());
         server_info
             .map_or_else(|| era::server().to_string(), |server_info| server_info.server.get().to_owned())
     }
@@ -200,7 +204,8 @@ impl ModernRequest<'_> {
         };
         let given = Members::of(result).and_then(|result| result.get("requestState"));
         let inner = given.and_then(string).map(Into::into);
-        let state = quoted(&self.daemon.suspended_calls.seal_child_state(pid, inner, self.state_binding()));
+        let state =
+            quoted(&self.context.daemon.suspended_calls.seal_child_state(pid, inner, self.state_binding()));
         let result = match given {
             Some(given) => {
                 let whole = result.get().as_bytes();

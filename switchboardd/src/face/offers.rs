@@ -9,7 +9,7 @@ use switchboard_wire::members::Members;
 use switchboard_wire::raw::Raw;
 use switchboard_wire::rpc;
 
-use super::single::{Swap, forward};
+use super::single::forward;
 use super::{Request, links};
 use crate::caller::Caller;
 use crate::catalog::Catalog;
@@ -21,6 +21,7 @@ use crate::merged_items::MergedItems;
 use crate::methods;
 use crate::pool::PoolStatus;
 use crate::session::Session;
+use crate::suite::outgoing::Swap;
 use crate::suite::{Suite, SuiteReply};
 
 /// The `_meta` of a list from which something is missing.
@@ -98,7 +99,7 @@ pub(super) async fn prompt(
     caller: &Arc<Caller>,
     request: Request<'_>,
 ) -> Result<SuiteReply, Failure> {
-    let named = member(request.params, "name")?;
+    let named = member(&request.params.members, "name")?;
     let owner = prompter(catalog, &named.text).await?;
     forward_to_owner(catalog, caller, request, &named, owner).await
 }
@@ -109,7 +110,7 @@ pub(super) async fn read(
     caller: &Arc<Caller>,
     request: Request<'_>,
 ) -> Result<SuiteReply, Failure> {
-    let named = member(request.params, "uri")?;
+    let named = member(&request.params.members, "uri")?;
     let owner = owner(catalog, &named.text).await?;
     forward_to_owner(catalog, caller, request, &named, owner).await
 }
@@ -132,7 +133,7 @@ pub(super) async fn follow(
     caller: &Arc<Caller>,
     request: Request<'_>,
 ) -> Result<SuiteReply, Failure> {
-    let named = member(request.params, "uri")?;
+    let named = member(&request.params.members, "uri")?;
     let (suite, own) = owner(catalog, &named.text).await?;
     super::follow::answer(suite, caller, request, &named, &own).await
 }
@@ -143,17 +144,15 @@ pub(super) async fn complete(
     caller: &Arc<Caller>,
     request: Request<'_>,
 ) -> Result<SuiteReply, Failure> {
-    let params = request.params.and_then(Members::of).unwrap_or_default();
-    let about = params.get("ref");
-    let kind = about.and_then(Members::of).and_then(|about| about.text("type"));
-    match kind.as_deref() {
+    let about = request.params.members.get("ref").and_then(Members::of).unwrap_or_default();
+    match about.text("type").as_deref() {
         Some("ref/prompt") => {
-            let named = member(about, "name")?;
+            let named = member(&about, "name")?;
             let (suite, own) = prompter(catalog, &named.text).await?;
             forward(suite, caller, request, None, named.swapped(&own)).await
         }
         Some("ref/resource") => {
-            let named = member(about, "uri")?;
+            let named = member(&about, "uri")?;
             let (suite, own) = owner(catalog, &named.text).await?;
             forward(suite, caller, request, None, named.swapped(&own)).await
         }
@@ -175,8 +174,7 @@ impl<'a> Named<'a> {
 }
 
 /// A string member, which is there once.
-pub(super) fn member<'a>(object: Option<Raw<'a>>, name: &str) -> Result<Named<'a>, Failure> {
-    let object = object.and_then(Members::of).unwrap_or_default();
+pub(super) fn member<'a>(object: &Members<'a>, name: &str) -> Result<Named<'a>, Failure> {
     let mut found = object.0.iter().filter(|(key, _)| key == name);
     let raw = match (found.next(), found.next()) {
         (Some((_, raw)), None) => string(*raw).map(|text| Named { text: text.into(), raw: *raw }),

@@ -3,8 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use switchboard_wire::envelope::{range_of, string};
-use switchboard_wire::framing::push_single_line;
+use switchboard_wire::envelope::string;
 use switchboard_wire::members::{Members, remove_members};
 use switchboard_wire::raw::Raw;
 use switchboard_wire::rpc;
@@ -14,12 +13,14 @@ use super::offers::member;
 use super::{Request, follow, initialize, set_level};
 use crate::caller::Caller;
 use crate::catalog::Catalog;
-use crate::child::{ChildId, ToolList};
+use crate::child::ToolList;
+use crate::era::request_params::RequestParams;
 use crate::era::{ProtocolEra, schema};
 use crate::error::Failure;
 use crate::methods;
 use crate::suite::login::{self, LoginOutcome};
-use crate::suite::{ChildRequest, Suite, SuiteReply, outgoing};
+use crate::suite::outgoing::{OutgoingParams, Swap};
+use crate::suite::{CallContext, Suite, SuiteReply};
 
 pub(super) async fn answer(
     catalog: &Catalog,
@@ -29,20 +30,18 @@ pub(super) async fn answer(
 ) -> Result<SuiteReply, Failure> {
     let suite = catalog.child(name).ok_or_else(|| Failure::NoSuchChild { child: name.to_owned() })?;
     request.set_suite(suite);
-    let login_params = request.params.and_then(Members::of).filter(login::is_about_login);
+    let is_about_login = login::is_about_login(&request.params.members);
     let bare = request
         .params
-        .filter(|_| login_params.is_some())
+        .raw
+        .filter(|_| is_about_login)
         .map(|params| remove_members(params, |key| key == "inputResponses"));
-    if let Some(told) = &login_params
-        && let Some(again) = suite.resume_after_login(told).await?
-    {
+    if is_about_login && let Some(again) = suite.resume_after_login(&request.params.members).await? {
         return Ok(again);
     }
-    let request = Request {
-        params: bare.as_deref().and_then(|bare| Raw::parse(bare.as_bytes())).or(request.params),
-        ..request
-    };
+    let bare = bare.as_deref().and_then(|bare| Raw::parse(bare.as_bytes()));
+    let bare = bare.map(|bare| RequestParams::read(Some(bare)));
+    let request = Request { params: bare.as_ref().unwrap_or(request.params), ..request };
     let mut said = dispatch(suite, caller, request).await;
     for _ in 0..login::LOGINS {
         let Err(failure) = &said else { break };
@@ -63,7 +62,7 @@ async fn dispatch(suite: &Suite, caller: &Arc<Caller>, request: Request<'_>) -> 
         methods::SET_LEVEL => set_level(caller, request.params),
         methods::TOOLS_LIST => list_tools(suite, caller, request).await,
         methods::TOOLS_CALL => {
-            let tool = called_tool(request.params)?;
+            let tool = called_tool(&request.params.members)?;
             request.notes.iter().for_each(|note| note.tool(&tool));
             if !suite.settings.expose.permits(&tool) {
                 return Ok(suite.not_allowed(&tool));
@@ -78,7 +77,7 @@ async fn dispatch(suite: &Suite, caller: &Arc<Caller>, request: Request<'_>) -> 
             said
         }
         methods::SUBSCRIBE | methods::UNSUBSCRIBE => {
-            let named = member(request.params, "uri")?;
+            let named = member(&request.params.members, "uri")?;
             follow::answer(suite, caller, request, &named, &named.text).await
         }
         _ => forward(suite, caller, request, None, None).await,
@@ -86,8 +85,7 @@ async fn dispatch(suite: &Suite, caller: &Arc<Caller>, request: Request<'_>) -> 
 }
 
 /// The tool that a call names: once, so that we and the child read the same.
-fn called_tool(params: Option<Raw<'_>>) -> Result<String, Failure> {
-    let params = params.and_then(Members::of).unwrap_or_default();
+fn called_tool(params: &Members<'_>) -> Result<String, Failure> {
     let mut names = params.0.iter().filter(|(key, _)| key == "name");
     match (names.next(), names.next()) {
         (Some((_, name)), None) => string(*name).map(Into::into),
@@ -101,12 +99,12 @@ async fn initialize(
     caller: &Arc<Caller>,
     request: Request<'_>,
 ) -> Result<SuiteReply, Failure> {
-    let revision = initialize::negotiate(caller, request.params);
+    let revision = initialize::negotiate(caller, request.params.raw);
     // A child that ran before need not run to say who it is.
     if let Some(manifest) = suite.manifest() {
         return Ok(SuiteReply::Own(manifest.server_info.to_json_for(revision)));
     }
-    let lease = suite.lease(caller, None, None).await?;
+    let lease = suite.lease(CallContext::new(caller, None)).await?;
     Ok(SuiteReply::Own(lease.server_info().to_json_for(revision)))
 }
 
@@ -120,7 +118,7 @@ pub(super) async fn discover(
     if let Some(server_info) = suite.server_info() {
         return Ok(SuiteReply::Own(server_info.for_discover()));
     }
-    let lease = suite.lease(caller, None, None).await?;
+    let lease = suite.lease(CallContext::new(caller, None)).await?;
     Ok(SuiteReply::Own(lease.server_info().for_discover()))
 }
 
@@ -148,16 +146,9 @@ async fn list_tools(
     if suite.settings.expose.is_open() && !suite.is_remote() {
         return forward(suite, caller, request, None, None).await;
     }
-    let lease = suite.lease(caller, None, None).await?;
+    let lease = suite.lease(CallContext::new(caller, None)).await?;
     let list = lease.tools(suite.limits, Instant::now()).await.map_err(|error| suite.failed(None, error))?;
     Ok(known_tools(suite, caller, &list))
-}
-
-/// A value within `params` that goes on as another one.
-pub(super) struct Swap<'a> {
-    pub(super) raw: Raw<'a>,
-    /// As JSON.
-    pub(super) with: String,
 }
 
 /// Sends a request on as it is, but for ids, tokens and what is swapped.
@@ -169,67 +160,14 @@ pub(super) async fn forward(
     swap: Option<Swap<'_>>,
 ) -> Result<SuiteReply, Failure> {
     request.set_suite(suite);
-    let asked = Instant::now();
+    let mut call = CallContext::new(caller, request.notes);
     let send_right = caller.send_queue(suite.child_name()).await;
-    let token = request.params.and_then(Members::of).and_then(|params| outgoing::progress_token(&params));
-    let lease = suite.lease_since(caller, tool, token.map(Raw::get), asked).await?;
-    let params = |id, out: &mut Vec<u8>| {
-        if let Some(params) = request.params {
-            push_params(params, token, swap.as_ref(), id, out);
-        }
-    };
-    let span = request.notes.and_then(|note| note.span);
-    let call = suite
-        .send(lease, caller, request.method, tool, token.map(Raw::get), span, params)
-        .await
-        .map_err(|error| suite.unavailable(tool, error))?;
+    let token = request.params.progress_token();
+    (call.tool, call.token) = (tool, token.map(Raw::get));
+    let lease = suite.lease(call).await?;
+    let params = OutgoingParams::Forward { params: request.params.raw, token, swap: swap.as_ref() };
+    let sent = suite.send(lease, call, request.method, &params).await;
+    let sent = sent.map_err(|error| suite.unavailable(tool, error))?;
     drop(send_right);
-    let child_request =
-        ChildRequest { method: request.method, subtool: tool, token: token.map(Raw::get), span, params };
-    suite.await_response(call, caller, child_request).await
-}
-
-fn push_params(
-    params: Raw<'_>,
-    token: Option<Raw<'_>>,
-    swap: Option<&Swap<'_>>,
-    id: ChildId,
-    out: &mut Vec<u8>,
-) {
-    let whole = params.get().as_bytes();
-    let id = id.0.to_string();
-    let mut changes =
-        [token.map(|token| (token, id.as_str())), swap.map(|swap| (swap.raw, swap.with.as_str()))]
-            .map(|change| change.map(|(raw, with)| (range_of(whole, raw.get()), with)));
-    changes.sort_by_key(|change| change.as_ref().map(|(place, _)| place.start));
-    let mut done = 0;
-    for (place, with) in changes.into_iter().flatten() {
-        push_single_line(&whole[done..place.start], out);
-        out.extend_from_slice(with.as_bytes());
-        done = place.end;
-    }
-    push_single_line(&whole[done..], out);
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_token_and_name_are_swapped() {
-        let params = r#"{"z": 1.0,"_meta":{"progressToken":"t","k":[]},"name":"a_b","x":"a_b"}"#;
-        let params = Raw::parse(params.as_bytes()).unwrap();
-        let members = Members::of(params).unwrap();
-        let token = outgoing::progress_token(&members);
-        let swap = Swap { raw: members.get("name").unwrap(), with: "\"b\"".to_owned() };
-        let mut out = Vec::new();
-        push_params(params, token, Some(&swap), ChildId(7), &mut out);
-        assert_eq!(
-            String::from_utf8(out).unwrap(),
-            r#"{"z": 1.0,"_meta":{"progressToken":7,"k":[]},"name":"b","x":"a_b"}"#
-        );
-        let mut out = Vec::new();
-        push_params(params, None, None, ChildId(7), &mut out);
-        assert_eq!(out, params.get().as_bytes());
-    }
+    suite.await_response(sent, call, request.method, &params).await
 }

@@ -11,10 +11,10 @@ use switchboard_wire::batch;
 use switchboard_wire::envelope::{Malformed, Message, string};
 
 use super::errors::HttpError;
-use super::proxy::{run_request, via};
+use super::proxy::context;
 use crate::daemon_state::Daemon;
-use crate::era::request_meta;
-use crate::face::{self, Face};
+use crate::era::ProtocolEra;
+use crate::face::{self, Face, IncomingRequest, run_request};
 use crate::header_names;
 use crate::methods;
 use crate::session::Session;
@@ -39,7 +39,7 @@ pub(super) fn of<'a>(
 /// One message of a batch, or the answer to what must not be in one.
 pub(super) fn read(message: &RawValue) -> Result<Message<'_>, Vec<u8>> {
     batch::read(message.get().as_bytes(), |method, params| {
-        method == methods::INITIALIZE || !matches!(request_meta::parse(method, params), Ok(None))
+        method == methods::INITIALIZE || face::era_of(method, params) != ProtocolEra::Legacy
     })
 }
 
@@ -59,10 +59,8 @@ pub(super) async fn answer(
             Ok(Message::Request { id, method, params }) => {
                 let method = method.name();
                 let mut item = BatchRequest::Running(Box::pin(async move {
-                    let request = face::Request::new(id, &method, params);
-                    let answer =
-                        run_request(daemon, face, session, &session.caller, request, via(session), None);
-                    answer.await.ok()
+                    let request = IncomingRequest { id, method: &method, params };
+                    run_request(context(daemon, face, session, None), request, None).await
                 }));
                 // It stands in line at its child before the next message is looked at.
                 let _ = std::future::poll_fn(|cx| Poll::Ready(item.poll(cx))).await;

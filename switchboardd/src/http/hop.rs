@@ -14,10 +14,10 @@ use switchboard_wire::hop::{HOP, MailboxPoll, OpenSession, SESSION_HEADER, Sessi
 use tokio::time::Instant;
 
 use super::errors::{HttpError, json_response};
-use super::proxy::read_body;
+use super::proxy::{context, read_body};
 use super::server::AcceptedConnection;
 use crate::daemon_state::{Daemon, Phase};
-use crate::face::{self, Face};
+use crate::face::{self, Face, IncomingRequest};
 use crate::list_changes;
 use crate::mailbox::MessageBatch;
 use crate::session::Session;
@@ -73,7 +73,7 @@ fn replay(daemon: &Arc<Daemon>, session: &Arc<Session>, message: &RawValue) {
     match Message::parse(body) {
         Ok(Message::Request { id, method, params }) => {
             let method = method.name();
-            let request = face::Request::new(id, &method, params);
+            let request = IncomingRequest { id, method: &method, params };
             if face::replay_request(daemon, session, request) {
                 return;
             }
@@ -81,8 +81,9 @@ fn replay(daemon: &Arc<Daemon>, session: &Arc<Session>, message: &RawValue) {
             tokio::spawn(async move {
                 if let Ok(Message::Request { id, method, params }) = Message::parse(&body) {
                     let method = method.name();
-                    let request = face::Request::new(id, &method, params);
-                    face::answer(&daemon, &session.face, &session, &session.caller, request).await;
+                    let request = IncomingRequest { id, method: &method, params };
+                    let context = context(&daemon, &session.face, &session, None);
+                    face::repeat_request(context, request).await;
                 }
             });
         }

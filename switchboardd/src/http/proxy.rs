@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Duration;
 
 use axum::BoxError;
@@ -20,19 +19,17 @@ use switchboard_wire::framing::MAX_MESSAGE;
 use switchboard_wire::hop::{MAILBOX_HEADER, SEQ_HEADER, SESSION_HEADER};
 
 use super::auth::Access;
-use super::catch::catch;
 use super::errors::{self, HttpError};
 use super::listener::PeerAddress;
 use super::server::AcceptedConnection;
 use super::{accept, batch, discovery};
-use crate::caller::Caller;
 use crate::catalog::Catalog;
 use crate::daemon_state::Daemon;
 use crate::error::Failure;
-use crate::face::{self, Face};
+use crate::face::{self, Face, IncomingRequest, RequestContext, run_request};
 use crate::methods;
 use crate::metrics::series::EntryPoint;
-use crate::session::{AbortReason, Admission, Session};
+use crate::session::{Admission, SequenceTicket, Session};
 use crate::telemetry::trace::Context;
 use crate::workspace::Workspace;
 
@@ -161,7 +158,7 @@ where
         }
     }
     if let Some(messages) = batch::of(&session, &head.headers, &body)? {
-        let answers = holding_ticket(ticket, batch::answer(daemon, face, &session, &messages)).await?;
+        let answers = SequenceTicket::hold(ticket, batch::answer(daemon, face, &session, &messages)).await?;
         return Ok(with_watermark(&session, answers));
     }
     let message = Message::parse(&body)?;
@@ -170,25 +167,25 @@ where
         Message::Request { .. } if duplicate => Ok(with_watermark(&session, Err(StatusCode::NO_CONTENT))),
         Message::Request { id, method, params } => {
             let method = method.name();
+            let request = IncomingRequest { id, method: &method, params };
             if let Some(draining) = daemon.draining() {
                 // A shim keeps it for the next daemon.
                 if session.is_shims || method != methods::TOOLS_CALL {
                     return Err(HttpError::Draining(draining));
                 }
-                let era = face::Request::new(id, &method, params).era();
-                return Ok(with_watermark(&session, Ok(Failure::NotStarted.answer(era, &method, id.get()))));
+                let answer = Failure::NotStarted.answer(request.era(), &method, id.get());
+                return Ok(with_watermark(&session, Ok(answer)));
             }
-            let request =
-                face::Request::new(id, &method, params).with_parent_span(parent(daemon, &head.headers));
-            let answer = run_request(daemon, face, &session, &session.caller, request, via(&session), ticket);
+            let parent = parent(daemon, &head.headers);
+            let answer = run_request(context(daemon, face, &session, parent), request, ticket);
             if method == methods::LISTEN {
                 // Nothing that will ever be finished: the next daemon is to be told.
                 return tokio::select! {
-                    answer = answer => Ok(with_watermark(&session, answer)),
+                    answer = answer => Ok(with_watermark(&session, answer.ok_or(StatusCode::NO_CONTENT))),
                     draining = daemon.wait_for_drain() => Err(HttpError::Draining(draining)),
                 };
             }
-            Ok(with_watermark(&session, answer.await))
+            Ok(with_watermark(&session, answer.await.ok_or(StatusCode::NO_CONTENT)))
         }
         Message::Notification { method, params } => {
             face::on_notification(daemon, &session, &method.name(), params);
@@ -216,76 +213,21 @@ pub(super) fn log(message: &Message<'_>, bytes: usize) {
     }
 }
 
-/// Has the face answer while the caller, or the daemon's end, may still call it off. The next message
-/// of the session may go once this one has taken its place at its child.
-pub(super) async fn run_request(
-    daemon: &Arc<Daemon>,
-    face: &Face,
-    session: &Arc<Session>,
-    caller: &Arc<Caller>,
-    request: face::Request<'_>,
-    via: EntryPoint,
-    ticket: Option<crate::session::SequenceTicket>,
-) -> Result<Vec<u8>, StatusCode> {
-    // Who listens asks again at the next daemon: shims do, and over HTTP the stream ends as the specification has it.
-    let _active = if request.method == methods::LISTEN {
-        daemon.begin_listening();
-        None
-    } else {
-        Some(daemon.begin_request())
-    };
-    let operation = daemon.services.metrics.begin(
-        via,
-        face.child().is_some(),
-        request.method,
-        request.id,
-        request.params,
-        request.parent,
-    );
-    let request = face::Request { notes: Some(&operation.notes), ..request };
-    let host_id = request.id.get();
-    let (_guard, aborted) = session.register_request(host_id);
-    let answer = holding_ticket(ticket, catch(face::answer(daemon, face, session, caller, request)));
-    let failed = |failure: &Failure| {
-        operation.notes.failed(failure.kind(), failure);
-        failure.answer(request.era(), request.method, host_id)
-    };
-    let answer = tokio::select! {
-        biased;
-        answer = answer => answer.unwrap_or_else(|| failed(&Failure::Panicked)),
-        reason = aborted => match reason {
-            Ok(AbortReason::ShuttingDown) => failed(&Failure::ShuttingDown),
-            _ => return Err(StatusCode::NO_CONTENT),
-        },
-    };
-    operation.notes.ended();
-    Ok(answer)
-}
-
-/// Runs something that has a ticket until it first waits. By then it stands in line at its child, and the next message
-/// may go.
-async fn holding_ticket<T>(
-    ticket: Option<crate::session::SequenceTicket>,
-    work: impl Future<Output = T>,
-) -> T {
-    let mut work = pin!(work);
-    let first = std::future::poll_fn(|cx| Poll::Ready(work.as_mut().poll(cx))).await;
-    drop(ticket);
-    match first {
-        Poll::Ready(done) => done,
-        Poll::Pending => work.await,
-    }
-}
-
 /// The span that a request's headers name; only who exports spans wants to know. It goes no further.
 pub(super) fn parent(daemon: &Daemon, headers: &HeaderMap) -> Option<Context> {
     daemon.services.metrics.spans()?;
     Context::parse(headers.get(TRACEPARENT)?.to_str().ok()?)
 }
 
-/// By which entry point a message of this session came.
-pub(super) fn via(session: &Session) -> EntryPoint {
-    if session.is_shims { EntryPoint::Shim } else { EntryPoint::Proxy }
+/// What a message of this session is part of.
+pub(super) fn context<'a>(
+    daemon: &'a Arc<Daemon>,
+    face: &'a Face,
+    session: &'a Arc<Session>,
+    parent: Option<Context>,
+) -> RequestContext<'a> {
+    let via = if session.is_shims { EntryPoint::Shim } else { EntryPoint::Proxy };
+    RequestContext { daemon, session, face, caller: &session.caller, via, parent }
 }
 
 /// What a request without a session is about: the workspace that it names, if it may name one.

@@ -46,6 +46,20 @@ pub struct ChildMetrics {
     too_long_bytes: AtomicU64,
 }
 
+/// A request to a child that is over.
+#[derive(Debug)]
+pub struct FinishedCall {
+    /// Whether the child runs elsewhere.
+    pub remote: bool,
+    pub method: &'static str,
+    pub id: u64,
+    pub tool: Option<ToolLabel>,
+    pub error: Option<&'static str>,
+    pub took: Duration,
+    /// Its span and the one above, if anybody wants to know.
+    pub span: Option<(Context, Context)>,
+}
+
 /// A copy of the counters.
 #[derive(Debug, Clone, Default)]
 pub struct ChildCounts {
@@ -102,19 +116,17 @@ impl ChildMetrics {
         parent.map(|parent| (parent.child(), parent))
     }
 
-    /// A request to it was a span.
-    #[expect(clippy::too_many_arguments, reason = "all that a span is made of")]
-    pub fn traced(
-        &self,
-        (context, parent): (Context, Context),
-        remote: bool,
-        method: &'static str,
-        id: u64,
-        tool: Option<LabelName>,
-        error: Option<&'static str>,
-        took: Duration,
-    ) {
-        let Some(spans) = self.store.spans.get().filter(|_| context.sampled) else { return };
+    /// A request to it is over. `has`: whether it is known to have a tool.
+    pub fn record_request(&self, call: FinishedCall, has: impl FnOnce(&str) -> bool) {
+        let FinishedCall { remote, method, id, tool, error, took, span } = call;
+        let tool = tool.map(|tool| match tool {
+            ToolLabel::Known(name) => name,
+            ToolLabel::New(name) if error.is_none() || has(&name) => self.store.names.number(&name),
+            ToolLabel::New(_) => LabelName::OTHER,
+        });
+        self.add(OperationKind::ChildRequest { remote, method }, tool, error, took);
+        let Some((context, parent)) = span.filter(|(context, _)| context.sampled) else { return };
+        let Some(spans) = self.store.spans.get() else { return };
         spans.push(Span {
             context,
             parent: Some(parent.span),
@@ -128,24 +140,6 @@ impl ChildMetrics {
             begun: SystemTime::now() - took,
             took,
         });
-    }
-
-    /// A request to it is over. `has`: whether it is known to have a tool.
-    pub fn record_request(
-        &self,
-        what: OperationKind,
-        tool: Option<ToolLabel>,
-        error: Option<&'static str>,
-        took: Duration,
-        has: impl FnOnce(&str) -> bool,
-    ) -> Option<LabelName> {
-        let tool = tool.map(|tool| match tool {
-            ToolLabel::Known(name) => name,
-            ToolLabel::New(name) if error.is_none() || has(&name) => self.store.names.number(&name),
-            ToolLabel::New(_) => LabelName::OTHER,
-        });
-        self.add(what, tool, error, took);
-        tool
     }
 
     /// One of them has ended.

@@ -5,17 +5,18 @@ use std::time::Duration;
 
 use tokio::time::{Instant, timeout_at};
 
+use super::member::{Debt, Member};
 use super::state::{Step, Waiter};
 use super::{Pool, PoolError, SLOT_WAIT};
 use crate::caller::Caller;
-use crate::child::{Child, Debt, Limits};
+use crate::child::{Child, Limits};
 use crate::config::Scope;
 use crate::metrics::child_metrics::StartReason;
 
 /// The right to use a child. Dropping it gives the child back.
 #[derive(Debug)]
 pub struct Lease {
-    child: Arc<Child>,
+    member: Arc<Member>,
     pool: Arc<Pool>,
     /// With scope `call`: how long the child may take to come back from a call that was cancelled.
     comes_back: Option<Duration>,
@@ -25,21 +26,28 @@ impl std::ops::Deref for Lease {
     type Target = Arc<Child>;
 
     fn deref(&self) -> &Arc<Child> {
-        &self.child
+        &self.member
+    }
+}
+
+impl Lease {
+    /// The child as its pool knows it.
+    pub fn member(&self) -> &Arc<Member> {
+        &self.member
     }
 }
 
 impl Drop for Lease {
     fn drop(&mut self) {
         // With a debt that is dropped somebody has asked it already, and forgives it in time.
-        if let Some(within) = self.comes_back.filter(|_| self.child.debt() == Debt::Open) {
+        if let Some(within) = self.comes_back.filter(|_| self.member.debt() == Debt::Open) {
             // None when the daemon is on its way out.
             let runtime = tokio::runtime::Handle::try_current();
             runtime.into_iter().for_each(|runtime| {
-                drop(runtime.spawn(settle(self.pool.clone(), self.child.clone(), within)));
+                drop(runtime.spawn(settle(self.pool.clone(), self.member.clone(), within)));
             });
         }
-        self.child.change_leases(-1);
+        self.member.change_leases(-1);
         self.pool.has_changed();
     }
 }
@@ -59,11 +67,11 @@ impl Pool {
     ) -> Result<Lease, PoolError> {
         if let Some(pid) = caller.pinned()
             && self.settings().scope != Scope::Call
-            && let Some(child) = self.running().into_iter().find(|child| child.pid() == pid)
+            && let Some(member) = self.members().into_iter().find(|member| member.pid() == pid)
         {
             // It comes back with answers to what this one asked.
-            child.change_leases(1);
-            return Ok(Lease { child, pool: self.clone(), comes_back: None });
+            member.change_leases(1);
+            return Ok(Lease { member, pool: self.clone(), comes_back: None });
         }
         let caller = caller.owner();
         let mut ran = None;
@@ -75,8 +83,8 @@ impl Pool {
             let (step, is_call) = {
                 let mut state = self.lock();
                 let step = state.step(&mut waiter, Instant::now());
-                if let Step::Use(child) = &step {
-                    child.change_leases(1);
+                if let Step::Use(member) = &step {
+                    member.change_leases(1);
                     state.spares.used();
                     state.want_spares();
                 }
@@ -87,9 +95,9 @@ impl Pool {
                 (step, state.settings.scope == Scope::Call)
             };
             match step {
-                Step::Use(child) => {
+                Step::Use(member) => {
                     let comes_back = is_call.then_some(limits.rpc);
-                    let lease = Lease { child, pool: self.clone(), comes_back };
+                    let lease = Lease { member, pool: self.clone(), comes_back };
                     self.note_use(caller, ran == Some(true));
                     self.fill_up(limits);
                     lease.wait_for_roots().await;
@@ -122,18 +130,18 @@ impl Pool {
 
 /// A call was given up on, and its child has not answered it. Many never do and are free all the same: one that answers
 /// something else has read that the call was cancelled. One that does not is still busy, or gone for good.
-async fn settle(pool: Arc<Pool>, child: Arc<Child>, within: Duration) {
-    let (begin, last) = (Instant::now(), child.last_call());
-    if !child.answers(within).await {
-        if child.is_alive() && child.still_owes(last) {
-            tracing::info!(target: "pool", child = child.name(), pid = child.pid(), "does not come back from a cancelled call");
-            child.retire();
+async fn settle(pool: Arc<Pool>, member: Arc<Member>, within: Duration) {
+    let (begin, last) = (Instant::now(), member.last_call());
+    if !member.answers(within).await {
+        if member.is_alive() && member.still_owes(last) {
+            tracing::info!(target: "pool", child = member.name(), pid = member.pid(), "does not come back from a cancelled call");
+            member.retire();
         }
-    } else if child.still_owes(last) {
-        child.dropped(last);
+    } else if member.still_owes(last) {
+        member.drop_debts(last);
         pool.has_changed();
         tokio::time::sleep_until(begin + within).await;
-        child.forgive(last);
+        member.forgive(last);
     }
     pool.has_changed();
 }

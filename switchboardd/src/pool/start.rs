@@ -9,11 +9,14 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::member::Member;
 use super::spares::{AFTER_DEPARTURE, RetryCondition};
-use super::state::{Member, Start};
+use super::state::Start;
 use super::stateful::names_folders;
 use super::{Pool, PoolError};
-use crate::child::{Child, ChildError, Limits, Ownership, Protocol, StartDeps, StartError, StderrRing};
+use crate::child::{
+    Child, ChildError, ChildStart, Limits, Ownership, Protocol, StartDeps, StartError, StderrRing,
+};
 use crate::config::Scope;
 use crate::definition::{Launch, ResolvedLaunch};
 use crate::metrics::child_metrics::StartReason;
@@ -43,31 +46,31 @@ impl Pool {
         let mut cure = None;
         match started {
             Ok(child) => {
-                let owner = start.owner.clone();
+                let member = Member::new(child);
+                self.services.members.add(&member);
                 {
-                    let (child, owner) = (child.clone(), owner.clone());
                     let mut state = self.lock();
                     state.end_start(&start, None, Instant::now());
                     state.spares.started();
                     state.ran_before = true;
-                    state.protocol = Some(child.protocol());
-                    state.members.push(Member { child, owner, replaced: false });
+                    state.protocol = Some(member.protocol());
+                    state.members.push(member.clone());
                 }
-                self.note_connection(child.stderr(), || {
+                self.note_connection(member.stderr(), || {
                     format!(
                         "connected to {}, revision {}",
                         self.shown_address(),
-                        child.server_info().revision
+                        member.server_info().revision
                     )
                 });
                 let level = *self.services.level.lock().expect("BUG: a copy panicked");
-                level.into_iter().for_each(|level| child.set_level(level));
-                child.follow(&child.followed(), true);
-                if owner.as_ref().is_some_and(|owner| owner.is_closed()) {
+                level.into_iter().for_each(|level| member.set_level(level));
+                member.follow(&member.followed(), true);
+                if start.owner.as_ref().is_some_and(|owner| owner.is_closed()) {
                     // Its session has ended while it started.
-                    child.stop();
+                    member.stop();
                 }
-                tokio::spawn(self.clone().supervise(child, limits));
+                tokio::spawn(self.clone().supervise(member, limits));
             }
             Err(failure) => cure = self.note_failure(&start, failure, reason),
         }
@@ -134,7 +137,7 @@ impl Pool {
         };
         let limits = self.patience(limits, ran_before);
         let ownership = match (scope, owner) {
-            (Scope::Session, Some(owner)) => Ownership::Session(owner.clone()),
+            (Scope::Session, Some(owner)) => Ownership::Host(owner.clone()),
             (Scope::Session, None) => Ownership::Spare,
             (Scope::Shared | Scope::Call, _) => Ownership::Shared,
         };
@@ -156,14 +159,12 @@ impl Pool {
             let earlier = std::mem::replace(&mut state.last_stderr, ring.clone());
             state.previous_stderr = Some(earlier);
         }
-        let remembered = self.protocol();
-        let bring = |limits, ownership, slot, ring, protocol| {
-            Child::start(&self.name, &target, &deps, limits, ownership, slot, ring, protocol)
-        };
+        let start =
+            ChildStart { name: &self.name, limits, ownership, stderr: ring, remembered: self.protocol() };
         // Before the first request: whoever logs in while the server refuses it is not missed.
         *login = self.login_to(&target).ok().flatten().map(|login| login.entries());
         let begin = Instant::now();
-        let started = match bring(limits, ownership.clone(), slot, &ring, remembered).await {
+        let started = match Child::start(&start, &target, &deps, slot).await {
             Err(StartError { of_probe: true, error }) => {
                 // Some servers end when they hear something before `initialize`.
                 tracing::debug!(target: "pool", child = &*self.name, "{error}; it is started again and not asked");
@@ -176,7 +177,9 @@ impl Pool {
                     state.last_stderr = ring.clone();
                 }
                 let rest = Limits { spawn: limits.spawn.saturating_sub(begin.elapsed()), ..limits };
-                let again = bring(rest, ownership, slot, &ring, Some(Protocol::Legacy)).await;
+                let again =
+                    ChildStart { limits: rest, stderr: ring, remembered: Some(Protocol::Legacy), ..start };
+                let again = Child::start(&again, &target, &deps, slot).await;
                 again.map_err(|failed| failed.within(limits.spawn))
             }
             started => started,

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::member::Member;
 use super::spares::RetryCondition;
 use super::{Pool, PoolError};
 use crate::child::{Child, ChildError, Limits, Ownership};
@@ -52,40 +53,41 @@ impl Pool {
     }
 
     /// Looks after a child until it ends: keeps its manifest, lets it go when nobody needs it.
-    pub(super) async fn supervise(self: Arc<Self>, child: Arc<Child>, limits: Limits) {
+    pub(super) async fn supervise(self: Arc<Self>, member: Arc<Member>, limits: Limits) {
         if self.lock().retired {
             tokio::time::sleep(LATE_LEASE_GRACE).await;
             self.renew();
         }
-        self.keep_manifest(&child, limits).await;
+        self.keep_manifest(&member, limits).await;
         self.manifests_kept.send_modify(|times| *times += 1);
-        let mut look = child.last_used() + self.settings().idle;
+        let mut look = member.last_used() + self.settings().idle;
         loop {
             tokio::select! {
-                () = child.ended() => break,
-                () = child.wait_retiring() => {
-                    child.idle().await;
-                    child.stop();
-                    child.ended().await;
+                () = member.ended() => break,
+                () = member.wait_retiring() => {
+                    member.idle().await;
+                    member.stop();
+                    member.ended().await;
                     break;
                 }
-                () = child.lists_changed() => {
+                () = member.lists_changed() => {
                     self.subscriptions.wait_for_more_changes(LIST_CHANGE_DEBOUNCE).await;
-                    self.keep_manifest(&child, limits).await;
+                    self.keep_manifest(&member, limits).await;
                 }
-                () = tokio::time::sleep_until(look) => look = self.let_go_if_idle(&child),
+                () = tokio::time::sleep_until(look) => look = self.let_go_if_idle(&member),
             }
         }
-        self.on_child_ended(&child);
+        self.services.members.remove(&member);
+        self.on_child_ended(&member);
         self.services.lists_changed.notify_one();
-        self.note_followed(&child);
+        self.note_followed(&member);
         self.fill_up(limits);
     }
 
     /// A session follows resources of a child of its own that ended: the next one has to tell of them. Those of a child
     /// that sessions share are looked at whenever one is missing.
     fn note_followed(&self, ended: &Child) {
-        let Ownership::Session(owner) = ended.ownership() else { return };
+        let Ownership::Host(owner) = ended.ownership() else { return };
         if owner.is_closed() || owner.is_anonymous() || ended.followed().is_empty() {
             return;
         }
@@ -98,16 +100,17 @@ impl Pool {
     }
 
     /// Stops a child that nobody needs; gives the moment to look again.
-    fn let_go_if_idle(&self, child: &Arc<Child>) -> Instant {
+    fn let_go_if_idle(&self, member: &Arc<Member>) -> Instant {
         let state = self.lock();
         let (now, idle) = (Instant::now(), state.settings.idle);
-        let due = child.last_used() + idle;
+        let due = member.last_used() + idle;
         if due > now {
             return due;
         }
-        if child.is_idle() && state.is_surplus(child) && self.subscriptions.subscribed_uris(None).is_empty() {
-            tracing::info!(target: "pool", child = &*self.name, pid = child.pid(), "idle for {} s", idle.as_secs());
-            child.stop();
+        if member.is_idle() && state.is_surplus(member) && self.subscriptions.subscribed_uris(None).is_empty()
+        {
+            tracing::info!(target: "pool", child = &*self.name, pid = member.pid(), "idle for {} s", idle.as_secs());
+            member.stop();
         }
         // In use, or a spare: looked at again after as long.
         now + idle.max(LIST_CHANGE_DEBOUNCE)
@@ -146,17 +149,17 @@ impl Pool {
     }
 
     /// The child has ended; if nobody told it to, that counts against it.
-    fn on_child_ended(&self, child: &Arc<Child>) {
-        let ending = child.why_ended();
+    fn on_child_ended(&self, ended: &Arc<Member>) {
+        let ending = ended.why_ended();
         let error = Some(&ending).filter(|ending| **ending != ChildError::Stopped).map(ChildError::kind);
-        self.metrics.record_lifetime(child.is_remote(), error, child.born().elapsed());
+        self.metrics.record_lifetime(ended.is_remote(), error, ended.born().elapsed());
         {
             let mut state = self.lock();
-            let at = state.members.iter().position(|member| Arc::ptr_eq(&member.child, child));
-            let member = at.map(|at| state.members.remove(at));
-            let replaced = member.as_ref().is_some_and(|member| member.replaced);
-            let was_spare = member.is_some_and(|member| member.owner.is_none());
-            self.note_connection(child.stderr(), || match &ending {
+            let at = state.members.iter().position(|member| Arc::ptr_eq(member, ended));
+            let was_member = at.map(|at| state.members.remove(at)).is_some();
+            let replaced = was_member && ended.is_replaced();
+            let was_spare = was_member && !ended.is_owned();
+            self.note_connection(ended.stderr(), || match &ending {
                 ChildError::Stopped => "the connection was let go".to_owned(),
                 ending => ending.to_string(),
             });
@@ -167,11 +170,11 @@ impl Pool {
             }
             if ending != ChildError::Stopped {
                 state.lost += u64::from(!replaced);
-                state.breaker.crashed(child.has_served() && ending.is_a_kill(), Instant::now());
+                state.breaker.crashed(ended.has_served() && ending.is_a_kill(), Instant::now());
                 state.last_crash = Some(ending.clone());
                 state.last_failure = Some(PoolError::Child(ending));
             } else {
-                state.stopped(child, was_spare, Instant::now());
+                state.stopped(ended, was_spare, Instant::now());
             }
         }
         self.has_changed();

@@ -4,7 +4,9 @@
 //! dropped, so a connection that closes half-way never holds up those behind it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::pin::pin;
 use std::sync::{Arc, Mutex};
+use std::task::Poll;
 
 use tokio::sync::oneshot;
 
@@ -102,6 +104,18 @@ impl Sequencer {
 }
 
 impl SequenceTicket {
+    /// Runs something that has a ticket until it first waits. By then it stands in line at its child, and the next
+    /// message may go.
+    pub async fn hold<T>(ticket: Option<Self>, work: impl Future<Output = T>) -> T {
+        let mut work = pin!(work);
+        let first = std::future::poll_fn(|cx| Poll::Ready(work.as_mut().poll(cx))).await;
+        drop(ticket);
+        match first {
+            Poll::Ready(done) => done,
+            Poll::Pending => work.await,
+        }
+    }
+
     /// Waits no longer for those before it that have not come: they are not coming. Those that have come go first.
     pub fn give_up_waiting(&mut self) {
         let mut state = self.session.sequencer.lock();

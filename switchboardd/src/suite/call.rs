@@ -4,19 +4,17 @@
 use std::sync::Arc;
 
 use switchboard_wire::envelope::quoted;
-use switchboard_wire::members::Members;
 use switchboard_wire::raw::Raw;
 use tokio::time::Instant;
 
-use super::{ChildRequest, Suite, SuiteReply, arguments, outgoing, tool_error};
+use super::outgoing::OutgoingParams;
+use super::{CallContext, HostParams, Suite, SuiteReply, arguments, tool_error};
 use crate::caller::Caller;
-use crate::child::{ChildError, ChildId, ChildResponse, InFlight, Limits};
+use crate::child::{ChildError, ChildId, ChildRequest, ChildResponse, InFlight, Limits};
 use crate::config::{Mode, Scope};
 use crate::error::Failure;
 use crate::methods;
-use crate::metrics::OperationNotes;
 use crate::pool::{Lease, PoolError};
-use crate::telemetry::trace::Context;
 
 /// A request on its way to a child that is held for it.
 pub struct SentCall {
@@ -33,7 +31,7 @@ impl SentCall {
     pub(super) async fn answer_and_lease(self, limits: Limits) -> (Result<ChildResponse, ChildError>, Lease) {
         let answer = self.call.answer(limits).await;
         match &answer {
-            Ok(_) => self.lease.note_served(),
+            Ok(_) => self.lease.member().note_served(),
             Err(ChildError::Silent { .. }) => self.lease.probe(),
             Err(_) => {}
         }
@@ -51,14 +49,11 @@ enum Rejection {
 impl Suite {
     pub(super) async fn call(
         &self,
-        caller: &Arc<Caller>,
-        params: &Members<'_>,
-        arguments: &Members<'_>,
-        subtool: Option<&str>,
-        token: Option<&str>,
-        note: Option<&OperationNotes>,
+        call: CallContext<'_>,
+        params: HostParams<'_>,
     ) -> Result<SuiteReply, Failure> {
-        let Some(subtool) = subtool.filter(|subtool| !subtool.is_empty()) else {
+        let (caller, notes) = (call.caller, call.notes);
+        let Some(subtool) = call.tool.filter(|subtool| !subtool.is_empty()) else {
             return Ok(tool_error(&format!(
                 "missing `subtool`; use {{\"action\":\"introspect\"}} to see what `{}` can do",
                 self.name
@@ -67,20 +62,19 @@ impl Suite {
         if !self.settings.expose.permits(subtool) {
             return Ok(self.not_allowed(subtool));
         }
-        let args = arguments.get("args").filter(|args| args.get() != "null");
+        let args = params.arguments.get("args").filter(|args| args.get() != "null");
         if args.is_some_and(|args| !args.get().starts_with('{')) {
             return Ok(tool_error("`args` must be an object with the arguments of the subtool"));
         }
         let failed = |error| self.failed(Some(subtool), error);
 
-        let asked = Instant::now();
         // Calls of one session reach one child in the order they came, also while it starts. Where each
         // call has a process of its own there is no order to keep.
         let own_process = self.pool.as_ref().is_some_and(|pool| pool.settings().scope == Scope::Call);
         let send_right = if own_process { None } else { caller.send_queue(self.child_name()).await };
-        let mut lease = self.lease_since(caller, Some(subtool), token, asked).await?;
+        let mut lease = self.lease(call).await?;
         if self.settings.validate != Some(false) {
-            let mut checked = self.check(&lease, subtool, args, asked).await;
+            let mut checked = self.check(&lease, subtool, args, call.asked).await;
             if is_unsent(&checked) {
                 // It ended while nobody used it, and the question for its list did not reach it: the
                 // next one is asked.
@@ -88,7 +82,7 @@ impl Suite {
                     .next_lease(lease, caller)
                     .await
                     .map_err(|error| self.unavailable(Some(subtool), error))?;
-                checked = self.check(&lease, subtool, args, asked).await;
+                checked = self.check(&lease, subtool, args, call.asked).await;
             }
             if is_unsent(&checked) {
                 return Err(failed(lease.ending().await));
@@ -96,48 +90,61 @@ impl Suite {
             match checked? {
                 Some(Rejection::Unknown(said)) => return Ok(said),
                 Some(Rejection::Arguments(said)) => {
-                    note.iter().for_each(|note| note.tool_exists());
+                    notes.iter().for_each(|notes| notes.tool_exists());
                     return Ok(said);
                 }
-                None => note.iter().for_each(|note| note.tool_exists()),
+                None => notes.iter().for_each(|notes| notes.tool_exists()),
             }
         }
         self.trace_arguments(subtool, args);
-        let span = note.and_then(|note| note.span);
-        let params = |id, out: &mut Vec<u8>| outgoing::call_params(params, subtool, args, id, out);
-        let call = self
-            .send(lease, caller, methods::TOOLS_CALL, Some(subtool), token, span, params)
-            .await
-            .map_err(|error| self.unavailable(Some(subtool), error))?;
+        let params = OutgoingParams::Call { params: params.members, token: params.token, subtool, args };
+        let sent = self.send(lease, call, methods::TOOLS_CALL, &params).await;
+        let sent = sent.map_err(|error| self.unavailable(Some(subtool), error))?;
         drop(send_right);
-        let request =
-            ChildRequest { method: methods::TOOLS_CALL, subtool: Some(subtool), token, span, params };
-        self.await_response(call, caller, request).await
+        self.await_response(sent, call, methods::TOOLS_CALL, &params).await
     }
 
     /// Sends a request to a leased child. One that ended while nobody used it is replaced once: not a
     /// byte of the request reached it, so this is no second try.
-    #[expect(clippy::too_many_arguments, reason = "a request, and whom it is from and for")]
     pub async fn send(
         &self,
         lease: Lease,
-        caller: &Arc<Caller>,
+        call: CallContext<'_>,
         method: &str,
-        tool: Option<&str>,
-        token: Option<&str>,
-        span: Option<Context>,
-        params: impl Fn(ChildId, &mut Vec<u8>),
+        params: &OutgoingParams<'_>,
     ) -> Result<SentCall, PoolError> {
-        match lease.call_with_room(self.limits, span, caller, method, token, &params).await {
-            Ok(call) => return Ok(SentCall { call: call.about(tool), lease }),
+        let request = call.to_child(method);
+        let write = |id, out: &mut Vec<u8>| params.write(id, out);
+        match self.send_when_room(&lease, request, write).await {
+            Ok(call) => return Ok(SentCall { call, lease }),
             Err(ChildError::Unsent) => {}
             Err(error) => return Err(error.into()),
         }
-        let lease = self.next_lease(lease, caller).await?;
-        match lease.call_with_room(self.limits, span, caller, method, token, &params).await {
-            Ok(call) => Ok(SentCall { call: call.about(tool), lease }),
+        let lease = self.next_lease(lease, call.caller).await?;
+        match self.send_when_room(&lease, request, write).await {
+            Ok(call) => Ok(SentCall { call, lease }),
             Err(ChildError::Unsent) => Err(lease.ending().await.into()),
             Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Sends a request; with too much waiting for the child already, as soon as it has read some of that.
+    pub(super) async fn send_when_room(
+        &self,
+        lease: &Lease,
+        request: ChildRequest<'_>,
+        write_params: impl Fn(ChildId, &mut Vec<u8>),
+    ) -> Result<InFlight, ChildError> {
+        let mut due = None;
+        loop {
+            let mut opened = lease.open_request(request)?;
+            write_params(opened.id(), opened.params());
+            match opened.send() {
+                Err(ChildError::Busy) => {}
+                sent => return sent,
+            }
+            let due = *due.get_or_insert_with(|| Instant::now() + self.limits.rpc);
+            lease.wait_for_room(self.limits.rpc, due).await?;
         }
     }
 

@@ -10,10 +10,10 @@ use switchboard_wire::raw::Raw;
 use tokio::sync::oneshot;
 
 use super::call::SentCall;
-use super::suspendable::ChildRequest;
-use super::{Suite, SuiteReply};
+use super::outgoing::OutgoingParams;
+use super::{CallContext, Suite, SuiteReply};
 use crate::caller::Caller;
-use crate::child::{ChildError, ChildId};
+use crate::child::ChildError;
 use crate::era::question::{InputRequest, InputRequired, declined_result};
 use crate::era::results::{self, Kind};
 use crate::era::{retry, schema};
@@ -32,13 +32,14 @@ enum NoAnswers {
 }
 
 impl Suite {
-    pub(super) async fn bridge_elicitation<P: Fn(ChildId, &mut Vec<u8>)>(
+    pub(super) async fn bridge_elicitation(
         &self,
         mut sent: SentCall,
-        caller: &Arc<Caller>,
-        request: ChildRequest<'_, P>,
+        call: CallContext<'_>,
+        method: &str,
+        params: &OutgoingParams<'_>,
     ) -> Result<SuiteReply, Failure> {
-        let failed = |error| self.failed(request.subtool, error);
+        let failed = |error| self.failed(call.tool, error);
         let unusable = |why| failed(ChildError::Unusable { why });
         for _ in 0..ROUNDS {
             let (answer, lease) = sent.answer_and_lease(self.limits).await;
@@ -48,7 +49,7 @@ impl Suite {
                 return Ok(SuiteReply::Child(answer));
             };
             match Kind::of(result) {
-                Kind::Complete => return Ok(SuiteReply::Own(projected(&lease, &request, result))),
+                Kind::Complete => return Ok(SuiteReply::Own(projected(&lease, call.tool, method, result))),
                 Kind::Other(kind) => {
                     return Err(unusable(format!(
                         "answered with a `{kind}`, which is none of this host's era"
@@ -57,22 +58,20 @@ impl Suite {
                 Kind::InputRequired => {}
             }
             let asks = InputRequired::read(result).map_err(unusable)?;
-            let responses = match ask_host(caller, &asks.requests, self.limits.max).await {
+            let responses = match ask_host(call.caller, &asks.requests, self.limits.max).await {
                 Ok(responses) => responses,
                 Err(NoAnswers::Refused(error)) => return Ok(SuiteReply::Error(error)),
                 Err(NoAnswers::Child(error)) => return Err(failed(error)),
             };
-            let params = |id, out: &mut Vec<u8>| {
+            let with_answers = |id, out: &mut Vec<u8>| {
                 let mut first = Vec::new();
-                (request.params)(id, &mut first);
+                params.write(id, &mut first);
                 let first = String::from_utf8_lossy(&first);
                 out.extend_from_slice(retry::with_answers(&first, &responses, asks.state).as_bytes());
             };
-            let again = lease
-                .call_with_room(self.limits, request.span, caller, request.method, request.token, params)
-                .await;
+            let again = self.send_when_room(&lease, call.to_child(method), with_answers).await;
             sent = match again {
-                Ok(call) => SentCall { call: call.about(request.subtool), lease },
+                Ok(call) => SentCall { call, lease },
                 Err(ChildError::Unsent) => return Err(failed(lease.ending().await)),
                 Err(error) => return Err(failed(error)),
             };
@@ -82,17 +81,13 @@ impl Suite {
 }
 
 /// A modern child's result as a legacy host takes it.
-fn projected<P: Fn(ChildId, &mut Vec<u8>)>(
-    lease: &Lease,
-    request: &ChildRequest<'_, P>,
-    result: Raw<'_>,
-) -> String {
+fn projected(lease: &Lease, tool: Option<&str>, method: &str, result: Raw<'_>) -> String {
     let plain = results::for_legacy(result);
     let Some(raw) = Raw::parse(plain.as_bytes()) else { return plain };
-    match request.method {
+    match method {
         methods::TOOLS_CALL => {
             let list = lease.known_tools();
-            let tool = request.subtool.and_then(|name| list.as_ref()?.find(name));
+            let tool = tool.and_then(|name| list.as_ref()?.find(name));
             let wrap = tool.is_some_and(|tool| schema::is_wrapped((&*tool.raw).into()));
             schema::result_for_legacy(raw, wrap).into_owned()
         }

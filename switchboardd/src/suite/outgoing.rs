@@ -1,7 +1,7 @@
-//! From the suite's `tools/call` to the child's: another name and arguments, everything else as the
-//! host wrote it.
+//! The `params` of requests to children: as the host wrote them, but for ids, progress tokens, and names that
+//! children know otherwise.
 
-use switchboard_wire::envelope::{quoted, range_of, splice_into, string};
+use switchboard_wire::envelope::{quoted, range_of, splice_into};
 use switchboard_wire::framing::push_single_line;
 use switchboard_wire::members::Members;
 use switchboard_wire::raw::Raw;
@@ -9,13 +9,6 @@ use switchboard_wire::rpc;
 
 use crate::child::ChildId;
 use crate::methods;
-
-/// The host's progress token, if it asked for progress.
-pub fn progress_token<'a>(params: &Members<'a>) -> Option<Raw<'a>> {
-    let meta = params.get("_meta").and_then(Members::of)?;
-    let token = meta.get("progressToken")?;
-    (string(token).is_some() || token.get().parse::<f64>().is_ok()).then_some(token)
-}
 
 /// The news that a call still waits for its child, as progress on the host's own token. The value stays far
 /// below any that the child itself will send, because progress may only grow.
@@ -27,19 +20,74 @@ pub(super) fn waiting(token: &str, starts: bool, child: &str, seconds: u64) -> V
     rpc::notification(methods::PROGRESS, Some(&params))
 }
 
-/// The child's `params`: its own tool's name, the inner arguments, our progress token.
-pub(super) fn call_params(
-    params: &Members<'_>,
-    subtool: &str,
-    args: Option<Raw<'_>>,
+/// The `params` of a request to a child, which are written when its id is known.
+#[derive(Debug, Clone, Copy)]
+pub enum OutgoingParams<'a> {
+    /// Those of a suite's `tools/call`, with the child's own tool and the inner arguments.
+    Call { params: &'a Members<'a>, token: Option<Raw<'a>>, subtool: &'a str, args: Option<Raw<'a>> },
+    /// Those of the host, but for its progress token and what is swapped.
+    Forward { params: Option<Raw<'a>>, token: Option<Raw<'a>>, swap: Option<&'a Swap<'a>> },
+}
+
+/// A value within `params` that goes on as another one.
+#[derive(Debug)]
+pub struct Swap<'a> {
+    pub raw: Raw<'a>,
+    /// As JSON.
+    pub with: String,
+}
+
+impl OutgoingParams<'_> {
+    pub fn write(&self, id: ChildId, out: &mut Vec<u8>) {
+        match *self {
+            Self::Call { params, token, subtool, args } => {
+                let name = quoted(subtool);
+                let own = [name.as_str(), args.map_or("{}", Raw::get)];
+                call_params(params, token, own, id, out);
+            }
+            Self::Forward { params: Some(params), token, swap } => {
+                forwarded_params(params, token, swap, id, out)
+            }
+            Self::Forward { params: None, .. } => {}
+        }
+    }
+}
+
+fn forwarded_params(
+    params: Raw<'_>,
+    token: Option<Raw<'_>>,
+    swap: Option<&Swap<'_>>,
     id: ChildId,
     out: &mut Vec<u8>,
 ) {
-    let name = quoted(subtool);
+    let whole = params.get().as_bytes();
+    let id = id.0.to_string();
+    let mut changes =
+        [token.map(|token| (token, id.as_str())), swap.map(|swap| (swap.raw, swap.with.as_str()))]
+            .map(|change| change.map(|(raw, with)| (range_of(whole, raw.get()), with)));
+    changes.sort_by_key(|change| change.as_ref().map(|(place, _)| place.start));
+    let mut done = 0;
+    for (place, with) in changes.into_iter().flatten() {
+        push_single_line(&whole[done..place.start], out);
+        out.extend_from_slice(with.as_bytes());
+        done = place.end;
+    }
+    push_single_line(&whole[done..], out);
+}
+
+/// The child's `params`: its own tool's name, the inner arguments, our progress token in place of the host's.
+fn call_params(
+    params: &Members<'_>,
+    token: Option<Raw<'_>>,
+    [name, arguments]: [&str; 2],
+    id: ChildId,
+    out: &mut Vec<u8>,
+) {
     out.extend_from_slice(br#"{"name":"#);
     out.extend_from_slice(name.as_bytes());
     out.extend_from_slice(br#","arguments":"#);
-    push_single_line(args.map_or("{}", Raw::get).as_bytes(), out);
+    push_single_line(arguments.as_bytes(), out);
+    let mut is_first_meta = true;
     for (key, value) in &params.0 {
         if matches!(&**key, "name" | "arguments") {
             continue;
@@ -49,7 +97,10 @@ pub(super) fn call_params(
         out.extend_from_slice(key_text.as_bytes());
         out.push(b':');
         if &**key == "_meta" {
-            push_meta(*value, id, out);
+            // The token was read from the first one. Another may follow, which says the same thing twice.
+            let other = || Members::of(*value).and_then(|members| members.get("progressToken"));
+            let token = if std::mem::take(&mut is_first_meta) { token } else { other() };
+            push_meta(*value, token, id, out);
         } else {
             push_single_line(value.get().as_bytes(), out);
         }
@@ -58,8 +109,7 @@ pub(super) fn call_params(
 }
 
 /// `_meta` with the host's progress token replaced by ours, which is the call's id.
-fn push_meta(meta: Raw<'_>, id: ChildId, out: &mut Vec<u8>) {
-    let token = Members::of(meta).and_then(|members| members.get("progressToken"));
+fn push_meta(meta: Raw<'_>, token: Option<Raw<'_>>, id: ChildId, out: &mut Vec<u8>) {
     let whole = meta.get().as_bytes();
     match token {
         None => push_single_line(whole, out),
@@ -72,13 +122,17 @@ fn push_meta(meta: Raw<'_>, id: ChildId, out: &mut Vec<u8>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::era::request_params::RequestParams;
 
     #[track_caller]
     fn check(params: &str, args: Option<&str>, expect: &str) {
         let raw = Raw::parse(params.as_bytes()).unwrap();
         let args = args.map(|args| Raw::parse(args.as_bytes()).unwrap());
         let mut out = Vec::new();
-        call_params(&Members::of(raw).unwrap(), "find", args, ChildId(7), &mut out);
+        let params = RequestParams::read(Some(raw));
+        let token = params.written_token();
+        let outgoing = OutgoingParams::Call { params: &params.members, token, subtool: "find", args };
+        outgoing.write(ChildId(7), &mut out);
         assert_eq!(String::from_utf8(out).unwrap(), expect);
     }
 
@@ -99,5 +153,27 @@ mod tests {
             None,
             r#"{"name":"find","arguments":{},"_meta":{"x/y":1.0,"progressToken":7,"traceparent":"00"},"task":{"ttl":5}}"#,
         );
+        check(
+            r#"{"_meta":{"progressToken":1},"_meta":{"progressToken":"abc"}}"#,
+            None,
+            r#"{"name":"find","arguments":{},"_meta":{"progressToken":7},"_meta":{"progressToken":7}}"#,
+        );
+    }
+    #[test]
+    fn only_token_and_name_are_swapped() {
+        let params = r#"{"z": 1.0,"_meta":{"progressToken":"t","k":[]},"name":"a_b","x":"a_b"}"#;
+        let params = Raw::parse(params.as_bytes()).unwrap();
+        let read = RequestParams::read(Some(params));
+        let token = read.progress_token();
+        let swap = Swap { raw: read.members.get("name").unwrap(), with: "\"b\"".to_owned() };
+        let mut out = Vec::new();
+        forwarded_params(params, token, Some(&swap), ChildId(7), &mut out);
+        assert_eq!(
+            String::from_utf8(out).unwrap(),
+            r#"{"z": 1.0,"_meta":{"progressToken":7,"k":[]},"name":"b","x":"a_b"}"#
+        );
+        let mut out = Vec::new();
+        forwarded_params(params, None, None, ChildId(7), &mut out);
+        assert_eq!(out, params.get().as_bytes());
     }
 }

@@ -16,26 +16,17 @@ use switchboard_wire::envelope::{Message, Outcome};
 use switchboard_wire::members::Members;
 
 use super::call::SentCall;
-use super::{Suite, SuiteReply};
+use super::outgoing::OutgoingParams;
+use super::{CallContext, Suite, SuiteReply};
 use crate::caller::{Caller, InputEntry, StatelessRequest};
-use crate::child::{Child, ChildError, ChildId, ChildResponse};
+use crate::child::{ChildError, ChildId, ChildResponse};
 use crate::era::results::Kind;
 use crate::era::{ProtocolEra, question};
 use crate::error::Failure;
-use crate::telemetry::trace::Context;
+use crate::pool::Member;
 
 /// Questions that come one after the other within this are one round.
 const ROUND: Duration = Duration::from_millis(25);
-
-/// What was asked of a child, for those who have to ask it again.
-pub struct ChildRequest<'a, P: Fn(ChildId, &mut Vec<u8>)> {
-    pub method: &'a str,
-    pub subtool: Option<&'a str>,
-    pub token: Option<&'a str>,
-    /// The span that it is part of.
-    pub span: Option<Context>,
-    pub params: P,
-}
 
 /// What a modern host has to answer before its request is.
 #[derive(Debug)]
@@ -48,29 +39,30 @@ pub enum InputNeeded {
 
 impl Suite {
     /// Waits for the answer to what was sent.
-    pub async fn await_response<P: Fn(ChildId, &mut Vec<u8>)>(
+    pub async fn await_response(
         &self,
         sent: SentCall,
-        caller: &Arc<Caller>,
-        request: ChildRequest<'_, P>,
+        call: CallContext<'_>,
+        method: &str,
+        params: &OutgoingParams<'_>,
     ) -> Result<SuiteReply, Failure> {
-        let failed = |error| self.failed(request.subtool, error);
-        match (caller.era(), sent.lease.era()) {
+        let failed = |error| self.failed(call.tool, error);
+        match (call.caller.era(), sent.lease.era()) {
             (ProtocolEra::Legacy, ProtocolEra::Legacy) => {
                 sent.answer(self.limits).await.map(SuiteReply::Child).map_err(failed)
             }
             (ProtocolEra::Legacy, ProtocolEra::Modern) => {
-                self.bridge_elicitation(sent, caller, request).await
+                self.bridge_elicitation(sent, call, method, params).await
             }
             (ProtocolEra::Modern, ProtocolEra::Legacy) => {
                 let (limits, child) = (self.limits, Box::from(self.child_name()));
-                let subtool = request.subtool.map(Into::into);
-                let child_call = (Arc::clone(&sent.lease), sent.call.id());
+                let subtool = call.tool.map(Into::into);
+                let child_call = (sent.lease.member().clone(), sent.call.id());
                 let answer = async move {
                     let answer = sent.answer(limits).await;
                     answer.map(SuiteReply::Child).map_err(|error| Failure::Child { child, subtool, error })
                 };
-                SuspendableCall::new(caller, self, Some(child_call), answer).run_until_input().await
+                SuspendableCall::new(call.caller, self, Some(child_call), answer).run_until_input().await
             }
             (ProtocolEra::Modern, ProtocolEra::Modern) => {
                 let pid = sent.lease.pid();
@@ -105,7 +97,7 @@ pub struct SuspendableCall {
     caller: Arc<Caller>,
     pub child: Box<str>,
     /// The child that works on it, and the call there.
-    child_call: Option<(Arc<Child>, ChildId)>,
+    child_call: Option<(Arc<Member>, ChildId)>,
     suspended: bool,
     /// Its answer is a question of a call within it, which goes on.
     handed_on: bool,
@@ -120,7 +112,7 @@ impl SuspendableCall {
     pub fn new(
         caller: &Arc<Caller>,
         suite: &Suite,
-        child_call: Option<(Arc<Child>, ChildId)>,
+        child_call: Option<(Arc<Member>, ChildId)>,
         answer: impl Future<Output = Result<SuiteReply, Failure>> + Send + 'static,
     ) -> Self {
         Self {

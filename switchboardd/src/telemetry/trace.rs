@@ -32,8 +32,7 @@ impl Context {
     }
 
     /// What a request says of itself in its `_meta`.
-    pub fn of(params: Option<Raw<'_>>) -> Option<Self> {
-        let meta = Members::of(Members::of(params?)?.get("_meta")?)?;
+    pub fn of(meta: &Members<'_>) -> Option<Self> {
         Self::parse(&meta.text(KEY)?)
     }
 
@@ -176,9 +175,10 @@ mod tests {
         let mut out = Vec::new();
         context.push_into(None, &mut out);
         assert_eq!(String::from_utf8(out).unwrap(), format!(r#"{{"_meta":{{{own}}}}}"#));
-        let params = format!(r#"{{"_meta":{{"traceparent":"{PARENT}"}}}}"#);
-        assert_eq!(Context::of(Raw::parse(params.as_bytes())), Some(context));
-        assert_eq!(Context::of(Raw::parse(br#"{"_meta":{"traceparent":7}}"#)), None);
+        let meta = format!(r#"{{"traceparent":"{PARENT}"}}"#);
+        let of = |meta: &str| Context::of(&Raw::parse(meta.as_bytes()).and_then(Members::of).unwrap());
+        assert_eq!(of(&meta), Some(context));
+        assert_eq!(of(r#"{"traceparent":7}"#), None);
     }
 
     #[test]

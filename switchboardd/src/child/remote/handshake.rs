@@ -166,7 +166,7 @@ async fn call(
     method: &str,
     params: &[u8],
 ) -> Result<Result<ChildResponse, ChildError>, ChildError> {
-    let call = child.call(None, method, None, |_, out| out.extend_from_slice(params))?;
+    let call = child.request(method, params)?;
     match call.answer(LIMITS).await {
         Ok(answer) => Ok(Ok(answer)),
         Err(ChildError::Remote(error)) if error.is_about_protocol() => Ok(Err(error.into())),

@@ -57,7 +57,7 @@ pub(super) async fn open(
     let (child, connection) = (child.clone(), connection.clone());
     let reading = tokio::spawn(async move {
         tokio::select! {
-            () = child.stopped() => {}
+            () = child.lifecycle.stop_requested() => {}
             why = reader.read(&child) => child.give_up(connection.without_values(RemoteError::Cut { why }.into())),
         }
     });

@@ -26,7 +26,7 @@ pub(super) fn begin(child: &Arc<Child>, connection: &Arc<RemoteConnection>) {
             let connection = connection.clone();
             async move {
                 tokio::select! {
-                    () = child.stopped() => {}
+                    () = child.lifecycle.stop_requested() => {}
                     () = listen(&child, &connection) => {}
                 }
             }

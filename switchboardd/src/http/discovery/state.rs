@@ -4,12 +4,11 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use crate::child::{Child, Ownership};
 use crate::daemon_state::Daemon;
 use crate::definition::Launch;
 use crate::http::auth::Access;
 use crate::layer::Layer;
-use crate::pool::{Pool, PoolError, PoolStatus};
+use crate::pool::{Member, Pool, PoolError, PoolStatus};
 use crate::session::Session;
 use crate::suite::Suite;
 use crate::suite::summary::summary;
@@ -89,7 +88,7 @@ pub(in crate::http) fn described(suite: &Suite, access: Access) -> Value {
             "idleMs": u64::try_from(settings.idle.as_millis()).unwrap_or(u64::MAX),
             "starts": pool.starts(),
         });
-        body["children"] = pool.running().iter().map(|child| child_state(child)).collect();
+        body["children"] = pool.members().iter().map(|member| member_state(member)).collect();
     }
     body
 }
@@ -109,14 +108,14 @@ pub(in crate::http) fn subtools(suite: &Suite) -> Option<usize> {
     Some(list.tools.iter().filter(|tool| suite.settings.expose.permits(&tool.name)).count())
 }
 
-fn child_state(child: &Child) -> Value {
+fn member_state(child: &Member) -> Value {
     json!({
         // A child that runs elsewhere has none here.
         "pid": child.process(),
         "ageMs": millis(child.born()),
         "idleMs": if child.is_idle() { millis(child.last_used()) } else { 0 },
         "inFlight": child.in_flight(),
-        "ownedBySession": matches!(child.ownership(), Ownership::Session(_)),
+        "ownedBySession": child.is_owned(),
         "era": child.era().word(),
         "revision": child.server_info().revision,
         "tools": child.known_tools().map(|list| list.tools.len()),

@@ -8,7 +8,6 @@ use axum::body::{Body, Bytes};
 use axum::http::StatusCode;
 use axum::response::Response;
 use switchboard_wire::envelope::Message;
-use switchboard_wire::raw::Raw;
 use tokio::task::JoinSet;
 
 use super::events::{self, StreamStart};
@@ -16,9 +15,8 @@ use super::legacy::resumes;
 use crate::caller::Caller;
 use crate::daemon_state::Daemon;
 use crate::error::Failure;
-use crate::face::{self, Face};
+use crate::face::{Face, IncomingRequest, RequestContext, run_request};
 use crate::http::errors::json_response;
-use crate::http::proxy::run_request;
 use crate::mailbox::{Mailbox, MessageKind};
 use crate::metrics::series::EntryPoint;
 use crate::session::{AbortReason, Session, Streams};
@@ -27,25 +25,32 @@ use crate::telemetry::trace::Context;
 /// An answer that comes within this, alone, needs no stream.
 pub(super) const JSON_WINDOW: Duration = Duration::from_millis(250);
 
-/// Has the face answer, in JSON if that is all and comes soon, else as a stream. `refused`: the answers that a batch has
-/// already; `None` for a request by itself.
+/// The requests of one POST.
+pub(super) struct Posted {
+    pub(super) requests: Vec<Bytes>,
+    /// Of a batch: the answers to what must not be in one. `None` for a request by itself.
+    pub(super) refused: Option<Vec<Vec<u8>>>,
+    /// The span that the headers name.
+    pub(super) parent: Option<Context>,
+}
+
+/// Has the face answer, in JSON if that is all and comes soon, else as a stream.
 pub(super) async fn answer(
     daemon: &Arc<Daemon>,
     face: Face,
     session: &Arc<Session>,
     streams: &Arc<Streams>,
-    requests: Vec<Bytes>,
-    refused: Option<Vec<Vec<u8>>>,
-    parent: Option<Context>,
+    posted: Posted,
 ) -> Response {
+    let Posted { requests, refused, parent } = posted;
     let stream = streams.open();
     let caller = session.caller.on_stream(stream.mailbox.clone());
     let closing = CloseOnDrop(stream.mailbox.clone());
-    let call = StreamableCall { daemon: daemon.clone(), face, session: session.clone(), caller, parent };
-    let call = StreamedCall { call, streams: streams.clone() };
-    let together = refused.is_some();
+    let origin = CallOrigin { daemon: daemon.clone(), face, session: session.clone(), caller, parent };
+    let call = StreamedCall { origin, streams: streams.clone() };
+    let is_batch = refused.is_some();
     for answer in refused.into_iter().flatten() {
-        call.call.caller.push(MessageKind::Answer, answer);
+        call.origin.caller.push(MessageKind::Answer, answer);
     }
     tokio::spawn(async move {
         let _closing = closing;
@@ -58,11 +63,11 @@ pub(super) async fn answer(
     let _ = tokio::time::timeout(JSON_WINDOW, all_answered(&stream.mailbox)).await;
     let answers = stream.mailbox.only_answers().filter(|_| stream.mailbox.is_closed());
     match answers.as_deref() {
-        Some([answer]) if !together => {
+        Some([answer]) if !is_batch => {
             streams.forget(&stream);
             json_response(StatusCode::OK, Body::from(answer.clone()))
         }
-        Some(answers) if together && !answers.is_empty() => {
+        Some(answers) if is_batch && !answers.is_empty() => {
             streams.forget(&stream);
             json_response(StatusCode::OK, list(answers))
         }
@@ -96,9 +101,9 @@ fn list(answers: &[Bytes]) -> Vec<u8> {
     out
 }
 
-/// What a request over HTTP runs with.
+/// Who makes a request over HTTP, kept for as long as it runs.
 #[derive(Clone)]
-pub(super) struct StreamableCall {
+pub(super) struct CallOrigin {
     pub(super) daemon: Arc<Daemon>,
     pub(super) face: Face,
     pub(super) session: Arc<Session>,
@@ -106,40 +111,35 @@ pub(super) struct StreamableCall {
     pub(super) parent: Option<Context>,
 }
 
-impl StreamableCall {
-    /// The answer; an error for a request that was cancelled.
-    pub(super) async fn run(
-        &self,
-        id: Raw<'_>,
-        method: &str,
-        params: Option<Raw<'_>>,
-    ) -> Result<Vec<u8>, StatusCode> {
+impl CallOrigin {
+    pub(super) fn context(&self) -> RequestContext<'_> {
         let Self { daemon, face, session, caller, parent } = self;
-        let request = face::Request::new(id, method, params).with_parent_span(*parent);
-        run_request(daemon, face, session, caller, request, EntryPoint::Streamable, None).await
+        RequestContext { daemon, session, face, caller, via: EntryPoint::Streamable, parent: *parent }
     }
 }
 
 /// A call that goes on without its connection.
 #[derive(Clone)]
 struct StreamedCall {
-    call: StreamableCall,
+    origin: CallOrigin,
     streams: Arc<Streams>,
 }
 
 impl StreamedCall {
     async fn run(self, body: Bytes) {
         let Ok(Message::Request { id, method, params }) = Message::parse(&body) else { return };
+        let method = method.name();
+        let request = IncomingRequest { id, method: &method, params };
+        let CallOrigin { session, caller, .. } = &self.origin;
         // It can be called off also while it waits for its turn.
         let _place = {
-            let (_guard, aborted) = self.call.session.register_request(id.get());
+            let (_guard, aborted) = session.register_request(id.get());
             tokio::select! {
                 biased;
                 reason = aborted => {
                     if let Ok(AbortReason::ShuttingDown) = reason {
-                        let method = method.name();
-                        let era = face::Request::new(id, &method, params).era();
-                        self.call.caller.push(MessageKind::Answer, Failure::ShuttingDown.answer(era, &method, id.get()));
+                        let answer = Failure::ShuttingDown.answer(request.era(), &method, id.get());
+                        caller.push(MessageKind::Answer, answer);
                     }
                     return;
                 }
@@ -149,10 +149,9 @@ impl StreamedCall {
                 },
             }
         };
-        let answer = self.call.run(id, &method.name(), params).await;
         // One that was cancelled has none.
-        if let Ok(answer) = answer {
-            self.call.caller.push(MessageKind::Answer, answer);
+        if let Some(answer) = run_request(self.origin.context(), request, None).await {
+            caller.push(MessageKind::Answer, answer);
         }
         self.streams.touch();
     }

@@ -11,16 +11,16 @@ use switchboard_wire::batch as wire_batch;
 use switchboard_wire::envelope::{INVALID_REQUEST, Message, Outcome, string};
 use switchboard_wire::raw::Raw;
 
-use super::calls;
+use super::calls::{self, Posted};
 use super::classify::VERSION;
 use super::events::{self, StreamStart};
 use crate::daemon_state::Daemon;
 use crate::era::ProtocolEra;
 use crate::error::Failure;
-use crate::face::{self, Face};
+use crate::face::{self, Face, IncomingRequest, RequestContext, run_request};
 use crate::header_names;
 use crate::http::errors::{HttpError, RpcError, json_response};
-use crate::http::proxy::{parent, run_request};
+use crate::http::proxy::parent;
 use crate::http::{accept, batch};
 use crate::methods::{self, LEGACY_REVISIONS, MODERN_REVISIONS};
 use crate::metrics::series::EntryPoint;
@@ -75,16 +75,9 @@ pub(super) async fn post(
             if let Some((_, refusal)) = refused {
                 return Err(refusal);
             }
-            Ok(calls::answer(
-                daemon,
-                face,
-                &session,
-                &streams,
-                vec![body.clone()],
-                None,
-                parent(daemon, headers),
-            )
-            .await)
+            let parent = parent(daemon, headers);
+            let posted = Posted { requests: vec![body.clone()], refused: None, parent };
+            Ok(calls::answer(daemon, face, &session, &streams, posted).await)
         }
         message => {
             take(daemon, &session, body, message);
@@ -130,8 +123,8 @@ pub(super) async fn on_batch(
     if requests.is_empty() && refused.is_empty() {
         return Ok(StatusCode::ACCEPTED.into_response());
     }
-    let parent = parent(daemon, headers);
-    Ok(calls::answer(daemon, face.clone(), &session, &streams, requests, Some(refused), parent).await)
+    let posted = Posted { requests, refused: Some(refused), parent: parent(daemon, headers) };
+    Ok(calls::answer(daemon, face.clone(), &session, &streams, posted).await)
 }
 
 /// GET: the session's own stream, or the rest of one that the host lost.
@@ -179,10 +172,10 @@ async fn open(
     }
     check_session_limit(daemon, id)?;
     let session = Session::over_http(&daemon.run_id, workspace, face.clone());
-    let request = face::Request::new(id, methods::INITIALIZE, params);
-    let Ok(answer) =
-        run_request(daemon, face, &session, &session.caller, request, EntryPoint::Streamable, None).await
-    else {
+    let request = IncomingRequest { id, method: methods::INITIALIZE, params };
+    let (caller, via) = (&session.caller, EntryPoint::Streamable);
+    let context = RequestContext { daemon, session: &session, face, caller, via, parent: None };
+    let Some(answer) = run_request(context, request, None).await else {
         return Ok(StatusCode::NO_CONTENT.into_response());
     };
     let welcome =

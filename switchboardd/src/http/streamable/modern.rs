@@ -11,13 +11,13 @@ use switchboard_wire::members::Members;
 use switchboard_wire::raw::Raw;
 use tokio::task::JoinSet;
 
-use super::calls::{CloseOnDrop, JSON_WINDOW, StreamableCall, all_answered};
+use super::calls::{CallOrigin, CloseOnDrop, JSON_WINDOW, all_answered};
 use super::{events, headers};
 use crate::daemon_state::Daemon;
 use crate::era::{ProtocolEra, subscription};
 use crate::error::Failure;
 use crate::error_codes::{HEADER_MISMATCH, LACKS_CAPABILITY};
-use crate::face::Face;
+use crate::face::{Face, IncomingRequest, run_request};
 use crate::http::errors::{HttpError, RpcError, json_response};
 use crate::http::proxy::parent;
 use crate::mailbox::{Mailbox, MessageKind};
@@ -51,14 +51,13 @@ pub(super) async fn post(
     let mailbox = Arc::<Mailbox>::default();
     let session = daemon.anonymous_session(workspace);
     let caller = session.caller.on_stream(mailbox.clone());
-    let call =
-        StreamableCall { parent: parent(daemon, given), daemon: daemon.clone(), face, session, caller };
+    let call = CallOrigin { parent: parent(daemon, given), daemon: daemon.clone(), face, session, caller };
     let (closing, body) = (CloseOnDrop(mailbox.clone()), body.clone());
     // Ends with what holds it: this handler, then the stream.
     let mut running = JoinSet::new();
     running.spawn(async move {
         let _closing = closing;
-        run(&call, &body).await;
+        run(call, &body).await;
     });
     let _ = tokio::time::timeout(JSON_WINDOW, all_answered(&mailbox)).await;
     let answers = mailbox.only_answers().filter(|_| mailbox.is_closed());
@@ -68,20 +67,20 @@ pub(super) async fn post(
     })
 }
 
-async fn run(call: &StreamableCall, body: &[u8]) {
+async fn run(call: CallOrigin, body: &[u8]) {
     let Ok(Message::Request { id, method, params }) = Message::parse(body) else { return };
     let method = method.name();
-    let answer = call.run(id, &method, params);
+    let answer = run_request(call.context(), IncomingRequest { id, method: &method, params }, None);
     let answer = if method == methods::LISTEN {
         tokio::select! {
             answer = answer => answer,
             // It would never be finished.
-            _ = call.daemon.wait_for_drain() => Ok(subscription::ended(id.get())),
+            _ = call.daemon.wait_for_drain() => Some(subscription::ended(id.get())),
         }
     } else {
         answer.await
     };
-    if let Ok(answer) = answer {
+    if let Some(answer) = answer {
         call.caller.push(MessageKind::Answer, answer);
     }
 }

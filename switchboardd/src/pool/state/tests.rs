@@ -1,8 +1,10 @@
 //! Whom a failed start refuses and which child a caller gets; no child here has a process.
 
+use super::steps::APART;
 use super::*;
 use crate::budget::NoRoom;
 use crate::child::without_process;
+use crate::pool::SLOT_WAIT;
 use crate::pool::spares::RetryCondition;
 use crate::value_resolver::NotLaunchable;
 
@@ -173,9 +175,10 @@ fn who_began_a_start_that_no_call_needed_has_the_whole_time_to_wait_for_room() {
 async fn a_caller_waits_no_longer_than_two_seconds_for_a_child_apart_from_another_host() {
     let mut state = state(Scope::Shared, 2);
     let (child, _pipe) = without_process();
-    child.change_leases(1);
-    let _call = child.call(Some(&Caller::named()), "tools/call", None, |_, _| {}).unwrap();
-    state.members.push(Member { child: child.clone(), owner: None, replaced: false });
+    let _call = child.open_call_of(&Caller::named());
+    let member = Member::new(child);
+    member.change_leases(1);
+    state.members.push(member.clone());
     let caller = Caller::named();
     let now = Instant::now();
     let mut waiter = Waiter::new(&caller, now);
@@ -190,7 +193,7 @@ async fn a_caller_waits_no_longer_than_two_seconds_for_a_child_apart_from_anothe
     let other = Caller::named();
     let later = now + APART / 2;
     assert_eq!(until(state.step(&mut Waiter::new(&other, later), later)), now + APART);
-    let is_shared = |step| matches!(step, Step::Use(used) if Arc::ptr_eq(&used, &child));
+    let is_shared = |step| matches!(step, Step::Use(used) if Arc::ptr_eq(&used, &member));
     assert!(is_shared(state.step(&mut waiter, now + APART)));
     // One that failed leaves them with the child that is there, and is not tried again at once.
     state.end_start(&start, Some(&no_room()), later);
@@ -247,13 +250,14 @@ async fn a_spare_that_took_too_much_memory_is_not_replaced_at_once() {
         let mut state = state(Scope::Shared, 2);
         (state.settings.warm, state.wanted_spares, state.ran_before) = (1, 1, true);
         let (child, _pipe) = without_process();
+        let member = Member::new(child);
         if is_evicted {
-            child.evict();
+            member.evict();
         } else {
-            child.stop();
+            member.stop();
         }
-        assert_eq!(child.is_evicted(), is_evicted);
-        state.stopped(&child, was_spare, now);
+        assert_eq!(member.is_evicted(), is_evicted);
+        state.stopped(&member, was_spare, now);
         let (spares, later) = state.missing_spares(now, || false);
         assert_eq!(spares.len(), missing, "evicted: {is_evicted}, spare: {was_spare}");
         assert_eq!(later.is_some(), missing == 0);

@@ -1,0 +1,65 @@
+//! Whom a message of a child may be for that names no call.
+
+use std::sync::Arc;
+
+use tokio::time::Instant;
+
+use super::{AbandonedCall, Calls, MAY_ASK};
+use crate::caller::{Caller, StatelessRequest};
+
+/// What a message of the child is, for [`Calls::candidates`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::child) enum About {
+    Question,
+    /// It does no harm if the call that it is about was cancelled a while ago.
+    Log,
+}
+
+/// Whom a message of the child that names no call may be for.
+#[derive(Debug)]
+pub(in crate::child) enum Candidates {
+    Nobody,
+    One(Arc<Caller>),
+    /// Several. `only_abandoned_left`: all but one at most have given up, and only the child does not know it yet.
+    Several {
+        only_abandoned_left: bool,
+    },
+}
+
+impl Calls {
+    /// The callers a message of the child that names no call may be for. One that gave up counts as
+    /// long as the child has not answered its call: it may still be working on it. So does one whose host has
+    /// questions and has not come back with the answers. Of several calls of one host it is the one that goes on,
+    /// if only one does.
+    pub(in crate::child) fn candidates(&self, about: About, now: Instant) -> Candidates {
+        let may_speak = |call: &AbandonedCall| match about {
+            About::Log => !call.read,
+            About::Question => !call.read || now < call.since + MAY_ASK,
+        };
+        if self.lost_track.as_ref().is_some_and(may_speak) {
+            return Candidates::Several { only_abandoned_left: true };
+        }
+        let mut waiting: Vec<_> =
+            self.waiting.iter().filter_map(|(id, waiting)| Some((*id, waiting.caller.as_ref()?))).collect();
+        // Of a host's legacy calls the latest: what names no call is most likely about that one.
+        waiting.sort_unstable_by_key(|(id, _)| std::cmp::Reverse(*id));
+        let given_up = self.abandoned.values().filter(|call| may_speak(call));
+        let given_up = given_up.filter_map(|call| call.caller.as_ref());
+        let mut all = waiting.iter().map(|(_, caller)| *caller).chain(given_up);
+        let Some(first) = all.next() else { return Candidates::Nobody };
+        let is_one_host = all.all(|other| other.is_same_host(first));
+        let is_parked =
+            |caller: &Arc<Caller>| caller.as_stateless().is_some_and(StatelessRequest::is_suspended);
+        let mut live: Vec<&Arc<Caller>> = Vec::new();
+        for (_, caller) in waiting.iter().filter(|(_, caller)| !is_one_host || !is_parked(caller)) {
+            if !live.iter().any(|known| known.shares_mailbox_with(caller)) {
+                live.push(caller);
+            }
+        }
+        match live.as_slice() {
+            [] if is_one_host => Candidates::One(first.clone()),
+            [caller] if is_one_host => Candidates::One((*caller).clone()),
+            live => Candidates::Several { only_abandoned_left: live.len() <= 1 },
+        }
+    }
+}

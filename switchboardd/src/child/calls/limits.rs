@@ -1,0 +1,51 @@
+//! When calls have taken too long. Progress and questions move that moment.
+
+use std::sync::Arc;
+
+use tokio::time::Instant;
+
+use super::{ANSWERED, CallOutcome, Calls, ChildId, ChildQuestion};
+use crate::caller::Caller;
+use crate::child::Limits;
+
+impl Calls {
+    /// Binds a call to `limits`. True if it may be due before the alarm.
+    pub(in crate::child) fn limit(&mut self, id: ChildId, limits: Limits) -> bool {
+        let Some(waiting) = self.waiting.get_mut(&id.0) else { return false };
+        waiting.limits = Some(limits);
+        let due = waiting.started + limits.rpc.min(limits.max);
+        self.next_check.is_none_or(|alarm| due < alarm)
+    }
+
+    /// Tells the callers whose calls have taken too long, ends the session's questions that have, and says when the
+    /// next one may be due.
+    pub(in crate::child) fn give_up_overdue(&mut self, now: Instant) -> Option<Instant> {
+        self.next_check = None;
+        let mut waiting = std::mem::take(&mut self.waiting);
+        for call in waiting.values_mut().filter(|call| call.reply.is_some()) {
+            let Some((due, error)) = call.due(self.is_asking(call)) else { continue };
+            if due > now {
+                self.next_check = Some(self.next_check.map_or(due, |alarm| alarm.min(due)));
+            } else if let Some(reply) = call.reply.take() {
+                let _ = reply.send(CallOutcome::Overdue(error));
+            }
+        }
+        self.waiting = waiting;
+        let is_due = |question: &ChildQuestion| !question.bound && question.since + ANSWERED <= now;
+        self.ended.extend(self.questions.extract_if(|_, question| is_due(question)));
+        let open = self.questions.values().filter(|question| !question.bound);
+        self.next_check = open.map(|question| question.since + ANSWERED).chain(self.next_check).min();
+        self.next_check
+    }
+
+    /// Progress on a call: the silence is over. Who wants to hear it, under which token?
+    pub(in crate::child) fn progress(
+        &mut self,
+        id: ChildId,
+        now: Instant,
+    ) -> Option<(Arc<Caller>, Box<str>)> {
+        let waiting = self.waiting.get_mut(&id.0)?;
+        waiting.heard = now;
+        Some((waiting.caller.clone()?, waiting.token.clone()?))
+    }
+}

@@ -1,0 +1,119 @@
+//! Calls that nobody waits for any more: the child is told, and it is found out whether it has read so.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use switchboard_wire::backoff::Backoff;
+use tokio::time::Instant;
+
+use super::calls::ChildId;
+use super::questions::CALL_ENDED;
+use super::{Child, Limits};
+use crate::era::ProtocolEra;
+use crate::methods;
+
+/// How long a child may take to answer the `ping` that shows that it has read a cancel.
+const SHOWN: Duration = Duration::from_secs(10);
+
+/// The longest pause between two such pings to a child that answers none.
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+
+/// After so many unanswered pings, some minutes, the child is sent no more before the next cancel: some servers answer
+/// none at all.
+const MOST_PINGS: u32 = 8;
+
+/// After a cancel, how long a legacy child may take to say the last of what was cancelled.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+
+#[derive(Debug, Default)]
+pub(super) struct CancelWatch {
+    /// A task finds out whether the child has read that calls were cancelled.
+    is_watched: AtomicBool,
+}
+
+impl Child {
+    /// Nobody waits for this call any more. True if the child had not answered: it has to be told.
+    pub(super) fn abandon(self: &Arc<Self>, id: ChildId) -> bool {
+        let now = Instant::now();
+        let (open, ended) = {
+            let mut calls = self.calls();
+            (calls.abandon(id, now), calls.take_ended_questions(now))
+        };
+        self.withdraw(ended, CALL_ENDED);
+        if open {
+            self.watch_cancels();
+        }
+        open
+    }
+
+    /// A legacy server need not answer what was cancelled, and may say no more of it. A `ping` that is sent a
+    /// moment later and answered shows that it has read the cancel: from then on its logs are not taken for those
+    /// of the cancelled call. One that works on what was cancelled may answer none for long: it is asked again.
+    fn watch_cancels(self: &Arc<Self>) {
+        if self.era() == ProtocolEra::Modern
+            || self.server_info.get().is_none()
+            || self.cancels.is_watched.swap(true, Relaxed)
+        {
+            return;
+        }
+        let child = self.clone();
+        tokio::spawn(async move {
+            let (mut backoff, mut unanswered) = (Backoff::new(LAST_WORDS, LONGEST_PAUSE), 0);
+            while child.is_alive() && unanswered < MOST_PINGS {
+                tokio::time::sleep(backoff.next_pause()).await;
+                if !child.calls().has_unread_cancel() {
+                    break;
+                }
+                if child.shows_cancels_read().await {
+                    backoff.reset();
+                    unanswered = 0;
+                } else {
+                    unanswered += 1;
+                }
+            }
+            child.cancels.is_watched.store(false, Relaxed);
+        });
+    }
+
+    /// Whether the child answered a `ping`: it has read every cancel that was sent before.
+    async fn shows_cancels_read(self: &Arc<Self>) -> bool {
+        let limits = Limits { spawn: SHOWN, rpc: SHOWN, max: SHOWN };
+        let Ok(ping) = self.request(methods::PING, b"") else { return false };
+        let id = ping.id();
+        self.calls().check(id);
+        let answered = ping.answer(limits).await.is_ok();
+        if answered {
+            self.calls().has_seen_up_to(id);
+        }
+        answered
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::without_process;
+    use super::*;
+    use crate::caller::Caller;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_child_that_answers_no_ping_is_sent_no_more_after_a_while() {
+        let (child, pipe) = without_process();
+        let clock = child.clone();
+        tokio::spawn(async move { clock.run_timeouts().await });
+        let sent = || {
+            let mut all = vec![0; 1 << 16];
+            let count = pipe.try_read(&mut all).unwrap_or(0);
+            String::from_utf8_lossy(&all[..count]).matches(r#""method":"ping""#).count()
+        };
+        for _ in 0..2 {
+            drop(child.open_call_of(&Caller::named()));
+            tokio::time::sleep(LAST_WORDS + SHOWN / 2).await;
+            assert!(child.in_flight() == 0, "a ping is nobody's use of it");
+            tokio::time::sleep(Duration::from_secs(3600)).await;
+            assert_eq!(sent(), MOST_PINGS as usize);
+        }
+        assert!(child.in_flight() == 0 && child.calls().has_unread_cancel());
+    }
+}

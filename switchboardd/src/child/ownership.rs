@@ -1,0 +1,48 @@
+//! Whether a child works for one host alone. Only then may it know that host's roots.
+
+use std::sync::Arc;
+
+use super::Child;
+use crate::caller::Caller;
+
+#[derive(Debug, Clone)]
+pub enum Ownership {
+    /// Hosts share it.
+    Shared,
+    /// It waits for the host whose own it will be.
+    Spare,
+    Host(Arc<Caller>),
+}
+
+impl Child {
+    pub fn ownership(&self) -> Ownership {
+        self.ownership.lock().expect("BUG: a copy panicked").clone()
+    }
+
+    /// Whether it is one host's own.
+    pub fn is_owned(&self) -> bool {
+        matches!(*self.ownership.lock().expect("BUG: a look panicked"), Ownership::Host(_))
+    }
+
+    /// Whether it is this host's own.
+    pub fn is_owned_by(&self, caller: &Arc<Caller>) -> bool {
+        let ownership = self.ownership.lock().expect("BUG: a look panicked");
+        matches!(&*ownership, Ownership::Host(owner) if Arc::ptr_eq(owner, caller))
+    }
+
+    /// A spare becomes a host's own, and learns that there may be roots now.
+    pub fn assign_to(self: &Arc<Self>, caller: &Arc<Caller>) {
+        *self.ownership.lock().expect("BUG: a copy panicked") = Ownership::Host(caller.clone());
+        self.roots_changed();
+        self.follow(&self.followed(), true);
+    }
+
+    /// Whether calls of this caller may come to it.
+    pub fn serves(&self, caller: &Arc<Caller>) -> bool {
+        match self.ownership() {
+            Ownership::Shared => true,
+            Ownership::Host(owner) => Arc::ptr_eq(&owner, caller.owner()),
+            Ownership::Spare => false,
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! The start of a child: its process or connection, then the handshake.
+
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Arc, Mutex, OnceLock};
+
+use tokio::time::{Instant, timeout_at};
+
+use super::cancels::CancelWatch;
+use super::following::FollowState;
+use super::lifecycle::Lifecycle;
+use super::remote::HttpClients;
+use super::remote::auth::Authorizers;
+use super::timeouts::CallTable;
+use super::transport::ChildTransport;
+use super::{
+    BudgetSlot, Child, ChildError, ChildIdentity, ChildRegistry, Launcher, Limits, Ownership, Protocol,
+    RunLog, Runners, StartError, StderrRing, handshake, life, listening, lists, millis, remote, roots, tools,
+};
+use crate::definition::ResolvedLaunch;
+use crate::environment::Variables;
+use crate::metrics::child_metrics::ChildMetrics;
+use crate::subscriptions::Subscriptions;
+
+/// What every child stands on.
+#[derive(Debug, Clone, Copy)]
+pub struct StartDeps<'a> {
+    pub subscriptions: &'a Arc<Subscriptions>,
+    pub variables: &'a Variables,
+    pub registry: &'a Arc<ChildRegistry>,
+    /// Whether a host without roots lends its workspace as a root.
+    pub lends_workspace: bool,
+    pub run_log: &'a Arc<RunLog>,
+    pub runners: &'a Arc<Runners>,
+    pub launcher: &'a Launcher,
+    pub http_clients: &'a Arc<HttpClients>,
+    /// Who knows the credentials of children that run elsewhere.
+    pub logins: &'a dyn Authorizers,
+    /// What is counted of children of this name.
+    pub metrics: &'a Arc<ChildMetrics>,
+}
+
+/// Whose child is started, and how long that may take.
+#[derive(Debug, Clone)]
+pub struct ChildStart<'a> {
+    pub name: &'a str,
+    pub limits: Limits,
+    pub ownership: Ownership,
+    /// Takes what the child writes to its standard error.
+    pub stderr: Arc<StderrRing>,
+    /// How it was spoken with before, if that is known.
+    pub remembered: Option<Protocol>,
+}
+
+impl Child {
+    /// Starts a child and finds out how it is spoken with, unless that is remembered.
+    pub async fn start(
+        start: &ChildStart<'_>,
+        target: &ResolvedLaunch,
+        deps: &StartDeps<'_>,
+        slot: BudgetSlot,
+    ) -> Result<Arc<Self>, StartError> {
+        let late = |stderr| ChildError::SpawnTimeout { ms: millis(start.limits.spawn), stderr };
+        let deadline = Instant::now() + start.limits.spawn;
+        let child = async {
+            match target {
+                ResolvedLaunch::Process(filled) => life::spawn_child(start, filled, deps, slot).await,
+                ResolvedLaunch::Remote(to) => remote::connect(start, to, deps, slot).await,
+            }
+        };
+        let child = timeout_at(deadline, child).await.map_err(|_| late(String::new()))?;
+        let child = child.map_err(|error| error.without_values(start.stderr.hidden()))?;
+        let result = match &child.transport {
+            ChildTransport::Stdio(_) => {
+                let legacy = start.remembered == Some(Protocol::Legacy);
+                // The probe is part of the start: it leaves most of the time for the handshake that follows.
+                let probing = handshake::PROBE.min(start.limits.spawn / 4);
+                timeout_at(deadline, handshake::run(&child, legacy, probing)).await
+            }
+            ChildTransport::Http(remote) => {
+                timeout_at(deadline, remote.handshake(&child, start.remembered)).await
+            }
+        };
+        let error = match result {
+            Ok(Ok(server_info)) => {
+                let _ = child.server_info.set(server_info);
+                listening::begin(&child);
+                if let ChildTransport::Http(remote) = &child.transport {
+                    remote.listen(&child);
+                }
+                return Ok(child);
+            }
+            Ok(Err(error)) => error,
+            Err(_) => late(child.stderr.last_lines()).into(),
+        };
+        child.stop();
+        Err(error.without_values(start.stderr.hidden()))
+    }
+
+    /// One that has not said anything yet. `guard_pid`: the process that guards it, if it runs here.
+    pub(super) fn new(
+        start: &ChildStart<'_>,
+        deps: &StartDeps<'_>,
+        pid: u32,
+        guard_pid: Option<u32>,
+        transport: ChildTransport,
+    ) -> Self {
+        Self {
+            identity: ChildIdentity { name: start.name.into(), pid, guard_pid, born: Instant::now() },
+            transport,
+            call_table: CallTable::default(),
+            lifecycle: Lifecycle::default(),
+            server_info: OnceLock::new(),
+            tool_cache: tools::ToolCache::default(),
+            offer_cache: lists::OfferCache::default(),
+            following: FollowState::new(deps.subscriptions.clone()),
+            ownership: Mutex::new(start.ownership.clone()),
+            roots: roots::Roots::new(deps.lends_workspace),
+            cancels: CancelWatch::default(),
+            probing: AtomicBool::new(false),
+            asks: AtomicBool::new(false),
+            stderr: start.stderr.clone(),
+            noise: AtomicU64::new(0),
+            log_rate_limit: Mutex::default(),
+            metrics: deps.metrics.clone(),
+        }
+    }
+}

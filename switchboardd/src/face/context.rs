@@ -1,0 +1,84 @@
+//! What a request of a host is: by whom, for what, on which way in.
+
+use std::sync::Arc;
+
+use switchboard_wire::raw::Raw;
+
+use super::Face;
+use crate::caller::Caller;
+use crate::daemon_state::Daemon;
+use crate::era::request_meta::RequestMeta;
+use crate::era::request_params::RequestParams;
+use crate::era::{InvalidRequest, ProtocolEra, request_meta};
+use crate::error::Failure;
+use crate::metrics::OperationNotes;
+use crate::metrics::series::EntryPoint;
+use crate::session::Session;
+use crate::suite::{Suite, SuiteReply};
+use crate::telemetry::trace::Context;
+
+/// Who makes a request, what they are shown, and how the request came in.
+#[derive(Debug, Clone, Copy)]
+pub struct RequestContext<'a> {
+    pub daemon: &'a Arc<Daemon>,
+    pub session: &'a Arc<Session>,
+    pub face: &'a Face,
+    /// The session's caller, or that of this one call.
+    pub caller: &'a Arc<Caller>,
+    pub via: EntryPoint,
+    /// The span that it came with, beside what it says itself.
+    pub parent: Option<Context>,
+}
+
+/// A request as it came in.
+#[derive(Debug, Clone, Copy)]
+pub struct IncomingRequest<'a> {
+    pub id: Raw<'a>,
+    pub method: &'a str,
+    pub params: Option<Raw<'a>>,
+}
+
+impl IncomingRequest<'_> {
+    /// Which era it is of, right or wrong.
+    pub fn era(&self) -> ProtocolEra {
+        era_of(self.method, self.params)
+    }
+}
+
+/// Which era a request of this method with these params is of, right or wrong.
+pub fn era_of(method: &str, params: Option<Raw<'_>>) -> ProtocolEra {
+    claimed_era(&request_meta::parse(method, &RequestParams::read(params)))
+}
+
+/// Which era a request is of that says this of itself, right or wrong.
+pub(super) fn claimed_era(claim: &Result<Option<RequestMeta>, InvalidRequest>) -> ProtocolEra {
+    match claim {
+        Ok(None) => ProtocolEra::Legacy,
+        Ok(Some(_)) | Err(_) => ProtocolEra::Modern,
+    }
+}
+
+/// A request that is being answered.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Request<'a> {
+    pub(super) id: Raw<'a>,
+    pub(super) method: &'a str,
+    pub(super) params: &'a RequestParams<'a>,
+    /// Where is noted what becomes of it.
+    pub(super) notes: Option<&'a OperationNotes>,
+}
+
+impl Request<'_> {
+    pub(super) fn set_suite(&self, suite: &Suite) {
+        self.notes.iter().for_each(|note| note.suite(&suite.metrics));
+    }
+
+    /// Notes how it went.
+    pub(super) fn record_outcome(&self, said: &Result<SuiteReply, Failure>) {
+        let Some(note) = self.notes else { return };
+        match said {
+            Ok(said) => note.answered(said.error()),
+            Err(failure) => note.failed(failure.kind(), failure),
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! A child in a pool: who uses it, since when nobody does, and what it still owes to callers that gave up.
+
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use crate::caller::Caller;
+use crate::child::{Child, ChildId};
+
+#[derive(Debug)]
+pub struct Member {
+    child: Arc<Child>,
+    leases: AtomicI64,
+    /// When it was last given out or back.
+    // A leaf lock: held to copy or replace the time.
+    used: Mutex<Instant>,
+    /// The last lease was given back.
+    free: Notify,
+    /// Calls that wait until their hosts come back with answers.
+    suspended_calls: AtomicI64,
+    debts: Debts,
+    /// It answered a call of a host.
+    served: AtomicBool,
+    /// It was stopped because children take too much memory.
+    evicted: AtomicBool,
+    /// It ended by itself, and another was started in its place.
+    replaced: AtomicBool,
+}
+
+/// What a child owes to hosts that gave up on their calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Debt {
+    None,
+    /// It has answered something else since: it need not answer what was cancelled.
+    Dropped,
+    /// It may still be working on it.
+    Open,
+}
+
+/// Up to which call it is known what became of those that were given up on.
+#[derive(Debug, Default)]
+struct Debts {
+    /// It has answered something later.
+    dropped: AtomicU64,
+    /// It has had time for it.
+    forgiven: AtomicU64,
+}
+
+impl std::ops::Deref for Member {
+    type Target = Arc<Child>;
+
+    fn deref(&self) -> &Arc<Child> {
+        &self.child
+    }
+}
+
+impl Member {
+    pub(super) fn new(child: Arc<Child>) -> Arc<Self> {
+        Arc::new(Self {
+            used: Mutex::new(child.born()),
+            child,
+            leases: AtomicI64::new(0),
+            free: Notify::new(),
+            suspended_calls: AtomicI64::new(0),
+            debts: Debts::default(),
+            served: AtomicBool::new(false),
+            evicted: AtomicBool::new(false),
+            replaced: AtomicBool::new(false),
+        })
+    }
+
+    pub fn child(&self) -> &Arc<Child> {
+        &self.child
+    }
+
+    /// Somebody took the right to use it, or gave it back.
+    pub(super) fn change_leases(&self, change: i64) {
+        *self.used.lock().expect("BUG: a copy panicked") = Instant::now();
+        if self.leases.fetch_add(change, Ordering::Relaxed) + change == 0 {
+            self.free.notify_waiters();
+        }
+    }
+
+    pub fn leases(&self) -> i64 {
+        self.leases.load(Ordering::Relaxed)
+    }
+
+    /// When it was last given out or back. Probes and lists are not use.
+    pub fn last_used(&self) -> Instant {
+        *self.used.lock().expect("BUG: a copy panicked")
+    }
+
+    /// Nobody has a right to it and it owes nobody an answer.
+    pub fn is_idle(&self) -> bool {
+        self.leases() == 0 && self.child.in_flight() == 0
+    }
+
+    /// Resolves when nobody holds a lease on it.
+    pub(super) async fn idle(&self) {
+        loop {
+            let free = self.free.notified();
+            if self.leases() == 0 {
+                return;
+            }
+            free.await;
+        }
+    }
+
+    /// It serves callers: it runs, and is not to be replaced.
+    pub(super) fn is_serving(&self) -> bool {
+        self.child.is_alive() && !self.child.is_retiring()
+    }
+
+    /// A call here began to wait until its host comes back, or no longer does.
+    pub fn change_suspended_calls(&self, change: i64) {
+        self.suspended_calls.fetch_add(change, Ordering::Relaxed);
+    }
+
+    pub fn has_suspended_calls(&self) -> bool {
+        self.suspended_calls.load(Ordering::Relaxed) > 0
+    }
+
+    pub fn note_served(&self) {
+        self.served.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn has_served(&self) -> bool {
+        self.served.load(Ordering::Relaxed)
+    }
+
+    /// Stops it to save memory.
+    pub fn evict(&self) {
+        self.evicted.store(true, Ordering::Relaxed);
+        self.child.stop();
+    }
+
+    pub(super) fn is_evicted(&self) -> bool {
+        self.evicted.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn is_replaced(&self) -> bool {
+        self.replaced.load(Ordering::Relaxed)
+    }
+
+    /// Another was started in its place.
+    pub(super) fn set_replaced(&self) {
+        self.replaced.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn debt(&self) -> Debt {
+        let Some(ChildId(owed)) = self.child.last_owed() else { return Debt::None };
+        if owed <= self.debts.forgiven.load(Ordering::Relaxed) {
+            Debt::None
+        } else if owed <= self.debts.dropped.load(Ordering::Relaxed) {
+            Debt::Dropped
+        } else {
+            Debt::Open
+        }
+    }
+
+    /// Whether it has not answered a call up to this one that was given up on.
+    pub(super) fn still_owes(&self, up_to: ChildId) -> bool {
+        self.child.owes_between(self.debts.forgiven.load(Ordering::Relaxed), up_to)
+    }
+
+    /// It has answered something that came after these calls.
+    pub(super) fn drop_debts(&self, up_to: ChildId) {
+        self.debts.dropped.fetch_max(up_to.0, Ordering::Relaxed);
+    }
+
+    /// What was given up on of these calls counts no more.
+    pub(super) fn forgive(&self, up_to: ChildId) {
+        self.debts.forgiven.fetch_max(up_to.0, Ordering::Relaxed);
+    }
+
+    /// Whether another host's call is open on it, or about to be, so that what it asks or logs could be for either.
+    pub(super) fn is_crowded_for(&self, caller: &Arc<Caller>) -> bool {
+        if !self.child.names_no_call() {
+            return false;
+        }
+        let (own, others_abandoned) = self.child.open_calls_of(caller);
+        self.leases() > i64::try_from(own).unwrap_or(i64::MAX) || others_abandoned
+    }
+}
+
+/// Every child of every pool that callers may get or have, from its handshake to its end.
+#[derive(Debug, Default)]
+pub struct MemberRegistry {
+    // A leaf lock: held for an insert, a removal or a copy.
+    members: Mutex<Vec<Arc<Member>>>,
+}
+
+impl MemberRegistry {
+    pub(super) fn add(&self, member: &Arc<Member>) {
+        self.lock().push(member.clone());
+    }
+
+    pub(super) fn remove(&self, member: &Arc<Member>) {
+        self.lock().retain(|known| !Arc::ptr_eq(known, member));
+    }
+
+    pub fn all(&self) -> Vec<Arc<Member>> {
+        self.lock().clone()
+    }
+
+    /// This child as a member; `None` while it starts, or once it has ended.
+    pub fn of_child(&self, child: &Arc<Child>) -> Option<Arc<Member>> {
+        self.lock().iter().find(|member| Arc::ptr_eq(&member.child, child)).cloned()
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Arc<Member>>> {
+        self.members.lock().expect("BUG: bookkeeping panicked")
+    }
+}

@@ -1,0 +1,74 @@
+//! The children that are missing although no call asks for them: spares, and those that somebody follows.
+
+use std::sync::Arc;
+
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use super::{Start, State};
+use crate::caller::Caller;
+use crate::config::Scope;
+
+impl State {
+    /// The starts that no call asks for, each noted; and when to look again, if they have to wait. `follows`: whether
+    /// anybody follows a resource of its children.
+    pub(in crate::pool) fn missing_spares(
+        &mut self,
+        now: Instant,
+        follows: impl FnOnce() -> bool,
+    ) -> (Vec<Arc<Start>>, Option<Instant>) {
+        if self.retired || !self.ran_before {
+            return (Vec::new(), None);
+        }
+        let missing = self.missing(follows);
+        if missing.is_empty() || !self.spares.may_start(now) || self.breaker.next_start(now).is_some() {
+            let later = self.spares.later(now).max(self.breaker.next_start(now));
+            return (Vec::new(), later.filter(|_| !missing.is_empty()));
+        }
+        (missing.into_iter().map(|owner| self.note_start(owner, None, now)).collect(), None)
+    }
+
+    /// When somebody has to come back for the spares that may be started at `later`; `None` if somebody does by then. A
+    /// pause that was noted before may be much longer than this one.
+    pub(in crate::pool) fn wake_at(&mut self, later: Option<Instant>) -> Option<Instant> {
+        let sooner = later.filter(|later| self.woken_at.is_none_or(|at| *later < at))?;
+        self.woken_at = Some(sooner);
+        Some(sooner)
+    }
+
+    /// Somebody came back as [`State::wake_at`] said; false if another was to come sooner, and has looked.
+    pub(in crate::pool) fn is_woken(&mut self, at: Instant) -> bool {
+        self.woken_at.take_if(|woken| *woken == at).is_some()
+    }
+
+    /// A start waits for what makes starts possible that no call asks for. What it gets resolves when another start
+    /// waits in its place, or the pool is gone.
+    pub(in crate::pool) fn await_cure(&mut self) -> oneshot::Receiver<()> {
+        let (waits, replaced) = oneshot::channel();
+        self.awaits_cure = Some(waits);
+        replaced
+    }
+
+    /// Whose children are missing: spares, and those that somebody follows.
+    fn missing(&mut self, follows: impl FnOnce() -> bool) -> Vec<Option<Arc<Caller>>> {
+        let is_session = self.settings.scope == Scope::Session;
+        let there = self.alive().filter(|member| !is_session || !member.is_owned()).count();
+        let starting = self.starting.iter().filter(|start| start.owner.is_none()).count();
+        let followed = self.settings.scope == Scope::Shared && there + starting == 0 && follows();
+        let wanted = self.settings.warm.min(self.wanted_spares).max(usize::from(followed));
+        let mut room = self.settings.max.saturating_sub(self.alive().count() + self.starting.len());
+        let mut missing = Vec::new();
+        if is_session && !self.follow_on.is_empty() {
+            let mut owners = std::mem::take(&mut self.follow_on);
+            owners
+                .retain(|owner| !owner.is_closed() && !self.alive().any(|member| member.is_owned_by(owner)));
+            let idle =
+                owners.iter().filter(|owner| !self.starting.iter().any(|start| start.is_for(Some(owner))));
+            missing.extend(idle.take(room).map(|owner| Some(owner.clone())));
+            room -= missing.len();
+            self.follow_on = owners;
+        }
+        missing.extend(std::iter::repeat_n(None, wanted.saturating_sub(there + starting).min(room)));
+        missing
+    }
+}

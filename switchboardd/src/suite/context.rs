@@ -1,0 +1,36 @@
+//! What a suite knows of a call that it works on.
+
+use std::sync::Arc;
+
+use tokio::time::Instant;
+
+use crate::caller::Caller;
+use crate::child::ChildRequest;
+use crate::metrics::OperationNotes;
+
+/// One call: who asks, since when, about which tool, within which operation.
+#[derive(Debug, Clone, Copy)]
+pub struct CallContext<'a> {
+    pub caller: &'a Arc<Caller>,
+    /// When it came in; it has waited since.
+    pub asked: Instant,
+    /// The child's tool that it is about, if it names one.
+    pub tool: Option<&'a str>,
+    /// The host's progress token, as the host wrote it.
+    pub token: Option<&'a str>,
+    /// Where is noted what becomes of it.
+    pub notes: Option<&'a OperationNotes>,
+}
+
+impl<'a> CallContext<'a> {
+    /// A call that comes in now.
+    pub fn new(caller: &'a Arc<Caller>, notes: Option<&'a OperationNotes>) -> Self {
+        Self { caller, asked: Instant::now(), tool: None, token: None, notes }
+    }
+
+    /// The request by which it goes on to a child.
+    pub(super) fn to_child(self, method: &'a str) -> ChildRequest<'a> {
+        let span = self.notes.and_then(|notes| notes.span);
+        ChildRequest { caller: Some(self.caller), method, tool: self.tool, token: self.token, span }
+    }
+}
