@@ -258,6 +258,13 @@ impl Suite {
         self.pool.as_ref().and_then(|pool| pool.manifest())
     }
 
+    /// The tools as far as they are known without a start of the child: as a running one has them, else as it last said.
+    pub fn tools_if_known(&self) -> Option<Arc<ToolList>> {
+        let pool = self.pool.as_ref()?;
+        let running = pool.running().iter().find_map(|child| child.known_tools());
+        running.or_else(|| pool.manifest().map(|manifest| manifest.tools.clone()))
+    }
+
     pub fn unavailable(&self, subtool: Option<&str>, error: PoolError) -> Failure {
         match error {
             PoolError::Child(error) => self.failed(subtool, error),

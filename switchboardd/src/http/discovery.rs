@@ -77,10 +77,7 @@ pub(super) async fn tools(
     if access == Access::Names {
         return Err(HttpError::NoToken);
     }
-    let running = suite.pool.as_ref().map(|pool| pool.running()).unwrap_or_default();
-    let known = running.iter().find_map(|child| child.known_tools());
-    let known = known.or_else(|| suite.manifest().map(|manifest| manifest.tools.clone()));
-    let Some(list) = known else {
+    let Some(list) = suite.tools_if_known() else {
         return Ok(shown(&json!({ "suite": suite.name, "known": false, "tools": [] })));
     };
     // Written by hand: the definitions stay as the child wrote them.

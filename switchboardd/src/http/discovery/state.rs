@@ -102,9 +102,7 @@ pub(in crate::http) fn last_error(pool: &Pool) -> Option<String> {
 
 /// How many of them a host is shown, as far as that is known without starting anything.
 pub(in crate::http) fn subtools(suite: &Suite) -> Option<usize> {
-    let pool = suite.pool.as_ref()?;
-    let running = pool.running().iter().find_map(|child| child.known_tools());
-    let list = running.or_else(|| pool.manifest().map(|manifest| manifest.tools.clone()))?;
+    let list = suite.tools_if_known()?;
     Some(list.tools.iter().filter(|tool| suite.settings.expose.permits(&tool.name)).count())
 }
 

@@ -110,10 +110,7 @@ fn check_arguments(
     let Face::Child(child) = face else { return Ok(()) };
     let params = params.and_then(Members::of).unwrap_or_default();
     let catalog = workspace.catalog();
-    let known = catalog.child(child).and_then(|suite| {
-        let running = suite.pool.as_ref()?.running().iter().find_map(|child| child.known_tools());
-        running.or_else(|| suite.manifest().map(|manifest| manifest.tools.clone()))
-    });
+    let known = catalog.child(child).and_then(|suite| suite.tools_if_known());
     let tool = known.as_ref().zip(params.text("name")).and_then(|(list, name)| list.find(&name));
     match tool.and_then(|tool| tool.input_schema.as_deref()) {
         Some(schema) => {
