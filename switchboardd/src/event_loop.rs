@@ -9,8 +9,6 @@
 
 use std::cell::Cell;
 
-use tokio::task::JoinHandle;
-
 thread_local! {
     static IS_HERE: Cell<bool> = const { Cell::new(false) };
     static IS_SIMULATED: Cell<bool> = const { Cell::new(false) };
@@ -61,19 +59,9 @@ pub fn may_block() {
     );
 }
 
-/// Starts work that may wait for a disk on a thread for such work; in a simulation, as a task on this thread.
-#[expect(clippy::disallowed_methods, reason = "the one place that starts such work")]
-pub fn spawn_blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
-    if IS_SIMULATED.get() {
-        tokio::spawn(async move { run_here(work) })
-    } else {
-        tokio::task::spawn_blocking(work)
-    }
-}
-
 /// Does work that may wait for a disk on a thread for such work.
 pub async fn run_blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
-    match spawn_blocking(work).await {
+    match on_blocking_thread(work).await {
         Ok(done) => done,
         Err(error) => match error.try_into_panic() {
             Ok(panic) => std::panic::resume_unwind(panic),
@@ -85,7 +73,17 @@ pub async fn run_blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + '
 
 /// The same for work whose panic is to end nothing else: `None` if it panicked.
 pub async fn try_run_blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
-    spawn_blocking(work).await.ok()
+    on_blocking_thread(work).await.ok()
+}
+
+#[expect(clippy::disallowed_methods, reason = "the one place where blocking work leaves the event loop")]
+fn on_blocking_thread<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> tokio::task::JoinHandle<T> {
+    if IS_SIMULATED.get() {
+        return tokio::spawn(async move { run_here(work) });
+    }
+    tokio::task::spawn_blocking(work)
 }
 
 /// Does work that may wait for a disk and that nobody waits for: here, unless this thread serves. It is for `Drop` and so
@@ -244,7 +242,7 @@ mod tests {
         run_blocking_detached(work);
         assert_eq!(begin.elapsed(), std::time::Duration::ZERO);
         assert!(std::panic::catch_unwind(may_block).is_err());
-        assert!(spawn_blocking(|| panic!("it may")).await.is_err());
+        assert_eq!(try_run_blocking(|| -> i32 { panic!("on purpose") }).await, None);
         assert!(std::panic::catch_unwind(may_block).is_err());
     }
 
