@@ -1,5 +1,5 @@
-//! What keeps the daemon's socket, as systemd does: it listens before the daemon runs and while it restarts, and starts
-//! it when somebody connects.
+//! Stands in for systemd socket activation: owns the daemon's socket, listens before the daemon runs and
+//! while it restarts, and starts it when a client connects.
 #![allow(clippy::disallowed_methods, reason = "tests start processes")]
 
 use std::fs::{self, File};
@@ -17,20 +17,21 @@ use crate::bins::bins;
 use crate::daemon::DaemonProcess;
 use crate::home::Home;
 
-/// Puts standard input and output where `LISTEN_FDS` begins to count, and becomes the daemon under this very pid.
+/// Moves stdin (and stdout) to descriptor 3 (and 4), where `LISTEN_FDS` begins, then execs the daemon under
+/// the same pid.
 const ONE: &str =
     r#"exec 3<&0 </dev/null; export LISTEN_FDS=1 LISTEN_PID=$$ LISTEN_FDNAMES=socket; exec "$0" "$@""#;
 const TWO: &str =
     r#"exec 3<&0 4<&1 </dev/null >/dev/null; export LISTEN_FDS=2 LISTEN_PID=$$; exec "$0" "$@""#;
 
-/// A socket that outlives the daemons behind it.
+/// A listening socket that outlives the daemons behind it.
 pub struct Activator {
     pub socket: UnixListener,
     path: PathBuf,
 }
 
 impl Activator {
-    /// Listens where the shims of this home look.
+    /// Listens where the shims of this home connect.
     pub fn new(home: &Home) -> Self {
         let path = home.socket();
         let socket = UnixListener::bind(&path).unwrap();
@@ -38,17 +39,17 @@ impl Activator {
         Self { socket, path }
     }
 
-    /// Whether the file that shims find is still this socket's.
+    /// The inode of the socket file, to check that it is still the same one.
     pub fn inode(&self) -> u64 {
         fs::symlink_metadata(&self.path).unwrap().ino()
     }
 
-    /// Starts a daemon on it, whether or not somebody waits.
+    /// Starts a daemon on the socket, whether or not a client waits.
     pub fn start(&self, home: &Home, program: &Path, env: &[(&str, &str)]) -> DaemonProcess {
         handed(home, program, &[self.socket.as_fd().try_clone_to_owned().unwrap()], env)
     }
 
-    /// Whether a connection waits to be accepted.
+    /// Whether a connection waits to be accepted, within this time.
     pub fn is_wanted(&self, within: Duration) -> bool {
         let within = Timespec::try_from(within).unwrap();
         let mut fds = [PollFd::new(&self.socket, PollFlags::IN)];
@@ -66,12 +67,12 @@ pub fn handed(home: &Home, program: &Path, sockets: &[OwnedFd], env: &[(&str, &s
     DaemonProcess::spawn_as(home, command, &["--listen", "off"], env)
 }
 
-/// A loopback socket on a free port.
+/// A bound TCP listener.
 pub fn tcp(address: &str) -> OwnedFd {
     TcpListener::bind(address).unwrap().into()
 }
 
-/// Hears what a daemon tells its service manager.
+/// A fake service manager: receives the daemon's `sd_notify` messages.
 pub struct Manager {
     socket: UnixDatagram,
 }
@@ -81,7 +82,7 @@ impl Manager {
         Self { socket: UnixDatagram::bind(path).unwrap() }
     }
 
-    /// In no folder: the name that goes into `NOTIFY_SOCKET`, with its `@`.
+    /// On an abstract socket: `name` is the value of `NOTIFY_SOCKET`, with its `@`.
     pub fn abstract_at(name: &str) -> Self {
         let name = name.strip_prefix('@').unwrap();
         let address =
@@ -90,7 +91,7 @@ impl Manager {
         Self { socket: UnixDatagram::bind_addr(&address).unwrap() }
     }
 
-    /// The next message, if one comes in this time.
+    /// The next message, if one arrives within this time.
     pub fn hear(&self, within: Duration) -> Option<String> {
         self.socket.set_read_timeout(Some(within)).unwrap();
         let mut message = [0; 4096];
@@ -98,7 +99,7 @@ impl Manager {
         Some(String::from_utf8(message[..length].to_vec()).unwrap())
     }
 
-    /// All messages up to and with the first that has this line.
+    /// All messages up to and including the first with this line.
     #[track_caller]
     pub fn until(&self, line: &str) -> Vec<String> {
         let mut heard = Vec::new();
@@ -112,7 +113,7 @@ impl Manager {
     }
 }
 
-/// A folder with copies of both binaries, as an installation is: what is in it can be replaced.
+/// A directory with copies of both binaries, like an installation, so that tests can replace them.
 pub fn installed(home: &Home) -> PathBuf {
     let folder = home.path().join("bin");
     fs::create_dir_all(&folder).unwrap();
@@ -122,7 +123,7 @@ pub fn installed(home: &Home) -> PathBuf {
     folder
 }
 
-/// Puts a copy there in one step, as installers do; `more` makes its content another one.
+/// Installs a copy atomically, as installers do; `more` is appended to change its content.
 pub fn install(program: &Path, to: &Path, more: &str) {
     use std::io::Write;
     let draft = to.with_extension("new");

@@ -1,11 +1,12 @@
 //! The adapter: a stdio MCP server behind Streamable HTTP, for tests that speak HTTP only.
 //!
-//! Modern requests share one process of the server ([`modern`]); each legacy session has one of its own
-//! ([`legacy`]), and so does each stream of the transport before that ([`old_sse`]). What HTTP asks of a server is done here: Host and Origin, headers, status codes, streams.
-//! What MCP asks is left to the server: the adapter never answers in its place where it can ask it.
+//! Modern requests share one process of the server ([`modern`]); each legacy session has its own
+//! ([`legacy`]), and so does each stream of the older SSE transport ([`old_sse`]). The adapter implements the
+//! HTTP side: Host and Origin, headers, status codes, streams. It leaves MCP to the server and never answers
+//! in its place where it can ask the server.
 //!
-//! Not a product: one message is at most a few MiB, no stream can be resumed, and numbers that do not fit
-//! a double are not kept.
+//! Not a product: messages are limited to 4 MiB, streams cannot be resumed, and numbers that do not fit a
+//! double lose precision.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -32,7 +33,7 @@ mod modern;
 mod old_sse;
 mod pipe;
 
-/// The path of the endpoint.
+/// The endpoint's path.
 const PATH: &str = "/mcp";
 const BODY_LIMIT: usize = 4 * 1024 * 1024;
 
@@ -62,7 +63,7 @@ pub async fn serve(listener: TcpListener, command: Vec<String>) {
                 let adapter = Arc::clone(&adapter);
                 async move { Ok::<_, Infallible>(adapter.answer(request).await) }
             });
-            // A connection that breaks is the client's affair.
+            // Errors on a connection concern only the client.
             let _ = hyper::server::conn::http1::Builder::new()
                 .serve_connection(TokioIo::new(stream), service)
                 .await;

@@ -1,8 +1,8 @@
-//! An authorization server and an MCP server that wants its tokens, for tests: real sockets, every request written
-//! down, and as wrong as a test wants them to be.
+//! An authorization server and an MCP server that requires its tokens, for tests: real sockets, every request
+//! recorded, and every fault that a test wants.
 //!
-//! The authorization server checks what a good one checks (PKCE, redirect URIs, resources, clients) and takes a refresh
-//! token that comes a second time for a theft: the whole family is void then.
+//! The authorization server checks what a good one checks (PKCE, redirect URIs, resources, clients). It
+//! treats a reused refresh token as stolen and revokes the whole token family.
 
 mod browser;
 mod grants;
@@ -21,36 +21,36 @@ use grants::Grants;
 pub use guarded::{Description, Guarded, Wants};
 use wire::{Answer, Asked};
 
-/// How it describes itself, and where.
+/// Which metadata document it serves, and where.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Document {
     OAuth,
     OpenId,
-    /// Behind its own path, as OpenID has it.
+    /// At `/tenant/.well-known/openid-configuration`, as OpenID Connect does it.
     OpenIdBehind,
     None,
 }
 
-/// Whether it says who it is when it sends a browser back.
+/// The `iss` parameter of the authorization response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Iss {
     Right,
     Wrong,
-    /// It promises to, and does not.
+    /// Announced in the metadata, but missing.
     Forgotten,
-    /// It neither promises nor does.
+    /// Neither announced nor sent.
     Never,
-    /// It does not promise, and somebody else's is there.
+    /// Not announced, but sent with a foreign issuer.
     WrongUnasked,
 }
 
-/// What it does. Tests change it as they go.
+/// The server's behaviour. Tests change it while it runs.
 #[derive(Debug, Clone)]
 pub struct Rules {
-    /// Behind the origin: `""` or `/tenant`.
+    /// The issuer's path after the origin: `""` or `/tenant`.
     pub path: &'static str,
     pub document: Document,
-    /// What its document says instead of its issuer.
+    /// The issuer in its metadata, if not its own.
     pub claims: Option<String>,
     pub pkce: Option<&'static [&'static str]>,
     pub iss: Iss,
@@ -58,20 +58,20 @@ pub struct Rules {
     pub reads_documents: bool,
     pub methods: &'static [&'static str],
     pub scopes: Option<&'static [&'static str]>,
-    /// Clients that were registered by hand: id and secret.
+    /// Preregistered clients: id and secret.
     pub known: &'static [(&'static str, &'static str)],
     pub gives_refresh: bool,
     pub lifetime: u64,
     pub revokes: bool,
-    /// The person says no.
+    /// The user denies access.
     pub denies: bool,
-    /// Its answer to a token request is longer than anybody wants.
+    /// The token endpoint answers with 1 MiB.
     pub is_endless: bool,
-    /// Where its token endpoint redirects to.
+    /// The token endpoint redirects here.
     pub redirects_tokens: Option<String>,
-    /// Its token endpoint is out of order.
+    /// The token endpoint answers 503.
     pub is_broken: bool,
-    /// How long its token endpoint thinks, once it has noted a request and given out what it gives out.
+    /// How long the token endpoint delays its answer, after it has recorded the request and issued tokens.
     pub ponders: Duration,
 }
 
@@ -100,13 +100,13 @@ impl Default for Rules {
     }
 }
 
-/// One request that it got.
+/// One recorded request.
 #[derive(Debug, Clone)]
 pub struct Seen {
     pub path: String,
     pub fields: BTreeMap<String, String>,
     pub authorization: Option<String>,
-    /// Of a registration.
+    /// The JSON body, of a registration.
     pub body: Value,
 }
 
@@ -118,7 +118,7 @@ pub struct Authority {
 }
 
 impl Authority {
-    /// Serves until the test ends.
+    /// Serves until the process ends.
     pub fn start(rules: Rules) -> Arc<Self> {
         let (listener, port) = wire::listener();
         let authority = Arc::new(Self {
@@ -153,17 +153,17 @@ impl Authority {
         self.seen.lock().unwrap().iter().filter(|seen| seen.path.ends_with(end)).cloned().collect()
     }
 
-    /// The scopes of an access token that is valid.
+    /// The scopes of an access token, if it is valid.
     pub fn scopes_of(&self, token: &str) -> Option<String> {
         self.grants.lock().unwrap().scopes_of(token)
     }
 
-    /// Access tokens are no longer valid; refresh tokens are.
+    /// Invalidates all access tokens, but no refresh tokens.
     pub fn expire_access(&self) {
         self.grants.lock().unwrap().access.clear();
     }
 
-    /// Whether a refresh token came twice.
+    /// Whether a refresh token was used twice.
     pub fn was_robbed(&self) -> bool {
         self.grants.lock().unwrap().robbed
     }

@@ -1,8 +1,8 @@
-//! The benchmark: what a call costs through Switchboard, beside the same child driven directly and beside
-//! the floor, a shim and a daemon that only pass messages on. All three in the same run and round by round,
-//! so that a noisy machine is noisy for all of them alike; what counts is their ratio.
+//! The benchmark: what a call costs through Switchboard, compared with the same child driven directly and
+//! with the floor, a shim and a daemon that only forward messages. All three run interleaved, round by round,
+//! so that noise affects them alike; what counts is their ratio.
 //!
-//! `stage` sets things up, `drive` has the loops that are timed, `report` holds the figures against their
+//! `stage` sets up the processes, `drive` has the timed loops, `report` compares the figures with their
 //! bounds. The other files each measure one thing.
 
 pub mod catalog;
@@ -23,10 +23,10 @@ pub mod throughput;
 
 use report::Report;
 
-/// How much is measured.
+/// How much to measure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Effort {
-    /// A minute or less: what a regression would show in.
+    /// A minute or less: enough to show a regression.
     Quick,
     Full,
 }
@@ -40,10 +40,10 @@ impl Effort {
     }
 }
 
-/// One thing that is measured.
+/// Measures one thing and adds its rows to the report.
 pub type Measure = fn(Effort, &mut Report);
 
-/// Everything that is measured, by name.
+/// All measurements, by name.
 pub const MEASURES: [(&str, Measure); 8] = [
     ("latency", latency::measure),
     ("large", latency::large),

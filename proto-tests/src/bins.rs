@@ -19,7 +19,8 @@ pub struct Bins {
     pub conformance_client: PathBuf,
 }
 
-/// In the environment of our own programs that a test has others start, many at once: everything is built.
+/// Set in the environment of programs of ours that another program starts many times at once: everything is
+/// already built.
 pub const BUILT: &str = "PROTO_TESTS_BUILT";
 
 const PACKAGES: [&str; 4] = ["switchboardd", "switchboard-shim", "mock-child", "proto-tests"];
@@ -70,7 +71,7 @@ fn build(folder: &Path) {
         }
         None => panic!("{} has no name", folder.display()),
     }
-    // What cargo tells a test about its own package would make build scripts run again.
+    // Variables that cargo sets for a test's own package would make build scripts run again.
     for (name, _) in std::env::vars_os() {
         let text = name.to_string_lossy();
         if text.starts_with("CARGO_PKG_") || text.starts_with("CARGO_MANIFEST") || text == "LD_LIBRARY_PATH" {

@@ -1,7 +1,7 @@
-//! The official conformance suite, run against an address, and what came of it.
+//! Runs the official conformance suite against an address, and reads its results.
 //!
-//! The suite is a program of its own in `proto-tests/conformance`, installed on first use. Its exit code counts
-//! the scored scenarios; here every check is read, so that a run can be compared with another one.
+//! The suite is a separate program in `proto-tests/conformance`, installed on first use. Its exit code covers
+//! only the scored scenarios; here every check is read, so that two runs can be compared.
 #![allow(clippy::disallowed_methods, reason = "runs the suite and what it needs, which are no children")]
 
 use std::fs;
@@ -21,10 +21,10 @@ mod through;
 /// The revisions that the suite has requirements for.
 pub const REVISIONS: [&str; 2] = ["2025-11-25", "2026-07-28"];
 
-/// Exit code of `install.sh` where a program is missing that it needs.
+/// Exit code of `install.sh` when a program that it needs is missing.
 const SKIPPED: i32 = 77;
 
-/// In milliseconds, for a scenario that starts a daemon while others do the same.
+/// Milliseconds; enough for a scenario that starts a daemon while others do the same.
 const CLIENT_PATIENCE: &str = "120000";
 
 #[derive(Debug, Clone)]
@@ -33,8 +33,8 @@ pub struct Suite {
 }
 
 impl Suite {
-    /// Installs what is pinned, once. `None` where that cannot be and need not be: npm is missing, and
-    /// this is not CI. What is missing was printed.
+    /// Installs the pinned version, once. `None` if a program is missing (its name was printed) and this is
+    /// not CI.
     pub fn install() -> Result<Option<Self>, String> {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("conformance");
         let status = Command::new("bash")
@@ -53,8 +53,8 @@ impl Suite {
         self.carry_out(Leg::Server, &["--url", url], revision)
     }
 
-    /// Runs every scenario that `revision` requires of a client. `command` is started for each, with the address of
-    /// the scenario's server behind it.
+    /// Runs every scenario that `revision` requires of a client. The suite starts `command` for each, with
+    /// the address of the scenario's server as its last argument.
     pub fn run_client(&self, command: &Path, revision: &str) -> Result<Outcome, String> {
         let command = command.to_str().ok_or("the path to the client is not text")?;
         self.carry_out(Leg::Client, &["--command", command, "--timeout", CLIENT_PATIENCE], revision)

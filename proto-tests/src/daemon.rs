@@ -28,7 +28,7 @@ impl DaemonProcess {
         Self::spawn(home, args).serving()
     }
 
-    /// The same with variables of its own.
+    /// Starts it with additional variables and waits until it serves.
     #[track_caller]
     pub fn start_with(home: &Home, args: &[&str], env: &[(&str, &str)]) -> Self {
         Self::spawn_with(home, args, env).serving()
@@ -57,7 +57,7 @@ impl DaemonProcess {
         Self::spawn_with(home, args, &[])
     }
 
-    /// Starts it with variables of its own and does not wait.
+    /// Starts it with additional variables and does not wait.
     #[track_caller]
     pub fn spawn_with_env(home: &Home, env: &[(&str, &str)]) -> Self {
         Self::spawn_with(home, &["--listen", "off"], env)
@@ -70,10 +70,10 @@ impl DaemonProcess {
         Self::spawn_as(home, command, args, env)
     }
 
-    /// Starts it by another command, which has its standard input and output already.
+    /// Starts it through `command`, whose stdin and stdout are already set.
     #[track_caller]
     pub fn spawn_as(home: &Home, mut command: Command, args: &[&str], env: &[(&str, &str)]) -> Self {
-        // Several daemons may follow each other in one home.
+        // Several daemons may run one after another in one home.
         let log =
             (1..).map(|n| home.path().join(format!("daemon-{n}.log"))).find(|log| !log.exists()).unwrap();
         let process = command
@@ -95,12 +95,12 @@ impl DaemonProcess {
         i32::try_from(self.process.id()).unwrap()
     }
 
-    /// The way in over the unix socket.
+    /// The unix socket.
     pub fn door(&self) -> Door {
         Door::unix(&self.socket)
     }
 
-    /// The way in over TCP.
+    /// The TCP socket.
     #[track_caller]
     pub fn tcp(&self) -> Door {
         Door::Tcp(self.tcp_address())
@@ -119,19 +119,19 @@ impl DaemonProcess {
         fs::read_to_string(file).unwrap().trim().to_owned()
     }
 
-    /// What it says of itself in the file beside its socket.
+    /// The contents of the JSON file next to its socket.
     #[track_caller]
     pub fn told(&self) -> Value {
         told(&self.socket)
     }
 
-    /// `/status`, as the person whose daemon it is sees it.
+    /// `/status`, as the daemon's user sees it.
     #[track_caller]
     pub fn status(&self) -> Value {
         self.door().get("/status").json()
     }
 
-    /// What `/status` says of the suite of this child.
+    /// The entry of this child's suite in `/status`.
     #[track_caller]
     pub fn suite(&self, child: &str) -> Value {
         let status = self.status();
@@ -139,13 +139,13 @@ impl DaemonProcess {
         suite.unwrap_or_else(|| panic!("no suite of `{child}` in {status}")).clone()
     }
 
-    /// What a workspace's sessions see, problems and all.
+    /// The suites and problems that sessions in this workspace see.
     #[track_caller]
     pub fn seen_from(&self, workspace: &Path) -> Value {
         self.door().get(&format!("/suites?workspace={}", workspace.display())).json()
     }
 
-    /// What a workspace's sessions see of this child; `null` if nothing.
+    /// The suite of this child that sessions in this workspace see; `null` if none.
     #[track_caller]
     pub fn suite_from(&self, workspace: &Path, child: &str) -> Value {
         let seen = self.seen_from(workspace);
@@ -153,7 +153,7 @@ impl DaemonProcess {
         suite.cloned().unwrap_or_default()
     }
 
-    /// The pids of this child's processes, as `/status` has them.
+    /// The pids of this child's processes, from `/status`.
     #[track_caller]
     pub fn pids(&self, child: &str) -> Vec<i32> {
         let suite = self.suite(child);
@@ -176,25 +176,25 @@ impl DaemonProcess {
         kill_process(Pid::from_raw(self.pid()).unwrap(), signal).expect("a daemon to signal");
     }
 
-    /// Whether it has ended by now.
+    /// Whether it has ended.
     pub fn has_ended(&mut self) -> bool {
         self.process.try_wait().unwrap().is_some()
     }
 
-    /// Waits for its end.
+    /// Waits until it ends.
     #[track_caller]
     pub fn ended(&mut self, bound: Duration) -> ExitStatus {
         until("the daemon to end", bound, || self.process.try_wait().unwrap())
     }
 
-    /// kill -9, and no more.
+    /// Kills it with SIGKILL.
     pub fn kill(&mut self) {
         self.process.kill().unwrap();
         self.process.wait().unwrap();
     }
 }
 
-/// What the daemon of this socket says of itself.
+/// The contents of the JSON file next to this socket.
 #[track_caller]
 pub fn told(socket: &Path) -> Value {
     let file = PathBuf::from(format!("{}.json", socket.display()));

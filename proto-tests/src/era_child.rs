@@ -1,12 +1,12 @@
 //! The era child: a well-behaved MCP server over stdio, in the legacy era, in the modern one or in both,
 //! with every tool, prompt and resource that the official conformance suite asks for by name.
 //!
-//! What a tool does is written once, as a [`step::Step`]: done, failed, or a question to the host. The
-//! eras differ in how the question travels: [`legacy`] sends a request and waits, [`modern`] answers
-//! `input_required` and is called again, [`tasks`] parks the task. Plain threads, one a call, so that a
-//! tool that waits for its answer holds up nobody.
+//! What a tool does is written once, as a [`step::Step`]: done, failed, or a question to the host. The eras
+//! differ in how they deliver the question: [`legacy`] sends a request and waits, [`modern`] answers
+//! `input_required` and is called again, [`tasks`] suspends the task. Each call has its own thread, so a tool
+//! that waits for an answer blocks no other.
 //!
-//! It never misbehaves; that is the evil child's part.
+//! It never misbehaves; the evil child does.
 
 use std::io::{self, BufRead, Write};
 use std::sync::Arc;
@@ -47,11 +47,11 @@ mod tools;
 mod watchers;
 mod wire;
 
-/// What holds for the calls after it is done before the next line is read.
+/// Requests that affect later ones: they are completed before the next line is read.
 const ORDERING: [&str; 4] =
     ["logging/setLevel", "resources/subscribe", "resources/unsubscribe", "subscriptions/listen"];
 
-/// How long calls in flight may go on after the end of input.
+/// How long calls in flight may continue after the end of input.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
 pub(crate) struct Child {
@@ -63,11 +63,11 @@ pub(crate) struct Child {
     watchers: Watchers,
     seal: Seal,
     tasks: Tasks,
-    /// How often each list was changed; a list that says so can be seen to have changed.
+    /// How often each list was changed; the lists contain the number, so that a change is visible.
     tool_changes: AtomicU64,
     prompt_changes: AtomicU64,
     resource_changes: AtomicU64,
-    /// The contents of the watched resource.
+    /// The version of the watched resource.
     watched: AtomicU64,
 }
 
@@ -135,13 +135,13 @@ impl Child {
             Era::Modern => true,
             Era::Both => modern::claims(&request),
         };
-        // The handshake orders what comes after it, so it is answered before the next line is read.
+        // The handshake affects later requests, so it is answered before the next line is read.
         if request.method == "initialize" {
             let answer =
                 if modern { modern::initialize(&request) } else { legacy::initialize(self, &request) };
             return self.outbox.answer(&request.id, answer);
         }
-        // Registered before its thread exists: a cancel that follows at once finds it.
+        // Registered before its thread starts, so that an immediate cancel finds it.
         let Some(turn) = self.calls.begin(&request.id) else {
             return self.outbox.fault(&request.id, &Fault::new(-32600, "this id is in use"));
         };
@@ -153,7 +153,7 @@ impl Child {
             } else {
                 legacy::answer(&child, &request, &turn)
             };
-            // Nothing is said for a request that was taken back.
+            // A cancelled request gets no answer.
             child.calls.end(&request.id, || {
                 if let Some(answer) = answer {
                     child.outbox.answer(&request.id, answer);

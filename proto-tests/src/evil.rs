@@ -1,7 +1,7 @@
-//! The evil child: everything a child MCP server can do wrong, one behaviour at a time.
+//! The evil child: everything that a child MCP server can do wrong, one behaviour at a time.
 //!
-//! A behaviour is a well-behaved server ([`serve::serve`]) with one thing bent. Plain threads and
-//! blocking pipes; no runtime, so that what a test sees is what a real child could do.
+//! A behaviour is a well-behaved server ([`serve::serve`]) with one deviation. It uses plain threads and
+//! blocking pipes, no async runtime, so that tests see what a real child could do.
 
 use peer::Peer;
 
@@ -17,7 +17,7 @@ mod script;
 mod serve;
 mod tools;
 
-/// One way to behave.
+/// One behaviour.
 #[derive(Clone, Copy)]
 pub struct Behaviour {
     pub name: &'static str,
@@ -61,7 +61,7 @@ pub fn find(name: &str) -> Option<Behaviour> {
     behaviours().find(|behaviour| behaviour.name == name)
 }
 
-/// The `at`th argument as a number.
+/// The argument at index `at` as a number.
 fn number(args: &[&str], at: usize, default: u64) -> u64 {
     args.get(at).map_or(default, |text| text.parse().expect("a number"))
 }
@@ -71,7 +71,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn every_behaviour_has_a_name_of_its_own() {
+    fn behaviour_names_are_unique() {
         let names: Vec<_> = super::behaviours().map(|behaviour| behaviour.name).collect();
         let distinct: BTreeSet<_> = names.iter().collect();
         assert_eq!(names.len(), distinct.len());

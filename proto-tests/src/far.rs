@@ -1,5 +1,5 @@
-//! A remote server by script: a port of this machine where each HTTP request is answered by a function of the test,
-//! byte by byte if it likes. Notes down everything that it was sent.
+//! A scripted remote server: a local port where a function of the test answers each HTTP request, byte by
+//! byte if necessary. Records every request.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
@@ -12,14 +12,14 @@ use serde_json::{Value, json};
 
 use crate::wait::{PATIENCE, until_true};
 
-/// One request as it came.
+/// One recorded request.
 #[derive(Debug, Clone)]
 pub struct Asked {
     pub verb: String,
     pub target: String,
     pub headers: Vec<(String, String)>,
     pub body: String,
-    /// The same, also where it is no text.
+    /// The raw body, which may not be text.
     pub bytes: Vec<u8>,
 }
 
@@ -29,17 +29,17 @@ impl Asked {
         found.map(|(_, value)| value.as_str())
     }
 
-    /// The message in the body; `null` if there is none.
+    /// The JSON-RPC message in the body; `null` if there is none.
     pub fn message(&self) -> Value {
         serde_json::from_str(&self.body).unwrap_or_default()
     }
 
-    /// Its method, or the verb of a request without one.
+    /// The message's method, or the HTTP verb if it has none.
     pub fn what(&self) -> String {
         self.message()["method"].as_str().map_or_else(|| self.verb.clone(), ToOwned::to_owned)
     }
 
-    /// A result under the id that was asked.
+    /// A result for the request's id.
     pub fn result(&self, result: &Value) -> Value {
         json!({"jsonrpc": "2.0", "id": self.message()["id"], "result": result})
     }
@@ -49,11 +49,11 @@ impl Asked {
     }
 }
 
-/// The way back to whoever asked. A connection serves one request.
+/// Writes the response. A connection serves one request.
 pub struct Back(TcpStream);
 
 impl Back {
-    /// Bytes as they are; false if nobody takes them any more.
+    /// Writes raw bytes; false if the client is gone.
     pub fn raw(&mut self, bytes: impl AsRef<[u8]>) -> bool {
         self.0.write_all(bytes.as_ref()).and_then(|()| self.0.flush()).is_ok()
     }
@@ -80,7 +80,7 @@ impl Back {
         self.raw(body);
     }
 
-    /// Begins a stream of events.
+    /// Starts an event stream.
     pub fn events(&mut self) -> bool {
         self.head(200, &[("Content-Type", "text/event-stream")])
     }
@@ -94,14 +94,14 @@ impl Back {
         Self(self.0.try_clone().unwrap())
     }
 
-    /// Waits until the other side has gone; false if it stays.
+    /// Waits until the client closes the connection; false if it does not.
     pub fn is_left(&mut self) -> bool {
         self.0.set_read_timeout(Some(PATIENCE)).unwrap();
         matches!(self.0.read(&mut [0; 64]), Ok(0) | Err(_))
     }
 }
 
-/// Ends when dropped.
+/// The server; stops on drop.
 pub struct Far {
     port: u16,
     asked: Arc<Mutex<Vec<Asked>>>,
@@ -109,7 +109,7 @@ pub struct Far {
 }
 
 impl Far {
-    /// Answers every request by `answer`, each on a thread of its own.
+    /// Answers every request with `answer`, each on its own thread.
     pub fn start(answer: impl Fn(&Asked, &mut Back) + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -127,7 +127,7 @@ impl Far {
                     let mut back = Back(stream);
                     answer(&request, &mut back);
                     let _ = back.0.shutdown(Shutdown::Write);
-                    // Closed with unread bytes, it would be a reset that may overtake what was written.
+                    // Closing with unread bytes would send a reset, which may discard what was written.
                     back.0.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
                     let _ = back.0.read(&mut [0; 64]);
                 });
@@ -144,22 +144,22 @@ impl Far {
         format!("http://127.0.0.1:{}/mcp", self.port)
     }
 
-    /// Everything that it was asked.
+    /// All requests so far.
     pub fn asked(&self) -> Vec<Asked> {
         self.asked.lock().unwrap().clone()
     }
 
-    /// The methods that it was asked, and the verbs of requests without one.
+    /// The method of each request, or its HTTP verb if it has none.
     pub fn whats(&self) -> Vec<String> {
         self.asked().iter().map(Asked::what).collect()
     }
 
-    /// How often it was asked this.
+    /// How many such requests arrived.
     pub fn count(&self, what: &str) -> usize {
         self.whats().iter().filter(|asked| *asked == what).count()
     }
 
-    /// Waits until it was asked this.
+    /// Waits for such a request and returns the first.
     #[track_caller]
     pub fn hears(&self, what: &str) -> Asked {
         until_true(what, PATIENCE, || self.count(what) > 0);
@@ -170,7 +170,7 @@ impl Far {
 impl Drop for Far {
     fn drop(&mut self) {
         self.ended.store(true, Ordering::Relaxed);
-        // Wakes the thread that accepts.
+        // Wakes the accepting thread.
         let _ = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port));
     }
 }
@@ -196,18 +196,18 @@ fn read(stream: &TcpStream) -> Option<Asked> {
     Some(Asked { verb, target, headers, body: String::from_utf8_lossy(&body).into_owned(), bytes: body })
 }
 
-/// The one tool of the polite servers.
+/// The only tool of the well-behaved servers.
 pub fn tools() -> Value {
     json!({"tools": [{"name": "echo", "description": "says it again", "inputSchema": {"type": "object"}}]})
 }
 
-/// What the tool gives back: the arguments, as text.
+/// The tool's result: its arguments as text.
 pub fn echoed(asked: &Asked) -> Value {
     let text = asked.message()["params"]["arguments"].to_string();
     json!({"content": [{"type": "text", "text": text}]})
 }
 
-/// A well-behaved legacy server with sessions, for all that a test does not care about.
+/// A well-behaved legacy server with sessions, for requests that a test does not care about.
 pub fn legacy(asked: &Asked, back: &mut Back) {
     let session = asked.header("mcp-session-id");
     match asked.what().as_str() {

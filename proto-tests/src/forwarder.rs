@@ -1,8 +1,8 @@
-//! The forwarder: passes HTTP on to another loopback port and adds a bearer token, for clients that cannot.
+//! The forwarder: forwards HTTP to another loopback port and adds a bearer token, for clients that cannot.
 //!
-//! `Host` and `Origin` go on as they came, so that whoever is behind it sees an evil one. Only a `Host` with the
-//! forwarder's own port gets the port behind: that client means the server, and the server wants its own.
-//! Bodies stream both ways; a client that goes away takes its connection behind along.
+//! `Host` and `Origin` are forwarded unchanged, so that the server sees hostile ones. Only in a `Host` with
+//! the forwarder's own port is the port replaced by the server's, because the server accepts only its own.
+//! Bodies stream both ways; when a client disconnects, its connection to the server is closed too.
 
 use std::convert::Infallible;
 use std::net::Ipv4Addr;
@@ -34,7 +34,7 @@ pub async fn serve(listener: TcpListener, target: u16, token: String) {
                 change(request.headers_mut(), own, target, &bearer);
                 async move { Ok::<_, Infallible>(forward(request, target).await) }
             });
-            // A connection that breaks is the client's affair.
+            // Errors on a connection concern only the client.
             let _ = hyper::server::conn::http1::Builder::new()
                 .serve_connection(TokioIo::new(stream), service)
                 .await;
@@ -52,7 +52,7 @@ fn change(headers: &mut HeaderMap, own: u16, target: u16, bearer: &HeaderValue) 
     }
 }
 
-/// The `Host` with the port behind, if it had the port in front.
+/// The `Host` with the server's port, if it had the forwarder's port.
 fn mapped(host: &str, own: u16, target: u16) -> Option<String> {
     let (name, port) = host.rsplit_once(':')?;
     (port == own.to_string()).then(|| format!("{name}:{target}"))
@@ -85,7 +85,7 @@ async fn send(
     Ok(Response::from_parts(head, Either::Left(Behind { body, _connection: connection })))
 }
 
-/// The connection behind ends with whoever holds this.
+/// Closes the connection to the server on drop.
 struct Connection(JoinHandle<()>);
 
 impl Drop for Connection {
@@ -94,7 +94,7 @@ impl Drop for Connection {
     }
 }
 
-/// A body from behind, with the connection that it comes by.
+/// A body from the server, with the connection that it arrives on.
 struct Behind {
     body: Incoming,
     _connection: Connection,

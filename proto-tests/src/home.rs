@@ -1,5 +1,5 @@
-//! A HOME of its own for each test, with definitions, a config and a socket; and the promise that
-//! nothing which ever ran in it is left when it goes.
+//! A separate HOME for each test, with definitions, a config and a socket. Dropping it fails the test if any
+//! process that ran in it is left.
 
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -18,11 +18,12 @@ use crate::procs;
 use crate::shim::{Shim, ShimOptions};
 use crate::wait::becomes;
 
-/// In the environment of every child of a test, with the path of its home: strays are found by it.
+/// Set to the home's path in the environment of every process of a test, so that stray processes can be
+/// found.
 const MARK: &str = "SWITCHBOARD_TEST";
 
 pub struct Home {
-    /// Holds everything, the socket included; its path is short and nobody else's.
+    /// Contains everything, including the socket; its path is short and unique.
     folder: tempfile::TempDir,
 }
 
@@ -61,12 +62,12 @@ impl Home {
         self.path().join(".local/state/switchboard")
     }
 
-    /// An empty directory that is nobody's HOME.
+    /// An empty directory that is not a HOME.
     pub fn workspace(&self) -> PathBuf {
         self.folder.path().join("work")
     }
 
-    /// Every process of this home mentions it.
+    /// A string that occurs in the environment, arguments or directory of every process of this home.
     pub fn mark(&self) -> &str {
         self.folder.path().to_str().unwrap()
     }
@@ -88,12 +89,12 @@ impl Home {
         self.write(".config/switchboard/switchboard.config.json", &config.to_string());
     }
 
-    /// A definition in the one-child shape that runs the evil child.
+    /// Defines an evil child, in the single-server shape.
     pub fn child(&self, name: &str, behaviour: &[&str]) {
         self.child_with(name, behaviour, &[]);
     }
 
-    /// The same with variables of its own.
+    /// Like [`Self::child`], with additional variables.
     pub fn child_with(&self, name: &str, behaviour: &[&str], env: &[(&str, &str)]) {
         let entry = self.entry(&bins().evil_child, behaviour, env);
         let definition = json!({
@@ -104,7 +105,7 @@ impl Home {
         self.definition(name, &definition.to_string());
     }
 
-    /// The same in the `mcpServers` shape, several in one file.
+    /// Defines several evil children in one file, in the `mcpServers` shape.
     pub fn servers(&self, folder: &str, children: &[(&str, &[&str])]) {
         let servers: serde_json::Map<_, _> = children
             .iter()
@@ -113,25 +114,25 @@ impl Home {
         self.definition(folder, &json!({"mcpServers": servers}).to_string());
     }
 
-    /// An entry as `mcpServers` has it, marked as this home's.
+    /// An entry as in `mcpServers`, marked as belonging to this home.
     pub fn entry(&self, program: &Path, args: &[&str], env: &[(&str, &str)]) -> Value {
         let mut all = serde_json::Map::from_iter([(MARK.to_owned(), self.mark().into())]);
         all.extend(env.iter().map(|(name, value)| ((*name).to_owned(), (*value).into())));
         json!({"command": program, "args": args, "env": all})
     }
 
-    /// Any text as `mcps/FOLDER/.mcp.json`.
+    /// Writes any text as `mcps/FOLDER/.mcp.json`.
     pub fn definition(&self, folder: &str, text: &str) -> PathBuf {
         self.write(&format!(".config/switchboard/mcps/{folder}/.mcp.json"), text)
     }
 
-    /// Starts a daemon on the socket alone and waits until it serves.
+    /// Starts a daemon on the socket only and waits until it serves.
     #[track_caller]
     pub fn daemon(&self) -> DaemonProcess {
         DaemonProcess::start(self, &["--listen", "off"])
     }
 
-    /// Starts a daemon that listens on a free port too.
+    /// Starts a daemon that also listens on a free port.
     #[track_caller]
     pub fn daemon_on_tcp(&self) -> DaemonProcess {
         DaemonProcess::start(self, &["--listen", "127.0.0.1:0"])
@@ -145,20 +146,20 @@ impl Home {
         shim
     }
 
-    /// Starts a shim and says nothing.
+    /// Starts a shim and sends nothing.
     #[track_caller]
     pub fn raw_shim(&self) -> Shim {
         Shim::start(self, ShimOptions::default())
     }
 
-    /// Starts a shim that shows one child as it is, and says nothing.
+    /// Starts a shim that shows one child directly, and sends nothing.
     #[track_caller]
     pub fn shim_of(&self, child: &str) -> Shim {
         let args = vec!["--child".to_owned(), child.to_owned()];
         Shim::start(self, ShimOptions { args, ..ShimOptions::default() })
     }
 
-    /// A command that a person types, run to its end.
+    /// Runs `switchboard ARGS` to its end.
     #[allow(clippy::disallowed_methods, reason = "tests start processes")]
     pub fn command(&self, args: &[&str]) -> Output {
         Command::new(&bins().switchboard)
@@ -172,14 +173,14 @@ impl Home {
             .unwrap()
     }
 
-    /// The same, and it has to work.
+    /// Runs `switchboard ARGS`, which must succeed.
     #[track_caller]
     pub fn order(&self, args: &[&str]) {
         let output = self.command(args);
         assert!(output.status.success(), "{args:?}: {output:?}");
     }
 
-    /// The same of another copy of the program.
+    /// Like [`Self::order`], with another copy of the program.
     #[track_caller]
     #[allow(clippy::disallowed_methods, reason = "tests start processes")]
     pub fn order_with(&self, switchboard: &Path, args: &[&str]) {
@@ -195,7 +196,7 @@ impl Home {
         assert!(status.success(), "{args:?}: {status}");
     }
 
-    /// The environment that hosts and people give to the programs under test.
+    /// The environment that hosts and users give to the programs under test.
     pub fn environment(&self) -> Vec<(&'static str, String)> {
         vec![
             ("HOME", self.path().to_str().unwrap().to_owned()),
@@ -207,18 +208,18 @@ impl Home {
         ]
     }
 
-    /// Running processes of this home, whoever started them.
+    /// All running processes of this home.
     pub fn processes(&self) -> Vec<procs::Process> {
         procs::marked(self.mark())
     }
 
-    /// Running children: those that are neither the daemon, nor a guard, nor a shim.
+    /// Running processes of the evil child's program.
     pub fn children(&self) -> Vec<procs::Process> {
         let evil = bins().evil_child.to_str().unwrap();
         self.processes().into_iter().filter(|process| process.cmdline.starts_with(evil)).collect()
     }
 
-    /// Daemons of this home (guards are not).
+    /// Running daemons of this home, without guards.
     pub fn daemons(&self) -> Vec<procs::Process> {
         let daemon = bins().switchboardd.to_str().unwrap();
         let is_daemon = |process: &procs::Process| {
@@ -227,12 +228,13 @@ impl Home {
         self.processes().into_iter().filter(is_daemon).collect()
     }
 
-    /// Kills the daemons, and waits until nothing of them answers.
+    /// Kills the daemons, and waits until nothing accepts connections on the socket.
     pub fn kill_daemons(&self) {
         for daemon in self.daemons() {
             let _ = kill_process(Pid::from_raw(daemon.pid).unwrap(), Signal::KILL);
         }
-        // A killed process is gone from the list before its socket is: what is still open can be connected to.
+        // A killed process disappears from the list before its socket closes, which could still be connected
+        // to.
         let is_shut = || crate::Door::unix(&self.socket()).connect().is_err();
         crate::wait::until_true("no daemon", crate::PATIENCE, || self.daemons().is_empty() && is_shut());
     }
@@ -244,7 +246,7 @@ impl Home {
     }
 }
 
-/// How long a daemon may take to go with everything it started: its own promise is 5 s.
+/// How long a daemon may take to end with everything that it started; its own bound is 5 s.
 const GONE: Duration = Duration::from_secs(20);
 
 impl Drop for Home {
@@ -252,8 +254,8 @@ impl Drop for Home {
         let daemon = bins().switchboardd.to_str().unwrap().to_owned();
         let shim = bins().switchboard.to_str().unwrap().to_owned() + " ";
         self.end(|process| (process.cmdline.clone() + " ").starts_with(&shim), Signal::KILL);
-        // A daemon that a shim started is nobody's value; it is asked to go here. One that a shim was starting when
-        // it was killed appears only now. Each is asked once.
+        // Ends daemons that shims started, because no value owns them. A daemon that a shim was starting when
+        // it was killed appears only now. Each daemon gets one signal.
         let asked = RefCell::new(HashSet::new());
         let is_new_daemon = |process: &procs::Process| {
             let is_daemon = process.cmdline.starts_with(&daemon) && !process.cmdline.contains("--guard");

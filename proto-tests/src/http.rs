@@ -1,5 +1,5 @@
-//! A small HTTP client that can also say what no proper client would: raw bytes in, status, headers and
-//! body out, over the unix socket or TCP.
+//! A small HTTP client that can also send what no proper client would: raw bytes in; status, headers and body
+//! out, over the unix socket or TCP.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::wait::PATIENCE;
 
-/// Where the daemon listens.
+/// An address that the daemon listens on.
 #[derive(Debug, Clone)]
 pub enum Door {
     Unix(PathBuf),
@@ -66,7 +66,7 @@ impl Door {
         Ok(Connection { stream: BufReader::new(stream) })
     }
 
-    /// The Host header that belongs here.
+    /// The Host header for this address.
     pub fn host(&self) -> String {
         match self {
             Self::Unix(_) => "localhost".into(),
@@ -79,7 +79,7 @@ impl Door {
         self.raw(&request.bytes(&self.host()), request.method == "HEAD")
     }
 
-    /// Sends bytes as they are and reads one response.
+    /// Sends raw bytes and reads one response.
     #[track_caller]
     pub fn raw(&self, bytes: &[u8], head: bool) -> Response {
         let mut connection = self.connect().expect("a connection to the daemon");
@@ -87,7 +87,7 @@ impl Door {
         connection.response(head).expect("a response")
     }
 
-    /// The same, of a daemon that may be about to go.
+    /// Sends a GET to a daemon that may be ending; `None` on failure.
     pub fn try_get(&self, target: &str) -> Option<Response> {
         let mut connection = self.connect().ok()?;
         connection.write(&Request::new("GET", target).bytes(&self.host()));
@@ -106,7 +106,7 @@ impl Door {
 }
 
 impl Connection {
-    /// A daemon that closed early is seen when its response is read.
+    /// Ignores errors: if the daemon closed early, reading its response fails.
     pub fn write(&mut self, bytes: &[u8]) {
         let _ = self.stream.get_mut().write_all(bytes);
     }
@@ -119,7 +119,7 @@ impl Connection {
         .unwrap();
     }
 
-    /// Reads one response and leaves the connection as it is.
+    /// Reads one response and leaves the connection open.
     pub fn response(&mut self, head: bool) -> io::Result<Response> {
         let mut response = self.head()?;
         if !head && response.status != 204 && response.status != 304 && response.status >= 200 {
@@ -128,7 +128,7 @@ impl Connection {
         Ok(response)
     }
 
-    /// Reads status and headers of a response, and leaves its body for later.
+    /// Reads status and headers of a response, not its body.
     pub fn head(&mut self) -> io::Result<Response> {
         let status_line = self.line()?;
         let status = status_line.split(' ').nth(1).and_then(|status| status.parse().ok());
@@ -142,7 +142,7 @@ impl Connection {
         Ok(Response { status, headers, body: Vec::new() })
     }
 
-    /// The next piece of a chunked body; empty at its end.
+    /// The next chunk of a chunked body; empty at its end.
     pub fn chunk(&mut self) -> io::Result<Vec<u8>> {
         let size = self.line()?;
         let size = usize::from_str_radix(size.trim(), 16).map_err(io::Error::other)?;
@@ -152,7 +152,7 @@ impl Connection {
         Ok(chunk)
     }
 
-    /// Reads the body of a response whose head was read.
+    /// Reads the body of a response after its head.
     pub fn rest(&mut self, response: &mut Response) -> io::Result<()> {
         self.body(response)
     }
@@ -225,7 +225,7 @@ impl Request {
         self
     }
 
-    /// As it goes over the wire; `Host` and `Content-Length` are added where they were not given.
+    /// The bytes to send; adds `Host` and `Content-Length` if they are missing.
     pub fn bytes(&self, host: &str) -> Vec<u8> {
         let mut head = format!("{} {} HTTP/1.1\r\n", self.method, self.target);
         let given = |name: &str| self.headers.iter().any(|(given, _)| given.eq_ignore_ascii_case(name));

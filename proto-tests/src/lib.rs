@@ -1,9 +1,8 @@
-//! The harness of the black-box tests: real processes, real sockets, real files, and a child that is
-//! evil on demand.
+//! The harness of the black-box tests: real processes, real sockets, real files, and a child that misbehaves
+//! on demand.
 //!
-//! Everything here is blocking and panics on failure: whatever goes wrong is a failed test. A test has
-//! a [`Home`] of its own, starts a [`Daemon`] and [`Shim`]s in it, and fails if any process of that home
-//! outlives it.
+//! Everything here blocks, and panics on failure, which fails the test. Each test has its own [`Home`],
+//! starts a [`DaemonProcess`] and [`Shim`]s in it, and fails if any process of that home outlives it.
 #![allow(clippy::unwrap_used, reason = "a harness that panics is a test that fails")]
 
 pub use bins::bins;

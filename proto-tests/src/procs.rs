@@ -1,9 +1,9 @@
-//! Looking at processes from the outside, through `/proc`.
+//! Inspects processes from the outside, through `/proc`.
 
 use std::collections::HashMap;
 use std::fs;
 
-/// One process, as it was when it was looked at.
+/// A snapshot of one process.
 #[derive(Debug, Clone)]
 pub struct Process {
     pub pid: i32,
@@ -19,7 +19,7 @@ pub fn all() -> Vec<Process> {
 
 pub fn look(pid: i32) -> Option<Process> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name is in parentheses and may hold anything, so what counts begins behind the last one.
+    // The name is in parentheses and may contain anything, so parsing starts after the last `)`.
     let mut fields = stat.get(stat.rfind(')')? + 2..)?.split(' ');
     let state = fields.next()?;
     let parent = fields.next()?.parse().ok()?;
@@ -27,7 +27,7 @@ pub fn look(pid: i32) -> Option<Process> {
     Some(Process { pid, parent, zombie: matches!(state, "Z" | "X"), cmdline: cmdline.trim_end().to_owned() })
 }
 
-/// Whether it runs; a zombie does not.
+/// Whether it is running; a zombie is not.
 pub fn alive(pid: i32) -> bool {
     look(pid).is_some_and(|process| !process.zombie)
 }
@@ -51,7 +51,7 @@ pub fn marked(mark: &str) -> Vec<Process> {
         .collect()
 }
 
-/// Everything below `pid`, zombies included.
+/// All descendants of `pid`, including zombies.
 pub fn descendants(pid: i32) -> Vec<Process> {
     let mut children: HashMap<i32, Vec<Process>> = HashMap::new();
     for process in all() {
@@ -71,7 +71,7 @@ pub fn rss_kib(pid: i32) -> u64 {
     kib(&format!("/proc/{pid}/status"), "VmRSS:")
 }
 
-/// The share of memory that is this process's own.
+/// Proportional set size: private memory plus its share of shared memory.
 pub fn pss_kib(pid: i32) -> u64 {
     kib(&format!("/proc/{pid}/smaps_rollup"), "Pss:")
 }

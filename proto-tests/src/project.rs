@@ -1,4 +1,4 @@
-//! A workspace: a folder with definitions that nobody has allowed yet.
+//! A workspace: a directory with definitions that the user has not allowed yet.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use crate::home::Home;
 use crate::shim::{Shim, ShimOptions};
 use crate::terminal::{Screen, Terminal};
 
-/// What a host says first that cannot ask its person anything.
+/// `initialize` params of a host that does not support elicitation.
 pub const CANNOT_ASK: &str =
     r#"{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"mute","version":"1"}}"#;
 
@@ -20,7 +20,7 @@ pub struct Project<'h> {
 }
 
 impl Home {
-    /// A folder beside HOME, made if need be. `work` is where commands and shims are at home.
+    /// A directory next to HOME, created if necessary. `work` is where commands and shims run by default.
     pub fn project(&self, name: &str) -> Project<'_> {
         let root = self.workspace().with_file_name(name);
         fs::create_dir_all(&root).unwrap();
@@ -33,7 +33,7 @@ impl Project<'_> {
         &self.root
     }
 
-    /// Its path for a query.
+    /// Its path as a query parameter.
     pub fn named(&self) -> String {
         format!("workspace={}", self.root.display())
     }
@@ -49,19 +49,19 @@ impl Project<'_> {
         self.write("switchboard.config.json", &config.to_string());
     }
 
-    /// One entry as `mcps/NAME/.mcp.json`.
+    /// Writes one entry as `mcps/NAME/.mcp.json`.
     pub fn define(&self, name: &str, entry: &Value) -> PathBuf {
         self.write(&format!("mcps/{name}/.mcp.json"), &json!({"mcpServers": {name: entry}}).to_string())
     }
 
-    /// A definition of the evil child, with arguments that tell its versions apart.
+    /// Defines an evil child, with arguments that distinguish its versions.
     pub fn child(&self, name: &str, args: &[&str]) -> PathBuf {
         let mut entry = self.home.entry(&bins().evil_child, &[&["echo"], args].concat(), &[]);
         entry["description"] = format!("words of {name}").into();
         self.define(name, &entry)
     }
 
-    /// A host in this folder, whose person can be asked.
+    /// A host in this directory that supports elicitation.
     #[track_caller]
     pub fn shim(&self) -> Shim {
         let mut shim = self.raw_shim();
@@ -69,7 +69,7 @@ impl Project<'_> {
         shim
     }
 
-    /// A host in this folder that cannot ask anybody.
+    /// A host in this directory that does not support elicitation.
     #[track_caller]
     pub fn mute_shim(&self) -> Shim {
         let mut shim = self.raw_shim();
@@ -82,13 +82,13 @@ impl Project<'_> {
         Shim::start(self.home, ShimOptions { workspace: Some(self.root.clone()), ..ShimOptions::default() })
     }
 
-    /// `switchboard ARGS` on a terminal in this folder, with one answer to all questions.
+    /// Runs `switchboard ARGS` on a terminal in this directory, with the same answer to every question.
     #[track_caller]
     pub fn on_terminal(&self, args: &[&str], keys: &str) -> Screen {
         Terminal::start(self.home, &self.root, args, &[]).answer_all(keys)
     }
 
-    /// Everything that waits here is allowed.
+    /// Allows every definition that awaits approval here.
     #[track_caller]
     pub fn allow(&self) -> Screen {
         let screen = self.on_terminal(&["allow"], "y\n");

@@ -22,9 +22,9 @@ pub struct Shim {
     stdin: Option<ChildStdin>,
     lines: Receiver<String>,
     stderr: Arc<Mutex<String>>,
-    /// Read while something else was waited for: answers to other requests.
+    /// Answers to other requests, read while waiting for something else.
     set_aside: VecDeque<String>,
-    /// Notifications and questions from the other side, in their order.
+    /// Notifications and questions from the daemon, in order.
     notifications: Vec<String>,
     next_id: u64,
 }
@@ -36,7 +36,7 @@ pub struct ShimOptions {
     pub env: Vec<(String, String)>,
 }
 
-/// What a host says first.
+/// The `initialize` params of a host.
 pub const INITIALIZE: &str = r#"{"protocolVersion":"2025-11-25","capabilities":{"elicitation":{},"sampling":{},"roots":{"listChanged":true}},"clientInfo":{"name":"proto-tests","version":"1"}}"#;
 
 impl Shim {
@@ -45,7 +45,7 @@ impl Shim {
         Self::run(home, &bins().switchboard, options)
     }
 
-    /// Another copy of the program.
+    /// Starts another copy of the program.
     #[track_caller]
     pub fn start_program(home: &Home, program: &Path) -> Self {
         Self::run(home, program, ShimOptions::default())
@@ -107,7 +107,7 @@ impl Shim {
         i32::try_from(self.process.id()).unwrap()
     }
 
-    /// The handshake of a legacy host; gives the answer.
+    /// The handshake of a legacy host; returns the answer.
     #[track_caller]
     pub fn initialize(&mut self) -> Value {
         self.initialize_as(INITIALIZE)
@@ -138,7 +138,7 @@ impl Shim {
         self.stdin = None;
     }
 
-    /// The next line as it came; panics when there is none.
+    /// The next raw line; panics if none comes.
     #[track_caller]
     pub fn receive(&mut self) -> String {
         self.receive_within(PATIENCE).unwrap_or_else(|why| panic!("{why:?}\n{}", self.stderr()))
@@ -148,7 +148,7 @@ impl Shim {
         self.lines.recv_timeout(bound)
     }
 
-    /// Sends a request and gives its id, without waiting.
+    /// Sends a request and returns its id, without waiting.
     #[track_caller]
     pub fn start_request(&mut self, method: &str, params: &str) -> u64 {
         let id = self.next_id;
@@ -157,14 +157,14 @@ impl Shim {
         id
     }
 
-    /// Sends a request and gives the whole answer as it came.
+    /// Sends a request and returns the raw answer.
     #[track_caller]
     pub fn request(&mut self, method: &str, params: &str) -> String {
         let id = self.start_request(method, params);
         self.answer_to(&id.to_string())
     }
 
-    /// Waits for the answer to this id, written as the host wrote it.
+    /// Waits for the answer to this raw id.
     #[track_caller]
     pub fn answer_to(&mut self, id: &str) -> String {
         self.answer_within(id, PATIENCE)
@@ -188,7 +188,7 @@ impl Shim {
         }
     }
 
-    /// The next notification or question from the other side of this method, early ones first.
+    /// The next notification or question with this method, in order of arrival.
     #[track_caller]
     pub fn notification(&mut self, method: &str) -> Value {
         let of_method = |line: &str| {
@@ -210,7 +210,7 @@ impl Shim {
         }
     }
 
-    /// Notifications that came while something else was waited for.
+    /// Notifications that arrived while waiting for something else.
     pub fn take_notifications(&mut self) -> Vec<String> {
         std::mem::take(&mut self.notifications)
     }
@@ -223,7 +223,7 @@ impl Shim {
         tools.into_iter().map(|tool| (tool["name"].as_str().unwrap().to_owned(), tool)).collect()
     }
 
-    /// `<child>_suite` with action `call`; the whole answer as it came.
+    /// `<child>_suite` with action `call`; returns the raw answer.
     #[track_caller]
     pub fn call(&mut self, child: &str, subtool: &str, args: &str) -> String {
         let id = self.start_call(child, subtool, args);
@@ -235,7 +235,7 @@ impl Shim {
         self.start_request("tools/call", &call_params(child, subtool, args))
     }
 
-    /// `<child>_suite` with action `introspect`; the parsed text.
+    /// `<child>_suite` with action `introspect`; returns the parsed text.
     #[track_caller]
     pub fn introspect(&mut self, child: &str) -> Value {
         let params = format!(r#"{{"name":"{child}_suite","arguments":{{"action":"introspect"}}}}"#);
@@ -250,7 +250,7 @@ impl Shim {
         i32::try_from(structured(&self.call(child, "where", "{}"))["pid"].as_i64().unwrap()).unwrap()
     }
 
-    /// The same as [`Self::start_call`] for a host that wants to hear of the progress.
+    /// Like [`Self::start_call`], with a progress token.
     #[track_caller]
     pub fn start_call_with_token(&mut self, child: &str, subtool: &str, args: &str, token: &str) -> u64 {
         let params = call_params(child, subtool, args);
@@ -292,7 +292,7 @@ pub fn call_params(child: &str, subtool: &str, args: &str) -> String {
     )
 }
 
-/// The id of an answer as it was written; `None` for anything else.
+/// The raw id of an answer; `None` for any other message.
 pub fn answer_id(line: &str) -> Option<String> {
     if crate::transcript::place(line, &["method"]).is_some() {
         return None;
@@ -317,7 +317,7 @@ pub fn structured(answer: &str) -> Value {
     content
 }
 
-/// The kind of a failure of ours: of a call in its result, of anything else in its error.
+/// The kind of a Switchboard failure: of a call from its result, otherwise from its error.
 pub fn kind_of(answer: &str) -> Option<String> {
     let value: Value = serde_json::from_str(answer).ok()?;
     let failed = &value["result"]["isError"] == true;

@@ -1,4 +1,4 @@
-//! A host that speaks Streamable HTTP, as the tests need one: it sees every event, and can lose a stream.
+//! A test host that speaks Streamable HTTP: it sees every event, and can lose a stream.
 
 use std::time::Instant;
 
@@ -16,9 +16,9 @@ pub struct HttpHost {
     token: Option<String>,
 }
 
-/// An event stream that is being read, or an answer that is none.
+/// An open event stream, or a plain answer.
 pub struct Stream {
-    /// Without a body if this is a stream.
+    /// Has no body if this is a stream.
     pub head: Response,
     connection: Connection,
     buffer: String,
@@ -56,7 +56,7 @@ impl HttpHost {
         Self::greet(door, path, &params, token).0
     }
 
-    /// Opens a session with these words; gives what they are answered with, too.
+    /// Opens a session with these `initialize` params; also returns the answer.
     #[track_caller]
     pub fn greet(door: Door, path: &str, params: &Value, token: Option<String>) -> (Self, Value) {
         let mut host = Self { door, path: path.to_owned(), session: String::new(), token };
@@ -68,7 +68,7 @@ impl HttpHost {
         (host, answer.json())
     }
 
-    /// A request of this session, with all that belongs to one.
+    /// A request of this session, with all its headers.
     pub fn message(&self, method: &str) -> Request {
         let mut request = Request::new(method, &self.path)
             .header("Accept", "application/json, text/event-stream")
@@ -88,7 +88,7 @@ impl HttpHost {
         self.door.send(&self.message("POST").body(message.to_string()))
     }
 
-    /// Posts a request and gives its response, whichever way it comes.
+    /// Posts a request and returns its response, from JSON or a stream.
     #[track_caller]
     pub fn ask(&self, method: &str, params: &Value) -> Value {
         let request = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
@@ -96,7 +96,7 @@ impl HttpHost {
         if stream.is_events() { stream.last() } else { stream.json() }
     }
 
-    /// Posts a message and leaves the answer to be read.
+    /// Posts a message and returns without reading the answer's body.
     #[track_caller]
     pub fn post(&self, message: &Value) -> Stream {
         self.stream(&self.message("POST").body(message.to_string()))
@@ -108,7 +108,7 @@ impl HttpHost {
         self.stream(&self.message("GET"))
     }
 
-    /// Goes on with a stream that was lost after this event.
+    /// Resumes a stream that was lost after this event.
     #[track_caller]
     pub fn resume(&self, after: &str) -> Stream {
         self.stream(&self.message("GET").header("Last-Event-ID", after))
@@ -126,7 +126,7 @@ impl HttpHost {
     }
 }
 
-/// A host of the modern era: each request stands for itself, and says so in its headers.
+/// A host of the modern era: requests are stateless, and their headers repeat the body.
 #[derive(Debug, Clone)]
 pub struct ModernHost {
     door: Door,
@@ -141,7 +141,7 @@ impl ModernHost {
         Self { door, path: path.to_owned() }
     }
 
-    /// A request whose headers say what its body says. `params` lack nothing.
+    /// A request whose headers agree with its body. `params` must be complete.
     pub fn message(&self, id: &Value, method: &str, params: &Value) -> Request {
         let body = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
         let request = Request::new("POST", &self.path)
@@ -157,13 +157,13 @@ impl ModernHost {
         }
     }
 
-    /// Posts a request and leaves the answer to be read.
+    /// Posts a request and returns without reading the answer's body.
     #[track_caller]
     pub fn post(&self, id: &Value, method: &str, params: &Value) -> Stream {
         Stream::open(&self.door, &self.message(id, method, &dressed(params)))
     }
 
-    /// Posts a request and gives its response, whichever way it comes.
+    /// Posts a request and returns its response, from JSON or a stream.
     #[track_caller]
     pub fn ask(&self, method: &str, params: &Value) -> Value {
         let mut stream = self.post(&json!(1), method, params);
@@ -171,7 +171,7 @@ impl ModernHost {
     }
 }
 
-/// `params` with what every modern request says of its host: one that can be asked everything.
+/// `params` with the `_meta` of a modern host that supports every question.
 pub fn dressed(params: &Value) -> Value {
     let mut params = params.clone();
     let meta = json!({
@@ -200,17 +200,17 @@ impl Stream {
         self.head.header("content-type") == Some("text/event-stream")
     }
 
-    /// The answer as JSON, if it is no stream.
+    /// The answer as JSON, if it is not a stream.
     #[track_caller]
     pub fn json(&mut self) -> Value {
         self.connection.rest(&mut self.head).expect("a body");
         self.head.json()
     }
 
-    /// The next event, priming events included; `None` at the end.
+    /// The next event, including priming events; `None` at the end.
     #[track_caller]
     pub fn event(&mut self) -> Option<Event> {
-        // Comments keep a stream alive that has nothing to say.
+        // Comments keep an idle stream open, so a deadline is needed.
         let end = Instant::now() + PATIENCE;
         loop {
             assert!(Instant::now() < end, "no event in {PATIENCE:?}");

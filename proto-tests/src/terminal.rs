@@ -1,4 +1,4 @@
-//! A terminal of its own for one command, by way of script(1), which is part of every Linux.
+//! Runs one command on a terminal of its own, with script(1), which every Linux has.
 #![allow(clippy::disallowed_methods, reason = "tests start processes")]
 
 use std::io::{Read, Write};
@@ -19,7 +19,7 @@ pub struct Terminal {
     shown: Vec<u8>,
 }
 
-/// What was to be seen, and how it ended.
+/// What the terminal showed, and the exit code.
 #[derive(Debug)]
 pub struct Screen {
     pub text: String,
@@ -27,7 +27,7 @@ pub struct Screen {
 }
 
 impl Terminal {
-    /// `switchboard ARGS` as a person types it in this folder.
+    /// Runs `switchboard ARGS` as a user types it in this directory.
     #[track_caller]
     pub fn start(home: &Home, folder: &Path, args: &[&str], env: &[(&str, &str)]) -> Self {
         let words = std::iter::once(bins().switchboard.to_str().unwrap()).chain(args.iter().copied());
@@ -56,7 +56,7 @@ impl Terminal {
         Self { script, keys, bytes, shown: Vec::new() }
     }
 
-    /// Reads on until this is shown; false if it ended before.
+    /// Reads until this is shown; false if the command ends before that.
     #[track_caller]
     pub fn shows(&mut self, part: &str) -> bool {
         let end = Instant::now() + PATIENCE;
@@ -77,7 +77,7 @@ impl Terminal {
         stdin.write_all(keys.as_bytes()).and_then(|()| stdin.flush()).unwrap();
     }
 
-    /// The same keys to every question.
+    /// Answers every question with the same keys.
     #[track_caller]
     pub fn answer_all(mut self, keys: &str) -> Screen {
         while self.shows("[y/N] ") {
@@ -86,7 +86,7 @@ impl Terminal {
         self.end()
     }
 
-    /// Waits for its end.
+    /// Waits until the command ends.
     #[track_caller]
     pub fn end(mut self) -> Screen {
         while self.bytes.recv_timeout(PATIENCE).map(|byte| self.shown.push(byte)).is_ok() {}

@@ -1,12 +1,12 @@
-//! Conversations in files: who says what, in which order, byte for byte.
+//! Sessions in files: who sends what, in which order, byte for byte.
 //!
 //! One message per line, `host >` and `host <` from the host's side, `child <` and `child >` from the
-//! child's; blank lines and lines that begin with `#` are for the reader. The child of a transcript is
-//! `evil-child script FILE`, which plays its half of the same file. Handshake and lists that a
-//! transcript does not mention go on unseen.
+//! child's; blank lines and lines that begin with `#` are comments. The child of a transcript is
+//! `evil-child script FILE`, which plays its half of the same file. Handshakes and lists that a transcript
+//! does not mention are handled automatically.
 //!
-//! Ids and progress tokens that Switchboard issues cannot be known in advance: towards the child, the
-//! file's own are names for them; towards the host, `$name` stands for one.
+//! Ids and progress tokens that Switchboard issues cannot be known in advance. Towards the child, the file's
+//! own values stand for them; towards the host, `$name` does.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -27,7 +27,7 @@ pub enum Step {
     ChildSends(String),
 }
 
-/// Where the script child tells how far it came: `done`, or what differed.
+/// The file in which the script child reports its result: `done`, or what differed.
 pub(crate) const REPORT: &str = "EVIL_REPORT";
 
 pub fn read(path: &Path) -> Vec<Step> {
@@ -54,7 +54,7 @@ fn step(line: &str) -> Option<Step> {
     })
 }
 
-/// Where the member at `path` stands in a message.
+/// The position of the member at `path` in a message.
 pub(crate) fn place(message: &str, path: &[&str]) -> Option<Range<usize>> {
     let (mut start, mut end) = (0, message.len());
     for name in path {
@@ -66,14 +66,15 @@ pub(crate) fn place(message: &str, path: &[&str]) -> Option<Range<usize>> {
     Some(start..end)
 }
 
-/// The names that stand for ids nobody can know in advance.
+/// The values of the `$name`s in a transcript.
 #[derive(Debug, Default)]
 pub struct Names {
     real: HashMap<String, String>,
 }
 
 impl Names {
-    /// What is left different after every `$name` of `expected` took what stands there in `actual`.
+    /// Compares, and lets each `$name` of `expected` stand for the value at its place in `actual`. The error
+    /// shows the difference.
     pub fn learn(&mut self, expected: &str, actual: &str) -> Result<(), String> {
         let differ = || Err(format!("expected: {expected}\n     got: {actual}"));
         let (mut pattern, mut rest) = (expected, actual);
@@ -96,7 +97,7 @@ impl Names {
         if pattern == rest { Ok(()) } else { differ() }
     }
 
-    /// The message with every `$name` replaced by what it stands for.
+    /// The message with every `$name` replaced by its value.
     pub fn fill(&self, message: &str) -> String {
         self.real.iter().fold(message.to_owned(), |message, (name, value)| message.replace(name, value))
     }
@@ -107,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_learnt_once_and_holds() {
+    fn a_name_keeps_its_first_value() {
         let mut names = Names::default();
         names.learn(r#"{"id":$q,"a":1}"#, r#"{"id":"boot-1","a":1}"#).unwrap();
         assert_eq!(names.fill(r#"{"id":$q}"#), r#"{"id":"boot-1"}"#);
@@ -123,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_member_is_found_where_it_stands() {
+    fn a_member_is_found_at_its_path() {
         let message = r#"{"a":{"id":1},"params":{"_meta":{"progressToken":"x"}},"id":2}"#;
         assert_eq!(&message[place(message, &["id"]).unwrap()], "2");
         assert_eq!(&message[place(message, &["params", "_meta", "progressToken"]).unwrap()], "\"x\"");

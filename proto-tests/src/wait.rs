@@ -1,14 +1,14 @@
-//! Waiting for something to become true, with a bound. Never a sleep in the hope that it did.
+//! Waits for a condition, with a timeout. Tests never just sleep and hope.
 
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Long enough for anything that happens at all, on a machine that is busy with other things.
+/// Long enough for anything that happens at all, even on a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
 const LOOK_AGAIN: Duration = Duration::from_millis(3);
 
-/// Looks again and again until there is something; panics when it takes longer than `bound`.
+/// Polls until `look` returns something; panics after `bound`.
 #[track_caller]
 pub fn until<T>(what: &str, bound: Duration, mut look: impl FnMut() -> Option<T>) -> T {
     let start = Instant::now();
@@ -27,7 +27,7 @@ pub fn until_true(what: &str, bound: Duration, mut look: impl FnMut() -> bool) {
     until(what, bound, || look().then_some(()));
 }
 
-/// Whether it became true within `bound`.
+/// Whether the condition became true within `bound`.
 pub fn becomes(bound: Duration, mut look: impl FnMut() -> bool) -> bool {
     let start = Instant::now();
     loop {

@@ -1,5 +1,5 @@
-//! The daemon as a service: sockets that somebody else bound, what it tells whoever keeps it, restarts and upgrades
-//! behind a socket that stays.
+//! The daemon as a service: sockets bound by a service manager, notifications to that manager, and restarts
+//! and upgrades behind a socket that stays open.
 #![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
 
 use std::collections::HashSet;
@@ -24,7 +24,7 @@ fn boot(daemon: &DaemonProcess) -> String {
     daemon.status()["boot"].as_str().unwrap().to_owned()
 }
 
-/// Waits for another run of the daemon. A connection that is open when the next one takes over is cut.
+/// Waits until the next run of the daemon serves. Connections that are open during the takeover are cut.
 #[track_caller]
 fn await_next(door: &Door, before: &str) {
     until_true("the next one", PATIENCE, || {
@@ -33,7 +33,7 @@ fn await_next(door: &Door, before: &str) {
 }
 
 #[test]
-fn a_service_manager_hears_how_things_stand() {
+fn the_daemon_notifies_the_service_manager_of_its_state() {
     let home = Home::new();
     home.child("k", &["echo"]);
     let path = home.path().join("notify");
@@ -45,7 +45,7 @@ fn a_service_manager_hears_how_things_stand() {
         let mut daemon = DaemonProcess::spawn_with_env(&home, &env);
         let ready = manager.until("READY=1").pop().unwrap();
         assert!(ready.contains("STATUS=1 suite, 0 sessions"), "{ready}");
-        // It serves from then on.
+        // Once it reports READY, it serves.
         assert_eq!(daemon.door().get("/ready").status, 200);
         let shim = home.shim();
         manager.until("STATUS=1 suite, 1 session");
@@ -60,7 +60,7 @@ fn a_service_manager_hears_how_things_stand() {
 }
 
 #[test]
-fn the_watchdog_hears_of_the_thread_that_works_and_of_nothing_else() {
+fn watchdog_messages_stop_while_the_daemon_is_stopped() {
     let home = Home::new();
     let path = home.path().join("notify");
     let manager = Manager::at(&path);
@@ -81,7 +81,7 @@ fn the_watchdog_hears_of_the_thread_that_works_and_of_nothing_else() {
     daemon.signal(Signal::TERM);
     manager.until("STOPPING=1");
     assert!(daemon.ended(PATIENCE).success());
-    // Somebody else's watchdog is none of its business.
+    // It ignores a watchdog that is meant for another process.
     let mut daemon = DaemonProcess::spawn_with_env(&home, &[env[0], env[1], ("WATCHDOG_PID", "1")]);
     manager.until("READY=1");
     daemon.signal(Signal::TERM);
@@ -91,7 +91,7 @@ fn the_watchdog_hears_of_the_thread_that_works_and_of_nothing_else() {
 }
 
 #[test]
-fn a_manager_that_is_not_there_or_does_not_read_holds_nothing_up() {
+fn an_absent_or_unread_notify_socket_does_not_block_the_daemon() {
     let home = Home::new();
     home.child("k", &["echo"]);
     let path = home.path().join("notify");
@@ -109,7 +109,7 @@ fn a_manager_that_is_not_there_or_does_not_read_holds_nothing_up() {
 }
 
 #[test]
-fn children_hear_nothing_of_the_service() {
+fn children_do_not_inherit_the_service_managers_variables() {
     let home = Home::new();
     home.child("env", &["echo"]);
     let activator = Activator::new(&home);
@@ -148,10 +148,10 @@ fn every_socket_that_is_handed_over_is_served() {
         let address = daemon.tcp_address();
         assert_eq!(address.ip(), Ipv4Addr::LOCALHOST);
         assert_eq!(Door::Tcp(address).get("/health").status, 200);
-        // Without the token it is as closed as any other.
+        // The TCP door still needs the token.
         assert_eq!(Door::Tcp(address).get("/hop/session").status / 100, 4);
     }
-    // What others could reach is refused, and so is what is no socket.
+    // It refuses sockets that other machines could reach, and descriptors that are not sockets.
     let home = Home::new();
     let activator = Activator::new(&home);
     let ours = activator.socket.as_fd().try_clone_to_owned().unwrap();
@@ -165,10 +165,10 @@ fn every_socket_that_is_handed_over_is_served() {
 }
 
 #[test]
-fn a_socket_of_somebody_else_is_not_taken_for_ours() {
+fn sockets_handed_to_another_process_are_not_used() {
     let home = Home::new();
     let activator = Activator::new(&home);
-    // As a program sees it that was started by an activated one: the numbers are not for it.
+    // An activated program may leak these variables to what it starts; `LISTEN_PID` says they are not for us.
     let daemon = DaemonProcess::spawn_with_env(&home, &[("LISTEN_FDS", "1"), ("LISTEN_PID", "1")]);
     let mut daemon = daemon;
     assert_eq!(daemon.ended(PATIENCE).code(), Some(1), "{}", daemon.log());
@@ -182,13 +182,13 @@ fn a_shim_never_binds_over_an_activated_socket() {
     home.child("k", &["echo"]);
     let activator = Activator::new(&home);
     let inode = activator.inode();
-    // Nobody accepts: the daemon behind it is down, or slow.
+    // Nobody accepts: the daemon behind the socket is down, or slow.
     let mut shims: Vec<Shim> = (0..4).map(|_| home.raw_shim()).collect();
     for shim in &mut shims {
         shim.start_request("initialize", proto_tests::shim::INITIALIZE);
     }
     assert!(activator.is_wanted(PATIENCE));
-    // Longer than any shim waits before it tries something else.
+    // Longer than a shim waits before it would try something else.
     thread::sleep(Duration::from_secs(3));
     assert!(home.daemons().is_empty(), "{:#?}", home.daemons());
     assert_eq!(activator.inode(), inode);
@@ -197,7 +197,7 @@ fn a_shim_never_binds_over_an_activated_socket() {
         assert!(shim.answer_to("1").contains("\"result\""));
         assert!(shim.call("k", "echo", "{}").contains("\"ok\":true"));
     }
-    // A crash: the socket stays, the shims wait at it, and nobody starts another daemon.
+    // After a crash the socket stays, the shims wait at it, and no shim starts a daemon.
     daemon.kill();
     for shim in &mut shims {
         shim.start_call("k", "echo", "{}");
@@ -211,7 +211,7 @@ fn a_shim_never_binds_over_an_activated_socket() {
     assert_eq!(activator.inode(), inode);
 }
 
-/// Starts the daemon whenever there is none and somebody connects, until it is told to end.
+/// Starts the daemon whenever none runs and somebody connects, until `end` is set.
 fn keep(activator: &Activator, home: &Home, program: &Path, end: &AtomicBool, pid: &AtomicU64) -> u64 {
     let mut starts = 0;
     let mut daemon: Option<DaemonProcess> = None;
@@ -257,7 +257,7 @@ fn restarts_and_upgrades_under_load_lose_nothing_and_run_nothing_twice() {
                 })
             })
             .collect();
-        // Every second time there is another binary by then.
+        // Every second restart also installs a new binary.
         for restart in 1..=5_u64 {
             let mark = restart * SHIMS * CALLS / 7;
             until_true("load", PATIENCE * 4, || done.load(Ordering::Relaxed) >= mark);
@@ -293,7 +293,7 @@ fn restarts_and_upgrades_under_load_lose_nothing_and_run_nothing_twice() {
 }
 
 #[test]
-fn a_new_binary_takes_over_when_nothing_is_under_way() {
+fn a_new_binary_takes_over_once_no_call_is_in_flight() {
     let home = Home::new();
     home.child("k", &["echo"]);
     let program = installed(&home).join("switchboardd");
@@ -309,21 +309,21 @@ fn a_new_binary_takes_over_when_nothing_is_under_way() {
     let slow = shim.start_call("k", "slow", r#"{"ms":9000}"#);
     until_true("the call", PATIENCE, || shim.call("k", "received", "{}").contains("9000"));
     install(&bins().switchboardd, &program, "another version");
-    // Busy: it goes on, and says what waits.
+    // While busy, the daemon keeps running and reports the pending restart.
     until_true("the new version to be noticed", PATIENCE, || !daemon.status()["restartPending"].is_null());
     let status = daemon.status();
     assert_eq!(status["restartPending"]["version"], env!("CARGO_PKG_VERSION"), "{status}");
     assert!(status["restartPending"]["problem"].is_null(), "{status}");
     assert_eq!(boot(&daemon), before);
     assert!(shim.answer_to(&slow.to_string()).contains("\"ok\":true"));
-    // Then it makes room: the same process and sockets, another program.
+    // Once idle, it executes the new program, with the same process id and sockets.
     let heard = manager.until("READY=1");
     assert!(!heard.iter().any(|said| said.contains("STOPPING")), "{heard:?}");
     await_next(&daemon.door(), &before);
     assert_eq!(daemon.status()["pid"], pid);
     match fs::metadata(format!("/proc/{pid}/exe")) {
         Ok(running) => assert_eq!(running.ino(), fs::metadata(&program).unwrap().ino()),
-        // Only root can look.
+        // Only root can read the link.
         Err(_) => assert_eq!(daemon.status()["replaced"], false),
     }
     assert!(daemon.status()["restartPending"].is_null());
@@ -334,7 +334,7 @@ fn a_new_binary_takes_over_when_nothing_is_under_way() {
 }
 
 #[test]
-fn a_daemon_that_a_shim_started_makes_room_too() {
+fn a_daemon_started_by_a_shim_is_replaced_too() {
     let home = Home::new();
     home.child("k", &["echo"]);
     let bin = installed(&home);
@@ -348,13 +348,13 @@ fn a_daemon_that_a_shim_started_makes_room_too() {
     await_next(&door, before["boot"].as_str().unwrap());
     assert_eq!(told()["pid"], before["pid"]);
     assert!(shim.call("k", "echo", "{}").contains("\"ok\":true"));
-    // What was stopped stays stopped, whatever is installed then.
+    // A stopped daemon stays stopped, even if a new binary is installed.
     assert!(home.command(&["stop"]).status.success());
     assert_eq!(kind_of(&shim.call("k", "echo", "{}")).as_deref(), Some("stopped"));
 }
 
 #[test]
-fn what_takes_over_listens_where_the_config_says_now() {
+fn the_successor_listens_at_the_address_of_the_current_config() {
     let home = Home::new();
     let listen = |listen: &str| home.config(&json!({ "http": { "listen": listen } }));
     listen("127.0.0.1:0");
@@ -375,7 +375,7 @@ fn what_takes_over_listens_where_the_config_says_now() {
 }
 
 #[test]
-fn what_cannot_take_over_does_not() {
+fn a_broken_binary_does_not_take_over() {
     let home = Home::new();
     home.child("k", &["echo"]);
     let program = installed(&home).join("switchboardd");
@@ -390,7 +390,7 @@ fn what_cannot_take_over_does_not() {
     assert!(status["restartPending"]["problem"].as_str().unwrap().contains("exit status: 7"), "{status}");
     assert_eq!(boot(&daemon), before);
     assert!(home.shim().call("k", "echo", "{}").contains("\"ok\":true"));
-    // Whoever wonders why nothing happens is told.
+    // The commands say why the new binary does not take over.
     for command in ["status", "doctor"] {
         let output = home.command(&[command]);
         let said = String::from_utf8_lossy(&output.stdout).split_whitespace().collect::<Vec<_>>().join(" ");
@@ -399,14 +399,14 @@ fn what_cannot_take_over_does_not() {
             "{command}: {said}"
         );
     }
-    // The next one may.
+    // A working binary takes over again.
     install(&bins().switchboardd, &program, "mended");
     await_next(&daemon.door(), &before);
 }
 
-/// A request that stays open for as long as its host does is no reason to stay: of a shim, and over HTTP.
+/// A request that stays open as long as its host does (from a shim or over HTTP) does not delay the takeover.
 #[test]
-fn what_listens_does_not_keep_a_new_binary_waiting() {
+fn listen_requests_do_not_delay_a_new_binary() {
     let home = Home::new();
     home.child("k", &["echo"]);
     let bin = installed(&home);
@@ -420,7 +420,8 @@ fn what_listens_does_not_keep_a_new_binary_waiting() {
     let before = door.get("/status").json();
     install(&bins().switchboardd, &bin.join("switchboardd"), "another version");
     await_next(&door, before["boot"].as_str().unwrap());
-    // The host over HTTP was told that its listen is over; the shim has asked again, and hears of changes.
+    // The host over HTTP gets the result of its listen request; the shim has repeated its own, and is
+    // notified.
     assert_eq!(heard.last()["result"]["resultType"], "complete");
     shim.notification("notifications/subscriptions/acknowledged");
     home.child("another", &["echo"]);

@@ -1,4 +1,5 @@
-//! The adapter and the forwarder, with the era child behind them: what the conformance suite does not look at.
+//! The adapter and the forwarder in front of the era child: behaviour that the conformance suite does not
+//! cover.
 #![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
 
 use std::io::{BufRead, BufReader, Write};
@@ -103,7 +104,7 @@ fn two_modern_clients_may_use_the_same_ids_and_tokens() {
 }
 
 #[test]
-fn a_modern_client_that_goes_away_takes_its_request_back() {
+fn a_modern_client_that_disconnects_cancels_its_request() {
     let (_served, door) = serve("modern");
     let report = |door: &Door| {
         door.send(&modern(1, "test_report", &json!({}))).json()["result"]["structuredContent"]["cancelled"]
@@ -120,7 +121,7 @@ fn a_modern_client_that_goes_away_takes_its_request_back() {
 }
 
 #[test]
-fn the_forwarder_adds_the_token_and_leaves_the_rest() {
+fn the_forwarder_adds_the_token_and_changes_nothing_else() {
     let behind = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let target = behind.local_addr().unwrap().port();
     let token = tempfile::NamedTempFile::new().unwrap();

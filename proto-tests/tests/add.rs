@@ -1,4 +1,4 @@
-//! `switchboard add` and `switchboard remove`: a server of one's own, there and gone without a restart.
+//! `switchboard add` and `switchboard remove`: servers of the user's own come and go without a restart.
 #![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
 
 use std::fs;
@@ -9,7 +9,7 @@ use proto_tests::wait::until_true;
 use proto_tests::{Home, PATIENCE, bins};
 use serde_json::{Value, json};
 
-/// What a command says, on either stream, if it ends like this.
+/// The command's output on both streams, after checking its exit code.
 #[track_caller]
 fn said(home: &Home, args: &[&str], code: i32) -> String {
     let output = home.command(args);
@@ -35,7 +35,7 @@ fn written(home: &Home, name: &str) -> Value {
 }
 
 #[test]
-fn a_server_is_there_when_it_is_added_and_gone_when_it_is_removed() {
+fn a_server_is_usable_once_added_and_gone_once_removed() {
     let home = Home::new();
     let daemon = home.daemon();
     let mut shim = home.shim();
@@ -56,7 +56,7 @@ fn a_server_is_there_when_it_is_added_and_gone_when_it_is_removed() {
 }
 
 #[test]
-fn a_name_is_taken_once() {
+fn a_name_can_be_added_only_once() {
     let home = Home::new();
     add(&home, "kid", &[], 0);
     let told = add(&home, "kid", &["--env", "A=1"], 1);
@@ -67,23 +67,23 @@ fn a_name_is_taken_once() {
     assert_eq!(written(&home, "kid")["command"]["env"]["A"], Value::Null);
     add(&home, "kid", &["--env", "A=1", "--force"], 0);
     assert_eq!(written(&home, "kid")["command"]["env"]["A"], "1");
-    // One that stands elsewhere is not in the way of a file, only of a name.
+    // A server defined in another file blocks the name, and `--force` does not replace it there.
     home.servers("many", &[("one", &["echo"]), ("many", &["echo"])]);
     let told = add(&home, "one", &["--force"], 1);
     assert!(told.contains("mcps/many/.mcp.json") && told.contains("`switchboard remove one`"), "{told}");
-    // Nobody else is lost with it.
+    // `--force` does not overwrite a file that defines other servers too.
     let before = fs::read(file(&home, "many")).unwrap();
     let told = add(&home, "many", &["--force"], 1);
     assert!(told.contains("holds `one` too"), "{told}");
     assert_eq!(fs::read(file(&home, "many")).unwrap(), before);
-    // A broken file is somebody's work, until they say otherwise.
+    // A broken file may be the user's work: it takes `--force` to overwrite it.
     home.definition("torn", "{");
     assert!(add(&home, "torn", &[], 1).contains("`--force`"));
     add(&home, "torn", &["--force"], 0);
 }
 
 #[test]
-fn what_cannot_work_is_not_left_there() {
+fn a_server_that_cannot_work_is_not_written() {
     let home = Home::new();
     for (name, options, says) in [
         ("kid", &["--env", "hunter2"][..], "`--env` is not NAME=VALUE"),
@@ -119,7 +119,7 @@ fn what_cannot_work_is_not_left_there() {
 }
 
 #[test]
-fn a_secret_in_the_file_is_spoken_of() {
+fn add_warns_of_a_secret_in_the_definition() {
     let home = Home::new();
     let told = add(&home, "tok", &["--env", "GITHUB_TOKEN=ghp_0123456789abcdefghij"], 0);
     assert!(told.contains("`switchboard secret set TOK_GITHUB_TOKEN`") && !told.contains("ghp_"), "{told}");
@@ -128,7 +128,7 @@ fn a_secret_in_the_file_is_spoken_of() {
 }
 
 #[test]
-fn a_server_behind_a_url_is_written_as_one() {
+fn a_url_is_written_as_a_remote_server() {
     let home = Home::new();
     let url = ["--url", "https://docs.example.com/mcp", "--header", "Authorization: Bearer ${DOCS_TOKEN}"];
     said(&home, &[&["add", "docs", "--description", "pages"], &url[..]].concat(), 0);
@@ -146,7 +146,7 @@ fn a_server_behind_a_url_is_written_as_one() {
 }
 
 #[test]
-fn globs_that_do_not_lead_there_are_named() {
+fn add_fails_if_the_globs_do_not_find_the_new_file() {
     let home = Home::new();
     home.config(&json!({"discoverGlobs": ["servers/*.json"]}));
     let told = add(&home, "kid", &[], 1);
@@ -157,7 +157,7 @@ fn globs_that_do_not_lead_there_are_named() {
 }
 
 #[test]
-fn paths_are_meant_from_where_they_are_typed() {
+fn relative_paths_are_resolved_against_the_current_directory() {
     let home = Home::new();
     fs::write(home.workspace().join("v.env"), "A=1\n").unwrap();
     said(&home, &["add", "kid", "--env-file", "v.env", "--cwd", ".", "--", "./serve", "./arg"], 0);
@@ -171,7 +171,7 @@ fn paths_are_meant_from_where_they_are_typed() {
 }
 
 #[test]
-fn one_of_many_goes_and_everything_else_stays() {
+fn removing_one_server_keeps_the_rest_of_the_file() {
     let home = Home::new();
     let entry = home.entry(&bins().evil_child, &["echo"], &[]);
     let text = format!(
@@ -194,13 +194,13 @@ fn one_of_many_goes_and_everything_else_stays() {
         daemon.status()["suites"].as_array().unwrap().iter().map(|suite| suite["child"].clone()).collect();
     assert_eq!(names, ["two"]);
     assert!(shim.call("two", "echo", "{}").contains("\"ok\":true"));
-    // The last one leaves an empty map, and the person's comments.
+    // Removing the last server leaves an empty map, and the user's comments.
     said(&home, &["remove", "two"], 0);
     assert!(fs::read_to_string(&kept).unwrap().contains("// all of mine"));
 }
 
 #[test]
-fn an_unknown_name_has_a_nearest_one() {
+fn an_unknown_name_gets_the_nearest_name_suggested() {
     let home = Home::new();
     home.child("github", &["echo"]);
     let told = said(&home, &["remove", "gihtub"], 1);

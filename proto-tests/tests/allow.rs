@@ -1,4 +1,4 @@
-//! `switchboard allow` and `switchboard deny`, as a person meets them on a terminal.
+//! `switchboard allow` and `switchboard deny`, as a user meets them on a terminal.
 #![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
 
 use std::fs;
@@ -14,7 +14,7 @@ fn trust_file(home: &Home) -> std::path::PathBuf {
     home.state_folder().join("trust/trust.json")
 }
 
-/// What is shown of a definition that nobody allows.
+/// What `allow` shows of a definition; the user answers no.
 #[track_caller]
 fn shown(home: &Home, entry: &Value) -> String {
     let project = home.project("work");
@@ -26,7 +26,7 @@ fn shown(home: &Home, entry: &Value) -> String {
 }
 
 #[test]
-fn all_of_what_would_run_is_shown_and_no_secret() {
+fn allow_shows_everything_that_would_run_but_no_secret() {
     let home = Home::new();
     home.write(".profile", "export SECRET_TOKEN=hidden-value\n");
     let long = "x".repeat(3000);
@@ -75,7 +75,7 @@ fn all_of_what_would_run_is_shown_and_no_secret() {
 }
 
 #[test]
-fn what_deserves_a_second_look_is_named() {
+fn risky_definitions_are_shown_with_warnings() {
     let home = Home::new();
     let found = home.path().join("bin");
     fs::create_dir(&found).unwrap();
@@ -118,7 +118,7 @@ fn what_deserves_a_second_look_is_named() {
 }
 
 #[test]
-fn nothing_hides_on_the_screen() {
+fn invisible_and_control_characters_are_escaped() {
     let home = Home::new();
     let hidden = "a\u{202e}b\u{200b}c\u{1b}[2Jd\u{3164}e\u{e0041}\rf\ng";
     let text =
@@ -127,11 +127,11 @@ fn nothing_hides_on_the_screen() {
     assert!(text.contains(&format!("runs      true '{seen}'")), "{text}");
     assert!(text.contains(&format!("sets      {seen}")), "{text}");
     assert!(text.contains("holds characters that cannot be seen"), "{text}");
-    // A letter without a shape, alone in a word that needs no quotes.
+    // An invisible letter, alone in a word that needs no quotes.
     let text = shown(&home, &json!({"command": "true", "args": ["a\u{115f}b"]}));
     assert!(text.contains(r"a\u{115f}b") && !text.contains('\u{115f}'), "{text}");
     let project = home.project("work");
-    // Nor in what is said of a file that makes no sense: its name may hold anything.
+    // Error messages about broken files escape them too: a file name may hold any character.
     project.write("mcps/\u{1b}[2J\u{202e}/.mcp.json", "{");
     let list = home.command(&["allow", "--list"]);
     let told = String::from_utf8_lossy(&[list.stdout, list.stderr].concat()).into_owned();
@@ -150,7 +150,7 @@ fn anything_but_a_clear_yes_is_a_no() {
     }
     let mut left = Terminal::start(&home, project.path(), &["allow"], &[]);
     assert!(left.shows("[y/N] "));
-    // Where whoever runs this test ignores interrupts, so does what it starts: the line's end is a no, too.
+    // If the parent of this test ignores interrupts, so does the command; then the line break answers no.
     left.type_in("\u{3}\n");
     assert_ne!(left.end().code, Some(0));
     assert!(!trust_file(&home).exists());
@@ -161,7 +161,7 @@ fn anything_but_a_clear_yes_is_a_no() {
 }
 
 #[test]
-fn without_a_person_nothing_is_allowed() {
+fn allow_is_refused_without_a_terminal_or_when_run_by_an_agent() {
     let home = Home::new();
     let project = home.project("work");
     project.child("k", &["v1"]);
@@ -182,12 +182,12 @@ fn without_a_person_nothing_is_allowed() {
         }
     }
     assert!(!trust_file(&home).exists());
-    // Nobody needs a terminal to say no.
+    // Denying needs no terminal.
     home.order(&["deny", "k"]);
 }
 
 #[test]
-fn nothing_can_be_allowed_before_its_program_is_there() {
+fn a_server_cannot_be_allowed_before_its_program_exists() {
     let home = Home::new();
     let project = home.project("work");
     let program = project.path().join("server");
@@ -201,14 +201,14 @@ fn nothing_can_be_allowed_before_its_program_is_there() {
 }
 
 #[test]
-fn what_was_shown_is_what_is_allowed() {
+fn allow_approves_the_version_that_was_shown() {
     let home = Home::new();
     let project = home.project("work");
     project.child("k", &["shown"]);
     let daemon = home.daemon();
     let mut terminal = Terminal::start(&home, project.path(), &["allow"], &[]);
     assert!(terminal.shows("[y/N] "));
-    // Swapped while the person reads.
+    // The file is swapped while the user reads.
     project.child("k", &["swapped"]);
     terminal.type_in("y\n");
     assert_eq!(terminal.end().code, Some(0));
@@ -218,7 +218,7 @@ fn what_was_shown_is_what_is_allowed() {
 }
 
 #[test]
-fn the_list_tells_what_was_said_and_what_waits() {
+fn the_list_shows_allowed_denied_and_waiting_servers() {
     let home = Home::new();
     let project = home.project("work");
     project.child("yes", &["v1"]);
@@ -244,7 +244,7 @@ fn the_list_tells_what_was_said_and_what_waits() {
 }
 
 #[test]
-fn two_who_allow_at_once_lose_nothing() {
+fn concurrent_allows_lose_no_decision() {
     let home = Home::new();
     let projects: Vec<Project<'_>> = (0..4).map(|n| home.project(&format!("p{n}"))).collect();
     for project in &projects {
@@ -264,7 +264,7 @@ fn two_who_allow_at_once_lose_nothing() {
 }
 
 #[test]
-fn a_trusted_root_allows_all_in_it_and_nothing_beside() {
+fn a_trusted_root_allows_only_what_is_inside_it() {
     let home = Home::new();
     let (inside, beside) = (home.project("a"), home.project("ab"));
     let nested = home.project("a/deeper/still");
@@ -292,7 +292,7 @@ fn a_trusted_root_allows_all_in_it_and_nothing_beside() {
     home.config(&json!({"trust": {"roots": [root]}}));
     let daemon = home.daemon();
     check(&daemon);
-    // What a person said of one server weighs more.
+    // What the user decided about one server takes precedence over a trusted root.
     home.order(&["deny", inside.path().join("mcps/k/.mcp.json").to_str().unwrap()]);
     assert_eq!(daemon.suite_from(inside.path(), "k"), Value::Null);
     home.config(&json!({"trust": {"roots": ["relative"]}}));
@@ -300,7 +300,7 @@ fn a_trusted_root_allows_all_in_it_and_nothing_beside() {
     home.config(&json!({}));
     home.order(&["reload"]);
     assert_eq!(daemon.suite_from(nested.path(), "k")["state"], "held");
-    // A workspace trusts nobody, itself least.
+    // A workspace cannot declare itself trusted.
     beside.config(&json!({"trust": {"roots": [beside.path()]}}));
     home.order(&["reload"]);
     assert_eq!(daemon.suite_from(beside.path(), "k")["state"], "held");

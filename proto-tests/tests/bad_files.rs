@@ -1,5 +1,5 @@
-//! Files that nobody should have written: each is reported with its place, none blocks anybody, and what
-//! stood there before goes on.
+//! Broken and hostile files: each is reported with its position, none blocks the daemon or a command, and the
+//! last good version of a definition stays in use.
 #![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
 #![allow(clippy::disallowed_methods, reason = "tests start processes")]
 
@@ -13,11 +13,11 @@ use proto_tests::wait::{until, until_true};
 use proto_tests::{DaemonProcess, Home, PATIENCE, bins};
 use serde_json::{Value, json};
 
-/// For anything that looks at these files, on a machine that is busy with other things.
+/// Time limit for reading these files, generous because the machine may be busy.
 const BOUND: Duration = Duration::from_secs(5);
 const NOBODY: u32 = 65534;
 
-/// A name, what makes it, and what has to be said of it.
+/// A name, the function that creates the file, and the expected message.
 struct Bad {
     name: &'static str,
     make: fn(&Path),
@@ -95,7 +95,7 @@ fn problems(daemon: &DaemonProcess) -> Vec<String> {
 }
 
 #[test]
-fn each_bad_file_is_checked_in_no_time() {
+fn each_bad_file_is_checked_quickly() {
     let home = Home::new();
     for bad in BAD {
         let file = place(&home, bad.name);
@@ -115,7 +115,7 @@ fn each_bad_file_is_checked_in_no_time() {
 }
 
 #[test]
-fn a_daemon_reports_each_bad_file_and_serves_its_neighbours() {
+fn the_daemon_reports_each_bad_file_and_serves_the_others() {
     let home = Home::new();
     home.child("good", &["echo"]);
     for bad in BAD {
@@ -134,11 +134,11 @@ fn a_daemon_reports_each_bad_file_and_serves_its_neighbours() {
     for name in ["good", "marked"] {
         assert!(shim.call(name, "echo", "{}").contains("\"ok\":true"), "{name}");
     }
-    // Looking again is as quick.
+    // A reload is as quick.
     let start = Instant::now();
     home.order(&["reload"]);
     assert!(start.elapsed() < BOUND, "{:?}", start.elapsed());
-    // Each can be mended on its own.
+    // Each file can be fixed on its own.
     let mended = place(&home, "pipe");
     fs::remove_file(&mended).unwrap();
     home.child("pipe", &["echo"]);
@@ -147,7 +147,7 @@ fn a_daemon_reports_each_bad_file_and_serves_its_neighbours() {
 }
 
 #[test]
-fn a_file_that_breaks_leaves_its_server_as_it_was() {
+fn a_file_that_becomes_invalid_leaves_its_server_running() {
     let home = Home::new();
     home.child("kid", &["echo"]);
     home.child("other", &["echo"]);
@@ -156,7 +156,7 @@ fn a_file_that_breaks_leaves_its_server_as_it_was() {
     let daemon = home.daemon();
     let mut shim = home.shim();
     let pid = shim.pid_of("kid");
-    // A folder cannot be moved over a file; an entry that breaks alone is another matter.
+    // A folder cannot be renamed over a file, and a single bad entry is tested below.
     for bad in BAD.into_iter().filter(|bad| !["folder", "itself"].contains(&bad.name)) {
         let draft = file.with_file_name("draft");
         (bad.make)(&draft);
@@ -170,7 +170,7 @@ fn a_file_that_breaks_leaves_its_server_as_it_was() {
         });
         assert_eq!(shim.pid_of("kid"), pid, "{}", bad.name);
     }
-    // What is gone is gone.
+    // A deleted file takes its server with it.
     fs::remove_file(&file).unwrap();
     until_true("the server to go", PATIENCE, || problems(&daemon).is_empty() && home.children().is_empty());
     text(&file, &good);
@@ -188,7 +188,7 @@ fn a_file_that_breaks_leaves_its_server_as_it_was() {
 }
 
 #[test]
-fn a_workspace_cannot_lead_out_of_itself() {
+fn a_workspace_cannot_link_to_files_outside_itself() {
     let home = Home::new();
     let secret = home.write("secret.json", r#"{"mcpServers": {"x": {"command": "a", "key": "hunter2"}}}"#);
     let folder = home.workspace().join("mcps/x");
@@ -204,7 +204,7 @@ fn a_workspace_cannot_lead_out_of_itself() {
     assert!(!status.contains("hunter2"), "{status}");
 }
 
-/// The daemon's own binary, run as another user to its end.
+/// Runs the daemon's binary as another user and waits for it to exit.
 fn as_nobody(home: &Home, args: &[&str]) -> Output {
     nobody(home).args(args).output().unwrap()
 }
@@ -218,7 +218,7 @@ fn nobody(home: &Home) -> Command {
 }
 
 #[test]
-fn a_file_that_may_not_be_read_is_reported() {
+fn an_unreadable_file_is_reported() {
     if !rustix::process::getuid().is_root() || Command::new("setpriv").arg("--version").output().is_err() {
         eprintln!("skipped: becoming another user needs root and setpriv");
         return;

@@ -1,5 +1,5 @@
-//! Children that keep dying, are killed or stop moving: who is told what, how soon, and how often they
-//! are started again.
+//! Children that keep crashing, are killed or hang: what callers are told, how soon, and how often the pool
+//! restarts them.
 #![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
 
 use std::collections::HashSet;
@@ -19,12 +19,12 @@ fn is_ok(answer: &str) -> bool {
     answer.contains("\"ok\":true")
 }
 
-/// Calls that are answered while the circuit is open are answered from memory. A machine that is busy takes longer
-/// for that, but not as long as the pauses that such a call would wait for.
+/// Limit for calls that the open circuit refuses without a start. Generous for a busy machine, but shorter
+/// than the pauses that such a call would otherwise wait for.
 const FROM_MEMORY: Duration = Duration::from_secs(1);
 
 #[test]
-fn a_crash_loop_is_started_seldom_and_answered_quickly() {
+fn a_crashing_child_is_restarted_rarely_and_its_calls_fail_fast() {
     let home = Home::new();
     home.child("k", &["exit-at-start", "1"]);
     home.child("well", &["echo"]);
@@ -47,11 +47,11 @@ fn a_crash_loop_is_started_seldom_and_answered_quickly() {
         }
         assert!(is_ok(&shim.call("well", "echo", "{}")));
     }
-    // 0.2, 0.4, 0.8, 1.6 s, and then a pause of 30 s.
+    // Pauses of 0.2, 0.4, 0.8 and 1.6 s, then the circuit opens for 30 s.
     let starts = daemon.starts("k");
     assert!((5..=7).contains(&starts), "{starts} starts in 12 s");
     assert!(resting > 20, "{resting}");
-    // The machine may stutter now and then, but not each time.
+    // A busy machine may delay a few of the answers, but not all of them.
     assert!(slow * 20 <= resting, "{slow} of {resting} answers took more than {FROM_MEMORY:?}");
     let suite = daemon.suite("k");
     assert_eq!(suite["state"], "resting", "{suite}");
@@ -61,9 +61,9 @@ fn a_crash_loop_is_started_seldom_and_answered_quickly() {
 }
 
 #[test]
-fn a_restart_by_hand_closes_the_circuit() {
+fn a_manual_restart_closes_the_circuit() {
     let home = Home::new();
-    // It starts once there is a licence.
+    // The child starts only once there is a licence file.
     let licence = home.path().join("licence");
     let script = home.write("licensed", "");
     let evil = proto_tests::bins().evil_child.display().to_string();
@@ -91,7 +91,7 @@ fn a_restart_by_hand_closes_the_circuit() {
 }
 
 #[test]
-fn one_crash_is_made_good_at_once() {
+fn a_child_is_restarted_at_once_after_one_crash() {
     let home = Home::new();
     home.child("k", &["echo"]);
     let daemon = home.daemon();
@@ -107,7 +107,7 @@ fn one_crash_is_made_good_at_once() {
 }
 
 #[test]
-fn a_child_that_is_killed_from_outside_is_made_good_however_often() {
+fn a_child_killed_by_a_signal_is_restarted_every_time() {
     let home = Home::new();
     home.child("k", &["echo"]);
     let daemon = home.daemon();
@@ -161,7 +161,7 @@ fn rounds() -> u32 {
 }
 
 #[test]
-fn killed_with_64_calls_in_flight_all_are_answered() {
+fn all_64_calls_in_flight_are_answered_when_their_child_is_killed() {
     let home = Home::new();
     let journal = home.path().join("journal");
     home.child_with("k", &["echo"], &[("EVIL_JOURNAL", journal.to_str().unwrap())]);
@@ -217,10 +217,10 @@ fn killed_with_64_calls_in_flight_all_are_answered() {
     assert!(!seen.is_empty());
 }
 
-// --- standing still ---
+// --- hung children ---
 
 #[test]
-fn a_stopped_child_costs_its_callers_a_deadline_and_nobody_else_anything() {
+fn a_stopped_child_times_out_its_own_callers_only() {
     let home = Home::new();
     home.child("k", &["echo"]);
     home.child("well", &["echo"]);
@@ -235,7 +235,7 @@ fn a_stopped_child_costs_its_callers_a_deadline_and_nobody_else_anything() {
     for _ in 0..20 {
         assert!(is_ok(&other.call("well", "echo", "{}")));
     }
-    // Nobody else waited until the deadline.
+    // Other children's callers did not wait for the deadline.
     assert!(asked.elapsed() < Duration::from_secs(3), "others waited: {:?}", asked.elapsed());
     for id in ids {
         let answer = shim.answer_to(&id.to_string());
@@ -244,7 +244,7 @@ fn a_stopped_child_costs_its_callers_a_deadline_and_nobody_else_anything() {
     }
     assert!(asked.elapsed() >= Duration::from_secs(3));
     assert!(asked.elapsed() < Duration::from_secs(15), "{:?}", asked.elapsed());
-    // A ping that stays unanswered for 5 s is the end of it.
+    // A ping that stays unanswered for 5 s ends the child.
     until_true("the stopped child to be replaced", PATIENCE, || !procs::alive(pid));
     let next = until("another one", PATIENCE, || {
         let answer = shim.call("k", "where", "{}");
@@ -264,7 +264,7 @@ fn a_busy_child_that_answers_pings_is_kept() {
     let pid = shim.pid_of("k");
     let answer = shim.call("k", "hang", "{}");
     assert_eq!(kind_of(&answer).as_deref(), Some("rpc_timeout"), "{answer}");
-    // Longer than a ping may take.
+    // Longer than the 5 s that a ping may take.
     let begin = Instant::now();
     until_true("six seconds", PATIENCE, || {
         assert!(is_ok(&shim.call("k", "echo", "{}")));
@@ -274,7 +274,7 @@ fn a_busy_child_that_answers_pings_is_kept() {
 }
 
 #[test]
-fn a_deaf_child_is_replaced() {
+fn a_child_that_stops_reading_is_replaced() {
     let home = Home::new();
     home.child("k", &["echo"]);
     home.config(&json!({"suites": {"k": {"timeouts": {"rpcMs": 800}}}}));
@@ -291,7 +291,7 @@ fn a_deaf_child_is_replaced() {
 // --- slow starts ---
 
 #[test]
-fn a_slow_start_is_told_as_progress_and_holds_up_nobody() {
+fn a_slow_start_is_reported_as_progress_and_delays_no_other_call() {
     let home = Home::new();
     home.child("x", &["slow-initialize", "12000"]);
     home.child("well", &["echo"]);
@@ -327,7 +327,7 @@ fn a_slow_start_is_told_as_progress_and_holds_up_nobody() {
 
 /// Takes most of a minute: `.ci/long` sets the variable.
 #[test]
-fn a_call_that_waits_for_a_start_too_long_is_told_to_come_again() {
+fn a_call_that_waits_too_long_for_a_start_gets_a_retry_advice() {
     if std::env::var_os("SWITCHBOARD_LONG").is_none() {
         return;
     }
@@ -338,7 +338,7 @@ fn a_call_that_waits_for_a_start_too_long_is_told_to_come_again() {
     let mut shim = home.shim();
     let asked = Instant::now();
     let id = shim.start_call("x", "echo", "{}");
-    // It stands behind the first, and has waited for as long.
+    // The second call queues behind the first and has waited as long.
     let second = shim.start_call("x", "echo", "{}");
     let answer = shim.answer_within(&id.to_string(), Duration::from_secs(59)).expect("an answer in time");
     let also = shim.answer_within(&second.to_string(), Duration::from_secs(5)).expect("an answer in time");

@@ -1,5 +1,5 @@
-//! The ceiling over all children: who goes first, who waits, who is refused and how soon. And that no
-//! order of events makes anybody wait for ever.
+//! The limits over all children: which child is evicted, which start waits, which is refused and how soon;
+//! and that no order of events makes a call wait for ever.
 #![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
 
 use std::time::{Duration, Instant};
@@ -10,9 +10,9 @@ use proto_tests::wait::until_true;
 use proto_tests::{DaemonProcess, Home, PATIENCE, Shim, bins, procs};
 use serde_json::{Value, json};
 
-/// Refused after the 5 s that a start waits for room; the machine may be busy.
+/// Limit for a refusal after the 5 s that a start waits for room; generous for a busy machine.
 const PATIENT: Duration = Duration::from_secs(15);
-/// Refused without any waiting.
+/// Limit for a refusal without waiting.
 const AT_ONCE: Duration = Duration::from_secs(3);
 
 fn home_with(children: &[&str], config: &Value) -> Home {
@@ -61,7 +61,7 @@ fn the_least_recently_used_idle_child_makes_room() {
 }
 
 #[test]
-fn a_busy_child_is_never_pushed_out() {
+fn a_busy_child_is_never_evicted() {
     let home = home_with(&["a", "b", "c"], &json!({"budget": {"children": 2}}));
     let daemon = home.daemon();
     let mut shim = home.shim();
@@ -74,7 +74,7 @@ fn a_busy_child_is_never_pushed_out() {
 }
 
 #[test]
-fn with_all_busy_a_start_is_refused_after_a_while() {
+fn a_start_is_refused_after_a_wait_if_all_children_are_busy() {
     let home = home_with(&["a", "b", "c"], &json!({"budget": {"children": 2}}));
     let daemon = home.daemon();
     let mut shim = home.shim();
@@ -91,7 +91,8 @@ fn with_all_busy_a_start_is_refused_after_a_while() {
     assert!(took >= Duration::from_secs(4), "it did not wait for room: {took:?}");
     assert!(took < PATIENT, "{took:?}");
     assert_eq!(daemon.pids("c").len(), 0);
-    // The refusal is no fault of the child: it is neither resting nor slower next time.
+    // A refusal for lack of room is no failure of the child: the circuit stays closed and there is no
+    // back-off.
     assert_ne!(daemon.suite("c")["state"], "resting");
     for id in held {
         assert!(is_ok(&shim.answer_to(&id.to_string())));
@@ -100,7 +101,7 @@ fn with_all_busy_a_start_is_refused_after_a_while() {
 }
 
 #[test]
-fn who_waits_for_room_gets_it_as_soon_as_a_child_is_idle() {
+fn a_waiting_start_gets_room_as_soon_as_a_child_is_idle() {
     let home = home_with(&["a", "b"], &json!({"budget": {"children": 1}}));
     let daemon = home.daemon();
     let mut shim = home.shim();
@@ -127,7 +128,7 @@ fn two_first_calls_at_once_under_a_budget_of_one_are_both_answered() {
 }
 
 #[test]
-fn a_child_that_is_still_starting_is_no_reason_to_refuse_the_next_at_once() {
+fn a_start_waits_for_a_child_that_is_still_starting() {
     let home = home_with(&["b"], &json!({"budget": {"children": 1}}));
     home.child("a", &["slow-initialize", "1000"]);
     let _daemon = home.daemon();
@@ -140,7 +141,7 @@ fn a_child_that_is_still_starting_is_no_reason_to_refuse_the_next_at_once() {
 }
 
 #[test]
-fn with_all_waiting_for_their_hosts_a_start_is_refused_at_once() {
+fn a_start_is_refused_at_once_if_all_children_wait_for_their_hosts() {
     let home = home_with(&["a", "b", "c"], &json!({"budget": {"children": 2}}));
     let _daemon = home.daemon();
     let (mut one, mut two) = (home.shim(), home.shim());
@@ -159,10 +160,10 @@ fn with_all_waiting_for_their_hosts_a_start_is_refused_at_once() {
     two.answer_to(&second.to_string());
 }
 
-/// A child waits for its host, whose model calls another child before it answers: that call must
-/// not wait for room which only its own host could make.
+/// A child waits for its host, whose model calls another child before it answers. That call must not wait for
+/// room that only its own host could free.
 #[test]
-fn a_host_that_calls_while_it_is_asked_does_not_wait_for_itself() {
+fn a_host_with_an_open_question_does_not_wait_for_itself() {
     let home = home_with(&["a", "b"], &json!({"budget": {"children": 1}}));
     let daemon = home.daemon();
     let mut shim = home.shim();
@@ -175,13 +176,13 @@ fn a_host_that_calls_while_it_is_asked_does_not_wait_for_itself() {
     reply(&mut shim, &question);
     let answer = shim.answer_to(&asking.to_string());
     assert!(answer.contains("accept"), "{answer}");
-    // Now that the question is answered, there is room.
+    // The question is answered, so there is room.
     assert!(is_ok(&shim.call("b", "echo", "{}")));
     assert_eq!(daemon.pids("a").len(), 0);
 }
 
 #[test]
-fn a_question_and_a_plain_call_together_still_end() {
+fn an_open_question_beside_a_plain_call_does_not_deadlock() {
     let home = home_with(&["a", "b", "c"], &json!({"budget": {"children": 2}}));
     let daemon = home.daemon();
     let (mut one, mut two) = (home.shim(), home.shim());
@@ -189,7 +190,7 @@ fn a_question_and_a_plain_call_together_still_end() {
     let question = one.notification("elicitation/create");
     let slow = two.start_call("b", "slow", r#"{"ms":2000}"#);
     busy(&daemon, "b", 1);
-    // `b` will be free, so this one may wait, and gets its place.
+    // `b` will become idle, so this call waits and gets its place.
     let answer = one.call("c", "echo", "{}");
     assert!(is_ok(&answer), "{answer}");
     assert!(is_ok(&two.answer_to(&slow.to_string())));
@@ -198,7 +199,7 @@ fn a_question_and_a_plain_call_together_still_end() {
 }
 
 #[test]
-fn spares_push_nobody_out() {
+fn spares_evict_no_child() {
     let config = json!({
         "budget": {"children": 2},
         "suites": {"s": {"pool": {"scope": "session", "warm": 3}}},
@@ -227,9 +228,9 @@ fn a_reload_changes_the_budget() {
     assert_eq!(daemon.status()["budget"]["running"], 2);
 }
 
-// --- resources that somebody follows ---
+// --- subscribed resources ---
+/// Subscribes to a resource of this child without making a call.
 
-/// Follows a resource of this child and leaves it without a call.
 fn follow(home: &Home, child: &str, uri: &str) -> Shim {
     let mut shim = home.shim_of(child);
     shim.initialize();
@@ -238,7 +239,7 @@ fn follow(home: &Home, child: &str, uri: &str) -> Shim {
     shim
 }
 
-/// `b` finds no room next to a child that somebody follows, and gets it when nobody does any more.
+/// `b` gets no room while the other child has a subscriber, and gets it once the subscriber leaves.
 fn stays_while_it_is_followed(home: &Home, child: &str, uri: &str) {
     home.child("b", &["echo"]);
     home.config(&json!({"budget": {"children": 1}}));
@@ -260,7 +261,7 @@ fn stays_while_it_is_followed(home: &Home, child: &str, uri: &str) {
 }
 
 #[test]
-fn a_child_whose_resources_are_followed_is_not_pushed_out() {
+fn a_child_with_subscribers_is_not_evicted() {
     for era in ["legacy", "modern"] {
         let home = Home::new();
         let entry = home.entry(&bins().era_child, &["--era", era], &[]);
@@ -270,7 +271,7 @@ fn a_child_whose_resources_are_followed_is_not_pushed_out() {
 }
 
 #[test]
-fn a_remote_child_whose_resources_are_followed_is_not_pushed_out() {
+fn a_remote_child_with_subscribers_is_not_evicted() {
     let far = Far::start(|asked: &Asked, back: &mut Back| match asked.what().as_str() {
         "initialize" => {
             let hello = json!({"protocolVersion": "2025-11-25", "serverInfo": {"name": "far", "version": "1"},
@@ -289,9 +290,9 @@ fn a_remote_child_whose_resources_are_followed_is_not_pushed_out() {
     stays_while_it_is_followed(&home, "far", "u:1");
 }
 
-/// What keeps a follower's child running takes room that is free, and no other child's.
+/// The restart for a subscriber uses free room only and evicts no other child.
 #[test]
-fn a_followed_child_that_died_comes_back_without_pushing_anybody_out() {
+fn a_child_with_subscribers_is_restarted_without_evicting_another() {
     let home = home_with(&["b"], &json!({"budget": {"children": 2}}));
     let entry = home.entry(&bins().era_child, &["--era", "legacy"], &[]);
     home.definition("era", &json!({"mcpServers": {"era": entry}}).to_string());
@@ -299,7 +300,7 @@ fn a_followed_child_that_died_comes_back_without_pushing_anybody_out() {
     let mut shim = home.shim();
     let b = shim.pid_of("b");
     let _follower = follow(&home, "era", "test://watched-resource");
-    // With a smaller budget there is no room for both.
+    // The smaller budget has no room for both.
     home.config(&json!({"budget": {"children": 1}}));
     home.order(&["reload"]);
     let era = rustix::process::Pid::from_raw(daemon.pids("era")[0]).unwrap();
@@ -317,7 +318,7 @@ fn a_followed_child_that_died_comes_back_without_pushing_anybody_out() {
 // --- memory ---
 
 #[test]
-fn a_lack_of_memory_stops_no_connection_and_refuses_none() {
+fn the_memory_limit_does_not_apply_to_remote_children() {
     let far = Far::start(legacy);
     let home = home_with(&["glutton", "b"], &json!({"budget": {"memoryMb": 100}}));
     for name in ["far", "near"] {
@@ -339,13 +340,13 @@ fn a_lack_of_memory_stops_no_connection_and_refuses_none() {
     assert!(!daemon.log().contains("stopped to make room"), "{}", daemon.log());
     served(&other.call("far", "echo", "{}"));
     assert_eq!(daemon.starts("far"), 1);
-    // A connection takes no memory of this machine.
+    // A remote child uses no memory of this machine.
     served(&other.call("near", "echo", "{}"));
     assert!(is_ok(&shim.answer_to(&held.to_string())));
 }
 
 #[test]
-fn an_idle_child_that_ate_the_memory_makes_room_for_the_next() {
+fn an_idle_child_over_the_memory_limit_is_evicted_for_a_start() {
     let home = home_with(&["glutton", "b"], &json!({"budget": {"memoryMb": 120}}));
     let daemon = home.daemon();
     let mut shim = home.shim();
@@ -355,7 +356,7 @@ fn an_idle_child_that_ate_the_memory_makes_room_for_the_next() {
     assert!((150..300).contains(&used), "{used} MiB");
     assert!(is_ok(&shim.call("b", "echo", "{}")));
     until_true("the glutton to go", PATIENCE, || !procs::alive(glutton));
-    // A status weighs at most once a second.
+    // The status measures memory at most once a second.
     until_true("its memory to be free", PATIENCE, || {
         daemon.status()["budget"]["usedMb"].as_u64() < Some(120)
     });
@@ -379,7 +380,7 @@ fn memory_of_grandchildren_counts() {
 }
 
 #[test]
-fn with_all_busy_memory_refuses_a_start_after_a_while() {
+fn a_start_over_the_memory_limit_is_refused_if_all_are_busy() {
     let home = home_with(&["glutton", "b"], &json!({"budget": {"memoryMb": 100}}));
     let daemon = home.daemon();
     let (mut shim, mut other) = (home.shim(), home.shim());
@@ -395,12 +396,12 @@ fn with_all_busy_memory_refuses_a_start_after_a_while() {
 }
 
 #[test]
-fn a_child_that_grows_while_it_idles_goes_without_a_call() {
+fn an_idle_child_that_exceeds_the_memory_limit_is_evicted() {
     let home = home_with(&["glutton"], &json!({"budget": {"memoryMb": 100}}));
     let _daemon = home.daemon();
     let mut shim = home.shim();
     let pid = shim.pid_of("glutton");
     assert!(is_ok(&shim.call("glutton", "eat", r#"{"mb":130}"#)));
-    // Looked at every ten seconds.
+    // The budget is checked every 10 s.
     until_true("it to go", PATIENCE, || !procs::alive(pid));
 }

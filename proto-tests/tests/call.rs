@@ -1,4 +1,4 @@
-//! `switchboard introspect` and `switchboard call`: servers from a shell.
+//! `switchboard introspect` and `switchboard call`: using servers from a shell.
 #![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
 #![allow(clippy::disallowed_methods, reason = "tests start processes")]
 
@@ -19,7 +19,7 @@ fn stderr(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).unwrap()
 }
 
-/// A command that goes on while the test does something else.
+/// Starts a command that runs while the test does something else.
 fn started(home: &Home, args: &[&str]) -> Child {
     Command::new(&bins().switchboard)
         .args(args)
@@ -52,14 +52,14 @@ fn a_call_prints_what_the_server_says() {
     let mut child = started(&home, &["call", "kid", "echo", "-"]);
     child.stdin.take().unwrap().write_all(br#"{"from": "pipe"}"#).unwrap();
     assert!(stdout(&child.wait_with_output().unwrap()).contains(r#""from":"pipe""#));
-    // A whole result for programs.
+    // `--json` prints the whole result.
     let output = home.command(&["call", "kid", "echo", r#"{"a": 1}"#, "--json"]);
     let result: Value = serde_json::from_str(&stdout(&output)).unwrap();
     assert_eq!(result["structuredContent"]["args"], json!({"a": 1}), "{result}");
 }
 
 #[test]
-fn what_goes_wrong_has_its_own_exit_code() {
+fn each_kind_of_failure_has_its_own_exit_code() {
     let home = Home::new();
     home.child("kid", &["echo"]);
     home.child("bad", &["exit-at-start", "1"]);
@@ -102,7 +102,7 @@ fn a_held_server_is_neither_called_nor_shown() {
         assert!(stderr(&output).contains("switchboard allow notes"), "{args:?}: {output:?}");
     }
     assert!(home.children().is_empty());
-    // Shown before any host has been here.
+    // They are listed before any host has opened a session here.
     let status = stdout(&home.command(&["status"]));
     assert!(status.contains("notes_suite") && status.contains("held"), "{status}");
     let listed = stdout(&home.command(&["ls"]));
@@ -110,7 +110,7 @@ fn a_held_server_is_neither_called_nor_shown() {
 }
 
 #[test]
-fn introspection_lists_finds_and_tells() {
+fn introspect_lists_searches_and_describes_tools() {
     let home = Home::new();
     home.child("kid", &["echo"]);
     home.config(&json!({"suites": {"kid": {"expose": {"deny": ["crash"]}}}}));
@@ -165,7 +165,7 @@ fn a_question_is_asked_on_a_terminal_and_declined_without_one() {
 }
 
 #[test]
-fn progress_is_for_eyes_only() {
+fn progress_is_shown_on_a_terminal_only() {
     let home = Home::new();
     home.child("kid", &["echo"]);
     let _daemon = home.daemon();

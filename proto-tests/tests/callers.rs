@@ -1,5 +1,5 @@
-//! What a child says or asks reaches the one host it is for, and no other: questions, roots, progress,
-//! logs and answers, in any interleaving.
+//! What a child sends reaches exactly the host it is for: questions, roots, progress, logs and answers, in
+//! any interleaving.
 #![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
 
 use std::collections::HashMap;
@@ -21,7 +21,7 @@ fn home_with(pool: &Value) -> Home {
     home
 }
 
-/// What the child was answered.
+/// Has the child ask, and returns the answer that the child received.
 fn ask(shim: &mut Shim, kind: &str) -> Value {
     let answer = shim.call("k", "ask", &format!(r#"{{"kind":"{kind}"}}"#));
     serde_json::from_str(&text_of(&answer)).unwrap()
@@ -55,7 +55,7 @@ const WITHOUT_ROOTS: &str =
     r#"{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}"#;
 
 #[test]
-fn a_shared_child_is_told_no_hosts_roots() {
+fn a_shared_child_gets_no_hosts_roots() {
     let home = home_with(&json!({}));
     let _daemon = home.daemon();
     let mut shim = home.shim();
@@ -67,14 +67,14 @@ fn a_shared_child_is_told_no_hosts_roots() {
     let answer = ask(&mut shim, "roots");
     assert_eq!(answer["error"]["code"], -32601, "{answer}");
     assert!(answer.get("result").is_none(), "{answer}");
-    // A change of them is not told either.
+    // A change of the roots is not forwarded either.
     shim.send(r#"{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}"#);
     let received = structured(&shim.call("k", "received", "{}")).to_string();
     assert!(!received.contains("roots/list_changed"), "{received}");
 }
 
 #[test]
-fn a_sessions_own_child_is_told_its_own_hosts_roots() {
+fn a_sessions_own_child_gets_its_hosts_roots() {
     let home = home_with(&json!({"scope": "session"}));
     let _daemon = home.daemon();
     let mut shims = [home.shim(), home.shim()];
@@ -89,7 +89,7 @@ fn a_sessions_own_child_is_told_its_own_hosts_roots() {
         assert!(answer.contains(&format!("file:///host-{n}")), "{answer}");
         assert!(!answer.contains(&format!("file:///host-{}", 1 - n)), "{answer}");
     }
-    // A change is told to the child of that host alone.
+    // A change is forwarded to that host's child only.
     shims[0].send(r#"{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}"#);
     let [first, second] = &mut shims;
     until_true("the news", PATIENCE, || {
@@ -99,7 +99,7 @@ fn a_sessions_own_child_is_told_its_own_hosts_roots() {
 }
 
 #[test]
-fn a_host_without_roots_lends_its_workspace() {
+fn a_host_without_roots_has_its_workspace_as_root() {
     let home = home_with(&json!({"scope": "session"}));
     let _daemon = home.daemon();
     let mut shim = home.raw_shim();
@@ -112,7 +112,7 @@ fn a_host_without_roots_lends_its_workspace() {
 }
 
 #[test]
-fn a_host_without_workspace_and_roots_has_none_to_tell() {
+fn a_host_without_workspace_and_roots_has_no_roots() {
     let home = home_with(&json!({"scope": "session"}));
     let _daemon = home.daemon();
     let options = ShimOptions { workspace: Some(home.path()), ..ShimOptions::default() };
@@ -121,7 +121,8 @@ fn a_host_without_workspace_and_roots_has_none_to_tell() {
     assert_eq!(ask(&mut shim, "roots")["result"], json!({"roots": []}));
 }
 
-/// A server that learns its folders from the roots, in a suite whose checks are off: `folders` is not in its list.
+/// A server that takes its folders from the roots. Validation is off because `folders` is not in its tool
+/// list.
 fn home_with_follower(pool: &Value) -> Home {
     let home = Home::new();
     home.child("k", &["follows-roots"]);
@@ -185,17 +186,17 @@ fn a_host_that_answers_roots_list_late_is_served_without_roots_and_then_with_the
     let id = shim.start_call("k", "folders", "{}");
     let question = shim.notification("roots/list");
     assert_eq!(text_of(&shim.answer_to(&id.to_string())), "none yet");
-    // After half a minute the child is told that there are none, and goes on.
+    // After 30 s the daemon answers the child with an empty list, and the child continues.
     let mut folders = || text_of(&shim.call("k", "folders", "{}"));
     until_true("word that there are no roots", 3 * PATIENCE, || folders().contains(r#""roots":[]"#));
-    // The host has not been told to stop, so it may ask its person first.
+    // The host's request is not cancelled, so the host may still ask its user.
     assert!(shim.take_notifications().is_empty());
     reply(&mut shim, &question, &json!({"roots": [{"uri": "file:///of/the/host"}]}));
     let mut folders = || text_of(&shim.call("k", "folders", "{}"));
     until_true("the roots of the host", PATIENCE, || folders().contains("file:///of/the/host"));
-    // The host's answer is used: it is not asked a second time, for which it may take as long.
+    // The daemon uses the host's late answer and does not ask a second time.
     assert!(shim.take_notifications().is_empty());
-    // What it tells later counts more than that.
+    // A later answer replaces the first one.
     shim.send(r#"{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}"#);
     let question = shim.notification("roots/list");
     reply(&mut shim, &question, &json!({"roots": [{"uri": "file:///another"}]}));
@@ -204,10 +205,10 @@ fn a_host_that_answers_roots_list_late_is_served_without_roots_and_then_with_the
 }
 
 #[test]
-fn a_spare_has_no_roots_until_it_is_somebodys() {
+fn a_spare_has_no_roots_until_a_session_takes_it() {
     let home = Home::new();
     let journal = home.path().join("journal");
-    // Asks for the roots after its handshake, and serves nothing before the answer.
+    // Asks for the roots after its handshake, and serves nothing before it is answered.
     home.child_with("k", &["roots-after-initialized"], &[("EVIL_JOURNAL", journal.to_str().unwrap())]);
     home.config(&json!({"suites": {"k": {"pool": {"scope": "session", "warm": 1}}}}));
     let daemon = home.daemon();
@@ -236,10 +237,10 @@ fn a_spare_has_no_roots_until_it_is_somebodys() {
     until_true("the news that there may be roots", PATIENCE, || of(&spare).contains("roots/list_changed"));
 }
 
-// --- whom a question is for ---
+// --- which host a question goes to ---
 
 #[test]
-fn with_two_hosts_calls_open_a_question_is_refused_and_says_what_helps() {
+fn a_question_with_two_hosts_in_flight_is_refused_with_advice() {
     let home = home_with(&json!({}));
     let daemon = home.daemon();
     let (mut one, mut two) = (home.shim(), home.shim());
@@ -256,7 +257,8 @@ fn with_two_hosts_calls_open_a_question_is_refused_and_says_what_helps() {
         shim.request("ping", "{}");
         assert!(shim.take_notifications().is_empty(), "somebody was asked all the same");
     }
-    // A cancelled call that the child did not answer still counts: as it is known to ask, the next caller gets another.
+    // A cancelled call still counts until the child answers it. The child is known to ask, so the next caller
+    // gets another.
     two.send(&format!(
         r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{hanging}}}}}"#
     ));
@@ -268,7 +270,7 @@ fn with_two_hosts_calls_open_a_question_is_refused_and_says_what_helps() {
 }
 
 #[test]
-fn a_process_that_others_use_is_not_replaced_beyond_max() {
+fn a_child_in_use_is_not_replaced_beyond_max() {
     let home = home_with(&json!({}));
     let daemon = home.daemon();
     let (mut one, mut two, mut three) = (home.shim(), home.shim(), home.shim());
@@ -290,7 +292,7 @@ fn a_process_that_others_use_is_not_replaced_beyond_max() {
 }
 
 #[test]
-fn two_calls_of_one_host_are_one_candidate() {
+fn two_calls_of_one_host_count_as_one_candidate() {
     let home = home_with(&json!({}));
     let daemon = home.daemon();
     let mut shim = home.shim();
@@ -303,7 +305,7 @@ fn two_calls_of_one_host_are_one_candidate() {
 }
 
 #[test]
-fn with_a_process_each_two_hosts_are_asked_at_the_same_time() {
+fn two_hosts_with_their_own_children_can_be_asked_at_once() {
     let home = home_with(&json!({"scope": "session"}));
     let _daemon = home.daemon();
     let mut shims = [home.shim(), home.shim()];
@@ -319,7 +321,7 @@ fn with_a_process_each_two_hosts_are_asked_at_the_same_time() {
 }
 
 #[test]
-fn a_timed_out_call_that_the_child_did_not_answer_still_counts() {
+fn a_timed_out_call_stays_a_candidate_until_the_child_answers() {
     let home = home_with(&json!({}));
     home.config(&json!({"timeouts": {"rpcMs": 700}}));
     let _daemon = home.daemon();
@@ -330,9 +332,9 @@ fn a_timed_out_call_that_the_child_did_not_answer_still_counts() {
 }
 
 #[test]
-fn our_own_requests_make_nobody_a_candidate() {
+fn the_daemons_own_requests_add_no_candidate() {
     let home = Home::new();
-    // Its list takes two seconds, on a thread of its own.
+    // Its list takes two seconds, on a separate thread.
     home.child("k", &["list-later", "2000"]);
     let daemon = home.daemon();
     let (mut one, mut two) = (home.shim(), home.shim());
@@ -348,7 +350,7 @@ fn our_own_requests_make_nobody_a_candidate() {
 }
 
 #[test]
-fn an_open_question_stops_the_clock_and_progress_resets_it() {
+fn an_open_question_pauses_the_timeout_and_progress_resets_it() {
     let home = home_with(&json!({}));
     home.config(&json!({"timeouts": {"rpcMs": 2500}}));
     let _daemon = home.daemon();
@@ -366,8 +368,8 @@ fn an_open_question_stops_the_clock_and_progress_resets_it() {
 }
 
 // --- progress, logs and answers ---
+/// A simple generator that is reproducible for a given seed.
 
-/// Good enough to mix things up, the same for the same seed.
 struct Dice(u64);
 
 impl Dice {
@@ -386,8 +388,8 @@ fn seeds() -> std::ops::Range<u64> {
 const SESSIONS: u64 = 12;
 const STEPS: u64 = 120;
 
-/// Every session marks what it sends; whatever comes back has to carry its own mark. All of them use the
-/// same ids and the same progress tokens, so that nothing but the right way keeps them apart.
+/// Every session marks what it sends, and everything that comes back must carry its own mark. All sessions
+/// use the same ids and progress tokens, so only correct routing keeps their traffic apart.
 #[test]
 fn no_session_ever_sees_the_traffic_of_another() {
     for seed in seeds() {
@@ -412,7 +414,7 @@ fn no_session_ever_sees_the_traffic_of_another() {
     }
 }
 
-/// Answers, progress and logs that came, each with the mark of this session.
+/// The numbers of answers, progress and log messages received, all checked for this session's mark.
 fn converse(home: &Home, seed: u64, session: u64) -> [u64; 3] {
     let mut dice = Dice(seed * 1000 + session);
     let mut shim = home.shim();
@@ -440,7 +442,7 @@ fn converse(home: &Home, seed: u64, session: u64) -> [u64; 3] {
         }
         open.insert(id, cancelled);
         if dice.roll(40) == 0 && !open.is_empty() {
-            // The host goes in the middle of everything and another one comes.
+            // The host disconnects with calls in flight, and another one connects.
             shim = home.shim();
             open.clear();
         }

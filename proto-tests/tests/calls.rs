@@ -23,7 +23,7 @@ fn answers_out_of_order_reach_their_callers() {
 }
 
 #[test]
-fn a_slow_call_holds_up_nobody() {
+fn a_slow_call_delays_no_other_call() {
     let home = Home::new();
     home.child("s", &["echo"]);
     let _daemon = home.daemon();
@@ -56,7 +56,7 @@ fn wait_for_journal(home: &Home, what: &str, found: impl Fn(&Value) -> bool) -> 
 }
 
 #[test]
-fn a_cancelled_call_is_cancelled_in_the_child_and_answered_never() {
+fn a_cancelled_call_is_cancelled_in_the_child_and_never_answered() {
     let home = Home::new();
     journalled(&home, "c", &["echo"]);
     let _daemon = home.daemon();
@@ -88,7 +88,7 @@ fn a_late_answer_to_a_cancelled_call_reaches_nobody() {
 }
 
 #[test]
-fn a_cancel_for_nothing_is_ignored() {
+fn a_cancel_of_an_unknown_request_is_ignored() {
     let home = Home::new();
     journalled(&home, "c", &["echo"]);
     let _daemon = home.daemon();
@@ -102,7 +102,7 @@ fn a_cancel_for_nothing_is_ignored() {
 }
 
 #[test]
-fn a_deadline_answers_its_call_tells_the_child_and_frees_everything() {
+fn a_timed_out_call_is_answered_and_cancelled_in_the_child() {
     let home = Home::new();
     home.config(&json!({"timeouts": {"rpcMs": 800}}));
     journalled(&home, "d", &["echo"]);
@@ -120,7 +120,7 @@ fn a_deadline_answers_its_call_tells_the_child_and_frees_everything() {
 }
 
 #[test]
-fn progress_starts_the_clock_anew() {
+fn progress_resets_the_timeout() {
     let home = Home::new();
     home.config(&json!({"timeouts": {"rpcMs": 2000}}));
     home.child("p", &["echo"]);
@@ -152,13 +152,13 @@ fn progress_comes_before_its_result_and_in_order() {
 }
 
 #[test]
-fn progress_and_logs_go_to_their_owner_alone() {
+fn progress_and_logs_go_only_to_the_caller() {
     let home = Home::new();
     home.child("p", &["echo"]);
     let _daemon = home.daemon();
     let (mut mine, mut other) = (home.shim(), home.shim());
     let params = r#"{"name":"p_suite","arguments":{"action":"call","subtool":"progress","args":{"steps":5}},"_meta":{"progressToken":1}}"#;
-    // The other one uses the very same token on a call of its own that tells no progress.
+    // The other host uses the same token on a call that reports no progress.
     let waiting = other.start_request(
         "tools/call",
         r#"{"name":"p_suite","arguments":{"action":"call","subtool":"slow","args":{"ms":400}},"_meta":{"progressToken":1}}"#,
@@ -174,7 +174,7 @@ fn progress_and_logs_go_to_their_owner_alone() {
 }
 
 #[test]
-fn questions_reach_the_host_that_can_take_them() {
+fn questions_reach_a_host_that_supports_them() {
     let home = Home::new();
     home.child("a", &["echo"]);
     let _daemon = home.daemon();
@@ -209,7 +209,7 @@ fn a_host_may_refuse_a_question() {
 }
 
 #[test]
-fn what_a_host_cannot_take_is_declined_for_it() {
+fn the_daemon_declines_questions_that_the_host_does_not_support() {
     let home = Home::new();
     home.child("a", &["echo"]);
     let _daemon = home.daemon();
@@ -230,14 +230,14 @@ fn what_a_host_cannot_take_is_declined_for_it() {
 }
 
 #[test]
-fn a_question_with_two_possible_askers_is_refused_with_a_way_out() {
+fn a_question_with_two_candidate_hosts_is_refused_with_advice() {
     let home = Home::new();
     home.child("a", &["echo"]);
     let _daemon = home.daemon();
     let (mut mine, mut other) = (home.shim(), home.shim());
     mine.call("a", "echo", "{}");
     let hanging = other.start_call("a", "slow", r#"{"ms":20000}"#);
-    // Once this is answered, the call above is in the child: the child reads in order.
+    // The child reads in order: once it lists the call above, it has received it.
     let seen = |shim: &mut Shim| shim.call("a", "received", "{}").contains("20000");
     until_true("the other call", PATIENCE, || seen(&mut mine));
     let answer = text_of(&mine.call("a", "ask", r#"{"kind":"elicitation"}"#));
@@ -248,7 +248,7 @@ fn a_question_with_two_possible_askers_is_refused_with_a_way_out() {
 }
 
 #[test]
-fn a_killed_child_answers_all_its_callers_at_once() {
+fn all_calls_of_a_killed_child_are_answered_at_once() {
     let home = Home::new();
     home.child("k", &["echo"]);
     let _daemon = home.daemon();
@@ -266,14 +266,14 @@ fn a_killed_child_answers_all_its_callers_at_once() {
             assert_eq!(kind_of(&answer).as_deref(), Some("child_exited"), "{answer}");
             assert!(answer.contains("signal 9"), "{answer}");
         }
-        // The promise is 100 ms at p99.
+        // The target is 100 ms at p99.
         assert!(killed.elapsed() < Duration::from_secs(2), "round {round}: {:?}", killed.elapsed());
     }
     assert!(shim.call("k", "echo", "{}").contains("\"ok\":true"));
 }
 
 #[test]
-fn the_last_words_of_a_child_are_in_the_fault() {
+fn the_error_holds_the_last_stderr_output_of_the_child() {
     let home = Home::new();
     home.child("k", &["echo"]);
     let _daemon = home.daemon();
@@ -288,7 +288,7 @@ fn the_last_words_of_a_child_are_in_the_fault() {
 }
 
 #[test]
-fn a_child_that_stops_reading_costs_its_own_callers_only() {
+fn a_child_that_stops_reading_fails_only_its_own_calls() {
     let home = Home::new();
     home.config(&json!({"suites": {"deaf": {"timeouts": {"rpcMs": 3000}}}}));
     home.child("deaf", &["echo"]);
@@ -296,7 +296,7 @@ fn a_child_that_stops_reading_costs_its_own_callers_only() {
     let _daemon = home.daemon();
     let mut shim = home.shim();
     shim.call("deaf", "stop-reading", "{}");
-    // 40 MiB of calls: more than any pipe and any backlog takes.
+    // 40 MiB of calls: more than the pipe and the send queue hold.
     let long = "x".repeat(1 << 20);
     let ids: Vec<_> =
         (0..40).map(|_| shim.start_call("deaf", "echo", &format!(r#"{{"text":"{long}"}}"#))).collect();
@@ -312,7 +312,7 @@ fn a_child_that_stops_reading_costs_its_own_callers_only() {
 #[test]
 fn a_child_that_reads_is_never_too_busy() {
     let home = Home::new();
-    // It takes its time with each call, and reads the next one only then.
+    // It is slow with each call, and only then reads the next one.
     home.child("k", &["slow-answers", "100"]);
     let _daemon = home.daemon();
     let mut shim = home.shim();

@@ -1,4 +1,4 @@
-//! Values that are secrets reach their child, and nothing that a person, a host or a log is shown.
+//! Secret values reach their child, and nothing that a user, a host or a log is shown.
 #![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
 #![allow(clippy::disallowed_methods, reason = "tests start processes")]
 
@@ -13,10 +13,10 @@ use proto_tests::wait::until_true;
 use proto_tests::{DaemonProcess, Home, PATIENCE, Project, Shim, bins};
 use serde_json::{Value, json};
 
-/// In every value that must not be seen.
+/// Part of every value that must not be shown.
 const CANARY: &str = "canary";
 
-/// A home whose person has a secret, an env file and a profile, all with canaries in them.
+/// A home with a secret, an env file and a profile, all of which hold canaries.
 fn home_with_values() -> Home {
     let home = Home::new();
     let profile = format!(
@@ -41,7 +41,7 @@ fn home_with_values() -> Home {
     home
 }
 
-/// An entry that gets a canary by every way there is. `n` makes versions of it.
+/// An entry that gets a canary in every possible way. `n` makes different versions of it.
 fn entry(home: &Home, n: u8) -> Value {
     let literal = format!("canary-literal-{n}");
     let env = [
@@ -57,7 +57,7 @@ fn entry(home: &Home, n: u8) -> Value {
     entry
 }
 
-/// Entries that go wrong at every step, each with canaries at hand.
+/// Entries that fail at every step of a start, each with canaries in it.
 fn troubled(home: &Home) -> Value {
     let env = json!({"LITERAL_TOKEN": "canary-literal", "BY_SECRET": "${SECRET_VALUE}", "SWITCHBOARD_TEST": home.mark()});
     let evil = &bins().evil_child;
@@ -115,7 +115,7 @@ fn is_clean_as_a_whole(home: &Home, daemon: &DaemonProcess) {
     is_clean("the log", &daemon.log());
 }
 
-/// Everything that can be asked of a daemon and its commands.
+/// Asks the daemon and its commands for everything they show.
 fn look_everywhere(home: &Home, daemon: &DaemonProcess, project: &Project<'_>, shim: &mut Shim) {
     let all = NAMES.iter().copied().chain(["k", "w"]);
     for name in all.clone() {
@@ -171,7 +171,7 @@ fn no_value_is_ever_shown() {
     let daemon = DaemonProcess::start_with(&home, &["--listen", "off"], &env);
     let mut shim = project.mute_shim();
     look_everywhere(&home, &daemon, &project, &mut shim);
-    // A person who is asked, on a terminal or in a host, sees names.
+    // A user who is asked, on a terminal or in a host, sees names only.
     let asks = |screen: &str| {
         is_clean("allow", screen);
         for name in ["BY_SECRET", "LITERAL_TOKEN", "IN_FILE_TOKEN", "SECRET_VALUE", "PERSONAL_VALUE"] {
@@ -186,7 +186,7 @@ fn no_value_is_ever_shown() {
     asking.send(&format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{"action":"cancel"}}}}"#, question["id"]));
     is_clean("held", &asking.answer_to(&id.to_string()));
     project.allow();
-    // The children have them all.
+    // The children get all values.
     for child in ["k", "w"] {
         let env = structured(&shim.call(child, "env", "{}"));
         for (name, value) in [
@@ -213,12 +213,12 @@ fn no_value_is_ever_shown() {
     is_clean("the update", &screen);
     look_everywhere(&home, &daemon, &project, &mut shim);
     drop(daemon);
-    // What is kept apart from the two private files that have to hold values.
+    // Apart from the two private files that must hold values, no stored file does.
     kept(&home.state_folder());
 }
 
-/// Servers that repeat all that they are sent, and servers that cannot be reached: with a secret in the path, in the
-/// whole URL, in a header, in the host, and written down in the path.
+/// Servers that echo everything they are sent, and servers that cannot be reached: with a secret in the path,
+/// in the whole URL, in a header, in the host name, and as a literal in the path.
 #[test]
 fn no_part_of_a_destination_is_ever_shown() {
     let home = home_with_values();
@@ -268,14 +268,14 @@ fn no_part_of_a_destination_is_ever_shown() {
     kept(&home.state_folder());
 }
 
-/// A server that answers everything that it is asked with `$1`, in which `ID` stands for the id.
+/// A server that answers every request with `$1`, where `ID` stands for the request's id.
 const ANSWERS: &str = r#"
 while read -r line; do
   id=$(printf '%s\n' "$line" | sed -n 's/.*"id":\("*[0-9]*"*\).*/\1/p')
   [ -n "$id" ] && printf '%s\n' "$1" | sed "s/ID/$id/; s/VALUE/$BY_SECRET/"
 done"#;
 
-/// Prints all that it was given to both streams, on short lines, on one that is too long, and in the middle of a line.
+/// Prints all values it was given to both streams: on short lines, and on one that is too long.
 const PRINTS: &str = r#"
 for value in "$LITERAL_TOKEN" "$BY_SECRET" "$BY_FILE" "$BY_SHELL" "$IN_FILE" "$PERSONAL_VALUE" "$3"; do
   echo "says $value to stderr" >&2
@@ -285,8 +285,8 @@ printf '%4089s %s\n' x "$BY_SECRET" >&2
 printf '%4089s %s\n' x "$BY_SECRET"
 "#;
 
-/// Local servers that print what they were given: while they work, as their last words, at a failed start, and in
-/// answers that cannot be used.
+/// Local servers that print the values they were given: while they work, as their last output, at a failed
+/// start, and in unusable answers.
 #[test]
 fn what_a_local_server_prints_is_shown_without_its_values() {
     let home = home_with_values();
@@ -325,7 +325,7 @@ fn what_a_local_server_prints_is_shown_without_its_values() {
     home.write(".config/switchboard/mcps/all/variables", "IN_FILE=canary-file\n");
     let daemon = DaemonProcess::start_with(&home, &["--listen", "off"], &[("LOG_LEVEL", "trace")]);
     let mut shim = home.shim();
-    // What a tool answers is the server's own, and stays as it is.
+    // The result of a tool is the server's own data and is not redacted.
     assert_eq!(structured(&shim.call("loud", "env", "{}"))["BY_SECRET"], "canary-secret");
     let mut errors = String::new();
     for name in &names {
@@ -343,7 +343,7 @@ fn what_a_local_server_prints_is_shown_without_its_values() {
         );
     }
     is_clean_as_a_whole(&home, &daemon);
-    // All of it was printed, and is told with names.
+    // All of it was printed, and is shown with names in place of values.
     for part in
         ["last words ${SECRET_VALUE}", "half ${SECRET_VALUE}", "says ••• to stdout", "no ${SECRET_VALUE}"]
     {
@@ -361,7 +361,8 @@ fn what_a_local_server_prints_is_shown_without_its_values() {
     kept(&home.state_folder());
 }
 
-/// Answers every request with its own head: as a refusal, as a redirect to another host, or as a wish for a login.
+/// Answers every request with its own head: as an error, as a redirect to another host, or as a login
+/// challenge.
 fn echoing_server() -> u16 {
     use std::io::Read;
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

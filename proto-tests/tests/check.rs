@@ -1,4 +1,4 @@
-//! `switchboard check`, as somebody meets it who has just written a file.
+//! `switchboard check`, as a user meets it who has just written a file.
 #![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
 #![allow(clippy::disallowed_methods, reason = "tests start processes")]
 
@@ -17,14 +17,14 @@ const TYPO: &str = r#"{
 }
 "#;
 
-/// What it says and its exit code; run in the workspace, where the file is.
+/// Its output and its exit code; it runs in the workspace, where the file is.
 fn piped(home: &Home, args: &[&str]) -> (String, Option<i32>) {
     let output = home.command(&[&["check"], args].concat());
     assert!(output.stderr.is_empty(), "{output:?}");
     (String::from_utf8(output.stdout).unwrap(), output.status.code())
 }
 
-/// The same on a terminal of its own.
+/// Like `piped`, but on a terminal.
 fn on_a_terminal(home: &Home, args: &str) -> (String, Option<i32>) {
     let line = format!("{} check {args}", bins().switchboard.display());
     let output = Command::new("script")
@@ -43,7 +43,7 @@ fn write(home: &Home, name: &str, text: &str) {
 }
 
 #[test]
-fn a_mistake_is_named_with_its_place_and_the_nearest_key() {
+fn a_mistake_is_reported_with_its_position_and_the_nearest_key() {
     let home = Home::new();
     write(&home, ".mcp.json", TYPO);
     let (said, code) = piped(&home, &[".mcp.json"]);
@@ -52,12 +52,12 @@ fn a_mistake_is_named_with_its_place_and_the_nearest_key() {
     assert_eq!(lines[0], ".mcp.json:4:11: `gh` is misconfigured: no command");
     assert_eq!(lines[1], ".mcp.json:4:13: unknown key `mcpServers.gh.comand`; did you mean `command`?");
     assert!(said.contains(".mcp.json: 2 problems\n  ok: npx -y 'a b'\n"), "{said}");
-    // What stands in the file goes to no pipe: it may be read by a program, or a model.
+    // The file's text is not written to a pipe, which a program or a model may read.
     assert!(!said.contains('^') && !said.contains("hunter2"), "{said}");
 }
 
 #[test]
-fn a_terminal_is_shown_the_line() {
+fn on_a_terminal_the_faulty_line_is_shown() {
     let home = Home::new();
     write(&home, ".mcp.json", TYPO);
     let (said, code) = on_a_terminal(&home, ".mcp.json");
@@ -70,7 +70,7 @@ fn a_terminal_is_shown_the_line() {
 }
 
 #[test]
-fn nothing_in_a_file_reaches_the_terminal_unseen() {
+fn control_characters_of_a_file_are_escaped() {
     let home = Home::new();
     write(
         &home,
@@ -84,7 +84,7 @@ fn nothing_in_a_file_reaches_the_terminal_unseen() {
 }
 
 #[test]
-fn hosts_that_would_not_take_the_file_are_named() {
+fn hosts_that_would_reject_the_file_are_named() {
     let home = Home::new();
     write(&home, ".mcp.json", TYPO);
     let (said, _) = piped(&home, &[".mcp.json"]);
@@ -107,7 +107,7 @@ fn hosts_that_would_not_take_the_file_are_named() {
         "{said}"
     );
     assert!(said.contains("Claude Desktop and Junie") && !said.contains("me:pass"), "{said}");
-    // What nobody could ever reach.
+    // URLs that can never be used.
     for (url, why) in [
         ("https://me:pass@h.example/mcp", "holds a name or a password"),
         ("http://h.example/mcp", "is not encrypted"),
@@ -121,7 +121,7 @@ fn hosts_that_would_not_take_the_file_are_named() {
 }
 
 #[test]
-fn programs_get_json() {
+fn check_can_print_json() {
     let home = Home::new();
     write(&home, ".mcp.json", TYPO);
     write(&home, "one.json", r#"{"name": "x", "disabled": true, "command": {"cmd": "c"}}"#);
@@ -154,7 +154,7 @@ fn a_config_is_checked_as_a_config() {
     );
     assert!(said.contains(":3:11: `http` has its place only in the personal config\n"), "{said}");
     assert!(said.contains("read as a workspace's config; `--config FILE`"), "{said}");
-    // One's own, by its place or by being named.
+    // The user's own config is recognised by its path or by `--config`.
     let own = home.config_folder().join("switchboard.config.json");
     let (said, code) = piped(&home, &[own.to_str().unwrap()]);
     assert_eq!((said.ends_with(": fine\n"), code), (true, Some(0)), "{said}");

@@ -1,7 +1,7 @@
 //! What a child may do, and what its callers get for it: one row per behaviour of the evil child.
 //!
-//! The rows of a table run side by side in one daemon, so that each also shows that what its neighbours
-//! do is none of its business.
+//! All rows of a table run at the same time in one daemon, so each row also shows that the others do not
+//! affect it.
 #![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
 
 use std::collections::BTreeSet;
@@ -11,26 +11,26 @@ use proto_tests::shim::{kind_of, structured};
 use proto_tests::{Home, Shim, evil};
 use serde_json::{Value, json};
 
-/// What a call is answered with.
+/// The expected answer to a call.
 #[derive(Debug, Clone, Copy)]
 enum Expect {
     /// The child's own answer.
     Echo,
-    /// A fault of this kind whose message says this.
+    /// A fault of this kind whose message contains this.
     Fault(&'static str, &'static str),
-    /// Either of two, where the moment of the child's death decides.
+    /// Either an echo or a fault of this kind, depending on when the child dies.
     EchoOr(&'static str),
-    /// Exactly this behind the id.
+    /// Exactly these bytes after the id.
     Raw(&'static str),
-    /// This at the start behind the id.
+    /// These bytes first after the id.
     Starts(&'static str),
-    /// A result with `isError` that says this.
+    /// A result with `isError` whose text contains this.
     Mistake(&'static str),
 }
 
 use Expect::{Echo, EchoOr, Fault, Mistake, Raw, Starts};
 
-/// A behaviour and what its calls get, one after the other.
+/// A behaviour and the expected answers to its calls, in order.
 type Row = (&'static str, &'static [Expect]);
 
 const HANDSHAKE: &[Row] = &[
@@ -163,7 +163,7 @@ const DYING: &[Row] = &[
     ("half-line-then-death", &[Fault("child_exited", "status 1")]),
     ("last-line-unterminated", &[Echo]),
     ("closes-stdout", &[Fault("child_exited", "closed its output")]),
-    // A child that cannot be written to any more is replaced.
+    // A child whose stdin is closed is replaced.
     ("closes-stdin", &[Echo, Echo, Echo, Echo]),
     ("ignores-eof", &[Echo]),
     ("ignores-term", &[Echo]),
@@ -210,7 +210,7 @@ fn every_behaviour_has_a_row() {
     let rows = [HANDSHAKE, LISTS, FRAMING, ANSWERS, ASKING, DYING].concat();
     let tested: BTreeSet<_> =
         rows.iter().map(|(behaviour, _)| behaviour.split(' ').next().unwrap()).collect();
-    // Two are no servers, and the others have tests of their own: transcripts, terminal, orphans and manifests.
+    // Two are not servers; the others have their own tests: transcripts, terminal, orphans and manifests.
     let other_tests = BTreeSet::from([
         "chain-link",
         "chains",
@@ -231,7 +231,7 @@ fn play(rows: &[Row]) {
     for (at, (behaviour, expected)) in rows.iter().enumerate() {
         let behaviour = behaviour.replace("DIES_ONCE", once.to_str().unwrap());
         home.child(&child(at), &behaviour.split(' ').collect::<Vec<_>>());
-        // Only where a deadline is what is expected is it a short one: the machine may be busy.
+        // Timeouts are short only where a timeout is expected: the machine may be busy.
         if expected.iter().any(|expect| matches!(expect, Fault("rpc_timeout" | "child_spawn_timeout", _))) {
             suites[child(at)] = json!({"timeouts": {"rpcMs": 2500, "childSpawnMs": 2500}});
         } else {
@@ -241,7 +241,7 @@ fn play(rows: &[Row]) {
     home.config(&json!({"suites": suites}));
     let daemon = home.daemon();
     let mut shim = home.raw_shim();
-    // A host that can be asked nothing: questions are declined for it.
+    // A host without capabilities: questions are declined for it.
     shim.initialize_as(
         r#"{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}"#,
     );
@@ -315,7 +315,7 @@ fn judge(expect: Expect, answer: &str, id: u64, round: usize) -> Result<(), Stri
     }
 }
 
-/// Everything was answered once: a ping's answer is the next that comes.
+/// Every request was answered once: the next answer is the ping's.
 fn no_stray_answers(shim: &mut Shim) {
     let id = shim.start_request("ping", "{}");
     loop {

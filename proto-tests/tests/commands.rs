@@ -1,4 +1,4 @@
-//! The commands a person types, through the shim's binary.
+//! The commands that users type, through the shim's binary.
 #![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
 #![allow(clippy::disallowed_methods, reason = "tests start processes")]
 
@@ -54,10 +54,10 @@ fn a_dry_run_says_which_child_failed_and_lists_the_rest() {
 }
 
 #[test]
-fn the_socket_can_be_asked_for() {
+fn the_socket_command_prints_the_path() {
     let home = Home::new();
     assert_eq!(said(&switchboard(&home, &["socket"])).trim_end(), home.socket().to_str().unwrap());
-    // From HOME alone, the shim and the daemon find the same place.
+    // With nothing but HOME set, the shim and the daemon use the same path.
     let found = |program: &std::path::Path| {
         let output = Command::new(program)
             .arg("socket")
@@ -72,10 +72,10 @@ fn the_socket_can_be_asked_for() {
     assert!(found(&bins().switchboard).starts_with('/'));
 }
 
-/// What it answers with `--json`, and its exit code.
+/// The command's answer with `--json`, and its exit code.
 #[track_caller]
 fn in_json(home: &Home, command: &[&str]) -> (Value, Option<i32>) {
-    // In front: behind `--` it would be somebody else's.
+    // In front: after `--` it would be an argument of the server.
     let output = switchboard(home, &[&["--json"], command].concat());
     let told = String::from_utf8(output.stdout).unwrap();
     let told = serde_json::from_str(&told)
@@ -99,7 +99,7 @@ const ASKS_THE_DAEMON: &[&[&str]] = &[
 ];
 
 #[test]
-fn without_a_daemon_commands_say_so() {
+fn commands_report_a_missing_daemon() {
     let home = Home::new();
     for command in ASKS_THE_DAEMON {
         let output = switchboard(&home, command);
@@ -116,7 +116,7 @@ fn without_a_daemon_commands_say_so() {
 }
 
 #[test]
-fn what_makes_no_sense_is_misuse() {
+fn invalid_arguments_exit_with_2() {
     let home = Home::new();
     for command in [
         &["no-such-command"][..],
@@ -214,7 +214,7 @@ fn every_command_that_fails_says_so_in_json() {
 }
 
 #[test]
-fn a_mistake_in_the_config_stops_no_restart_and_no_dry_run() {
+fn an_invalid_config_prevents_neither_restart_nor_dry_run() {
     let home = Home::new();
     home.child("kid", &["echo"]);
     home.config(&json!({"suites": {"kid": {"suiteName": "toys"}}}));
@@ -237,7 +237,7 @@ fn a_mistake_in_the_config_stops_no_restart_and_no_dry_run() {
 }
 
 #[test]
-fn a_daemon_that_cannot_start_says_why_once() {
+fn a_failed_daemon_start_is_explained_once() {
     let home = Home::new();
     let start = ["--config", "/nonexistent/c.json", "start"];
     let output = switchboard(&home, &start);
@@ -247,7 +247,7 @@ fn a_daemon_that_cannot_start_says_why_once() {
     assert_eq!(told.matches("switchboard: ").count(), 1, "{told}");
     let (told, _) = in_json(&home, &start);
     assert!(told["error"].as_str().unwrap().contains("there is no config file"), "{told}");
-    // One that starts takes the word back.
+    // A daemon that starts deletes the failure file.
     home.config(&json!({}));
     said(&switchboard(&home, &["start"]));
     let failure = format!("{}.failure", home.socket().display());
@@ -256,7 +256,7 @@ fn a_daemon_that_cannot_start_says_why_once() {
 }
 
 #[test]
-fn colour_is_for_terminals_that_want_it() {
+fn colour_is_used_on_terminals_without_no_color() {
     let home = Home::new();
     home.child("kid", &["echo"]);
     let _daemon = home.daemon();
@@ -274,7 +274,7 @@ fn colour_is_for_terminals_that_want_it() {
 }
 
 #[test]
-fn the_daemon_is_restarted_by_name_and_nothing_is_lost() {
+fn restart_replaces_the_daemon_and_shims_reconnect() {
     let home = Home::new();
     home.child("kid", &["echo"]);
     let mut daemon = home.daemon();
@@ -287,7 +287,7 @@ fn the_daemon_is_restarted_by_name_and_nothing_is_lost() {
         shim.call("kid", "echo", "{}").contains("\"ok\":true")
     });
     assert_eq!(home.daemons().len(), 1);
-    // And with nobody there who would start the next one.
+    // A restart also works with no shim that would start the next daemon.
     drop(shim);
     let before = home.daemons()[0].pid;
     said(&switchboard(&home, &["restart"]));
@@ -311,7 +311,7 @@ fn a_stop_says_what_it_waits_for() {
 }
 
 #[test]
-fn status_and_logs_tell_what_goes_on() {
+fn status_and_logs_show_sessions_suites_and_stderr() {
     let home = Home::new();
     home.child("kid", &["echo"]);
     let daemon = home.daemon();
@@ -346,7 +346,7 @@ fn a_restarted_suite_has_a_fresh_child_and_loses_no_call() {
 }
 
 #[test]
-fn a_stopped_daemon_stays_away_until_somebody_new_comes() {
+fn a_stopped_daemon_stays_stopped_until_a_new_shim_starts() {
     let home = Home::new();
     home.child("kid", &["echo"]);
     let mut daemon = home.daemon();
@@ -354,12 +354,12 @@ fn a_stopped_daemon_stays_away_until_somebody_new_comes() {
     shim.call("kid", "echo", "{}");
     said(&switchboard(&home, &["stop"]));
     assert!(daemon.ended(PATIENCE).success());
-    // The running shim does not bring it back, however it is asked.
+    // A running shim does not start it again.
     let answer = shim.call("kid", "echo", "{}");
     assert!(kind_of(&answer).is_some(), "{answer}");
     assert!(home.daemons().is_empty(), "{:#?}", home.daemons());
     assert!(shim.request("ping", "{}").contains("\"result\":{}"));
-    // A new one does, and the old one finds it.
+    // A new shim does, and the old one finds it.
     assert!(home.shim().call("kid", "echo", "{}").contains("\"ok\":true"));
     let answer = shim.call("kid", "echo", "{}");
     assert!(answer.contains("\"ok\":true"), "{answer}");
@@ -367,7 +367,7 @@ fn a_stopped_daemon_stays_away_until_somebody_new_comes() {
 }
 
 #[test]
-fn a_shim_that_slept_through_a_stop_does_not_undo_it() {
+fn a_shim_that_missed_a_stop_does_not_undo_it() {
     let home = Home::new();
     home.child("kid", &["echo"]);
     let mut daemon = home.daemon();
@@ -378,14 +378,14 @@ fn a_shim_that_slept_through_a_stop_does_not_undo_it() {
     assert!(daemon.ended(PATIENCE).success());
     shim.signal(Signal::CONT);
     let answer = shim.call("kid", "echo", "{}");
-    // The first call may be one that the old daemon was never sent.
+    // The old daemon may never have received the first call.
     assert_eq!(kind_of(&answer).as_deref(), Some("stopped"), "{answer}");
     assert!(home.daemons().is_empty(), "{:#?}", home.daemons());
     said(&switchboard(&home, &["start"]));
-    // At once: no request is refused because of a stop that is over.
+    // The stop no longer applies: the request is served at once.
     let answer = shim.call("kid", "echo", "{}");
     assert!(answer.contains("\"ok\":true"), "{answer}");
-    // The stop is forgotten: the next daemon that dies is replaced.
+    // The stop is forgotten: if this daemon is killed, it is replaced.
     let pid = home.daemons()[0].pid;
     kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
     until_true("another one", PATIENCE, || shim.call("kid", "echo", "{}").contains("\"ok\":true"));
@@ -393,7 +393,7 @@ fn a_shim_that_slept_through_a_stop_does_not_undo_it() {
 }
 
 #[test]
-fn a_daemon_can_be_started_by_name() {
+fn start_starts_one_daemon() {
     let home = Home::new();
     said(&switchboard(&home, &["start"]));
     assert_eq!(home.daemons().len(), 1);

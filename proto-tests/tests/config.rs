@@ -1,4 +1,4 @@
-//! Definitions and config: what is found, in which shapes, and what is said of what is wrong.
+//! Definitions and config: which files are found, in which formats, and how mistakes are reported.
 #![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
 
 use proto_tests::shim::kind_of;
@@ -15,7 +15,7 @@ fn suites(home: &Home) -> Vec<String> {
 }
 
 #[test]
-fn without_any_file_there_are_defaults() {
+fn defaults_apply_without_any_file() {
     let home = Home::new();
     std::fs::remove_dir_all(home.config_folder()).unwrap();
     let _daemon = home.daemon();
@@ -23,7 +23,7 @@ fn without_any_file_there_are_defaults() {
 }
 
 #[test]
-fn both_shapes_are_read_with_comments_and_trailing_commas() {
+fn both_formats_allow_comments_and_trailing_commas() {
     let home = Home::new();
     let entry = home.entry(&bins().evil_child, &["echo"], &[]);
     let one = json!({"cmd": entry["command"], "args": entry["args"], "env": entry["env"]});
@@ -41,7 +41,7 @@ fn both_shapes_are_read_with_comments_and_trailing_commas() {
 }
 
 #[test]
-fn a_bad_file_is_reported_and_its_neighbours_work() {
+fn a_bad_file_is_reported_and_the_others_work() {
     let home = Home::new();
     home.child("good", &["echo"]);
     home.definition("broken", "{\n  \"name\": \"broken\",\n  \"command\": {,}\n}");
@@ -69,7 +69,7 @@ fn a_bad_file_is_reported_and_its_neighbours_work() {
 }
 
 #[test]
-fn globs_say_where_definitions_are() {
+fn globs_select_the_definition_files() {
     let home = Home::new();
     home.child("usual", &["echo"]);
     let entry = home.entry(&bins().evil_child, &["echo"], &[]);
@@ -82,7 +82,8 @@ fn globs_say_where_definitions_are() {
 
 const CONFIG: &str = ".config/switchboard/switchboard.config.json";
 
-/// A daemon starts all the same, serves, and says what is wrong with the place and the key wherever people look.
+/// The daemon starts and serves in spite of the mistake; the log, `status` and `doctor` report its position
+/// and key.
 #[track_caller]
 fn complains(config: &str, says: &[&str]) {
     let home = Home::new();
@@ -110,7 +111,7 @@ fn complains(config: &str, says: &[&str]) {
 }
 
 #[test]
-fn a_mistake_in_the_config_is_told_with_its_place_and_the_nearest_key() {
+fn a_config_mistake_is_reported_with_its_position_and_the_nearest_key() {
     complains("{\n  \"suitez\": {}\n}", &["switchboard.config.json:2:3", "suitez", "`suites`"]);
     complains("{\n  \"timeouts\": {\"rpcMS\": 5}\n}", &["switchboard.config.json:2:", "rpcMS", "`rpcMs`"]);
     complains("{\"timeouts\": {\"rpcMs\": \"soon\"}}", &["switchboard.config.json:1:", "rpcMs"]);
@@ -120,7 +121,7 @@ fn a_mistake_in_the_config_is_told_with_its_place_and_the_nearest_key() {
 }
 
 #[test]
-fn a_mistake_costs_what_is_mistaken_and_shows_nothing_that_is_hidden() {
+fn a_config_mistake_disables_only_its_suite_and_reveals_no_hidden_tool() {
     let home = Home::new();
     for child in ["fine", "typo", "hidden", "level"] {
         home.child(child, &["echo"]);
@@ -137,7 +138,7 @@ fn a_mistake_costs_what_is_mistaken_and_shows_nothing_that_is_hidden() {
         },
     });
     home.write(CONFIG, &settings.to_string());
-    // A daemon that a shim starts, as an editor has it.
+    // The daemon is started by a shim, as it is for an editor.
     let mut shim = home.shim();
     let names: Vec<_> = shim.tools().into_keys().collect();
     assert_eq!(names, ["chosen", "hidden_suite", "level_suite", "typo_suite"]);
@@ -159,7 +160,7 @@ fn a_mistake_costs_what_is_mistaken_and_shows_nothing_that_is_hidden() {
     let doctor: Value = serde_json::from_slice(&doctor.stdout).unwrap();
     assert!(doctor.to_string().contains("server `typo` is misconfigured"), "{doctor}");
     assert!(!doctor.to_string().contains("mcps/typo/.mcp.json"), "{doctor}");
-    // Once it is right, the host hears of it and has everything back.
+    // Once the config is valid, the host is notified and everything works again.
     let mut settings = settings;
     settings.as_object_mut().unwrap().remove("nonsense");
     settings["timeouts"] = json!({});
@@ -195,7 +196,7 @@ fn the_last_config_without_a_mistake_is_used_by_the_next_daemon() {
         assert!(problems.contains("the last version of it without a mistake is used"), "{problems}");
         assert!(daemon.log().contains("switchboard.config.json:1:"), "{}", daemon.log());
     }
-    // A workspace's likewise.
+    // The same holds for a workspace's config.
     home.config(&json!({}));
     let project = home.project("work");
     project.child("theirs", &[]);
@@ -226,7 +227,7 @@ fn two_suites_cannot_have_one_name() {
 }
 
 #[test]
-fn a_config_that_is_a_program_is_refused_with_a_sentence() {
+fn a_javascript_config_is_refused_with_an_explanation() {
     for name in ["switchboard.config.js", "switchboard.config.cjs", "switchboard.config.mjs"] {
         let home = Home::new();
         std::fs::remove_file(home.config_folder().join("switchboard.config.json")).unwrap();
@@ -234,7 +235,7 @@ fn a_config_that_is_a_program_is_refused_with_a_sentence() {
         let program = home.write(&format!(".config/switchboard/{name}"), "module.exports = {}");
         let daemon = DaemonProcess::spawn(&home, &["--listen", "off"]).serving();
         until_true("a sentence about it", PATIENCE, || daemon.log().contains(name));
-        // What has to be changed is that file: there is no other.
+        // The messages name that file, since there is no other.
         let mut shim = home.shim();
         let told = [
             shim.call("kid", "echo", "{}"),
@@ -252,7 +253,7 @@ fn a_config_that_is_a_program_is_refused_with_a_sentence() {
 }
 
 #[test]
-fn a_config_named_on_the_command_line_is_the_one() {
+fn a_config_given_on_the_command_line_is_used() {
     let home = Home::new();
     let entry = home.entry(&bins().evil_child, &["echo"], &[]);
     home.child("usual", &["echo"]);

@@ -1,5 +1,4 @@
-//! Files as other hosts write them, each with what that host adds of its own: whoever wrote it, the same
-//! server comes out.
+//! Files in the formats of other hosts, with each host's own extensions: all of them yield the same servers.
 #![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
 
 use std::path::{Path, PathBuf};
@@ -9,7 +8,7 @@ use serde_json::{Value, json};
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/vectors/definitions");
 
-/// Whether a file has the server that is started, and the one behind a URL.
+/// The file, and whether it defines the local server and the remote one.
 const FILES: [(&str, bool, bool); 20] = [
     ("agent-plugin.json", true, true),
     ("claude-code-plugin.json", true, true),
@@ -45,7 +44,7 @@ fn checked(files: &[PathBuf]) -> Vec<Value> {
 }
 
 #[test]
-fn every_host_s_file_gives_the_same_servers() {
+fn files_of_all_hosts_yield_the_same_servers() {
     let mut there: Vec<_> = std::fs::read_dir(FOLDER)
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
@@ -87,7 +86,7 @@ fn every_host_s_file_gives_the_same_servers() {
 }
 
 #[test]
-fn what_a_host_adds_is_understood_or_named() {
+fn extensions_of_a_host_are_understood_or_reported() {
     let said = |name: &str| checked(&[Path::new(FOLDER).join(name)]).remove(0);
     let of = |said: &Value, what: &str| said["servers"][0][what].clone();
     let cline = said("cline.json");
@@ -99,7 +98,7 @@ fn what_a_host_adds_is_understood_or_named() {
     assert_eq!(of(&said("vscode.json"), "fillsIn"), json!(["github-token", "level"]));
     assert_eq!(of(&said("codex-plugin-flat.json"), "fillsIn"), json!(["HTTPS_PROXY"]));
     assert_eq!(of(&said("opencode.jsonc"), "fillsIn"), json!(["GITHUB_TOKEN"]));
-    // Agent Plugins fill in nothing but their own places.
+    // Agent Plugins expand only their own path variables.
     assert_eq!(of(&said("agent-plugin.json"), "fillsIn"), json!([]));
     assert!(of(&said("one-child.json"), "description").as_str().unwrap().starts_with("Repositories"));
 }

@@ -1,4 +1,4 @@
-//! `switchboard doctor`: each thing that can be wrong is found, and the command that it names mends it.
+//! `switchboard doctor`: it finds each problem, and the command that it suggests fixes it.
 #![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
 #![allow(clippy::disallowed_methods, reason = "tests start processes")]
 
@@ -12,7 +12,7 @@ use proto_tests::{DaemonProcess, Home, PATIENCE, bins};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-/// Everything that was found, and how it ended.
+/// All findings, and the exit code.
 fn examined(home: &Home) -> (Vec<Value>, Option<i32>) {
     let output = home.command(&["doctor", "--json"]);
     let told: Value =
@@ -21,7 +21,7 @@ fn examined(home: &Home) -> (Vec<Value>, Option<i32>) {
     (told["findings"].as_array().unwrap().clone(), output.status.code())
 }
 
-/// The finding about this, which is to be as bad as this, with the command that mends it.
+/// Expects a finding with this subject, severity and text, and returns the command that fixes it.
 #[track_caller]
 fn found(home: &Home, about: &str, severity: &str, part: &str) -> String {
     let (findings, code) = examined(home);
@@ -48,7 +48,7 @@ fn healed(home: &Home, about: &str, part: &str) {
     assert!(still.is_none(), "{still:#?}");
 }
 
-/// Types what the doctor said, in a shell that finds our programs.
+/// Runs the suggested command in a shell that has our programs on its PATH.
 #[track_caller]
 fn typed(home: &Home, mend: &str) {
     let folder = bins().switchboard.parent().unwrap();
@@ -68,7 +68,7 @@ fn mode(path: &Path, mode: u32) {
     set_permissions(path, Permissions::from_mode(mode)).unwrap();
 }
 
-/// A home in which our own programs are found and one server works.
+/// A home with our own programs on the PATH and one working server.
 fn healthy() -> Home {
     let home = Home::new();
     let folder = bins().switchboard.parent().unwrap();
@@ -85,7 +85,7 @@ fn a_healthy_home_is_fine_with_and_without_a_daemon() {
         assert_eq!(code, Some(0), "{findings:#?}");
         let wrong: Vec<_> = findings
             .iter()
-            // What the machine itself is like is not for this test to say.
+            // inotify limits belong to the machine, so they are not tested here.
             .filter(|finding| finding["severity"] != "ok" && finding["about"] != "inotify")
             .collect();
         assert!(wrong.is_empty(), "{wrong:#?}");
@@ -124,7 +124,7 @@ fn settings_for_a_server_that_is_not_there_are_named() {
         let told = String::from_utf8(output.stdout).unwrap();
         assert!(output.status.success() && told.contains("note: ") && told.contains(said), "{told}");
     }
-    // A project's config names its own servers.
+    // A project's config refers to the project's own servers.
     home.config(&json!({}));
     let workspace = home.workspace();
     let project = home.project(workspace.file_name().unwrap().to_str().unwrap());
@@ -136,7 +136,7 @@ fn settings_for_a_server_that_is_not_there_are_named() {
 }
 
 #[test]
-fn open_folders_and_files_are_closed() {
+fn permissions_of_open_folders_and_files_are_fixed() {
     let home = healthy();
     home.order(&["start"]);
     let state = home.state_folder();
@@ -152,7 +152,7 @@ fn open_folders_and_files_are_closed() {
 }
 
 #[test]
-fn a_daemon_that_was_killed_is_noticed_and_so_is_one_that_hangs() {
+fn a_killed_stopped_or_hung_daemon_is_reported() {
     let home = healthy();
     home.order(&["start"]);
     home.order(&["call", "kid", "echo"]);
@@ -164,7 +164,7 @@ fn a_daemon_that_was_killed_is_noticed_and_so_is_one_that_hangs() {
     let mend = found(&home, "daemon", "warning", "was stopped");
     typed(&home, &mend);
     healed(&home, "daemon", "");
-    // One that runs where nobody finds it.
+    // A daemon that runs, but cannot be reached.
     let pid = home.daemons()[0].pid;
     kill_process(Pid::from_raw(pid).unwrap(), Signal::STOP).unwrap();
     std::fs::remove_file(home.socket()).unwrap();
@@ -175,7 +175,7 @@ fn a_daemon_that_was_killed_is_noticed_and_so_is_one_that_hangs() {
 }
 
 #[test]
-fn definitions_are_looked_into() {
+fn problems_in_definitions_are_found() {
     let home = healthy();
     home.definition(
         "loose",
@@ -223,7 +223,7 @@ fn a_held_server_is_named_with_the_command_that_allows_it() {
 }
 
 #[test]
-fn a_host_that_starts_servers_itself_is_told_with_the_way_out() {
+fn a_host_that_starts_its_own_servers_is_reported_with_a_fix() {
     let home = healthy();
     home.write(".cursor/mcp.json", r#"{"mcpServers": {"own": {"command": "sh", "args": ["-c", "true"]}}}"#);
     let mend = found(&home, "host", "warning", "cursor still starts own itself");
@@ -266,9 +266,10 @@ fn a_taken_port_and_a_failing_server_are_found() {
 }
 
 #[test]
-fn what_an_earlier_daemon_left_is_found_and_cleared() {
+fn orphans_of_an_earlier_daemon_are_found_and_cleared() {
     let home = healthy();
-    // As a run leaves it that was killed together with its guards: a mark, and a process that carries it.
+    // The state that a run leaves if it is killed with its guards: its mark in the ledger, and a process with
+    // that mark.
     let mark = "0123456789abcdef0123456789abcdef";
     std::fs::write(home.socket().with_file_name("s.ledger"), format!("{mark}\n")).unwrap();
     let mut stray = Command::new("sleep")
@@ -301,7 +302,7 @@ fn a_shared_server_that_follows_roots_is_found() {
 }
 
 #[test]
-fn lines_of_a_server_stay_lines() {
+fn line_breaks_in_server_output_are_kept() {
     let home = Home::new();
     let last_words = r#"printf 'Traceback:\n\tin x\nKeyError\n' >&2; exit 1"#;
     home.definition(

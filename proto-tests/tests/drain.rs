@@ -1,4 +1,4 @@
-//! SIGTERM under load: what could finish finishes, what had not started is not lost.
+//! SIGTERM under load: calls in flight finish, and calls that have not started are not lost.
 #![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
 
 use std::collections::HashSet;
@@ -95,13 +95,13 @@ fn a_call_that_outlasts_the_drain_gets_a_clear_fault() {
     let answer = shim.answer_to(&hangs.to_string());
     assert_eq!(kind_of(&answer).as_deref(), Some("daemon_draining"), "{answer}");
     assert!(daemon.ended(PATIENCE).success(), "{}", daemon.log());
-    // The drain takes at most 10 s, the rest of the way down at most 5 s.
+    // The drain takes at most 10 s, the rest of the shutdown at most 5 s.
     assert!(asked.elapsed() < Duration::from_secs(25), "{:?}", asked.elapsed());
     assert!(shim.call("k", "echo", "{}").contains("\"ok\":true"));
 }
 
 #[test]
-fn a_call_by_http_while_the_daemon_drains_is_told_as_a_result() {
+fn a_call_over_http_during_a_drain_fails_with_a_result() {
     let home = Home::new();
     home.child("k", &["echo"]);
     let daemon = home.daemon();
@@ -130,7 +130,7 @@ fn a_call_by_http_while_the_daemon_drains_is_told_as_a_result() {
 }
 
 #[test]
-fn a_second_signal_ends_it_at_once() {
+fn a_second_signal_ends_the_daemon_at_once() {
     let home = Home::new();
     home.child("k", &["echo"]);
     let mut daemon = home.daemon();
@@ -150,7 +150,7 @@ fn a_second_signal_ends_it_at_once() {
 }
 
 #[test]
-fn an_idle_daemon_goes_quickly() {
+fn an_idle_daemon_exits_quickly() {
     let home = Home::new();
     home.child("k", &["echo"]);
     let mut daemon = home.daemon();
@@ -162,7 +162,7 @@ fn an_idle_daemon_goes_quickly() {
 }
 
 #[test]
-fn an_interrupt_is_a_stop_too() {
+fn sigint_stops_the_daemon_too() {
     let home = Home::new();
     let mut daemon = home.daemon();
     daemon.signal(Signal::INT);
@@ -170,10 +170,10 @@ fn an_interrupt_is_a_stop_too() {
 }
 
 #[test]
-fn a_request_on_its_way_when_the_daemon_goes_is_never_in_doubt() {
+fn a_request_sent_while_the_daemon_exits_is_always_answered() {
     let home = Home::new();
     home.child("k", &["echo"]);
-    // Nothing is in flight most of the time, so the daemon goes as soon as it may.
+    // Usually no call is in flight, so the daemon exits as soon as it can.
     let mut shims: Vec<Shim> = (0..4).map(|_| home.shim()).collect();
     shims[0].call("k", "echo", "{}");
     let (stop, done) = (AtomicBool::new(false), AtomicU64::new(0));
@@ -200,7 +200,7 @@ fn a_request_on_its_way_when_the_daemon_goes_is_never_in_doubt() {
 }
 
 #[test]
-fn a_daemon_whose_socket_is_gone_makes_room() {
+fn a_daemon_whose_socket_was_deleted_exits() {
     let home = Home::new();
     home.child("k", &["echo"]);
     let mut daemon = home.daemon();

@@ -1,7 +1,7 @@
-//! A workspace that is edited at random, as fast as it goes: nothing that nobody allowed is ever executed,
-//! and what was allowed serves through all of it.
+//! A workspace that is edited at random, as fast as possible: nothing that the user has not allowed is ever
+//! executed, and allowed servers work throughout.
 //!
-//! `SWITCHBOARD_EDITS` says how many edits, `SWITCHBOARD_SEED` which.
+//! `SWITCHBOARD_EDITS` sets the number of edits, `SWITCHBOARD_SEED` the seed.
 #![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
 
 use std::fs;
@@ -16,7 +16,7 @@ use proto_tests::wait::until_true;
 use proto_tests::{DaemonProcess, Home, PATIENCE, Project, Shim, bins, procs};
 use serde_json::{Value, json};
 
-/// Good enough to mix things up, the same for the same seed.
+/// A simple generator that is reproducible for a given seed.
 struct Dice(u64);
 
 impl Dice {
@@ -34,21 +34,21 @@ fn number(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |text| text.parse().expect("a number"))
 }
 
-/// Folders in which definitions that nobody allowed come and go.
+/// Folders in which definitions that are not allowed come and go.
 const PLACES: [&str; 4] = ["a", "b", "c", "link"];
 
 struct Field<'h> {
     project: &'h Project<'h>,
-    /// What every program that must not run would leave behind.
+    /// The file that every forbidden program would write.
     trace: PathBuf,
-    /// A place outside of the workspace with a definition like the others.
+    /// A folder outside of the workspace with a definition that is not allowed.
     outside: PathBuf,
     good: Value,
     mark: String,
 }
 
 impl Field<'_> {
-    /// A definition that leaves a trace when anything of it is executed.
+    /// A definition that writes the trace file if any part of it is executed.
     fn bad(&self, name: &str, dice: &mut Dice) -> String {
         let leave = format!("echo {name} >> {}", self.trace.display());
         let run = self.project.path().join("run");
@@ -62,14 +62,14 @@ impl Field<'_> {
         match dice.roll(4) {
             0 => json!({"name": name, "command": {"cmd": entry["command"], "args": entry["args"]}}),
             1 => json!({"servers": {name: entry}}),
-            // Under the name of the one that is allowed, too.
+            // Also under the name of the allowed server.
             2 => json!({"mcpServers": {name: entry, "good": entry}}),
             _ => json!({"mcpServers": {name: entry}}),
         }
         .to_string()
     }
 
-    /// The allowed one's own file, with other things to run in it.
+    /// The file of the allowed server, changed to run something else.
     fn poisoned(&self, dice: &mut Dice) -> Value {
         let leave = format!("echo good >> {}", self.trace.display());
         let mut entry = self.good.clone();
@@ -92,7 +92,7 @@ impl Field<'_> {
         self.project.path().join("keep/good/.mcp.json")
     }
 
-    /// Whole, in one step.
+    /// Writes the file in one atomic step.
     fn put(&self, file: &Path, text: &str) {
         let draft = self.project.path().join("draft");
         fs::write(&draft, text).unwrap();
@@ -125,7 +125,7 @@ impl Field<'_> {
                 let _ = fs::create_dir(root.join("mcps"));
             }
             8 => {
-                // A link to a folder, inside or out, in one step.
+                // A link to a folder inside or outside, in one atomic step.
                 let (draft, link) = (root.join("draft-link"), root.join("mcps/link"));
                 let target =
                     [root.join("mcps/a"), root.join("mcps/b"), self.outside.clone(), root.to_owned()];
@@ -141,7 +141,7 @@ impl Field<'_> {
             }
             10 => self.put(&self.good_file(), &self.poisoned(dice).to_string()),
             11 => {
-                // Not in one step: whoever reads in between reads half of it.
+                // Not atomic: the daemon may read a partial file.
                 let text = self.poisoned(dice).to_string();
                 fs::write(self.good_file(), &text[..dice.roll(text.len())]).unwrap();
             }
@@ -151,7 +151,7 @@ impl Field<'_> {
     }
 }
 
-/// Settings that would like to help; the globs stay.
+/// Settings that would help to start a held server; the globs stay.
 fn config(dice: &mut Dice) -> Value {
     let mut config = json!({"discoverGlobs": ["mcps/*/.mcp.json", "keep/*/.mcp.json"]});
     let name = *dice.pick(&PLACES);
@@ -165,7 +165,7 @@ fn config(dice: &mut Dice) -> Value {
     config
 }
 
-/// Calls whatever is there: the allowed ones answer as ever, all others are refused.
+/// Calls every suite: the allowed ones answer as before, all others are refused.
 fn use_everything(shim: &mut Shim, seed: u64) {
     for allowed in ["good", "swapped"] {
         let answer = shim.call(allowed, "where", "{}");
@@ -183,20 +183,20 @@ fn use_everything(shim: &mut Shim, seed: u64) {
     }
 }
 
-/// Until the end: no process of the daemon's mentions what was not allowed.
+/// Checks until the end that no descendant of the daemon runs anything forbidden.
 fn watch(daemon: i32, forbidden: &[String], over: &AtomicBool) {
     while !over.load(Ordering::Relaxed) {
         for process in procs::descendants(daemon) {
             let known = |word: &String| process.cmdline.contains(word.as_str());
             assert!(!forbidden.iter().any(known), "was started: {process:?}");
         }
-        // Room for the others on a small machine.
+        // Leaves CPU time for the others on a small machine.
         thread::sleep(Duration::from_millis(2));
     }
 }
 
-/// The allowed version of a definition and others take each other's place all the time: whoever looks twice,
-/// once to judge and once to start it, sees two.
+/// Swaps the allowed version of a definition with others all the time: a daemon that reads the file twice,
+/// once to check it and once to start it, sees two different versions.
 fn swap(field: &Field<'_>, seed: u64, over: &AtomicBool) {
     let file = field.project.path().join("keep/swapped/.mcp.json");
     let draft = field.project.path().join("swap-draft");
@@ -211,7 +211,7 @@ fn swap(field: &Field<'_>, seed: u64, over: &AtomicBool) {
 }
 
 #[test]
-fn random_edits_never_execute_anything_that_nobody_allowed() {
+fn random_edits_never_execute_anything_that_is_not_allowed() {
     let (seed, edits) = (number("SWITCHBOARD_SEED", 1), number("SWITCHBOARD_EDITS", 1000));
     eprintln!("seed {seed}, {edits} edits");
     let home = Home::new();
@@ -240,7 +240,7 @@ fn random_edits_never_execute_anything_that_nobody_allowed() {
     let again = json!({"suite": "swapped", "workspace": project.path()}).to_string();
     let over = AtomicBool::new(false);
     thread::scope(|scope| {
-        // However this ends, the others end too.
+        // Ends the other threads even if this one panics.
         let _end = End(&over);
         scope.spawn(|| watch(daemon.pid(), &forbidden, &over));
         scope.spawn(|| swap(&field, seed, &over));
@@ -273,7 +273,7 @@ impl Drop for End<'_> {
     }
 }
 
-/// The proof that there was something to prove: allowed, such a definition leaves its trace.
+/// Proves that the test can fail: once allowed, such a definition writes the trace file.
 fn would_have_been_seen(field: &Field<'_>, daemon: &DaemonProcess, shim: &mut Shim) {
     let root = field.project.path();
     let _ = fs::remove_dir_all(root.join("away"));

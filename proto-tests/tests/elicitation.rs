@@ -1,4 +1,5 @@
-//! A host that can ask its person asks about what is held; nobody else can, and nothing else allows.
+//! A host that supports elicitation asks its user about held servers; apart from `switchboard allow`, nothing
+//! else can allow one.
 #![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
 
 use std::path::Path;
@@ -28,7 +29,7 @@ fn is_held(answer: &str) {
     assert!(answer.contains("\"isError\":true") && text_of(answer).contains("is held"), "{answer}");
 }
 
-/// Nobody was asked up to the answer to a ping: whatever was asked came before it.
+/// Nobody was asked before the answer to a ping: earlier questions would have arrived first.
 #[track_caller]
 fn nobody_was_asked(shim: &mut Shim) {
     shim.request("ping", "{}");
@@ -37,7 +38,7 @@ fn nobody_was_asked(shim: &mut Shim) {
 }
 
 #[test]
-fn the_first_call_asks_and_goes_on_when_it_is_allowed() {
+fn the_first_call_asks_and_continues_once_allowed() {
     let home = Home::new();
     let project = home.project("work");
     let mut entry = home.entry(
@@ -74,16 +75,16 @@ fn the_first_call_asks_and_goes_on_when_it_is_allowed() {
     nobody_was_asked(&mut shim);
     let log = std::fs::read_to_string(home.state_folder().join("trust/audit.log")).unwrap();
     assert!(log.contains("a person in \"proto-tests\", asked there"), "{log}");
-    // It is a word like any other: it holds in other hosts, and can be taken back.
+    // The decision is a normal one: it applies in other hosts, and can be revoked.
     assert_eq!(structured(&project.mute_shim().call("k", "where", "{}"))["args"][2], "two words");
     home.order(&["deny", "k"]);
     shim.notification(CHANGED);
     assert!(shim.tools().is_empty());
 }
 
-/// A modern host gets the question as an answer, and comes back with the person's word.
+/// A modern host gets the question as a result, and retries the request with the user's decision.
 #[test]
-fn a_modern_host_comes_back_with_the_word() {
+fn a_modern_host_retries_with_the_users_decision() {
     let home = Home::new();
     let project = home.project("work");
     project.child("k", &[]);
@@ -110,7 +111,7 @@ fn a_modern_host_comes_back_with_the_word() {
     assert_eq!(question["method"], ASKED);
     assert!(question["params"]["message"].as_str().unwrap().contains("waits for your word"), "{question}");
     assert!(home.children().is_empty());
-    // A word that is not the person's, or for something else, is none.
+    // A forged request state is rejected.
     let mut forged = word(&asked, CHOICES[0]);
     forged["requestState"] = json!("no state of ours");
     assert!(ask(&mut shim, &forged).is_null());
@@ -122,7 +123,7 @@ fn a_modern_host_comes_back_with_the_word() {
 }
 
 #[test]
-fn anything_but_a_yes_leaves_it_held_and_is_not_asked_again() {
+fn an_answer_other_than_yes_leaves_the_server_held() {
     let accept = |content: Value| json!({"action": "accept", "content": content});
     let answers = [
         accept(json!({"decision": CHOICES[1]})),
@@ -150,7 +151,7 @@ fn anything_but_a_yes_leaves_it_held_and_is_not_asked_again() {
         let question = shim.notification(ASKED);
         reply(&mut shim, &question, answer);
         is_held(&shim.answer_to(&id.to_string()));
-        // An answer counts once.
+        // Only the first answer counts.
         choose(&mut shim, &question, CHOICES[0]);
         is_held(&shim.call(&child, "where", "{}"));
         nobody_was_asked(&mut shim);
@@ -162,7 +163,7 @@ fn anything_but_a_yes_leaves_it_held_and_is_not_asked_again() {
         question["id"]
     ));
     is_held(&shim.answer_to(&id.to_string()));
-    // Another version is another question, and so is another session.
+    // A new version is asked about again, and so is each new session.
     project.child("k0", &["v2"]);
     until_true("the new version", PATIENCE, || {
         daemon.suite_from(project.path(), "k0")["waiting"].as_str().unwrap().ends_with("v2")
@@ -178,7 +179,7 @@ fn anything_but_a_yes_leaves_it_held_and_is_not_asked_again() {
 }
 
 #[test]
-fn equal_servers_of_one_file_are_asked_about_one_by_one() {
+fn identical_servers_of_one_file_are_asked_about_separately() {
     let home = Home::new();
     let project = home.project("work");
     let entry = home.entry(&bins().evil_child, &["echo"], &[]);
@@ -195,7 +196,7 @@ fn equal_servers_of_one_file_are_asked_about_one_by_one() {
 }
 
 #[test]
-fn never_takes_it_away() {
+fn the_user_can_deny_a_server_for_good() {
     let home = Home::new();
     let project = home.project("work");
     project.child("k", &[]);
@@ -214,7 +215,7 @@ fn never_takes_it_away() {
 }
 
 #[test]
-fn what_has_no_program_yet_is_asked_about_once_it_has() {
+fn a_server_is_asked_about_only_once_its_program_exists() {
     let home = Home::new();
     let project = home.project("work");
     let program = project.path().join("server");
@@ -231,7 +232,7 @@ fn what_has_no_program_yet_is_asked_about_once_it_has() {
 }
 
 #[test]
-fn a_program_that_is_found_elsewhere_is_asked_about() {
+fn a_program_found_at_a_new_path_is_asked_about_again() {
     let home = Home::new();
     let project = home.project("work");
     let folders = ["first", "second"].map(|name| home.path().join(name));
@@ -267,7 +268,7 @@ fn a_program_that_is_found_elsewhere_is_asked_about() {
 }
 
 #[test]
-fn who_cannot_be_asked_is_not_asked() {
+fn a_host_that_does_not_support_questions_is_not_asked() {
     let home = Home::new();
     let project = home.project("work");
     project.child("k", &[]);
@@ -296,7 +297,7 @@ fn who_cannot_be_asked_is_not_asked() {
         }
         assert!(start.elapsed() < Duration::from_secs(5));
     }
-    // A person who does not want to be asked is not.
+    // Users can turn the questions off.
     home.config(&json!({"trust": {"elicit": false}}));
     home.order(&["reload"]);
     let mut shim = project.shim();
@@ -306,7 +307,7 @@ fn who_cannot_be_asked_is_not_asked() {
 }
 
 #[test]
-fn no_route_and_no_call_can_allow_anything() {
+fn no_route_and_no_tool_call_can_allow_a_server() {
     let home = Home::new();
     let project = home.project("work");
     project.child("k", &[]);
@@ -333,7 +334,7 @@ fn no_route_and_no_call_can_allow_anything() {
             }
         }
     }
-    // The open question is its own session's: nobody else can answer it.
+    // The open question belongs to its session: no other session can answer it.
     let yes = format!(
         r#"{{"jsonrpc":"2.0","id":{},"result":{{"action":"accept","content":{{"decision":"{}"}}}}}}"#,
         question["id"], CHOICES[0]
@@ -360,7 +361,7 @@ fn no_route_and_no_call_can_allow_anything() {
 }
 
 #[test]
-fn an_update_is_asked_about_while_the_old_version_works() {
+fn the_old_version_serves_while_the_user_is_asked_about_an_update() {
     let home = Home::new();
     let project = home.project("work");
     project.child("k", &["v1"]);
@@ -385,7 +386,7 @@ fn an_update_is_asked_about_while_the_old_version_works() {
     });
 }
 
-/// The call that asked is long gone: its host gave up on it.
+/// The call that asked is over: its host cancelled it.
 #[test]
 fn a_late_answer_still_counts() {
     let home = Home::new();
@@ -399,7 +400,7 @@ fn a_late_answer_still_counts() {
         r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id}}}}}"#
     ));
     is_held(&shim.call("k", "where", "{}"));
-    // Meanwhile the file says something else: what was shown is what is allowed.
+    // The file has changed since: the version that was shown is allowed.
     project.child("k", &["v2"]);
     home.order(&["reload"]);
     choose(&mut shim, &question, CHOICES[0]);

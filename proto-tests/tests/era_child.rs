@@ -13,7 +13,7 @@ use serde_json::json;
 use tokio::process::Command;
 use tokio::time::timeout;
 
-/// The person in front of the host: has a name and a colour.
+/// The user of the host, who answers with a name and a colour.
 struct Person;
 
 impl ClientHandler for Person {
@@ -86,7 +86,7 @@ async fn the_sdk_discovers() {
 }
 
 #[tokio::test]
-async fn the_sdk_finds_out_by_itself() {
+async fn the_sdk_detects_the_era() {
     for era in ["legacy", "modern", "both"] {
         check(&["--era", era], auto()).await;
     }

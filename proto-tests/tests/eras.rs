@@ -1,5 +1,5 @@
-//! Hosts and children of both eras: how a child is found out, what a modern host is told, and what becomes of a
-//! question on each of the ways between them.
+//! Hosts and children of both eras: how the daemon detects a child's era, what a modern host is told, and how
+//! questions are bridged between the eras.
 #![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
 
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ const VERSION: &str = "io.modelcontextprotocol/protocolVersion";
 const CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
 const SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
 
-/// A home with the era child, whose journal is kept.
+/// A home with the era child, which journals what it receives.
 fn home(args: &[&str]) -> Home {
     let home = Home::new();
     define(&home, args);
@@ -27,7 +27,7 @@ fn define(home: &Home, args: &[&str]) {
     home.definition("era", &json!({"mcpServers": {"era": entry}}).to_string());
 }
 
-/// A child that is what this script makes of the lines that it reads.
+/// A child that runs this shell script.
 fn scripted(script: &str) -> Home {
     let home = Home::new();
     let entry = home.entry("/bin/sh".as_ref(), &["-c", script], &[]);
@@ -35,7 +35,7 @@ fn scripted(script: &str) -> Home {
     home
 }
 
-/// All that the child was told.
+/// All messages that the child received.
 fn journal(home: &Home) -> Vec<Value> {
     let text = std::fs::read_to_string(home.path().join("journal")).unwrap_or_default();
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
@@ -81,7 +81,7 @@ fn text(answer: &Value) -> &str {
     answer["result"]["content"][0]["text"].as_str().unwrap_or_else(|| panic!("no text in {answer}"))
 }
 
-/// A retry of `call` with what `answers` says to each key.
+/// A retry of `call` with these answers to the questions in `asked`.
 fn retry(mut call: Value, asked: &Value, answers: &Value) -> String {
     assert_eq!(asked["result"]["resultType"], "input_required", "{asked}");
     call["inputResponses"] = answers.clone();
@@ -96,7 +96,7 @@ fn accept(content: &Value) -> Value {
 // Children.
 
 #[test]
-fn a_modern_child_is_asked_once_and_told_who_asks() {
+fn a_modern_child_is_discovered_once_and_told_about_the_host() {
     let home = home(&["--era", "modern"]);
     let _daemon = home.daemon();
     let mut shim = home.raw_shim();
@@ -127,7 +127,7 @@ fn a_modern_child_is_asked_once_and_told_who_asks() {
 }
 
 #[test]
-fn what_a_child_is_is_remembered() {
+fn the_era_of_a_child_is_remembered() {
     for (era, method) in [("legacy", "initialize"), ("modern", "server/discover")] {
         let home = home(&["--era", era]);
         for start in 0..2 {
@@ -144,7 +144,7 @@ fn what_a_child_is_is_remembered() {
 }
 
 #[test]
-fn a_child_that_is_no_longer_legacy_is_found_out() {
+fn a_change_of_a_childs_era_is_detected() {
     let home = home(&["--era", "legacy"]);
     {
         let daemon = home.daemon();
@@ -153,7 +153,7 @@ fn a_child_that_is_no_longer_legacy_is_found_out() {
             std::fs::read_dir(home.state_folder().join("manifests")).is_ok_and(|all| all.count() > 0)
         });
     }
-    // The same launch is another server now: its manifest still says what the old one was.
+    // Now the same command line runs another server, while its manifest still describes the old one.
     let manifests = home.state_folder().join("manifests");
     let old = std::fs::read_dir(&manifests).unwrap().next().unwrap().unwrap().path();
     let kept = std::fs::read(&old).unwrap();
@@ -177,7 +177,7 @@ fn a_child_that_is_no_longer_legacy_is_found_out() {
 
 const HELLO: &str = r#"{\"protocolVersion\":\"2025-06-18\",\"capabilities\":{\"tools\":{}},\"serverInfo\":{\"name\":\"s\",\"version\":\"1\"}}"#;
 
-/// Reads lines; `$id` is the id of each as it was written.
+/// Reads lines and answers them; `$id` is the id of each line as it was written.
 fn reads(cases: &str) -> String {
     format!(
         r#"while read -r line; do id=$(printf '%s' "$line" | sed -n 's/.*"id":\("[^"]*"\|[0-9]*\).*/\1/p'); case "$line" in {cases} *'"initialize"'*) echo "{{\"jsonrpc\":\"2.0\",\"id\":$id,\"result\":{HELLO}}}";; *tools/call*) echo "{{\"jsonrpc\":\"2.0\",\"id\":$id,\"result\":{{\"content\":[]}}}}";; *tools/list*) echo "{{\"jsonrpc\":\"2.0\",\"id\":$id,\"result\":{{\"tools\":[{{\"name\":\"t\"}}]}}}}";; esac; done"#
@@ -185,7 +185,7 @@ fn reads(cases: &str) -> String {
 }
 
 #[test]
-fn a_child_that_dies_of_the_probe_is_started_again() {
+fn a_child_that_exits_at_the_probe_is_restarted() {
     let home = scripted(&reads("*server/discover*) exit 3;;"));
     let daemon = home.daemon();
     let answer = post(&daemon, "tools/call", r#"{"name":"t","arguments":{}}"#);
@@ -193,8 +193,8 @@ fn a_child_that_dies_of_the_probe_is_started_again() {
 }
 
 #[test]
-fn a_child_that_ignores_the_probe_is_greeted_on_the_same_pipe() {
-    // It answers the probe late, when it is greeted already.
+fn a_child_that_ignores_the_probe_is_initialized_in_the_same_process() {
+    // It answers the probe late, after `initialize`.
     let late = r#"*server/discover*) probe=$id;; *notifications/initialized*) echo "{\"jsonrpc\":\"2.0\",\"id\":$probe,\"result\":{\"supportedVersions\":[\"2026-07-28\"],\"capabilities\":{}}}";;"#;
     let home = scripted(&reads(late));
     let daemon = home.daemon();
@@ -224,7 +224,7 @@ fn any_error_to_the_probe_means_legacy() {
 // Hosts.
 
 #[test]
-fn a_modern_host_is_told_who_answers_and_what_is_wrong() {
+fn a_modern_host_gets_server_info_and_modern_error_codes() {
     let home = home(&["--era", "legacy"]);
     let _daemon = home.daemon();
     let mut shim = home.raw_shim();
@@ -242,7 +242,7 @@ fn a_modern_host_is_told_who_answers_and_what_is_wrong() {
     let unsupported = ask(&mut shim, "tools/list", &newer);
     assert_eq!(unsupported["error"]["code"], -32022);
     assert_eq!(unsupported["error"]["data"], json!({"supported": [MODERN], "requested": "2099-01-01"}));
-    // A failure that is not the host's has a code of its own era.
+    // A host that lacks a capability the child needs gets the modern error code for that.
     let missing = modern(suite("test_input_required_result_sampling", &json!({})));
     let missing = missing.replace(r#""sampling":{}"#, r#""other":{}"#);
     let refused = ask(&mut shim, "tools/call", &missing);
@@ -272,7 +272,7 @@ fn both_eras_mix_on_one_connection() {
 }
 
 #[test]
-fn a_modern_host_hears_what_it_listens_for_and_nothing_else() {
+fn a_modern_host_gets_only_the_notifications_it_listens_for() {
     let home = home(&["--era", "legacy"]);
     let _daemon = home.daemon();
     let mut shim = home.raw_shim();
@@ -299,7 +299,7 @@ fn a_modern_host_hears_what_it_listens_for_and_nothing_else() {
 }
 
 #[test]
-fn a_listen_goes_on_with_the_next_daemon() {
+fn a_listen_request_continues_with_the_next_daemon() {
     let home = home(&["--era", "legacy"]);
     let mut daemon = home.daemon();
     let mut shim = home.raw_shim();
@@ -317,7 +317,7 @@ fn a_listen_goes_on_with_the_next_daemon() {
 }
 
 #[test]
-fn batches_are_one_revisions_own() {
+fn batches_are_accepted_only_in_revision_2025_03_26() {
     let home = home(&["--era", "legacy"]);
     let daemon = home.daemon();
     let batch = r#"[{"jsonrpc":"2.0","id":"x","method":"tools/list"},{"jsonrpc":"2.0","method":"notifications/initialized"},{"jsonrpc":"2.0","id":"y","method":"ping"},{"jsonrpc":"2.0","id":"z","method":"initialize","params":{}}]"#;
@@ -350,7 +350,7 @@ fn batches_are_one_revisions_own() {
     assert_eq!(answers[2]["error"]["code"], -32600);
 }
 
-// The bridge.
+// Questions between the eras.
 
 #[test]
 fn a_modern_childs_questions_are_put_to_a_legacy_host() {
@@ -378,7 +378,7 @@ fn a_modern_childs_questions_are_put_to_a_legacy_host() {
 }
 
 #[test]
-fn a_question_is_withdrawn_when_its_call_is() {
+fn a_question_is_cancelled_when_its_call_is_cancelled() {
     let home = home(&["--era", "modern"]);
     let _daemon = home.daemon();
     let mut shim = home.shim();
@@ -393,7 +393,7 @@ fn a_question_is_withdrawn_when_its_call_is() {
 }
 
 #[test]
-fn a_legacy_childs_questions_are_a_modern_hosts_answer() {
+fn a_legacy_childs_questions_reach_a_modern_host_as_results() {
     let home = home(&["--era", "legacy"]);
     home.config(&json!({"suites": {"era": {"pool": {"scope": "session"}}}}));
     let _daemon = home.daemon();
@@ -413,7 +413,7 @@ fn a_legacy_childs_questions_are_a_modern_hosts_answer() {
         };
         answers.insert(key.clone(), answer);
     }
-    // What is missing is asked for again, and what nobody asked for is ignored.
+    // The daemon asks again for missing answers and ignores answers to questions that were never asked.
     let (last, rest) = (answers.keys().next_back().unwrap().clone(), answers.clone());
     let mut some = rest;
     some.remove(&last);
@@ -457,7 +457,8 @@ fn a_request_state_is_good_for_its_own_request_only() {
     broken(with_state.clone());
     with_state["arguments"]["n"] = 1.into();
     assert_eq!(text(&post(&daemon, "tools/call", &modern(with_state.clone()))), "Hello, Ada!");
-    // It was used, and then it is of another run: the call may have run, and no host may be led to make it again.
+    // The state is used up, and later belongs to an earlier run: the call may have run, so no host may be led
+    // to repeat it.
     let failed = |daemon: &DaemonProcess, why: &str| {
         let answer = post(daemon, "tools/call", &modern(with_state.clone()));
         assert_eq!(answer["result"]["isError"], true, "{answer}");
@@ -471,7 +472,7 @@ fn a_request_state_is_good_for_its_own_request_only() {
 }
 
 #[test]
-fn a_call_that_nobody_comes_back_for_is_cancelled_in_the_child() {
+fn a_suspended_call_without_a_retry_is_cancelled_in_the_child() {
     let home = home(&["--era", "legacy"]);
     home.config(&json!({"timeouts": {"maxMs": 1500}}));
     let daemon = home.daemon();
@@ -488,7 +489,7 @@ fn a_call_that_nobody_comes_back_for_is_cancelled_in_the_child() {
 }
 
 #[test]
-fn a_parked_call_keeps_nobody_else_from_being_asked() {
+fn a_suspended_call_does_not_block_questions_to_other_hosts() {
     let home = home(&["--era", "legacy"]);
     let daemon = home.daemon();
     let call = json!({"name": "test_input_required_result_elicitation", "arguments": {}});
@@ -510,7 +511,7 @@ fn a_parked_call_keeps_nobody_else_from_being_asked() {
 }
 
 #[test]
-fn between_modern_ends_everything_passes_but_the_state_is_ours() {
+fn between_modern_ends_only_the_request_state_is_replaced() {
     let home = home(&["--era", "modern"]);
     let daemon = home.daemon();
     let call = json!({"name": "test_input_required_result_request_state", "arguments": {}, "_meta": {"traceparent": "00-1"}});
@@ -532,7 +533,7 @@ fn between_modern_ends_everything_passes_but_the_state_is_ours() {
 }
 
 #[test]
-fn structures_that_a_legacy_host_does_not_take_are_put_into_one() {
+fn non_object_results_are_wrapped_for_a_legacy_host() {
     let home = home(&["--era", "modern"]);
     let daemon = home.daemon();
     for _ in 0..2 {
@@ -548,7 +549,7 @@ fn structures_that_a_legacy_host_does_not_take_are_put_into_one() {
 }
 
 #[test]
-fn what_one_host_cancelled_does_not_keep_a_modern_childs_logs_from_another() {
+fn a_cancelled_call_does_not_block_a_modern_childs_logs_to_another_host() {
     let home = home(&["--era", "modern"]);
     let _daemon = home.daemon();
     let (mut leaves, mut stays) = (home.raw_shim(), home.raw_shim());
@@ -563,7 +564,7 @@ fn what_one_host_cancelled_does_not_keep_a_modern_childs_logs_from_another() {
             line["method"] == "notifications/cancelled" && line["params"]["requestId"] == call["id"]
         })
     });
-    // An answer later, the child has read it.
+    // Once the child has answered this call, it has read the cancel.
     ask(&mut stays, "tools/call", &modern(suite("test_simple_text", &json!({}))));
     let mut logs = suite("test_logging_tool", &json!({}));
     logs["_meta"] = json!({"io.modelcontextprotocol/logLevel": "warning"});

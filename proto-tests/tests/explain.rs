@@ -1,4 +1,4 @@
-//! `switchboard explain` and what `switchboard status` shows: where things come from and what became of them.
+//! `switchboard explain` and `switchboard status`: where servers come from and what happened to them.
 #![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
 
 use proto_tests::wait::until_true;
@@ -12,7 +12,7 @@ fn told(home: &Home, args: &[&str]) -> String {
 }
 
 #[test]
-fn all_is_told_but_no_secret() {
+fn explain_shows_everything_but_secrets() {
     let home = Home::new();
     home.child_with(
         "kid",
@@ -22,13 +22,13 @@ fn all_is_told_but_no_secret() {
     home.write(".config/switchboard/env", "API_TOKEN=very-secret-value\n");
     let env = home.config_folder().join("env");
     std::fs::set_permissions(&env, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
-    // Without a daemon already.
+    // It works without a daemon, too.
     let text = told(&home, &["explain", "kid"]);
     assert!(text.contains("no daemon"), "{text}");
     let _daemon = home.daemon();
     home.order(&["call", "kid", "stderr", r#"{"text":"last words"}"#]);
     assert_eq!(home.command(&["call", "kid", "crash"]).status.code(), Some(5));
-    // The caller is told at once; an end is noted when nothing of the server is left.
+    // The caller is told at once; the exit is recorded only when no process of the server is left.
     until_true("the end to be noted", PATIENCE, || told(&home, &["explain", "kid"]).contains("status 3"));
     for name in ["kid", "kid_suite"] {
         let text = told(&home, &["explain", name]);
@@ -58,7 +58,7 @@ fn all_is_told_but_no_secret() {
 }
 
 #[test]
-fn what_is_missing_is_named_with_what_to_do() {
+fn explain_names_missing_values_and_how_to_set_them() {
     let home = Home::new();
     home.child_with("kid", &["echo"], &[("API_TOKEN", "${NOWHERE_SET}")]);
     let text = told(&home, &["explain", "kid"]);
@@ -69,7 +69,7 @@ fn what_is_missing_is_named_with_what_to_do() {
 }
 
 #[test]
-fn held_and_outdated_servers_tell_what_waits() {
+fn explain_shows_held_and_outdated_servers() {
     let home = Home::new();
     let project = home.project("work");
     project.child("notes", &[]);
@@ -136,7 +136,7 @@ fn a_taken_port_is_shown() {
 }
 
 #[test]
-fn a_replaced_program_asks_for_a_restart() {
+fn status_reports_a_pending_restart_after_an_update() {
     let home = Home::new();
     let folder = home.workspace().join("bin");
     std::fs::create_dir_all(&folder).unwrap();
@@ -144,7 +144,7 @@ fn a_replaced_program_asks_for_a_restart() {
         std::fs::copy(program, folder.join(program.file_name().unwrap())).unwrap();
     }
     home.order_with(&folder.join("switchboard"), &["start"]);
-    // With somebody here the daemon does not make room for the next one by itself.
+    // With a session open, the daemon does not hand over to the new program by itself.
     let _shim = home.shim();
     assert!(!told(&home, &["status"]).contains("pending"));
     let program = folder.join("switchboardd");
@@ -154,12 +154,12 @@ fn a_replaced_program_asks_for_a_restart() {
     assert!(text.contains("pending") && text.contains("switchboard restart"), "{text}");
     home.order_with(&folder.join("switchboard"), &["restart"]);
     until_true("the new program", PATIENCE, || !told(&home, &["status"]).contains("pending"));
-    // Nobody else knows a daemon of this copy.
+    // Only this test knows the daemon of this copy, so it has to stop it.
     home.order(&["stop"]);
 }
 
 #[test]
-fn a_directory_that_each_session_chooses_is_told_as_such() {
+fn explain_shows_a_working_directory_that_depends_on_the_session() {
     let home = Home::new();
     let entry = r#"{"mcpServers": {"kid": {"command": "true", "cwd": "${workspaceFolder}"}}}"#;
     home.definition("kid", entry);
@@ -177,7 +177,7 @@ fn a_directory_that_each_session_chooses_is_told_as_such() {
         (&server["cwd"], &server["sessionCwd"]),
         (&folder.to_str().into(), &"${workspaceFolder}".into())
     );
-    // In a project's file it is the project, wherever its path comes from.
+    // In a project's file it means the project, whatever path leads to the file.
     std::fs::write(home.workspace().join(".mcp.json"), entry).unwrap();
     let beside = home.config_folder().join("mcps/kid/../../../../../work/.mcp.json");
     assert_eq!(beside.canonicalize().unwrap(), home.workspace().join(".mcp.json").canonicalize().unwrap());
@@ -185,7 +185,7 @@ fn a_directory_that_each_session_chooses_is_told_as_such() {
         let text = told(&home, &["check", file]);
         assert!(text.contains("  kid: true\n"), "{file}: {text}");
     }
-    // A path that comes back, and what is linked into the person's folder or leads there, are their own.
+    // Paths that lead back to the user's folder, and links into or to it, count as the user's own.
     let back = home.workspace().join("../home/.config/switchboard/mcps/../mcps/kid/.mcp.json");
     std::os::unix::fs::symlink(home.workspace(), folder.join("mcps/linked")).unwrap();
     std::os::unix::fs::symlink(&folder, home.path().join("dotfiles")).unwrap();

@@ -1,5 +1,5 @@
-//! A new user's first ten minutes: the shell blocks of the README, as they stand there, in a clean HOME with two
-//! editors. What is printed is compared with `first_ten_minutes.txt`; `UPDATE_TRANSCRIPT=1` writes it anew.
+//! A new user's first ten minutes: runs the shell blocks of the README verbatim in a clean HOME with two
+//! editors. The output is compared with `first_ten_minutes.txt`; `UPDATE_TRANSCRIPT=1` rewrites it.
 #![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
 #![allow(clippy::disallowed_methods, reason = "tests start processes")]
 
@@ -15,14 +15,14 @@ use serde_json::{Value, json};
 
 const README: &str = include_str!("../../README.md");
 
-/// The block behind the mark `<!-- test: NAME -->`, line by line.
+/// The lines of the block after `<!-- test: NAME -->`.
 fn block(name: &str) -> Vec<&'static str> {
     let mark = format!("<!-- test: {name} -->\n```sh\n");
     let (_, rest) = README.split_once(&mark).unwrap_or_else(|| panic!("README has no block `{name}`"));
     rest.split_once("```").unwrap().0.lines().collect()
 }
 
-/// Somebody at a terminal, and what they saw.
+/// A user at a terminal, and what the terminal showed.
 struct Person<'h> {
     home: &'h Home,
     seen: String,
@@ -36,13 +36,13 @@ impl Person<'_> {
     fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
         let mut command = Command::new(program);
         command.env_clear().envs(self.home.environment());
-        // Editors of whoever runs the test are not to be found.
+        // Editors installed on the test machine must not be found.
         command.env("PATH", self.bin());
         command.env("SWITCHBOARD_SOCKET", self.home.socket()).current_dir(self.home.workspace());
         command
     }
 
-    /// Types a line; gives the exit code.
+    /// Types a line and returns the exit code.
     fn types(&mut self, line: &str) -> i32 {
         let output = self.command("/bin/sh").args(["-c", line]).stdin(Stdio::null()).output().unwrap();
         let line = line.split("  #").next().unwrap().trim_end();
@@ -57,7 +57,7 @@ impl Person<'_> {
         code
     }
 
-    /// Types a line and looks for these words; gives what was printed.
+    /// Types a line, checks the exit code and looks for these words; returns the output.
     #[track_caller]
     fn sees(&mut self, line: &str, code: i32, words: &[&str]) -> String {
         let begin = self.seen.len();
@@ -76,7 +76,7 @@ impl Person<'_> {
         }
     }
 
-    /// What differs between machines and runs is taken out.
+    /// Replaces what differs between machines and runs.
     fn transcript(&self) -> String {
         let seen = self.seen.replace(self.home.path().to_str().unwrap(), "~");
         let seen = seen.replace(bins().mock_child.to_str().unwrap(), "/usr/bin/mock-child");
@@ -84,7 +84,7 @@ impl Person<'_> {
     }
 }
 
-/// What a host does with the command line in its file.
+/// Talks to the shim like a host that starts the command in its config file.
 fn as_a_host(person: &Person<'_>, program: &str) -> Vec<Value> {
     let mut shim = person
         .command(program)
@@ -124,7 +124,7 @@ fn as_a_host(person: &Person<'_>, program: &str) -> Vec<Value> {
 }
 
 #[test]
-fn from_nothing_to_a_working_editor_and_back() {
+fn the_readme_leads_to_a_working_editor_and_back() {
     let home = Home::new();
     fs::remove_dir_all(home.config_folder()).unwrap();
     let mut person = Person { home: &home, seen: String::new() };
@@ -155,7 +155,7 @@ fn from_nothing_to_a_working_editor_and_back() {
     assert!(answers[2]["result"]["content"][0]["text"].as_str().unwrap().contains("\"echo\""));
     assert!(answers[3]["result"].to_string().contains("hello"), "{}", answers[3]);
 
-    // By hand, too. What differs from run to run is looked at and not written down.
+    // By hand, too. Output that differs from run to run is checked here and not recorded.
     person.sees("switchboard status", 0, &["mock_suite", "ready"]);
     person.sees("switchboard ls", 0, &["mock_suite", ".mcp.json"]);
     person.sees("switchboard explain mock", 0, &["your own", "mock-child"]);
@@ -164,14 +164,14 @@ fn from_nothing_to_a_working_editor_and_back() {
     assert_eq!(person.types("switchboard call mock echo '{\"text\":\"hello\"}'"), 0);
     assert_eq!(person.types("switchboard call mock ehco '{}'"), 1);
 
-    // A slip of the keyboard, found and mended.
+    // A typo is found and fixed.
     let file = home.config_folder().join("mcps/mock/.mcp.json");
     let good = fs::read_to_string(&file).unwrap();
     fs::write(&file, good.replacen("\"command\"", "\"comand\"", 1)).unwrap();
     assert_eq!(person.types("switchboard reload"), 0);
     let check = "switchboard check ";
     let advice = person.sees("switchboard doctor", 1, &["did you mean `command`", check]);
-    // What doctor says to type is typed.
+    // The user types what doctor suggests.
     let advice = advice.lines().find_map(|line| line.trim().strip_prefix(check)).unwrap().to_owned();
     assert_eq!(Path::new(&advice), file);
     assert_eq!(
@@ -190,7 +190,7 @@ fn from_nothing_to_a_working_editor_and_back() {
     );
 
     for line in block("remove") {
-        // What the test put there in place of `cargo install` goes with its HOME; nothing here is a service.
+        // The programs that replaced `cargo install` are deleted with the HOME, and no service is installed.
         if !line.starts_with("cargo") && !line.contains("service") {
             assert_eq!(person.types(line), 0, "{line}\n{}", person.seen);
         }

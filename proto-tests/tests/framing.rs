@@ -1,4 +1,4 @@
-//! The bytes on both ends: what hosts may send, what children get, and how long a message may be.
+//! Framing on both ends: what hosts may send, what children get, and how long a message may be.
 #![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
 
 use std::fs;
@@ -15,7 +15,7 @@ fn framed(message: &str) -> String {
     format!("Content-Length: {}\r\n\r\n{message}", message.len())
 }
 
-/// Everything up to the end of output, for hosts that do not speak in lines.
+/// All output until its end, for hosts that do not use line framing.
 fn output(shim: &mut Shim) -> String {
     let mut all = String::new();
     while let Ok(line) = shim.receive_within(PATIENCE) {
@@ -26,7 +26,7 @@ fn output(shim: &mut Shim) -> String {
 }
 
 #[test]
-fn a_host_with_content_length_is_answered_in_kind() {
+fn a_host_that_uses_content_length_is_answered_with_it() {
     let home = Home::new();
     home.child("f", &["echo"]);
     let _daemon = home.daemon();
@@ -54,19 +54,19 @@ fn a_host_with_content_length_is_answered_in_kind() {
 }
 
 #[test]
-fn a_host_may_write_as_it_likes() {
+fn blanks_line_endings_and_write_sizes_do_not_matter() {
     let home = Home::new();
     home.child("f", &["echo"]);
     let _daemon = home.daemon();
     let mut shim = home.shim();
-    // One byte at a time, CRLF, blanks around, blank lines between.
+    // One byte at a time, with CRLF, surrounding blanks and blank lines.
     for byte in request("\"a\"", "ping", "{}").bytes().chain(*b"\r\n\r\n\n") {
         shim.send_bytes(&[byte]);
     }
     assert_eq!(answer_id(&shim.receive()).as_deref(), Some("\"a\""));
     shim.send_bytes(format!("  {}  \n", request("\"b\"", "ping", "{}")).as_bytes());
     assert_eq!(answer_id(&shim.receive()).as_deref(), Some("\"b\""));
-    // Two in one write.
+    // Two messages in one write.
     let both = format!("{}\n{}\n", request("1001", "ping", "{}"), request("1002", "ping", "{}"));
     shim.send_bytes(both.as_bytes());
     assert_eq!(answer_id(&shim.receive()).as_deref(), Some("1001"));
@@ -86,7 +86,7 @@ fn a_child_always_gets_one_compact_line() {
     }))
     .unwrap();
     shim.send_bytes(framed(&pretty).as_bytes());
-    // A host that opened with lines is answered in lines.
+    // A host whose first message was a line is answered in lines.
     let answer = shim.answer_to("\"p\"");
     assert_eq!(structured(&answer)["args"], json!({"text": "a\nb", "list": [1, 2]}));
     let lines = fs::read_to_string(&journal).unwrap();
@@ -98,7 +98,7 @@ fn a_child_always_gets_one_compact_line() {
 }
 
 #[test]
-fn what_is_no_message_is_answered_and_costs_nothing() {
+fn an_invalid_message_is_answered_with_an_error_and_the_session_continues() {
     let home = Home::new();
     let _daemon = home.daemon();
     let mut shim = home.shim();

@@ -1,4 +1,4 @@
-//! The HTTP front door, over the unix socket: the rules that stop hangs, one row each.
+//! The HTTP routes over the unix socket: the rules that prevent hangs, one row each.
 #![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
 #![allow(clippy::disallowed_methods, reason = "tests start processes")]
 
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 const PARSE_ERROR: &str = r#"{"jsonrpc":"2.0","error":{"code":-32700,"message":"Parse error"},"id":null}"#;
 const PING: &str = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
 
-/// A home with a child `kid`, and both faces.
+/// Runs the check on both faces of a home with a child `kid`.
 fn doors(check: impl Fn(&Door, &str)) {
     let home = Home::new();
     home.child("kid", &["echo"]);
@@ -32,7 +32,7 @@ fn is_json(response: &Response) {
 }
 
 #[test]
-fn a_body_that_is_no_json_is_refused_at_once() {
+fn a_body_that_is_not_json_is_refused_at_once() {
     doors(|door, route| {
         for body in [
             &b"{\"incomplete\": json"[..],
@@ -57,7 +57,7 @@ fn a_body_that_is_no_json_is_refused_at_once() {
 }
 
 #[test]
-fn json_that_is_no_message_is_refused_too() {
+fn json_that_is_not_a_message_is_refused_too() {
     doors(|door, route| {
         for body in [
             "{}",
@@ -110,7 +110,7 @@ fn a_request_gets_one_json_answer_whatever_its_content_type_and_accept() {
 }
 
 #[test]
-fn who_does_not_take_json_is_told_so() {
+fn a_client_that_does_not_accept_json_gets_406() {
     doors(|door, route| {
         for accept in [
             "text/event-stream",
@@ -138,7 +138,7 @@ fn allows(response: &Response, route: &str) {
 }
 
 #[test]
-fn other_methods_are_told_which_are_allowed() {
+fn other_methods_get_405_with_the_allowed_ones() {
     doors(|door, route| {
         for method in ["PUT", "DELETE", "PATCH", "TRACE", "BREW"] {
             let response = door.send(&Request::new(method, route));
@@ -156,7 +156,7 @@ fn other_methods_are_told_which_are_allowed() {
 }
 
 #[test]
-fn notifications_and_answers_are_accepted_with_nothing() {
+fn notifications_and_answers_get_an_empty_202() {
     doors(|door, route| {
         for body in [
             r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#,
@@ -194,7 +194,7 @@ fn a_body_over_the_limit_is_too_large() {
 }
 
 #[test]
-fn options_say_which_methods_a_route_has() {
+fn options_lists_the_methods_of_a_route() {
     let home = Home::new();
     let daemon = home.daemon();
     for (route, has) in [
@@ -210,7 +210,7 @@ fn options_say_which_methods_a_route_has() {
 }
 
 #[test]
-fn options_promise_nothing_to_strangers() {
+fn options_grants_foreign_origins_nothing() {
     doors(|door, route| {
         let response = door.send(&Request::new("OPTIONS", route));
         assert!(response.status == 204 || response.status == 200, "{}", response.status);
@@ -225,7 +225,7 @@ fn options_promise_nothing_to_strangers() {
 }
 
 #[test]
-fn initialize_gets_defaults_for_what_it_does_not_say() {
+fn initialize_has_defaults_for_missing_params() {
     doors(|door, route| {
         for params in [
             r#","params":{}"#,
@@ -247,7 +247,7 @@ fn initialize_gets_defaults_for_what_it_does_not_say() {
 }
 
 #[test]
-fn get_tells_what_is_behind_a_route() {
+fn get_describes_a_route() {
     doors(|door, route| {
         for accept in [None, Some("*/*"), Some("application/json")] {
             let request = Request::new("GET", route);
@@ -316,7 +316,7 @@ fn methods_and_calls_work_on_both_faces() {
 }
 
 #[test]
-fn what_a_config_hides_is_hidden_on_every_face() {
+fn hidden_tools_are_hidden_on_every_face() {
     let home = Home::new();
     home.child("kid", &["echo"]);
     home.config(&json!({"suites": {"kid": {"expose": {"allow": ["echo"]}}}}));
@@ -338,7 +338,7 @@ fn names_of_children_are_percent_encoded() {
     assert_eq!(response.status, 200, "{}", response.text());
 }
 
-/// What a host must not take for a reason to make the call again: a result that says what failed.
+/// Checks for a result that says what failed; a JSON-RPC error could make the host repeat the call.
 #[track_caller]
 fn is_crash(answer: &Value, child: &str, is_modern: bool) {
     assert!(answer.get("error").is_none(), "{answer}");
@@ -353,7 +353,7 @@ fn is_crash(answer: &Value, child: &str, is_modern: bool) {
 #[test]
 fn a_failed_call_is_a_result_on_every_face_and_in_both_eras() {
     let home = Home::new();
-    // One for each call, since one that has crashed is not started again at once.
+    // One child for each call, since repeated crashes would open its circuit.
     let crashes: Vec<String> = (0..8).map(|n| format!("k{n}")).collect();
     for name in crashes.iter().map(String::as_str).chain(["kid"]) {
         home.child(name, &["echo"]);
@@ -385,13 +385,13 @@ fn a_failed_call_is_a_result_on_every_face_and_in_both_eras() {
         let modern = ModernHost::new(daemon.door(), &path("/mcp", d));
         is_crash(&modern.ask("tools/call", &params(d)), d, true);
     }
-    // One that cannot start, and an `introspect`, which is a call of the suite too.
+    // A child that cannot start; `introspect` is a call of the suite too.
     for arguments in [json!({"action": "introspect"}), json!({"action": "call", "subtool": "x"})] {
         let answer = call_at("/proxy", &json!({"name": "lost_suite", "arguments": arguments}));
         assert_eq!(answer["result"]["isError"], true, "{answer}");
         assert_eq!(answer["result"]["_meta"]["switchboard"]["child"], "lost", "{answer}");
     }
-    // A server's own error is its own, and what was never a call keeps its code.
+    // A server's own error passes unchanged, and a request that is not a valid call keeps its error code.
     let mut own = in_suite("kid", "raise");
     own["arguments"]["args"] = json!({"json": r#"{"code":-32050,"message":"mine"}"#});
     assert_eq!(call_at("/proxy", &own)["error"], json!({"code": -32050, "message": "mine"}));
@@ -400,7 +400,7 @@ fn a_failed_call_is_a_result_on_every_face_and_in_both_eras() {
 }
 
 #[test]
-fn no_header_goes_on_to_a_child_and_no_question_hangs() {
+fn headers_do_not_reach_a_child_and_questions_do_not_hang() {
     let home = Home::new();
     let journal = home.path().join("journal");
     home.child_with("kid", &["echo"], &[("EVIL_JOURNAL", journal.to_str().unwrap())]);
@@ -449,7 +449,7 @@ fn a_connection_serves_many_requests() {
 }
 
 #[test]
-fn a_log_that_nobody_reads_stops_nothing_and_files_may_be_many() {
+fn an_unread_log_does_not_block_and_the_file_limit_is_raised() {
     let home = Home::new();
     let mut daemon = Command::new("/bin/sh")
         .args(["-c", r#"ulimit -Sn 100; exec "$0" "$@""#])
@@ -467,7 +467,7 @@ fn a_log_that_nobody_reads_stops_nothing_and_files_may_be_many() {
     let door = Door::unix(&home.socket());
     let mut connection = until("the daemon", PATIENCE, || door.connect().ok());
     let ping = Request::new("POST", "/proxy").body(PING).bytes("localhost");
-    // Far more lines than the pipe and the queue behind it hold.
+    // Far more lines than the pipe and the log queue hold.
     for _ in 0..5000 {
         connection.write(&ping);
         assert_eq!(connection.response(false).unwrap().status, 200);
@@ -476,7 +476,7 @@ fn a_log_that_nobody_reads_stops_nothing_and_files_may_be_many() {
     let files = limits.lines().find(|line| line.starts_with("Max open files")).unwrap();
     let numbers: Vec<_> = files.split_whitespace().filter(|word| word.parse::<u64>().is_ok()).collect();
     assert_eq!(numbers[0], numbers[1], "{files}");
-    // Somebody reads at last.
+    // Now the log is read.
     let mut stderr = daemon.stderr.take().unwrap();
     let log = std::thread::spawn(move || {
         let mut log = String::new();

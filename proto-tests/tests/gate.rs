@@ -1,4 +1,4 @@
-//! Who may come in: hostile hosts, origins and tokens over TCP, strangers on the socket.
+//! Who gets access: hostile Host, Origin and Authorization headers over TCP, other users on the socket.
 #![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
 #![allow(clippy::disallowed_methods, reason = "tests start processes")]
 
@@ -11,7 +11,7 @@ use proto_tests::{DaemonProcess, Door, Home, Request, bins};
 
 const PING: &str = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
 
-/// `PORT` and `TOKEN` in a row stand for the real ones.
+/// `PORT` and `TOKEN` in a request are replaced by the real values.
 struct Gate {
     _daemon: DaemonProcess,
     door: Door,
@@ -30,7 +30,7 @@ impl Gate {
         text.replace("PORT", &self.port).replace("TOKEN", &self.token)
     }
 
-    /// The status of a request written out in full; 0 when the connection was closed without an answer.
+    /// The status of a raw request; 0 if the connection was closed without an answer.
     fn status(&self, raw: &str) -> u16 {
         let mut connection = self.door.connect().unwrap();
         connection.write(self.fill(raw).as_bytes());
@@ -56,7 +56,7 @@ const HOST: &str = "Host: 127.0.0.1:PORT\r\n";
 const AUTH: &str = "Authorization: Bearer TOKEN\r\n";
 
 #[test]
-fn the_door_opens_for_those_who_belong() {
+fn local_hosts_with_the_token_are_accepted() {
     let home = Home::new();
     let gate = Gate::new(&home);
     for host in ["127.0.0.1:PORT", "localhost:PORT", "[::1]:PORT"] {
@@ -108,14 +108,14 @@ fn foreign_hosts_are_refused_even_with_the_token() {
     ] {
         let status = gate.ping(&format!("Host: {host}\r\n{AUTH}"));
         assert!([400, 403].contains(&status), "{host:?} got {status}");
-        // The same for routes that need no token.
+        // Routes that need no token check the host too.
         let status = gate.status(&format!("GET /health HTTP/1.1\r\nHost: {host}\r\n\r\n"));
         assert!([400, 403].contains(&status), "{host:?} got {status} from /health");
     }
 }
 
 #[test]
-fn a_host_that_is_missing_or_said_twice_is_refused() {
+fn a_missing_or_repeated_host_header_is_refused() {
     let home = Home::new();
     let gate = Gate::new(&home);
     for headers in [
@@ -191,7 +191,7 @@ fn foreign_origins_are_refused_even_with_the_token() {
 }
 
 #[test]
-fn without_the_right_token_nothing_can_be_called() {
+fn requests_without_the_right_token_are_refused() {
     let home = Home::new();
     home.child("kid", &["echo"]);
     let gate = Gate::new(&home);
@@ -236,7 +236,7 @@ fn without_the_right_token_nothing_can_be_called() {
 }
 
 #[test]
-fn what_is_open_without_a_token_is_open_and_says_little() {
+fn open_routes_reveal_no_paths_programs_or_tokens() {
     let home = Home::new();
     home.child("kid", &["echo"]);
     let gate = Gate::new(&home);
@@ -251,7 +251,7 @@ fn what_is_open_without_a_token_is_open_and_says_little() {
 }
 
 #[test]
-fn the_shims_own_routes_and_control_are_for_the_socket_alone() {
+fn hop_and_control_routes_are_refused_over_tcp() {
     let home = Home::new();
     let gate = Gate::new(&home);
     for target in [
@@ -276,7 +276,7 @@ fn headers_have_a_limit_in_size_and_time() {
     assert!([0, 400, 431].contains(&status), "{status}");
     let mut connection = gate.door.connect().unwrap();
     connection.write(b"POST /proxy HTTP/1.1\r\nHost: ");
-    // The daemon gives up on it by itself, after 5 s; the harness is more patient than that.
+    // The daemon closes the connection after 5 s; the test waits longer than that.
     match connection.response(false) {
         Ok(response) => assert_eq!(response.status, 408),
         Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::UnexpectedEof, "{error}"),
@@ -285,7 +285,7 @@ fn headers_have_a_limit_in_size_and_time() {
 }
 
 #[test]
-fn the_socket_has_a_gate_too() {
+fn the_socket_checks_host_and_origin_too() {
     let home = Home::new();
     let daemon = home.daemon();
     let ping = |host: &str, origin: Option<&str>| {
@@ -304,7 +304,7 @@ fn the_socket_has_a_gate_too() {
 }
 
 #[test]
-fn socket_token_and_state_are_for_their_owner_alone() {
+fn socket_token_and_state_are_readable_by_their_owner_only() {
     let home = Home::new();
     let daemon = home.daemon_on_tcp();
     let mode = |path: &std::path::Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
@@ -347,7 +347,7 @@ fn another_user_gets_nothing_from_the_socket() {
     }
     let home = Home::new();
     let _daemon = home.daemon();
-    // As if somebody had opened up what the daemon made: the peer's uid still has to be right.
+    // Even if somebody changes the modes of folder and socket, the daemon checks the peer's uid.
     let folder = home.socket().parent().unwrap().to_owned();
     fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).unwrap();
     fs::set_permissions(home.socket(), fs::Permissions::from_mode(0o777)).unwrap();
@@ -397,9 +397,9 @@ fn an_allowed_origin_can_read_why_it_was_refused() {
 }
 
 #[test]
-fn what_cannot_be_written_costs_tcp_and_not_the_start() {
+fn unwritable_files_disable_tcp_but_not_the_daemon() {
     let home = Home::new();
-    // As on a full disk: neither file can be made.
+    // Neither file can be written, as on a full disk.
     fs::create_dir_all(home.state_folder().join("token/in-the-way")).unwrap();
     fs::set_permissions(home.state_folder(), fs::Permissions::from_mode(0o700)).unwrap();
     fs::create_dir_all(format!("{}.json/in-the-way", home.socket().display())).unwrap();
@@ -418,9 +418,9 @@ fn what_cannot_be_written_costs_tcp_and_not_the_start() {
     assert!(litter.is_empty(), "{litter:?}");
 }
 
-/// Connections of somebody without a token, who asks a lot and reads nothing, or asks now and then.
+/// Connections without a token, of clients that ask a lot and read nothing, or ask now and then.
 #[test]
-fn nobody_without_a_token_keeps_a_connection() {
+fn connections_without_a_token_are_closed() {
     let home = Home::new();
     let gate = Gate::new(&home);
     let bytes = |raw: &str| gate.fill(raw).into_bytes();
@@ -430,14 +430,14 @@ fn nobody_without_a_token_keeps_a_connection() {
     for number in 0..400 {
         let Ok(mut connection) = gate.door.connect() else { continue };
         match number {
-            // More than there are places.
+            // More than there are connection slots.
             ..300 => connection.write(&greedy),
             300..350 => connection.write(&patient),
             _ => {}
         }
         held.push(connection);
     }
-    // Who has the token is answered all the time.
+    // Requests with the token are answered all the time.
     let begin = std::time::Instant::now();
     while begin.elapsed() < std::time::Duration::from_secs(3) {
         let asked = std::time::Instant::now();
@@ -449,21 +449,21 @@ fn nobody_without_a_token_keeps_a_connection() {
         }
         std::thread::sleep(std::time::Duration::from_millis(100));
     }
-    // What is answered without a token is the last answer of its connection.
+    // Without a token, the first answer on a connection is also the last.
     let mut connection = gate.door.connect().unwrap();
     connection.write(&patient);
     let answer = connection.response(false).unwrap();
     assert_eq!((answer.status, answer.header("connection")), (200, Some("close")));
     connection.write(&patient);
     assert!(connection.response(false).is_err());
-    // Nor does one stay that says nothing.
+    // A silent connection is closed, too.
     let mut silent = gate.door.connect().unwrap();
     silent.set_timeout(std::time::Duration::from_secs(30));
     assert!(silent.response(false).is_err_and(|error| error.kind() != std::io::ErrorKind::WouldBlock));
 }
 
 #[test]
-fn who_has_the_token_may_stay() {
+fn connections_with_the_token_stay_open() {
     let home = Home::new();
     home.child("kid", &["echo"]);
     let gate = Gate::new(&home);
@@ -476,7 +476,7 @@ fn who_has_the_token_may_stay() {
         ))
     };
     connection.write(request(call).as_bytes());
-    // More of others than there are places, meanwhile.
+    // Meanwhile others open more connections than there are slots.
     let others: Vec<_> = (0..400).map(|_| gate.door.connect()).collect();
     let answer = connection.response(false).unwrap();
     assert!(answer.text().contains("\"ok\":true"), "{}", answer.text());
@@ -487,7 +487,7 @@ fn who_has_the_token_may_stay() {
 }
 
 #[test]
-fn pages_of_other_sites_learn_nothing() {
+fn pages_of_other_sites_are_refused() {
     let home = Home::new();
     let gate = Gate::new(&home);
     let get = |path: &str, headers: &str| {
@@ -500,7 +500,7 @@ fn pages_of_other_sites_learn_nothing() {
             assert_eq!(get(path, &from).status, 403, "{path} {site}");
             assert_eq!(get(path, &format!("{from}{AUTH}")).status, 403, "{path} {site}");
         }
-        // Our own page, and what a person types.
+        // Our own page, and an address typed by the user.
         for site in ["same-origin", "none"] {
             let answer = get(path, &format!("Sec-Fetch-Site: {site}\r\n{AUTH}"));
             assert_eq!(answer.status, 200, "{path} {site}");
@@ -508,7 +508,7 @@ fn pages_of_other_sites_learn_nothing() {
             assert_eq!(answer.header("cross-origin-resource-policy"), Some("same-origin"), "{path}");
         }
     }
-    // `switchboard open` leads there from a file.
+    // `switchboard open` opens the page from a local file.
     let link = "Sec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: navigate\r\nSec-Fetch-Dest: document\r\n";
     assert_eq!(get("/", link).status, 200);
     assert_eq!(get("/health", link).status, 403);

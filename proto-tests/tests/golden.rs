@@ -1,4 +1,5 @@
-//! Nothing lost on the way, in either era: the bytes of results, errors and notifications before and after.
+//! Nothing is lost between host and child, in either era: compares the bytes of results, errors and
+//! notifications.
 #![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
 
 use proto_tests::Home;
@@ -9,12 +10,13 @@ const ODD: &str =
     r#""z": 1.0,"big":123456789012345678901234567890,"a":{"y":-0.0,"x":[ 1.50e+3 ]},"é\/\u00e9":null"#;
 const META: &str = r#""io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}"#;
 
-/// A child of the era that says exactly this to `tools/call`; `ID` is the id of the call.
+/// A child of the given era that answers `tools/call` with exactly these lines; `ID` stands for the call's
+/// id.
 fn home(modern: bool, said: &[&str]) -> Home {
     home_with(modern, "tools/call", said)
 }
 
-/// The same to another method.
+/// Like `home`, for any method.
 fn home_with(modern: bool, method: &str, said: &[&str]) -> Home {
     let home = Home::new();
     let discovered = if modern {
@@ -40,7 +42,7 @@ fn home_with(modern: bool, method: &str, said: &[&str]) -> Home {
     home
 }
 
-/// What the child says, and what a host of the era gets to hear, over the shim and over `/proxy/{child}`.
+/// Checks what a host hears if the child says `said`, over the shim and over `/proxy/{child}`.
 #[track_caller]
 fn check(modern_host: bool, modern_child: bool, said: &str, heard: &str) {
     let home = home(modern_child, &[said]);
@@ -56,14 +58,14 @@ fn check(modern_host: bool, modern_child: bool, said: &str, heard: &str) {
         r#"{{"jsonrpc":"2.0","id":"h","method":"tools/call","params":{{"name":"era_suite","arguments":{call}{meta}}}}}"#
     ));
     let suite = shim.answer_to("\"h\"");
-    // The suite's own name stands where the child's does on its own face.
+    // In a suite, Switchboard's server info replaces the child's.
     let server = r#"{"name":"switchboard","title":"Switchboard","version":"0.1.0"}"#;
     let sorted = suite.replace(server, r#"{"name":"s","version":"1"}"#);
     assert_eq!(sorted, heard);
 }
 
 #[test]
-fn results_pass_between_ends_of_one_era() {
+fn results_pass_unchanged_within_one_era() {
     let legacy = |id: &str| {
         format!(
             r#"{{"jsonrpc":"2.0", {ODD},"id":{id},"result":{{"content":[],{ODD},"_meta":{{"x/y":1.0}}}}}}"#
@@ -79,7 +81,7 @@ fn results_pass_between_ends_of_one_era() {
 }
 
 #[test]
-fn results_cross_over_with_all_that_is_not_one_eras_own() {
+fn results_cross_eras_with_everything_that_is_not_era_specific() {
     check(
         false,
         true,
@@ -99,7 +101,7 @@ fn results_cross_over_with_all_that_is_not_one_eras_own() {
 }
 
 #[test]
-fn errors_pass_on_every_way() {
+fn errors_pass_between_all_eras() {
     let error = |id: &str| {
         format!(
             r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32050,"message":"own","data":{{{ODD}}},"more":1.0}}}}"#
@@ -118,7 +120,7 @@ fn errors_pass_on_every_way() {
 }
 
 #[test]
-fn progress_passes_on_every_way_but_for_its_token() {
+fn progress_passes_between_all_eras_except_for_its_token() {
     let progress = |token: &str| {
         format!(
             r#"{{"jsonrpc":"2.0","method":"notifications/progress","params":{{"progressToken":{token},"progress":1.50,{ODD}}}}}"#
@@ -139,7 +141,8 @@ fn progress_passes_on_every_way_but_for_its_token() {
     }
 }
 
-/// A request to the one child, by every way there is: what it says is what each host hears.
+/// Sends a request to one child over `/proxy`, `/mcp` and the shim: each host must hear exactly what the
+/// child says.
 #[track_caller]
 fn passes(modern: bool, method: &str, params: &str, said: impl Fn(&str) -> String) {
     let meta = if modern { format!(r#""_meta":{{{META}}}"#) } else { String::new() };
@@ -163,7 +166,7 @@ fn passes(modern: bool, method: &str, params: &str, said: impl Fn(&str) -> Strin
 }
 
 #[test]
-fn lists_resources_and_prompts_of_one_child_pass_as_they_are() {
+fn lists_resources_and_prompts_of_one_child_pass_unchanged() {
     for modern in [false, true] {
         let kind = if modern { r#""resultType":"complete","ttlMs":5,"cacheScope":"public","# } else { "" };
         let result = |member: &'static str| {
@@ -179,14 +182,14 @@ fn lists_resources_and_prompts_of_one_child_pass_as_they_are() {
         passes(modern, "prompts/list", "", result("prompts"));
         passes(modern, "resources/read", r#""uri":"u:1""#, result("contents"));
         passes(modern, "prompts/get", r#""name":"n""#, result("messages"));
-        // Methods that nobody here knows.
+        // Methods that Switchboard does not know.
         passes(modern, "x/unknown", r#""z": 1.0"#, result("x"));
         passes(modern, "tasks/get", r#""taskId":"t""#, result("x"));
     }
 }
 
 #[test]
-fn log_messages_and_updates_pass_as_they_are() {
+fn log_messages_and_updates_pass_unchanged() {
     let log = format!(
         r#"{{"jsonrpc":"2.0", {ODD},"method":"notifications/message","params":{{"level":"error","data":{{{ODD}}},{ODD}}}}}"#
     );

@@ -1,4 +1,5 @@
-//! The hop as the daemon speaks it: sessions, their order, the mailbox and its watermark, cancelling.
+//! The hop protocol between shim and daemon: sessions, message order, the mailbox and its watermark,
+//! cancelling.
 #![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
 
 use std::fs;
@@ -10,7 +11,7 @@ use proto_tests::wait::until_true;
 use proto_tests::{DaemonProcess, Home, PATIENCE, Request, Response};
 use serde_json::{Value, json};
 
-/// One session, as a shim would have it.
+/// One session, as a shim opens it.
 struct Session<'a> {
     daemon: &'a DaemonProcess,
     name: String,
@@ -51,7 +52,7 @@ impl<'a> Session<'a> {
         self.daemon.door().send(&self.request(seq, body))
     }
 
-    /// Sends on a connection of its own and does not wait.
+    /// Sends on a separate connection and does not wait for the answer.
     fn start(&mut self, body: &str) -> Connection {
         let seq = self.next_seq();
         let mut connection = self.daemon.door().connect().unwrap();
@@ -82,7 +83,7 @@ fn journalled(home: &Home) -> std::path::PathBuf {
 }
 
 #[test]
-fn messages_are_dispatched_in_their_order_however_they_travel() {
+fn messages_are_dispatched_in_sequence_whatever_order_they_arrive_in() {
     let home = Home::new();
     let journal = journalled(&home);
     let daemon = home.daemon();
@@ -91,7 +92,7 @@ fn messages_are_dispatched_in_their_order_however_they_travel() {
     for round in 0..20 {
         let first = session.seq + 1;
         session.seq += 4;
-        // The last ones are sent first.
+        // The last messages are sent first.
         let late: Vec<_> = (1..4)
             .rev()
             .map(|n| {
@@ -121,7 +122,7 @@ fn messages_are_dispatched_in_their_order_however_they_travel() {
 }
 
 #[test]
-fn what_is_not_acknowledged_is_kept() {
+fn unacknowledged_messages_stay_in_the_mailbox() {
     let home = Home::new();
     journalled(&home);
     let daemon = home.daemon();
@@ -141,7 +142,7 @@ fn what_is_not_acknowledged_is_kept() {
 }
 
 #[test]
-fn a_poll_waits_and_wakes() {
+fn a_poll_waits_until_a_message_arrives() {
     let home = Home::new();
     journalled(&home);
     let daemon = home.daemon();
@@ -163,7 +164,7 @@ fn a_poll_waits_and_wakes() {
 }
 
 #[test]
-fn a_call_that_its_caller_cancelled_is_answered_with_nothing() {
+fn a_cancelled_call_gets_an_empty_answer() {
     let home = Home::new();
     let journal = journalled(&home);
     let daemon = home.daemon();
@@ -182,7 +183,7 @@ fn a_call_that_its_caller_cancelled_is_answered_with_nothing() {
 }
 
 #[test]
-fn a_session_nobody_opened_is_refused() {
+fn an_unknown_session_is_refused() {
     let home = Home::new();
     let daemon = home.daemon();
     for name in ["", "nobody", "00000000000000000000000000000000"] {
@@ -201,14 +202,14 @@ fn a_session_nobody_opened_is_refused() {
 }
 
 #[test]
-fn versions_of_the_hop_that_do_not_meet_are_told_so() {
+fn incompatible_hop_versions_are_refused_with_both_ranges() {
     let home = Home::new();
     let daemon = home.daemon();
     let open = |version: &str, min: u32, max: u32| {
         let body = json!({"workspace": null, "version": version, "hop": {"min": min, "max": max}});
         daemon.door().post("/hop/session", &body.to_string())
     };
-    // What counts is the hop, not the version: older and newer shims just work.
+    // The hop version decides, not the shim's version: older and newer shims just work.
     for (version, min, max) in [("0.0.1", 1, 1), ("99.0.0", 1, 1), ("99.0.0", 1, 7), ("nonsense", 0, 1)] {
         let opened = open(version, min, max);
         assert_eq!(opened.status, 200, "{version} {min} {max}: {}", opened.text());
@@ -220,7 +221,7 @@ fn versions_of_the_hop_that_do_not_meet_are_told_so() {
         let said = refused.json()["error"].as_str().unwrap().to_owned();
         assert!(said.contains("1–1") && said.contains(&format!("{min}–{max}")), "{said}");
     }
-    // Nobody who has a session minds.
+    // Open sessions are not affected.
     let mut session = Session::open(&daemon);
     assert_eq!(session.post(r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#).status, 200);
     for broken in ["", "{}", "[]", "{\"hop\":7}"] {
@@ -230,7 +231,7 @@ fn versions_of_the_hop_that_do_not_meet_are_told_so() {
 }
 
 #[test]
-fn a_question_to_a_session_carries_the_boot() {
+fn the_id_of_a_question_carries_the_boot_id() {
     let home = Home::new();
     journalled(&home);
     let daemon = home.daemon();
@@ -240,7 +241,7 @@ fn a_question_to_a_session_carries_the_boot() {
     let question = batch["messages"].as_array().unwrap().last().unwrap();
     assert_eq!(question["method"], "elicitation/create");
     let id = question["id"].as_str().expect("a string with the boot in it");
-    // An answer to another boot is dropped, the right one is not.
+    // An answer for another boot is dropped, the right one is not.
     let answer = |id: &str| {
         format!(r#"{{"jsonrpc":"2.0","id":"{id}","result":{{"action":"accept","content":{{}}}}}}"#)
     };
@@ -250,7 +251,7 @@ fn a_question_to_a_session_carries_the_boot() {
     assert!(response.text().contains("accept"), "{}", response.text());
 }
 
-/// One session that sends out of order, on more connections than the daemon has places, and another that calls.
+/// One session sends out of order on more connections than the daemon has slots, while another session calls.
 #[test]
 fn one_session_cannot_take_all_connections() {
     let home = Home::new();
@@ -260,7 +261,7 @@ fn one_session_cannot_take_all_connections() {
     assert_eq!(other.post(&call(1, "echo", "{}")).status, 200);
     let one = Session::open(&daemon);
     let note = r#"{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}"#;
-    // The number that all of them wait for is not among them.
+    // All of them wait for a sequence number that is never sent.
     let mut open = Vec::new();
     let begin = Instant::now();
     for seq in 3..2600 {
@@ -276,7 +277,7 @@ fn one_session_cannot_take_all_connections() {
     assert_eq!(other.post(&call(2, "echo", "{}")).status, 200);
     let took = asked.elapsed();
     assert!(took < std::time::Duration::from_secs(5), "another session's call took {took:?}");
-    // Those that found no place are told so, and nobody waits for their numbers.
+    // Connections without a slot are refused, and the session does not wait for their sequence numbers.
     let last = open.last_mut().unwrap().response(false).unwrap();
     assert_eq!((last.status, last.header("connection")), (429, Some("close")), "{}", last.text());
     assert!(last.json()["error"]["message"].as_str().unwrap().contains("connections"), "{}", last.text());
@@ -310,7 +311,7 @@ fn the_calls_of_a_batch_run_at_once_and_are_answered_in_order() {
 }
 
 #[test]
-fn a_batch_gives_up_its_turn_when_it_waits() {
+fn a_batch_does_not_block_the_next_message() {
     let home = Home::new();
     home.child("kid", &["echo"]);
     let daemon = home.daemon();

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use proto_tests::{Home, Terminal, bins};
 use serde_json::{Value, json};
 
-/// A host, the file that it has below HOME, a sample of it, and what `import` takes from that.
+/// A host, its config file below HOME, a sample of that file, and the servers that `import` takes from it.
 const SAMPLES: [(&str, &str, &str, &[&str]); 14] = [
     ("claude-code", ".claude.json", "claude-code.json", &["docs", "github", "local-db"]),
     ("claude-desktop", ".config/Claude/claude_desktop_config.json", "claude-desktop.json", &["filesystem"]),
@@ -39,7 +39,7 @@ fn sample(name: &str) -> String {
     fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("vectors/hosts").join(name)).unwrap()
 }
 
-/// A program that hosts can be told to start.
+/// A program for hosts to start.
 fn shim(home: &Home, folder: &str) -> String {
     let shim = home.write(&format!("{folder}/switchboard"), "#!/bin/sh\n");
     fs::set_permissions(&shim, fs::Permissions::from_mode(0o755)).unwrap();
@@ -50,7 +50,7 @@ fn text(output: &Output) -> String {
     String::from_utf8([&output.stdout[..], &output.stderr].concat()).unwrap()
 }
 
-/// What a command says, if it ends like this, and never a secret.
+/// The command's output, after checking its exit code and that it shows no secret.
 #[track_caller]
 fn said(home: &Home, args: &[&str], code: i32) -> String {
     let output = home.command(args);
@@ -60,7 +60,7 @@ fn said(home: &Home, args: &[&str], code: i32) -> String {
     said
 }
 
-/// A host that stops writing, also when the test fails.
+/// Stops the thread that writes like a host, even if the test panics.
 struct Ends<'a>(&'a AtomicBool);
 
 impl Drop for Ends<'_> {
@@ -75,7 +75,7 @@ fn set_up(home: &Home, more: &[&str]) -> String {
     said(home, &[&["setup", "--yes", "--shim", &shim], more].concat(), 0)
 }
 
-/// The names of one's own servers.
+/// The names of the user's own servers.
 fn own(home: &Home) -> Vec<String> {
     let folders = fs::read_dir(home.config_folder().join("mcps")).unwrap().flatten();
     let mut names: Vec<_> = folders.map(|entry| entry.file_name().into_string().unwrap()).collect();
@@ -105,7 +105,7 @@ fn everything(home: &Home) -> BTreeMap<PathBuf, (u32, Vec<u8>)> {
     found
 }
 
-/// Whether all of `small` is in `large`, in its order.
+/// Whether all characters of `small` are in `large`, in the same order.
 fn is_kept(small: &str, large: &str) -> bool {
     let mut large = large.chars();
     small.chars().all(|wanted| large.any(|found| found == wanted))
@@ -147,7 +147,7 @@ fn every_host_goes_through_setup_import_setup_and_undo() {
 }
 
 #[test]
-fn each_host_is_told_in_its_own_words() {
+fn each_hosts_entry_has_the_hosts_own_format() {
     for (host, file, vector, _) in SAMPLES {
         let home = Home::new();
         let file = home.write(file, &sample(vector));
@@ -169,7 +169,7 @@ fn each_host_is_told_in_its_own_words() {
             _ => plain,
         };
         assert!(compact.contains(&expect), "{host}: {expect} is not in {text}");
-        // What hosts read strictly stays what they read.
+        // A file that was strict JSON stays strict JSON.
         if let Ok(value) = serde_json::from_str::<Value>(&sample(vector)) {
             let mut now: Value = serde_json::from_str(&text).unwrap();
             let key = if host == "vscode" { "servers" } else { "mcpServers" };
@@ -180,7 +180,7 @@ fn each_host_is_told_in_its_own_words() {
 }
 
 #[test]
-fn files_that_are_missing_or_empty_are_made_and_unmade() {
+fn missing_and_empty_files_are_created_and_restored() {
     for (host, file, vector, _) in SAMPLES {
         let contents: &[Option<&str>] = if vector.ends_with("json") || vector.ends_with("jsonc") {
             &[None, Some(""), Some("{}"), Some("{}\n"), Some("\r\n{\r\n}\r\n"), Some("\u{feff}{\"a\":1}")]
@@ -233,12 +233,12 @@ fn a_dry_run_writes_nothing() {
 }
 
 #[test]
-fn secrets_go_where_secrets_are_and_are_seen_nowhere() {
+fn secrets_are_stored_privately_and_never_shown() {
     let home = Home::new();
     for (_, file, vector, _) in SAMPLES {
         home.write(file, &sample(vector));
     }
-    // `said` looks at what is printed.
+    // `said` checks the output.
     set_up(&home, &[]);
     said(&home, &["import"], 0);
     said(&home, &["import", "--json"], 0);
@@ -275,13 +275,13 @@ fn secrets_go_where_secrets_are_and_are_seen_nowhere() {
 }
 
 #[test]
-fn what_hosts_write_differently_becomes_the_same_definition() {
+fn entries_in_different_formats_become_the_same_definition() {
     let home = Home::new();
     for (_, file, vector, _) in SAMPLES {
         home.write(file, &sample(vector));
     }
     let told = said(&home, &["import"], 0);
-    // Of four hosts that run it, with the same token; and one that runs another version.
+    // Four hosts run it: three with the same token, and one in another version.
     assert_eq!(told.matches("already there as `github`").count(), 2, "{told}");
     assert!(told.contains("another server is called `github`: this one is `github-2`"), "{told}");
     for (part, why) in [
@@ -336,10 +336,10 @@ fn a_server_works_after_it_was_imported() {
     assert!(said(&home, &["import"], 0).contains("kid (Cursor): taken as `kid`"));
     assert!(shim.call("kid", "echo", "{}").contains("\"ok\":true"));
     assert_eq!(definition(&home, "kid")["command"]["env"]["API_TOKEN"], "${KID_API_TOKEN}");
-    // What is one's own already is not taken a second time, whatever its name.
+    // A server that the user already has is not imported again, whatever its name.
     home.write(".gemini/settings.json", &json!({"mcpServers": {"toy": entry}}).to_string());
     assert!(said(&home, &["import"], 0).contains("toy (Gemini CLI): already there as `kid`"));
-    // Another value under the same name is another server, and another secret.
+    // Another value under the same name makes another server, and another secret.
     let other = home.entry(&bins().evil_child, &["echo"], &[("API_TOKEN", "sk-CANARY9876543210fedcba")]);
     home.write(".gemini/settings.json", &json!({"mcpServers": {"kid": other}}).to_string());
     assert!(said(&home, &["import"], 0).contains("this one is `kid-2`"));
@@ -347,7 +347,7 @@ fn a_server_works_after_it_was_imported() {
 }
 
 #[test]
-fn what_would_not_run_here_stays_in_its_host() {
+fn servers_that_would_not_work_are_left_in_their_host() {
     let home = Home::new();
     let cursor = json!({"mcpServers": {
         "plain": {"url": "http://192.168.1.5:8080/mcp"},
@@ -364,7 +364,7 @@ fn what_would_not_run_here_stays_in_its_host() {
 }
 
 #[test]
-fn a_server_of_one_project_runs_there_and_says_so() {
+fn a_server_of_one_project_keeps_its_directory_and_is_reported() {
     let home = Home::new();
     let claude = json!({
         "projects": {"/home/ada/shop": {"mcpServers": {
@@ -382,7 +382,7 @@ fn a_server_of_one_project_runs_there_and_says_so() {
 }
 
 #[test]
-fn what_was_imported_can_be_taken_out_of_its_host() {
+fn imported_servers_can_be_removed_from_their_host() {
     for (host, file, vector, servers) in SAMPLES {
         let home = Home::new();
         let before = sample(vector);
@@ -402,7 +402,7 @@ fn what_was_imported_can_be_taken_out_of_its_host() {
 }
 
 #[test]
-fn a_file_that_its_host_changed_since_loses_only_what_is_ours() {
+fn undo_removes_only_our_entry_from_a_file_that_changed_since() {
     for (host, file, vector, _) in SAMPLES {
         let home = Home::new();
         let before = sample(vector);
@@ -427,7 +427,7 @@ fn a_file_that_its_host_changed_since_loses_only_what_is_ours() {
 }
 
 #[test]
-fn a_host_that_lost_servers_and_changed_gets_them_back() {
+fn undo_restores_removed_servers_in_a_file_that_changed_since() {
     for (host, file, vector, servers) in SAMPLES {
         let home = Home::new();
         let file = home.write(file, &sample(vector));
@@ -442,7 +442,7 @@ fn a_host_that_lost_servers_and_changed_gets_them_back() {
         said(&home, &["undo", "--yes"], 0);
         let now = fs::read_to_string(&file).unwrap();
         assert!(!now.contains("bin/switchboard"), "{host}: {now}");
-        // A second look finds what the first one found.
+        // `import` finds the same servers again.
         let told: Value = serde_json::from_str(&said(&home, &["import", "--json"], 0)).unwrap();
         let there =
             told["servers"].as_array().unwrap().iter().filter(|server| server["result"] == "already there");
@@ -451,7 +451,7 @@ fn a_host_that_lost_servers_and_changed_gets_them_back() {
 }
 
 #[test]
-fn a_shim_that_moved_is_followed_and_the_original_is_kept() {
+fn setup_updates_the_path_of_a_moved_shim_and_undo_still_restores() {
     for (host, file, vector, _) in SAMPLES {
         let home = Home::new();
         let before = sample(vector);
@@ -468,7 +468,7 @@ fn a_shim_that_moved_is_followed_and_the_original_is_kept() {
 }
 
 #[test]
-fn an_entry_that_a_person_wrote_is_given_back_to_them() {
+fn undo_restores_an_entry_that_the_user_wrote() {
     let home = Home::new();
     let by_hand = json!({"mcpServers": {"switchboard": {"command": "/old/switchboard", "env": {"A": "1"}}}})
         .to_string();
@@ -477,7 +477,7 @@ fn an_entry_that_a_person_wrote_is_given_back_to_them() {
     assert_eq!(fs::read_to_string(&file).unwrap(), by_hand.replace("/old/switchboard", &shim(&home, "bin")));
     said(&home, &["undo", "--yes"], 0);
     assert_eq!(fs::read_to_string(&file).unwrap(), by_hand);
-    // Changed by its host meanwhile, it stays theirs.
+    // If the host has changed the file since, the entry stays.
     set_up(&home, &[]);
     let changed = fs::read_to_string(&file).unwrap().replacen('{', "{\"new\": 1, ", 1);
     fs::write(&file, &changed).unwrap();
@@ -486,7 +486,7 @@ fn an_entry_that_a_person_wrote_is_given_back_to_them() {
 }
 
 #[test]
-fn what_cannot_be_edited_is_named_and_left_alone() {
+fn files_that_cannot_be_edited_are_reported_and_left_alone() {
     let home = Home::new();
     for (_, file, vector, _) in SAMPLES {
         home.write(file, &sample(vector));
@@ -526,7 +526,7 @@ fn what_cannot_be_edited_is_named_and_left_alone() {
     assert_eq!(told.matches(": set up (").count(), SAMPLES.len() - broken.len() - 1, "{told}");
     let told = said(&home, &["import"], 1);
     assert!(told.contains(":2:18: not valid JSON") && told.contains("taken as"), "{told}");
-    // A file that is mended by then is restored, one that is broken by then is not touched.
+    // `undo` does not touch a file that is broken now, and handles it once it is fixed.
     let file = home.path().join(".claude.json");
     fs::write(&file, "{").unwrap();
     assert!(said(&home, &["undo", "--yes"], 1).contains(".claude.json:1:"));
@@ -536,7 +536,7 @@ fn what_cannot_be_edited_is_named_and_left_alone() {
 }
 
 #[test]
-fn a_link_stays_a_link() {
+fn a_symbolic_link_stays_a_link() {
     let home = Home::new();
     let kept = home.write("dotfiles/cursor.json", &sample("cursor.json"));
     fs::create_dir_all(home.path().join(".cursor")).unwrap();
@@ -554,14 +554,14 @@ fn a_link_stays_a_link() {
 }
 
 #[test]
-fn what_is_closed_stays_closed() {
+fn read_only_files_and_folders_are_not_written() {
     let home = Home::new();
     let file = home.write(".cursor/mcp.json", "{}");
     let shim = shim(&home, "bin");
     fs::create_dir_all(home.path().join(".gemini")).unwrap();
     fs::set_permissions(&file, fs::Permissions::from_mode(0o444)).unwrap();
     fs::set_permissions(home.path().join(".gemini"), fs::Permissions::from_mode(0o555)).unwrap();
-    // To root nothing is closed; so this is somebody else.
+    // Root may write everything, so this runs as another user.
     let is_root = rustix::process::geteuid().is_root();
     let (nobody, mut words) = (65534, Vec::new());
     if is_root {
@@ -573,7 +573,7 @@ fn what_is_closed_stays_closed() {
         }
         words.extend(["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]);
     }
-    // A binary that everybody can reach.
+    // A copy of the binaries that every user can read.
     let copy = |program: &Path| {
         let to = home.path().join(program.file_name().unwrap());
         fs::copy(program, &to).unwrap();
@@ -608,7 +608,7 @@ fn a_host_that_writes_all_the_time_loses_nothing() {
     let draft = home.path().join(".claude.json.tmp");
     std::thread::scope(|scope| {
         let _ends = Ends(&stop);
-        // As Claude Code does it: reads what is there, changes a number, puts the whole in place.
+        // As Claude Code does it: reads the file, changes a number and replaces the file by a rename.
         scope.spawn(|| {
             while !stop.load(Ordering::Relaxed) {
                 let text = fs::read_to_string(&file).expect("there is always a file");
@@ -626,7 +626,7 @@ fn a_host_that_writes_all_the_time_loses_nothing() {
             } else {
                 &["undo", "--yes"]
             };
-            // On a machine that is busy enough the host may come first each time, which is said.
+            // On a busy machine the host may win every race; then the command says so.
             let told = home.command(command);
             let is_busy = text(&told).contains("is written by another program all the time");
             assert!(told.status.success() || is_busy, "{}", text(&told));
@@ -648,7 +648,8 @@ fn a_host_that_saves_in_place_loses_nothing() {
     let (stop, last) = (AtomicBool::new(false), AtomicU64::new(0));
     std::thread::scope(|scope| {
         let _ends = Ends(&stop);
-        // As Node's `writeFile` does it, which a busy machine may interrupt anywhere: empties the file and fills it.
+        // As Node's `writeFile` does it: truncates the file and then writes it. A busy machine may interrupt
+        // it anywhere.
         scope.spawn(|| {
             while !stop.load(Ordering::Relaxed) {
                 let text = whole(last.fetch_add(1, Ordering::Relaxed) + 1);
@@ -667,7 +668,7 @@ fn a_host_that_saves_in_place_loses_nothing() {
             } else {
                 &["undo", "--yes"]
             };
-            // What is read in the midst of a save may be refused, but never written over.
+            // A file that is read in the middle of a save may be refused, but is never overwritten.
             let told = home.command(command);
             assert!(matches!(told.status.code(), Some(0 | 1)), "{}", text(&told));
             for record in fs::read_dir(home.state_folder().join("hosts")).into_iter().flatten().flatten() {
@@ -685,7 +686,7 @@ fn a_host_that_saves_in_place_loses_nothing() {
 }
 
 #[test]
-fn what_stood_in_a_file_that_is_gone_is_kept() {
+fn undo_restores_a_file_that_was_deleted_since() {
     let home = Home::new();
     let file = home.write(".cursor/mcp.json", &sample("cursor.json"));
     set_up(&home, &[]);
@@ -700,7 +701,7 @@ fn what_stood_in_a_file_that_is_gone_is_kept() {
 }
 
 #[test]
-fn a_file_with_two_names_is_left_alone() {
+fn a_file_with_two_hard_links_is_left_alone() {
     let home = Home::new();
     let file = home.write(".cursor/mcp.json", "{}");
     fs::hard_link(&file, home.path().join("mine.json")).unwrap();
@@ -710,7 +711,7 @@ fn a_file_with_two_names_is_left_alone() {
 }
 
 #[test]
-fn two_at_once_are_one_after_the_other() {
+fn concurrent_setups_run_one_after_the_other() {
     let home = Home::new();
     for (_, file, vector, _) in SAMPLES {
         home.write(file, &sample(vector));
@@ -736,7 +737,7 @@ fn two_at_once_are_one_after_the_other() {
 }
 
 #[test]
-fn whoever_is_killed_leaves_the_old_file_or_the_new_one() {
+fn a_killed_command_leaves_the_old_file_or_the_new_one() {
     let home = Home::new();
     let before = sample("claude-code.json");
     let file = home.write(".claude.json", &before);
@@ -770,7 +771,7 @@ fn whoever_is_killed_leaves_the_old_file_or_the_new_one() {
 }
 
 #[test]
-fn a_person_is_asked_about_every_file() {
+fn the_user_is_asked_about_every_file() {
     let home = Home::new();
     let cursor = home.write(".cursor/mcp.json", "{}");
     let zed = home.write(".config/zed/settings.json", "// mine\n{}");
@@ -797,7 +798,7 @@ fn a_person_is_asked_about_every_file() {
 }
 
 #[test]
-fn nobody_to_ask_is_no_yes() {
+fn changes_without_a_terminal_need_the_yes_flag() {
     let home = Home::new();
     let file = home.write(".cursor/mcp.json", &sample("cursor.json"));
     let shim = shim(&home, "bin");
@@ -813,7 +814,7 @@ fn nobody_to_ask_is_no_yes() {
 }
 
 #[test]
-fn only_the_hosts_that_are_meant_are_told() {
+fn only_the_selected_hosts_are_set_up() {
     let home = Home::new();
     home.write(".cursor/mcp.json", "{}");
     let told = set_up(&home, &["--host", "gemini,zed"]);
@@ -829,14 +830,14 @@ fn only_the_hosts_that_are_meant_are_told() {
         "{told}"
     );
     assert!(told.contains("JetBrains AI Assistant: keeps no file of its own"), "{told}");
-    // A host that was told to leave it alone is asked nothing, and the person hears of it.
+    // Where the user disabled our entry, nothing is changed, and setup says so.
     home.write(
         ".cursor/mcp.json",
         &json!({"mcpServers": {"switchboard": {"command": shim(&home, "bin"), "disabled": true}}})
             .to_string(),
     );
     assert!(set_up(&home, &["--host", "cursor"]).contains("set up, but turned off there"));
-    // An older config of Continue would be hidden by a new file.
+    // A new file would hide Continue's older config.
     home.write(".continue/config.json", "{}");
     let shim = shim(&home, "bin");
     let told = said(&home, &["setup", "--yes", "--shim", &shim, "--host", "continue"], 1);
@@ -847,7 +848,7 @@ fn only_the_hosts_that_are_meant_are_told() {
 }
 
 #[test]
-fn only_a_shim_that_stays_is_written_down() {
+fn only_a_permanent_shim_path_is_written() {
     let home = Home::new();
     let file = home.write(".cursor/mcp.json", "{}");
     let told = said(&home, &["setup", "--yes"], 1);
@@ -856,7 +857,7 @@ fn only_a_shim_that_stays_is_written_down() {
         said(&home, &["setup", "--yes", "--shim", "/no/such"], 1).contains("no program that can be started")
     );
     assert_eq!(fs::read_to_string(&file).unwrap(), "{}");
-    // Installed side by side, the one beside the daemon is it; by the name that PATH has for it.
+    // The shim next to the daemon is used, under the path by which PATH finds it.
     let install = |program: &Path| {
         let to = home.path().join("opt/v1").join(program.file_name().unwrap());
         fs::create_dir_all(to.parent().unwrap()).unwrap();

@@ -1,4 +1,5 @@
-//! How the daemon is started and found: it belongs to no host, and everybody finds the one that runs.
+//! How the daemon is started and found: it belongs to no host, and every command and shim finds the one that
+//! runs.
 #![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
 #![allow(clippy::disallowed_methods, reason = "tests start processes")]
 
@@ -14,11 +15,11 @@ use proto_tests::{Home, PATIENCE, bins, procs};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-/// A host that started a shim, as a process of its own above it.
+/// A host process that has started a shim.
 struct Host(Child);
 
 impl Host {
-    /// Starts it, and has its shim start the daemon.
+    /// Starts the host and waits until its shim has started the daemon.
     fn start(home: &Home) -> Self {
         let mut host = Command::new("/bin/sh")
             .args(["-c", "\"$0\" \"$@\"; true"])
@@ -88,14 +89,14 @@ fn the_process_that_launches_the_daemon_is_gone_when_it_serves() {
     assert_eq!(home.processes().len(), 2, "{:#?}", home.processes());
 }
 
-/// Somebody who is neither the test nor root, with a runtime directory that comes and goes.
+/// A user who is neither the test's user nor root, with a runtime directory that comes and goes.
 struct Person {
     uid: u32,
     home: Home,
 }
 
 impl Person {
-    /// `None` where nobody else can be had. Each test has a uid of its own.
+    /// `None` if the test cannot switch users. Each test needs a different uid.
     fn new(uid: u32) -> Option<Self> {
         if !rustix::process::getuid().is_root() || Command::new("setpriv").arg("--version").output().is_err()
         {
@@ -122,14 +123,14 @@ impl Person {
         PathBuf::from(format!("/run/user/{}", self.uid))
     }
 
-    /// As a first login does.
+    /// Creates the runtime directory, as the first login does.
     fn log_in(&self) {
         fs::create_dir_all(self.runtime()).unwrap();
         fs::set_permissions(self.runtime(), fs::Permissions::from_mode(0o700)).unwrap();
         chown(self.runtime(), Some(self.uid), Some(self.uid)).unwrap();
     }
 
-    /// As the last logout does.
+    /// Deletes the runtime directory, as the last logout does.
     fn log_out(&self) {
         let _ = fs::remove_dir_all(self.runtime());
     }
@@ -156,7 +157,7 @@ impl Person {
         status["pid"].as_u64().unwrap()
     }
 
-    /// What a shim answers to a host that asks for the tools.
+    /// A shim's answers to a host that lists the tools.
     fn tools(&self) -> String {
         let mut shim =
             self.command("switchboard").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
@@ -187,7 +188,7 @@ impl Drop for Person {
 }
 
 #[test]
-fn a_daemon_is_found_although_the_place_for_sockets_has_changed() {
+fn the_daemon_is_found_after_the_socket_path_has_changed() {
     let Some(person) = Person::new(42_417) else { return };
     person.log_out();
     person.says(&["start"]);
@@ -200,20 +201,20 @@ fn a_daemon_is_found_although_the_place_for_sockets_has_changed() {
     assert_eq!(person.says(&["socket"]), socket);
     assert!(person.says(&["start"]).contains("is running"));
     assert!(person.tools().contains("\"tools\":"), "{}", person.tools());
-    // One that somebody starts by hand steps back at once, and takes nobody's connections meanwhile.
+    // A second daemon started by hand exits at once and does not take over the socket.
     let second = person.command("switchboardd").output().unwrap();
     assert_eq!(second.status.code(), Some(1), "{second:?}");
     let told = String::from_utf8_lossy(&second.stderr);
     assert!(told.contains(socket.trim()), "{told}");
     assert!(!place.exists());
     assert_eq!((person.daemon(), person.daemons()), (first, 1));
-    // The next one is at the new place.
+    // The next daemon uses the new path.
     person.says(&["restart"]);
     let next = person.daemon();
     assert_ne!(next, first);
     assert_eq!(Path::new(person.says(&["socket"]).trim()), place);
     assert!(person.tools().contains("\"tools\":"));
-    // And the other way round: the place goes, and the daemon makes room.
+    // The other way round: the path disappears, and the daemon exits.
     person.log_out();
     until_true("another daemon", PATIENCE, || person.tools().contains("\"tools\":"));
     until_true("the old one to go", PATIENCE, || person.daemons() == 1);

@@ -1,5 +1,5 @@
-//! A live demonstration: under 200 calls a second a definition is changed, removed and brought back, again
-//! and again. No call fails that was not aimed at the removed child, and the host's list follows.
+//! At 200 calls a second, a definition is changed, removed and restored again and again. Only calls to the
+//! removed child fail, and the host's list follows.
 #![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
 
 use std::fs;
@@ -16,12 +16,12 @@ const PACE: Duration = Duration::from_millis(5);
 #[derive(Debug, Default)]
 struct Counted {
     served: u32,
-    /// Aimed at the child while it was removed.
+    /// Calls to the child while it was removed.
     refused: u32,
     failed: Vec<String>,
 }
 
-/// Calls both children in turn until it is told to stop.
+/// Calls both children in turn until `stop` is set.
 fn call_on(shim: &mut Shim, stop: &AtomicBool, removed: &AtomicBool) -> Counted {
     let mut counted = Counted::default();
     let mut next = Instant::now();

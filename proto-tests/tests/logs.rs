@@ -1,4 +1,4 @@
-//! `switchboard logs`: what servers and the daemon wrote, and what they write next.
+//! `switchboard logs`: what servers and the daemon have written, and following what they write next.
 #![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
 #![allow(clippy::disallowed_methods, reason = "tests start processes")]
 
@@ -110,12 +110,12 @@ fn a_follower_sees_new_lines_a_crash_and_the_next_daemon() {
     home.order(&["restart"]);
     say(&home, "the next daemon");
     follower.shows("the next daemon");
-    // Not by its name: the follower is a process of the same program.
+    // Not found by name, because the follower runs the same program.
     let status: Value = serde_json::from_slice(&home.command(&["status", "--json"]).stdout).unwrap();
     let pid = i32::try_from(status["pid"].as_i64().unwrap()).unwrap();
     kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
     follower.shows("waiting for the next one");
-    // What is still open of a killed process can be connected to for a moment.
+    // For a moment, connections to the socket of a killed process still succeed.
     until_true("its end", PATIENCE, || home.command(&["status"]).status.code() == Some(3));
     home.order(&["start"]);
     say(&home, "after a kill");
@@ -134,18 +134,18 @@ fn the_daemons_own_log_is_followed_through_a_rotation() {
     home.order(&["restart"]);
     follower.shows("restarting on request");
     follower.shows("serving");
-    // Another file under its name, as the daemon itself would make it.
+    // A new file under the same name, as a rotation by the daemon creates it.
     std::fs::rename(&file, file.with_extension("log.1")).unwrap();
     std::fs::write(&file, "the first line of another file\n").unwrap();
     follower.shows("the first line of another file");
-    // And without a daemon, what the last one wrote.
+    // Without a daemon, it shows what the last one wrote.
     home.order(&["stop"]);
     let text = String::from_utf8(home.command(&["logs", "-n", "500"]).stdout).unwrap();
     assert!(text.contains("serving") && text.contains("another file"), "{text}");
 }
 
 #[test]
-fn a_daemon_in_the_foreground_says_where_its_log_goes() {
+fn logs_of_a_foreground_daemon_name_its_process() {
     let home = Home::new();
     let daemon = home.daemon();
     let output = home.command(&["logs"]);
@@ -155,7 +155,7 @@ fn a_daemon_in_the_foreground_says_where_its_log_goes() {
 }
 
 #[test]
-fn of_a_server_elsewhere_the_connection_is_told() {
+fn logs_of_a_remote_server_show_its_connection() {
     let home = Home::new();
     home.definition(
         "far",
@@ -199,7 +199,7 @@ fn log_in_a_watched_folder(variable: &str, level: &str) -> String {
 }
 
 #[test]
-fn a_log_in_a_watched_folder_does_not_cause_itself() {
+fn a_log_in_a_watched_folder_causes_no_feedback_loop() {
     for variable in ["LOG_LEVEL", "RUST_LOG"] {
         let log = log_in_a_watched_folder(variable, "trace");
         assert!(log.contains("catalog"), "{log}");
@@ -209,7 +209,7 @@ fn a_log_in_a_watched_folder_does_not_cause_itself() {
 }
 
 #[test]
-fn libraries_log_when_they_are_named() {
+fn a_library_logs_only_if_the_filter_names_it() {
     let home = Home::new();
     let daemon = DaemonProcess::start_with(&home, &["--listen", "off"], &[("RUST_LOG", "warn,notify=trace")]);
     until_true("a line of the library", PATIENCE, || daemon.log().contains("notify::"));

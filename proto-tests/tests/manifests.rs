@@ -1,5 +1,5 @@
-//! What a child said of itself is remembered: listing it costs no start, and what is wrong on disk is
-//! nobody's error.
+//! The daemon caches what each child says about itself: listing a child needs no start, and a damaged cache
+//! file causes no error.
 #![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
 
 use std::fs;
@@ -15,7 +15,7 @@ fn manifests(home: &Home) -> Vec<PathBuf> {
     entries.map(|entry| entry.unwrap().path()).collect()
 }
 
-/// Runs the children once, and ends the daemon when it has written down what they are.
+/// Runs the children once, and ends the daemon once it has written their manifests.
 fn learn(home: &Home, children: &[&str]) {
     let _daemon = home.daemon();
     let mut shim = home.shim();
@@ -30,7 +30,7 @@ fn names(introspected: &Value) -> Vec<String> {
     tools.iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
 }
 
-/// The child of a script, whose list of tools is what the file `tools` names at its start.
+/// A child whose behaviour, and so its tool list, is read from the returned file at each start.
 fn changeable(home: &Home) -> PathBuf {
     let tools = home.write("behaviour", "echo");
     let script = home.write("changeable", "");
@@ -42,9 +42,9 @@ fn changeable(home: &Home) -> PathBuf {
 }
 
 #[test]
-fn after_a_restart_everything_known_is_listed_without_a_process() {
+fn after_a_restart_known_children_are_listed_without_a_start() {
     let home = Home::new();
-    // Their start does not come to an end while this file is there.
+    // Their start blocks while this file exists.
     let gate = home.path().join("gate");
     let script = home.write("gated", "");
     let text = format!(
@@ -72,11 +72,11 @@ fn after_a_restart_everything_known_is_listed_without_a_process() {
     assert!(home.children().is_empty(), "a listing starts nothing: {:#?}", home.children());
     assert_eq!((daemon.starts("a"), daemon.starts("b")), (0, 0));
 
-    // It waits for no start.
+    // `introspect` does not wait for the start.
     let known = shim.introspect("a");
     assert!(names(&known).contains(&"echo".to_owned()), "{known}");
     fs::remove_file(&gate).unwrap();
-    // The call that is likely to follow finds it started or starting; `b` was not asked about.
+    // `introspect` starts `a` in the background for the call that is likely to follow; `b` stays cold.
     until_true("the start in the background", PATIENCE, || daemon.starts("a") == 1);
     assert!(shim.call("a", "echo", "{}").contains("\"ok\":true"));
     assert_eq!((daemon.starts("a"), daemon.starts("b")), (1, 0));
@@ -103,7 +103,7 @@ fn schemas_survive_a_restart_byte_for_byte() {
 }
 
 #[test]
-fn a_damaged_manifest_is_dropped_and_written_anew() {
+fn a_damaged_manifest_is_rewritten() {
     for damage in ["", "{", "null", "{\"version\":1}", "\u{0}\u{0}\u{0}", "[1,2,3]"] {
         let home = Home::new();
         home.child("k", &["echo"]);
@@ -121,7 +121,7 @@ fn a_damaged_manifest_is_dropped_and_written_anew() {
 }
 
 #[test]
-fn a_manifest_that_is_no_file_or_cannot_be_read_is_nobodys_error() {
+fn an_unreadable_manifest_causes_no_error() {
     let home = Home::new();
     home.child("k", &["echo"]);
     learn(&home, &["k"]);
@@ -135,7 +135,7 @@ fn a_manifest_that_is_no_file_or_cannot_be_read_is_nobodys_error() {
 }
 
 #[test]
-fn secrets_of_a_launch_are_not_in_its_manifest() {
+fn secrets_of_a_definition_are_not_in_its_manifest() {
     let home = Home::new();
     home.child_with("k", &["echo"], &[("TOKEN", "canary-5f1e")]);
     learn(&home, &["k"]);
@@ -148,7 +148,7 @@ fn secrets_of_a_launch_are_not_in_its_manifest() {
 }
 
 #[test]
-fn a_list_that_changed_while_nobody_looked_is_noticed_at_the_start() {
+fn a_list_that_changed_meanwhile_is_updated_at_the_next_start() {
     let home = Home::new();
     let behaviour = changeable(&home);
     learn(&home, &["k"]);
@@ -176,13 +176,13 @@ fn a_call_is_checked_against_the_running_child_and_not_its_manifest() {
     learn(&home, &["k"]);
     fs::write(&behaviour, "echo").unwrap();
     let _daemon = home.daemon();
-    // The manifest knows no `count`; the child does.
+    // `count` is not in the manifest, but the child has it.
     let answer = home.shim().call("k", "count", "{}");
     assert!(answer.contains("\"count\":1"), "{answer}");
 }
 
 #[test]
-fn a_child_that_says_its_list_changed_has_its_manifest_renewed() {
+fn list_changed_updates_the_manifest() {
     let home = Home::new();
     home.child("k", &["echo"]);
     {
@@ -200,7 +200,7 @@ fn a_child_that_says_its_list_changed_has_its_manifest_renewed() {
     let daemon = home.daemon();
     let mut shim = home.shim();
     assert!(names(&shim.introspect("k")).contains(&"grown".to_owned()), "as it last said");
-    // The new process has not grown, and that is noticed too.
+    // The new process lacks the tool, and the daemon notices that, too.
     until("the old list again", PATIENCE, || {
         (!names(&shim.introspect("k")).contains(&"grown".to_owned())).then_some(())
     });
@@ -208,7 +208,7 @@ fn a_child_that_says_its_list_changed_has_its_manifest_renewed() {
 }
 
 #[test]
-fn a_changed_list_is_renewed_while_a_long_call_outlasts_the_idle_time() {
+fn a_changed_list_is_updated_during_a_call_longer_than_the_idle_time() {
     let home = Home::new();
     home.child("k", &["echo"]);
     home.config(&json!({"suites": {"k": {"pool": {"idleMs": 4000}}}}));
@@ -231,7 +231,7 @@ fn a_changed_list_is_renewed_while_a_long_call_outlasts_the_idle_time() {
 }
 
 #[test]
-fn editing_words_keeps_the_manifest_and_another_launch_has_its_own() {
+fn a_new_description_keeps_the_manifest_and_a_new_command_gets_its_own() {
     let home = Home::new();
     home.child("k", &["slow-initialize", "2500"]);
     learn(&home, &["k"]);
@@ -255,7 +255,7 @@ fn editing_words_keeps_the_manifest_and_another_launch_has_its_own() {
 }
 
 #[test]
-fn a_dry_run_writes_down_what_the_last_server_lists_however_slowly() {
+fn a_dry_run_waits_for_slow_lists_and_writes_the_manifest() {
     let home = Home::new();
     home.child("k", &["prompts-slow", "1500"]);
     home.order(&["--dry-run"]);

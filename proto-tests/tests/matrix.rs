@@ -1,5 +1,6 @@
-//! Every revision of a host with every revision of a child, over the shim and over `/proxy/{child}`, the child
-//! behind a pipe and behind HTTP: each cell opens, lists, calls, and has the child ask its host something.
+//! Every revision of a host with every revision of a child, over the shim, `/proxy/{child}` and
+//! `/mcp/{child}`, with a local and with a remote child. Each cell connects, lists, calls, and has the child
+//! ask its host something.
 #![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
 
 use proto_tests::conformance::{Served, adapter};
@@ -11,7 +12,7 @@ use serde_json::{Value, json};
 const MODERN: &str = "2026-07-28";
 const ASKS: &str = "test_input_required_result_elicitation";
 
-/// What has the era child speak one revision.
+/// The arguments that make the era child use this revision.
 fn args(child: &str) -> Vec<&str> {
     if child == MODERN { vec!["--era", "modern"] } else { vec!["--era", "legacy", "--revision", child] }
 }
@@ -23,7 +24,7 @@ fn home(child: &str) -> Home {
     home
 }
 
-/// The same child behind HTTP, by the transport of its time.
+/// The same child as a remote server, over the transport of its revision.
 fn home_far_away(child: &str) -> (Home, Served) {
     let home = Home::new();
     let era_child = bins().era_child.to_str().unwrap();
@@ -34,7 +35,7 @@ fn home_far_away(child: &str) -> (Home, Served) {
     (home, served)
 }
 
-/// What a modern request says of its host.
+/// The `_meta` of a modern request.
 fn meta() -> Value {
     json!({
         "io.modelcontextprotocol/protocolVersion": MODERN,
@@ -50,7 +51,7 @@ fn params(host: &str, mut params: Value) -> String {
     params.to_string()
 }
 
-/// What is one era's own stands on that era's answers and on no others.
+/// Checks that era-specific members are in the answers of their own era only.
 #[track_caller]
 fn fits(host: &str, method: &str, answer: &Value) {
     let result = &answer["result"];
@@ -65,10 +66,10 @@ fn fits(host: &str, method: &str, answer: &Value) {
     }
 }
 
-/// One way to put a request and get its answer.
+/// One way to send a request and get its answer.
 trait Host {
     fn ask(&mut self, method: &str, params: &str) -> Value;
-    /// The whole conversation about one call that asks; the answer to it.
+    /// Makes a call that asks a question, answers it, and returns the result of the call.
     fn asked(&mut self, host: &str) -> Value;
     fn call(&self, tool: &str) -> Value;
 }
@@ -107,7 +108,7 @@ impl Host for OverProxy {
         response.json()
     }
 
-    /// A legacy host that fetches no mailbox cannot be asked; the child hears that it declines.
+    /// A legacy host without a mailbox cannot be asked; the daemon declines for it.
     fn asked(&mut self, host: &str) -> Value {
         let call = self.call(ASKS);
         if host == MODERN { comes_back(self, call) } else { self.ask("tools/call", &call.to_string()) }
@@ -159,7 +160,7 @@ fn accepted() -> Value {
     json!({"action": "accept", "content": {"name": "Ada"}})
 }
 
-/// The modern way: the answer is a question, and the same request comes back with the answer to it.
+/// The modern flow: the result is a question, and the host retries the request with the answer.
 #[track_caller]
 fn comes_back(host: &mut dyn Host, mut call: Value) -> Value {
     let answer = host.ask("tools/call", &params(MODERN, call.clone()));
@@ -230,7 +231,7 @@ fn through_the_proxy(host: &str, child: &str, home: &Home) {
     let daemon = home.daemon();
     let answer = check(host, &mut OverProxy(daemon.door()), "test_simple_text");
     if host != MODERN && child == MODERN {
-        // It is told that this host cannot be asked, and refuses.
+        // The child knows that this host cannot be asked, and refuses the call.
         assert_eq!(answer["error"]["code"], -32021, "{answer}");
         return;
     }

@@ -1,4 +1,4 @@
-//! What is measured, as `/status` shows it: calls of every face, failures, memory.
+//! The metrics in `/status`: calls on every face, failures, memory.
 #![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
 
 use proto_tests::streamable::{HttpHost, ModernHost};
@@ -25,7 +25,7 @@ fn counted(daemon: &DaemonProcess, child: &str) -> (Value, Value) {
 }
 
 #[test]
-fn every_call_is_counted_once_whatever_face_it_came_by() {
+fn every_call_is_counted_once_on_every_face() {
     let home = Home::new();
     home.child("kid", &["echo"]);
     home.child("idle", &["echo"]);
@@ -72,7 +72,7 @@ fn every_call_is_counted_once_whatever_face_it_came_by() {
 }
 
 #[test]
-fn what_failed_is_told_without_what_it_was_about() {
+fn failures_are_recorded_without_arguments_and_messages() {
     let home = Home::new();
     home.child("kid", &["echo"]);
     let daemon = home.daemon();
@@ -99,7 +99,7 @@ fn what_failed_is_told_without_what_it_was_about() {
     let wanted = [
         ("invalid_params", "-"),
         ("child_exited", "crash"),
-        // What no child has is not named.
+        // Tool names that no child has are not recorded.
         ("tool_error", "_other"),
         ("_other", "raise"),
         ("-32602", "raise"),
@@ -112,7 +112,7 @@ fn what_failed_is_told_without_what_it_was_about() {
     assert!(!status["lastErrors"].to_string().contains("hunter2"), "{status}");
     let (calls, _) = counted(&daemon, "kid");
     assert_eq!((&calls["total"], &calls["errors"]), (&json!(6), &json!(5)), "{calls}");
-    // The one for a suite that there is not is nobody's.
+    // The call to an unknown suite counts in the total only.
     assert_eq!((&status["calls"]["total"], &status["calls"]["errors"]), (&json!(7), &json!(6)));
 }
 
@@ -131,7 +131,7 @@ fn only_the_last_failures_are_kept() {
 }
 
 #[test]
-fn a_call_under_way_is_seen_and_one_that_was_called_off_is_no_failure() {
+fn a_call_in_flight_is_counted_and_a_cancelled_one_is_no_failure() {
     let home = Home::new();
     home.child("kid", &["echo"]);
     let daemon = home.daemon();
@@ -151,7 +151,7 @@ fn a_call_under_way_is_seen_and_one_that_was_called_off_is_no_failure() {
 }
 
 #[test]
-fn figures_outlive_a_reload_and_are_not_for_everybody() {
+fn metrics_survive_a_reload_and_need_a_token() {
     let home = Home::new();
     home.child("kid", &["echo"]);
     let daemon = home.daemon_on_tcp();
@@ -168,7 +168,7 @@ fn figures_outlive_a_reload_and_are_not_for_everybody() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn memory_is_that_of_a_child_with_all_it_started() {
+fn the_memory_of_a_child_includes_its_descendants() {
     let home = Home::new();
     home.child("kid", &["echo"]);
     let daemon = home.daemon();
@@ -182,6 +182,6 @@ fn memory_is_that_of_a_child_with_all_it_started() {
     until_true("a look", PATIENCE, || memory().is_some_and(|kib| kib > 0));
     let before = memory().unwrap();
     shim.call("kid", "eat", r#"{"mb":64}"#);
-    // The look before is good for a second.
+    // A measurement is reused for one second.
     until_true("the next look", PATIENCE, || memory().is_some_and(|kib| kib > before + 60 * 1024));
 }

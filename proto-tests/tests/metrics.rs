@@ -1,4 +1,4 @@
-//! `/metrics`: what Prometheus is told, to the number.
+//! `/metrics`: what Prometheus scrapes, with exact numbers.
 #![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,7 +10,7 @@ use proto_tests::wait::until_true;
 use proto_tests::{DaemonProcess, Door, Home, PATIENCE, Request};
 use serde_json::{Value, json};
 
-/// Samples by name and labels, as a reader of the format sees them.
+/// Samples by name and labels, as a parser of the format sees them.
 type Samples = BTreeMap<String, f64>;
 
 #[track_caller]
@@ -31,7 +31,7 @@ fn samples(text: &str) -> Samples {
     all
 }
 
-/// The sum over all samples of this name whose labels hold all of these.
+/// The sum over all samples with this name whose labels contain all of these.
 fn sum(samples: &Samples, name: &str, labels: &[&str]) -> f64 {
     let matches = |sample: &&String| {
         let (found, rest) = sample.split_once('{').unwrap_or((sample, ""));
@@ -62,7 +62,7 @@ fn posts(door: &Door, path: &str, method: &str, params: &Value) {
 }
 
 #[test]
-fn each_face_counts_its_own_calls_and_agrees_with_the_status() {
+fn calls_are_counted_per_face_and_match_the_status() {
     let home = Home::new();
     home.child("kid", &["echo"]);
     let daemon = home.daemon();
@@ -108,7 +108,7 @@ fn each_face_counts_its_own_calls_and_agrees_with_the_status() {
         assert_eq!(counted(&[&face_label, &shows_label, echo]), wanted, "{face} {shows}");
     }
     assert_eq!(counted(&[r#"gen_ai_tool_name="raise""#, r#"error_type="-32602""#]), 1.0);
-    // What is asked of the suite itself is its own tool.
+    // An `introspect` counts under the suite's own tool name.
     assert_eq!(counted(&[r#"gen_ai_tool_name="kid_suite""#]), 1.0);
     assert_eq!(sum(&seen, "switchboard_introspections_total", &["kid_suite"]), 1.0);
     assert_eq!(sum(&seen, CLIENT, &[CALL, r#"child="kid""#, r#"network_transport="pipe""#, echo]), 27.0);
@@ -132,7 +132,7 @@ fn each_face_counts_its_own_calls_and_agrees_with_the_status() {
 }
 
 #[test]
-fn sessions_and_children_that_ended_are_told_with_their_end() {
+fn ended_sessions_and_children_are_counted_with_their_reason() {
     let home = Home::new();
     home.child("kid", &["echo"]);
     let daemon = home.daemon();
@@ -161,7 +161,7 @@ fn sessions_and_children_that_ended_are_told_with_their_end() {
 }
 
 #[test]
-fn made_up_names_do_not_make_the_answer_longer() {
+fn unknown_names_add_no_series() {
     let home = Home::new();
     home.child("kid", &["echo"]);
     let daemon = home.daemon();
@@ -192,14 +192,14 @@ fn made_up_names_do_not_make_the_answer_longer() {
 }
 
 #[test]
-fn names_that_would_break_the_text_are_escaped() {
+fn names_with_special_characters_are_escaped() {
     let home = Home::new();
     let far = Far::start(far::legacy);
     let child = "a\"b\\c é} 7 # EOF";
     home.definition("odd", &json!({"mcpServers": {child: {"url": far.url()}}}).to_string());
     let daemon = home.daemon();
     let tool = "t\"\\\n# EOF\nswitchboard_child_up 9\r{x=\"";
-    // Any face will do; this one takes a tool's name as it is.
+    // Any face would do; this one passes the tool's name unchanged.
     let path = "/proxy/a%22b%5Cc%20%C3%A9%7D%207%20%23%20EOF";
     posts(&daemon.door(), path, "tools/call", &json!({"name": tool, "arguments": {}}));
     let escaped = |text: &str| text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
@@ -213,7 +213,7 @@ fn names_that_would_break_the_text_are_escaped() {
 }
 
 #[test]
-fn only_the_owner_is_told_and_a_head_is_enough() {
+fn metrics_need_the_token_and_support_head() {
     let home = Home::new();
     home.child("kid", &["echo"]);
     let daemon = home.daemon_on_tcp();
@@ -241,7 +241,7 @@ fn only_the_owner_is_told_and_a_head_is_enough() {
 }
 
 #[test]
-fn what_is_held_is_counted_and_not_named() {
+fn held_servers_are_counted_but_not_named() {
     let home = Home::new();
     let project = home.project("work");
     project.child("stranger", &["echo"]);
@@ -252,7 +252,7 @@ fn what_is_held_is_counted_and_not_named() {
 }
 
 #[test]
-fn two_looks_at_the_same_figures_are_the_same() {
+fn two_scrapes_without_activity_are_equal() {
     let home = Home::new();
     home.child("a", &["echo"]);
     home.child("b", &["echo"]);
@@ -262,7 +262,7 @@ fn two_looks_at_the_same_figures_are_the_same() {
         shim.call(child, "echo", "{}");
         shim.call(child, "count", "{}");
     }
-    // Their lists are asked for in the background.
+    // Their lists are fetched in the background.
     let lists = || sum(&scrape(&daemon), CLIENT, &[r#"mcp_method_name="tools/list""#]);
     until_true("the lists", PATIENCE, || lists() >= 2.0);
     let steady = |text: &str| -> Vec<String> {
@@ -274,9 +274,9 @@ fn two_looks_at_the_same_figures_are_the_same() {
     until_true("quiet", PATIENCE, || look() == look());
 }
 
-/// Every metric that the dashboard and the rules ask for is one that there is.
+/// The dashboard and the alert rules use only metrics that exist.
 #[test]
-fn dashboard_and_rules_ask_for_what_there_is() {
+fn dashboard_and_rules_use_existing_metrics() {
     let home = Home::new();
     home.child("kid", &["echo"]);
     let daemon = home.daemon();

@@ -1,4 +1,4 @@
-//! Everything that children offer besides tools, on the aggregate face: merged, routed, and told of.
+//! The prompts and resources that children offer, on the aggregate face: merging, routing, and notifications.
 #![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
 
 use proto_tests::streamable::HttpHost;
@@ -23,12 +23,12 @@ fn host(daemon: &DaemonProcess) -> HttpHost {
     HttpHost::open(daemon.door(), "/mcp", LATEST, &json!({}))
 }
 
-/// Has a child run once, so that what it offers is known.
+/// Runs a child once, so that what it offers is known.
 fn wake(daemon: &DaemonProcess, host: &HttpHost, child: &str) {
     let arguments = json!({"action": "call", "subtool": "test_simple_text"});
     let answer = host.ask("tools/call", &json!({"name": format!("{child}_suite"), "arguments": arguments}));
     assert!(answer.get("result").is_some(), "{answer}");
-    // Once its lists are kept, a session that is opened now sees them.
+    // Once the daemon has its lists, a session that is opened now sees them.
     until_true("the lists of the child", PATIENCE, || {
         let listed = daemon.door().post("/proxy", r#"{"jsonrpc":"2.0","id":1,"method":"prompts/list"}"#);
         listed.json()["result"]["prompts"].as_array().unwrap().len() >= 4
@@ -49,7 +49,7 @@ fn resources(host: &HttpHost) -> Vec<String> {
 }
 
 #[test]
-fn everything_of_a_child_is_there_under_its_own_name() {
+fn prompts_and_resources_of_a_single_child_keep_their_names() {
     let home = home(&["era"], &json!({}));
     let daemon = home.daemon();
     let host = host(&daemon);
@@ -88,7 +88,7 @@ fn everything_of_a_child_is_there_under_its_own_name() {
 }
 
 #[test]
-fn lists_start_nobody() {
+fn lists_start_no_child() {
     let home = home(&["era"], &json!({}));
     let daemon = home.daemon();
     wake(&daemon, &host(&daemon), "era");
@@ -98,13 +98,13 @@ fn lists_start_nobody() {
     assert!(!prompts(&host).is_empty() && !resources(&host).is_empty());
     host.ask("resources/templates/list", &json!({}));
     assert_eq!(daemon.starts("era"), 0);
-    // What is asked for is had from the child.
+    // Reading a resource starts the child.
     assert!(host.ask("resources/read", &json!({"uri": "test://static-text"})).get("result").is_some());
     assert_eq!(daemon.starts("era"), 1);
 }
 
 #[test]
-fn what_clashes_is_prefixed_by_default() {
+fn clashing_names_are_prefixed_by_default() {
     let home = home(&["a", "b"], &json!({}));
     let daemon = home.daemon();
     let host = host(&daemon);
@@ -130,13 +130,13 @@ fn what_clashes_is_prefixed_by_default() {
         "{templated}"
     );
 
-    // Under that name wherever a child speaks of it.
+    // Results of the child use the prefixed name, too.
     let arguments = json!({"resourceUri": "test://static-text"});
     let prompt = host
         .ask("prompts/get", &json!({"name": "b_test_prompt_with_embedded_resource", "arguments": arguments}));
     assert!(prompt["result"]["messages"].to_string().contains(&format!("\"{uri}\"")), "{prompt}");
 
-    // Followed under the name that it is known by.
+    // Subscriptions use the prefixed name, too.
     let mut own = host.listen();
     let watched = json!({"uri": "switchboard://b/test://watched-resource"});
     assert_eq!(host.ask("resources/subscribe", &watched)["result"], json!({}));
@@ -154,7 +154,7 @@ fn what_clashes_is_prefixed_by_default() {
 }
 
 #[test]
-fn the_first_may_win() {
+fn with_strategy_first_the_first_child_wins() {
     let home = home(&["a", "b"], &json!({"conflicts": {"strategy": "first", "order": ["b"]}}));
     let daemon = home.daemon();
     let host = host(&daemon);
@@ -170,7 +170,7 @@ fn the_first_may_win() {
 }
 
 #[test]
-fn clashes_may_be_refused_and_are_named() {
+fn with_strategy_refuse_clashes_are_left_out_and_reported() {
     let home = home(&["a", "b"], &json!({"conflicts": {"strategy": "refuse"}}));
     let daemon = home.daemon();
     let host = host(&daemon);
@@ -187,7 +187,7 @@ fn clashes_may_be_refused_and_are_named() {
 }
 
 #[test]
-fn a_workspace_has_no_say_in_the_persons_own_prompts_and_resources() {
+fn a_workspace_cannot_redirect_the_users_own_prompts_and_resources() {
     let home = Home::new();
     home.config(&json!({"conflicts": {"strategy": "first", "order": ["trusted", "other"]}}));
     let project = home.project("work");
@@ -231,14 +231,14 @@ fn a_workspace_has_no_say_in_the_persons_own_prompts_and_resources() {
             assert_eq!((asked(other, "prompts/get"), asked(other, "resources/read")), (0, 0), "{rule}");
         }
     }
-    // Under its own name it can be had, since its workspace says so.
+    // Its prompts get a prefix, as its workspace's config says.
     until_true("the workspace's own", PATIENCE, || {
         prompts(&host).contains(&"evil_test_simple_prompt".to_owned())
     });
 }
 
 #[test]
-fn a_child_that_failed_is_named_and_the_rest_is_answered() {
+fn a_failed_child_is_reported_and_the_others_are_listed() {
     let home = home(&["era"], &json!({}));
     home.definition(
         "gone",
@@ -257,12 +257,12 @@ fn a_child_that_failed_is_named_and_the_rest_is_answered() {
     assert_eq!(logged.len(), 1, "{logged:?}");
     assert_eq!(logged[0]["method"], "notifications/message");
     assert!(logged[0]["params"]["data"].as_str().unwrap().contains("`gone`"));
-    // Once is enough.
+    // It is logged only once per session.
     assert!(host.call(&request).json().get("result").is_some());
 }
 
 #[test]
-fn hosts_hear_of_changes_that_they_see() {
+fn hosts_are_notified_of_changes_they_can_see() {
     let home = home(&["era"], &json!({}));
     let daemon = home.daemon();
     let host = host(&daemon);
@@ -276,7 +276,7 @@ fn hosts_hear_of_changes_that_they_see() {
     let arguments = json!({"action": "call", "subtool": "test_trigger_resource_change"});
     host.ask("tools/call", &json!({"name": "era_suite", "arguments": arguments}));
     assert_eq!(own.message()["method"], "notifications/resources/list_changed");
-    // Subtools are no part of what the aggregate lists.
+    // The aggregate face does not list subtools.
     let arguments = json!({"action": "call", "subtool": "test_trigger_tool_change"});
     host.ask("tools/call", &json!({"name": "era_suite", "arguments": arguments}));
     let arguments = json!({"action": "call", "subtool": "test_trigger_prompt_change"});
@@ -285,7 +285,7 @@ fn hosts_hear_of_changes_that_they_see() {
 }
 
 #[test]
-fn children_log_as_much_as_the_most_curious_host_wants() {
+fn children_log_at_the_most_verbose_level_of_all_hosts() {
     let home = home(&["era"], &json!({}));
     let daemon = home.daemon();
     let (curious, quiet) = (host(&daemon), host(&daemon));
@@ -301,12 +301,12 @@ fn children_log_as_much_as_the_most_curious_host_wants() {
     assert_eq!(quiet.ask("logging/setLevel", &json!({"level": "error"}))["result"], json!({}));
     assert_eq!(curious.ask("logging/setLevel", &json!({"level": "debug"}))["result"], json!({}));
     assert_eq!((heard(&curious), heard(&quiet)), (3, 0));
-    // The next process is told too.
+    // The next process gets the level, too.
     home.order(&["restart", "era"]);
     assert_eq!((heard(&curious), heard(&quiet)), (3, 0));
 }
 
-/// Whoever has something changed by a call sees it in the list that they ask for next.
+/// A host whose call changes something sees the change in the next list that it asks for.
 #[test]
 fn a_list_shows_what_the_call_before_it_changed() {
     let home = home(&["era"], &json!({}));

@@ -1,4 +1,5 @@
-//! A shim that shows one child as it is: its own names, its own changes, and a clear word if it is not there.
+//! A shim that shows a single child: the child's own names and changes, and a clear error if it does not
+//! exist.
 #![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
 
 use proto_tests::wait::until_true;
@@ -31,7 +32,7 @@ fn has_tool(listed: &Value, name: &str) -> bool {
 }
 
 #[test]
-fn its_tools_have_their_own_names_and_no_suite_is_seen() {
+fn tools_keep_their_names_and_no_suite_is_listed() {
     for era in ["legacy", "modern"] {
         let home = home(era);
         let _daemon = home.daemon();
@@ -47,7 +48,7 @@ fn its_tools_have_their_own_names_and_no_suite_is_seen() {
 }
 
 #[test]
-fn changes_of_it_are_heard_and_nothing_of_the_others() {
+fn the_host_hears_of_changes_of_this_child_only() {
     let home = home("legacy");
     let _daemon = home.daemon();
     let mut shim = home.shim_of("era");
@@ -63,9 +64,9 @@ fn changes_of_it_are_heard_and_nothing_of_the_others() {
     shim.notification("notifications/tools/list_changed");
 }
 
-/// A legacy host follows a resource of a child of either era.
+/// A legacy host subscribes to a resource of a child of either era.
 #[test]
-fn its_resources_are_followed() {
+fn a_host_can_subscribe_to_the_childs_resources() {
     for era in ["legacy", "modern"] {
         let home = home(era);
         let _daemon = home.daemon();
@@ -85,9 +86,9 @@ fn its_resources_are_followed() {
     }
 }
 
-/// The child that follows a crash is asked for what the one before was.
+/// After a crash, the daemon repeats the subscriptions at the next child.
 #[test]
-fn its_resources_are_followed_after_a_crash() {
+fn subscriptions_survive_a_crash_of_the_child() {
     for era in ["legacy", "modern"] {
         let home = home(era);
         let daemon = home.daemon();
@@ -109,7 +110,7 @@ fn its_resources_are_followed_after_a_crash() {
 }
 
 #[test]
-fn a_child_that_is_not_there_is_named_and_may_come() {
+fn a_missing_child_is_named_and_works_once_defined() {
     let home = Home::new();
     let _daemon = home.daemon();
     let mut shim = home.shim_of("era");

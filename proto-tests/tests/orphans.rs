@@ -1,4 +1,4 @@
-//! Whatever dies, in whatever order: callers are told, the next call works, and nothing is left.
+//! Whatever dies, in whatever order: callers get an error, the next call works, and no process is left.
 #![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
 #![allow(clippy::disallowed_methods, reason = "tests start processes")]
 
@@ -11,7 +11,7 @@ use proto_tests::wait::{becomes, until_true};
 use proto_tests::{Home, PATIENCE, Shim, bins, procs};
 use rustix::process::{Pid, Signal, kill_process};
 
-/// Grandchildren of every kind, started by a call.
+/// Has the child start grandchildren of every kind, and returns their pids.
 fn fork(shim: &mut Shim, child: &str) -> Vec<i32> {
     let answer = structured(&shim.call(child, "fork", "{}"));
     let pids: Vec<_> = answer["pids"]
@@ -31,12 +31,12 @@ fn all_gone(pids: &[i32], bound: Duration) {
     until_true("every grandchild to go", bound, || living() == 0);
 }
 
-/// Five times what is promised: the machine may be busy.
+/// Five times the promised limits, because the machine may be busy.
 const TOLD: Duration = Duration::from_secs(5);
 const GONE: Duration = Duration::from_secs(10);
 
 #[test]
-fn a_killed_daemon_is_told_to_everybody_and_leaves_nothing() {
+fn all_calls_of_a_killed_daemon_are_answered_and_no_process_is_left() {
     let home = Home::new();
     home.child("k", &["echo"]);
     home.child("stubborn", &["ignores-term"]);
@@ -57,7 +57,7 @@ fn a_killed_daemon_is_told_to_everybody_and_leaves_nothing() {
         let killed = Instant::now();
         match daemon.take() {
             Some(mut daemon) => daemon.kill(),
-            // From the second round on it is one that a shim started.
+            // From the second round on, a shim has started the daemon.
             None => {
                 let running = home.daemons();
                 assert_eq!(running.len(), 1, "{running:#?}");
@@ -83,7 +83,7 @@ fn a_killed_daemon_is_told_to_everybody_and_leaves_nothing() {
 }
 
 #[test]
-fn what_is_safe_to_repeat_survives_the_daemon() {
+fn a_list_request_is_repeated_after_the_daemon_was_killed() {
     let home = Home::new();
     home.child("slow", &["slow-initialize", "1500"]);
     let mut daemon = home.daemon();
@@ -95,7 +95,7 @@ fn what_is_safe_to_repeat_survives_the_daemon() {
 }
 
 #[test]
-fn a_terminated_daemon_takes_everything_along() {
+fn a_terminated_daemon_leaves_no_process() {
     let home = Home::new();
     for (name, behaviour) in
         [("a", "echo"), ("b", "ignores-eof"), ("c", "ignores-term"), ("d", "forks-at-start")]
@@ -138,7 +138,7 @@ fn a_child_that_dies_leaves_no_grandchildren() {
 }
 
 #[test]
-fn a_grandchild_that_holds_stdout_holds_up_nothing() {
+fn a_grandchild_that_holds_stdout_open_delays_nothing() {
     let home = Home::new();
     home.child("k", &["forks-and-exits"]);
     let _daemon = home.daemon();
@@ -170,20 +170,20 @@ fn descriptors_and_threads_come_back_after_crashes() {
     }
     until_true("all to be cleared, zombies too", PATIENCE, || settled(0));
     until_true("the descriptors to come back", PATIENCE, || procs::fds(daemon.pid()) <= fds + 2);
-    // Threads for file work end when they have been idle for a while.
+    // Idle threads for file work end after a while.
     until_true("the threads to come back", PATIENCE, || procs::threads(daemon.pid()) <= threads + 2);
 }
 
-// --- the guard, the daemon, and both ---
+// --- killing the guard, the daemon, and both ---
+/// The promised limit is 2 s; the machine may be busy.
 
-/// What is promised is 2 s; the machine may be busy.
 const SWEPT: Duration = Duration::from_secs(4);
 
 fn kill(pid: i32) {
     kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
 }
 
-/// The guards of this home.
+/// The pids of all guards in this home.
 fn guards(home: &Home) -> Vec<i32> {
     home.processes()
         .iter()
@@ -192,7 +192,7 @@ fn guards(home: &Home) -> Vec<i32> {
         .collect()
 }
 
-/// Everything of this child: itself and its grandchildren, which come in every kind.
+/// The child and its grandchildren of every kind.
 fn family(shim: &mut Shim, child: &str) -> Vec<i32> {
     let mut pids = fork(shim, child);
     pids.push(shim.pid_of(child));
@@ -225,13 +225,13 @@ fn a_killed_guard_leaves_nothing_and_its_callers_are_told() {
             assert!(answer.contains("\"ok\":true"), "round {round}: {answer}");
         }
     }
-    // Nor are there zombies.
+    // No zombies are left either.
     let zombies =
         || procs::descendants(daemon.pid()).into_iter().filter(|process| process.zombie).collect::<Vec<_>>();
     assert!(becomes(PATIENCE, || zombies().is_empty()), "never reaped: {:#?}", zombies());
 }
 
-/// In a container, the leader of the session may be outside of it: the session and the group are then 0.
+/// In a container, the session leader may be outside of it; then session and process group ids read as 0.
 #[test]
 fn a_killed_guard_leaves_nothing_in_a_container() {
     bins();
@@ -256,7 +256,7 @@ fn a_killed_guard_leaves_nothing_in_a_container() {
 }
 
 #[test]
-fn a_killed_daemon_leaves_nothing_five_times() {
+fn a_killed_daemon_leaves_no_process() {
     let home = Home::new();
     home.child("k", &["echo"]);
     home.child("stubborn", &["ignores-term"]);
@@ -267,7 +267,7 @@ fn a_killed_daemon_leaves_nothing_five_times() {
             let mut shim = home.shim();
             pids = family(&mut shim, "k");
             pids.extend(family(&mut shim, "stubborn"));
-            // A shim that lives would start another daemon.
+            // A living shim would start another daemon.
             shim.signal(Signal::KILL);
         }
         pids.extend(guards(&home));
@@ -278,7 +278,7 @@ fn a_killed_daemon_leaves_nothing_five_times() {
 }
 
 #[test]
-fn with_guard_and_daemon_killed_together_the_next_daemon_clears_up() {
+fn the_next_daemon_clears_up_if_guards_and_daemon_were_killed() {
     let home = Home::new();
     home.child("k", &["echo"]);
     home.child("stubborn", &["ignores-term"]);
@@ -291,7 +291,7 @@ fn with_guard_and_daemon_killed_together_the_next_daemon_clears_up() {
             pids.extend(family(&mut shim, "stubborn"));
             shim.signal(Signal::KILL);
         }
-        // Stopped first, so that neither sees the other die.
+        // Stops them first, so that none sees another die.
         let all: Vec<i32> = guards(&home).into_iter().chain([daemon.pid()]).collect();
         assert_eq!(all.len(), 3);
         for pid in &all {
@@ -318,7 +318,7 @@ fn the_sweep_spares_a_bystander_that_runs_the_same_program() {
     assert!(before >= 3);
     daemon.kill();
     until_true("the children to go", GONE, || home.children().is_empty());
-    // It runs the program of a child and was never one; a number that was given out again is not tried.
+    // It runs a child's program but was never a child. Reused pids are not tested.
     let mut bystander = bystander();
     {
         let _daemon = home.daemon();
@@ -339,9 +339,9 @@ fn bystander() -> std::process::Child {
         .unwrap()
 }
 
-// --- children that fight their guard ---
+// --- children that resist their guard ---
+/// Waits until nobody touches the file any more.
 
-/// Whether nobody touches the file any more. It may not be there yet.
 #[track_caller]
 fn goes_quiet(file: &std::path::Path) {
     let touched = || std::fs::metadata(file).unwrap().modified().unwrap();
@@ -357,7 +357,7 @@ fn goes_quiet(file: &std::path::Path) {
 fn a_chain_of_processes_that_fork_and_exit_does_not_escape() {
     for signal in [Signal::TERM, Signal::KILL] {
         let home = Home::new();
-        // The chains end with this folder, also when the test fails.
+        // The chains end when this folder is deleted, even if the test fails.
         let folder = tempfile::tempdir().unwrap();
         let beats = folder.path().join("beats");
         home.child("k", &["chains", beats.to_str().unwrap()]);
@@ -366,7 +366,7 @@ fn a_chain_of_processes_that_fork_and_exit_does_not_escape() {
         let (sh, setsid) = (beats.with_extension("sh"), beats.with_extension("setsid"));
         shim.call("k", "echo", "{}");
         until_true("both chains", PATIENCE, || sh.exists() && setsid.exists());
-        // A shim that lives would start another daemon.
+        // A living shim would start another daemon.
         shim.signal(Signal::KILL);
         drop(shim);
         daemon.signal(signal);
@@ -377,12 +377,12 @@ fn a_chain_of_processes_that_fork_and_exit_does_not_escape() {
     }
 }
 
-/// The daemon clears up in place of a guard that was killed, and the next child is served meanwhile.
+/// The daemon clears up after a killed guard, and serves other children meanwhile.
 #[test]
 fn a_chain_of_processes_does_not_outrun_the_daemon_when_its_guard_is_killed() {
     for _ in 0..3 {
         let home = Home::new();
-        // The chains end with this folder, also when the test fails.
+        // The chains end when this folder is deleted, even if the test fails.
         let folder = tempfile::tempdir().unwrap();
         let beats = folder.path().join("beats");
         home.child("k", &["chains", beats.to_str().unwrap()]);
@@ -403,7 +403,7 @@ fn a_chain_of_processes_does_not_outrun_the_daemon_when_its_guard_is_killed() {
     }
 }
 
-/// A child that stopped its guard: itself, a grandchild, and the guard.
+/// Has a child stop its guard, and returns the pids of the child, a grandchild and the guard.
 fn stopped_guard(home: &Home, shim: &mut Shim) -> Vec<i32> {
     let file = home.path().join("pids");
     shim.start_call("k", "echo", "{}");
@@ -421,11 +421,11 @@ fn a_stopped_guard_is_killed_and_its_children_with_it() {
     home.child("k", &["stops-guard", home.path().join("pids").to_str().unwrap()]);
     let mut daemon = home.daemon();
     let mut shim = home.shim();
-    // The daemon stays: it gives up a child that does not answer.
+    // With a running daemon: it gives up on a child that does not answer.
     let pids = stopped_guard(&home, &mut shim);
     kill(pids[0]);
     all_gone(&pids, GONE);
-    // The daemon leaves.
+    // With a daemon that exits.
     let pids = stopped_guard(&home, &mut shim);
     shim.signal(Signal::KILL);
     drop(shim);
@@ -449,15 +449,16 @@ fn a_stopped_guard_of_a_killed_daemon_is_cleared_by_the_next() {
 }
 
 // --- containers ---
+/// A fake docker daemon: containers are its children, not those of the client that started them.
 
-/// Stands for the docker daemon: containers are its children, not those of whoever asked for them.
 struct Docker {
     process: std::process::Child,
     folder: std::path::PathBuf,
 }
 
 impl Docker {
-    /// `docker` (or `podman`) on the PATH of the login shell, and something that runs its containers.
+    /// Puts `docker` (or `podman`) on the PATH of the login shell, and starts a process that runs its
+    /// containers.
     #[allow(clippy::disallowed_methods, reason = "tests start processes")]
     fn start(home: &Home, name: &str) -> Self {
         use std::os::unix::fs::PermissionsExt;
@@ -465,7 +466,7 @@ impl Docker {
         let folder = home.path().join("containers");
         std::fs::create_dir_all(&folder).unwrap();
         let at = folder.display();
-        // `run` writes the id where it is told to, has a container started and talks for it.
+        // `run` writes the id to the given file, has a container started, and talks to us on its behalf.
         let cli = format!(
             r#"#!/bin/sh
 echo "$*" >> {at}/orders
@@ -521,7 +522,7 @@ done"#
         Self { process, folder }
     }
 
-    /// Ids and pids of containers that nobody stopped.
+    /// Ids and pids of the containers that still run.
     fn containers(&self) -> Vec<(String, i32)> {
         let entries = std::fs::read_dir(&self.folder).unwrap().map(|entry| entry.unwrap().path());
         entries
@@ -538,7 +539,7 @@ done"#
         std::fs::read_to_string(self.folder.join("orders")).unwrap_or_default()
     }
 
-    /// Whether it was told to end this one by its id.
+    /// Whether it was ordered to end this container by its id.
     fn was_told_to_end(&self, id: &str) -> bool {
         self.orders().lines().any(|line| {
             ["stop", "kill", "rm"].iter().any(|order| line.starts_with(order)) && line.ends_with(id)
@@ -644,7 +645,7 @@ fn a_file_that_is_no_container_id_is_not_deleted() {
     let entry = home.entry(std::path::Path::new("docker"), &own, &[]);
     home.definition("box", &serde_json::json!({"mcpServers": {"box": entry}}).to_string());
     let _daemon = home.daemon();
-    // The engine refuses it, as it would without us.
+    // The engine refuses it, as it would without Switchboard.
     let answer = home.shim().call("box", "echo", "{}");
     assert!(answer.contains("container ID file found"), "{answer}: {}", docker.orders());
     home.order(&["restart", "box"]);

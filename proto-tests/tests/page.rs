@@ -1,5 +1,5 @@
-//! The status page and the way in for it: what is served to anybody, what a code is good for, what its bearer may
-//! read, and how pages are kept up to date. What a browser makes of it is tested in `proto-tests/page`.
+//! The status page and its access: what is served without a token, what a code is good for, what its bearer
+//! may read, and how pages are updated. The page in a browser is tested in `proto-tests/page`.
 #![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
 #![allow(clippy::disallowed_methods, reason = "tests start processes")]
 
@@ -31,7 +31,7 @@ const PARTS: [&str; 12] = [
     "/page/words.js",
 ];
 
-/// The code in the address that `switchboard open` gives.
+/// The code in the URL that `switchboard open` prints.
 #[track_caller]
 fn code(home: &Home, daemon: &DaemonProcess) -> String {
     let output = home.command(&["open", "--no-browser"]);
@@ -43,7 +43,7 @@ fn code(home: &Home, daemon: &DaemonProcess) -> String {
     code.to_owned()
 }
 
-/// Gives a code as our own page does.
+/// Exchanges a code as our own page does.
 fn exchange(door: &Door, code: &str) -> Response {
     let origin = format!("http://{}", door.host());
     door.send(&Request::new("POST", "/page/session").header("Origin", &origin).body(entry(code)))
@@ -61,7 +61,7 @@ fn bearer(home: &Home, daemon: &DaemonProcess) -> String {
     answer.json()["bearer"].as_str().unwrap().to_owned()
 }
 
-/// A page that is kept up to date.
+/// The event stream of one page.
 struct Feed {
     connection: Connection,
     rest: String,
@@ -85,7 +85,7 @@ impl Feed {
         Ok(Self { connection, rest: String::new(), opened, told: 0 })
     }
 
-    /// The next event and what it says; `None` at the end.
+    /// The next event and its data; `None` at the end of the stream.
     fn next(&mut self) -> Option<(String, Value)> {
         loop {
             if let Some((event, rest)) = self.rest.split_once("\n\n") {
@@ -105,7 +105,7 @@ impl Feed {
         }
     }
 
-    /// Reads on until a status is as wanted.
+    /// Reads events until a status matches.
     #[track_caller]
     fn until(&mut self, mut wanted: impl FnMut(&Value) -> bool) -> Value {
         let end = Instant::now() + PATIENCE;
@@ -121,7 +121,7 @@ impl Feed {
 }
 
 #[test]
-fn the_shell_is_for_everybody_and_closed_to_everything_from_elsewhere() {
+fn the_page_is_served_without_a_token_and_loads_nothing_external() {
     let home = Home::new();
     home.config(&json!({"http": {"listen": "off", "openDiscovery": false}}));
     let daemon = home.daemon_on_tcp();
@@ -154,7 +154,7 @@ fn the_shell_is_for_everybody_and_closed_to_everything_from_elsewhere() {
             ] {
                 assert_eq!(got.header(name), Some(value), "{part}: {name}");
             }
-            // The one address in it is the name of a format.
+            // The only URL in it is the SVG namespace.
             let addresses = got.text().replace("http://www.w3.org/2000/svg", "");
             assert!(!addresses.contains("://") && !addresses.contains("url("), "{part}");
 
@@ -196,13 +196,13 @@ fn the_shell_is_for_everybody_and_closed_to_everything_from_elsewhere() {
 }
 
 #[test]
-fn a_code_works_once_and_for_our_own_page_alone() {
+fn a_code_works_once_and_only_from_our_own_page() {
     let home = Home::new();
     let daemon = home.daemon_on_tcp();
     let door = daemon.tcp();
     let (code, port) = (code(&home, &daemon), daemon.tcp_address().port());
     let own = format!("http://{}", door.host());
-    // None of these takes the code away.
+    // None of these uses up the code.
     for origins in [
         vec![],
         vec!["https://evil.example".to_owned()],
@@ -237,7 +237,7 @@ fn a_code_works_once_and_for_our_own_page_alone() {
     let bearer = good.json()["bearer"].as_str().unwrap().to_owned();
     assert!(bearer.len() == 64 && bearer != code && bearer != daemon.token());
     let replayed = exchange(&door, &code);
-    // One that was used is told apart from none that never was by nobody.
+    // Used codes and wrong codes get the same answer.
     for answer in &wrong {
         assert_eq!((answer.status, answer.text()), (401, replayed.text()));
     }
@@ -250,7 +250,7 @@ fn a_code_works_once_and_for_our_own_page_alone() {
 }
 
 #[test]
-fn the_page_may_be_at_any_of_our_names() {
+fn the_page_works_under_every_local_host_name() {
     let home = Home::new();
     let daemon = home.daemon_on_tcp();
     let port = daemon.tcp_address().port();
@@ -278,7 +278,7 @@ fn an_origin_that_the_config_allows_is_not_our_page() {
 }
 
 #[test]
-fn our_page_reads_and_has_no_business_elsewhere() {
+fn our_page_can_read_the_status_and_use_nothing_else() {
     let home = Home::new();
     home.child("kid", &["echo"]);
     let daemon = home.daemon_on_tcp();
@@ -326,14 +326,14 @@ fn a_bearer_reads_what_the_page_shows_and_nothing_else() {
     assert_eq!(ask("GET", "/suites/kid_suite/tools").json()["known"], true);
     assert_eq!(ask("HEAD", "/status").status, 200);
     assert!(ask("GET", "/savings").json()["perSession"]["listed"].is_number());
-    // Names a workspace that nobody is in: looking at it would load it.
+    // Naming a workspace without sessions must not load it.
     let before = status["workspaces"].as_array().unwrap().len();
     let elsewhere = home.path().join("elsewhere/mcps");
     fs::create_dir_all(&elsewhere).unwrap();
     let target = format!("/suites?workspace={}", elsewhere.parent().unwrap().display());
     assert_eq!(ask("GET", &target).status, 200);
     assert_eq!(ask("GET", "/status").json()["workspaces"].as_array().unwrap().len(), before);
-    // Names and states, as for anybody.
+    // Names and states, as without a token.
     assert_eq!(ask("GET", "/proxy").json()["suites"][0].get("file"), None);
 
     let controls = ["reload", "restart", "logs", "stop", "open", "login", "login-done", "logout"];
@@ -371,7 +371,7 @@ fn a_bearer_reads_what_the_page_shows_and_nothing_else() {
             assert_eq!(seen.get("pid"), None, "{wrong}");
         }
     }
-    // It ends with the daemon that gave it.
+    // The bearer is only valid for the daemon that issued it.
     drop(daemon);
     let next = home.daemon_on_tcp();
     let seen = next.tcp().send(&Request::new("GET", "/status").bearer(&bearer)).json();
@@ -380,7 +380,7 @@ fn a_bearer_reads_what_the_page_shows_and_nothing_else() {
 }
 
 #[test]
-fn a_page_hears_what_happens() {
+fn a_page_is_updated_when_something_happens() {
     let home = Home::new();
     home.child("kid", &["echo"]);
     let daemon = home.daemon_on_tcp();
@@ -398,7 +398,7 @@ fn a_page_hears_what_happens() {
     }
     home.child("second", &["echo"]);
     feed.until(|status| status["suites"].as_array().unwrap().len() == 2);
-    // However much happens, it is told twice a second at most.
+    // However much happens, at most two updates a second are sent.
     for _ in 0..300 {
         shim.call("kid", "echo", "{}");
     }
@@ -409,7 +409,7 @@ fn a_page_hears_what_happens() {
 }
 
 #[test]
-fn few_pages_are_kept_up_to_date_at_a_time() {
+fn the_number_of_page_feeds_is_limited() {
     let home = Home::new();
     let daemon = home.daemon_on_tcp();
     let (door, bearer) = (daemon.tcp(), bearer(&home, &daemon));
@@ -424,12 +424,12 @@ fn few_pages_are_kept_up_to_date_at_a_time() {
     assert!(refused.text().contains("close one"), "{}", refused.text());
     feeds.pop();
     until_true("a free place", PATIENCE, || Feed::open(&door, Some(&bearer)).is_ok());
-    // Their number says nothing about anything else.
+    // Other routes still work.
     assert_eq!(door.get("/health").status, 200);
 }
 
 #[test]
-fn a_page_hears_that_the_daemon_goes_and_does_not_keep_it() {
+fn a_page_is_told_of_the_daemons_exit_and_does_not_delay_it() {
     for (args, signal) in
         [(&["--listen", "127.0.0.1:0"][..], true), (&["--listen", "127.0.0.1:0", "--idle-exit", "1"], false)]
     {
@@ -450,7 +450,7 @@ fn a_page_hears_that_the_daemon_goes_and_does_not_keep_it() {
 }
 
 #[test]
-fn open_says_what_is_in_its_way() {
+fn open_explains_why_there_is_no_page() {
     let home = Home::new();
     let output = home.command(&["open"]);
     assert_eq!(output.status.code(), Some(3), "{output:?}");
@@ -492,7 +492,7 @@ fn open_shows_the_page_in_a_browser() {
             .unwrap()
     };
     let start = format!("http://{}/#code=", daemon.tcp_address());
-    // No browser to be found: the address is what helps.
+    // Without a browser, it prints the URL.
     let output = open(&[]);
     assert!(
         output.status.success() && String::from_utf8_lossy(&output.stdout).contains(&start),
@@ -508,7 +508,7 @@ fn open_shows_the_page_in_a_browser() {
     let told: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!((&told["opened"], &told["expiresMs"]), (&json!(true), &json!(30_000)), "{told}");
     until_true("the browser", PATIENCE, || opened.exists());
-    // What it is started with is for every user to see: a file of the person's own leads to the page.
+    // Every user can see command lines, so the browser is given a private file that redirects to the page.
     let file = home.state_folder().join("open.html");
     assert_eq!(fs::read_to_string(&opened).unwrap().trim_end(), format!("1:file://{}", file.display()));
     assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
@@ -522,7 +522,7 @@ fn open_shows_the_page_in_a_browser() {
     let told: Value = serde_json::from_slice(&open(&["--json", "--no-browser"]).stdout).unwrap();
     assert_eq!(told["opened"], false);
     assert!(!opened.exists());
-    // It leads nowhere once the daemon is another.
+    // The next daemon deletes the file.
     drop(daemon);
     let _daemon = home.daemon_on_tcp();
     assert!(!file.exists());

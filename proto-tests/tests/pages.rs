@@ -1,4 +1,4 @@
-//! Completions and manual pages: accepted by those who read them.
+//! Completions and manual pages: shells and man accept them.
 #![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
 #![allow(clippy::disallowed_methods, reason = "tests start processes")]
 
@@ -13,7 +13,7 @@ fn said(home: &Home, args: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Gives `text` to a program, and what it complained of back; `None` if there is no such program here.
+/// Feeds `text` to a program and returns its complaints; `None` if the program is not installed.
 fn fed(program: &str, args: &[&str], text: &str) -> Option<String> {
     let mut command = Command::new(program);
     command.args(args).env("LC_ALL", "C.UTF-8").env("MANROFFSEQ", "").env("MANWIDTH", "100");
@@ -72,7 +72,7 @@ fn there_is_a_page_for_every_command() {
         let page = std::fs::read_to_string(folder.join(name)).unwrap();
         let title = name.trim_end_matches(".1");
         assert!(page.contains(&format!(".TH {title} 1")), "{name}: {}", &page[..200.min(page.len())]);
-        // What this machine has to look at it with.
+        // Uses whichever of these programs is installed.
         if let Some(complaints) = fed("man", &["--warnings", "--local-file", "-E", "UTF-8", "-"], &page) {
             assert_eq!(complaints, "", "{name}");
         } else if let Some(complaints) = fed("mandoc", &["-T", "lint", "-W", "error"], &page) {

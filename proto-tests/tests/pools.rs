@@ -1,4 +1,4 @@
-//! Who shares a child with whom, how many there are, how long they stay and what waits warm.
+//! Which sessions share a child, how many children there are, how long they stay, and spares.
 #![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
 
 use std::collections::BTreeSet;
@@ -12,7 +12,7 @@ use proto_tests::wait::{until, until_true};
 use proto_tests::{Home, PATIENCE, Shim, bins, procs};
 use serde_json::{Value, json};
 
-/// A definition in the one-child shape, from an entry as `Home::entry` makes it.
+/// A definition in the one-child format, from an entry that `Home::entry` made.
 fn define(home: &Home, folder: &str, name: &str, description: &str, entry: &Value) {
     let mut command = json!({"cmd": entry["command"], "args": entry["args"], "env": entry["env"]});
     if entry["cwd"].is_string() {
@@ -50,7 +50,7 @@ fn answer_question(shim: &mut Shim, method: &str) {
     ));
 }
 
-/// Long enough that a fault which is due after 5 s has come, on a busy machine too.
+/// Long enough for a fault that is due after 5 s, even on a busy machine.
 const ROOM: Duration = Duration::from_secs(20);
 
 // --- launch keys ---
@@ -67,7 +67,7 @@ fn hosts_with_different_capabilities_share_one_process() {
 }
 
 #[test]
-fn equal_launches_share_and_others_do_not() {
+fn equal_commands_share_a_process_and_others_do_not() {
     let home = Home::new();
     let evil = &bins().evil_child;
     let elsewhere = home.workspace();
@@ -149,7 +149,7 @@ fn a_removed_definition_stops_its_process() {
 // --- scopes ---
 
 #[test]
-fn session_scope_gives_each_session_a_process_of_its_own_for_as_long_as_it_lasts() {
+fn session_scope_gives_each_session_its_own_process_until_it_ends() {
     let home = Home::new();
     home.child("k", &["echo"]);
     pool(&home, "k", &json!({"scope": "session"}));
@@ -158,7 +158,7 @@ fn session_scope_gives_each_session_a_process_of_its_own_for_as_long_as_it_lasts
     let (first, second) = (one.pid_of("k"), two.pid_of("k"));
     assert_ne!(first, second);
     assert_eq!(one.pid_of("k"), first, "a session keeps its process");
-    // Its state is the session's own: one has called twice, this is its third call.
+    // The child's state belongs to the session: `one` has called twice, so this is its third call.
     assert_eq!(structured(&one.call("k", "count", "{}"))["count"], 3);
     assert_eq!(structured(&two.call("k", "count", "{}"))["count"], 2);
     let owned = |pid: i32| {
@@ -175,9 +175,9 @@ fn session_scope_gives_each_session_a_process_of_its_own_for_as_long_as_it_lasts
 }
 
 #[test]
-fn a_session_that_ends_while_its_process_starts_leaves_none() {
+fn a_session_that_ends_during_a_start_leaves_no_process() {
     let home = Home::new();
-    // Longer than a session outlives its last connection, shorter than a start may take.
+    // Longer than a session outlives its last connection, shorter than the start timeout.
     home.child("k", &["slow-initialize", "5000"]);
     pool(&home, "k", &json!({"scope": "session"}));
     let daemon = home.daemon();
@@ -190,7 +190,7 @@ fn a_session_that_ends_while_its_process_starts_leaves_none() {
 }
 
 #[test]
-fn a_full_session_pool_says_so_and_takes_the_next_when_one_leaves() {
+fn a_full_session_pool_refuses_a_session_until_another_ends() {
     let home = Home::new();
     home.child("k", &["echo"]);
     pool(&home, "k", &json!({"scope": "session", "max": 2}));
@@ -206,7 +206,7 @@ fn a_full_session_pool_says_so_and_takes_the_next_when_one_leaves() {
     assert!(took < ROOM, "{took:?}");
     assert_eq!(daemon.pids("k").len(), 2);
 
-    // Somebody who leaves makes room for somebody who waits.
+    // A session that ends makes room for one that waits.
     let waiting = three.start_call("k", "where", "{}");
     drop(one);
     let answer = three.answer_to(&waiting.to_string());
@@ -249,7 +249,7 @@ fn call_scope_never_gives_a_process_two_calls_at_once() {
     });
     assert_eq!(most, (1, 3), "calls at once on one process, processes at once");
     assert_eq!(daemon.starts("k"), 3);
-    // Each call reached a process once. (That none overlapped is what the looks at `/status` above say.)
+    // Each call reached a process once. (The polls of `/status` above show that none overlapped.)
     assert_eq!(fs::read_to_string(&journal).unwrap().matches("\"slow\"").count(), 24);
 }
 
@@ -266,7 +266,7 @@ fn call_scope_works_in_parallel_up_to_max() {
         let children = suite["children"].as_array().unwrap().clone();
         children.len() == 4 && children.iter().all(|child| child["inFlight"] == 1)
     });
-    // One session's own calls run side by side as well, once there is room.
+    // Calls of a single session run in parallel too, once there is room.
     for (shim, id) in shims.iter_mut().zip(ids) {
         shim.send(&format!(
             r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id}}}}}"#
@@ -283,7 +283,7 @@ fn call_scope_works_in_parallel_up_to_max() {
     }
 }
 
-/// A child that works on nothing but what was cancelled is not free: the next call gets another.
+/// A child that still works on a cancelled call is not free: the next call gets another child.
 #[test]
 fn call_scope_gives_no_call_to_a_process_that_works_on_a_cancelled_one() {
     let home = Home::new();
@@ -291,7 +291,7 @@ fn call_scope_gives_no_call_to_a_process_that_works_on_a_cancelled_one() {
     pool(&home, "k", &json!({"scope": "call", "max": 8}));
     let daemon = home.daemon();
     let mut shim = home.shim();
-    // Its tools are listed by now: what is in flight next is the call itself.
+    // `pid_of` has listed its tools, so the next request in flight is the call itself.
     let first = shim.pid_of("k");
     let cancelled = shim.start_call("k", "where", "{}");
     until_true("the call", PATIENCE, || daemon.suite("k")["children"][0]["inFlight"] == 1);
@@ -304,7 +304,7 @@ fn call_scope_gives_no_call_to_a_process_that_works_on_a_cancelled_one() {
 }
 
 #[test]
-fn call_scope_replaces_a_process_that_never_comes_back_from_a_cancelled_call() {
+fn call_scope_replaces_a_process_that_hangs_in_a_cancelled_call() {
     let home = Home::new();
     home.child("k", &["deaf"]);
     home.config(&json!({
@@ -327,7 +327,7 @@ fn call_scope_replaces_a_process_that_never_comes_back_from_a_cancelled_call() {
     });
 }
 
-/// Servers need not answer what was cancelled. One that answers other things is used again.
+/// Servers need not answer cancelled calls. A child that answers other requests is used again.
 #[test]
 fn call_scope_keeps_a_process_that_dropped_a_cancelled_call() {
     let home = Home::new();
@@ -351,9 +351,10 @@ fn call_scope_keeps_a_process_that_dropped_a_cancelled_call() {
     assert_eq!(daemon.starts("k"), 1);
 }
 
-// --- whom a shared child asks ---
+// --- which host a shared child asks ---
+/// A child that may ask its host is not shared with another host whose call is open, if `max` allows another
+/// child.
 
-/// A process that may ask its host is not shared with a host whose call is open, where `max` allows another.
 #[test]
 fn two_hosts_of_a_shared_child_are_asked_where_max_allows() {
     let home = Home::new();
@@ -375,9 +376,9 @@ fn two_hosts_of_a_shared_child_are_asked_where_max_allows() {
     assert!(one.take_notifications().is_empty(), "the other host was asked");
 }
 
-/// A host that gave up, or was killed, is no reason to refuse the next host's question.
+/// A host that cancelled, or was killed, is no reason to refuse the next host's question.
 #[test]
-fn a_host_that_gave_up_leaves_the_next_one_free_to_be_asked() {
+fn a_cancelled_question_does_not_block_the_next_hosts_question() {
     for killed in [false, true] {
         let home = Home::new();
         home.child("k", &["echo"]);
@@ -401,9 +402,9 @@ fn a_host_that_gave_up_leaves_the_next_one_free_to_be_asked() {
     }
 }
 
-// --- warm ---
+// --- spares ---
+/// Waits until there are this many spares, and returns their pids.
 
-/// Runs a child once so that it is known, and waits for its spare.
 #[track_caller]
 fn spares(daemon: &proto_tests::DaemonProcess, child: &str, many: usize) -> Vec<i32> {
     until("spares", PATIENCE, || {
@@ -436,7 +437,7 @@ fn a_spare_is_initialised_before_it_is_needed_and_replaced_when_taken() {
     };
     assert!(initialized(spare));
     let mut second = home.shim();
-    // That it was initialised before is what spares this call a start.
+    // The spare is initialised, so this call does not wait for a start.
     assert_eq!(second.pid_of("k"), spare, "a new session takes the spare");
     let next = spares(&daemon, "k", 1)[0];
     assert_ne!(next, spare, "its replacement follows");
@@ -459,7 +460,7 @@ fn a_definition_that_never_ran_is_never_warmed() {
     shim.request("tools/list", "{}");
     home.order(&["reload"]);
     daemon.status();
-    // `c` is used; that takes long enough for anything that was going to be started.
+    // `c` is used; that takes long enough for any start to become visible.
     shim.pid_of("c");
     spares(&daemon, "c", 2);
     assert_eq!((daemon.starts("a"), daemon.starts("b")), (0, 0));
@@ -467,7 +468,7 @@ fn a_definition_that_never_ran_is_never_warmed() {
 }
 
 #[test]
-fn spares_wait_again_after_a_restart_of_the_daemon() {
+fn spares_are_started_again_after_a_restart_of_the_daemon() {
     let home = Home::new();
     home.child("k", &["echo"]);
     pool(&home, "k", &json!({"scope": "session", "warm": 2}));
@@ -483,13 +484,13 @@ fn spares_wait_again_after_a_restart_of_the_daemon() {
 }
 
 #[test]
-fn a_warm_shared_child_is_there_before_the_first_call() {
+fn a_warm_shared_child_outlives_its_idle_time_and_is_restarted_after_a_crash() {
     let home = Home::new();
     home.child("k", &["echo"]);
     pool(&home, "k", &json!({"warm": 1, "idleMs": 300}));
     let daemon = home.daemon();
     let pid = home.shim().pid_of("k");
-    // The one that is kept warm outlives its idle time; a crash is made good without a call.
+    // A warm child outlives its idle time, and is restarted after a crash without a call.
     let begin = Instant::now();
     until_true("four times its idle time", PATIENCE, || begin.elapsed() > Duration::from_millis(1200));
     assert_eq!(daemon.pids("k"), [pid], "warm ones stay");
@@ -500,7 +501,7 @@ fn a_warm_shared_child_is_there_before_the_first_call() {
 // --- idle ---
 
 #[test]
-fn an_idle_child_goes_and_looking_at_it_is_not_use() {
+fn an_idle_child_is_stopped_and_introspection_is_not_use() {
     let home = Home::new();
     home.child("k", &["echo"]);
     pool(&home, "k", &json!({"idleMs": 2000}));
@@ -509,7 +510,7 @@ fn an_idle_child_goes_and_looking_at_it_is_not_use() {
     let pid = shim.pid_of("k");
     let used = Instant::now();
     until_true("the child to go although it is looked at all the time", PATIENCE, || {
-        // Once it is gone an introspect would start it again: only while it is surely there.
+        // Once the child is gone, an introspect would start it again, so only while it surely runs.
         if used.elapsed() < Duration::from_millis(1500) {
             shim.introspect("k");
         }
@@ -541,7 +542,7 @@ fn a_child_with_an_unanswered_call_is_not_idle() {
 }
 
 #[test]
-fn an_idle_surplus_goes_and_the_warm_ones_stay() {
+fn idle_children_beyond_warm_are_stopped() {
     let home = Home::new();
     home.child("k", &["echo"]);
     pool(&home, "k", &json!({"scope": "call", "max": 4, "warm": 1, "idleMs": 800}));
@@ -559,10 +560,10 @@ fn an_idle_surplus_goes_and_the_warm_ones_stay() {
     assert_eq!(daemon.pids("k"), left);
 }
 
-// --- what people see ---
+// --- status and defaults ---
 
 #[test]
-fn browsers_get_a_session_each_unless_the_config_says_otherwise() {
+fn browser_servers_default_to_session_scope() {
     let home = Home::new();
     let fake = home.write("bin/chrome-devtools-mcp", "");
     fs::write(&fake, format!("#!/bin/sh\nexec {} echo\n", bins().evil_child.display())).unwrap();
@@ -581,7 +582,7 @@ fn browsers_get_a_session_each_unless_the_config_says_otherwise() {
 }
 
 #[test]
-fn the_status_shows_how_a_pool_is_set_and_how_it_does() {
+fn the_status_shows_the_settings_and_state_of_a_pool() {
     let home = Home::new();
     for child in ["plain", "set", "idle"] {
         home.child(child, &["echo"]);

@@ -1,5 +1,5 @@
-//! Places that are shared with other users: nobody talks to somebody else's socket, keeps anything in a folder that
-//! others have a hand in, or runs a daemon that a project brings along.
+//! Paths that are shared with other users: no program talks to another user's socket, stores anything in a
+//! folder that others can change, or runs a daemon that a project brings along.
 #![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
 #![allow(clippy::disallowed_methods, reason = "tests start processes")]
 
@@ -40,7 +40,7 @@ fn give_away(path: &Path) {
     }
 }
 
-/// Answers everything with a yes, and keeps what was said to it.
+/// Answers every request with 200, and records what it received.
 fn impostor(socket: &Path) -> Arc<Mutex<Vec<u8>>> {
     let listener = UnixListener::bind(socket).unwrap();
     set_mode(socket, 0o777);
@@ -67,7 +67,7 @@ fn impostor(socket: &Path) -> Arc<Mutex<Vec<u8>>> {
 }
 
 #[test]
-fn no_command_says_anything_to_another_users_socket() {
+fn no_command_sends_anything_to_another_users_socket() {
     if !can_be_others() {
         return;
     }
@@ -76,7 +76,7 @@ fn no_command_says_anything_to_another_users_socket() {
         fs::copy(program, home.workspace().join(program.file_name().unwrap())).unwrap();
     }
     give_away(Path::new(home.mark()));
-    // It is the test, which is root, that listens there; the commands are nobody's.
+    // The test, which is root, listens there; the commands run as nobody.
     let heard = impostor(&home.socket());
     let commands: [&[&str]; 10] = [
         &["status"],
@@ -136,7 +136,7 @@ fn a_stop_that_is_not_answered_comes_to_an_end() {
     assert!(said.contains(&format!("kill {}", daemon.pid())), "{said}");
 }
 
-/// A state folder as `XDG_STATE_HOME` names it, with what an earlier run left in it.
+/// A state folder for `XDG_STATE_HOME`, with the folders of an earlier run.
 fn shared_state(home: &Home) -> PathBuf {
     let shared = home.path().join("shared");
     let state = shared.join("switchboard");
@@ -148,7 +148,7 @@ fn shared_state(home: &Home) -> PathBuf {
     state
 }
 
-/// What a command says that is run with that folder.
+/// Runs a command with that state folder.
 fn with_state(home: &Home, args: &[&str]) -> Output {
     Command::new(&bins().switchboard)
         .args(args)
@@ -162,7 +162,7 @@ fn with_state(home: &Home, args: &[&str]) -> Output {
         .unwrap()
 }
 
-/// Neither the daemon nor a command uses it, and both say why.
+/// Neither the daemon nor a command uses the folder, and both say why.
 #[track_caller]
 fn is_refused(home: &Home, why: &str) {
     let shared = home.path().join("shared").display().to_string();
@@ -180,10 +180,10 @@ fn is_refused(home: &Home, why: &str) {
 }
 
 #[test]
-fn a_state_folder_that_others_have_a_hand_in_is_not_used() {
+fn a_state_folder_that_others_can_change_is_not_used() {
     let home = Home::new();
     let state = shared_state(&home);
-    // As it should be, it is used.
+    // With correct permissions it is used.
     let shared = home.path().join("shared");
     let mut daemon = DaemonProcess::start_with(
         &home,
@@ -193,7 +193,7 @@ fn a_state_folder_that_others_have_a_hand_in_is_not_used() {
     daemon.signal(Signal::TERM);
     assert!(daemon.ended(PATIENCE).success());
     assert!(with_state(&home, &["allow", "--list"]).status.success());
-    // What a link leads to is written by nobody.
+    // No program writes through a link.
     let mine = home.write(".bashrc", "# mine\n");
     fs::remove_dir_all(state.join("logs")).unwrap();
     for (name, target) in
@@ -219,7 +219,7 @@ fn a_state_folder_that_others_have_a_hand_in_is_not_used() {
     fs::create_dir_all(state.join("secrets")).unwrap();
     set_mode(&state.join("secrets"), 0o777);
     is_refused(&home, "chmod 700");
-    // One that an earlier version left readable is closed: nobody else could come through the folder above it.
+    // A folder that an earlier version left readable is closed: others could not reach it through its parent.
     let group_is_own = home.path().metadata().is_ok_and(|meta| meta.uid() == meta.gid());
     for mode in [Some(0o755), group_is_own.then_some(0o775)].into_iter().flatten() {
         set_mode(&state.join("secrets"), mode);
@@ -227,7 +227,7 @@ fn a_state_folder_that_others_have_a_hand_in_is_not_used() {
         assert_eq!(state.join("secrets").metadata().unwrap().permissions().mode() & 0o777, 0o700);
     }
     fs::remove_dir_all(state.join("secrets")).unwrap();
-    // The folder as a link, and one of somebody else.
+    // The state folder itself as a link, or owned by another user.
     let away = home.path().join("away");
     fs::rename(&state, &away).unwrap();
     symlink(&away, &state).unwrap();
@@ -244,11 +244,11 @@ fn a_state_folder_that_others_have_a_hand_in_is_not_used() {
 }
 
 #[test]
-fn a_linked_folder_of_children_refuses_only_those_who_use_it() {
+fn a_linked_data_folder_refuses_only_the_children_that_use_it() {
     let home = Home::new();
     let state = home.state_folder();
     let evil = &bins().evil_child;
-    // A runner of packages, as far as its name goes.
+    // Its name makes it a package runner.
     let npx = home.path().join("bin/npx");
     fs::create_dir_all(npx.parent().unwrap()).unwrap();
     fs::write(&npx, format!("#!/bin/sh\nexec {} echo\n", evil.display())).unwrap();
@@ -307,9 +307,9 @@ fn a_log_or_a_lock_that_is_a_link_is_not_written_through() {
 }
 
 #[test]
-fn a_daemon_that_a_project_brings_along_is_not_run() {
+fn a_daemon_from_a_project_folder_is_not_run() {
     let home = Home::new();
-    // A shim without the daemon beside it.
+    // A shim without a daemon next to it.
     let alone = home.path().join("alone/switchboard");
     let good = home.path().join("good");
     let planted = home.workspace().join("node_modules/.bin");
@@ -356,7 +356,7 @@ fn a_daemon_that_a_project_brings_along_is_not_run() {
         let said = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
         assert!(said.contains("is not used"), "{args:?}: {said}");
     }
-    // Behind them all is one that will do.
+    // The last folder on the PATH has an acceptable one.
     fs::copy(&bins().switchboardd, good.join("switchboardd")).unwrap();
     let path = path(&format!("{}:", good.display()));
     let output = run(&[], &path);

@@ -1,4 +1,4 @@
-//! A child's question lives no longer than the call it belongs to, and no longer than the session it is put to.
+//! A child's question ends with the call it belongs to, and with the session it was sent to.
 #![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
 
 use std::time::{Duration, Instant};
@@ -23,12 +23,12 @@ fn cancel(shim: &mut Shim, id: u64) {
     ));
 }
 
-/// What the child read, which it writes down.
+/// The child's journal of everything it read.
 fn read(home: &Home) -> String {
     std::fs::read_to_string(home.path().join("journal")).unwrap_or_default()
 }
 
-/// What the child was answered to its first question, as soon as it was.
+/// Waits for the answer that the child gets to its first question.
 #[track_caller]
 fn told(home: &Home) -> Value {
     let mut told = Value::Null;
@@ -48,7 +48,7 @@ fn log_arrives(shim: &mut Shim) -> bool {
 }
 
 #[test]
-fn a_cancelled_call_takes_its_question_back_on_both_sides() {
+fn a_cancelled_call_cancels_its_question_at_host_and_child() {
     let home = home(&json!({"timeouts": {"rpcMs": 2000, "maxMs": 60_000}}));
     let _daemon = home.daemon();
     let mut shim = home.shim();
@@ -58,18 +58,18 @@ fn a_cancelled_call_takes_its_question_back_on_both_sides() {
     let withdrawn = shim.notification("notifications/cancelled");
     assert_eq!(withdrawn["params"]["requestId"], question["id"], "{withdrawn}");
     assert_eq!(told(&home)["result"], json!({"action": "cancel"}));
-    // The next call has its silence limit.
+    // The next call's silence timeout applies again.
     let begin = Instant::now();
     let answer = shim.call("k", "hang", "{}");
     assert!(answer.contains("silent for 2000 ms"), "{answer}");
     assert!(begin.elapsed() < Duration::from_secs(30), "{:?}", begin.elapsed());
-    // An answer that comes all the same is nobody's.
+    // A late answer is ignored.
     shim.send(&format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{"action":"accept"}}}}"#, question["id"]));
     assert!(shim.call("k", "echo", "{}").contains("\"ok\":true"));
 }
 
 #[test]
-fn a_call_that_took_too_long_takes_its_question_back() {
+fn a_timed_out_call_cancels_its_question() {
     let home = home(&json!({"timeouts": {"maxMs": 1500}}));
     let _daemon = home.daemon();
     let mut shim = home.shim();
@@ -82,7 +82,7 @@ fn a_call_that_took_too_long_takes_its_question_back() {
 }
 
 #[test]
-fn a_call_that_is_answered_takes_its_question_back() {
+fn an_answered_call_cancels_its_question() {
     let home = home(&json!({}));
     let _daemon = home.daemon();
     let mut shim = home.shim();
@@ -96,7 +96,7 @@ fn a_call_that_is_answered_takes_its_question_back() {
 }
 
 #[test]
-fn a_child_that_ends_takes_its_question_back() {
+fn a_child_that_exits_cancels_its_question() {
     let home = home(&json!({}));
     let _daemon = home.daemon();
     let mut shim = home.shim();
@@ -111,7 +111,7 @@ fn a_child_that_ends_takes_its_question_back() {
 }
 
 #[test]
-fn a_question_of_a_call_that_was_cancelled_before_is_answered_at_once() {
+fn a_question_of_a_cancelled_call_is_answered_at_once() {
     let home = home(&json!({}));
     let _daemon = home.daemon();
     let mut shim = home.shim();
@@ -156,12 +156,12 @@ fn two_questions_under_one_id_leave_one_open() {
     assert_eq!(withdrawn["params"]["requestId"], first["id"], "{withdrawn}");
     shim.send(&format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{"action":"accept"}}}}"#, second["id"]));
     assert_eq!(told(&home)["result"], json!({"action": "accept"}));
-    // No question is open any more: the call is silent.
+    // No question is open any more, so the silence timeout applies.
     assert!(shim.answer_to(&id.to_string()).contains("silent for 2000 ms"));
 }
 
 #[test]
-fn a_cancelled_call_of_one_host_mutes_no_other() {
+fn a_cancelled_call_does_not_block_logs_to_other_hosts() {
     for leaves in [false, true] {
         let home = home(&json!({}));
         let daemon = home.daemon();
@@ -180,9 +180,9 @@ fn a_cancelled_call_of_one_host_mutes_no_other() {
     }
 }
 
-/// A server whose loop is blocked by what was cancelled reads the cancel late, and answers no `ping` before.
+/// A server whose loop is blocked by the cancelled call reads the cancel late, and answers no `ping` before.
 #[test]
-fn a_child_that_reads_a_cancel_late_is_heard_again() {
+fn logs_of_a_child_arrive_again_once_it_has_read_a_late_cancel() {
     let home = home(&json!({}));
     let _daemon = home.daemon();
     let (mut cancels, mut hears) = (home.shim(), home.shim());
@@ -193,19 +193,19 @@ fn a_child_that_reads_a_cancel_late_is_heard_again() {
     let signal = |signal| kill_process(Pid::from_raw(pid).unwrap(), signal).unwrap();
     signal(Signal::STOP);
     cancel(&mut cancels, id);
-    // Longer than a `ping` may take that shows that the cancel was read.
+    // Longer than the `ping` timeout; a `ping` shows that the child has read the cancel.
     std::thread::sleep(Duration::from_secs(14));
     signal(Signal::CONT);
     until_true("logs to arrive again", 2 * PATIENCE, || log_arrives(&mut hears));
     assert_eq!(hears.pid_of("k"), pid, "the child was replaced");
-    // The first was given up while the child stood still, so it took another one.
+    // The first ping timed out while the child was stopped, so the daemon sent another.
     let pings = read(&home).lines().filter(|line| line.contains("\"method\":\"ping\"")).count();
     assert!(pings >= 2, "{pings} pings");
 }
 
 #[test]
 fn a_modern_hosts_question_ends_with_its_call() {
-    // The conversation over stdio is the same as over HTTP: the question is the answer to the request.
+    // Over stdio as over HTTP, the question is the result of the request.
     let home = home(&json!({}));
     let _daemon = home.daemon();
     let mut modern = home.raw_shim();
@@ -223,7 +223,7 @@ fn a_question_that_is_too_long_is_refused_and_costs_no_call() {
     let home = home(&json!({}));
     let _daemon = home.daemon();
     let mut shim = home.shim();
-    // Children number from one as well: this is the id of the call that is under way.
+    // Children number from one as well: this is also the id of the call in flight.
     let asks = r#"{"jsonrpc":"2.0","id":$ID,"method":"sampling/createMessage","params":{"x":"$FILL"}}"#;
     let args = json!({"text": format!("{asks}\n"), "answers": true});
     let answer = shim.call("k", "say", &args.to_string());
@@ -244,7 +244,7 @@ fn a_question_that_is_no_json_is_refused() {
 }
 
 #[test]
-fn only_addresses_of_the_web_reach_a_host() {
+fn only_http_urls_reach_a_host() {
     let home = home(&json!({}));
     let _daemon = home.daemon();
     let mut shim = home.raw_shim();
@@ -286,7 +286,7 @@ fn a_flood_of_logs_is_cut_and_counted() {
     };
     let said = notice["params"]["data"].as_str().unwrap();
     let dropped: u64 = said.split(' ').next().unwrap().parse().unwrap();
-    // 200 a second, however long the machine took.
+    // The limit is 200 a second, however long the machine took.
     assert!(dropped > 10_000 && said.contains("`k`"), "{said}");
     assert!(daemon.status()["sessions"][0]["droppedMessages"].as_u64().unwrap() >= dropped);
 }

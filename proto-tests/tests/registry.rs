@@ -1,4 +1,4 @@
-//! The registry endpoints: sessions, streams and statuses of Streamable HTTP, in front of a real child.
+//! The `/mcp` endpoints: sessions, streams and statuses of Streamable HTTP, in front of a real child.
 #![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
 
 use proto_tests::streamable::HttpHost;
@@ -45,7 +45,7 @@ fn post(body: &str) -> Request {
 const PING: &str = r#"{"jsonrpc":"2.0","id":7,"method":"ping"}"#;
 
 #[test]
-fn what_is_wrong_with_a_request_is_its_status() {
+fn every_invalid_request_gets_its_http_status() {
     let stage = stage(&json!({}));
     let host = stage.host(LATEST, &json!({}));
     let status = |request: &Request| stage.door().send(request);
@@ -87,20 +87,20 @@ fn what_is_wrong_with_a_request_is_its_status() {
             .status,
         404
     );
-    // A session belongs to the face that it was opened with.
+    // A session belongs to the face it was opened on.
     let elsewhere = Request::new("POST", "/mcp")
         .header("Accept", "*/*")
         .header("Content-Type", "application/json")
         .header("Mcp-Session-Id", &host.session)
         .body(PING);
     assert_eq!(status(&elsewhere).status, 404);
-    // And it is no session of the hop.
+    // It is not valid as a hop session either.
     let hop = Request::new("POST", "/proxy").header("Switchboard-Session", &host.session).body(PING);
     assert_eq!(status(&hop).status, 404);
 }
 
 #[test]
-fn a_session_ends_once() {
+fn a_session_can_be_ended_only_once() {
     let stage = stage(&json!({}));
     let host = stage.host(LATEST, &json!({}));
     assert!(host.session.bytes().all(|byte| byte.is_ascii_graphic()) && host.session.len() >= 32);
@@ -112,7 +112,7 @@ fn a_session_ends_once() {
 }
 
 #[test]
-fn what_belongs_to_a_call_comes_on_its_stream_and_nowhere_else() {
+fn messages_of_a_call_come_on_its_own_stream_only() {
     let stage = stage(&json!({}));
     let host = stage.host(LATEST, &json!({}));
     let mut own = host.listen();
@@ -132,7 +132,7 @@ fn what_belongs_to_a_call_comes_on_its_stream_and_nowhere_else() {
 
     let logged = host.post(&call(6, "test_tool_with_logging", &json!({}))).all();
     assert_eq!(logged.len(), 4, "{logged:?}");
-    // What answers at once needs no stream.
+    // A call that is answered at once needs no stream.
     let mut plain = host.post(&call(7, "test_simple_text", &json!({})));
     assert!(!plain.is_events());
     assert_eq!(plain.json()["id"], 7);
@@ -156,7 +156,7 @@ fn questions_come_on_the_stream_of_the_call_and_answers_are_posted() {
     let response = stream.last();
     assert!(response["result"]["content"][0]["text"].as_str().unwrap().contains("accept"), "{response}");
 
-    // Who cannot be asked is not.
+    // A host without the capability is not asked.
     let deaf = stage.host(LATEST, &json!({}));
     let declined =
         deaf.ask("tools/call", &json!({"name": "test_elicitation", "arguments": {"message": "?"}}));
@@ -176,7 +176,7 @@ fn roots_are_asked_for_on_the_stream_of_the_call() {
 }
 
 #[test]
-fn a_lost_connection_cancels_nothing_and_the_stream_goes_on() {
+fn a_lost_connection_cancels_nothing_and_the_stream_can_be_resumed() {
     let stage = stage(&json!({}));
     let host = stage.host(LATEST, &json!({}));
     let mut stream = host.post(&call(1, "test_wait", &json!({"seconds": 1})));
@@ -184,7 +184,7 @@ fn a_lost_connection_cancels_nothing_and_the_stream_goes_on() {
     drop(stream);
     let mut rest = host.resume(&mark);
     assert_eq!(rest.last()["result"]["content"][0]["text"], "Waited.");
-    // And once more: it is kept for a while.
+    // It can be resumed again: the stream is kept for a while.
     assert_eq!(host.resume(&mark).last()["id"], 1);
     assert_eq!(
         host.ask("tools/call", &json!({"name": "test_report"}))["result"]["structuredContent"]["cancelled"],
@@ -195,7 +195,7 @@ fn a_lost_connection_cancels_nothing_and_the_stream_goes_on() {
 }
 
 #[test]
-fn a_call_is_cancelled_by_saying_so() {
+fn a_call_is_cancelled_by_a_cancelled_notification() {
     let stage = stage(&json!({}));
     let host = stage.host(LATEST, &json!({}));
     let mut stream = host.post(&call(9, "test_wait", &json!({"seconds": 60})));
@@ -216,11 +216,11 @@ fn one_connection_at_a_time_reads_the_sessions_own_stream() {
     let mut first = host.listen();
     let mark = first.event().unwrap().id.unwrap();
     assert_eq!(host.listen().head.status, 409);
-    // A host that lost it may not know that we have not noticed yet.
+    // A host may lose the stream before the daemon notices.
     let mut second = host.resume(&mark);
     assert!(second.event().unwrap().message.is_null());
     assert!(first.all().is_empty());
-    // What comes while nobody reads waits.
+    // Messages that arrive while nobody reads are queued.
     drop(second);
     host.ask("tools/call", &json!({"name": "test_trigger_tool_change"}));
     let mut third = loop {
@@ -233,7 +233,7 @@ fn one_connection_at_a_time_reads_the_sessions_own_stream() {
 }
 
 #[test]
-fn several_messages_at_once_are_for_one_revision() {
+fn batches_are_accepted_only_in_revision_2025_03_26() {
     let stage = stage(&json!({}));
     let batch = json!([
         {"jsonrpc": "2.0", "id": 1, "method": "ping"},
@@ -294,7 +294,7 @@ fn older_revisions_get_no_priming_event() {
 }
 
 #[test]
-fn followers_of_a_resource_hear_of_it_and_nobody_else() {
+fn only_subscribers_of_a_resource_get_its_updates() {
     let stage = stage(&json!({}));
     let watched = json!({"uri": "test://watched-resource"});
     let (follower, other) = (stage.host(LATEST, &json!({})), stage.host(LATEST, &json!({})));
@@ -308,7 +308,7 @@ fn followers_of_a_resource_hear_of_it_and_nobody_else() {
         (update["method"].as_str(), &update["params"]),
         (Some("notifications/resources/updated"), &watched)
     );
-    // The last one leaves, and the child is told.
+    // When the last subscriber leaves, the daemon unsubscribes at the child.
     assert_eq!(follower.ask("resources/unsubscribe", &watched)["result"], json!({}));
     follower.ask("tools/call", &json!({"name": "test_update_watched_resource"}));
     follower.ask("tools/call", &json!({"name": "test_trigger_prompt_change"}));
@@ -316,7 +316,7 @@ fn followers_of_a_resource_hear_of_it_and_nobody_else() {
     assert_eq!(others.message()["method"], "notifications/prompts/list_changed");
 }
 
-/// The differences between the two kinds of routes are streams, sessions and DELETE, and nothing else.
+/// The two kinds of routes differ in streams, sessions and DELETE, and in nothing else.
 #[test]
 fn proxy_and_registry_answer_alike() {
     let stage = stage(&json!({}));
@@ -347,7 +347,7 @@ fn proxy_and_registry_answer_alike() {
         assert_eq!((proxied.status, registered.status), (status, status), "{body}");
         assert_eq!(proxied.text(), registered.text(), "{body}");
     }
-    // What streams on the one is one response on the other, and DELETE is for sessions.
+    // A stream on the one is a single response on the other, and DELETE is for sessions.
     let logging = call(12, "test_tool_with_logging", &json!({}));
     let proxied = stage.door().post("/proxy/era", &logging.to_string());
     assert_eq!(proxied.json(), host.post(&logging).last());
@@ -356,7 +356,7 @@ fn proxy_and_registry_answer_alike() {
 }
 
 #[test]
-fn the_gate_stands_before_the_registry_too() {
+fn the_registry_checks_host_origin_and_token_too() {
     let home = Home::new();
     home.config(&json!({"http": {"allowedOrigins": ["http://page.example"]}}));
     let daemon = home.daemon_on_tcp();
@@ -387,7 +387,7 @@ fn the_gate_stands_before_the_registry_too() {
 }
 
 #[test]
-fn a_daemon_that_goes_ends_its_streams() {
+fn a_daemon_that_exits_ends_its_streams() {
     let mut stage = stage(&json!({}));
     let host = stage.host(LATEST, &json!({}));
     let mut own = host.listen();
@@ -397,16 +397,16 @@ fn a_daemon_that_goes_ends_its_streams() {
     assert!(stage.daemon.ended(proto_tests::PATIENCE).success());
 }
 
-/// A call that still waits for one of its session's places when the daemon goes is told so.
+/// A call that still waits for one of its session's slots when the daemon exits gets an error.
 #[test]
-fn a_call_that_waits_for_a_place_hears_of_the_daemons_end() {
+fn a_queued_call_gets_an_error_when_the_daemon_exits() {
     let home = Home::new();
     let journal = home.path().join("journal");
     home.child_with("kid", &["echo"], &[("EVIL_JOURNAL", journal.to_str().unwrap())]);
     let mut daemon = home.daemon();
     let host = HttpHost::open(daemon.door(), "/mcp", LATEST, &json!({}));
     let hang = json!({"name": "kid_suite", "arguments": {"action": "call", "subtool": "hang", "args": {}}});
-    // As many as run at once, and one more.
+    // One more than the limit of calls that run at once.
     let mut open: Vec<_> = (1..=65)
         .map(|id| {
             let body = json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": hang});

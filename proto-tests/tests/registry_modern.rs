@@ -1,4 +1,4 @@
-//! The registry endpoints for modern hosts: every request stands for itself, and ends with its connection.
+//! The `/mcp` endpoints for modern hosts: every request is independent, and ends with its connection.
 #![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
 
 use proto_tests::streamable::{MODERN, ModernHost, dressed};
@@ -48,7 +48,7 @@ fn refused(stage: &Stage, request: &Request, status: u16, code: i64) {
 }
 
 #[test]
-fn what_is_wrong_with_a_request_is_its_status_and_its_code() {
+fn every_invalid_request_gets_its_http_status_and_error_code() {
     let stage = stage("both");
     let host = stage.host();
     let id = json!("a");
@@ -73,11 +73,11 @@ fn what_is_wrong_with_a_request_is_its_status_and_its_code() {
     refused(&stage, &bare().body(body.clone()), 400, -32020);
     let other = bare().header("MCP-Protocol-Version", MODERN).header("Mcp-Method", "tools/call");
     refused(&stage, &other.body(body), 400, -32020);
-    // What a host has to declare first.
+    // A capability that the host has to declare first.
     let mut undeclared = dressed(&call("test_missing_capability"));
     undeclared["_meta"][CAPABILITIES] = json!({});
     refused(&stage, &host.message(&id, "tools/call", &undeclared), 400, -32021);
-    // What a child says of a request is no failure of HTTP.
+    // An error of the child is not an HTTP error.
     let wrong = dressed(&json!({"uri": "test://nothing"}));
     refused(&stage, &host.message(&id, "resources/read", &wrong), 200, -32602);
     for method in ["GET", "DELETE"] {
@@ -90,7 +90,7 @@ fn what_is_wrong_with_a_request_is_its_status_and_its_code() {
 }
 
 #[test]
-fn no_session_is_given_and_none_is_looked_at() {
+fn session_ids_are_neither_issued_nor_read() {
     let stage = stage("both");
     let request = stage.host().message(&json!(1), "server/discover", &dressed(&json!({})));
     let answer = stage.daemon.door().send(&request.header("Mcp-Session-Id", "nobody's"));
@@ -100,7 +100,7 @@ fn no_session_is_given_and_none_is_looked_at() {
 }
 
 #[test]
-fn progress_comes_before_the_answer_on_a_stream_without_marks() {
+fn progress_comes_before_the_answer_on_a_stream_without_event_ids() {
     for era in ["legacy", "modern"] {
         let stage = stage(era);
         let mut params = call("test_tool_with_progress");
@@ -137,7 +137,7 @@ fn a_closed_connection_cancels_its_call() {
     }
 }
 
-/// What is listened for is heard, whatever era the child is of.
+/// Checks that a listener gets the notifications it asked for, from a child of this era.
 fn hears(era: &str) {
     let stage = stage(era);
     let host = stage.host();
@@ -170,7 +170,7 @@ fn hears(era: &str) {
         }
         assert_eq!(message["method"], "notifications/resources/updated", "{message}");
     }
-    // Nobody listens any more: the child is told.
+    // Once nobody listens, the daemon unsubscribes at the child.
     drop(heard);
     until_true("the child to be told that nobody follows", PATIENCE, || {
         let report = host.ask("tools/call", &call("test_report"));
@@ -179,20 +179,20 @@ fn hears(era: &str) {
 }
 
 #[test]
-fn a_listener_hears_of_a_legacy_child() {
+fn a_listener_is_notified_of_changes_of_a_legacy_child() {
     hears("legacy");
 }
 
 #[test]
-fn a_listener_hears_of_a_modern_child() {
+fn a_listener_is_notified_of_changes_of_a_modern_child() {
     hears("modern");
 }
 
 #[test]
-fn listeners_at_the_aggregate_hear_of_every_child() {
+fn listeners_on_the_aggregate_face_are_notified_of_every_child() {
     let stage = stage("modern");
     let host = stage.at("/mcp");
-    // From here on the child's resources are known.
+    // After this call, the child's resources are known.
     let arguments = json!({"action": "call", "subtool": "test_simple_text", "args": {}});
     host.ask("tools/call", &json!({"name": "era_suite", "arguments": arguments}));
     until_true("its resources", PATIENCE, || {
@@ -215,7 +215,7 @@ fn listeners_at_the_aggregate_hear_of_every_child() {
 }
 
 #[test]
-fn a_daemon_that_goes_ends_what_listens_with_a_result() {
+fn a_daemon_that_exits_ends_listen_requests_with_a_result() {
     let mut stage = stage("legacy");
     let filter = json!({"notifications": {"toolsListChanged": true}});
     let mut heard = stage.host().post(&json!("l"), "subscriptions/listen", &filter);
@@ -226,9 +226,9 @@ fn a_daemon_that_goes_ends_what_listens_with_a_result() {
     assert!(stage.daemon.ended(PATIENCE).success());
 }
 
-/// A child that is one host's own is no other's: what one told it is not for the next.
+/// A child that belongs to one host is not given to another host: it may know the first host's roots.
 #[test]
-fn hosts_without_a_session_are_told_apart_by_their_names() {
+fn hosts_without_a_session_are_distinguished_by_their_names() {
     let home = Home::new();
     home.config(&json!({"suites": {"era": {"pool": {"scope": "session"}}}}));
     let entry = home.entry(&bins().era_child, &["--era", "legacy"], &[]);
@@ -254,7 +254,7 @@ fn hosts_without_a_session_are_told_apart_by_their_names() {
     assert_eq!((daemon.pids("era").len(), daemon.starts("era")), (2, 2));
 }
 
-/// The differences between the two kinds of routes are streams and what needs one.
+/// The two kinds of routes differ only in streams and in requests that need one.
 #[test]
 fn proxy_and_registry_answer_alike() {
     for era in ["legacy", "modern"] {

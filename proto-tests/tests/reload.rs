@@ -1,5 +1,5 @@
-//! Editing a file is all it takes: whatever happens to definitions and config, hosts see it, and children
-//! that did not change go on.
+//! Editing a file is enough: hosts see every change of definitions and config, and children that did not
+//! change keep running.
 #![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
 
 use std::fs;
@@ -29,7 +29,7 @@ fn sees(shim: &mut Shim, expect: &[&str]) {
     assert!(seen, "sees {last:?} and not {expect:?}");
 }
 
-/// The text of a definition whose child answers `version` to `env`.
+/// The text of a definition whose child has this version in its environment.
 fn definition(home: &Home, name: &str, version: &str) -> String {
     let entry = home.entry(&bins().evil_child, &["echo"], &[("VERSION", version)]);
     json!({"mcpServers": {name: entry}}).to_string()
@@ -53,7 +53,7 @@ fn generation(daemon: &DaemonProcess) -> u64 {
 }
 
 #[test]
-fn files_come_change_and_go() {
+fn created_changed_and_deleted_files_are_noticed() {
     let home = Home::new();
     let _daemon = home.daemon();
     let mut shim = home.shim();
@@ -62,10 +62,10 @@ fn files_come_change_and_go() {
     shim.notification("notifications/tools/list_changed");
     sees(&mut shim, &["a"]);
     assert_eq!(version(&mut shim, "a"), "1");
-    // In place.
+    // Written in place.
     home.definition("a", &definition(&home, "a", "2"));
     serves(&mut shim, "a", "2");
-    // As editors save: another file takes its place.
+    // Replaced by a rename, as editors save.
     let file = home.config_folder().join("mcps/a/.mcp.json");
     fs::write(file.with_extension("tmp"), definition(&home, "a", "3")).unwrap();
     fs::rename(file.with_extension("tmp"), &file).unwrap();
@@ -76,14 +76,14 @@ fn files_come_change_and_go() {
     sees(&mut shim, &["a"]);
     fs::remove_file(&file).unwrap();
     sees(&mut shim, &[]);
-    // The folder is watched still, and so is the next one of its name.
+    // The folder is still watched, and so is a new one of the same name.
     fs::remove_dir(file.parent().unwrap()).unwrap();
     home.definition("a", &definition(&home, "a", "4"));
     serves(&mut shim, "a", "4");
 }
 
 #[test]
-fn folders_come_and_go_as_wholes() {
+fn moved_and_linked_folders_are_noticed() {
     let home = Home::new();
     let _daemon = home.daemon();
     let mut shim = home.shim();
@@ -95,14 +95,14 @@ fn folders_come_and_go_as_wholes() {
     sees(&mut shim, &["x"]);
     fs::rename(mcps.join("x"), aside.join("x")).unwrap();
     sees(&mut shim, &[]);
-    // What happens in a folder that was moved away is nobody's business.
+    // Changes in a folder that was moved away are ignored.
     fs::write(aside.join("x/.mcp.json"), definition(&home, "y", "1")).unwrap();
-    // A link to a folder is as good as a folder, and what changes behind it is seen.
+    // A link to a folder works like a folder, and changes behind it are seen.
     std::os::unix::fs::symlink(aside.join("x"), mcps.join("link")).unwrap();
     sees(&mut shim, &["y"]);
     fs::write(aside.join("x/.mcp.json"), definition(&home, "z", "1")).unwrap();
     sees(&mut shim, &["z"]);
-    // Links can be pointed elsewhere.
+    // A link can be replaced by another.
     fs::create_dir(aside.join("w")).unwrap();
     fs::write(aside.join("w/.mcp.json"), definition(&home, "w", "1")).unwrap();
     std::os::unix::fs::symlink(aside.join("w"), mcps.join("new")).unwrap();
@@ -115,7 +115,7 @@ fn folders_come_and_go_as_wholes() {
     serves_once_seen(&mut shim, "w", "1");
     fs::write(aside.join("w/.mcp.json"), definition(&home, "w", "2")).unwrap();
     serves(&mut shim, "w", "2");
-    // The folder of all of them.
+    // The folder of all definitions is moved.
     fs::rename(&mcps, aside.join("mcps")).unwrap();
     sees(&mut shim, &[]);
     fs::rename(aside.join("mcps"), &mcps).unwrap();
@@ -131,7 +131,7 @@ fn serves_once_seen(shim: &mut Shim, child: &str, expect: &str) {
 }
 
 #[test]
-fn what_is_not_there_yet_is_waited_for() {
+fn files_in_folders_that_do_not_exist_yet_are_noticed() {
     let home = Home::new();
     fs::remove_dir_all(home.path().join(".config")).unwrap();
     let _daemon = home.daemon();
@@ -150,7 +150,7 @@ fn what_is_not_there_yet_is_waited_for() {
 }
 
 #[test]
-fn a_workspace_is_followed_like_the_persons_own() {
+fn a_workspace_is_watched_like_the_users_own_files() {
     let home = Home::new();
     let workspace = home.workspace();
     let root = workspace.to_str().unwrap().to_owned();
@@ -166,7 +166,7 @@ fn a_workspace_is_followed_like_the_persons_own() {
     )
     .unwrap();
     sees(&mut shim, &["other"]);
-    // Thrown away and cloned anew.
+    // Deleted and cloned again.
     fs::rename(&workspace, workspace.with_extension("old")).unwrap();
     sees(&mut shim, &[]);
     fs::create_dir_all(workspace.join("mcps/b")).unwrap();
@@ -175,7 +175,7 @@ fn a_workspace_is_followed_like_the_persons_own() {
 }
 
 #[test]
-fn config_reloads_like_definitions_and_a_broken_one_changes_nothing() {
+fn the_config_is_reloaded_and_a_broken_one_changes_nothing() {
     let home = Home::new();
     home.definition("a", &definition(&home, "a", "1"));
     let daemon = home.daemon();
@@ -190,7 +190,7 @@ fn config_reloads_like_definitions_and_a_broken_one_changes_nothing() {
     });
     assert!(told.contains("not valid JSON"), "{told}");
     assert_eq!(listed(&mut shim), ["first"]);
-    // What else there is goes on being followed.
+    // The other files are still watched.
     home.definition("b", &definition(&home, "b", "1"));
     sees(&mut shim, &["first", "b"]);
     std::fs::remove_dir_all(home.config_folder().join("mcps/b")).unwrap();
@@ -202,7 +202,7 @@ fn config_reloads_like_definitions_and_a_broken_one_changes_nothing() {
 }
 
 #[test]
-fn a_reload_with_a_mistake_in_the_config_says_what_there_is_now() {
+fn a_reload_with_an_invalid_config_still_reads_definitions() {
     let home = Home::new();
     home.definition("a", &definition(&home, "a", "1"));
     home.config(&json!({"watch": "poll"}));
@@ -229,7 +229,7 @@ fn a_reload_with_a_mistake_in_the_config_says_what_there_is_now() {
 }
 
 #[test]
-fn children_whose_launch_did_not_change_go_on() {
+fn children_whose_command_did_not_change_keep_running() {
     let home = Home::new();
     home.definition("same", &definition(&home, "same", "1"));
     home.definition("other", &definition(&home, "other", "1"));
@@ -246,7 +246,7 @@ fn children_whose_launch_did_not_change_go_on() {
     assert_eq!(shim.pid_of("same"), same);
     assert_ne!(shim.pid_of("other"), other);
     assert!(generation(&daemon) > before);
-    // Neither name nor description changed, so no host hears of it.
+    // Neither name nor description changed, so no host is notified.
     let heard = shim.take_notifications();
     assert!(!heard.iter().any(|line| line.contains("list_changed")), "{heard:?}");
     let described = json!({"mcpServers": {"same": {"description": "anew", "command": entry["command"], "args": entry["args"], "env": entry["env"]}}});
@@ -278,7 +278,7 @@ fn calls_in_flight_finish_on_the_old_child() {
 }
 
 #[test]
-fn where_nobody_tells_somebody_looks() {
+fn changes_are_noticed_by_polling() {
     let home = Home::new();
     home.config(&json!({"watch": "poll"}));
     let _daemon = home.daemon();
@@ -291,7 +291,7 @@ fn where_nobody_tells_somebody_looks() {
 }
 
 #[test]
-fn a_storm_of_writes_ends_in_the_right_state_and_restarts_nobody() {
+fn a_storm_of_writes_ends_in_the_right_state_and_restarts_no_unchanged_child() {
     let home = Home::new();
     let names: Vec<String> = (0..20).map(|n| format!("c{n}")).collect();
     for name in &names {
@@ -310,7 +310,7 @@ fn a_storm_of_writes_ends_in_the_right_state_and_restarts_nobody() {
         let file = home.config_folder().join(format!("mcps/{name}/.mcp.json"));
         let text = definition(&home, name, &writes.to_string());
         match writes % 4 {
-            // Half a file, for a moment.
+            // A partial file, for a moment.
             0 => fs::write(&file, &text[..text.len() / 2]).unwrap(),
             1 => fs::write(&file, &text).unwrap(),
             2 => drop(fs::remove_file(&file)),
@@ -319,10 +319,10 @@ fn a_storm_of_writes_ends_in_the_right_state_and_restarts_nobody() {
                 fs::rename(file.with_extension("tmp"), &file).unwrap();
             }
         }
-        // The one that nobody changes is written as often, word for word.
+        // The definition that does not change is rewritten as often, with the same text.
         home.definition("c0", &definition(&home, "c0", "1"));
         writes += 1;
-        // Two rewrites each time: a thousand a second, where the machine can.
+        // Two writes per round: a thousand a second, if the machine can.
         next += Duration::from_millis(2);
         std::thread::sleep(next.saturating_duration_since(Instant::now()));
     }
@@ -341,7 +341,7 @@ fn a_storm_of_writes_ends_in_the_right_state_and_restarts_nobody() {
 }
 
 #[test]
-fn events_that_nobody_could_keep_count_of_are_made_good() {
+fn an_overflow_of_the_event_queue_loses_no_change() {
     let limit: u32 =
         fs::read_to_string("/proc/sys/fs/inotify/max_queued_events").unwrap().trim().parse().unwrap();
     let home = Home::new();
@@ -353,8 +353,7 @@ fn events_that_nobody_could_keep_count_of_are_made_good() {
     let file = home.config_folder().join("mcps/a/.mcp.json");
     let noise = [file.with_extension("one"), file.with_extension("two")];
     fs::write(&noise[0], "").unwrap();
-    // Events that differ from the one before, more of them than the system keeps; the one that matters
-    // is behind them all, and lost.
+    // More distinct events than the kernel queues; the ones that matter come after them and are lost.
     for n in 0..limit {
         fs::rename(&noise[(n % 2) as usize], &noise[(1 - n % 2) as usize]).unwrap();
     }
@@ -366,9 +365,9 @@ fn events_that_nobody_could_keep_count_of_are_made_good() {
 }
 
 #[test]
-fn values_are_filled_in_and_children_follow_them() {
+fn values_are_expanded_and_children_restart_when_they_change() {
     let home = Home::new();
-    // No keyring of whoever runs this test is ever asked.
+    // The keyring of the user who runs this test is never asked.
     home.write(".profile", "export PATH=/usr/local/bin:/usr/bin:/bin\nexport FROM_PROFILE=yes\nexport DBUS_SESSION_BUS_ADDRESS=unix:path=/nonexistent\n");
     let env = home.entry(
         &bins().evil_child,
@@ -394,10 +393,10 @@ fn values_are_filled_in_and_children_follow_them() {
     assert_eq!(answer["VERSION"], "from-the-file");
     assert_eq!((&answer["PROFILE"], &answer["OR"]), (&json!("yes"), &json!("else")));
     assert_eq!(answer["HOST"], "none", "the host's environment never matters");
-    // A value that changes has the child follow.
+    // A changed value restarts the child.
     home.write(".config/switchboard/env", "TOKEN=changed\n");
     serves(&mut shim, "a", "changed");
-    // A file that others can read is not used, and is said so.
+    // A file that others can read is not used, and an error says so.
     fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
     until_true("the complaint", PATIENCE, || {
         daemon.suite("a")["lastError"].to_string().contains("chmod 600")
@@ -405,7 +404,7 @@ fn values_are_filled_in_and_children_follow_them() {
 }
 
 #[test]
-fn env_files_are_read_and_followed() {
+fn changes_of_env_files_are_noticed() {
     let home = Home::new();
     let folder = home.config_folder().join("mcps/a");
     let mut entry = home.entry(&bins().evil_child, &["echo"], &[("OWN", "env wins")]);
@@ -423,14 +422,14 @@ fn env_files_are_read_and_followed() {
 }
 
 #[test]
-fn links_on_the_way_can_be_pointed_elsewhere() {
+fn changed_links_on_the_path_are_noticed() {
     let home = Home::new();
     let folder = home.config_folder();
-    // As people keep their own files: the config is a link into another folder.
+    // As users keep their dotfiles: the config is a link into another folder.
     let kept = home.write("dotfiles/switchboard.json", &json!({"http": {"listen": "off"}}).to_string());
     fs::remove_file(folder.join("switchboard.config.json")).unwrap();
     std::os::unix::fs::symlink(&kept, folder.join("switchboard.config.json")).unwrap();
-    // And the definitions stand behind two links.
+    // The definitions are behind two links.
     for release in ["one", "two"] {
         home.write(&format!("releases/{release}/mcps/a/.mcp.json"), &definition(&home, "a", release));
     }

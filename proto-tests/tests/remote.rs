@@ -1,5 +1,5 @@
-//! Children behind a URL: how they are spoken with is found out, remembered and looked for again; their sessions,
-//! streams, headers and questions work as those of any child do.
+//! Remote children: their transport and era are detected, remembered and detected again; their sessions,
+//! streams, headers and questions work like those of any child.
 #![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -29,14 +29,14 @@ fn era_child(args: &[&str]) -> Served {
     adapter(&bins().stdio_adapter, &command).unwrap()
 }
 
-/// The requests that opened conversations, in their order.
+/// The requests that opened conversations, in order.
 fn openings(far: &Far) -> Vec<String> {
     let opens = |what: &String| matches!(what.as_str(), "server/discover" | "initialize");
     far.whats().into_iter().filter(opens).collect()
 }
 
 #[test]
-fn the_era_is_found_out_once_and_remembered_over_runs() {
+fn the_era_is_detected_once_and_remembered_across_runs() {
     let far = Far::start(legacy);
     let home = home(&far);
     {
@@ -59,7 +59,7 @@ fn the_era_is_found_out_once_and_remembered_over_runs() {
 }
 
 #[test]
-fn a_server_that_changed_its_era_is_found_again() {
+fn a_change_of_a_servers_era_is_detected() {
     let is_modern = Arc::new(AtomicBool::new(false));
     let now = Arc::clone(&is_modern);
     let far = Far::start(move |asked, back| match now.load(Ordering::Relaxed) {
@@ -72,7 +72,7 @@ fn a_server_that_changed_its_era_is_found_again() {
     shim.call("far", "echo", "{}");
     for (modern, revision) in [(true, "2026-07-28"), (false, "2025-11-25")] {
         is_modern.store(modern, Ordering::Relaxed);
-        // The first one may find out that nothing fits any more.
+        // The first call may fail, because the remembered era no longer fits.
         let _ = shim.call("far", "echo", "{}");
         let answer = shim.call("far", "echo", r#"{"b":2}"#);
         assert_eq!(text_of(&answer), r#"{"b":2}"#, "{answer}");
@@ -83,7 +83,7 @@ fn a_server_that_changed_its_era_is_found_again() {
 }
 
 #[test]
-fn each_request_says_which_conversation_it_is_of() {
+fn each_request_carries_its_session_and_version_headers() {
     let far = Far::start(legacy);
     let home = home(&far);
     let _daemon = home.daemon();
@@ -108,7 +108,7 @@ fn each_request_says_which_conversation_it_is_of() {
 }
 
 #[test]
-fn headers_of_the_file_are_filled_in_sent_and_never_shown() {
+fn headers_of_the_definition_are_expanded_sent_and_never_shown() {
     let far = Far::start(legacy);
     let home = home_of(&json!({"type": "streamable-http", "url": far.url(),
         "headers": {"Authorization": "Bearer ${FAR_TOKEN}", "X-Team": "blue", "Host": "evil.example", "Mcp-Session-Id": "theirs"}}));
@@ -130,7 +130,7 @@ fn headers_of_the_file_are_filled_in_sent_and_never_shown() {
 }
 
 #[test]
-fn nothing_of_a_hosts_request_goes_on() {
+fn no_header_of_a_hosts_request_is_forwarded() {
     let far = Far::start(legacy);
     let home = home(&far);
     let daemon = home.daemon_on_tcp();
@@ -150,7 +150,7 @@ fn nothing_of_a_hosts_request_goes_on() {
 }
 
 #[test]
-fn only_this_machine_is_spoken_to_in_the_clear() {
+fn unencrypted_urls_are_allowed_only_for_this_machine() {
     for (url, why) in [
         ("http://mcp.example/x", "not encrypted"),
         ("ftp://127.0.0.1/", "http"),
@@ -165,11 +165,11 @@ fn only_this_machine_is_spoken_to_in_the_clear() {
 }
 
 #[test]
-fn a_broken_stream_goes_on_where_it_left_off() {
+fn a_broken_stream_is_resumed_where_it_broke() {
     let far = Far::start(|asked, back| match (asked.what().as_str(), asked.header("last-event-id")) {
         ("tools/call", _) => {
             back.events();
-            // A stream that begins with its name, and ends at once.
+            // A stream that sends an event id first, and ends at once.
             back.raw("id: a-1\nretry: 50\ndata:\n\n");
         }
         ("GET", Some("a-1")) => {
@@ -178,7 +178,7 @@ fn a_broken_stream_goes_on_where_it_left_off() {
         }
         ("GET", Some("a-2")) => {
             back.events();
-            // The only call there is has the highest id so far.
+            // There is only one call, and its id is the highest so far.
             back.raw("event: message\r\nid: a-3\r\ndata: {\"jsonrpc\":\"2.0\",\r\n");
             back.raw(format!("data: \"id\":{},\"result\":{{\"content\":[{{\"type\":\"text\",\"text\":\"late\"}}]}}}}\r\n\r\n", LAST.load(Ordering::Relaxed)));
         }
@@ -198,7 +198,7 @@ fn a_broken_stream_goes_on_where_it_left_off() {
 }
 
 #[test]
-fn what_a_server_says_unasked_is_heard() {
+fn notifications_on_the_servers_own_stream_are_handled() {
     let grown = Arc::new(AtomicBool::new(false));
     let now = Arc::clone(&grown);
     let far = Far::start(move |asked, back| match asked.what().as_str() {
@@ -248,7 +248,7 @@ fn with_header(current: &Arc<AtomicUsize>) -> Far {
 }
 
 #[test]
-fn arguments_are_headers_where_the_server_wants_them() {
+fn arguments_are_sent_as_headers_if_the_schema_says_so() {
     let current = Arc::new(AtomicUsize::new(1));
     let far = with_header(&current);
     let home = home(&far);
@@ -263,7 +263,7 @@ fn arguments_are_headers_where_the_server_wants_them() {
     assert_eq!(call.header("mcp-param-count"), Some("5"));
     assert_eq!(call.header("mcp-session-id"), None);
 
-    // The name changes, and nobody says so: the list is renewed and the call made once more.
+    // The name changes without a notification: the daemon refetches the list and repeats the call.
     current.store(2, Ordering::Relaxed);
     assert!(text_of(&shim.call("far", "écho", args)).contains("Zürich"));
     let calls: Vec<Asked> = far.asked().into_iter().filter(|asked| asked.what() == "tools/call").collect();
@@ -280,7 +280,7 @@ fn arguments_are_headers_where_the_server_wants_them() {
 }
 
 #[test]
-fn a_header_that_never_fits_is_told() {
+fn a_header_mismatch_after_the_retry_is_reported() {
     let far = Far::start(|asked, back| match asked.what().as_str() {
         "tools/call" => back.json(400, &asked.error(-32020, "header mismatch")),
         _ => modern(asked, back),
@@ -293,14 +293,14 @@ fn a_header_that_never_fits_is_told() {
 }
 
 #[test]
-fn questions_go_to_the_host_whose_call_they_came_with() {
+fn questions_go_to_the_host_of_the_call_they_belong_to() {
     let served = era_child(&["--era", "legacy"]);
     let home = home_of(&json!({"type": "http", "url": served.url("/mcp")}));
     let _daemon = home.daemon();
     let (mut one, mut other) = (home.shim(), home.shim());
     let waits = one.start_call("far", "test_elicitation", r#"{"message":"first?"}"#);
     let question = one.notification("elicitation/create");
-    // With another host's call open on the same child, it is still known whom to ask.
+    // With another host's call in flight on the same child, the question still reaches the right host.
     let asks = other.start_call("far", "test_elicitation", r#"{"message":"second?"}"#);
     let second = other.notification("elicitation/create");
     assert_eq!(question["params"]["message"], "first?");
@@ -331,7 +331,7 @@ fn progress_comes_before_its_result() {
 }
 
 #[test]
-fn every_way_to_say_it_is_read() {
+fn every_spelling_of_a_remote_entry_works() {
     let served = era_child(&["--era", "legacy"]);
     let (http, sse) = (served.url("/mcp"), served.url("/sse"));
     for entry in [
@@ -351,7 +351,7 @@ fn every_way_to_say_it_is_read() {
     }
 }
 
-/// A server of 2024-11-05: what it says comes on its stream.
+/// A server of 2024-11-05: its answers come on its event stream.
 fn old() -> Far {
     let stream: Mutex<Option<Back>> = Mutex::default();
     Far::start(move |asked, back| match (asked.verb.as_str(), asked.target.as_str()) {
@@ -400,7 +400,7 @@ fn the_old_transport_is_remembered_too() {
 }
 
 #[test]
-fn changes_of_a_modern_server_are_listened_for_again_when_the_stream_breaks() {
+fn the_listen_request_to_a_modern_server_is_repeated_when_its_stream_breaks() {
     let listens = AtomicUsize::new(0);
     let grown = AtomicBool::new(false);
     let far = Far::start(move |asked, back| match asked.what().as_str() {
@@ -441,7 +441,7 @@ fn changes_of_a_modern_server_are_listened_for_again_when_the_stream_breaks() {
 }
 
 #[test]
-fn a_definition_that_nobody_allowed_reaches_nobody() {
+fn a_held_definition_makes_no_connection() {
     let far = Far::start(legacy);
     let home = Home::new();
     let folder = home.workspace().join("mcps/far");
@@ -450,7 +450,7 @@ fn a_definition_that_nobody_allowed_reaches_nobody() {
     std::fs::write(folder.join(".mcp.json"), json!({"mcpServers": {"far": entry}}).to_string()).unwrap();
     let _daemon = home.daemon();
     let mut shim = home.raw_shim();
-    // A host whose person cannot be asked.
+    // A host whose user cannot be asked.
     shim.initialize_as(
         r#"{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}"#,
     );
@@ -460,7 +460,7 @@ fn a_definition_that_nobody_allowed_reaches_nobody() {
 }
 
 #[test]
-fn what_does_not_speak_tls_is_told() {
+fn a_server_without_tls_behind_https_is_reported() {
     let far = Far::start(legacy);
     let home = home_of(&json!({"type": "http", "url": far.url().replace("http:", "https:")}));
     let _daemon = home.daemon();
@@ -470,7 +470,7 @@ fn what_does_not_speak_tls_is_told() {
 }
 
 #[test]
-fn an_idle_connection_is_let_go_and_the_server_told() {
+fn an_idle_session_is_ended_at_the_server() {
     let far = Far::start(legacy);
     let home = home(&far);
     home.config(&json!({"suites": {"far": {"pool": {"idleMs": 300}}}}));
@@ -484,7 +484,7 @@ fn an_idle_connection_is_let_go_and_the_server_told() {
 }
 
 #[test]
-fn a_server_that_cannot_be_reached_is_left_alone_for_a_while() {
+fn an_unreachable_server_is_not_retried_for_a_while() {
     let port = Far::start(legacy).port();
     let home = home_of(&json!({"type": "http", "url": format!("http://127.0.0.1:{port}/")}));
     let daemon = home.daemon();
@@ -499,7 +499,7 @@ fn a_server_that_cannot_be_reached_is_left_alone_for_a_while() {
 }
 
 #[test]
-fn a_host_that_gives_up_is_told_on() {
+fn a_hosts_cancel_reaches_the_server() {
     for is_modern in [false, true] {
         let left = Arc::new(AtomicBool::new(false));
         let gone = Arc::clone(&left);
@@ -527,16 +527,16 @@ fn a_host_that_gives_up_is_told_on() {
             let cancelled = far.hears("notifications/cancelled");
             assert_eq!(cancelled.message()["params"]["requestId"], call.message()["id"]);
         }
-        // What comes after it is answered; had it been answered as well, that would have come by now.
+        // The next request is answered; an answer to the cancelled call would have arrived before it.
         shim.request("tools/list", "{}");
         let answer = shim.answer_within(&id.to_string(), Duration::ZERO);
         assert_eq!(answer, None);
     }
 }
 
-/// As it does not start itself, it does not call itself.
+/// The daemon refuses its own address as a remote server.
 #[test]
-fn switchboard_is_no_child_of_its_own() {
+fn the_daemon_refuses_itself_as_a_remote_server() {
     let home = Home::new();
     let daemon = home.daemon_on_tcp();
     let port = daemon.tcp_address().port();

@@ -1,5 +1,5 @@
-//! Remote servers that mean no good, or fail at the worst moment: a clear error each, within its deadline, and
-//! nothing else is disturbed.
+//! Hostile remote servers, and servers that fail at the worst moment: each causes a clear error within its
+//! deadline, and nothing else is disturbed.
 #![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
 
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use proto_tests::wait::until_true;
 use proto_tests::{DaemonProcess, Home, PATIENCE, Shim};
 use serde_json::{Value, json};
 
-/// How long a start, a silence and a call may take in these tests.
+/// Timeouts of a start and of a silent call in these tests.
 const SPAWN: Duration = Duration::from_millis(1500);
 const RPC: Duration = Duration::from_millis(1500);
-/// What a busy machine may add.
+/// The delay that a busy machine may add.
 const SLACK: Duration = Duration::from_secs(6);
 
 struct Stage {
@@ -42,7 +42,7 @@ impl Stage {
         Self { shim, daemon, _home: home }
     }
 
-    /// Calls the remote child; meanwhile the local one answers as ever.
+    /// Calls the remote child; meanwhile the local one answers as usual.
     #[track_caller]
     fn call(&mut self) -> String {
         let begun = Instant::now();
@@ -55,7 +55,7 @@ impl Stage {
         answer
     }
 
-    /// The call fails with this kind, and its message says all of this.
+    /// The call fails with this kind, and its message contains all of these words.
     #[track_caller]
     fn fails(&mut self, kind: &str, words: &[&str]) -> String {
         let answer = self.call();
@@ -75,7 +75,7 @@ impl Stage {
     }
 }
 
-/// A polite server, but for calls.
+/// A well-behaved server, except for calls.
 fn calls(answer: impl Fn(&Asked, &mut Back) + Send + Sync + 'static) -> Far {
     Far::start(move |asked, back| match asked.what().as_str() {
         "tools/call" => answer(asked, back),
@@ -83,7 +83,7 @@ fn calls(answer: impl Fn(&Asked, &mut Back) + Send + Sync + 'static) -> Far {
     })
 }
 
-/// The same, but the second call is answered.
+/// Like `calls`, but only the first call misbehaves.
 fn first_call(answer: impl Fn(&Asked, &mut Back) + Send + Sync + 'static) -> Far {
     let count = AtomicUsize::new(0);
     calls(move |asked, back| match count.fetch_add(1, Ordering::Relaxed) {
@@ -93,7 +93,7 @@ fn first_call(answer: impl Fn(&Asked, &mut Back) + Send + Sync + 'static) -> Far
 }
 
 #[test]
-fn one_that_never_answers_anything() {
+fn a_server_that_never_answers_anything() {
     let far = Far::start(|_, back| {
         back.is_left();
     });
@@ -103,7 +103,7 @@ fn one_that_never_answers_anything() {
 }
 
 #[test]
-fn one_that_never_answers_a_call() {
+fn a_server_that_never_answers_a_call() {
     let far = first_call(|_, back| {
         back.is_left();
     });
@@ -117,7 +117,7 @@ fn one_that_never_answers_a_call() {
 }
 
 #[test]
-fn a_modern_one_that_never_answers_a_call_sees_the_connection_close() {
+fn a_modern_server_that_never_answers_a_call_sees_the_connection_close() {
     let left = Arc::new(AtomicUsize::new(0));
     let seen = Arc::clone(&left);
     let far = Far::start(move |asked, back| match asked.what().as_str() {
@@ -164,7 +164,7 @@ fn endless_events() {
 }
 
 #[test]
-fn endless_progress_ends_with_the_longest_time_that_a_call_may_take() {
+fn endless_progress_ends_at_the_total_timeout() {
     let far = first_call(|asked, back| {
         back.events();
         let id = asked.message()["id"].clone();
@@ -178,7 +178,7 @@ fn endless_progress_ends_with_the_longest_time_that_a_call_may_take() {
     stage.works();
 }
 
-/// As much as the daemon may hold at any time while it is sent a flood.
+/// Limit for the daemon's peak memory while it receives a flood.
 const MOST_MEMORY_MB: u64 = 120;
 
 fn memory_mb(daemon: &DaemonProcess) -> u64 {
@@ -187,7 +187,7 @@ fn memory_mb(daemon: &DaemonProcess) -> u64 {
     peak.trim().trim_end_matches(" kB").parse::<u64>().unwrap() / 1024
 }
 
-/// Writes one GiB, or as much of it as somebody takes.
+/// Writes 1 GiB, or less if the daemon stops reading.
 fn flood(back: &mut Back, piece: &[u8]) {
     for _ in 0..(1 << 30) / piece.len() {
         if !back.raw(piece) {
@@ -246,7 +246,7 @@ fn an_error_page_of_a_gigabyte() {
 }
 
 #[test]
-fn packed_answers_are_not_unpacked() {
+fn compressed_answers_are_refused() {
     let far = first_call(|asked, back| {
         assert_eq!(asked.header("accept-encoding"), None);
         back.head(200, &[("Content-Type", "application/json"), ("Content-Encoding", "gzip")]);
@@ -258,7 +258,7 @@ fn packed_answers_are_not_unpacked() {
 }
 
 #[test]
-fn nothing_follows_a_redirect_to_another_origin() {
+fn a_redirect_to_another_origin_is_not_followed() {
     let elsewhere = Far::start(legacy);
     let other = format!("http://127.0.0.1:{}", elsewhere.port());
     for (location, told) in [
@@ -283,7 +283,7 @@ fn nothing_follows_a_redirect_to_another_origin() {
 }
 
 #[test]
-fn a_redirect_within_the_origin_is_followed_but_not_for_ever() {
+fn redirects_within_the_origin_are_followed_up_to_a_limit() {
     let far = Far::start(|asked, back| match asked.target.as_str() {
         "/mcp" => drop(back.head(307, &[("Location", "/real/"), ("Content-Length", "0")])),
         _ => legacy(asked, back),
@@ -298,7 +298,7 @@ fn a_redirect_within_the_origin_is_followed_but_not_for_ever() {
 }
 
 #[test]
-fn refused_credentials_are_not_tried_again_and_again() {
+fn refused_credentials_are_not_retried() {
     let refuse = |_: &Asked, back: &mut Back| {
         back.head(401, &[("WWW-Authenticate", "Bearer"), ("Content-Length", "0")]);
     };
@@ -321,7 +321,7 @@ fn refused_credentials_are_not_tried_again_and_again() {
 }
 
 #[test]
-fn a_forgotten_session_is_begun_anew_and_the_call_is_made_once() {
+fn an_expired_session_is_reopened_and_the_call_repeated_once() {
     let sessions = AtomicUsize::new(0);
     let far = Far::start(move |asked, back| match asked.what().as_str() {
         "initialize" => {
@@ -345,7 +345,7 @@ fn a_forgotten_session_is_begun_anew_and_the_call_is_made_once() {
 }
 
 #[test]
-fn a_session_that_is_forgotten_again_and_again_is_a_clear_error() {
+fn a_session_that_keeps_expiring_is_a_clear_error() {
     let far = calls(|asked, back| back.json(404, &asked.error(-32001, "Session not found")));
     let mut stage = Stage::with(&far, &json!({}));
     let answer = stage.call();
@@ -353,7 +353,7 @@ fn a_session_that_is_forgotten_again_and_again_is_a_clear_error() {
     assert_eq!(far.count("tools/call"), 2);
 }
 
-/// Cut off at each point of a call: the call fails, says that it may have run, and the next one works.
+/// Cut at each point of a call: the call fails and says that it may have run, and the next one works.
 #[test]
 fn a_connection_that_is_cut() {
     type Cut = fn(&Asked, &mut Back);
@@ -395,11 +395,11 @@ fn a_connection_that_is_cut() {
 }
 
 #[test]
-fn a_session_that_is_forgotten_in_mid_call() {
+fn a_session_that_expires_during_a_call() {
     let far = first_call(|asked, back| {
         back.events();
         let note = json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": {"progressToken": asked.message()["id"], "progress": 1}});
-        // With an id, so that the rest is asked for; and there is none.
+        // With an id, so that the daemon resumes the stream; but the server has forgotten it.
         back.raw(format!("id: 7\nretry: 20\ndata: {note}\n\n"));
     });
     let mut stage = Stage::with(&far, &json!({}));
@@ -410,7 +410,7 @@ fn a_session_that_is_forgotten_in_mid_call() {
 }
 
 #[test]
-fn nobody_at_the_address() {
+fn a_closed_port() {
     let port = Far::start(legacy).port();
     let far = Far::start(legacy);
     let mut stage = Stage::with(&far, &json!({"url": format!("http://127.0.0.1:{port}/mcp")}));
@@ -418,7 +418,7 @@ fn nobody_at_the_address() {
 }
 
 #[test]
-fn what_is_no_mcp_at_all() {
+fn a_server_that_does_not_speak_mcp() {
     let page = Far::start(|_, back| {
         back.head(200, &[("Content-Type", "text/html")]);
         back.raw("<html>Welcome</html>");
@@ -432,7 +432,7 @@ fn what_is_no_mcp_at_all() {
 }
 
 #[test]
-fn answers_to_somebody_else_and_answers_twice() {
+fn answers_with_unknown_ids_and_repeated_answers() {
     let far = first_call(|asked, back| {
         back.events();
         back.event(&json!({"jsonrpc": "2.0", "id": 99999, "result": {}}));
@@ -469,12 +469,12 @@ fn an_endpoint_of_the_old_transport_at_another_origin() {
 }
 
 #[test]
-fn an_old_stream_that_ends_ends_its_calls() {
+fn a_closed_sse_stream_ends_its_calls() {
     let far = Far::start(|asked, back| match (asked.verb.as_str(), asked.target.as_str()) {
         ("GET", _) => {
             back.events();
             back.raw("event: endpoint\ndata: /messages?s=1\n\n");
-            // Ends before it has said anything.
+            // Ends before it has sent a message.
             thread::sleep(Duration::from_millis(300));
         }
         ("POST", "/messages?s=1") => back.empty(202),

@@ -27,7 +27,7 @@ const LEGACY: &[ProtocolVersion] =
     &[ProtocolVersion::V_2025_03_26, ProtocolVersion::V_2025_06_18, ProtocolVersion::V_2025_11_25];
 const MODERN: &[ProtocolVersion] = &[ProtocolVersion::V_2026_07_28];
 
-/// Greets, and says how far it is.
+/// A tool that greets, and reports progress.
 #[derive(Clone, Copy)]
 struct Greeter(&'static [ProtocolVersion]);
 
@@ -70,7 +70,7 @@ impl ServerHandler for Greeter {
     }
 }
 
-/// A server on a thread of its own; ends with its runtime.
+/// A server on a separate thread; it ends with its runtime.
 struct Server {
     address: SocketAddr,
     stop: Option<tokio::sync::oneshot::Sender<()>>,
@@ -164,7 +164,7 @@ fn in_the_modern_era() {
 }
 
 #[test]
-fn a_server_that_restarts_is_spoken_with_anew() {
+fn a_server_that_restarts_gets_a_new_session() {
     for versions in [LEGACY, MODERN] {
         let server = Server::start(0, versions, config());
         let home = server.home();

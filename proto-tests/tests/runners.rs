@@ -1,4 +1,4 @@
-//! A runner of packages runs nothing that lies in the directory of its server. With the real `npx`, if there is one.
+//! A package runner runs nothing from its server's directory. Uses the real `npx`, if it is installed.
 #![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
 #![allow(clippy::disallowed_methods, reason = "tests start processes")]
 
@@ -16,7 +16,7 @@ fn program(path: &Path, script: &str) {
     fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
 }
 
-/// Where `npx` is.
+/// The folder of `npx` and `node`.
 fn npx() -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path).find(|folder| folder.join("npx").is_file() && folder.join("node").is_file())
@@ -33,9 +33,9 @@ fn npx_runs_nothing_of_the_servers_directory() {
     home.write(".profile", &format!("export PATH={path}\n"));
     let workspace = home.workspace();
     let evil = bins().evil_child.display();
-    // What is installed for the person is what is meant.
+    // The user's globally installed program is the one that must run.
     program(&home.path().join("global/bin/a-server"), &format!("exec {evil} echo"));
-    // What a repository has instead: the program, what runs it, a shell, and a package of the same name.
+    // The repository offers its own: the program, its interpreter, a shell, and a package of the same name.
     let ran = home.path().join("ran");
     for name in ["a-server", "node", "sh", "env"] {
         let script = format!("echo {name} >> {}\nPATH={path} exec {name} \"$@\"", ran.display());
@@ -58,7 +58,7 @@ fn npx_runs_nothing_of_the_servers_directory() {
         }
         let answer = home.shim().call("k", "where", "{}");
         assert!(!ran.exists(), "of the repository ran: {}", fs::read_to_string(&ran).unwrap());
-        // It works where it was told to.
+        // The server runs in the configured directory.
         let told = structured(&answer);
         assert_eq!(told["cwd"], json!(workspace), "{answer}");
     }
@@ -68,11 +68,11 @@ fn npx_runs_nothing_of_the_servers_directory() {
 }
 
 #[test]
-fn a_wrapped_program_that_is_no_runner_starts_in_its_servers_directory() {
+fn a_wrapped_program_that_is_not_a_runner_starts_in_its_servers_directory() {
     let home = Home::new();
     let workspace = home.workspace();
     let evil = bins().evil_child.display().to_string();
-    // The name of a runner among its arguments makes it none.
+    // The name of a runner among its arguments does not make it a runner.
     let mut entry = home.entry(Path::new("env"), &["A=1", &evil, "echo", "npx", "x"], &[]);
     entry["cwd"] = json!(workspace);
     home.definition("k", &json!({"mcpServers": {"k": entry}}).to_string());
@@ -82,7 +82,7 @@ fn a_wrapped_program_that_is_no_runner_starts_in_its_servers_directory() {
 }
 
 #[test]
-fn a_wrapper_that_leads_a_runner_into_another_directory_is_refused() {
+fn a_wrapper_that_changes_a_runners_directory_is_refused() {
     let home = Home::new();
     let workspace = home.workspace();
     let entry = home.entry(Path::new("env"), &["-C", workspace.to_str().unwrap(), "npx", "-y", "x"], &[]);

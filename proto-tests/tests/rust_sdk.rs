@@ -1,4 +1,4 @@
-//! The official Rust SDK as host: `rmcp` starts the real shim, as an editor would, and speaks for itself.
+//! The official Rust SDK as host: `rmcp` starts the real shim, as an editor does.
 #![allow(clippy::disallowed_methods, reason = "a host starts its shim")]
 
 use std::time::Duration;
@@ -17,7 +17,7 @@ use tokio::process::Command;
 use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
 
-/// The person in front of the host: sees progress, and is 36.
+/// The user of the host, who sees progress and answers with an age.
 struct Person {
     progress: mpsc::Sender<ProgressNotificationParam>,
 }
@@ -77,7 +77,7 @@ impl Host {
         lines.iter().map(|line| serde_json::from_str(line).expect("JSON")).collect()
     }
 
-    /// Asks the evil child again and again until it got such a message, and gives that.
+    /// Polls the evil child until it has received a matching message, and returns that message.
     async fn until_received(&self, such: impl Fn(&Value) -> bool) -> Value {
         let look = async {
             loop {
@@ -90,7 +90,7 @@ impl Host {
         timeout(PATIENCE, look).await.expect("the message reaches the child")
     }
 
-    /// Ends the conversation as the SDK does: the end of the shim's input, and it goes by itself.
+    /// Ends the conversation as the SDK does: closes the shim's input, and the shim exits.
     async fn leave(self) {
         self.sdk.cancel().await.expect("an end without a panic");
     }
@@ -106,7 +106,7 @@ fn text(result: &CallToolResult) -> Value {
     serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
 }
 
-/// A home with the mock child and the well-behaved evil one.
+/// A home with the mock child and a well-behaved evil child.
 fn home() -> Home {
     let home = Home::new();
     let mock = home.entry(&bins().mock_child, &[], &[]);
@@ -116,7 +116,7 @@ fn home() -> Home {
 }
 
 #[tokio::test]
-async fn it_shakes_hands_and_sees_one_suite_per_child() {
+async fn the_sdk_connects_and_lists_one_suite_per_child() {
     let home = home();
     let _daemon = home.daemon();
     let host = Host::start(&home).await;
@@ -131,7 +131,7 @@ async fn it_shakes_hands_and_sees_one_suite_per_child() {
 }
 
 #[tokio::test]
-async fn it_introspects_and_calls_through_a_suite() {
+async fn the_sdk_introspects_and_calls_through_a_suite() {
     let home = home();
     let _daemon = home.daemon();
     let host = Host::start(&home).await;
@@ -154,7 +154,7 @@ async fn it_introspects_and_calls_through_a_suite() {
 }
 
 #[tokio::test]
-async fn it_hears_the_progress_of_its_call() {
+async fn the_sdk_gets_the_progress_of_its_call() {
     let home = home();
     let _daemon = home.daemon();
     let mut host = Host::start(&home).await;
@@ -167,7 +167,7 @@ async fn it_hears_the_progress_of_its_call() {
 }
 
 #[tokio::test]
-async fn its_cancel_reaches_the_child() {
+async fn the_sdks_cancel_reaches_the_child() {
     let home = home();
     let _daemon = home.daemon();
     let host = Host::start(&home).await;
@@ -183,7 +183,7 @@ async fn its_cancel_reaches_the_child() {
 }
 
 #[tokio::test]
-async fn it_answers_a_question_of_the_child() {
+async fn the_sdk_answers_a_question_of_the_child() {
     let home = home();
     let _daemon = home.daemon();
     let host = Host::start(&home).await;

@@ -1,4 +1,4 @@
-//! What Switchboard saves, recomputed here from what goes over the wire.
+//! What Switchboard saves, recomputed here from the traffic.
 #![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
 
 use std::sync::OnceLock;
@@ -16,7 +16,7 @@ fn tokens(text: &str) -> i64 {
     i64::try_from(tokenizer.encode_ordinary(text).len()).unwrap()
 }
 
-/// As a host puts it before a model.
+/// Tokens of a tool as a host shows it to a model.
 fn tokens_of(tool: &Value) -> i64 {
     let mut seen = json!({"name": tool["name"], "inputSchema": tool["inputSchema"]});
     if let Some(description) = tool.get("description") {
@@ -41,13 +41,13 @@ fn of<'s>(savings: &'s Value, child: &str) -> &'s Value {
     all.iter().find(|suite| suite["child"] == child).unwrap_or_else(|| panic!("no `{child}` in {savings}"))
 }
 
-/// Once the manifest of this child is there.
+/// Waits until the manifest of this child exists.
 #[track_caller]
 fn once_known(home: &Home, child: &str) -> Value {
     until("its manifest", PATIENCE, || Some(savings(home)).filter(|all| of(all, child)["known"] == true))
 }
 
-/// A session that a host opens, with what it sees first.
+/// A session as a host opens it, with its first `tools/list`.
 fn host(home: &Home) -> Shim {
     let mut shim = home.shim();
     shim.tools();
@@ -67,7 +67,7 @@ fn mock(home: &Home) {
 }
 
 #[test]
-fn the_figures_are_those_of_the_wire() {
+fn the_figures_match_the_traffic() {
     let home = Home::new();
     home.child("kid", &["echo"]);
     mock(&home);
@@ -86,7 +86,7 @@ fn the_figures_are_those_of_the_wire() {
     let (mut listed, mut shown) = (0, instructions);
     for (child, hidden) in [("kid", 2), ("mock", 0)] {
         let told = of(&all, child);
-        // The face of one child hides what `expose` denies; a host without Switchboard would list that too.
+        // A single-child face hides what `expose` denies, but a host without Switchboard would list that too.
         let manifest = manifest(&home, child);
         let tools = manifest["tools"].as_array().unwrap();
         let own: i64 = tools.iter().map(tokens_of).sum();
@@ -106,7 +106,7 @@ fn the_figures_are_those_of_the_wire() {
     assert_eq!(number(&all["perSession"]["saves"]), listed - shown, "{all}");
     assert_eq!(all["tokenizer"]["name"], "o200k_base");
 
-    // A host that sees one child as it is saves nothing and loses nothing.
+    // A host that uses a single child saves nothing and loses nothing.
     let mut plain = home.shim_of("mock");
     plain.initialize();
     let all = savings(&home);
@@ -114,7 +114,7 @@ fn the_figures_are_those_of_the_wire() {
     assert_eq!(number(&plain.unwrap_or_else(|| panic!("{all}"))["saves"]), 0, "{all}");
 }
 
-/// What the daemon keeps of a child, from its file.
+/// The daemon's manifest of a child, from its file.
 fn manifest(home: &Home, child: &str) -> Value {
     let files = std::fs::read_dir(home.state_folder().join("manifests")).unwrap().flatten();
     let all = files.map(|file| serde_json::from_slice(&std::fs::read(file.path()).unwrap()).unwrap());
@@ -124,7 +124,7 @@ fn manifest(home: &Home, child: &str) -> Value {
 }
 
 #[test]
-fn commands_are_no_sessions_of_hosts() {
+fn commands_do_not_count_as_sessions() {
     let home = Home::new();
     home.child("kid", &["echo"]);
     let _daemon = home.daemon();
@@ -144,7 +144,7 @@ fn commands_are_no_sessions_of_hosts() {
 }
 
 #[test]
-fn what_models_fetch_is_taken_off_and_survives_a_restart() {
+fn introspections_are_subtracted_and_survive_a_restart() {
     let home = Home::new();
     home.child("kid", &["echo"]);
     let daemon = home.daemon();
@@ -166,7 +166,7 @@ fn what_models_fetch_is_taken_off_and_survives_a_restart() {
         assert_eq!(number(&told["net"]), 2 * saves - fetched, "{more}: {told}");
         assert_eq!(number(&all["tokens"]["net"]), 2 * saves - 2 * instructions - fetched, "{more}: {all}");
     }
-    // What a mistake is answered with, and what is fetched by hand, no model's context holds.
+    // Answers to mistakes and to commands are in no model's context.
     introspect(&mut one, "kid_suite", r#","subtool":"no-such""#);
     let by_hand = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call",
         "params": {"name": "kid_suite", "arguments": {"action": "introspect"}}});
@@ -195,7 +195,7 @@ fn what_models_fetch_is_taken_off_and_survives_a_restart() {
 }
 
 #[test]
-fn what_is_not_known_is_not_guessed() {
+fn unknown_figures_are_not_guessed() {
     let home = Home::new();
     home.child("kid", &["echo"]);
     home.child("late", &["echo", "later"]);
@@ -250,7 +250,7 @@ fn sessions_that_share_a_child_avoid_processes_and_starts() {
     assert_eq!(number(&own["childrenAvoided"]), 0, "{own}");
     assert_eq!((number(&kid["coldStarts"]["avoided"]), number(&kid["coldStarts"]["added"])), (2, 0), "{kid}");
     assert_eq!((number(&own["coldStarts"]["avoided"]), number(&own["coldStarts"]["added"])), (0, 0), "{own}");
-    // One start was measured, and is what each of the two was spared.
+    // One start was measured; it counts for each of the two starts that were avoided.
     assert_eq!(number(&kid["coldStarts"]["avoidedMs"]), 2 * number(&kid["startMs"]), "{kid}");
     let processes = &all["processes"];
     assert_eq!(
@@ -260,7 +260,7 @@ fn sessions_that_share_a_child_avoid_processes_and_starts() {
     );
     assert!(number(&processes["peakAvoided"]) >= 2, "{processes}");
     let memory = &all["memory"];
-    // A further copy shares its program with the one that runs.
+    // A further copy would share its program's memory with the running one.
     let avoided = number(&kid["memoryAvoidedBytes"]);
     assert!(avoided > 0 && avoided < 2 * number(&kid["memoryBytes"]), "{kid}");
     assert!(number(&memory["childrenBytes"]) > 0 && number(&memory["shimsBytes"]) > 0, "{memory}");
@@ -270,7 +270,7 @@ fn sessions_that_share_a_child_avoid_processes_and_starts() {
         "{memory}"
     );
 
-    // One that used it before and finds it gone waits for a start that it would not have had.
+    // A session that used the child before and finds it stopped waits for a start that it would not have had.
     home.order(&["restart", "kid_suite"]);
     let calls: Vec<u64> = (0..4).map(|_| hosts[0].start_call("kid", "echo", "{}")).collect();
     calls.iter().for_each(|call| drop(hosts[0].answer_to(&call.to_string())));
@@ -278,7 +278,7 @@ fn sessions_that_share_a_child_avoid_processes_and_starts() {
     let cold = &of(&all, "kid")["coldStarts"];
     assert_eq!((number(&cold["avoided"]), number(&cold["added"])), (2, 1), "{cold}");
 
-    // Those who left use nothing any more; what was is not forgotten.
+    // Sessions that ended no longer count, but the peak stays.
     let peak = number(&all["processes"]["peakAvoided"]);
     hosts.truncate(1);
     let left = until("their leaving", PATIENCE, || {
@@ -289,7 +289,7 @@ fn sessions_that_share_a_child_avoid_processes_and_starts() {
 }
 
 #[test]
-fn a_suite_that_costs_more_than_it_saves_is_named() {
+fn a_suite_that_costs_more_than_it_saves_is_reported() {
     let home = Home::new();
     home.child("kid", &["echo"]);
     mock(&home);
@@ -306,7 +306,7 @@ fn a_suite_that_costs_more_than_it_saves_is_named() {
     let text = String::from_utf8(home.command(&["savings"]).stdout).unwrap();
     assert!(text.lines().any(|line| line == word), "{text}");
     assert!(text.contains("Claude's tokenizer is not public"), "{text}");
-    // Smaller than nothing: its own two tools would take less than the suite.
+    // Less than nothing: its own two tools would take fewer tokens than the suite.
     let long =
         "clicks and echoes and everything that one could want of a server with two small tools, ".repeat(3);
     home.config(&json!({"suites": {"mock": {"description": long}}}));
@@ -319,13 +319,13 @@ fn a_suite_that_costs_more_than_it_saves_is_named() {
 }
 
 #[test]
-fn the_vocabulary_is_never_in_the_daemon() {
+fn the_tokenizer_is_never_loaded_into_the_daemon() {
     let home = Home::new();
     home.child("kid", &["echo"]);
     let daemon = home.daemon_on_tcp();
     let mut shim = host(&home);
     shim.call("kid", "echo", "{}");
-    // Many at once: whoever comes while others count waits for the same figures.
+    // Concurrent requests wait for the same computation.
     let asked: Vec<_> = (0..8)
         .map(|_| {
             let door = daemon.door();
@@ -338,14 +338,14 @@ fn the_vocabulary_is_never_in_the_daemon() {
     once_known(&home, "kid");
     assert!(owned_mib(&daemon) < 16, "{} MiB", owned_mib(&daemon));
     assert!(home.daemons().len() == 1, "{:#?}", home.daemons());
-    // For the person alone: over TCP it takes the token.
+    // For the user only: over TCP it needs the token.
     assert_eq!(daemon.tcp().get("/savings").status, 401);
     let with = Request::new("GET", "/savings").bearer(&daemon.token());
     assert_eq!(daemon.tcp().send(&with).status, 200);
     assert_eq!(daemon.door().post("/savings", "").status, 405);
 }
 
-/// Memory that is the daemon's own and no file's.
+/// The daemon's anonymous memory.
 fn owned_mib(daemon: &DaemonProcess) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", daemon.pid())).unwrap();
     let anonymous = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap();
@@ -353,7 +353,7 @@ fn owned_mib(daemon: &DaemonProcess) -> u64 {
 }
 
 #[test]
-fn without_a_daemon_nothing_is_saved() {
+fn savings_needs_a_running_daemon() {
     let home = Home::new();
     for args in [&["savings"][..], &["savings", "--json"]] {
         let output = home.command(args);

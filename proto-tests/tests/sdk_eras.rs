@@ -1,5 +1,6 @@
-//! The official Rust SDK as host, in each of its lifecycles, with a child of either era, through the shim and over
-//! Streamable HTTP: it lists, calls, hears progress, answers what the child asks, follows a resource and cancels.
+//! The official Rust SDK as host, in each of its lifecycles, with children of all eras, through the shim and
+//! over Streamable HTTP: it lists, calls, gets progress, answers questions, subscribes to a resource and
+//! cancels.
 #![allow(clippy::disallowed_methods, reason = "a host starts its shim")]
 #![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
 #![allow(deprecated, reason = "sampling, logging and subscribing are the legacy era's, and in use")]
@@ -28,7 +29,7 @@ use tokio::time::{sleep, timeout};
 
 const WATCHED: &str = "test://watched-resource";
 
-/// What the host hears without having asked.
+/// Notifications that the host gets.
 #[derive(Debug, PartialEq)]
 enum Heard {
     Progress(u32),
@@ -36,7 +37,7 @@ enum Heard {
     Log(Value),
 }
 
-/// The person in front of the host: has a name, a colour and a model, and refuses what is called a refusal.
+/// The user of the host: answers with a name or a colour, and declines or cancels when the message says so.
 struct Person {
     heard: mpsc::Sender<Heard>,
 }
@@ -136,7 +137,7 @@ impl Host {
         Self { sdk, heard, is_modern }
     }
 
-    /// Calls a tool, and gives the whole result as text.
+    /// Calls a tool, and returns the whole result as JSON text.
     async fn call(&self, tool: &'static str, args: &Value) -> String {
         let result = self.sdk.call_tool(request(tool, args)).await.unwrap();
         serde_json::to_string(&result).unwrap()
@@ -207,7 +208,7 @@ impl Host {
         self.call("test_update_watched_resource", &json!({})).await;
         assert_eq!(self.next().await, Heard::Updated(WATCHED.to_owned()));
         self.sdk.unsubscribe(UnsubscribeRequestParams::new(WATCHED)).await.unwrap();
-        // The next thing that it hears is something else.
+        // The next notification is another one.
         self.call("test_update_watched_resource", &json!({})).await;
         self.sdk.set_level(SetLevelRequestParams::new(LoggingLevel::Warning)).await.unwrap();
         self.call("test_logging_tool", &json!({})).await;
@@ -239,7 +240,7 @@ fn request(tool: &'static str, args: &Value) -> CallToolRequestParams {
     CallToolRequestParams::new(tool).with_arguments(args.as_object().unwrap().clone())
 }
 
-/// Waits until the child was told such a line, and gives that.
+/// Waits until the child has received a matching line, and returns that line.
 async fn told(home: &Home, such: impl Fn(&Value) -> bool) -> Value {
     let look = async {
         loop {
@@ -254,7 +255,7 @@ async fn told(home: &Home, such: impl Fn(&Value) -> bool) -> Value {
     timeout(PATIENCE, look).await.expect("it reaches the child")
 }
 
-/// Its lists come in pages.
+/// A home with the era child, whose lists are paginated.
 fn home(era: &str) -> Home {
     let home = Home::new();
     let journal = home.path().join("journal");
@@ -325,12 +326,12 @@ async fn the_sdk_discovers() {
 }
 
 #[tokio::test]
-async fn the_sdk_finds_out_by_itself() {
+async fn the_sdk_detects_the_era() {
     check(auto).await;
 }
 
 #[tokio::test]
-async fn in_each_lifecycle_it_calls_through_a_suite() {
+async fn the_sdk_calls_through_a_suite_in_each_lifecycle() {
     check_suite(|| ClientLifecycleMode::Initialize).await;
     check_suite(discover).await;
     check_suite(auto).await;

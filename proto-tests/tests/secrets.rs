@@ -1,5 +1,5 @@
-//! Secrets of a person: set, listed and removed, in a private file where no keyring answers. The real keyring
-//! is for `interop/keyring.sh`.
+//! Secrets of a user: set, listed and removed, in a private file if no keyring answers. `interop/keyring.sh`
+//! tests the real keyring.
 #![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
 #![allow(clippy::disallowed_methods, reason = "tests start processes")]
 
@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 
 const VALUE: &str = "hunter2 \u{1f511} $HOME";
 
-/// A command of this home, whose D-Bus is where nothing is: a test must not find a person's keyring.
+/// A command with a D-Bus address where nothing listens: a test must not find the user's keyring.
 fn switchboard(home: &Home) -> Command {
     let mut command = Command::new(&bins().switchboard);
     command.env_clear().envs(home.environment()).env("SWITCHBOARD_SOCKET", home.socket());
@@ -29,7 +29,7 @@ fn switchboard(home: &Home) -> Command {
 
 fn begin(home: &Home, args: &[&str], input: &[u8]) -> Child {
     let mut child = switchboard(home).arg("secret").args(args).spawn().unwrap();
-    // One that refuses its arguments reads nothing.
+    // A command that refuses its arguments does not read its input.
     let _ = child.stdin.take().unwrap().write_all(input);
     child
 }
@@ -38,7 +38,7 @@ fn secret(home: &Home, args: &[&str], input: &str) -> Output {
     begin(home, args, input.as_bytes()).wait_with_output().unwrap()
 }
 
-/// What it said; no value may be in it.
+/// The command's output, after checking its exit code and that it shows no value.
 #[track_caller]
 fn said(output: &Output, code: i32) -> String {
     let said = String::from_utf8_lossy(&[&output.stdout[..], &output.stderr].concat()).into_owned();
@@ -70,7 +70,7 @@ fn a_secret_is_set_listed_and_removed() {
     let folder = home.state_folder().join("secrets");
     assert_eq!((mode(folder.clone()), mode(file(&home)), mode(folder.join("lock"))), (0o700, 0o600, 0o600));
 
-    // One line break goes, not two; the last value counts.
+    // Only the last line break is removed; the last value wins.
     said(&secret(&home, &["set", "a.b-c_9"], "hunter3\n\n"), 0);
     said(&secret(&home, &["set", "GITHUB_TOKEN"], "hunter4\r\n"), 0);
     assert_eq!(kept(&home)["secrets"]["a.b-c_9"]["value"], "hunter3\n");
@@ -86,12 +86,12 @@ fn a_secret_is_set_listed_and_removed() {
     assert!(!fs::read_to_string(file(&home)).unwrap().contains("hunter4"));
     let told = said(&secret(&home, &["rm", "GITHUB_TOKEN"], ""), 1);
     assert!(told.contains("there is no secret `GITHUB_TOKEN`"), "{told}");
-    // No draft is left over.
+    // No temporary file is left.
     assert_eq!(fs::read_dir(folder).unwrap().count(), 2);
 }
 
 #[test]
-fn what_cannot_be_a_secret_is_refused() {
+fn invalid_names_and_values_are_refused() {
     let home = Home::new();
     for (name, input, part) in [
         ("9A", "hunter2".to_owned(), "no name"),
@@ -144,7 +144,7 @@ fn a_file_that_is_damaged_or_open_to_others_is_left_alone() {
 }
 
 #[test]
-fn many_who_set_at_once_lose_nothing() {
+fn concurrent_sets_lose_no_secret() {
     let home = Home::new();
     let names: Vec<String> = (0..16).map(|number| format!("NAME_{number}")).collect();
     let all: Vec<Child> =
@@ -157,9 +157,9 @@ fn many_who_set_at_once_lose_nothing() {
     }
 }
 
-/// A bus that takes connections and says nothing.
+/// A bus that accepts connections and never answers.
 #[test]
-fn a_keyring_that_hangs_is_given_up_and_nobody_can_look_over_its_shoulder() {
+fn a_keyring_that_hangs_is_given_up_and_its_process_reveals_nothing() {
     let home = Home::new();
     let bus = home.workspace().join("bus");
     let _listener = UnixListener::bind(&bus).unwrap();
@@ -175,7 +175,7 @@ fn a_keyring_that_hangs_is_given_up_and_nobody_can_look_over_its_shoulder() {
         all.into_iter().find(|process| process.cmdline.ends_with("--keyring"))
     });
     assert_eq!(asks.cmdline, "switchboardd --keyring");
-    // It is closed to its own user; root can still look.
+    // The process is closed to its own user; root can still read it.
     if let Ok(environ) = fs::read(format!("/proc/{}/environ", asks.pid)) {
         let environ = String::from_utf8_lossy(&environ).into_owned();
         assert!(environ.contains("DBUS_SESSION_BUS_ADDRESS=") && !environ.contains("hunter"), "{environ}");
@@ -189,7 +189,7 @@ fn a_keyring_that_hangs_is_given_up_and_nobody_can_look_over_its_shoulder() {
 }
 
 #[test]
-fn a_running_daemon_hears_of_it() {
+fn a_running_daemon_is_told_of_changed_secrets() {
     let home = Home::new();
     let daemon = home.daemon();
     let generation = || daemon.status()["generation"].clone();
@@ -199,14 +199,14 @@ fn a_running_daemon_hears_of_it() {
     assert_ne!(before, after);
     said(&secret(&home, &["rm", "A"], ""), 0);
     assert_ne!(generation(), after);
-    // A config that cannot be loaded is told by other commands: the secret is set, and the daemon knows of it.
+    // Other commands report an invalid config: here the secret is stored and the daemon is told.
     home.write(".config/switchboard/switchboard.config.json", "{");
     let told = said(&secret(&home, &["set", "A"], "hunter2"), 0);
     assert!(told.contains("stored `A`") && !told.contains("was not told"), "{told}");
 }
 
 #[test]
-fn help_shows_how() {
+fn help_shows_examples() {
     let home = Home::new();
     for (args, example) in [
         (&["set", "--help"][..], "switchboard secret set GITHUB_TOKEN"),
@@ -220,7 +220,7 @@ fn help_shows_how() {
     said(&secret(&home, &["set"], ""), 2);
 }
 
-/// `script(1)` with a shell line on a terminal of its own.
+/// `script(1)` runs a shell line on a new terminal.
 struct Terminal {
     script: Child,
     shown: String,
@@ -256,7 +256,7 @@ impl Terminal {
         stdin.flush().unwrap();
     }
 
-    /// Everything that was to be seen, and how it ended.
+    /// Everything that was shown, and the exit code.
     fn end(mut self) -> (String, Option<i32>) {
         let mut rest = Vec::new();
         self.script.stdout.as_mut().unwrap().read_to_end(&mut rest).unwrap();
@@ -279,7 +279,7 @@ fn a_value_typed_at_the_prompt_is_not_shown() {
 }
 
 #[test]
-fn a_line_that_a_terminal_cuts_off_is_refused() {
+fn a_line_that_the_terminal_would_cut_off_is_refused() {
     let home = Home::new();
     let line = format!("{} secret set TYPED", bins().switchboard.display());
     let mut terminal = Terminal::new(&home, &line);
@@ -311,7 +311,7 @@ fn an_interrupted_prompt_leaves_the_terminal_as_it_was() {
 // --- what other processes can see ---
 
 #[test]
-fn a_secret_in_an_argument_is_in_no_argument_of_ours() {
+fn a_secret_argument_of_a_child_is_not_in_the_guards_command_line() {
     let home = Home::new();
     home.child("k", &["echo", "--token", "${CANARY}"]);
     said(&secret(&home, &["set", "CANARY"], "hunter2"), 0);
@@ -320,9 +320,9 @@ fn a_secret_in_an_argument_is_in_no_argument_of_ours() {
     let guard = procs::look(procs::look(child).unwrap().parent).unwrap();
     assert!(guard.cmdline.contains("--guard"), "{guard:?}");
     assert!(!guard.cmdline.contains("hunter"), "{guard:?}");
-    // The child's own are its author's choice.
+    // The child's own arguments are its author's choice.
     assert!(procs::look(child).unwrap().cmdline.ends_with("--token hunter2"));
-    // Whoever writes it is told.
+    // `check` and `doctor` warn the author.
     let file = home.config_folder().join("mcps/k/.mcp.json");
     let told = home.command(&["check", file.to_str().unwrap()]);
     let told = String::from_utf8_lossy(&told.stdout).into_owned();
@@ -332,10 +332,10 @@ fn a_secret_in_an_argument_is_in_no_argument_of_ours() {
     assert!(told.contains("`${CANARY}` among its arguments"), "{told}");
 }
 
-/// Somebody who is not root, if we are: root may look at everything.
+/// A user who is not root, for tests that run as root: root may read everything.
 const SOMEBODY: u32 = 42_017;
 
-/// The words before a program that is to run as that user, with room for core files; and who that is.
+/// A command prefix that runs a program as that user with core files enabled; and the uid.
 fn as_somebody() -> (Command, u32) {
     let mut command = Command::new("/bin/sh");
     let myself = rustix::process::geteuid().as_raw();
@@ -364,7 +364,7 @@ fn neither_daemon_nor_guard_can_be_read_by_what_they_start() {
     command.arg(&bins().switchboardd);
     let daemon = DaemonProcess::spawn_as(&home, command, &["--listen", "off"], &[]);
     until("the socket", PATIENCE, || home.socket().exists().then_some(()));
-    // The daemon speaks with its own user only.
+    // The daemon only answers its own user.
     let child = until("a call to be answered", PATIENCE, || {
         let mut call = as_somebody().0;
         call.arg(&bins().switchboard).args(["call", "k", "echo", "{}"]).env_clear().envs(home.environment());
@@ -377,6 +377,6 @@ fn neither_daemon_nor_guard_can_be_read_by_what_they_start() {
     for closed in [daemon.pid(), guard] {
         assert_eq!((owner(closed), core_limit(closed).as_str()), (0, "0"), "{:?}", procs::look(closed));
     }
-    // What is executed is as it would be without us.
+    // The child runs as it would without Switchboard.
     assert_eq!((owner(child), core_limit(child).as_str()), (uid, "unlimited"));
 }

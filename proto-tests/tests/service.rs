@@ -1,4 +1,4 @@
-//! `switchboard service` where no service manager can be reached; `interop/service.sh` has one.
+//! `switchboard service` where no service manager can be reached; `interop/service.sh` tests with one.
 #![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
 #![allow(clippy::disallowed_methods, reason = "tests start processes")]
 #![cfg(target_os = "linux")]
@@ -10,7 +10,8 @@ use proto_tests::activator::installed;
 use proto_tests::{Home, bins};
 use serde_json::Value;
 
-/// A person whose runtime directory has no manager in it; never the one of whoever runs the tests.
+/// Runs a command with a runtime directory that has no manager in it, never that of the user who runs the
+/// tests.
 fn switchboard(home: &Home, args: &[&str]) -> Output {
     let program = installed(home).join("switchboard");
     Command::new(program)
@@ -29,7 +30,7 @@ fn json(output: &Output) -> Value {
 }
 
 #[test]
-fn without_a_manager_it_is_said_and_nothing_is_written() {
+fn without_a_manager_install_fails_and_writes_nothing() {
     let home = Home::new();
     for what in ["install", "remove"] {
         let output = switchboard(&home, &["service", what]);
@@ -54,7 +55,7 @@ fn without_a_manager_it_is_said_and_nothing_is_written() {
 }
 
 #[test]
-fn what_is_left_of_a_service_is_removed_even_without_a_manager() {
+fn leftover_units_are_removed_even_without_a_manager() {
     let home = Home::new();
     let ours = home.write(
         ".config/systemd/user/switchboardd.socket",
@@ -71,7 +72,7 @@ fn what_is_left_of_a_service_is_removed_even_without_a_manager() {
 }
 
 #[test]
-fn what_cannot_be_a_service_is_refused() {
+fn invalid_services_are_refused() {
     let home = Home::new();
     let output = switchboard(&home, &["service", "install", "--socket", "/tmp/elsewhere"]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");

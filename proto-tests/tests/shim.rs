@@ -73,7 +73,7 @@ fn a_pipe_into_the_shim_prints_the_answer() {
 }
 
 #[test]
-fn at_the_end_of_input_what_was_read_is_answered() {
+fn requests_read_before_the_end_of_input_are_answered() {
     let home = Home::new();
     home.child("e", &["echo"]);
     let _daemon = home.daemon();
@@ -85,7 +85,7 @@ fn at_the_end_of_input_what_was_read_is_answered() {
 }
 
 #[test]
-fn at_the_end_of_input_nobody_waits_for_ever() {
+fn a_hanging_call_does_not_keep_the_shim_after_the_end_of_input() {
     let home = Home::new();
     home.child("e", &["echo"]);
     let _daemon = home.daemon();
@@ -94,12 +94,12 @@ fn at_the_end_of_input_nobody_waits_for_ever() {
     let closed = Instant::now();
     shim.close_stdin();
     assert!(shim.ended(PATIENCE).success());
-    // The promise is 1.5 s.
+    // The promised limit is 1.5 s.
     assert!(closed.elapsed() < Duration::from_millis(7500), "{:?}", closed.elapsed());
 }
 
 #[test]
-fn signals_end_it_at_once_and_well() {
+fn signals_end_the_shim_at_once_with_exit_code_0() {
     let home = Home::new();
     home.child("e", &["echo"]);
     let _daemon = home.daemon();
@@ -110,16 +110,17 @@ fn signals_end_it_at_once_and_well() {
         shim.signal(signal);
         let status = shim.ended(PATIENCE);
         assert_eq!(status.code(), Some(0), "{signal:?}: {status}");
-        // At the end of input it waits for answers, and then says that there is none.
+        // At the end of its input the shim waits for answers and reports missing ones; after a signal it does
+        // not.
         let answer = shim.answer_within(&id.to_string(), PATIENCE);
         assert_eq!(answer, None, "{signal:?}");
-        // The promise is 100 ms; the machine may be busy.
+        // The promised limit is 100 ms; the machine may be busy.
         assert!(sent.elapsed() < Duration::from_secs(5), "{signal:?}: {:?}", sent.elapsed());
     }
 }
 
 #[test]
-fn a_host_that_stops_listening_ends_it() {
+fn a_host_that_closes_stdout_ends_the_shim() {
     let home = Home::new();
     let _daemon = home.daemon();
     let mut process = Command::new(&bins().switchboard)
@@ -135,14 +136,14 @@ fn a_host_that_stops_listening_ends_it() {
         .unwrap();
     drop(process.stdout.take());
     let mut stdin = process.stdin.take().unwrap();
-    // Its first answer finds nobody; stdin stays open all the while.
+    // Nobody reads its first answer; stdin stays open all the time.
     let _ = writeln!(stdin, r#"{{"jsonrpc":"2.0","id":1,"method":"ping"}}"#);
     let status = until("its end", PATIENCE, || process.try_wait().unwrap());
     assert_eq!(status.code(), Some(0), "{status}");
 }
 
 #[test]
-fn calls_of_a_host_that_is_gone_are_cancelled_and_the_child_stays() {
+fn calls_of_a_killed_shim_are_cancelled_and_the_child_stays() {
     let home = Home::new();
     let journal = home.path().join("journal");
     home.child_with("e", &["echo"], &[("EVIL_JOURNAL", journal.to_str().unwrap())]);
@@ -170,12 +171,12 @@ fn ping_needs_no_daemon() {
     assert_eq!(shim.request("ping", "{}").split("\"result\":").nth(1), Some("{}}"));
     let took = asked.elapsed();
     daemon.signal(Signal::CONT);
-    // The promise is a millisecond.
+    // The promised limit is 1 ms.
     assert!(took < Duration::from_secs(1), "{took:?}");
 }
 
 #[test]
-fn a_shim_starts_the_daemon_and_many_start_one() {
+fn many_shims_start_one_daemon() {
     let home = Home::new();
     home.child("e", &["echo"]);
     let mut shims: Vec<Shim> = (0..8).map(|_| home.raw_shim()).collect();
@@ -188,7 +189,7 @@ fn a_shim_starts_the_daemon_and_many_start_one() {
     }
     assert_eq!(home.daemons().len(), 1, "{:#?}", home.daemons());
     assert_eq!(home.children().len(), 1, "{:#?}", home.children());
-    // It was started with nothing of the host's environment, so no child can get any of it.
+    // The daemon was started without the host's environment, so no child can get any of it.
     assert!(!shims[0].call("e", "env", "{}").contains("HOST_SECRET"));
 }
 
@@ -199,7 +200,7 @@ fn a_shim_that_may_not_start_a_daemon_says_so_and_waits_for_one() {
     let mut shim =
         Shim::start(&home, ShimOptions { args: vec!["--no-start".into()], ..ShimOptions::default() });
     assert!(shim.request("ping", "{}").contains("\"result\":{}"));
-    // The connection is kept, and says why there is nothing on it.
+    // The shim keeps the connection open and says why it has no tools.
     let answer = shim.request("initialize", INITIALIZE);
     assert!(answer.contains("serverInfo") && answer.contains("switchboard start"), "{answer}");
     let answer = shim.call("e", "echo", "{}");
@@ -212,9 +213,10 @@ fn a_shim_that_may_not_start_a_daemon_says_so_and_waits_for_one() {
     assert!(shim.call("e", "echo", "{}").contains("\"ok\":true"));
 }
 
-/// Hosts' messages are only glanced at: that of an `initialize` which no daemon has read, the next one would be told.
+/// The shim does not parse messages in full: it must not replay an `initialize` that is not valid JSON to the
+/// next daemon.
 #[test]
-fn an_initialize_that_is_no_json_keeps_the_shim_from_no_daemon() {
+fn an_invalid_initialize_does_not_stop_the_shim_from_finding_a_daemon() {
     let home = Home::new();
     home.child("e", &["echo"]);
     let mut shim =
@@ -229,7 +231,7 @@ fn an_initialize_that_is_no_json_keeps_the_shim_from_no_daemon() {
     assert!(!shim.stderr().contains("panicked"), "{}", shim.stderr());
 }
 
-/// Hosts make a call again that ended with a protocol error.
+/// Hosts repeat calls that ended with a protocol error, so this must be a result.
 #[test]
 fn a_call_over_the_limit_is_answered_with_a_result() {
     let home = Home::new();
@@ -261,7 +263,7 @@ fn a_call_over_the_limit_is_answered_with_a_result() {
     let told: Value = serde_json::from_str(&shim.answer_to("null")).unwrap();
     assert_eq!(told["error"]["code"], -32600, "{told}");
     assert!(shim.call("e", "echo", "{}").contains("\"ok\":true"));
-    // A modern host says no `initialize`.
+    // A modern host sends no `initialize`.
     let call = format!(r#"{{"jsonrpc":"2.0","id":"long","method":"tools/call","params":"{fill}"}}"#);
     let told = answer(&mut home.raw_shim(), &call);
     assert_eq!(told["result"]["isError"], true, "{told}");
@@ -281,12 +283,12 @@ fn more_calls_than_may_be_in_flight_are_all_answered() {
 }
 
 #[test]
-fn hanging_calls_do_not_stop_ping_cancel_and_answers() {
+fn hanging_calls_do_not_block_ping_cancel_and_answers() {
     let home = Home::new();
     home.child("e", &["echo"]);
     let _daemon = home.daemon();
     let mut shim = home.shim();
-    // More than may be in flight: the rest wait in the shim.
+    // More than may be in flight: the rest is queued in the shim.
     let ids: Vec<_> = (0..80).map(|_| shim.start_call("e", "hang", "{}")).collect();
     assert!(shim.request("ping", "{}").contains("\"result\":{}"));
     for id in &ids {
@@ -319,7 +321,7 @@ fn the_socket_can_be_named_by_a_variable() {
 }
 
 #[test]
-fn wrong_usage_is_told_on_stderr() {
+fn wrong_usage_is_reported_on_stderr() {
     let home = Home::new();
     let output = Command::new(&bins().switchboard)
         .arg("--no-such-flag")
@@ -340,13 +342,13 @@ fn an_idle_shim_is_small() {
     let mut shim = home.shim();
     shim.call("e", "echo", "{}");
     let rss = procs::rss_kib(shim.pid());
-    // The promise is 4 MB for the release build; a debug build is larger.
+    // The promised limit is 4 MB for the release build; a debug build is larger.
     let limit = if cfg!(debug_assertions) { 12 * 1024 } else { 4 * 1024 };
     assert!(rss < limit, "{rss} KiB");
 }
 
 #[test]
-fn nothing_large_is_in_the_shims_tree() {
+fn the_shim_depends_on_no_large_crate() {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| env!("CARGO").into());
     let output = Command::new(cargo)
         .args(["tree", "--offline", "-p", "switchboard-shim", "-e", "normal", "--prefix", "none"])
@@ -364,9 +366,9 @@ fn nothing_large_is_in_the_shims_tree() {
     }
 }
 
-/// A host that says a lot takes neither its shim's descriptors nor the daemon's places.
+/// A host that sends many messages uses up neither its shim's descriptors nor the daemon's connection slots.
 #[test]
-fn a_burst_of_notifications_holds_nobody_up() {
+fn a_burst_of_notifications_delays_no_other_host() {
     let home = Home::new();
     home.child("k", &["echo"]);
     let _daemon = home.daemon();

@@ -1,5 +1,5 @@
-//! Many calls, crashes and sessions, and then everything is back where it was: memory, descriptors,
-//! threads, processes. `SWITCHBOARD_SOAK_CALLS`, `_CRASHES` and `_SESSIONS` make it longer.
+//! Many calls, crashes and sessions, after which memory, descriptors, threads and processes are back to where
+//! they were. `SWITCHBOARD_SOAK_CALLS`, `_CRASHES` and `_SESSIONS` make it longer.
 #![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
 
 use std::thread;
@@ -16,16 +16,16 @@ fn setting(name: &str, usual: u64) -> u64 {
     std::env::var(name).map_or(usual, |text| text.parse().expect("a number"))
 }
 
-/// Crashes are kill -9 from outside, spread over so many children: dying by itself would open a circuit,
-/// which is another test.
+/// Crashes are SIGKILLs from outside, spread over this many children: children that exit by themselves would
+/// open a circuit, which `breaker.rs` tests.
 const CHILDREN: u64 = 8;
-/// Slices of the whole, with a look at the daemon after each.
+/// The load is split into this many slices, with a look at the daemon's memory after each.
 const SLICES: u64 = 20;
 const HOSTS: u64 = 8;
-/// Helper threads end when they had nothing to do for two seconds.
+/// Helper threads end after 2 s without work.
 const SETTLED: Duration = Duration::from_secs(4);
 
-/// What the daemon holds when nothing runs.
+/// What the daemon holds when it is idle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Holds {
     fds: usize,
@@ -39,7 +39,7 @@ fn holds(daemon: &DaemonProcess) -> Holds {
 }
 
 #[test]
-fn everything_is_back_where_it_was_afterwards() {
+fn a_long_run_leaks_nothing() {
     let calls = setting("CALLS", 100_000);
     let crashes = setting("CRASHES", 200);
     let sessions = setting("SESSIONS", 200);
@@ -53,7 +53,7 @@ fn everything_is_back_where_it_was_afterwards() {
     }
     home.config(&json!({"suites": suites}));
     let daemon = home.daemon();
-    // Once around, so that what is made once is made.
+    // One warm-up round, so that one-time allocations are done.
     slice(&home, CHILDREN * 8, CHILDREN, 2);
     let before = at_rest(&home, &daemon);
 
@@ -69,22 +69,22 @@ fn everything_is_back_where_it_was_afterwards() {
     assert!(after.threads <= before.threads + 2, "threads: {before:?} {after:?}");
     assert_eq!(after.descendants, 0, "{:#?}", procs::descendants(daemon.pid()));
 
-    // The second half against the third quarter: no slope once everything has its size.
+    // The last quarter against the third: no growth once everything has reached its size.
     let mean = |part: &[u64]| part.iter().sum::<u64>() / u64::try_from(part.len()).unwrap();
     let (earlier, later) = (mean(&rss[10..15]), mean(&rss[15..]));
-    // Promised is 1 MiB in a million calls; the allocator's own noise is about that.
+    // The promised limit is 1 MiB per million calls; the allocator's noise is about that.
     let allowed = 1536 + calls / 1000;
     assert!(later <= earlier + allowed, "{earlier} KiB grew to {later} KiB: {rss:?}");
 }
 
-/// Nothing runs: no session, no child, nothing that is still to be reaped.
+/// Waits until the daemon is idle: no session, no child, nothing left to reap.
 fn at_rest(home: &Home, daemon: &DaemonProcess) -> Holds {
     until_true("the sessions to end", PATIENCE, || daemon.status()["sessions"] == json!([]));
     for child in 0..CHILDREN {
         home.order(&["restart", &format!("k{child}")]);
     }
     until_true("all children to go, zombies too", PATIENCE, || procs::descendants(daemon.pid()).is_empty());
-    // Helper threads end after a while of having nothing to do; descriptors of answered requests close.
+    // Helper threads end after a while without work, and descriptors of answered requests close.
     let mut last = (holds(daemon), Instant::now());
     until("it to settle", PATIENCE, || {
         let now = holds(daemon);
@@ -110,7 +110,7 @@ fn slice(home: &Home, calls: u64, crashes: u64, sessions: u64) {
     });
 }
 
-/// Calls in bursts, and a kill between two of them.
+/// Calls in bursts, with a kill between two bursts.
 fn converse(shim: &mut Shim, host: u64, calls: u64, crashes: u64) {
     const BURST: u64 = 32;
     let mut made = 0;
@@ -129,7 +129,7 @@ fn converse(shim: &mut Shim, host: u64, calls: u64, crashes: u64) {
         made += burst;
         if crashed < crashes {
             let answer = shim.call(&child(made + crashed * 4), "where", "{}");
-            // Somebody else may just have done the same.
+            // Another host may just have killed the same child.
             if is_of_a_crash(&answer) {
                 continue;
             }
@@ -140,7 +140,7 @@ fn converse(shim: &mut Shim, host: u64, calls: u64, crashes: u64) {
     }
 }
 
-/// Somebody's crash cost this call its answer, or found the child resting from the last one.
+/// Whether the call failed because of a host's kill, or found the child in the pause after one.
 fn is_of_a_crash(answer: &str) -> bool {
     matches!(kind_of(answer).as_deref(), Some("child_exited" | "child_resting" | "child_stopped"))
 }

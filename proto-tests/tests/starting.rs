@@ -1,4 +1,4 @@
-//! How children are started: what with, where, when, and what is said when it cannot be done.
+//! How children are started: their environment, directory and time, and the errors if a start fails.
 #![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
 #![allow(clippy::disallowed_methods, reason = "tests start processes")]
 
@@ -12,7 +12,7 @@ use proto_tests::{Home, PATIENCE, bins};
 use serde_json::{Value, json};
 
 #[test]
-fn a_child_gets_an_allowed_environment_and_what_was_declared() {
+fn a_child_gets_only_allowed_and_declared_variables() {
     let home = Home::new();
     home.child_with("env", &["echo"], &[("DECLARED", "by the definition"), ("HOME_ALONE", "1")]);
     let _daemon = home.daemon();
@@ -20,14 +20,14 @@ fn a_child_gets_an_allowed_environment_and_what_was_declared() {
     assert_eq!(env["DECLARED"], "by the definition");
     assert_eq!(env["HOME"].as_str(), home.path().to_str());
     assert_eq!(env["PATH"], "/usr/local/bin:/usr/bin:/bin");
-    // Neither the daemon's own, nor the host's, nor everything that a login shell sets.
+    // It gets neither the daemon's variables, nor the host's, nor all that a login shell sets.
     for secret in ["HOST_SECRET", "FROM_PROFILE", "LISTEN_FDS", "SWITCHBOARD_SOCKET"] {
         assert!(env.get(secret).is_none(), "{secret} reached the child: {env}");
     }
 }
 
 #[test]
-fn the_login_shell_hears_nothing_of_the_daemons_environment() {
+fn the_login_shell_gets_nothing_of_the_daemons_environment() {
     let home = Home::new();
     home.write(".profile", "export XDG_HEARD=\"$HOST_SECRET$SWITCHBOARD_TEST\" LC_TERM=\"$TERM\"\n");
     home.child("env", &["echo"]);
@@ -37,23 +37,24 @@ fn the_login_shell_hears_nothing_of_the_daemons_environment() {
 }
 
 #[test]
-fn an_rc_file_that_hangs_leaves_nothing_behind() {
+fn a_profile_that_hangs_leaves_no_process() {
     let home = Home::new();
     home.write(".profile", "sleep 6543; true\n");
     home.child("env", &["echo"]);
     let daemon = home.daemon();
     let mut shim = home.shim();
     let env = structured(&shim.call("env", "env", "{}"));
-    // Not the one that the daemon was started with: that is some host's.
+    // Not the PATH that the daemon was started with: that may be a host's.
     assert_eq!(env["PATH"], "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin");
     assert!(daemon.log().contains("the login shell takes longer than 5 s"), "{}", daemon.log());
-    // It may still answer for the next start, but not longer than the daemon runs.
+    // The shell may still answer for the next start, but does not outlive the daemon.
     let sleepers = || home.processes().iter().any(|process| process.cmdline.contains("6543"));
     drop(daemon);
     until_true("the shell to go", PATIENCE, || !sleepers());
 }
 
-/// A home where a server is found by the login shell's PATH only, and the profile does something the first time.
+/// A home where only the login shell's PATH finds the server, and where the profile does something the first
+/// time.
 fn home_with_first_time(what: &str) -> Home {
     let home = Home::new();
     fs::create_dir_all(home.path().join("bin")).unwrap();
@@ -66,7 +67,7 @@ fn home_with_first_time(what: &str) -> Home {
 }
 
 #[test]
-fn a_login_shell_that_was_slow_once_is_heard_all_the_same() {
+fn the_late_answer_of_a_slow_login_shell_is_used() {
     let home = home_with_first_time("sleep 7");
     let daemon = home.daemon();
     let mut shim = home.shim();
@@ -91,7 +92,7 @@ fn a_login_shell_that_failed_once_is_asked_again() {
 }
 
 #[test]
-fn what_an_rc_file_left_in_the_background_is_not_waited_for() {
+fn background_jobs_of_a_profile_are_not_waited_for() {
     let home = Home::new();
     home.write(".profile", "export LC_SEEN=yes\nsleep 4 &\n");
     home.child("env", &["echo"]);
@@ -142,7 +143,7 @@ fn the_search_path_is_the_login_shells_without_relative_entries() {
 }
 
 #[test]
-fn arguments_are_never_seen_by_a_shell_and_the_folder_is_the_definitions() {
+fn arguments_reach_no_shell_and_the_directory_is_the_definitions() {
     let home = Home::new();
     let odd = ["$HOME", "; touch pwned", "a b", "*", "`id`", "\"'"];
     home.child("w", &[&["echo"], &odd[..]].concat());
@@ -165,7 +166,7 @@ fn a_relative_command_is_relative_to_its_definition() {
 }
 
 #[test]
-fn a_command_that_is_not_there_says_where_it_was_looked_for() {
+fn a_missing_command_is_reported_with_the_search_path() {
     let home = Home::new();
     home.definition(
         "none",
@@ -224,7 +225,7 @@ fn each_child_has_a_small_guard() {
 }
 
 #[test]
-fn a_killed_guard_takes_its_child_along() {
+fn the_child_of_a_killed_guard_is_killed_too() {
     let home = Home::new();
     home.child("g", &["echo"]);
     let _daemon = home.daemon();
@@ -247,7 +248,7 @@ fn a_killed_guard_takes_its_child_along() {
 }
 
 #[test]
-fn the_bundled_mock_child_answers_through_everything() {
+fn the_bundled_mock_child_works_end_to_end() {
     let home = Home::new();
     let entry = home.entry(&bins().mock_child, &[], &[]);
     home.definition("mock", &json!({"mcpServers": {"mock": entry}}).to_string());
@@ -291,14 +292,14 @@ fn a_server_that_ends_when_it_is_asked_for_its_era_is_started_twice_at_most() {
 }
 
 #[test]
-fn the_time_for_a_start_has_the_probe_in_it() {
+fn the_start_timeout_includes_the_probe() {
     let home = Home::new();
     home.config(&json!({"timeouts": {"childSpawnMs": 3000}}));
     scripted(&home, "sleep 60");
     home.child("other", &["echo"]);
     let _daemon = home.daemon();
     let mut shim = home.shim();
-    // What is done before the first start is no part of it.
+    // The work before the very first start does not count.
     shim.call("other", "echo", "{}");
     let begin = Instant::now();
     let answer = shim.call("s", "echo", "{}");

@@ -1,4 +1,5 @@
-//! Starts that fail: how often they are tried again, what they cost, what cures them, and whose calls they refuse.
+//! Failing starts: how often they are retried, what they cost, what ends the retries, and which calls they
+//! fail.
 #![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
 
 use std::fs;
@@ -13,7 +14,7 @@ use proto_tests::{DaemonProcess, Home, PATIENCE, bins};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-/// How long a failing start is looked at.
+/// How long a failing start is observed.
 const LOOK: Duration = Duration::from_secs(5);
 
 fn is_ok(answer: &str) -> bool {
@@ -31,7 +32,7 @@ fn cpu(daemon: &DaemonProcess) -> u64 {
     fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
 }
 
-/// While nobody calls, a start that fails is tried a few times at most, with little log and little work.
+/// While nobody calls, a failing start is retried a few times at most, with little log output and CPU time.
 #[track_caller]
 fn is_quiet(daemon: &DaemonProcess, child: &str) {
     let (starts, log, work) = (daemon.starts(child), daemon.log().len(), cpu(daemon));
@@ -47,7 +48,7 @@ fn is_quiet(daemon: &DaemonProcess, child: &str) {
     assert!(work < 150, "{work} ticks of work in {LOOK:?}");
 }
 
-/// A child runs although nobody called it.
+/// Waits for a child to start without a call.
 #[track_caller]
 fn comes_by_itself(daemon: &DaemonProcess, child: &str) {
     until_true("a child that nobody called", PATIENCE, || !daemon.pids(child).is_empty());
@@ -95,7 +96,7 @@ fn a_spare_without_its_variable_waits_for_the_variable() {
 }
 
 #[test]
-fn a_spare_whose_program_is_gone_is_tried_less_and_less() {
+fn a_spare_whose_program_is_missing_is_retried_with_back_off() {
     let home = Home::new();
     let program = home.path().join("server");
     fs::copy(&bins().evil_child, &program).unwrap();
@@ -113,7 +114,7 @@ fn a_spare_whose_program_is_gone_is_tried_less_and_less() {
 }
 
 #[test]
-fn a_spare_whose_program_is_another_one_waits_for_the_allowed_one() {
+fn a_spare_whose_program_changed_waits_for_the_allowed_one() {
     let home = Home::new();
     let project = home.project("work");
     let folders = ["first", "second"].map(|name| home.path().join(name));
@@ -148,7 +149,7 @@ fn a_spare_whose_program_is_another_one_waits_for_the_allowed_one() {
 }
 
 #[test]
-fn a_spare_that_exits_at_its_start_is_tried_less_and_less() {
+fn a_spare_that_exits_at_start_is_retried_with_back_off() {
     let home = Home::new();
     let licence = home.write("licence", "");
     let evil = bins().evil_child.display();
@@ -168,7 +169,7 @@ fn a_spare_that_exits_at_its_start_is_tried_less_and_less() {
 }
 
 #[test]
-fn a_spare_that_finds_no_place_waits_for_one() {
+fn a_spare_waits_until_the_budget_allows_it() {
     let home = Home::new();
     home.child("k", &["echo"]);
     home.child("two", &["echo"]);
@@ -184,7 +185,7 @@ fn a_spare_that_finds_no_place_waits_for_one() {
 }
 
 #[test]
-fn a_spare_that_finds_no_memory_waits_for_some() {
+fn a_spare_waits_until_the_memory_limit_allows_it() {
     let home = Home::new();
     home.child("k", &["echo"]);
     home.child("glutton", &["echo"]);
@@ -195,7 +196,7 @@ fn a_spare_that_finds_no_memory_waits_for_some() {
     assert!(is_ok(&other.call("glutton", "eat", r#"{"mb":130}"#)));
     let held = other.start_call("glutton", "hang", "{}");
     until_true("the call", PATIENCE, || daemon.suite("glutton")["children"][0]["inFlight"] == 1);
-    // It may have been stopped to save memory by now.
+    // It may already have been stopped to save memory.
     let _ = kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL);
     until_true("its end", PATIENCE, || daemon.pids("k").is_empty());
     is_quiet(&daemon, "k");
@@ -210,13 +211,13 @@ fn a_spare_that_finds_no_memory_waits_for_some() {
 }
 
 #[test]
-fn a_spare_that_memory_was_saved_on_is_not_started_again_at_once() {
+fn a_spare_stopped_to_save_memory_is_not_restarted_at_once() {
     let home = Home::new();
     home.child("k", &["echo"]);
     warm(&home, &json!({"budget": {"memoryMb": 1}}));
     let daemon = home.daemon();
     home.shim().pid_of("k");
-    // Memory is looked at every ten seconds.
+    // Memory is checked every 10 s.
     until_true("it to be stopped", PATIENCE, || daemon.log().contains("stopped to save memory"));
     until_true("its end", PATIENCE, || daemon.pids("k").is_empty());
     let begin = Instant::now();
@@ -227,7 +228,7 @@ fn a_spare_that_memory_was_saved_on_is_not_started_again_at_once() {
 }
 
 #[test]
-fn an_introspection_is_no_reason_to_try_without_a_pause() {
+fn introspections_do_not_bypass_the_back_off() {
     let home = Home::new();
     home.child_with("k", &["echo"], &[("X", "${MYVAR}")]);
     set_variables(&home, "MYVAR=1\n");
@@ -250,9 +251,9 @@ fn an_introspection_is_no_reason_to_try_without_a_pause() {
     });
 }
 
-/// Somebody follows a resource of a child that ended and cannot be started: it is, as soon as it can be.
+/// A child that died while it had a subscriber is restarted as soon as a start is possible.
 #[test]
-fn a_followed_child_comes_back_when_it_can() {
+fn a_child_with_subscribers_is_restarted_as_soon_as_possible() {
     for scope in ["shared", "session"] {
         let home = Home::new();
         let entry = home.entry(&bins().era_child, &["--era", "legacy"], &[("X", "${MYVAR}")]);
@@ -275,10 +276,10 @@ fn a_followed_child_comes_back_when_it_can() {
     }
 }
 
-// --- whose failure it is ---
+// --- which calls a failure answers ---
 
 #[test]
-fn a_child_that_dies_refuses_nobody_who_waits_for_another() {
+fn a_dying_child_fails_no_call_that_waits_for_another() {
     let home = Home::new();
     let journal = home.path().join("journal");
     home.child_with("k", &["echo"], &[("EVIL_JOURNAL", journal.to_str().unwrap())]);
@@ -307,7 +308,7 @@ fn a_child_that_dies_refuses_nobody_who_waits_for_another() {
 }
 
 #[test]
-fn one_sessions_start_is_not_refused_by_anothers() {
+fn a_refused_start_of_one_session_does_not_fail_another_session() {
     let home = Home::new();
     home.child("k", &["slow-initialize", "9000"]);
     home.config(&json!({
@@ -327,7 +328,7 @@ fn one_sessions_start_is_not_refused_by_anothers() {
 }
 
 #[test]
-fn calls_wait_for_a_living_child_when_another_finds_no_room() {
+fn calls_wait_for_a_busy_child_if_no_other_fits_the_budget() {
     let home = Home::new();
     home.child("k", &["echo"]);
     home.config(&json!({
@@ -346,7 +347,7 @@ fn calls_wait_for_a_living_child_when_another_finds_no_room() {
 }
 
 #[test]
-fn a_call_beside_another_hosts_pushes_nobody_out() {
+fn a_call_next_to_another_hosts_call_evicts_no_child() {
     let home = Home::new();
     home.child("k", &["echo"]);
     home.child("other", &["echo"]);
@@ -365,9 +366,9 @@ fn a_call_beside_another_hosts_pushes_nobody_out() {
 }
 
 #[test]
-fn a_call_beside_another_hosts_does_not_wait_for_a_slow_start() {
+fn a_call_next_to_another_hosts_call_does_not_wait_for_a_slow_start() {
     let home = Home::new();
-    // The first start is quick, every other one takes a minute.
+    // The first start is quick, every other one takes 60 s.
     let slow = script(&home, "slow", "mkdir \"$0.ran\" 2>/dev/null || sleep 60; exec \"$@\"\n");
     let entry = home.entry(&slow, &[bins().evil_child.to_str().unwrap(), "echo"], &[]);
     home.definition("k", &json!({"mcpServers": {"k": entry}}).to_string());
@@ -386,7 +387,7 @@ fn a_call_beside_another_hosts_does_not_wait_for_a_slow_start() {
 }
 
 #[test]
-fn calls_wait_for_a_living_child_while_no_other_may_be_started() {
+fn calls_wait_for_a_busy_child_while_starts_are_paused() {
     let home = Home::new();
     home.child("k", &["echo"]);
     home.config(&json!({"suites": {"k": {"pool": {"scope": "call", "max": 2}}}}));
@@ -398,14 +399,14 @@ fn calls_wait_for_a_living_child_while_no_other_may_be_started() {
         let answer = two.call("k", "crash", "{}");
         assert_eq!(kind_of(&answer).as_deref(), Some("child_exited"), "{answer}");
     }
-    // Each crash doubled the pause before the next start; the other child is only busy.
+    // Each crash doubled the pause before the next start, but the other child is only busy.
     let answer = two.call("k", "echo", "{}");
     assert!(is_ok(&answer), "{answer}");
     assert!(is_ok(&one.answer_to(&slow.to_string())));
 }
 
 #[test]
-fn a_crash_of_a_shared_child_is_told_to_its_own_calls_only() {
+fn a_crash_of_a_shared_child_fails_only_its_own_calls() {
     let home = Home::new();
     home.child("k", &["slow-initialize", "500"]);
     let _daemon = home.daemon();
@@ -414,7 +415,7 @@ fn a_crash_of_a_shared_child_is_told_to_its_own_calls_only() {
         until_true("a crash", PATIENCE, || {
             kind_of(&one.call("k", "crash", "{}")).as_deref() == Some("child_exited")
         });
-        // Whoever comes then waits for the next one, or is told that it may not be started yet.
+        // A later call waits for the next child, or is told that it may not be started yet.
         let answer = two.call("k", "echo", "{}");
         assert!(is_ok(&answer) || kind_of(&answer).as_deref() == Some("child_resting"), "{answer}");
     }

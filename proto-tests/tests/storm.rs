@@ -1,5 +1,5 @@
-//! Many sessions, the same ids in all of them, cancels and crashes at random: no call is lost, doubled
-//! or misrouted. `SWITCHBOARD_STORM_CALLS` makes it longer.
+//! Many sessions that all use the same ids, with random cancels and crashes: no call is lost, doubled or
+//! misrouted. `SWITCHBOARD_STORM_CALLS` makes it longer.
 #![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
 
 use std::collections::{HashMap, HashSet};
@@ -13,9 +13,9 @@ use serde_json::Value;
 
 const SESSIONS: u64 = 64;
 const CHILDREN: u64 = 8;
-/// More crashes than this of one child within a minute open its circuit, which is another test.
+/// More crashes of one child within a minute would open its circuit, which `breaker.rs` tests.
 const CRASHES_PER_CHILD: u32 = 4;
-/// Calls of one session that are under way at once.
+/// Calls of one session in flight at once.
 const WINDOW: usize = 16;
 
 fn calls() -> u64 {
@@ -23,7 +23,7 @@ fn calls() -> u64 {
     std::env::var("SWITCHBOARD_STORM_CALLS").map_or(usual, |text| text.parse().expect("a number"))
 }
 
-/// Good enough to mix things up, the same in every run.
+/// A simple generator that is the same in every run.
 struct Dice(u64);
 
 impl Dice {
@@ -85,7 +85,7 @@ fn no_call_is_lost_doubled_or_misrouted() {
     assert!(procs::alive(daemon.pid()));
 }
 
-/// What a session did, and has not heard of yet.
+/// What a session still expects for a call.
 enum Open {
     Waiting,
     Cancelled,
@@ -105,7 +105,7 @@ fn storm(shim: &mut Shim, session: u64, calls: u64, crashes: &[AtomicU32]) -> Ta
         let crash = fate == 0
             && crashes[usize::try_from(child).unwrap()].fetch_add(1, Ordering::Relaxed) < CRASHES_PER_CHILD;
         let subtool = if crash { "crash" } else { "echo" };
-        // The ids are the same in every session.
+        // All sessions use the same ids.
         let arguments =
             format!(r#"{{"action":"call","subtool":"{subtool}","args":{{"session":{session},"n":{n}}}}}"#);
         shim.send(&format!(
@@ -143,12 +143,12 @@ fn take_answer(
     }
     match open.remove(&id) {
         Some(Open::Waiting) => *waiting -= 1,
-        // The cancel came too late, which is no fault.
+        // The cancel came too late, which is allowed.
         Some(Open::Cancelled) => {}
         None => panic!("session {session} got an answer that it did not wait for: {line}"),
     }
     if let Some(kind) = kind_of(&line) {
-        // A child that crashed, or one that crashed so often that it is left alone for a moment.
+        // The child crashed, or its circuit is open after several crashes.
         assert!(matches!(kind.as_str(), "child_exited" | "child_resting"), "{line}");
         tally.faults += 1;
         return;

@@ -1,4 +1,4 @@
-//! One tool per child: what hosts are shown, what introspect tells, and what a call may be.
+//! One tool per child: what hosts are shown, what introspect returns, and which calls are valid.
 #![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
 
 use proto_tests::shim::text_of;
@@ -14,7 +14,7 @@ fn names(tools: &[Value]) -> Vec<&str> {
     tools.iter().map(|tool| tool["name"].as_str().unwrap()).collect()
 }
 
-/// Uses a suite with these arguments and gives the whole answer.
+/// Calls a suite with these arguments and returns the whole answer.
 fn use_suite(shim: &mut Shim, suite: &str, arguments: &Value) -> String {
     shim.request("tools/call", &json!({"name": suite, "arguments": arguments}).to_string())
 }
@@ -28,7 +28,7 @@ fn introspect(shim: &mut Shim, suite: &str, mut arguments: Value) -> Value {
     parsed
 }
 
-/// A mistake that a model can mend: a result with `isError` and a sentence.
+/// Checks for a mistake that a model can fix: a result with `isError` and a sentence.
 #[track_caller]
 fn mistake(answer: &str, says: &[&str]) {
     let value: Value = serde_json::from_str(answer).unwrap();
@@ -40,7 +40,7 @@ fn mistake(answer: &str, says: &[&str]) {
 }
 
 #[test]
-fn there_is_one_tool_per_child_and_nothing_else() {
+fn hosts_see_one_tool_per_child_and_nothing_else() {
     let home = Home::new();
     home.child("zebra", &["echo"]);
     home.child("ant", &["echo"]);
@@ -70,7 +70,7 @@ fn there_is_one_tool_per_child_and_nothing_else() {
             "required": ["action"],
         })
     );
-    // Without a description, the name has to do.
+    // Without a description, the name is used.
     let bee = tools.iter().find(|tool| tool["name"] == "bee_suite").unwrap();
     assert_eq!(bee["description"], "Use this tool for bee. Actions: 'introspect' | 'call'");
 }
@@ -96,7 +96,7 @@ fn overrides_rename_and_describe_a_suite() {
 }
 
 #[test]
-fn odd_names_become_valid_and_stay_apart() {
+fn odd_names_become_valid_and_stay_distinct() {
     let home = Home::new();
     let long = "l".repeat(60);
     home.servers(
@@ -126,7 +126,7 @@ fn odd_names_become_valid_and_stay_apart() {
 }
 
 #[test]
-fn introspect_tells_name_summary_and_schema() {
+fn introspect_returns_name_summary_and_schema() {
     let home = Home::new();
     home.child("i", &["schema-as-written"]);
     let _daemon = home.daemon();
@@ -141,7 +141,7 @@ fn introspect_tells_name_summary_and_schema() {
 }
 
 #[test]
-fn the_modes_show_more_or_less() {
+fn introspection_modes_show_more_or_less() {
     let written = r#"{"zeta":1,"name":"echo","inputSchema":{"type":"object","x-z":1.0,"x-a":123456789012345678901234567890,"properties":{"z":{},"a":{}}},"alpha":2}"#;
     for (mode, expect) in [
         ("full", format!(r#"{{"tools":[{written}]}}"#)),
@@ -165,7 +165,7 @@ fn the_modes_show_more_or_less() {
 }
 
 #[test]
-fn redacted_shows_no_schema_by_any_way() {
+fn redacted_mode_reveals_no_schema() {
     let home = Home::new();
     home.child("i", &["echo"]);
     home.config(&json!({"introspection": {"mode": "redacted"}}));
@@ -187,7 +187,7 @@ fn redacted_shows_no_schema_by_any_way() {
         let told = shown["hint"].as_str().is_some_and(|hint| hint.contains("no schema is shown"));
         assert_eq!(told, asked.get("subtool").is_some() || asked.get("args").is_some(), "{shown}");
     }
-    // What is wrong with arguments would have to be said in the schema's words: their server says it.
+    // A validation error would reveal the schema, so the server has to check the arguments itself.
     let forwarded = shim.call("i", "strict", r#"{"extra":1}"#);
     assert!(forwarded.contains("\"ok\":true"), "{forwarded}");
     mistake(&shim.call("i", "stric", "{}"), &["`strict`"]);
@@ -203,7 +203,7 @@ fn redacted_shows_no_schema_by_any_way() {
 }
 
 #[test]
-fn a_subtool_or_a_query_narrows_it() {
+fn a_subtool_or_a_query_narrows_an_introspection() {
     let home = Home::new();
     home.child("i", &["echo"]);
     let _daemon = home.daemon();
@@ -242,7 +242,7 @@ fn summaries_are_one_line_and_never_split_a_grapheme() {
 }
 
 #[test]
-fn allow_and_deny_hold_for_introspect_and_call() {
+fn allow_and_deny_apply_to_introspect_and_call() {
     let home = Home::new();
     home.child("e", &["echo"]);
     home.config(
@@ -259,13 +259,13 @@ fn allow_and_deny_hold_for_introspect_and_call() {
         let sentence = format!("subtool `{refused}` is not allowed by Switchboard (suite `e_suite`)");
         mistake(&shim.call("e", refused, "{}"), &[&sentence]);
     }
-    // Nobody learns from an error what is hidden.
+    // Errors do not reveal hidden subtools.
     let unknown = text_of(&shim.call("e", "coun", "{}"));
     assert!(!unknown.contains("`count`"), "{unknown}");
 }
 
 #[test]
-fn wrong_use_gets_a_sentence_that_helps() {
+fn wrong_use_gets_a_helpful_message() {
     let home = Home::new();
     home.child("w", &["echo"]);
     let _daemon = home.daemon();
@@ -284,7 +284,7 @@ fn wrong_use_gets_a_sentence_that_helps() {
     mistake(&used(json!({"action": "call", "subtool": "strict", "args": "need"})), &["args"]);
     let fine = used(json!({"action": "call", "subtool": "strict", "args": {"need": "x", "may": "y"}}));
     assert!(fine.contains("\"ok\":true"), "{fine}");
-    // No arguments at all are no arguments.
+    // Missing `args` mean no arguments.
     assert!(used(json!({"action": "call", "subtool": "echo"})).contains(r#""args":{}"#));
 }
 
@@ -299,7 +299,7 @@ fn validation_can_be_turned_off() {
 }
 
 #[test]
-fn a_list_that_grew_is_renewed_before_a_subtool_is_unknown() {
+fn the_list_is_refetched_before_a_subtool_is_reported_unknown() {
     let home = Home::new();
     home.child("g", &["echo"]);
     let _daemon = home.daemon();
@@ -310,7 +310,7 @@ fn a_list_that_grew_is_renewed_before_a_subtool_is_unknown() {
 }
 
 #[test]
-fn an_unknown_tool_is_an_error_and_an_unknown_method_too() {
+fn unknown_tools_and_unknown_methods_are_errors() {
     let home = Home::new();
     home.child("u", &["echo"]);
     let _daemon = home.daemon();
@@ -322,7 +322,7 @@ fn an_unknown_tool_is_an_error_and_an_unknown_method_too() {
 }
 
 #[test]
-fn the_face_declares_what_it_serves() {
+fn initialize_declares_version_and_capabilities() {
     let home = Home::new();
     let _daemon = home.daemon();
     for (asked, answered) in [

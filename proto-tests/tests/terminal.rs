@@ -1,4 +1,4 @@
-//! What a terminal is shown: nothing of what files and servers say can draw on it.
+//! What commands show on a terminal: text from files and servers cannot control it.
 #![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
 #![allow(clippy::disallowed_methods, reason = "tests start processes")]
 
@@ -9,17 +9,17 @@ use proto_tests::terminal::Screen;
 use proto_tests::{DaemonProcess, Home, Project, Terminal, bins, shim::structured};
 use serde_json::json;
 
-/// Clears the screen, sets its title, goes back to the start of the line, reorders and hides.
+/// Clears the screen, sets the title, returns to the start of the line, reorders and hides text.
 const EVIL: &str = "\x1b[2J\x1b]0;t\x07\r\u{9b}31m\u{202e}\u{200b}!";
 
-/// Fails if something in it is no text. Colours are ours.
+/// Fails if the text holds control characters other than our own colours.
 #[track_caller]
 fn harmless(what: &str, text: &str) {
     let mut rest = text.to_owned();
     for colour in ["0", "1", "2", "4", "31", "32", "33"] {
         rest = rest.replace(&format!("\x1b[{colour}m"), "");
     }
-    // A line of progress takes the place of the one before.
+    // Our own progress line overwrites the one before.
     rest = rest.replace("\r\x1b[2K", "").replace("\r\n", "\n");
     let raw = |c: char| {
         (c.is_control() && !matches!(c, '\n' | '\t'))
@@ -31,7 +31,7 @@ fn harmless(what: &str, text: &str) {
     }
 }
 
-/// A project whose files hold escapes wherever text may stand.
+/// A project whose files hold escape sequences wherever text is allowed.
 fn hostile(home: &Home) -> Project<'_> {
     home.child("evil", &["escapes"]);
     home.child_with("mine", &["echo"], &[("PLAIN", EVIL)]);
@@ -51,7 +51,7 @@ fn hostile(home: &Home) -> Project<'_> {
     project
 }
 
-/// Runs `switchboard` on a terminal of its own and gives what it showed there.
+/// Runs `switchboard` on a new terminal and returns what it showed.
 fn on_a_terminal(home: &Home) -> String {
     let line = format!("{} --socket {}", bins().switchboard.display(), home.socket().display());
     let output = Command::new("script")
@@ -66,7 +66,7 @@ fn on_a_terminal(home: &Home) -> String {
 }
 
 #[test]
-fn alone_on_a_terminal_it_shows_help_and_the_state_of_things() {
+fn without_arguments_on_a_terminal_it_shows_help_and_status() {
     let home = Home::new();
     home.child("a", &["echo"]);
     let shown = on_a_terminal(&home);
@@ -77,7 +77,7 @@ fn alone_on_a_terminal_it_shows_help_and_the_state_of_things() {
     assert!(shown.contains("a_suite") && shown.contains("cold"), "{shown}");
 }
 
-/// Longer than any time-out for idle connections on the way. `SWITCHBOARD_IDLE_SECONDS` makes it longer.
+/// Longer than any idle timeout on the way. `SWITCHBOARD_IDLE_SECONDS` makes it longer.
 #[test]
 fn the_next_call_of_an_idle_shim_works_at_once() {
     let idle = std::env::var("SWITCHBOARD_IDLE_SECONDS").ok().and_then(|text| text.parse().ok()).unwrap_or(8);
@@ -90,7 +90,7 @@ fn the_next_call_of_an_idle_shim_works_at_once() {
     let start = Instant::now();
     let answer = shim.call("a", "echo", r#"{"after":"idle"}"#);
     assert_eq!(structured(&answer)["args"]["after"], "idle");
-    // Neither a child nor a session had to be made for it.
+    // Neither a new child nor a new session was needed.
     assert_eq!(daemon.starts("a"), 1);
     assert!(!shim.stderr().contains("lost switchboardd"), "{}", shim.stderr());
     assert!(start.elapsed() < Duration::from_secs(5), "it took {:?}", start.elapsed());
@@ -146,7 +146,7 @@ fn no_command_shows_control_characters_of_files_or_servers() {
         &["explain", "aaa"],
     ] {
         let mut terminal = Terminal::start(&home, project.path(), args, &[]);
-        // Whatever is asked gets an answer that declines.
+        // Every question is declined.
         let screen = if args[0] == "call" && args[1] == "evil" {
             if terminal.shows("): ") {
                 terminal.type_in("\n");
@@ -158,15 +158,15 @@ fn no_command_shows_control_characters_of_files_or_servers() {
         harmless(&args.join(" "), &screen.text);
         assert!(!screen.text.contains("panicked"), "{args:?}: {}", screen.text);
     }
-    // The command to copy is one command.
+    // The command to copy is a single shell command.
     let Screen { text, .. } = project.on_terminal(&["introspect", "evil", "x;touch y"], "");
     assert!(text.contains(r#"switchboard call evil_suite 'x;touch y' '{"a'\''; touch z #":"#), "{text}");
-    // A person reads lines, and pictures as they were meant.
+    // Line breaks and joined emoji stay readable.
     assert!(text.contains("\n  second line 👩‍💻"), "{text}");
 }
 
 #[test]
-fn a_repository_cannot_draw_the_question_of_another_entry() {
+fn a_repository_cannot_forge_the_question_of_another_entry() {
     let home = Home::new();
     let project = home.project("work");
     let forged =
@@ -177,7 +177,7 @@ fn a_repository_cannot_draw_the_question_of_another_entry() {
     let Screen { text, code } = project.on_terminal(&["allow"], "n\n");
     assert_eq!(code, Some(4), "{text}");
     harmless("allow", &text);
-    // One question, below what is asked about.
+    // There is one question, below what it asks about.
     assert_eq!(text.matches("\nallow this version? [y/N] ").count(), 1, "{text}");
     let last = text.rfind("\nallow this version? [y/N] ").unwrap();
     assert!(text[..last].contains("  runs      /bin/sh -c 'touch /nonexistent/x; sleep 60'\n"), "{text}");
@@ -186,7 +186,7 @@ fn a_repository_cannot_draw_the_question_of_another_entry() {
 #[test]
 fn an_answer_that_was_typed_before_the_question_does_not_count() {
     let home = Home::new();
-    // Time to type: the login shell is asked for the PATH before the program is looked for.
+    // Leaves time to type: the command asks the login shell for the PATH before it looks for the program.
     home.write(".profile", "sleep 2\n");
     let project = home.project("work");
     project.child("k", &[]);

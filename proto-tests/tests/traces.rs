@@ -1,4 +1,4 @@
-//! Traces: what a host says of them reaches the child, and a collector hears of both, whatever state it is in.
+//! Traces: a host's trace context reaches the child, and a collector gets the spans, whatever state it is in.
 #![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
 
 use std::collections::BTreeMap;
@@ -37,7 +37,7 @@ fn message(method: &str, params: &Value) -> String {
     json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).to_string()
 }
 
-/// The `_meta` of all calls that the evil child has seen so far, this look aside.
+/// The `_meta` of all `echo` calls that the evil child has received so far.
 fn seen(daemon: &DaemonProcess) -> Vec<Value> {
     let look = json!({"name": "received", "arguments": {}});
     let answer = daemon.door().post("/proxy/kid", &message("tools/call", &look)).text();
@@ -47,7 +47,7 @@ fn seen(daemon: &DaemonProcess) -> Vec<Value> {
 }
 
 #[test]
-fn what_a_host_says_of_its_trace_reaches_the_child_as_it_is() {
+fn the_hosts_trace_context_reaches_the_child_unchanged() {
     let home = Home::new();
     home.child("kid", &["echo"]);
     let (old, new) = (Far::start(far::legacy), Far::start(far::modern));
@@ -76,7 +76,7 @@ fn what_a_host_says_of_its_trace_reaches_the_child_as_it_is() {
             assert_eq!(meta[key], self::meta()[key], "{meta}");
         }
     }
-    // A header is nobody's but ours.
+    // Trace headers of a host are not passed on to a child.
     let bare = json!({"name": "echo", "arguments": {}});
     let request =
         Request::new("POST", "/proxy/kid").header("traceparent", &parent()).header("baggage", "user=8");
@@ -102,7 +102,7 @@ fn what_a_host_says_of_its_trace_reaches_the_child_as_it_is() {
     }
 }
 
-/// Takes everything.
+/// A collector that accepts everything.
 fn collector() -> Far {
     Far::start(|_, back| back.json(200, &json!({})))
 }
@@ -134,7 +134,7 @@ fn wanted<'a>(home: &'a Home, variables: &[(&'a str, &'a str)]) -> DaemonProcess
 }
 
 #[test]
-fn a_call_is_two_spans_and_the_child_is_told_of_its_own() {
+fn a_call_makes_two_spans_and_the_child_gets_its_parent_span() {
     let home = Home::new();
     home.child("kid", &["echo"]);
     let collector = collector();
@@ -182,7 +182,7 @@ fn a_call_is_two_spans_and_the_child_is_told_of_its_own() {
     assert!(time(server, "startTimeUnixNano") <= time(client, "startTimeUnixNano") + 1_000_000);
     assert!(time(client, "endTimeUnixNano") <= time(server, "endTimeUnixNano") + 1_000_000);
 
-    // One that fails, of a host that says nothing: a trace of its own.
+    // A failing call of a host without trace context gets its own trace.
     shim.call("kid", "crash", "{}");
     let crashed = named("tools/call crash");
     assert!(
@@ -195,7 +195,7 @@ fn a_call_is_two_spans_and_the_child_is_told_of_its_own() {
         (&Value::Null, "child_exited")
     );
 
-    // A header counts where the message says nothing.
+    // The header is used if the message has no trace context.
     let header = format!("00-{TRACE}-00000000000000aa-01");
     let bare = json!({"name": "count", "arguments": {}});
     let request = Request::new("POST", "/proxy/kid").header("traceparent", &header);
@@ -212,7 +212,7 @@ fn a_call_is_two_spans_and_the_child_is_told_of_its_own() {
     assert!(asked.iter().all(|asked| !asked.body.contains("hunter2")), "arguments are nobody's business");
     assert!(!daemon.log().contains("abc"));
 
-    // The same figures as at `/metrics`.
+    // The exported metrics match `/metrics`.
     let count = || {
         let metrics = bodies(&collector, "/v1/metrics").pop()?;
         let metrics = metrics["resourceMetrics"][0]["scopeMetrics"][0]["metrics"].as_array()?.clone();
@@ -231,7 +231,7 @@ fn a_call_is_two_spans_and_the_child_is_told_of_its_own() {
     until_true("the figures", PATIENCE, || count() == Some(1));
 }
 
-/// Fields of a protobuf message by number: what is in them, or the number itself.
+/// The fields of a protobuf message: their numbers, and their content or value in bytes.
 fn fields(mut bytes: &[u8]) -> Vec<(u64, Vec<u8>)> {
     fn varint(bytes: &mut &[u8]) -> u64 {
         let mut number = 0;
@@ -268,7 +268,7 @@ fn only(message: &[u8], number: u64) -> Vec<u8> {
 }
 
 #[test]
-fn protobuf_is_spoken_unless_somebody_wants_json() {
+fn protobuf_is_used_unless_json_is_configured() {
     let home = Home::new();
     home.child("kid", &["echo"]);
     let collector = collector();
@@ -295,7 +295,7 @@ fn protobuf_is_spoken_unless_somebody_wants_json() {
 }
 
 #[test]
-fn a_sampled_out_trace_is_told_on_and_not_kept() {
+fn an_unsampled_trace_is_propagated_but_not_exported() {
     let home = Home::new();
     home.child("kid", &["echo"]);
     let collector = collector();
@@ -319,13 +319,13 @@ fn a_sampled_out_trace_is_told_on_and_not_kept() {
 }
 
 #[test]
-fn the_last_spans_are_sent_before_the_daemon_goes() {
+fn the_last_spans_are_sent_before_the_daemon_exits() {
     let home = Home::new();
     home.child("kid", &["echo"]);
     let collector = collector();
     let endpoint = format!("OTEL_EXPORTER_OTLP_ENDPOINT={}\n", base(&collector));
     let more = "OTEL_EXPORTER_OTLP_PROTOCOL=http/json\nOTEL_BSP_SCHEDULE_DELAY=3600000\nOTEL_METRIC_EXPORT_INTERVAL=3600000\n";
-    // A daemon that a shim starts has no other place to be told.
+    // A daemon that a shim starts can only be configured there.
     let file = home.write(".config/switchboard/env", &format!("{endpoint}{more}"));
     std::fs::set_permissions(file, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
     let mut daemon = home.daemon();
@@ -339,7 +339,7 @@ fn the_last_spans_are_sent_before_the_daemon_goes() {
     assert_eq!(bodies(&collector, "/v1/metrics").len(), 1);
 }
 
-/// A collector that is no good costs spans and nothing else.
+/// A broken collector costs spans and nothing else.
 #[track_caller]
 fn endures(what: &str, endpoint: &str) {
     let home = Home::new();
@@ -372,7 +372,7 @@ fn endures(what: &str, endpoint: &str) {
 }
 
 #[test]
-fn a_collector_that_is_not_there_costs_nothing_but_spans() {
+fn an_absent_collector_costs_nothing_but_spans() {
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     endures("refusing", &format!("http://127.0.0.1:{port}"));
 }
@@ -394,7 +394,7 @@ fn a_collector_that_hangs_costs_nothing_but_spans() {
 }
 
 #[test]
-fn a_collector_that_fails_or_babbles_costs_nothing_but_spans() {
+fn a_collector_that_fails_or_answers_garbage_costs_nothing_but_spans() {
     endures("failing", &base(&Far::start(|_, back| back.empty(500))));
     let babbling = Far::start(|_, back| {
         back.raw("what?\r\n\r\n");
@@ -403,7 +403,7 @@ fn a_collector_that_fails_or_babbles_costs_nothing_but_spans() {
 }
 
 #[test]
-fn what_cannot_be_spoken_is_said_by_name() {
+fn an_unsupported_protocol_is_named_in_a_warning() {
     let home = Home::new();
     home.child("kid", &["echo"]);
     let collector = collector();
@@ -414,7 +414,7 @@ fn what_cannot_be_spoken_is_said_by_name() {
     until_true("a warning", PATIENCE, || daemon.log().contains("`OTEL_EXPORTER_OTLP_PROTOCOL` is `grpc`"));
     let mut shim = home.shim();
     shim.request("tools/call", &call("echo").to_string());
-    // Nothing is traced, so nothing is touched.
+    // Nothing is traced, so the trace context is passed on unchanged.
     assert_eq!(seen(&daemon)[0]["traceparent"], parent());
     drop(shim);
     drop(daemon);

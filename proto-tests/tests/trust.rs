@@ -1,4 +1,4 @@
-//! Nothing of a workspace runs before a person allows it, and what they allowed is what runs.
+//! Nothing of a workspace runs before the user allows it, and what runs is exactly what was allowed.
 #![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
 
 use std::fs;
@@ -12,14 +12,14 @@ use serde_json::{Value, json};
 
 const CHANGED: &str = "notifications/tools/list_changed";
 
-/// An edit of an entry.
+/// A change to an entry.
 type Change<'a> = &'a dyn Fn(&mut Value);
 
 fn state(daemon: &DaemonProcess, project: &Project<'_>) -> Value {
     daemon.suite_from(project.path(), "k")["state"].clone()
 }
 
-/// The arguments behind `echo` of the version that serves.
+/// The first argument after `echo` of the version that serves.
 #[track_caller]
 fn version(shim: &mut Shim) -> Value {
     structured(&shim.call("k", "where", "{}"))["args"][2].clone()
@@ -34,7 +34,7 @@ fn is_held(answer: &str) -> String {
     text
 }
 
-/// Whether a version waits that nobody has allowed.
+/// Whether a version waits for approval.
 fn waits(daemon: &DaemonProcess, project: &Project<'_>) -> bool {
     daemon.suite_from(project.path(), "k")["waiting"].is_string()
 }
@@ -47,7 +47,7 @@ fn set_mode(file: &Path, mode: u32) {
     fs::set_permissions(file, fs::Permissions::from_mode(mode)).unwrap();
 }
 
-/// Whoever looks sees it held, once the last of its old children is buried.
+/// Calls are refused at once; the status shows `held` once the last old child is gone.
 #[track_caller]
 fn stays_held(daemon: &DaemonProcess, project: &Project<'_>, shim: &mut Shim) {
     until_true("it to be held", PATIENCE, || {
@@ -86,7 +86,7 @@ fn a_held_server_says_what_it_would_run_and_runs_nothing() {
     let suite = daemon.suite_from(project.path(), "k");
     assert_eq!(suite["state"], "held");
     assert!(!suite.to_string().contains("ignore"), "{suite}");
-    // A person's orders do not start it either.
+    // The user's commands do not start it either.
     for order in [&["restart", "k"][..], &["logs", "k"], &["reload"], &["--dry-run"]] {
         home.command(order);
     }
@@ -96,7 +96,7 @@ fn a_held_server_says_what_it_would_run_and_runs_nothing() {
 }
 
 #[test]
-fn once_allowed_it_works_in_the_running_host() {
+fn an_allowed_server_works_in_running_hosts() {
     let home = Home::new();
     let project = home.project("work");
     project.child("k", &["v1"]);
@@ -109,7 +109,7 @@ fn once_allowed_it_works_in_the_running_host() {
         assert_eq!(version(shim), "v1");
         assert!(shim.tools()["k_suite"]["description"].as_str().unwrap().contains("words of k"));
     }
-    // The same server in another place is another server.
+    // The same definition in another file is another server.
     let other = home.project("other");
     other.child("k", &["v1"]);
     is_held(&other.mute_shim().call("k", "where", "{}"));
@@ -117,7 +117,7 @@ fn once_allowed_it_works_in_the_running_host() {
 }
 
 #[test]
-fn what_is_not_executed_never_asks_again() {
+fn changes_that_are_not_executed_need_no_new_approval() {
     let home = Home::new();
     let project = home.project("work");
     let mut entry = home.entry(&bins().evil_child, &["echo", "v1"], &[("A", "1"), ("B", "2")]);
@@ -205,7 +205,7 @@ fn a_changed_version_waits_while_the_allowed_one_serves() {
     until_true("another env file", PATIENCE, || waits(&daemon, &project));
     unchanged(&mut shim, "env file");
     shows("env file FROM_FILE: old → new");
-    // An allowed version outlives its daemon, and an update that makes no sense.
+    // An allowed version survives its daemon, and an invalid update.
     drop(daemon);
     daemon = home.daemon();
     unchanged(&mut project.mute_shim(), "after a restart");
@@ -213,7 +213,7 @@ fn a_changed_version_waits_while_the_allowed_one_serves() {
     drop(daemon);
     daemon = home.daemon();
     unchanged(&mut project.mute_shim(), "without its env file");
-    // Allowed, the new one takes over.
+    // Once allowed, the new version takes over.
     project.write("mcps/k/.env", "FROM_FILE=new\n");
     until_true("the env file", PATIENCE, || waits(&daemon, &project));
     project.allow();
@@ -222,7 +222,7 @@ fn a_changed_version_waits_while_the_allowed_one_serves() {
 }
 
 #[test]
-fn what_is_denied_stays_away_until_it_is_allowed_by_name() {
+fn a_denied_server_stays_hidden_until_it_is_allowed_by_name() {
     let home = Home::new();
     let project = home.project("work");
     project.child("k", &["v1"]);
@@ -237,14 +237,14 @@ fn what_is_denied_stays_away_until_it_is_allowed_by_name() {
     project.child("k", &["v2"]);
     home.order(&["reload"]);
     assert_eq!(shim.tools().len(), 0);
-    // Whoever allows what waits does not mean it.
+    // A general `allow` does not include denied servers.
     assert!(project.on_terminal(&["allow"], "y\n").text.contains("nothing waits"));
     assert_eq!(shim.tools().len(), 0);
     let screen = project.on_terminal(&["allow", "k"], "y\n");
     assert!(screen.text.contains("you have denied it before"), "{}", screen.text);
     shim.notification(CHANGED);
     assert_eq!(version(&mut shim), "v2");
-    // It can be taken back while it runs, by suite or by file.
+    // A decision can be revoked while the server runs, by suite or by file.
     home.order(&["deny", "k_suite"]);
     shim.notification(CHANGED);
     assert!(shim.call("k", "where", "{}").contains("Unknown tool"));
@@ -256,7 +256,7 @@ fn what_is_denied_stays_away_until_it_is_allowed_by_name() {
 }
 
 #[test]
-fn an_allowed_server_elsewhere_can_be_denied_too() {
+fn an_allowed_remote_server_can_be_denied_too() {
     let home = Home::new();
     let project = home.project("work");
     project.define("k", &json!({"type": "http", "url": "https://user:hidden@example.com/mcp?key=hidden"}));
@@ -270,7 +270,7 @@ fn an_allowed_server_elsewhere_can_be_denied_too() {
 }
 
 #[test]
-fn a_program_that_is_found_elsewhere_is_held() {
+fn a_program_found_at_a_new_path_is_held() {
     let home = Home::new();
     let project = home.project("work");
     let (first, second) = (home.path().join("first"), home.path().join("second"));
@@ -285,7 +285,7 @@ fn a_program_that_is_found_elsewhere_is_held() {
     assert!(screen.text.contains(&format!("program   {}", first.join("server").display())));
     let mut shim = project.mute_shim();
     assert_eq!(version(&mut shim), "v1");
-    // Put in front of it: the one that runs goes on, another is not started.
+    // A program earlier on the PATH: the running one keeps running, but the new one is not started.
     fs::copy(&bins().evil_child, second.join("server")).unwrap();
     home.order(&["reload"]);
     assert_eq!(structured(&shim.call("k", "where", "{}"))["args"][0], json!(first.join("server")));
@@ -302,7 +302,7 @@ fn a_program_that_is_found_elsewhere_is_held() {
 }
 
 #[test]
-fn a_linked_program_that_leads_elsewhere_is_held() {
+fn a_program_behind_a_changed_link_is_held() {
     let home = Home::new();
     let project = home.project("work");
     let trace = home.path().join("trace");
@@ -330,7 +330,7 @@ fn a_linked_program_that_leads_elsewhere_is_held() {
 }
 
 #[test]
-fn a_damaged_database_holds_everything_and_is_left_alone() {
+fn a_damaged_trust_file_holds_everything_and_is_left_alone() {
     let home = Home::new();
     let project = home.project("work");
     project.child("k", &["v1"]);
@@ -377,7 +377,7 @@ fn a_damaged_database_holds_everything_and_is_left_alone() {
 }
 
 #[test]
-fn definitions_of_ones_own_that_others_can_write_are_held() {
+fn the_users_own_definitions_are_held_if_others_can_write_them() {
     let home = Home::new();
     for name in ["k", "open", "grouped", "foreign", "folder", "elsewhere"] {
         home.child(name, &["echo", "v1"]);
@@ -408,7 +408,7 @@ fn definitions_of_ones_own_that_others_can_write_are_held() {
         is_held(&mute.call(name, "where", "{}"));
     }
     assert_eq!(home.children().len(), 1);
-    // Mended, or allowed, it works.
+    // Once fixed or allowed, it works.
     set_mode(&file("open"), 0o600);
     home.order(&["reload"]);
     assert_eq!(structured(&mute.call("open", "where", "{}"))["args"][2], "v1");
@@ -417,10 +417,10 @@ fn definitions_of_ones_own_that_others_can_write_are_held() {
 }
 
 #[test]
-fn an_allowed_link_runs_under_its_own_name() {
+fn an_allowed_link_is_run_under_its_own_path() {
     let home = Home::new();
     let project = home.project("work");
-    // As in a virtual environment: the program finds its home by the name it is called by.
+    // As in a virtual environment: the program finds its home by the path it was called by.
     project.write("venv/pyvenv.cfg", "home = /usr/bin\n");
     let link = project.path().join("venv/bin/server");
     std::fs::create_dir_all(link.parent().unwrap()).unwrap();
@@ -448,7 +448,7 @@ fn settings_of_a_workspace_start_nothing() {
     shim.pid_of("k");
     project.config(&json!({"suites": {"k": {"pool": {"warm": 8, "max": 8}}}}));
     until_true("the settings", PATIENCE, || daemon.suite_from(project.path(), "k")["pool"]["warm"] == 8);
-    // Starts that the settings asked for would have begun before this one.
+    // Starts caused by the settings would have begun before this one.
     shim.pid_of("later");
     assert_eq!(daemon.suite_from(project.path(), "k")["pool"]["starts"], 1);
 }

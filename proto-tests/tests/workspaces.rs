@@ -1,5 +1,5 @@
-//! What a session sees: the person's own servers and those of its workspace, each with its own settings.
-//! Everything of the workspaces here is allowed; trust has tests of its own.
+//! What a session sees: the user's own servers and those of its workspace, each with their own settings. All
+//! workspaces here are trusted; `trust.rs` tests trust.
 #![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
 
 use std::fs;
@@ -34,7 +34,7 @@ fn state_of(daemon: &DaemonProcess, root: &Path) -> Value {
 }
 
 #[test]
-fn a_session_sees_the_persons_own_servers_and_its_workspaces() {
+fn a_session_sees_the_users_own_servers_and_its_workspaces() {
     let home = Home::new();
     home.child("mine", &["echo"]);
     let (one, two) = (home.project("one"), home.project("two"));
@@ -48,17 +48,17 @@ fn a_session_sees_the_persons_own_servers_and_its_workspaces() {
     assert_eq!(structured(&in_two.call("second", "where", "{}"))["args"][2], "2");
     let foreign = in_one.call("second", "where", "{}");
     assert!(foreign.contains("Unknown tool: second_suite"), "{foreign}");
-    // A server of the person's own is one process, whoever uses it from wherever.
+    // A server of the user's own is one process for all workspaces.
     assert_eq!(in_one.pid_of("mine"), in_two.pid_of("mine"));
     assert_eq!(daemon.starts("mine"), 1);
-    // Only its own are a workspace's.
+    // A workspace lists only its own servers.
     assert_eq!(children(&state_of(&daemon, one.path())), ["first"]);
     assert_eq!(children(&daemon.status()), ["mine"]);
     assert_eq!(state_of(&daemon, two.path())["sessions"], 1);
 }
 
 #[test]
-fn what_changes_in_one_workspace_is_news_there_alone() {
+fn changes_in_a_workspace_are_notified_only_there() {
     let home = Home::new();
     let (one, two) = (home.project("one"), home.project("two"));
     one.child("first", &[]);
@@ -74,7 +74,7 @@ fn what_changes_in_one_workspace_is_news_there_alone() {
     fs::remove_dir_all(one.path().join("mcps/first")).unwrap();
     in_one.notification("notifications/tools/list_changed");
     assert_eq!(names(&mut in_one), ["later_suite"]);
-    // The whole folder of definitions goes, and comes back.
+    // The folder of all definitions is moved away and back.
     fs::rename(one.path().join("mcps"), one.path().join("away")).unwrap();
     in_one.notification("notifications/tools/list_changed");
     assert_eq!(names(&mut in_one), [""; 0]);
@@ -84,7 +84,7 @@ fn what_changes_in_one_workspace_is_news_there_alone() {
 }
 
 #[test]
-fn on_a_clash_of_names_the_persons_own_wins() {
+fn the_users_own_server_wins_a_name_clash() {
     let home = Home::new();
     home.child("k", &["echo", "personal"]);
     home.child("named", &["echo", "personal"]);
@@ -106,7 +106,7 @@ fn on_a_clash_of_names_the_persons_own_wins() {
     assert_eq!(structured(&shim.request("tools/call", params))["args"][2], "personal");
     let problems = daemon.seen_from(project.path())["problems"].to_string();
     assert!(problems.contains("`k` is also your own, which is used"), "{problems}");
-    // Nobody outside of the workspace hears of it.
+    // Sessions outside of the workspace do not see the problem.
     assert!(!daemon.status()["problems"].to_string().contains("also your own"));
 }
 
@@ -162,7 +162,7 @@ fn settings_of_a_workspace_touch_its_own_servers_only() {
 }
 
 #[test]
-fn a_workspace_says_nothing_of_trust_listeners_budgets_or_watching() {
+fn a_workspace_cannot_configure_trust_listeners_budgets_or_watching() {
     for (key, value) in [
         ("http", json!({"listen": "127.0.0.1:1"})),
         ("budget", json!({"children": 1})),
@@ -239,7 +239,7 @@ fn links_of_a_workspace_cannot_leave_it() {
         },
         &[],
     );
-    // The config itself, too.
+    // The config must stay inside, too.
     check(
         &|project| {
             outside.config(&json!({"discoverGlobs": ["deep/*/.mcp.json"]}));
@@ -249,7 +249,7 @@ fn links_of_a_workspace_cannot_leave_it() {
         },
         &[],
     );
-    // What stays inside is found.
+    // A link that stays inside is followed.
     check(
         &|project| {
             project.write("elsewhere/.mcp.json", inside);
@@ -260,7 +260,7 @@ fn links_of_a_workspace_cannot_leave_it() {
 }
 
 #[test]
-fn the_root_and_home_are_no_workspaces() {
+fn the_root_and_home_are_not_workspaces() {
     let home = Home::new();
     home.child("mine", &["echo"]);
     home.write("mcps/k/.mcp.json", r#"{"name": "k", "command": {"cmd": "true"}}"#);
@@ -285,7 +285,7 @@ fn the_root_and_home_are_no_workspaces() {
 }
 
 #[test]
-fn callers_without_a_session_can_name_a_workspace_if_they_may_do_everything() {
+fn callers_without_a_session_can_name_a_workspace_if_authorized() {
     let home = Home::new();
     home.child("mine", &["echo"]);
     let project = home.project("my work");
@@ -323,14 +323,14 @@ fn callers_without_a_session_can_name_a_workspace_if_they_may_do_everything() {
         assert_eq!(post("/proxy/theirs", call).status, 404);
     }
     assert_eq!(tcp.post(&single, call).status, 401);
-    // Without a full path it is nobody's: neither the daemon's directory nor HOME is meant.
+    // Without a full path no workspace is meant, neither the daemon's directory nor HOME.
     for none in ["workspace=", "workspace=.", "workspace=../my%20work", "workspace=my%20work", "w", ""] {
         assert_eq!(children(&socket.get(&format!("/suites?{none}")).json()), ["mine"], "{none}");
     }
 }
 
 #[test]
-fn a_project_is_the_same_by_whatever_way_it_is_named() {
+fn a_project_reached_by_a_link_is_the_same_workspace() {
     let home = Home::new();
     let project = home.project("work");
     project.child("k", &[]);

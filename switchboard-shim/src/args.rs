@@ -1,5 +1,5 @@
-//! The command line. Decides between being the shim, being a launcher of the daemon and handing over
-//! to `switchboardd`; knows the shim's own flags and none of the daemon's commands.
+//! The command line. Decides whether this process is the shim, launches the daemon or execs `switchboardd`.
+//! Parses the shim's own flags and knows none of the daemon's commands.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -7,16 +7,16 @@ use std::path::PathBuf;
 
 pub(crate) const USAGE: &str = "usage: switchboard [--socket PATH] [--workspace DIR] [--child NAME] [--config FILE] [--no-start] | COMMAND …";
 
-/// The hidden first argument of the process that starts the one which turns into the daemon.
+/// Hidden first argument of the process that starts the [`BECOME`] process.
 pub(crate) const LAUNCH: &str = "--launch";
 
-/// The hidden first argument of the process that turns into the daemon.
+/// Hidden first argument of the process that execs the daemon.
 pub(crate) const BECOME: &str = "--become-daemon";
 
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Invocation {
     Shim(Flags),
-    /// A command, or a question that `switchboardd` answers: it gets these arguments.
+    /// A command, or a flag such as `--help`: `switchboardd` gets all arguments unchanged.
     Command(Vec<OsString>),
     /// Start a process that becomes the daemon, with this program and its arguments.
     Launch(Vec<OsString>),
@@ -50,7 +50,7 @@ impl std::fmt::Display for Misuse {
     }
 }
 
-/// `person` says that stdin is a terminal: somebody typed this, no host did.
+/// `person`: stdin is a terminal, so a user typed this and no host did.
 pub(crate) fn parse(args: &[OsString], person: bool) -> Result<Invocation, Misuse> {
     match args.split_first() {
         Some((first, rest)) if first == LAUNCH => return Ok(Invocation::Launch(rest.to_vec())),
@@ -90,7 +90,7 @@ pub(crate) fn parse(args: &[OsString], person: bool) -> Result<Invocation, Misus
     Ok(Invocation::Shim(flags))
 }
 
-/// What a person sees who types `switchboard` and nothing else.
+/// The command for a user who types `switchboard` without a command.
 fn overview(flags: Flags) -> Vec<OsString> {
     let mut args = vec!["overview".into()];
     if let Some(socket) = flags.socket {
@@ -99,7 +99,7 @@ fn overview(flags: Flags) -> Vec<OsString> {
     args
 }
 
-/// `--flag=value` into its two halves.
+/// Splits `--flag=value`.
 fn split(arg: &OsStr) -> (&[u8], Option<&OsStr>) {
     let bytes = arg.as_bytes();
     match bytes.iter().position(|&byte| byte == b'=') {
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn commands_go_on_as_they_were_typed() {
+    fn commands_are_passed_on_unchanged() {
         for line in ["status", "--help", "--version", "--dry-run", "--socket /s status --json", "-h"] {
             assert_eq!(parsed(line, false), command(line));
             assert_eq!(parsed(line, true), command(line));
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_person_gets_the_overview() {
+    fn a_user_gets_the_overview() {
         assert_eq!(parsed("", true), command("overview"));
         assert_eq!(parsed("--no-start --socket /s", true), command("overview --socket /s"));
     }
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn the_launcher_keeps_the_daemons_arguments() {
+    fn launch_arguments_are_passed_on_unchanged() {
         let args = ["--launch", "/bin/d", "--socket", "/s"].map(OsString::from);
         assert_eq!(parse(&args, false), Ok(Invocation::Launch(args[1..].to_vec())));
         let args = ["--become-daemon", "/bin/d", "--socket", "/s"].map(OsString::from);

@@ -1,4 +1,4 @@
-//! Finds `switchboardd` and turns this process into it.
+//! Finds `switchboardd` and replaces this process with it.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -12,23 +12,23 @@ use switchboard_wire::folder::is_ours_alone;
 
 const DAEMON: &str = "switchboardd";
 
-/// Where our own binary is now, also when an upgrade replaced it while we ran.
+/// The current path of our own binary, also when an upgrade replaced it while we ran.
 pub(crate) fn ourselves() -> io::Result<PathBuf> {
     let path = env::current_exe()?;
-    // Linux marks the path of a binary that was replaced.
+    // Linux appends this suffix to the path of a replaced binary.
     match path.as_os_str().as_bytes().strip_suffix(b" (deleted)") {
         Some(before) if !path.exists() => Ok(OsString::from_vec(before.to_owned()).into()),
         _ => Ok(path),
     }
 }
 
-/// The `switchboardd` beside us, else the first one on PATH that is not somebody else's to put there. Hosts hand over
-/// a PATH on which folders of the project stand; what a repository brings along is not run. `workspace`: the folder
-/// that the host works in.
+/// The `switchboardd` next to our own binary, else the first one on PATH that only we can have put there.
+/// Hosts pass on a PATH that contains project directories, and a binary from a repository must not be run.
+/// `workspace`: the directory that the host works in.
 pub(crate) fn daemon(workspace: Option<&Path>) -> Result<PathBuf, String> {
     let beside = |path: PathBuf| Some(path.parent()?.join(DAEMON)).filter(|path| path.is_file());
     let ourselves = ourselves().ok();
-    // Not every system resolves the link we may have been started by.
+    // Not every system resolves the symlink that we may have been started through.
     let resolved = ourselves.as_ref().and_then(|path| path.canonicalize().ok()).and_then(beside);
     if let Some(program) = resolved.or_else(|| ourselves.clone().and_then(beside)) {
         return Ok(program);
@@ -51,8 +51,8 @@ pub(crate) fn daemon(workspace: Option<&Path>) -> Result<PathBuf, String> {
     })
 }
 
-/// The project that a folder belongs to: the outermost one above it that is under version control, else itself.
-/// Whatever is the whole of a HOME or of a system is no project.
+/// The project that a directory belongs to: the outermost ancestor under version control, else the directory
+/// itself. HOME and the root directory are never a project.
 fn project(folder: &Path, home: Option<&Path>) -> Option<PathBuf> {
     let inside = |folder: &&Path| Some(*folder) != home && folder.parent().is_some();
     let below = folder.ancestors().take_while(inside);
@@ -63,7 +63,7 @@ fn project(folder: &Path, home: Option<&Path>) -> Option<PathBuf> {
         .map(Path::to_owned)
 }
 
-/// The first program of that name in a folder that will do; else those that will not, and why.
+/// The first acceptable program of that name; else the rejected ones, each with the reason.
 fn on_path(path: &OsStr, roots: &[PathBuf]) -> Result<PathBuf, Vec<(PathBuf, String)>> {
     let mut skipped = Vec::new();
     for folder in env::split_paths(path).filter(|folder| folder.is_absolute()) {
@@ -80,7 +80,7 @@ fn on_path(path: &OsStr, roots: &[PathBuf]) -> Result<PathBuf, Vec<(PathBuf, Str
     Err(skipped)
 }
 
-/// Why a program that was found could be somebody else's.
+/// Why a program that was found must not be run: someone else may control it.
 fn flaw(program: &Path, roots: &[PathBuf]) -> Option<String> {
     if program.components().any(|part| part.as_os_str() == "node_modules") {
         return Some("a project's packages put it there".to_owned());
@@ -96,7 +96,7 @@ fn flaw(program: &Path, roots: &[PathBuf]) -> Option<String> {
     })
 }
 
-/// Hands over to `switchboardd`. Returns only if that fails.
+/// Execs `switchboardd`. Returns only if that fails.
 #[expect(
     clippy::disallowed_methods,
     reason = "an exec: a command is the daemon's binary, not a child of ours"
@@ -108,7 +108,7 @@ pub(crate) fn become_daemon_binary(args: &[OsString]) -> String {
     }
 }
 
-/// Why a program could not be run.
+/// The error message for a program that could not be run.
 pub(crate) fn no_exec(program: &Path, error: &io::Error) -> String {
     format!("cannot run `{}`: {error}", program.display())
 }
@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_project_brings_along_is_not_run() {
+    fn a_daemon_binary_inside_a_project_is_not_run() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap();
         let at = |name: &str| root.join(name);
@@ -131,7 +131,7 @@ mod tests {
         }
         fs::create_dir(at("work/.git")).unwrap();
         fs::set_permissions(at("open"), Permissions::from_mode(0o777)).unwrap();
-        // A link in a good folder leads to where it leads.
+        // A symlink is judged by its target, even in a good directory.
         fs::create_dir(at("links")).unwrap();
         std::os::unix::fs::symlink(at("work/bin").join(DAEMON), at("links").join(DAEMON)).unwrap();
         std::os::unix::fs::symlink(at("work/bin"), at("linked")).unwrap();

@@ -1,29 +1,29 @@
-//! The few JSON texts that the shim writes itself: faults, its own answers, cancellations. Ids go in
-//! as the raw JSON they came in, so `1`, `1.0` and `"1"` stay what they are.
+//! The few JSON messages that the shim writes itself: faults, its own answers, cancellations. Ids are
+//! inserted as the raw JSON they arrived in, so `1`, `1.0` and `"1"` stay distinct.
 
 use switchboard_wire::envelope::{INTERNAL_ERROR, INVALID_REQUEST, PARSE_ERROR, quoted};
 use switchboard_wire::rpc;
 
 use crate::methods::{self, Kind, Method, Outgoing};
 
-/// The longest message a host is sent: the strictest one reads lines up to 8 MiB.
+/// The longest message we send to a host: the strictest host reads lines up to 8 MiB.
 pub(crate) const MAX_TO_HOST: usize = 7 * 1024 * 1024;
 
-/// The code of a failure that is the daemon's or the hop's.
+/// The error code for failures of the daemon or of the hop.
 const SERVER_ERROR: i64 = -32000;
 
-/// Where a modern result says who made it.
+/// The `_meta` key under which a modern result names its server.
 const SERVER_KEY: &str = "io.modelcontextprotocol/serverInfo";
 
-/// A failure of the hop that some request has to be told about.
+/// A failure of the hop that a request has to be answered with.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Fault {
     DaemonGone,
     ConnectionLost,
-    /// The daemon cannot be reached; says why.
+    /// The daemon cannot be reached; holds the reason.
     NoDaemon(String),
     Stopped,
-    /// Shim and daemon speak different hop versions; says which.
+    /// Shim and daemon speak different hop versions; holds the message.
     Versions(String),
     AnswerTooLong {
         bytes: u64,
@@ -32,15 +32,15 @@ pub(crate) enum Fault {
     Busy {
         waiting: usize,
     },
-    /// The host closed its end before the answer was there.
+    /// The host closed stdin before the answer arrived.
     InputClosed {
         why: Option<String>,
     },
-    /// The daemon answered with something that is no JSON-RPC answer.
+    /// The daemon's answer is not a JSON-RPC response.
     Refused {
         status: u16,
     },
-    /// The daemon did not take the message; says why.
+    /// The daemon did not accept the message; holds the reason.
     NotTaken {
         status: u16,
         why: String,
@@ -48,8 +48,8 @@ pub(crate) enum Fault {
 }
 
 impl Fault {
-    /// The answer to this message, if one is owed. A call may have run, and hosts make one again that ended with a
-    /// protocol error: it gets a result that says what failed.
+    /// The answer to this message, if it is a request. A `tools/call` gets a result with `isError`: it may
+    /// have run, and hosts retry calls that end with a protocol error.
     pub(crate) fn answer(&self, message: &Outgoing) -> Option<Vec<u8>> {
         let Kind::Request { id, method } = &message.kind else { return None };
         let modern = methods::is_modern(&message.body);
@@ -57,17 +57,17 @@ impl Fault {
         Some(match (method, self) {
             (Method::Call, _) => told.result(id, modern),
             (_, Self::Refused { .. }) => told.error(id, INTERNAL_ERROR),
-            // The modern era has no codes that a server could choose for itself.
+            // The modern era has no error codes that a server may choose itself.
             _ => told.error(id, if modern { INTERNAL_ERROR } else { SERVER_ERROR }),
         })
     }
 
-    /// To the host, about a call of which nothing but the id is known.
+    /// The answer to a call of which only the id is known.
     pub(crate) fn to_call(&self, id: &str, modern: bool) -> Vec<u8> {
         self.told().result(id, modern)
     }
 
-    /// To the daemon, about a question that does not reach the host.
+    /// The answer to the daemon's question, when the question cannot reach the host.
     pub(crate) fn to_question(&self, id: &str) -> Vec<u8> {
         self.told().error(id, SERVER_ERROR)
     }
@@ -109,7 +109,7 @@ impl Fault {
     }
 }
 
-/// A failure as it is told.
+/// A fault as it appears in a message.
 struct FaultText {
     kind: &'static str,
     retryable: bool,
@@ -140,17 +140,17 @@ impl FaultText {
     }
 }
 
-/// A whole error answer.
+/// A complete JSON-RPC error response.
 fn error(id: &str, code: i64, text: &str, data: &str) -> Vec<u8> {
     rpc::error(id, &format!(r#"{{"code":{code},"message":{}{data}}}"#, quoted(text)))
 }
 
-/// For bytes that are no JSON at all.
+/// For bytes that are not JSON.
 pub(crate) fn parse_error() -> Vec<u8> {
     rpc::error_without_id(&format!(r#"{{"code":{PARSE_ERROR},"message":"Parse error"}}"#))
 }
 
-/// For a request whose id could be read and which is no JSON for the rest.
+/// For a request whose id could be read although its body is not valid JSON.
 pub(crate) fn parse_error_of(id: &str) -> Vec<u8> {
     error(id, PARSE_ERROR, "Parse error", "")
 }
@@ -159,7 +159,7 @@ pub(crate) fn invalid_request(id: Option<&str>, text: &str) -> Vec<u8> {
     error(id.unwrap_or("null"), INVALID_REQUEST, text, "")
 }
 
-/// An error of somebody else's, under the id of the request it is about. `body` is its `error` member.
+/// The daemon's error under the id of the request it is about. `body` is its `error` member.
 pub(crate) fn with_id(id: &str, body: &str) -> Vec<u8> {
     rpc::error(id, body)
 }
@@ -168,7 +168,7 @@ pub(crate) fn empty_result(id: &str) -> Vec<u8> {
     rpc::result(id, "{}")
 }
 
-/// A `notifications/cancelled`, to the host for a question or to the daemon for a call.
+/// A `notifications/cancelled`: to the host about a question, or to the daemon about a call.
 pub(crate) fn cancelled(id: &str, reason: &str) -> Vec<u8> {
     let params = format!(r#"{{"requestId":{id},"reason":{}}}"#, quoted(reason));
     rpc::notification("notifications/cancelled", Some(&params))
@@ -183,7 +183,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::methods::HostMessage;
 
-    /// A request of the host's on its way.
+    /// A host request as it is sent to the daemon.
     pub(crate) fn request(id: &str, method: &str, params: &str) -> Outgoing {
         let body = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{params}}}"#);
         let body = Bytes::from(body);
@@ -192,7 +192,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn every_text_is_a_message() {
+    fn every_fault_is_a_valid_message() {
         let told = |fault: Fault, id| {
             ["prompts/get", "tools/call"].map(|method| fault.answer(&request(id, method, "{}")).unwrap())
         };

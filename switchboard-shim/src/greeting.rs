@@ -1,11 +1,11 @@
-//! What a host is told by the shim alone while no daemon can be reached: enough to keep the connection, which some
-//! hosts give up for good when `initialize` fails. What there is it hears when a daemon comes.
+//! The shim's own answers to a host while no daemon can be reached. They keep the connection open, which some
+//! hosts give up for good when `initialize` fails. The host hears of the real lists once a daemon is up.
 
 use switchboard_wire::rpc;
 
 use crate::methods::{self, Kind, Method, Outgoing};
 
-/// The answer to a message of a legacy host, if it is one that can be given without a daemon. `why` there is none.
+/// The answer to a legacy host's message, if it needs no daemon. `why`: the reason why there is no daemon.
 pub(crate) fn answer(message: &Outgoing, greeted: bool, why: &str) -> Option<Vec<u8>> {
     let Kind::Request { id, method } = &message.kind else { return None };
     let result = match method {
@@ -34,7 +34,7 @@ fn initialize(body: &[u8], why: &str) -> String {
     .to_string()
 }
 
-/// That every list is another than it was.
+/// The notifications which say that every list has changed.
 pub(crate) fn changed() -> impl Iterator<Item = Vec<u8>> {
     methods::LIST_CHANGES.iter().map(|method| rpc::notification(method, None))
 }

@@ -1,7 +1,7 @@
 //! The host's two pipes: `host/input.rs` reads frames from stdin, `host/output.rs` writes to stdout.
 //!
-//! The descriptors are the host's too, so they are used as they came: never reopened (several hosts
-//! hand over sockets), never made non-blocking. Parses no JSON.
+//! The host shares these descriptors, so they are used as they are: never reopened (several hosts pass
+//! sockets), never made non-blocking. Parses no JSON.
 
 mod input;
 mod output;
@@ -15,7 +15,7 @@ use rustix::io::Errno;
 pub(crate) use input::Input;
 pub(crate) use output::Output;
 
-/// The threads here call into nothing deep.
+/// The stack of the threads here: their calls are shallow.
 const STACK: usize = 128 * 1024;
 
 /// Whether `fd` is ready right now.

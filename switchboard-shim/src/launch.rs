@@ -1,14 +1,15 @@
-//! The two processes between the shim and the daemon, each with the listening socket as stdin and a pipe to the
-//! shim as stderr.
+//! The two processes between the shim and the daemon. Each has the listening socket as stdin and a pipe to
+//! the shim as stderr.
 //!
-//! The first one, `switchboard --launch …`, starts the second, says its pid on stdout and ends at once. So the
-//! daemon descends from no shim and from no host: some hosts end every descendant of a server when they exit, and
-//! the daemon is everybody's. A host that adopts orphans (`PR_SET_CHILD_SUBREAPER`) still gets it as a child of its
-//! own; only a service manager can start it out of such a host's reach (`switchboard service install`).
+//! The first, `switchboard --launch …`, starts the second, prints its pid on stdout and exits at once. So the
+//! daemon is no descendant of the shim or the host: some hosts kill every descendant of a server when they
+//! exit, and all hosts share the daemon. A host that adopts orphans (`PR_SET_CHILD_SUBREAPER`) still becomes
+//! its parent; only a service manager can start the daemon out of such a host's reach
+//! (`switchboard service install`).
 //!
-//! The second one, `switchboard --become-daemon …`, leaves the host's terminal and folder and becomes
-//! `switchboardd`. A process of its own because all of this has to happen between fork and exec, where only
-//! `unsafe` code could do it. Its pid stays the daemon's, so `LISTEN_PID` can be its own.
+//! The second, `switchboard --become-daemon …`, leaves the host's terminal and directory and execs
+//! `switchboardd`. It is a separate process because all of this has to happen between fork and exec, where
+//! only `unsafe` code could do it. Its pid becomes the daemon's, so it sets `LISTEN_PID` to its own.
 
 use std::env;
 use std::ffi::OsString;
@@ -21,7 +22,7 @@ use std::process::{Command, Stdio};
 use crate::args::BECOME;
 use crate::{binary, limits};
 
-/// All that a daemon may know of the environment of the host that happened to start it.
+/// The only variables that the daemon inherits from the host that happened to start it.
 const PASSED_VARIABLES: [&str; 4] = ["HOME", "USER", "LOGNAME", "PATH"];
 
 /// Where the socket activation protocol expects the first socket.
@@ -30,24 +31,25 @@ const LISTEN_FD: i32 = 3;
 /// Moves stdin to descriptor 3 and runs the rest of the arguments.
 const BY_SHELL: &str = r#"exec 3<&0 </dev/null; exec "$0" "$@""#;
 
-/// Starts the process that becomes the daemon and says its pid. Does not wait for it: whoever adopts orphans is its
-/// parent once this process has ended.
+/// Starts the process that becomes the daemon and prints its pid. Does not wait for it: when this process has
+/// ended, a process that adopts orphans becomes its parent.
 #[expect(clippy::disallowed_methods, reason = "ourselves again, to become the daemon")]
 pub(crate) fn detach(args: &[OsString]) -> Result<(), String> {
-    // A signal to the host's process group is not for the daemon. It fails only for a group leader, which a child
-    // of the shim is not.
+    // Signals to the host's process group must not reach the daemon. `setsid` fails only for a group leader,
+    // which a child of the shim is not.
     let _ = rustix::process::setsid();
     let started = binary::ourselves()
         .and_then(|path| Command::new(path).arg(BECOME).args(args).stdout(Stdio::null()).spawn());
     let pid = started.map_err(|error| format!("cannot run ourselves: {error}"))?.id();
-    // Without a shim that hears it there is nobody to wait for the daemon's answer.
+    // If the shim is gone, nothing waits for the pid.
     let _ = writeln!(std::io::stdout(), "{pid}");
     Ok(())
 }
 
-/// Becomes the daemon: the first argument is its program. Returns only if that fails, after saying why on stderr.
+/// Becomes the daemon: the first argument is its program. Returns only on failure, after writing why to
+/// stderr.
 pub(crate) fn become_daemon(args: &[OsString]) {
-    // The exec moves /dev/null over stderr before it can fail; this one is closed by the exec itself.
+    // `Command::exec` puts /dev/null over stderr before it can fail; this copy is close-on-exec.
     let stderr = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stderr(), 10);
     let why = match args.split_first() {
         Some((program, args)) => exec(Path::new(program), args),
@@ -62,10 +64,10 @@ fn exec(program: &Path, args: &[OsString]) -> String {
     let _ = rustix::process::setsid();
     let _ = env::set_current_dir("/");
     limits::restore();
-    // A careless host leaves descriptors open in us. A daemon that kept them would keep pipes open that
-    // somebody waits for the end of.
+    // Hosts may leak descriptors into us. If the daemon kept them, readers of those pipes would never see
+    // their end.
     close_fds::set_fds_cloexec(LISTEN_FD, &[]);
-    // No CLOEXEC: the daemon is to have it. Held until the exec.
+    // Without CLOEXEC, because the daemon inherits it. Held until the exec.
     let listener = match rustix::io::dup(rustix::stdio::stdin()) {
         Ok(listener) => listener,
         Err(error) => return format!("no socket to hand over: {error}"),
@@ -86,7 +88,7 @@ fn command(program: &Path, args: &[OsString], in_place: bool) -> Command {
         command = Command::new(program);
         command.stdin(Stdio::null());
     } else {
-        // One of those descriptors sits on 3 until the exec. Without `unsafe` only a shell can take its place.
+        // A leaked descriptor holds number 3 until the exec. Without `unsafe`, only a shell can replace it.
         command = Command::new("/bin/sh");
         command.args(["-c", BY_SHELL]).arg(program).stdin(Stdio::inherit());
     }

@@ -1,20 +1,20 @@
-//! Open files. Each call has a connection of its own, so the shim takes what it may have; the daemon that
-//! it may start gets the limit that the shim was started with.
+//! The limit of open files. Each call has its own connection, so the shim raises its limit as far as it may;
+//! a daemon that it starts gets the shim's original limit.
 
 use rustix::process::{Resource, getrlimit};
 use switchboard_wire::hop::MAX_IN_FLIGHT;
 use switchboard_wire::open_files;
 
-/// From the shim to the launcher: the soft limit that the daemon is to have.
+/// Passes the daemon's soft limit from the shim to the launcher.
 pub(crate) const VARIABLE: &str = "SWITCHBOARD_OPEN_FILES";
 
-/// Descriptors that are not calls: the host's, the runtime's, the mailbox, idle connections, whatever
-/// the host left open, and room for answers to the daemon's questions while calls wait for them.
+/// Descriptors that are not calls: the host's, the runtime's, the mailbox, idle connections, descriptors that
+/// the host leaked, and room for answers to the daemon's questions while calls wait for them.
 const RESERVED_FILES: u64 = 24;
 
-/// Lifts the soft limit to the hard one.
+/// Raises the soft limit to the hard limit.
 pub(crate) fn raise() {
-    // As many as before is no reason not to start.
+    // Best effort: on failure the old limit stays.
     let _ = open_files::raise();
 }
 
@@ -23,7 +23,7 @@ pub(crate) fn before() -> Option<u64> {
     open_files::before()
 }
 
-/// In the launcher: goes back to what the shim was started with.
+/// In the launcher: restores the limit that the shim was started with.
 pub(crate) fn restore() {
     let wanted = std::env::var(VARIABLE).ok().and_then(|limit| limit.parse().ok());
     if let Some(wanted) = wanted {
@@ -31,7 +31,7 @@ pub(crate) fn restore() {
     }
 }
 
-/// How many requests may be under way at once.
+/// How many requests may be in flight at once.
 pub(crate) fn in_flight() -> usize {
     getrlimit(Resource::Nofile).current.map_or(MAX_IN_FLIGHT, fitting)
 }
@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn calls_leave_descriptors_for_what_they_wait_for() {
+    fn calls_leave_reserved_descriptors_free() {
         assert_eq!([16, 24, 32, 64, 1024].map(fitting), [4, 4, 8, 40, MAX_IN_FLIGHT]);
     }
 }

@@ -1,4 +1,4 @@
-//! Opens a session: meets the daemon and says hello. One attempt; when to try again is the relay's business.
+//! Opens a session: connects to the daemon and sends the hello. One attempt; the relay decides about retries.
 
 use std::fmt;
 use std::path::Path;
@@ -15,7 +15,7 @@ use tokio::time::timeout;
 use crate::post::{Answer, Body, Connection, PostError, Request};
 use crate::start::{self, DaemonLink, DaemonTarget, StartError, Starting};
 
-/// A new daemon may have to wait 10 s for the lock of one that drains.
+/// The timeout for the first answer: a new daemon may wait 10 s for the lock of one that drains.
 const FIRST_ANSWER: Duration = Duration::from_secs(15);
 
 #[derive(Debug)]
@@ -25,21 +25,21 @@ pub(crate) struct Opened {
     pub(crate) connection: Option<Connection>,
     /// The socket that this daemon listens on.
     pub(crate) socket: Arc<Path>,
-    /// We started this daemon.
+    /// Whether we started this daemon.
     pub(crate) started: bool,
 }
 
 #[derive(Debug)]
 pub(crate) enum OpenError {
     Start(StartError),
-    /// The daemon died before it answered; says why.
+    /// The daemon died before it answered; holds the reason.
     Died(String),
     Silent,
     Lost(PostError),
     Refused {
         status: u16,
     },
-    /// The hop versions do not meet, in the daemon's words.
+    /// The hop versions are incompatible; holds the daemon's message.
     Versions(String),
 }
 
@@ -62,16 +62,16 @@ impl fmt::Display for OpenError {
     }
 }
 
-/// What a session shows its host.
+/// Which servers a session shows its host.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct SessionSpec {
-    /// The directory whose servers it sees too.
+    /// The directory whose servers the session shows too.
     pub(crate) workspace: Option<String>,
-    /// The one server that it shows as it is.
+    /// The single server that the session shows unchanged, without a suite.
     pub(crate) child: Option<String>,
 }
 
-/// One attempt at a session. `handshake` is what the host said at its start.
+/// One attempt to open a session. `handshake`: the host's handshake messages to replay.
 pub(crate) async fn open(
     target: Arc<DaemonTarget>,
     may_start: bool,
@@ -99,7 +99,7 @@ async fn attempt(target: &DaemonTarget, may_start: bool, request: &Request) -> R
             return Err(OpenError::Start(StartError::Stopped));
         }
         if answer.status == 503 && answer.draining.is_some() {
-            // The old daemon is on its way out; its successor, or our own, will take this.
+            // The old daemon drains; its successor, or one that we start, will open the session.
             tokio::time::sleep(backoff.next_pause()).await;
             continue;
         }
@@ -109,12 +109,12 @@ async fn attempt(target: &DaemonTarget, may_start: bool, request: &Request) -> R
     }
 }
 
-/// Whether a stop that is under way binds us: not if we were started after it was ordered.
+/// Whether a stop in progress applies to us: not if this shim started after the stop was requested.
 fn is_meant_for(target: &DaemonTarget) -> bool {
     !target.paths.was_stopped_before(target.since)
 }
 
-/// The lock in `starting` is let go when there is an answer, and not before.
+/// `starting` holds the start lock until the daemon has answered.
 async fn first_answer(
     connection: &mut Connection,
     starting: Option<Starting>,
@@ -168,7 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_handshake_travels_as_it_was_written() {
+    fn the_handshake_is_sent_unchanged() {
         let body = r#"{"jsonrpc":"2.0", "id":1.0,"method":"initialize"}"#;
         let handshake = [RawValue::from_string(body.to_owned()).unwrap()];
         let hello = hello(SessionSpec { workspace: Some("/w".to_owned()), child: None }, &handshake);
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_version_quarrel_is_told_from_a_refusal() {
+    fn a_version_mismatch_differs_from_a_refusal() {
         let answer = |status, body: &'static str| Answer {
             status,
             mailbox: 0,

@@ -1,5 +1,5 @@
-//! The long poll: fetches what goes to the host without being an answer, on a connection of its own whose
-//! end is how the shim learns that the daemon is gone. Writes nothing; the relay does, in order.
+//! The long poll: fetches the daemon's messages to the host that are not answers. It has its own connection,
+//! whose end tells the shim that the daemon is gone. Writes nothing: the relay does, in order.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,22 +12,22 @@ use tokio::time::{sleep, timeout};
 
 use crate::post::{Answer, Body, Connection, Request, is_shortage};
 
-/// Longer than any one message can be, with its envelope.
+/// Larger than any single message with its envelope.
 const MAX_BATCH: usize = 64 * 1024 * 1024;
 
-/// A daemon that lets a poll wait this much longer than it was asked to is as good as gone.
+/// The timeout of a poll: a daemon this late beyond the requested wait counts as gone.
 const OVERDUE: Duration = Duration::from_millis(POLL_WAIT_MS + 10_000);
 
-/// A draining daemon may answer at once each time: do not let that become a spin.
+/// A draining daemon may answer every poll at once: avoid a busy loop.
 const DRAINING_PAUSE: Duration = Duration::from_millis(20);
 
-/// How long to leave it when there is no descriptor for a connection.
+/// The pause before a retry when no descriptor is free for a connection.
 pub(crate) const SHORTAGE_PAUSE: Duration = Duration::from_millis(20);
 
 #[derive(Debug)]
 pub(crate) enum MailEvent {
     Batch(Batch),
-    /// No more will come; says why.
+    /// The poll has ended; holds the reason.
     Ended(String),
 }
 
@@ -39,7 +39,7 @@ pub(crate) struct Batch {
     pub(crate) draining: Option<Draining>,
 }
 
-/// Polls until the session or the daemon ends. Each item carries the epoch it belongs to.
+/// Polls until the session or the daemon ends. Each event carries the epoch of its session.
 pub(crate) async fn poll(
     socket: Arc<Path>,
     session: Arc<str>,
@@ -49,7 +49,7 @@ pub(crate) async fn poll(
     let why = loop {
         match Connection::open(&socket).await {
             Ok(connection) => break fetch(connection, session, epoch, &posts).await,
-            // Calls hold every descriptor there is; they end, and the daemon is not gone.
+            // Calls hold every descriptor. They will end, and the daemon is not gone.
             Err(error) if is_shortage(&error) => sleep(SHORTAGE_PAUSE).await,
             Err(error) => break error.to_string(),
         }
@@ -87,8 +87,8 @@ async fn fetch(
         if posts.send((epoch, MailEvent::Batch(batch))).await.is_err() {
             return String::new();
         }
-        // The next poll tells the daemon that we know it is going and send nothing more, so it must not
-        // leave before the relay has taken this batch out of its queue, which holds one.
+        // The next poll tells the daemon that we know it is draining and will send nothing more. So it must
+        // not be sent before the relay has taken this batch out of its queue, which holds one.
         if draining && posts.reserve().await.is_err() {
             return String::new();
         }

@@ -1,12 +1,13 @@
-//! `switchboard`: one per host, it carries the host's stdio to the daemon and outlives it.
+//! `switchboard`: the stdio shim. Each host starts one; it relays the host's stdio to the daemon and survives
+//! daemon restarts.
 //!
-//! Theory of operation. The relay reads the host's frames (`host`), parses each once (`methods`),
-//! sends it as one POST on a connection of its own (`post`) and writes the answer back. What the daemon
-//! has to say unasked comes through a long poll (`mailbox`) and is written in order with the answers. One
-//! loop on one thread owns all of this (`relay`), so there is nothing to lock. When the daemon goes away
-//! the loop opens a session with the next one (`link`), starting it if need be (`start`, `launch`), and
-//! tells it what the host said at its own start (`replay`). Every command is an exec of `switchboardd`
-//! (`binary`), so that this binary stays small.
+//! Theory of operation. The relay reads the host's frames (`host`), parses each once (`methods`), sends it as
+//! one POST on its own connection (`post`) and writes the answer back. Messages that the daemon sends without
+//! a request arrive through a long poll (`mailbox`) and are written in order with the answers. One loop on
+//! one thread owns all of this (`relay`), so there is nothing to lock. When the daemon goes away, the loop
+//! opens a session with the next one (`link`), starts it if necessary (`start`, `launch`), and replays the
+//! host's own handshake to it (`replay`). Every command is an exec of `switchboardd` (`binary`), so that this
+//! binary stays small.
 
 #![warn(clippy::print_stderr)]
 
@@ -81,7 +82,7 @@ fn serve(flags: Flags) -> io::Result<()> {
         let relay = Relay::new(target, may_start, about, StderrNotes::default());
         relay.run(host::Input::open()?).await
     });
-    // What is still under way has no host any more; the process ends and takes it along.
+    // The host is gone, so whatever is still in flight is dropped with the process.
     runtime.shutdown_background();
     served
 }
@@ -103,7 +104,8 @@ fn daemon_target(flags: Flags) -> io::Result<DaemonTarget> {
     Ok(DaemonTarget { paths, socket_named, config, workspace, since: SystemTime::now() })
 }
 
-/// The folder the host works in, absolute. `None` if it is gone or has no name in UTF-8.
+/// The absolute path of the directory the host works in. `None` if it is not UTF-8, or relative to a current
+/// directory that no longer exists.
 fn workspace(named: Option<&Path>) -> Option<String> {
     std::path::absolute(named.unwrap_or(Path::new("."))).ok()?.into_os_string().into_string().ok()
 }

@@ -1,5 +1,5 @@
-//! What the shim has to know of MCP: which methods it answers itself, which may be sent a second time,
-//! which ones a new session must hear of again. The only file that names methods.
+//! What the shim knows about MCP: which methods it answers itself, which it may send twice, and which it
+//! replays to a new session. The only file that names methods.
 
 use bytes::Bytes;
 use switchboard_wire::batch;
@@ -22,7 +22,7 @@ pub(crate) enum HostMessage {
     Forward(Kind),
 }
 
-/// What a message that goes to the daemon is.
+/// The kind of a message that is forwarded to the daemon.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Kind {
     Request {
@@ -30,7 +30,7 @@ pub(crate) enum Kind {
         method: Method,
     },
     Notification(NotificationKind),
-    /// The answer to a question of the daemon's.
+    /// The answer to a question from the daemon.
     Response {
         id: Box<str>,
     },
@@ -46,38 +46,38 @@ pub(crate) enum Method {
     Unsubscribe {
         uri: Box<str>,
     },
-    /// Stays open for as long as the host wants to hear; the next daemon is told too.
+    /// Stays open while the host listens; it is sent again to the next daemon.
     Listen,
-    /// Asking twice does nothing that asking once did not.
+    /// Safe to send twice.
     Safe,
-    /// `tools/call`: never sent twice, and what fails on it is told as its result.
+    /// `tools/call`: never sent twice, and failures are reported as a result.
     Call,
-    /// Whatever we do not know: never sent twice.
+    /// An unknown method: never sent twice.
     Once,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NotificationKind {
     Initialized,
-    /// Saying it twice is harmless and losing it is not.
+    /// Harmless to send twice, harmful to lose.
     RootsChanged,
     Other,
 }
 
-/// A message on its way to the daemon, in the order the host wrote it.
+/// A message on its way to the daemon.
 #[derive(Debug)]
 pub(crate) struct Outgoing {
-    /// Counts the host's messages; also names the message inside the shim.
+    /// Position in the order of the host's messages; also identifies the message inside the shim.
     pub(crate) arrival: u64,
     pub(crate) arrived: Instant,
     pub(crate) body: Bytes,
     pub(crate) kind: Kind,
-    /// How often it was sent without having been answered.
+    /// How often it was sent without an answer.
     pub(crate) tries: u8,
 }
 
 impl Outgoing {
-    /// The id, if an answer is owed.
+    /// The id, if the message is a request.
     pub(crate) fn request_id(&self) -> Option<&str> {
         match &self.kind {
             Kind::Request { id, .. } => Some(id),
@@ -85,12 +85,12 @@ impl Outgoing {
         }
     }
 
-    /// Whether it answers a question.
+    /// Whether it answers a question from the daemon.
     pub(crate) fn is_response(&self) -> bool {
         matches!(self.kind, Kind::Response { .. })
     }
 
-    /// Whether it may be sent again although the daemon may have acted on it.
+    /// Whether it may be sent again even though the daemon may have acted on it.
     pub(crate) fn may_repeat(&self) -> bool {
         match &self.kind {
             Kind::Request { method, .. } => !matches!(method, Method::Call | Method::Once),
@@ -101,7 +101,7 @@ impl Outgoing {
     }
 }
 
-/// Reads what one message is. Whether it is JSON to its end is for the daemon to find out.
+/// Classifies a message. Does not check that a forwarded message is valid JSON throughout: the daemon does.
 pub(crate) fn read(body: &Bytes) -> Result<HostMessage, Malformed> {
     let spoken = classify(body)?;
     if !matches!(spoken, HostMessage::Forward(_)) {
@@ -116,7 +116,7 @@ fn classify(body: &Bytes) -> Result<HostMessage, Malformed> {
         Message::Request { id, method, params } => {
             let id = Box::from(id.get());
             match method.name().as_ref() {
-                // There is none in the modern era; the daemon says so.
+                // The modern era has no `ping`; the daemon rejects it.
                 "ping" if !is_modern(body) => HostMessage::Ping { id },
                 name => HostMessage::Forward(Kind::Request { id, method: class(name, params) }),
             }
@@ -160,14 +160,14 @@ fn class(name: &str, params: Option<Raw<'_>>) -> Method {
     }
 }
 
-/// What a host hears when its lists are others than before.
+/// The notifications a host gets when its lists have changed.
 pub(crate) const LIST_CHANGES: [&str; 3] = [
     "notifications/tools/list_changed",
     "notifications/prompts/list_changed",
     "notifications/resources/list_changed",
 ];
 
-/// Revisions with `initialize`, newest first; the daemon has the same.
+/// Revisions with `initialize`, newest first; the same list as in the daemon.
 const REVISIONS: [&str; 5] = ["2025-11-25", "2025-06-18", batch::REVISION, "2024-11-05", "2024-10-07"];
 
 /// The revision that an `initialize` is answered with: the one it asks for if it is known, else the newest.
@@ -180,7 +180,7 @@ pub(crate) fn revision(body: &[u8]) -> &'static str {
     REVISIONS.into_iter().find(|known| Some(*known) == wanted.as_deref()).unwrap_or(REVISIONS[0])
 }
 
-/// The result of a request for a list, where there is nothing.
+/// An empty result for a list request; `None` for any other method.
 pub(crate) fn empty_list(body: &[u8]) -> Option<&'static str> {
     let Ok(Message::Request { method, .. }) = Message::parse(body) else { return None };
     match method.name().as_ref() {
@@ -192,7 +192,7 @@ pub(crate) fn empty_list(body: &[u8]) -> Option<&'static str> {
     }
 }
 
-/// Whether a message says of itself that it is of the modern era.
+/// Whether a message declares the modern era in `_meta`.
 pub(crate) fn is_modern(body: &[u8]) -> bool {
     let Ok(Message::Request { params, .. }) = Message::parse(body) else { return false };
     claims_modern_era(params)
@@ -208,7 +208,7 @@ pub(crate) fn is_excluded_from_batches(method: &str, params: Option<Raw<'_>>) ->
     method == "initialize" || claims_modern_era(params)
 }
 
-/// Whether the answer to `initialize` agrees on the one revision that has batches.
+/// Whether the answer to `initialize` agrees on 2025-03-26, the only revision with batches.
 pub(crate) fn agrees_on_batches(answer: &[u8]) -> bool {
     let Ok(Message::Response { outcome: Outcome::Result(result), .. }) = Message::parse(answer) else {
         return false;
@@ -221,7 +221,7 @@ fn member<'a>(params: Raw<'a>, name: &str) -> Option<Raw<'a>> {
     Members::of(params)?.get(name)
 }
 
-/// What a message of the daemon's asks of the host.
+/// What a mailbox message means for the host.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Mail {
     /// An answer with this id is expected.
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_daemon_never_sees_is_checked_here() {
+    fn messages_that_are_not_forwarded_are_parsed_in_full() {
         for body in [
             r#"{"jsonrpc":"2.0","id":1,"method":"ping""#,
             r#"{"jsonrpc":"2.0","id":1,"method":"ping"} and more"#,
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_modern_era_asks_goes_to_the_daemon() {
+    fn modern_requests_go_to_the_daemon() {
         assert_eq!(method("server/discover"), Method::Safe);
         assert_eq!(method("subscriptions/listen"), Method::Listen);
         let ping = |params: &str| {
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cancel_names_its_request_as_it_was_written() {
+    fn a_cancel_keeps_the_raw_request_id() {
         let body = r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId": "1" }}"#;
         match read(&Bytes::from_static(body.as_bytes())).unwrap() {
             HostMessage::Cancel { request, .. } => assert_eq!(&*request, "\"1\""),
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn questions_are_told_from_news() {
+    fn questions_are_recognised() {
         assert_eq!(
             read_mail(br#"{"jsonrpc":"2.0","id":"b-1","method":"roots/list"}"#),
             Mail::Question("\"b-1\"".into())

@@ -1,5 +1,5 @@
-//! Lines for a person, on stderr: few, at most one a second, and never waiting for a host that does
-//! not read them.
+//! Messages to the user on stderr: at most one line a second, and never waiting for a host that does not
+//! read.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use crate::host::is_ready;
 
 const MIN_INTERVAL: Duration = Duration::from_secs(1);
 
-/// A pipe with any room takes this much at once.
+/// A pipe that polls writable takes this much at once.
 const MAX_LINE: usize = 512;
 
 #[derive(Debug, Default)]
@@ -29,12 +29,12 @@ impl StderrNotes {
             return;
         }
         self.last = Some(now);
-        // Nobody can be told that stderr is broken.
+        // There is nowhere to report a broken stderr.
         let _ = rustix::io::write(stderr, line(text, std::mem::take(&mut self.left_out)).as_bytes());
     }
 }
 
-/// Before the end: waits for whoever reads it.
+/// The last message before exit: may block until it is read.
 #[expect(clippy::print_stderr, reason = "text that a terminal shows as it stands")]
 pub(crate) fn last_words(text: &Printable) {
     eprintln!("{}", text.as_str());
@@ -47,7 +47,7 @@ pub(crate) fn to_starter(why: &Printable) {
 }
 
 fn line(text: &str, left_out: u32) -> String {
-    // A daemon's words hold words of servers.
+    // The daemon's text may contain text from servers.
     let text = printable!("switchboard: {}", text.replace('\n', " "));
     let mut line = String::new();
     for letter in text.as_str().chars() {

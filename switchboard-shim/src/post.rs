@@ -1,7 +1,7 @@
-//! One HTTP/1.1 exchange on a unix connection, and the few idle connections kept for the next one.
+//! One HTTP/1.1 exchange on a unix socket, and a small pool of idle connections.
 //!
-//! Knows heads, lengths and the hop's headers. Does not retry an exchange that may have reached the
-//! daemon, and does not look into bodies.
+//! Knows heads, lengths and the hop's headers. Does not retry an exchange that may have reached the daemon,
+//! and does not parse bodies.
 
 use std::io::{self, ErrorKind};
 use std::path::Path;
@@ -15,30 +15,30 @@ use switchboard_wire::peer;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::Instant;
 
-/// Idle connections that are kept for as long as the session lives: little enough to cost nothing.
+/// Idle connections kept for the life of the session: few enough to cost nothing.
 const KEPT_IDLE: usize = 4;
 
-/// Beyond these, an idle connection is kept for a while: whoever has many calls in flight soon has many more.
+/// Further idle connections are kept this long, because a host with many calls in flight often sends more
+/// soon.
 const IDLE_TIME: Duration = Duration::from_secs(5);
 
-/// Larger heads than this are not the daemon's.
+/// A longer head cannot come from the daemon.
 const MAX_HEAD: usize = 16 * 1024;
 
-/// What is asked for.
 #[derive(Debug, Clone)]
 pub(crate) struct Request {
     pub(crate) path: &'static str,
     pub(crate) session: Option<Arc<str>>,
     pub(crate) seq: Option<u64>,
     pub(crate) body: Bytes,
-    /// Answers over this are not kept, see [`Body::TooLong`].
+    /// Longer answers are not read, see [`Body::TooLong`].
     pub(crate) limit: usize,
 }
 
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
-    /// The mailbox message that has to be written first.
+    /// The mailbox message up to which the relay must write to the host before this answer.
     pub(crate) mailbox: u64,
     pub(crate) draining: Option<Draining>,
     pub(crate) body: Body,
@@ -53,11 +53,11 @@ pub(crate) enum Body {
 /// Why there is no answer.
 #[derive(Debug)]
 pub(crate) enum PostError {
-    /// There is no connection to be had.
+    /// The connection could not be opened.
     NoConnection(io::Error),
-    /// The request was not written to its end, so the daemon cannot have acted on it.
+    /// The request was not fully written, so the daemon cannot have acted on it.
     Unsent(io::Error),
-    /// The request was written and then the connection ended.
+    /// The request was written, then the connection ended without an answer.
     Lost(io::Error),
 }
 
@@ -69,7 +69,7 @@ impl std::fmt::Display for PostError {
 }
 
 impl PostError {
-    /// This process, or the machine, has no descriptor left: it says nothing about the daemon.
+    /// This process, or the machine, has no descriptor left. Says nothing about the daemon.
     pub(crate) fn is_shortage(&self) -> bool {
         matches!(self, Self::NoConnection(error) if is_shortage(error))
     }
@@ -80,7 +80,7 @@ pub(crate) fn is_shortage(error: &io::Error) -> bool {
     matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM))
 }
 
-/// A connection with nothing under way.
+/// An open connection.
 #[derive(Debug)]
 pub(crate) struct Connection {
     stream: LazyUnixStream,
@@ -88,19 +88,19 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    /// Connects, and makes sure that it is our own user who listens.
+    /// Connects, and checks that the peer runs as our own user.
     pub(crate) async fn open(socket: &Path) -> io::Result<Self> {
         Ok(Self { stream: LazyUnixStream::new(peer::connect(socket).await?)?, buffer: BytesMut::new() })
     }
 
-    /// Sends one request and reads its answer. `false` in the second place: do not use it again.
+    /// Sends one request and reads its answer. The second value says whether the connection can be reused.
     pub(crate) async fn exchange(&mut self, request: &Request) -> Result<(Answer, bool), PostError> {
         self.send(request).await.map_err(PostError::Unsent)?;
         self.receive(request.limit).await.map_err(PostError::Lost)
     }
 
     async fn send(&mut self, request: &Request) -> io::Result<()> {
-        // Chained buffers leave in one `writev`.
+        // Chained buffers are sent with one `writev`.
         let mut bytes = head(request).chain(request.body.clone());
         self.stream.write_all_buf(&mut bytes).await
     }
@@ -115,7 +115,7 @@ impl Connection {
         };
         self.buffer.advance(head.bytes);
         if head.length > limit {
-            // The answer is complete, so hanging up costs nothing but the connection.
+            // The daemon has done its work, so closing costs only the connection.
             let body = Body::TooLong { bytes: head.length as u64 };
             return Ok((head.answer(body), false));
         }
@@ -138,13 +138,13 @@ impl Connection {
         }
     }
 
-    /// Whether the daemon hung up while the connection was idle, as far as the runtime has heard.
+    /// Whether the daemon closed the idle connection, as far as the runtime knows.
     fn is_closed(&mut self) -> bool {
         self.stream.became_readable()
     }
 }
 
-/// One exchange, on an idle connection if there is one. Gives the connection back if it can be used again.
+/// One exchange, on an idle connection if given. Returns the connection if it can be reused.
 pub(crate) async fn post(
     idle: Option<Connection>,
     socket: &Path,
@@ -162,18 +162,18 @@ pub(crate) async fn post(
         };
         match connection.exchange(request).await {
             Ok((answer, reusable)) => return (reusable.then_some(connection), Ok(answer)),
-            // It was closed while idle; nothing whole was read at the other end.
+            // The daemon closed it while it was idle, so it did not read a whole request.
             Err(PostError::Unsent(_)) if !fresh => fresh = true,
             Err(error) => return (None, Err(error)),
         }
     }
 }
 
-/// Connections that wait for their next exchange, the warmest on top.
+/// Idle connections; the most recently used is on top.
 #[derive(Debug, Default)]
 pub(crate) struct Idle {
     connections: Vec<Connection>,
-    /// The fewest there were since [`Idle::trim`]: nobody needed those.
+    /// The lowest count since the last [`Idle::trim`]: that many were never needed.
     fewest: usize,
     /// When to trim next.
     due: Option<Instant>,
@@ -197,12 +197,12 @@ impl Idle {
         }
     }
 
-    /// When [`Idle::trim`] has something to do.
+    /// When [`Idle::trim`] is due.
     pub(crate) fn due(&self) -> Option<Instant> {
         self.due
     }
 
-    /// Lets those go that nobody needed for a while.
+    /// Closes the connections that were not needed for a while.
     pub(crate) fn trim(&mut self, now: Instant) {
         if self.due.is_none_or(|due| due > now) {
             return;
@@ -299,7 +299,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn heads_are_read_whole_or_not_at_all() {
+    fn a_partial_head_is_not_parsed() {
         let text = b"HTTP/1.1 503 Busy\r\nContent-Length: 3\r\nSwitchboard-Draining: stop\r\nSwitchboard-Mailbox: 17\r\n\r\nabc";
         for end in 0..text.len() - 3 {
             assert!(Head::parse(&text[..end]).unwrap().is_none(), "{end}");
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn connections_that_nobody_needs_are_let_go() {
+    async fn unused_idle_connections_are_closed() {
         let mut others = Vec::new();
         let mut idle = Idle::default();
         for _ in 0..10 {
@@ -318,7 +318,7 @@ mod tests {
             others.push(other);
             idle.keep(Connection { stream: LazyUnixStream::new(one).unwrap(), buffer: BytesMut::new() });
         }
-        // Three of them are in use all the time.
+        // Three of them are in constant use.
         let trimmed = |idle: &mut Idle| {
             let used: Vec<_> = (0..3).map_while(|_| idle.take()).collect();
             used.into_iter().for_each(|connection| idle.keep(connection));

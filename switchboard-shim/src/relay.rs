@@ -1,7 +1,7 @@
-//! The loop that owns the conversation: host messages in, POSTs out, answers and mailbox messages back.
+//! The main loop: host messages in, POSTs out, answers and mailbox messages back.
 //!
-//! This file has the loop and the host's side; `relay/sending.rs` has the way out, `relay/answers.rs` what
-//! comes back, `relay/session.rs` the coming and going of daemons. Bytes are somebody else's: it never builds or changes a message that
+//! This file has the loop and the host's side. `relay/sending.rs` posts messages, `relay/answers.rs` handles
+//! what comes back, `relay/session.rs` follows the daemon's life. The relay never changes a message that
 //! passes through.
 
 mod answers;
@@ -41,13 +41,13 @@ use self::calls::Calls;
 use self::posts::Posts;
 use self::session::Link;
 
-/// How long answers are still waited for when the host has nothing more to say.
+/// How long to wait for outstanding answers after the host has closed stdin.
 const AFTER_INPUT: Duration = Duration::from_millis(1500);
 
-/// How long the last bytes may take to a host that reads slowly.
+/// How long the last bytes may take to reach a host that reads slowly.
 const LAST_BYTES: Duration = Duration::from_millis(500);
 
-/// Mailbox batches on their way to the loop; the daemon keeps the rest.
+/// Mailbox batches queued for the loop; further messages stay in the daemon.
 const MAIL_QUEUE: usize = 1;
 
 pub(crate) struct Relay {
@@ -64,35 +64,35 @@ pub(crate) struct Relay {
     calls: Calls,
     posts: Posts<PostResult>,
     idle: Idle,
-    /// What found no descriptor for a connection, by its number in the session; nothing new goes first.
+    /// POSTs that found no descriptor for a connection, by sequence number. New messages wait behind them.
     unsent: BTreeMap<u64, PostPurpose>,
-    /// When the first of them may try again.
+    /// When the first of them may be retried.
     retry_unsent_at: Instant,
-    /// Requests that may be under way at once.
+    /// How many requests may be in flight at once.
     room: usize,
-    /// Answers that wait for mailbox messages.
+    /// Answers that wait until earlier mailbox messages are written.
     delayed: Vec<DelayedAnswer>,
     replay: Replay,
-    /// Whether the host was greeted without a daemon, and has heard of nothing that there is.
+    /// Whether the shim answered `initialize` without a daemon, so that the host knows no lists yet.
     greeted: bool,
     /// Whether the host and the daemon agreed on the revision that has batches.
     batches: bool,
-    /// Raw ids of the daemon's questions that the host has not answered.
+    /// Raw ids of the daemon's questions that the host has not answered yet.
     questions: BTreeSet<Box<str>>,
     link: Link,
     mail: mpsc::Receiver<(u64, mailbox::MailEvent)>,
-    /// For the poll of the next session.
+    /// For the mailbox poll of the next session.
     mail_sender: mpsc::Sender<(u64, mailbox::MailEvent)>,
-    /// Set when the host closed its end: when to give up on what is still under way.
+    /// Set when the host has closed stdin: when to give up on what is still in flight.
     until: Option<Instant>,
 }
 
 /// What a POST is for.
 enum PostPurpose {
-    /// The message that arrived as this one.
+    /// The host message with this arrival number.
     Message(u64),
-    /// Takes a place in the order that its message may never have taken. Nobody waits for the answer, but
-    /// all messages after it wait until it is there.
+    /// Fills a sequence number that the daemon may never have received. Its answer is ignored, but the daemon
+    /// holds all later messages until it arrives.
     GapFiller { body: Bytes, tries: u8 },
 }
 
@@ -135,11 +135,11 @@ impl Relay {
         }
     }
 
-    /// Runs until the host or a signal ends it; both are a good end.
+    /// Runs until the host closes its pipes or a signal arrives; both are a normal end.
     pub(crate) async fn run(mut self, mut input: Input) -> io::Result<()> {
         let (stop, stopped) = oneshot::channel();
         tokio::spawn(end(signals()?, self.output.closed(), stop));
-        // This wins over whatever the loop is doing.
+        // A stop takes precedence over everything in the loop.
         tokio::select! {
             biased;
             _ = stopped => return Ok(()),
@@ -149,7 +149,7 @@ impl Relay {
         Ok(())
     }
 
-    /// The loop. Ends when the host's input has, and everything read from it is answered or overdue.
+    /// The loop. Ends when stdin is closed and every message read from it is answered or overdue.
     async fn relay(&mut self, input: &mut Input) {
         self.open_session();
         loop {
@@ -159,7 +159,7 @@ impl Relay {
                 return;
             }
             let deadline = self.deadline();
-            // A host that does not read is given nothing more to do.
+            // While the host does not read, no new work is accepted from it.
             let full = self.output.is_full();
             let reads = self.until.is_none() && !full && !self.is_crowded();
             tokio::select! {
@@ -192,13 +192,13 @@ impl Relay {
         }
     }
 
-    /// More notifications wait than should be kept, and there is a daemon that takes them: the host's own pipe can
-    /// hold the rest. While there is none, what is too much is dropped.
+    /// Whether so many notifications wait that the host should not be read: its pipe can hold the rest. Only
+    /// while a daemon takes messages; without one, excess notifications are dropped.
     fn is_crowded(&self) -> bool {
         self.waiting.is_crowded() && self.link.session().is_some() && !self.link.is_draining()
     }
 
-    /// Nothing that was read from the host is still to be dealt with.
+    /// Whether every message read from the host has been dealt with.
     fn is_settled(&self) -> bool {
         let nothing_waits = self.waiting.is_empty() && self.delayed.is_empty() && self.unsent.is_empty();
         nothing_waits && self.calls.only_listens() && self.posts.len() <= self.calls.len()
@@ -213,7 +213,7 @@ impl Relay {
         parked.chain(self.calls.given_up_at()).chain(others).min()
     }
 
-    /// Deals with what is due; true at the very end.
+    /// Handles everything that is due; true when the relay should end.
     fn on_time(&mut self, now: Instant) -> bool {
         self.release_delayed(now);
         self.give_up_lost(now);
@@ -237,7 +237,7 @@ impl Relay {
                 let why = format!("message of {bytes} bytes is over the limit of {MAX_MESSAGE} bytes");
                 let id = id.filter(|id| is_answerable(id));
                 self.write(match id {
-                    // Its era is not known any more; only hosts of the legacy one say `initialize`.
+                    // The message's era is unknown; only legacy hosts send `initialize`.
                     Some(id) if is_call => {
                         Fault::NotTaken { status: 413, why }.to_call(&id, !self.replay.is_initialized())
                     }
@@ -267,7 +267,7 @@ impl Relay {
         }
     }
 
-    /// Each message of a batch goes its own way, and each answer comes by itself.
+    /// Handles each message of a batch by itself; answers are not batched.
     fn on_batch_of_host(&mut self, body: &Bytes) {
         let messages = match batch::split(body) {
             Ok(messages) => messages,
@@ -284,7 +284,7 @@ impl Relay {
         }
     }
 
-    /// Forgets a request that the host no longer wants. Closing its connection is what tells the daemon.
+    /// Drops a request that the host cancelled. Closing its connection tells the daemon.
     fn cancel(&mut self, id: &str, body: Bytes) {
         if self.waiting.withdraw(id).is_some() {
             return;
@@ -308,13 +308,13 @@ impl Relay {
         }
     }
 
-    /// Has one message written to the host, whole, with the others of this turn of the loop.
+    /// Queues one whole message for the host; the loop flushes once per turn.
     fn write(&mut self, body: impl Into<Bytes>) {
         self.output.push(self.framing.unwrap_or(Framing::Line), body.into());
     }
 }
 
-/// Tells when a signal came or nobody reads what is written, whichever is first.
+/// Signals `stop` when a signal arrives or nothing reads our output any more.
 async fn end(mut signals: [Signal; 3], closed: impl Future<Output = ()>, stop: oneshot::Sender<()>) {
     let [interrupt, terminate, hangup] = &mut signals;
     tokio::select! {

@@ -1,5 +1,5 @@
-//! What a new daemon has to be told so that the host's session goes on: the host's own messages, as it
-//! wrote them, and only those that were answered. Those that were not are still waiting elsewhere.
+//! What a new daemon must be told to continue the host's session: the host's own messages, unchanged, and
+//! only those that were answered. The relay sends unanswered ones again itself.
 
 use bytes::Bytes;
 use serde_json::value::RawValue;
@@ -16,7 +16,7 @@ pub(crate) struct Replay {
 }
 
 impl Replay {
-    /// Whether [`Replay::note`] wants to hear of the answer to this message.
+    /// Whether [`Replay::note`] needs to see this message once it is answered.
     pub(crate) fn concerns(kind: &Kind) -> bool {
         match kind {
             Kind::Request { method, .. } => {
@@ -27,8 +27,8 @@ impl Replay {
         }
     }
 
-    /// Keeps a message that was answered without an error. The shim does not parse messages of the host in full, so a
-    /// message that is not valid JSON can arrive here; it is dropped, because no daemon could read it.
+    /// Records a message that was answered without an error. The shim does not parse host messages in full,
+    /// so a message that is not valid JSON can arrive here; it is dropped, because no daemon could read it.
     pub(crate) fn note(&mut self, kind: &Kind, body: &Bytes) {
         // A copy: a slice of the read buffer would keep all of it alive for the life of the session.
         let own = || serde_json::from_slice::<Box<RawValue>>(body).ok();
@@ -47,7 +47,7 @@ impl Replay {
         }
     }
 
-    /// Whether the host said `initialize`, and was answered.
+    /// Whether the host sent `initialize` and was answered.
     pub(crate) fn is_initialized(&self) -> bool {
         self.initialize.is_some()
     }
@@ -56,7 +56,7 @@ impl Replay {
         self.subscriptions.retain(|(live, _)| **live != *uri);
     }
 
-    /// Whole messages, in the order they have to be taken in.
+    /// The recorded messages, in the order in which the daemon must process them.
     pub(crate) fn messages(&self) -> Vec<Box<RawValue>> {
         let first = [&self.initialize, &self.initialized, &self.level];
         let subscriptions = self.subscriptions.iter().map(|(_, body)| body);
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_word_counts_and_the_order_is_fixed() {
+    fn the_last_message_counts_and_the_order_is_fixed() {
         let mut replay = Replay::default();
         let mut note =
             |kind: Kind, body: &'static str| replay.note(&kind, &Bytes::from_static(body.as_bytes()));
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_json_is_not_replayed() {
+    fn invalid_json_is_not_replayed() {
         let mut replay = Replay::default();
         let body = Bytes::from_static(br#"{"a":01}"#);
         for kind in [

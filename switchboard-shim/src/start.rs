@@ -1,5 +1,5 @@
-//! Finds the daemon, and starts one if there is none: under a lock, so that two shims at once end with
-//! one daemon, with the socket bound here, so that nobody has to wait for it to appear.
+//! Finds the daemon and starts one if none runs. A lock ensures that two shims start only one daemon. The
+//! shim binds the socket itself, so that it can connect without waiting for the daemon.
 
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
@@ -22,10 +22,11 @@ use crate::args::LAUNCH;
 use crate::post::Connection;
 use crate::{binary, limits};
 
-/// How often a lock that somebody else holds is tried; what they start can be connected to long before.
+/// How often to retry a start lock that another shim holds. That shim's socket accepts connections long
+/// before it releases the lock.
 const LOCK_RETRY: Duration = Duration::from_millis(20);
 
-/// How long the end of a daemon may take, and its reason, once its connection ended.
+/// After its connection ended, how long a daemon may take to exit and leave its reason.
 const EXIT_REASON_TIMEOUT: Duration = Duration::from_secs(2);
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
@@ -33,23 +34,23 @@ const POLL_INTERVAL: Duration = Duration::from_millis(10);
 #[derive(Debug)]
 pub(crate) struct DaemonTarget {
     pub(crate) paths: RuntimePaths,
-    /// The flags that a daemon started by us gets.
+    /// Whether a daemon that we start gets `--socket`.
     pub(crate) socket_named: bool,
     pub(crate) config: Option<PathBuf>,
-    /// The folder that the host works in: no daemon is run from there.
+    /// The directory that the host works in: no daemon binary is run from there.
     pub(crate) workspace: Option<PathBuf>,
-    /// When this shim was started: a stop after that is meant for it too.
+    /// When this shim was started: a later stop applies to it.
     pub(crate) since: SystemTime,
 }
 
 #[derive(Debug)]
 pub(crate) enum StartError {
-    /// Nobody listens, and this shim may not change that.
+    /// No daemon listens, and this shim may not start one.
     NoDaemon(PathBuf),
-    /// A person stopped the daemon, and this shim was running then.
+    /// A user stopped the daemon while this shim was running.
     Stopped,
     Connect(PathBuf, io::Error),
-    /// A step on the way to a new daemon failed: which, and why.
+    /// A step of the start failed: which one, and why.
     Step(&'static str, io::Error),
     NotSocket(PathBuf),
 }
@@ -72,7 +73,7 @@ impl fmt::Display for StartError {
     }
 }
 
-/// A daemon that was started by us and has not answered yet. Others stay out as long as this lives.
+/// A daemon that we started and that has not answered yet. Holds the start lock.
 #[derive(Debug)]
 pub(crate) struct Starting {
     _lock: File,
@@ -80,7 +81,7 @@ pub(crate) struct Starting {
     launched: LaunchState,
 }
 
-/// What became of the launch.
+/// The outcome of the launch.
 #[derive(Debug)]
 enum LaunchState {
     Pending(oneshot::Receiver<Result<u32, String>>),
@@ -102,7 +103,7 @@ impl LaunchState {
 }
 
 impl Starting {
-    /// Resolves when there is no daemon because it could not be launched, with the reason.
+    /// Resolves with the reason if the daemon could not be launched; otherwise never.
     pub(crate) async fn failed_launch(&mut self) -> String {
         match self.launched.outcome().await {
             Err(why) => why,
@@ -110,8 +111,8 @@ impl Starting {
         }
     }
 
-    /// Why the daemon ended, for those whose connection did; `None` if it runs on. It is nobody's child, so its
-    /// exit status is not to be had: it leaves its last words in a file.
+    /// Why the daemon ended after its connection did; `None` if it is still running. It is not our child, so
+    /// we cannot read its exit status; it leaves its reason in a file.
     pub(crate) async fn last_words(&mut self) -> Option<String> {
         let pid = match tokio::time::timeout(EXIT_REASON_TIMEOUT, self.launched.outcome()).await.ok()? {
             Ok(pid) => pid,
@@ -136,13 +137,13 @@ impl Starting {
     }
 }
 
-/// The way to a daemon.
+/// A connection to a daemon.
 #[derive(Debug)]
 pub(crate) struct DaemonLink {
     pub(crate) connection: Connection,
-    /// The socket that it leads to.
+    /// The socket it is connected to.
     pub(crate) socket: Arc<Path>,
-    /// We started this daemon.
+    /// Set if we started this daemon.
     pub(crate) starting: Option<Starting>,
 }
 
@@ -167,7 +168,7 @@ pub(crate) async fn connect_or_start(
             Err(rustix::io::Errno::WOULDBLOCK) => tokio::time::sleep(LOCK_RETRY).await,
             Err(error) => return Err(StartError::Step("taking the start lock", error.into())),
         }
-        // Whoever holds the lock may have the socket up by now.
+        // The lock holder may have bound the socket in the meantime.
         if let Some(met) = find(paths).await? {
             return Ok(met);
         }
@@ -178,7 +179,7 @@ pub(crate) async fn connect_or_start(
     if paths.was_stopped_since(target.since) {
         return Err(StartError::Stopped);
     }
-    // Whatever was stopped, it was before our time.
+    // Any recorded stop is older than this shim.
     paths.forget_stop();
     let program = binary::daemon(target.workspace.as_deref())
         .map_err(|why| StartError::Step("finding its program", io::Error::other(why)))?;
@@ -187,7 +188,7 @@ pub(crate) async fn connect_or_start(
         launch(target, &program, listener).map_err(|error| StartError::Step("running ourselves", error))?;
     let outcome = watch_launcher(child).map_err(|error| StartError::Step("starting a thread", error))?;
     let starting = Starting { _lock: lock, paths: paths.clone(), launched: LaunchState::Pending(outcome) };
-    // The socket's backlog takes the connection before the daemon is up.
+    // The socket's backlog accepts the connection before the daemon is up.
     match Connection::open(&paths.socket).await {
         Ok(connection) => {
             Ok(DaemonLink { connection, socket: paths.socket.as_path().into(), starting: Some(starting) })
@@ -196,7 +197,7 @@ pub(crate) async fn connect_or_start(
     }
 }
 
-/// The daemon, or its launcher, was gone before the connection stood: its own words are better.
+/// The daemon or its launcher ended before we could connect: prefers its own reason to the connection error.
 async fn refused(mut starting: Starting, error: io::Error, socket: &Path) -> StartError {
     match starting.last_words().await {
         Some(why) => StartError::Step("launching it", io::Error::other(why)),
@@ -204,7 +205,8 @@ async fn refused(mut starting: Starting, error: io::Error, socket: &Path) -> Sta
     }
 }
 
-/// The daemon that runs, wherever it listens; else whoever listens where one would be started. `None` if nobody does.
+/// Connects to the running daemon's socket, else to the one that a new daemon would use. `None` if nothing
+/// listens.
 async fn find(paths: &RuntimePaths) -> Result<Option<DaemonLink>, StartError> {
     let in_use = paths.socket_in_use();
     if in_use != paths.socket
@@ -229,7 +231,7 @@ fn open_lock(path: &Path) -> io::Result<File> {
 fn bind(socket: &Path) -> Result<UnixListener, StartError> {
     match fs::symlink_metadata(socket) {
         Ok(meta) if !meta.file_type().is_socket() => return Err(StartError::NotSocket(socket.to_owned())),
-        // Nobody listens on it and we hold the lock, so it is a dead daemon's.
+        // Nothing listens on it and we hold the lock, so a dead daemon left it.
         Ok(_) => {
             fs::remove_file(socket).map_err(|error| StartError::Step("removing the old socket", error))?
         }
@@ -261,8 +263,8 @@ fn launch(target: &DaemonTarget, program: &Path, listener: UnixListener) -> io::
     command.stdin(Stdio::from(OwnedFd::from(listener))).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()
 }
 
-/// Waits for the launcher's end in a thread. It says the daemon's pid on its stdout; its stderr is the daemon's until
-/// the exec, and says why there was none.
+/// Waits for the launcher in a thread. The launcher prints the daemon's pid on stdout. The daemon inherits
+/// its stderr until the exec, so anything there says why the launch failed.
 fn watch_launcher(mut launcher: Child) -> io::Result<oneshot::Receiver<Result<u32, String>>> {
     let (sender, outcome) = oneshot::channel();
     std::thread::Builder::new().name("launch".to_owned()).stack_size(128 * 1024).spawn(move || {

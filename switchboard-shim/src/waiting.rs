@@ -1,8 +1,8 @@
-//! Messages of the host that cannot go to the daemon yet, in the order they came. Pure: no clock, no I/O.
+//! Host messages that cannot be sent to the daemon yet, in order of arrival. Pure: no clock, no I/O.
 //!
-//! Two lanes, because notifications and answers pass requests that wait for one of the
-//! [`MAX_IN_FLIGHT`](switchboard_wire::hop::MAX_IN_FLIGHT) places, but keep their order otherwise. Answers to questions
-//! also pass notifications: a child waits for them.
+//! Two lanes: notifications and answers may overtake requests that wait for one of the
+//! [`MAX_IN_FLIGHT`](switchboard_wire::hop::MAX_IN_FLIGHT) slots, but otherwise keep their order. Answers to
+//! questions also overtake notifications, because a child waits for them.
 
 use std::collections::VecDeque;
 
@@ -10,13 +10,13 @@ use tokio::time::Instant;
 
 use crate::methods::Outgoing;
 
-/// Requests beyond this are refused instead of being kept: no host has so many open on purpose.
+/// Requests beyond this are refused: no host has this many open on purpose.
 const MAX_WAITING: usize = 4096;
 
-/// When so many notifications wait, the host is not read until the daemon has taken some of them.
+/// When this many notifications wait, the host is not read until the daemon has taken some of them.
 const CROWDED: usize = MAX_WAITING / 2;
 
-/// The same for their bytes, whatever they are. A single message may always wait.
+/// The limit for the bytes of all waiting messages. A single message may always wait.
 const MAX_WAITING_BYTES: usize = 64 * 1024 * 1024;
 
 #[derive(Debug, Default)]
@@ -24,18 +24,18 @@ pub(crate) struct Waiting {
     bytes: usize,
     requests: VecDeque<Outgoing>,
     others: VecDeque<Outgoing>,
-    /// How many of the others are answers.
+    /// How many of `others` are answers.
     responses: usize,
 }
 
-/// What there is room for.
+/// Which kinds of message may be sent now.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SendCapacity {
     pub(crate) request: bool,
     pub(crate) notification: bool,
 }
 
-/// More is waiting than anybody will want answered.
+/// A message that was refused because the queue is full.
 #[derive(Debug)]
 pub(crate) struct QueueFull {
     pub(crate) refused: Outgoing,
@@ -43,15 +43,15 @@ pub(crate) struct QueueFull {
 }
 
 impl Waiting {
-    /// Adds a message at its place in the host's order. `owed`: it answers a question that is open, of which there
-    /// are few, and is never refused.
+    /// Adds a message at its place in the host's order. `owed`: it answers an open question, of which there
+    /// are few, so it is never refused.
     pub(crate) fn add(&mut self, message: Outgoing, owed: bool) -> Result<(), QueueFull> {
         let lane = match message.request_id() {
             Some(_) => &mut self.requests,
             None => &mut self.others,
         };
         let heavy = self.bytes > 0 && self.bytes + message.body.len() > MAX_WAITING_BYTES;
-        // What was sent before and comes back has been taken on already.
+        // A message that was sent before and came back has already been accepted.
         if (lane.len() >= MAX_WAITING || heavy) && message.tries == 0 && !owed {
             return Err(QueueFull { refused: message, waiting: lane.len() });
         }
@@ -62,7 +62,7 @@ impl Waiting {
         Ok(())
     }
 
-    /// The next message to send for which there is room. No request passes a notification that came before it.
+    /// The next message that may be sent. No request overtakes an earlier notification.
     pub(crate) fn next(&mut self, room: SendCapacity) -> Option<Outgoing> {
         let next = match (self.requests.front(), self.others.front()) {
             (Some(first), Some(other)) if room.request && first.arrival < other.arrival => {
@@ -76,12 +76,12 @@ impl Waiting {
         self.taken(next)
     }
 
-    /// Whether so many notifications wait that no more should be read.
+    /// Whether so many notifications wait that the host should not be read.
     pub(crate) fn is_crowded(&self) -> bool {
         self.others.len() - self.responses >= CROWDED
     }
 
-    /// Takes the next answer to a question of the daemon's, past everything else.
+    /// Removes and returns the next answer to a question from the daemon, ahead of everything else.
     pub(crate) fn next_response(&mut self) -> Option<Outgoing> {
         if self.responses == 0 {
             return None;
@@ -91,14 +91,14 @@ impl Waiting {
         self.taken(response)
     }
 
-    /// Takes the request with this id out.
+    /// Removes and returns the request with this id.
     pub(crate) fn withdraw(&mut self, id: &str) -> Option<Outgoing> {
         let at = self.requests.iter().position(|message| message.request_id() == Some(id))?;
         let withdrawn = self.requests.remove(at);
         self.taken(withdrawn)
     }
 
-    /// Takes a request out that came no later than `until`.
+    /// Removes and returns the oldest request, if it arrived no later than `until`.
     pub(crate) fn overdue(&mut self, until: Instant) -> Option<Outgoing> {
         self.oldest().filter(|arrived| *arrived <= until)?;
         let overdue = self.requests.pop_front();
@@ -111,7 +111,7 @@ impl Waiting {
         message
     }
 
-    /// When the oldest waiting request came.
+    /// When the oldest waiting request arrived.
     pub(crate) fn oldest(&self) -> Option<Instant> {
         self.requests.front().map(|message| message.arrived)
     }
@@ -149,7 +149,7 @@ mod tests {
     const NO_NOTE: SendCapacity = SendCapacity { request: true, notification: false };
 
     #[test]
-    fn only_answers_pass_notifications_that_have_no_place() {
+    fn only_answers_overtake_waiting_notifications() {
         let mut waiting = Waiting::default();
         for message in [request(1), note(2), request(3), note(4), response(5)] {
             waiting.add(message, false).unwrap();
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn order_is_the_hosts_whatever_the_order_of_adding() {
+    fn messages_leave_in_the_order_of_the_host() {
         let mut waiting = Waiting::default();
         for message in [request(4), note(3), request(1), note(2), request(5)] {
             waiting.add(message, false).unwrap();
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn notifications_pass_requests_that_have_no_place() {
+    fn notifications_overtake_waiting_requests() {
         let mut waiting = Waiting::default();
         for message in [request(1), note(2), request(3)] {
             waiting.add(message, false).unwrap();
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_is_refused() {
+    fn too_many_requests_are_refused() {
         let mut waiting = Waiting::default();
         for arrival in 0..MAX_WAITING as u64 {
             waiting.add(request(arrival), false).unwrap();
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_few_huge_messages_are_a_flood_too() {
+    fn too_many_bytes_are_refused() {
         let huge =
             |arrival, bytes, tries| Outgoing { body: vec![b'x'; bytes].into(), tries, ..note(arrival) };
         let mut waiting = Waiting::default();

@@ -1,7 +1,7 @@
-//! The machine-wide ceiling on children: how many, and how much memory their process trees take.
+//! The limit on all children together: their number, and the memory of their process trees.
 //!
-//! Above it the least recently used idle child goes first. A start waits a little for room, but never
-//! when nothing can become free without the very host that waits.
+//! At the limit, the least recently used idle child is stopped first. A start waits for room for a while, but
+//! not if only the waiting host itself could free some.
 
 mod memory_probe;
 
@@ -17,7 +17,7 @@ use memory_probe::MemoryProbe;
 pub use memory_probe::MemoryUsage;
 
 const ROOM_CHECK_INTERVAL: Duration = Duration::from_millis(50);
-/// How often memory is looked at while there is a ceiling on it.
+/// How often memory is checked while it is limited.
 const MEMORY_CHECK_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Why there is no room. The text continues the words "child `name` …".
@@ -30,7 +30,7 @@ pub enum NoRoom {
 }
 
 impl NoRoom {
-    /// Whether there is more of what is short when this child goes.
+    /// Whether stopping this child frees what is short.
     fn is_eased_by(&self, child: &Child) -> bool {
         match self {
             Self::Children { .. } => true,
@@ -62,8 +62,9 @@ impl Budget {
         *self.ceiling.lock().expect("BUG: a copy panicked")
     }
 
-    /// Room for one more child, waited for until then. `None`: spares do not wait and push nobody out. A connection to a
-    /// remote server takes no memory here: only a `process` is refused for lack of it.
+    /// Reserves a slot for one more child, waiting for it if necessary. Without `until`, as for spares, it
+    /// does not wait and evicts no other child. A connection to a remote server takes no memory here: only a
+    /// `process` is refused for lack of it.
     pub async fn admit(&self, until: Option<Instant>, process: bool) -> Result<BudgetSlot, NoRoom> {
         loop {
             let left = self.registry.slot_freed();
@@ -86,13 +87,13 @@ impl Budget {
             if self.nothing_can_become_free(&full) || Instant::now() >= until {
                 return Err(full);
             }
-            // A child that becomes idle, or begins to ask its host, says nothing: looked at again soon.
+            // No event reports that a child became idle or began to ask its host: check again soon.
             let _ = tokio::time::timeout(ROOM_CHECK_INTERVAL, left).await;
         }
     }
 
-    /// Every child waits for its host, or is kept by one that follows its resources; and those hosts may be the ones
-    /// that wait for us.
+    /// Whether every child that could make room waits for its host, or is kept by a host that subscribes to
+    /// its resources. These hosts may be the ones that wait for this start.
     fn nothing_can_become_free(&self, full: &NoRoom) -> bool {
         let children = self.registry.all();
         // One that starts or ends is no member, and does not stay as it is.
@@ -106,7 +107,8 @@ impl Budget {
 
     async fn room(&self, process: bool) -> Result<BudgetSlot, NoRoom> {
         let ceiling = self.ceiling();
-        // Weighed before the others are counted: nothing may happen between the count and the reservation.
+        // Measured before the children are counted: there must be no await between the count
+        // and the reservation.
         let memory = match ceiling.memory_mb.filter(|_| process) {
             Some(most_mb) => Some((self.used_mb().await, most_mb)),
             None => None,
@@ -121,15 +123,15 @@ impl Budget {
         Ok(self.registry.reserve())
     }
 
-    /// What each child takes, and the daemon, as of a moment ago.
+    /// Memory of each child and of the daemon, at most a second old.
     pub async fn measure_memory(&self) -> Arc<MemoryUsage> {
         self.memory_probe.measure(self.guards()).await
     }
 
-    /// What the children that run now, and everything they started, took a moment ago.
+    /// Memory of the running children and all their descendants, at most a second old.
     async fn used_mb(&self) -> u64 {
         let memory_usage = self.measure_memory().await;
-        // Those that ended since the look no longer take anything.
+        // Children that ended since the measurement no longer count.
         self.guards().into_iter().filter_map(|guard| memory_usage.of_child(Some(guard))).sum::<u64>() >> 20
     }
 
@@ -143,7 +145,7 @@ impl Budget {
         idle.filter(|member| helps(member)).min_by_key(|member| member.last_used())
     }
 
-    /// Keeps memory below its ceiling while children grow. Never resolves.
+    /// Keeps memory below its limit while children grow. Never resolves.
     pub async fn watch_memory(&self) {
         loop {
             tokio::time::sleep(MEMORY_CHECK_INTERVAL).await;

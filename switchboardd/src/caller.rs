@@ -1,4 +1,4 @@
-//! Who a call is made for, as far as a child is concerned: where its progress, logs and questions go.
+//! The caller of a request: where the child sends its progress, logs and questions.
 
 mod stateless;
 
@@ -23,8 +23,8 @@ use crate::savings_recorder::SessionUsage;
 
 pub use stateless::{InputEntry, StatelessRequest};
 
-/// The random name of one daemon run. It is part of every id that we send to a host, so that an
-/// answer to a question of an earlier run is recognised and dropped.
+/// The random id of one daemon run. It is part of the id of every question to a host, so that answers to
+/// questions of an earlier run are recognised and dropped.
 #[derive(Debug)]
 pub struct RunId {
     name: Box<str>,
@@ -46,7 +46,6 @@ impl RunId {
     }
 }
 
-/// Who asks.
 #[derive(Debug)]
 pub struct Caller {
     kind: CallerKind,
@@ -54,19 +53,19 @@ pub struct Caller {
 
 #[derive(Debug)]
 enum CallerKind {
-    /// One host's conversation.
+    /// A session of one host.
     Session(SessionCaller),
-    /// One call of a host that has a stream of its own.
+    /// One call of a host, with its own event stream.
     Stream(StreamCaller),
-    /// A modern request of one.
+    /// One modern request of a host.
     Stateless(StatelessRequest),
-    /// A host that has no session, and is known by what it calls itself.
+    /// A host without a session, known by the name that it gives.
     Named(Mutex<SessionUsage>),
-    /// A single request that came without any of these.
+    /// A single request without any of these.
     Anonymous,
 }
 
-/// A call whose messages go to its own stream; everything else is its host's.
+/// A call whose messages go to its own stream; everything else belongs to its host.
 #[derive(Debug)]
 struct StreamCaller {
     host: Arc<Caller>,
@@ -77,7 +76,7 @@ struct StreamCaller {
 struct SessionCaller {
     run_id: Arc<RunId>,
     mailbox: Arc<Mailbox>,
-    // Leaf locks: held for a look or an insert, never across an await.
+    // Leaf locks: held for a lookup or an insert, never across an await.
     profile: Mutex<Profile>,
     questions: Mutex<HashMap<Box<str>, HostQuestion>>,
     send_queues: Mutex<HashMap<Box<str>, SendQueue>>,
@@ -87,39 +86,39 @@ struct SessionCaller {
     closed: AtomicBool,
 }
 
-/// Whoever holds it may write to one child; the others queue in the order they came.
+/// Its holder may write to one child; the others wait in the order they arrived.
 type SendQueue = Arc<tokio::sync::Mutex<()>>;
 
-/// What the host said of itself.
+/// What the host said about itself.
 #[derive(Debug, Clone, Default)]
 pub struct Profile {
     pub client: Option<Box<str>>,
     /// `clientInfo` as the host wrote it.
     pub client_info: Option<Box<str>>,
-    /// What was agreed on with `initialize`.
+    /// The revision that `initialize` negotiated.
     pub revision: Option<&'static str>,
-    /// It has made a modern request.
+    /// Whether it has made a modern request.
     pub is_modern: bool,
     pub client_capabilities: ClientCapabilities,
     pub log_level: LogLevel,
-    /// Whether the host itself asked for that level.
+    /// Whether the host set that level itself.
     pub set_level: bool,
 }
 
-/// What our own commands call themselves when they open a session.
+/// The client names of our own commands.
 pub const CALL: &str = "switchboard call";
 pub const START: &str = "switchboard start";
 const COMMAND_LINE: [&str; 2] = [CALL, START];
 
 impl Profile {
-    /// What the host calls itself.
+    /// The name that the host gives.
     pub fn client_name(&self) -> Option<String> {
         let info = || Raw::parse(self.client_info.as_deref()?.as_bytes()).and_then(Members::of);
         self.client.as_deref().map(str::to_owned).or_else(|| info()?.text("name").map(Into::into))
     }
 }
 
-/// Gets the host's whole response and the id within it.
+/// Receives the host's whole response and the id within it.
 type OnAnswer = Box<dyn FnOnce(&[u8], Raw<'_>) + Send>;
 
 struct HostQuestion {
@@ -134,7 +133,7 @@ impl std::fmt::Debug for HostQuestion {
 }
 
 impl Caller {
-    /// Somebody whose shim fetches a mailbox.
+    /// The caller of a session, with a mailbox.
     pub fn for_session(run_id: Arc<RunId>) -> Arc<Self> {
         let session = SessionCaller {
             run_id,
@@ -149,23 +148,23 @@ impl Caller {
         Self::of(CallerKind::Session(session))
     }
 
-    /// One call of this host, with a stream of its own.
+    /// One call of this host, with its own event stream.
     pub fn on_stream(self: &Arc<Self>, mailbox: Arc<Mailbox>) -> Arc<Self> {
         Self::of(CallerKind::Stream(StreamCaller { host: self.owner().clone(), mailbox }))
     }
 
-    /// Somebody who only hears the answer: the daemon itself, or a bare HTTP request.
+    /// A caller that only gets answers: the daemon itself, or a bare HTTP request.
     pub fn anonymous() -> Arc<Self> {
         Self::of(CallerKind::Anonymous)
     }
 
-    /// A host that only hears answers, and is told apart from others.
+    /// A host that only gets answers but is distinguished from others.
     pub fn named() -> Arc<Self> {
         Self::of(CallerKind::Named(Mutex::default()))
     }
 
-    /// A modern request of `session`: it says itself who asks, and a question to it is its answer. What a child
-    /// says meanwhile goes to `hears`.
+    /// A modern request of `session`: it carries its own profile, and questions are sent as its result. Other
+    /// messages of the child go to `listener`.
     pub fn stateless(
         session: &Arc<Self>,
         listener: &Arc<Self>,
@@ -179,7 +178,7 @@ impl Caller {
         Arc::new(Self { kind })
     }
 
-    /// The modern request that this is, if it is one.
+    /// The modern request, if this is one.
     pub fn as_stateless(&self) -> Option<&StatelessRequest> {
         match &self.kind {
             CallerKind::Stateless(stateless) => Some(stateless),
@@ -191,7 +190,7 @@ impl Caller {
         if self.as_stateless().is_some() { ProtocolEra::Modern } else { ProtocolEra::Legacy }
     }
 
-    /// Whose the request is: a child that is a session's own is this one's.
+    /// The caller that owns the request. A child with session scope belongs to this owner.
     pub fn owner(self: &Arc<Self>) -> &Arc<Self> {
         match &self.kind {
             CallerKind::Stream(call) => &call.host,
@@ -200,31 +199,32 @@ impl Caller {
         }
     }
 
-    /// Whether both are one host's. Of those who have neither a session nor a name nobody knows that.
+    /// Whether both belong to the same host. Unknown, and so false, for two anonymous callers.
     pub fn is_same_host(self: &Arc<Self>, other: &Arc<Self>) -> bool {
         let (one, another) = (self.owner(), other.owner());
         Arc::ptr_eq(self, other) || (Arc::ptr_eq(one, another) && !matches!(one.kind, CallerKind::Anonymous))
     }
 
-    /// Whether what is said to the one may as well be said to the other: a question is the answer to one modern
-    /// request, and to no other, also of the same host.
+    /// Whether both share a mailbox. Two stateless requests never do, even from the same host, because a
+    /// question is sent as the result of one specific request.
     pub fn shares_mailbox_with(self: &Arc<Self>, other: &Arc<Self>) -> bool {
         let is_request = |caller: &Self| caller.as_stateless().is_some();
         Arc::ptr_eq(self, other) || (!is_request(self) && !is_request(other) && self.is_same_host(other))
     }
 
-    /// Whether nobody knows whose it is: there is no session.
+    /// Whether its host is unknown: it has neither a session nor a name.
     pub fn is_anonymous(self: &Arc<Self>) -> bool {
         matches!(self.owner().kind, CallerKind::Anonymous)
     }
 
-    /// Whether it is one of our own commands, which no host would have started a child for.
+    /// Whether it is one of our own commands. The savings report ignores them: no host would have started a
+    /// child for them.
     pub fn is_command_line(self: &Arc<Self>) -> bool {
         self.owner().profile().client.as_deref().is_some_and(|client| COMMAND_LINE.contains(&client))
     }
 
-    /// What its host was shown, used and fetched so far; `None` for a stranger, of whom nobody knows that, and for
-    /// our own commands, which are no host.
+    /// What its host was shown, used and fetched so far. `None` for anonymous callers, which are not tracked,
+    /// and for our own commands, which are not hosts.
     pub fn usage(self: &Arc<Self>) -> Option<std::sync::MutexGuard<'_, SessionUsage>> {
         if self.is_command_line() {
             return None;
@@ -237,7 +237,7 @@ impl Caller {
         Some(usage.lock().expect("BUG: a note panicked"))
     }
 
-    /// The directory that its session belongs to.
+    /// Sets the directory that its session belongs to.
     pub fn set_folder(&self, folder: &Path) {
         if let CallerKind::Session(session) = &self.kind {
             *session.folder.lock().expect("BUG: a copy panicked") = Some(folder.to_owned());
@@ -249,8 +249,8 @@ impl Caller {
         session.folder.lock().expect("BUG: a copy panicked").clone()
     }
 
-    /// The result of `roots/list` for a host that has no roots: the directory of its session, as a root. `None` if it
-    /// belongs to no directory.
+    /// A `roots/list` result for a host without roots: the directory of its session as the only root. `None`
+    /// without a directory.
     pub fn workspace_as_roots(self: &Arc<Self>) -> Option<String> {
         let folder = self.folder()?;
         let uri = url::Url::from_directory_path(&folder).ok()?;
@@ -259,27 +259,27 @@ impl Caller {
         Some(json!({ "roots": [{ "uri": uri, "name": name }] }).to_string())
     }
 
-    /// Whether it is a session's, which ends.
+    /// Whether it belongs to a session.
     pub fn has_session(self: &Arc<Self>) -> bool {
         matches!(self.owner().kind, CallerKind::Session(_))
     }
 
-    /// The process that a retry has to come back to.
+    /// The process that a retry must be sent to.
     pub fn pinned(&self) -> Option<u32> {
         self.as_stateless().and_then(|stateless| stateless.pinned)
     }
 
-    /// The conversation that this is, or is a call of.
+    /// The session that this is, or is a call of.
     fn session_state(&self) -> Option<&SessionCaller> {
         match &self.kind {
             CallerKind::Session(session) => Some(session),
             CallerKind::Stream(call) => call.host.session_state(),
-            // It is asked by its own answer, and has said itself what it is.
+            // A stateless request carries its own profile and is asked through its result.
             CallerKind::Stateless(_) | CallerKind::Named(_) | CallerKind::Anonymous => None,
         }
     }
 
-    /// Where messages to it wait. What comes when its call was answered is its host's.
+    /// The mailbox for messages to this caller. After its call was answered, that is the host's mailbox.
     pub fn mailbox(&self) -> Option<Arc<Mailbox>> {
         match &self.kind {
             CallerKind::Session(session) => Some(session.mailbox.clone()),
@@ -290,7 +290,7 @@ impl Caller {
         }
     }
 
-    /// Whether a log message of this level is wanted. A modern request wants none that it did not ask for.
+    /// Whether a log message of this level is wanted. A modern request must name a level to get any.
     pub fn wants_level(&self, level: LogLevel) -> bool {
         match &self.kind {
             CallerKind::Stateless(stateless) => stateless.meta.level.is_some_and(|floor| level >= floor),
@@ -298,7 +298,7 @@ impl Caller {
         }
     }
 
-    /// What a modern child is told of whoever asks.
+    /// What a modern child is told about the caller.
     pub fn envelope(&self) -> envelope::Envelope {
         let profile = self.profile();
         envelope::Envelope {
@@ -323,8 +323,8 @@ impl Caller {
         }
     }
 
-    /// The right to send to `child` next. The place in the queue is taken at the first poll, so the
-    /// order in which calls are dispatched is the order in which the child sees them.
+    /// Waits for the right to send to `child`. The place in the queue is taken at the first poll, so the
+    /// child sees the calls in the order of their dispatch.
     pub async fn send_queue(&self, child: &str) -> Option<tokio::sync::OwnedMutexGuard<()>> {
         if let Some(stateless) = self.as_stateless() {
             return Box::pin(stateless.session.send_queue(child)).await;
@@ -336,7 +336,7 @@ impl Caller {
                 None => queues.entry(child.into()).or_default().clone(),
             }
         };
-        // Unconstrained: a used-up budget must not make a call lose its place.
+        // Unconstrained: otherwise an exhausted coop budget would make the call lose its place.
         Some(tokio::task::coop::unconstrained(queue.lock_owned()).await)
     }
 
@@ -346,8 +346,8 @@ impl Caller {
         }
     }
 
-    /// Puts a child's request to the host under an id of ours, which it returns. `answer` gets the
-    /// host's whole response and its id within. `None` if the host cannot be asked this.
+    /// Sends a child's request to the host under an id of ours, which is returned. `answer` receives the
+    /// host's whole response and the id within it. `None` if the host cannot be asked.
     pub fn ask(
         &self,
         request: &[u8],
@@ -374,7 +374,7 @@ impl Caller {
         Some(ours)
     }
 
-    /// The host's answer to one of our questions; false if it is not, or no longer, open.
+    /// Handles the host's answer to a question; false if the question is not open.
     pub fn answered(&self, id: &str, response: &[u8], raw_id: Raw<'_>) -> bool {
         let question = self.session_state().and_then(|session| session.lock().remove(id));
         match question {
@@ -386,7 +386,8 @@ impl Caller {
         }
     }
 
-    /// The host is gone: what it was asked is answered for it, so that no child waits for ever.
+    /// Closes the caller when its host has left. Open questions are answered with a cancellation, so that no
+    /// child waits forever.
     pub fn close(&self) {
         let Some(session) = self.session_state() else { return };
         session.closed.store(true, Ordering::Relaxed);
@@ -412,7 +413,7 @@ impl Caller {
         self.session_state().is_some_and(|session| session.closed.load(Ordering::Relaxed))
     }
 
-    /// The child no longer wants to know: tells the host so.
+    /// Withdraws a question whose answer is no longer needed, and tells the host.
     pub fn withdraw(&self, id: &str, reason: &str) {
         if let Some(stateless) = self.as_stateless() {
             stateless.withdraw(id);
@@ -440,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_host_takes_is_what_it_declared() {
+    fn a_host_allows_only_declared_capabilities() {
         let parse = |text| ClientCapabilities::parse(raw(text));
         assert_eq!(parse("{}"), ClientCapabilities::default());
         assert!(parse(r#"{"sampling":{}}"#).sampling);

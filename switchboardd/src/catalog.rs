@@ -23,33 +23,33 @@ use crate::trust::{JudgedDefinition, TrustStatus};
 #[derive(Debug)]
 pub struct Catalog {
     pub generation: u64,
-    /// The person's own definitions and settings.
+    /// The user's own definitions and settings.
     pub personal: Arc<Layer>,
-    /// The workspace's.
+    /// The workspace's definitions and settings.
     pub own: Option<Arc<Layer>>,
-    /// The person's own first, each side by name of their children.
+    /// The user's suites first; each group sorted by child name.
     pub suites: Vec<Suite>,
     pub problems: Vec<Problem>,
-    /// The result of `tools/list`, made once.
+    /// The result of `tools/list`, formatted once.
     pub tools_list: String,
     /// Of the list of tools: it changes when that does.
     tools_digest: Arc<str>,
     by_name: BTreeMap<String, usize>,
     by_child: BTreeMap<String, usize>,
-    /// What the children were last known to offer.
-    // A leaf lock: held to compare, make or copy it.
+    /// The cached merge of the children's items.
+    // A leaf lock: held to compare, build or copy it.
     offers: Mutex<Offered>,
 }
 
 #[derive(Debug, Default)]
 struct Offered {
-    /// What it was made of, by suite.
+    /// The manifests it was built from, by suite.
     of: Vec<Option<Arc<Manifest>>>,
     merged: Arc<MergedItems>,
 }
 
 impl Catalog {
-    /// Children whose launch did not change keep their pool.
+    /// Children whose launch has not changed keep their pool.
     pub fn build(
         personal: &Arc<Layer>,
         own: Option<&Arc<Layer>>,
@@ -76,7 +76,7 @@ impl Catalog {
             let free = own.entries.iter().filter(|entry| !taken.contains(entry.definition.name.as_str()));
             entries.extend(free.map(|entry| (&**own, entry)));
         }
-        // A server that nobody has allowed takes no name from one that serves.
+        // A server that is not allowed yet takes no name from one that serves.
         let rank = |(layer, entry): &(&Layer, &JudgedDefinition)| {
             (!std::ptr::eq(*layer, &**personal), entry.trust_status == TrustStatus::Held)
         };
@@ -93,11 +93,11 @@ impl Catalog {
                 Suite::new(name, entry, &layer.config, of_workspace, pool, metrics)
             })
             .collect();
-        // The pools have them now.
+        // The pools have taken them.
         for layer in own.into_iter().chain([personal]) {
             layer.manifests.lock().expect("BUG: a note panicked").clear();
         }
-        // Hosts cut long lists at their end: a workspace cuts nothing of the person's own.
+        // Hosts truncate long lists at the end, so a workspace cannot push out the user's own suites.
         suites.sort_by(|a, b| (a.of_workspace, a.child_name()).cmp(&(b.of_workspace, b.child_name())));
         let tools: Vec<String> = suites.iter().map(Suite::tool).collect();
         let tools_list = rpc::tools_result(&tools.join(","));
@@ -121,7 +121,7 @@ impl Catalog {
         }
     }
 
-    /// Prompts, resources and templates of all children, as far as they are known without starting any.
+    /// Prompts, resources and templates of all children, as far as known without starting any.
     pub fn offers(&self) -> Arc<MergedItems> {
         let known: Vec<_> = self.suites.iter().map(Suite::manifest).collect();
         let mut offers = self.offers.lock().expect("BUG: a merge panicked");
@@ -149,7 +149,7 @@ impl Catalog {
         offers.merged.clone()
     }
 
-    /// A workspace's rule is for its own children; where it has none, the person's holds there too.
+    /// A workspace's rules apply to its own children; without any, the user's rules apply there too.
     fn merged(&self, parts: &[ChildPart<'_>]) -> MergedItems {
         let none = Conflicts::default();
         let personal = self.personal.config.conflicts.as_ref().unwrap_or(&none);
@@ -172,7 +172,7 @@ impl Catalog {
         );
     }
 
-    /// What is set for the daemon as a whole.
+    /// The daemon-wide settings.
     pub fn config(&self) -> &Config {
         &self.personal.config
     }
@@ -181,7 +181,7 @@ impl Catalog {
         self.by_name.get(name).map(|at| &self.suites[*at])
     }
 
-    /// A suite by its own name, or by its child's.
+    /// Finds a suite by its own name or its child's.
     pub fn named(&self, name: &str) -> Option<&Suite> {
         self.suite(name).or_else(|| self.child(name))
     }
@@ -194,18 +194,19 @@ impl Catalog {
         self.suites.iter().filter_map(|suite| suite.pool.as_ref())
     }
 
-    /// Whether a child that it shows would be stopped after each call: then it is not current, whatever its files say.
+    /// Whether one of its pools is retired, which would stop its child after each call. Then the catalog must
+    /// be rebuilt even if its files are unchanged.
     pub fn has_retired_pool(&self) -> bool {
         self.pools().any(|pool| pool.is_retired())
     }
 
-    /// Whatever failed before may be mended now: it is tried again at once.
+    /// Lets everything that failed start again at once, because its cause may be fixed.
     pub fn reset_breakers(&self) {
         self.pools().for_each(|pool| pool.reset_breaker());
     }
 
-    /// Starts the spares of the person's own children that have run before. A workspace's wait for a call: no
-    /// write of its files starts anything.
+    /// Starts spares of the user's own children that have run before. A workspace's children wait for a call:
+    /// a write to its files must not start anything.
     pub fn keep_warm(&self) {
         for suite in self.suites.iter().filter(|suite| suite.settings.pool.warm.is_some_and(|warm| warm > 0))
         {
@@ -216,7 +217,7 @@ impl Catalog {
     }
 }
 
-/// The way to the children of a definition; none for one that is held, or cannot be started.
+/// The pool of a definition; `None` if it is held or cannot be started.
 fn pool(
     layer: &Layer,
     entry: &JudgedDefinition,
@@ -234,7 +235,7 @@ fn pool(
     Some(pools.get(&definition.name, launch, settings, owner, services))
 }
 
-/// Settings for servers that do not exist: a mistyped name would leave its server without them.
+/// Settings for servers that do not exist: probably a mistyped name, whose server then lacks them.
 fn unknown_suites(layer: &Layer, personal: Option<&Layer>) -> Vec<Problem> {
     let entries = layer.entries.iter().map(|entry| entry.definition.name.as_str());
     let known: Vec<&str> = entries.chain(layer.denied.iter().map(|denied| denied.name.as_str())).collect();
@@ -256,8 +257,8 @@ fn unknown_suites(layer: &Layer, personal: Option<&Layer>) -> Vec<Problem> {
         .collect()
 }
 
-/// One name per child: chosen ones first, then derived ones, with a stable mark where two would clash. The
-/// person's own come before a workspace's; a chosen name that is taken is reported.
+/// One name per suite: configured names first, then derived ones, with a stable suffix on a clash. The user's
+/// suites come before a workspace's. A configured name that is taken is reported.
 fn names(entries: &[(&Layer, &JudgedDefinition)]) -> (Vec<String>, Vec<Problem>) {
     let mut taken = HashSet::new();
     let (mut names, mut problems) = (Vec::with_capacity(entries.len()), Vec::new());
@@ -335,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn chosen_names_win_and_clashes_stay_apart() {
+    fn configured_names_win_and_clashes_get_a_suffix() {
         let (names, problems) = named(&[&layer(&["a", "b", "c"], &[("a", "b_suite")])]);
         assert!(problems.is_empty());
         assert_eq!(names[0], "b_suite");
@@ -347,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn a_workspace_cannot_take_a_name_of_the_persons_own() {
+    fn a_workspace_cannot_take_a_name_of_the_users_servers() {
         let personal = layer(&["a", "b"], &[("a", "mine")]);
         let (names, problems) = named(&[&personal, &layer(&["x", "y"], &[("x", "mine"), ("y", "b_suite")])]);
         assert_eq!(names[..3], ["mine", "b_suite", "x_suite"]);

@@ -1,8 +1,8 @@
 //! One running child: a handle that many callers share, and a private task that owns the process.
 //!
 //! Calls are registered, then written, then awaited; dropping the wait cancels the call in the child.
-//! When the child ends, closing its table of calls answers every caller. Knows nothing of suites,
-//! sessions or pools.
+//! When the child ends, closing its table of calls answers every caller. This module knows nothing of
+//! suites, sessions or pools.
 
 mod calls;
 mod cancels;
@@ -79,12 +79,13 @@ use lifecycle::Lifecycle;
 use timeouts::CallTable;
 use transport::ChildTransport;
 
-/// How a child is spoken with.
+/// The protocol that the daemon speaks with a child.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Protocol {
     Modern,
     Legacy,
-    /// By the transport of 2024-11-05: a stream for what it says, and another address for what it hears.
+    /// The HTTP+SSE transport of 2024-11-05: the server sends on an SSE stream and receives
+    /// POSTs at another URL.
     LegacySse,
 }
 
@@ -113,7 +114,7 @@ pub struct Child {
     cancels: CancelWatch,
     /// A `ping` finds out whether it still answers.
     probing: AtomicBool,
-    /// It has asked a host something.
+    /// The child has asked a host for sampling or elicitation.
     asks: AtomicBool,
     stderr: Arc<StderrRing>,
     noise: AtomicU64,
@@ -124,17 +125,17 @@ pub struct Child {
 
 struct ChildIdentity {
     name: Box<str>,
-    /// Its process; of a child that runs elsewhere a number that no process has.
+    /// Process id. Remote children get a synthetic id that no process has.
     pid: u32,
-    /// `None` for a child that runs elsewhere.
+    /// `None` for a remote child.
     guard_pid: Option<u32>,
     born: Instant,
 }
 
 impl Child {
-    /// Its tools, asked for once and again when it says that they changed.
+    /// Its tools: cached, and fetched again after the child said that they changed.
     ///
-    /// A question that failed since `asked` is not put again for the same caller.
+    /// If a fetch has failed at or after `asked`, returns that error instead of fetching again.
     pub async fn tools(
         self: &Arc<Self>,
         limits: Limits,
@@ -143,22 +144,22 @@ impl Child {
         self.tool_cache.get(self, limits, asked).await
     }
 
-    /// Its tools, asked for now.
+    /// Fetches its tools even if they are cached.
     pub async fn renew_tools(self: &Arc<Self>, limits: Limits) -> Result<Arc<ToolList>, ChildError> {
         self.tool_cache.refresh(self, limits).await
     }
 
-    /// Its tools if it was ever asked.
+    /// Its cached tools, if any.
     pub fn known_tools(&self) -> Option<Arc<ToolList>> {
         self.tool_cache.cached()
     }
 
-    /// The host goes on with a call by another request, with this token for progress.
+    /// The host continues a call with another request: progress now carries that request's token.
     pub fn retoken(&self, id: ChildId, token: Option<&str>) {
         self.calls().retoken(id, token.map(Into::into));
     }
 
-    /// It has calls, and all of them wait for an answer of their hosts.
+    /// Whether it has calls in flight and all of them wait for an answer of their hosts.
     pub fn is_asking(&self) -> bool {
         self.calls().all_asking()
     }
@@ -171,7 +172,7 @@ impl Child {
         self.identity.pid
     }
 
-    /// Its process, if it is one of this machine.
+    /// Its process id, unless it is remote.
     pub fn process(&self) -> Option<u32> {
         self.identity.guard_pid.map(|_| self.identity.pid)
     }
@@ -192,7 +193,7 @@ impl Child {
         self.calls().in_flight()
     }
 
-    /// Lines and messages it wrote that were no protocol.
+    /// How many lines and messages it wrote that are not valid JSON-RPC.
     pub fn noise(&self) -> u64 {
         self.noise.load(Ordering::Relaxed)
     }
@@ -205,12 +206,11 @@ impl Child {
         self.server_info.get().expect("BUG: only children that shook hands are handed out")
     }
 
-    /// Which era it speaks; legacy until it is known.
+    /// The era it speaks; legacy until the handshake has shown it.
     pub fn era(&self) -> ProtocolEra {
         self.server_info.get().map_or(ProtocolEra::Legacy, ServerInfo::era)
     }
 
-    /// How it is spoken with.
     pub fn protocol(&self) -> Protocol {
         match &self.transport {
             ChildTransport::Stdio(_) => Protocol::of(self.era()),
@@ -218,7 +218,7 @@ impl Child {
         }
     }
 
-    /// Resolves when it said that one of its lists changed.
+    /// Resolves when the child has said that one of its lists changed.
     pub async fn lists_changed(&self) {
         tokio::select! {
             () = self.tool_cache.changed() => {}

@@ -1,4 +1,4 @@
-//! The commands a person types. Each asks the daemon over its socket, except those that need none.
+//! The commands a user types. Each asks the daemon over its socket, unless it needs none.
 
 mod add;
 mod allow;
@@ -37,7 +37,7 @@ use std::process::ExitCode;
 use crate::args::{Args, Command};
 use crate::daemon;
 
-/// What programs that call us can rely on.
+/// Exit codes that scripts rely on.
 #[derive(Debug, Clone, Copy)]
 #[repr(u8)]
 pub enum Exit {
@@ -47,7 +47,7 @@ pub enum Exit {
     NoDaemon = 3,
     Held = 4,
     ChildFailed = 5,
-    /// By Ctrl-C, as shells count it.
+    /// Ctrl-C, as shells report it.
     Interrupted = 130,
 }
 
@@ -57,11 +57,11 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// The whole program, guard aside.
+/// The daemon and the commands; `main.rs` handles guards and helper processes.
 pub fn main() -> ExitCode {
     let args = Args::of_daemon(std::env::args_os().skip(1)).unwrap_or_else(crate::args::parse);
     let runtime = tokio::runtime::Builder::new_current_thread()
-        // Files are written and the dead are looked after beside the one thread that works.
+        // Blocking work (files, cleaning up after children) runs on these threads, off the event loop.
         .max_blocking_threads(32)
         .thread_keep_alive(std::time::Duration::from_secs(2))
         .enable_all()
@@ -92,7 +92,7 @@ async fn run(args: Args) -> ExitCode {
         return output::close(args.json, Exit::Usage).into();
     }
     if uses_state(command)
-        // Without a HOME each command says so itself.
+        // Without HOME each command reports that itself.
         && let Ok(home) = daemon::home()
         && let Err(exit) = check_state(&daemon::files_in_use(&args, &home).1)
     {
@@ -140,8 +140,7 @@ async fn run(args: Args) -> ExitCode {
     output::close(args.json, exit).into()
 }
 
-/// Whether a command reads or writes what is in the state folder. Those that say what is wrong, or end what runs, work
-/// without it.
+/// Whether a command uses the state folder. Commands that diagnose, or stop the daemon, work without it.
 fn uses_state(command: &Command) -> bool {
     !matches!(
         command,
@@ -156,13 +155,13 @@ fn uses_state(command: &Command) -> bool {
     )
 }
 
-/// Consent, secrets and logins are in the state folder: no command uses one that others could have a hand in.
+/// Refuses a state folder that other users could change: it holds consent, secrets and logins.
 fn check_state(state: &Path) -> Result<(), Exit> {
     crate::files::state::check(state).map_err(|error| output::failed(&daemon::Fatal::State(error)))
 }
 
 async fn serve(args: &Args) -> Exit {
-    // Whatever our starter left open is not for children: a pipe kept open has somebody waiting for its end.
+    // Inherited descriptors must not reach children: a pipe that stays open keeps its reader waiting.
     close_fds::set_fds_cloexec(3, &[]);
     let state = daemon::home().map(|home| daemon::state_folder(&home)).unwrap_or_default();
     crate::logging::init(args.log_format, &state);
@@ -178,7 +177,7 @@ async fn serve(args: &Args) -> Exit {
     exit
 }
 
-/// The directory that a command is about.
+/// The directory a command applies to: `--workspace`, else the current one.
 fn workspace(args: &Args) -> Option<PathBuf> {
     let named = args.workspace.as_ref().and_then(|named| std::path::absolute(named).ok());
     named.or_else(|| std::env::current_dir().ok())

@@ -22,7 +22,7 @@ impl ClientCapabilities {
         let mode = |name| elicitation.as_ref().is_some_and(|modes| modes.get(name).is_some());
         Self {
             sampling: capabilities.get("sampling").is_some(),
-            // A host of a revision without modes declares an empty object and means forms.
+            // Hosts of a revision without modes declare an empty object and mean forms.
             elicitation_form: elicitation.as_ref().is_some_and(|modes| modes.0.is_empty()) || mode("form"),
             elicitation_url: mode("url"),
             roots: capabilities.get("roots").is_some(),

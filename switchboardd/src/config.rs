@@ -1,6 +1,6 @@
-//! `switchboard.config.json`: what is accepted, and what holds where it says nothing.
+//! `switchboard.config.json`: the accepted keys and the defaults.
 //!
-//! `switchboard.config.schema.json` describes exactly this; a test holds the two together.
+//! `switchboard.config.schema.json` describes exactly these; tests compare the two.
 
 mod last_good;
 mod read;
@@ -22,48 +22,48 @@ use crate::expand::Template;
 
 pub const FILE_NAME: &str = "switchboard.config.json";
 
-/// Whose settings a file holds.
+/// Whether a file is the user's own or a workspace's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Extent {
     Personal,
-    /// A workspace says nothing of trust, listeners, budgets or watching.
+    /// A workspace cannot set `http`, `budget`, `trust`, `oauth` or `watch`.
     Workspace,
 }
 
 /// How long one child may take for each step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// From the start to the answer to `initialize`.
+    /// From the start to the end of the handshake.
     pub spawn: Duration,
-    /// Silence on a call.
+    /// Time without progress on a call; suspended while the host answers a question.
     pub rpc: Duration,
-    /// A call as a whole, progress and questions included.
+    /// Total duration of a call, including progress and questions.
     pub max: Duration,
 }
 
-/// Programs as configuration are refused by name, so that nobody wonders why they are ignored.
+/// Configs that are programs are refused by name instead of silently ignored.
 const REFUSED: [&str; 3] = ["switchboard.config.js", "switchboard.config.cjs", "switchboard.config.mjs"];
 
 #[derive(Debug, Clone)]
 pub struct Config {
     pub file: PathBuf,
-    /// The program that was found in place of the file, and is not run.
+    /// The program that was found in place of the file; it is not run.
     pub program: Option<PathBuf>,
-    /// What the file says, word for word.
+    /// The file's text, verbatim.
     pub text: String,
-    /// How it came about.
+    /// Whether this is the whole file, part of it, or an earlier version.
     pub basis: Basis,
-    /// Why no server can be used: which of their tools may be, nobody can tell.
+    /// Why no server can be used: the config may hide tools, but it cannot be understood.
     pub unclear: Option<String>,
-    /// Who shares the children of servers for which nothing is set.
+    /// The scope of servers that set none; set if a `pool` setting cannot be understood.
     pub scope: Option<Scope>,
-    /// The folder that the globs and the file itself are in.
+    /// The folder of the file; globs are relative to it.
     pub folder: PathBuf,
     pub discover_globs: Vec<String>,
     pub suites: BTreeMap<String, SuiteConfig>,
     pub timeouts: Timeouts,
     pub introspection: Introspection,
-    /// `None` where it says nothing.
+    /// `None` if the file does not set it.
     pub conflicts: Option<Conflicts>,
     pub http: Http,
     pub budget: BudgetConfig,
@@ -72,33 +72,33 @@ pub struct Config {
     pub watch: Watch,
 }
 
-/// How remote servers are logged in to.
+/// Settings for logins to remote servers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct OauthConfig {
-    /// The URL of a document that describes Switchboard, for authorization servers that read such.
+    /// The URL of our client metadata document, for authorization servers that read such.
     pub client_id_url: Option<String>,
-    /// What a person set for some servers, by the name of the child.
+    /// Per-server settings, by the name of the child.
     pub clients: BTreeMap<String, ClientConfig>,
 }
 
-/// A client that a person registered by themselves, and what else they want of a login.
+/// A client that the user registered, and other settings for a login.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ClientConfig {
     pub client_id: Option<String>,
     pub client_secret: Option<Template>,
-    /// The only authorization server that it is shown to.
+    /// The only authorization server that receives the client's credentials.
     pub issuer: Option<String>,
     pub scopes: Option<Vec<String>>,
-    /// The port that browsers come back to.
+    /// The port of the redirect URI.
     pub callback_port: Option<u16>,
 }
 
-/// Who else may be started.
+/// The `trust` settings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TrustConfig {
-    /// Whether a host may be asked to ask its person.
+    /// Whether the daemon may ask the user through the host.
     pub elicit: bool,
-    /// Directories in which everything is allowed.
+    /// Directories in which every definition is allowed.
     pub roots: Vec<PathBuf>,
 }
 
@@ -108,13 +108,13 @@ impl Default for TrustConfig {
     }
 }
 
-/// How changes of files are noticed.
+/// How file changes are detected.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Watch {
-    /// The system tells; where it cannot, we look.
+    /// File system events; polling where they are not available.
     #[default]
     Events,
-    /// We look now and then.
+    /// Polling.
     Poll,
 }
 
@@ -127,11 +127,11 @@ impl Watch {
     }
 }
 
-/// The ceiling over all children.
+/// Limits over all children.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BudgetConfig {
     pub children: usize,
-    /// `None`: no ceiling.
+    /// `None`: no limit.
     pub memory_mb: Option<u64>,
 }
 
@@ -141,10 +141,10 @@ impl Default for BudgetConfig {
     }
 }
 
-/// Who may use a child together.
+/// Who shares a child.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Scope {
-    /// Any session, many calls at once.
+    /// Any session, with many calls at once.
     Shared,
     /// One session each; for children that keep state.
     Session,
@@ -162,7 +162,7 @@ impl Scope {
     }
 }
 
-/// How a server's children are shared, where it says so.
+/// The `pool` settings of a server.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PoolConfig {
     pub scope: Option<Scope>,
@@ -179,11 +179,11 @@ pub struct SuiteConfig {
     pub summary_max_chars: Option<usize>,
     pub timeouts: TimeoutsOverride,
     pub pool: PoolConfig,
-    /// Argument fields that are never shown.
+    /// Argument fields whose values are never shown.
     pub redact: Vec<String>,
-    /// Whether arguments are checked before a call goes out.
+    /// Whether arguments are validated before a call is sent.
     pub validate: Option<bool>,
-    /// Why the server cannot be used: what is set for it cannot be understood, and may be meant to hide something.
+    /// Why the server cannot be used: its settings cannot be understood, and may be meant to hide tools.
     pub unclear: Option<String>,
 }
 
@@ -243,20 +243,20 @@ pub struct Introspection {
     pub summary_max_chars: usize,
 }
 
-/// What becomes of prompts and resources that several children have under one name.
+/// How to resolve prompts and resources that several children offer under one name.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Conflicts {
     pub strategy: Strategy,
-    /// Children that come first, in lists and by right.
+    /// Children that come first in lists and win under [`Strategy::First`].
     pub order: Vec<String>,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Strategy {
-    /// Each gets its child's name before its own.
+    /// Each name is prefixed with the child's name.
     #[default]
     Prefix,
-    /// The first child's is the only one.
+    /// Only the first child's is shown.
     First,
     /// None of them is shown.
     Refuse,
@@ -281,7 +281,7 @@ pub struct Http {
 }
 
 impl Config {
-    /// What holds in a folder without a file.
+    /// The config of a folder without a file.
     pub fn defaults(folder: &Path) -> Self {
         Self {
             file: folder.join(FILE_NAME),
@@ -308,14 +308,14 @@ impl Config {
         }
     }
 
-    /// Reads `file`; a missing one means the defaults.
+    /// Reads `file`; if it is missing, the defaults apply.
     pub fn load(file: &Path) -> Result<Self, Vec<Problem>> {
         let (config, problems) = Self::understood(file, Extent::Personal);
         if problems.is_empty() { Ok(config) } else { Err(problems) }
     }
 
-    /// What can be understood of a file, and what is wrong with it. A missing one means the defaults; the settings of
-    /// a workspace are for its own servers only.
+    /// Reads as much of a file as can be understood, and what is wrong with it. If it is missing, the
+    /// defaults apply. A workspace's settings apply to its own servers only.
     pub fn understood(file: &Path, extent: Extent) -> (Self, Vec<Problem>) {
         let folder = file.parent().unwrap_or(Path::new("."));
         if file.extension().is_some_and(|kind| kind != "json") {
@@ -334,7 +334,7 @@ impl Config {
                     (Self { file: file.to_owned(), program: Some(program), ..strict }, vec![problem])
                 }
             },
-            // It may say anything.
+            // The file may contain anything, so the strictest settings apply.
             Err(problem) => (read::unread(folder, None, &problem), vec![problem]),
         }
     }
@@ -356,7 +356,7 @@ impl Config {
         (Self { file, text, basis, ..config }, visit.problems)
     }
 
-    /// The file that has to be changed while it has a mistake.
+    /// The file that the user has to fix.
     pub fn to_fix(&self) -> &Path {
         self.program.as_ref().unwrap_or(&self.file)
     }
@@ -367,7 +367,7 @@ impl Config {
         suite
     }
 
-    /// Why a server cannot be used, although nothing is wrong with its definition.
+    /// Why the config, and not its definition, keeps a server from being used.
     pub fn unclear(&self, child: &str) -> Option<&str> {
         let suite = self.suites.get(child).and_then(|suite| suite.unclear.as_deref());
         suite.or(self.unclear.as_deref())
@@ -379,7 +379,7 @@ fn refusal(file: &Path) -> Problem {
     Problem::of(file, message)
 }
 
-/// Where the personal configuration is.
+/// The path of the user's own config.
 pub fn personal_file(home: &Path) -> PathBuf {
     let base = std::env::var_os("XDG_CONFIG_HOME")
         .map(PathBuf::from)
@@ -444,7 +444,7 @@ mod tests {
     }
 
     #[test]
-    fn a_workspace_has_no_say_in_what_is_not_its_own() {
+    fn a_workspace_cannot_set_personal_keys() {
         let parse = |text: &str| {
             let document = Document::from_text(Path::new("/w/switchboard.config.json"), text);
             Config::parse(&document, Path::new("/w"), Extent::Workspace)
@@ -462,7 +462,7 @@ mod tests {
         std::fs::write(folder.path().join("switchboard.config.js"), "module.exports = {}").unwrap();
         let problems = Config::load(&folder.path().join(FILE_NAME)).unwrap_err();
         assert!(problems[0].to_string().contains("programs are not run"), "{}", problems[0]);
-        // Nobody knows what they say: nothing is laxer than it could be meant.
+        // Their content is unknown, so the strictest settings apply.
         for name in [FILE_NAME, "c.yaml", "c.jsonc"] {
             let file = folder.path().join(name);
             let (config, problems) = Config::understood(&file, Extent::Personal);

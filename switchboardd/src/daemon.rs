@@ -32,19 +32,19 @@ use crate::event_loop::Serving;
 use crate::http::{HttpServer, Listener};
 use crate::reload::Reloader;
 
-/// Calls in flight may take this long to finish once the daemon is to go.
+/// How long calls in flight may take to finish once the daemon drains.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
-/// So long a session may take to ask for mail again once it was told that the daemon goes. One that does
-/// not hangs, or is held up by its host.
+/// How long a session may take to poll again after it was told that the daemon drains. One that does not is
+/// hung, or blocked by its host.
 const DRAIN_ACK_TIMEOUT: Duration = Duration::from_secs(1);
-/// Requests that were on their way when a session heard of it are answered that they did not start; a
-/// connection that closed on them would leave their fate unknown.
+/// Requests sent before their session heard of the drain are answered as not started; closing the connection
+/// would leave their outcome unknown.
 const LATE_REQUEST_GRACE: Duration = Duration::from_millis(250);
-/// A login that is being renewed may take this long to be written down.
+/// How long saving a login that is being renewed may take.
 const LOGIN_SAVE_TIMEOUT: Duration = Duration::from_secs(3);
-/// Connections that do not close by themselves after that are cut.
+/// Connections that have not closed after this time are cut.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
-/// Children get their end in stages, and this is more than all of them take.
+/// Children are stopped in stages; this is longer than all of them take.
 const CHILD_STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How a daemon is to stop.
@@ -91,7 +91,7 @@ async fn keep_current(reloader: &Arc<Reloader>) {
     );
 }
 
-/// The order of leaving: calls in flight finish or fault, connections close, children stop.
+/// Shuts down in order: calls in flight finish or fail, connections close, children stop.
 async fn shut_down(daemon: &Arc<Daemon>, server: &HttpServer, at_once: bool) {
     tracing::info!(target: "daemon", "draining");
     if at_once {
@@ -99,14 +99,14 @@ async fn shut_down(daemon: &Arc<Daemon>, server: &HttpServer, at_once: bool) {
     } else {
         tokio::join!(finish_requests(daemon), announce_drain(daemon));
     }
-    // What an authorization server has given out is written down, or the login is lost.
+    // Tokens that were issued must be saved, or the login is lost.
     let _ = tokio::time::timeout(LOGIN_SAVE_TIMEOUT, daemon.services.logins.settled()).await;
     daemon.shutdown.leave();
     let _ = tokio::time::timeout(CLOSE_TIMEOUT, server.close()).await;
     let _ = tokio::time::timeout(CHILD_STOP_TIMEOUT, daemon.services.registry.stop_all()).await;
 }
 
-/// What is under way comes to its end, by itself or by a fault.
+/// Waits for requests in flight, then aborts those that are left.
 async fn finish_requests(daemon: &Daemon) {
     if tokio::time::timeout(DRAIN_TIMEOUT, daemon.shutdown.wait_idle()).await.is_err() {
         daemon.abort_all();
@@ -114,7 +114,7 @@ async fn finish_requests(daemon: &Daemon) {
     }
 }
 
-/// Every session hears of it, and what it sent before it did is answered.
+/// Waits until every session knows of the drain and its earlier requests are answered.
 async fn announce_drain(daemon: &Daemon) {
     if daemon.sessions.all().is_empty() {
         return;

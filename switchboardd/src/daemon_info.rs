@@ -1,4 +1,4 @@
-//! Where a daemon can be found and what it writes to, for people who look for it.
+//! Where a daemon can be reached and where it writes, for users.
 
 use std::path::PathBuf;
 
@@ -12,13 +12,13 @@ pub struct DaemonInfo {
     pub socket: PathBuf,
     /// The TCP address that is served.
     pub tcp: Option<String>,
-    /// Why none is.
+    /// Why there is no TCP address.
     pub no_tcp: Option<String>,
-    /// Whether it is for want of a token, which another port does not help.
+    /// Whether the reason is a missing token; then another port does not help.
     pub no_token: bool,
     pub token_file: PathBuf,
     pub state: PathBuf,
-    /// The program that it runs, as it was called at its start.
+    /// The path of its program at its start.
     pub program: Option<PathBuf>,
     pub log: Option<&'static Destination>,
 }

@@ -1,4 +1,4 @@
-//! The daemon's state: what every route shares. How it is kept current is in `reload.rs`.
+//! The daemon's state, shared by all routes. `reload.rs` keeps it current.
 
 mod gauges;
 mod reload_requests;
@@ -38,10 +38,10 @@ use crate::suspended_calls::SuspendedCalls;
 use crate::value_resolver::ValueResolver;
 use crate::workspace::{Workspace, Workspaces};
 
-/// On the unix socket a session outlives its last connection by this.
+/// How long a shim's session outlives its last connection.
 const SESSION_LINGER: Duration = Duration::from_secs(2);
 
-/// A session over HTTP ends this long after its host was last heard of.
+/// How long a session over HTTP outlives its host's last contact.
 const HTTP_SESSION: Duration = Duration::from_secs(90);
 
 #[derive(Debug)]
@@ -51,7 +51,7 @@ pub struct Daemon {
     pub sessions: Arc<Sessions>,
     pub disconnects: Disconnects,
     pub services: ChildServices,
-    /// Calls that wait for their hosts to come back with answers.
+    /// Calls that wait for input from their hosts.
     pub suspended_calls: Arc<SuspendedCalls>,
     /// Tells hosts of changed lists.
     pub list_changes: ListChanges,
@@ -60,16 +60,16 @@ pub struct Daemon {
     pub workspace_loader: Arc<WorkspaceLoader>,
     pub reload_requests: Arc<ReloadRequests>,
     pub token: String,
-    /// Browsers that look on.
+    /// Access for status pages in browsers.
     pub page_access: Arc<PageAccess>,
     pub started: Instant,
     pub config_file: PathBuf,
-    /// Set once it serves.
+    /// Set once the daemon serves.
     pub info: OnceLock<DaemonInfo>,
 }
 
 impl Daemon {
-    /// `config`: what `config_file` says.
+    /// `config`: the parsed `config_file`.
     pub fn new(
         config_file: PathBuf,
         config: Config,
@@ -134,18 +134,18 @@ impl Daemon {
         })
     }
 
-    /// What is set for the daemon as a whole stands here, too.
+    /// The catalog without a workspace. Its config also holds the daemon-wide settings.
     pub fn catalog(&self) -> Arc<Catalog> {
         self.workspaces.personal.catalog()
     }
 
-    /// Whoever asks about this workspace without a session.
+    /// The session for sessionless requests about this workspace.
     pub fn anonymous_session(&self, workspace: &Arc<Workspace>) -> Arc<Session> {
         let is_loaded = || workspace.root.is_none() || self.workspaces.has(workspace);
         self.sessions.anonymous(workspace, is_loaded)
     }
 
-    /// A host's roots changed: the children that are its own are told.
+    /// Notifies the children that a session owns that its host's roots changed.
     pub fn roots_changed(&self, caller: &Arc<Caller>) {
         for child in self.services.registry.all() {
             if child.is_owned_by(caller) {
@@ -154,8 +154,9 @@ impl Daemon {
         }
     }
 
-    /// Whether another daemon could go on with everything: no call, no child that keeps something for one session, no
-    /// session that would not find its way there, no person who is logging in, nobody who was asked something.
+    /// True if a successor can take over without loss: no calls in flight or suspended in a child, no
+    /// session-owned children, only shim sessions (they reconnect), no open login, and no outstanding request
+    /// state that leads to a child.
     pub fn can_hand_over(&self) -> bool {
         let is_free = |child: &Arc<crate::child::Child>| child.in_flight() == 0 && !child.is_owned();
         let is_unused = |member: &Arc<Member>| member.leases() == 0 && !member.has_suspended_calls();
@@ -171,12 +172,12 @@ impl Daemon {
         self.shutdown.phase()
     }
 
-    /// What shims are to make of the daemon's going, if it goes.
+    /// What shims must do when the daemon leaves; `None` while it serves.
     pub fn draining(&self) -> Option<Draining> {
         self.shutdown.draining()
     }
 
-    /// Resolves when the daemon begins to go.
+    /// Resolves when draining begins.
     pub async fn wait_for_drain(&self) -> Draining {
         self.shutdown.wait_for_drain().await
     }
@@ -198,14 +199,14 @@ impl Daemon {
         self.services.status_changed.notify();
     }
 
-    /// Ends everything that is still under way, with a fault.
+    /// Fails all requests that are still in flight.
     pub fn abort_all(&self) {
         let abort = |session: &Arc<Session>| session.abort_all(AbortReason::ShuttingDown);
         self.sessions.all_anonymous().iter().for_each(abort);
         self.sessions.all().iter().for_each(abort);
     }
 
-    /// A connection of this session closed; with the last one the session ends, a little later.
+    /// A connection of this session closed. If it was the last one, the session ends after `SESSION_LINGER`.
     pub fn disconnected(self: &Arc<Self>, session: &Arc<Session>) {
         if !session.disconnected() {
             return;
@@ -215,7 +216,7 @@ impl Daemon {
         let (daemon, session) = (self.clone(), session.clone());
         tokio::spawn(async move {
             tokio::time::sleep_until(left + SESSION_LINGER).await;
-            // It may have come back and left again since: then that leaving has a time of its own.
+            // If the session reconnected and disconnected again, the later timer decides.
             if daemon.disconnects.is_latest(&session, left) && !session.is_connected() {
                 daemon.disconnects.forget(&session);
                 daemon.end(&session);
@@ -223,7 +224,7 @@ impl Daemon {
         });
     }
 
-    /// A session ends, and what was its own with it.
+    /// Ends a session and everything that it owns.
     pub fn end(&self, session: &Session) {
         tracing::debug!(target: "session", session = &session.id[..8], "ended");
         if self.sessions.remove(&session.id) {
@@ -240,7 +241,7 @@ impl Daemon {
         self.workspace_loader.pools.all().iter().for_each(|pool| pool.session_ended(&session.caller));
     }
 
-    /// Ends a session over HTTP once nothing was heard of its host for a while.
+    /// Ends a session over HTTP when its host has been silent for too long.
     pub async fn end_when_silent(self: Arc<Self>, session: Arc<Session>) {
         let Some(streams) = &session.streams else { return };
         let mut look = Instant::now() + HTTP_SESSION;
@@ -250,7 +251,7 @@ impl Daemon {
                 return;
             }
             let now = Instant::now();
-            // A call under way is as good as word of its host.
+            // A call in flight counts as contact.
             let heard = streams.silent_since().filter(|_| session.in_flight() == 0).unwrap_or(now);
             look = heard + HTTP_SESSION;
             if look <= now {
@@ -261,13 +262,13 @@ impl Daemon {
         }
     }
 
-    /// A host set its log level: children log as much as the most curious host wants, and each host hears what
-    /// it asked for.
+    /// A host set its log level: children log at the lowest level that any host wants, and each host gets
+    /// what it asked for.
     pub fn apply_log_level(&self, caller: &Arc<Caller>) {
         self.set_log_level(Some(caller.profile().log_level));
     }
 
-    /// A host has left: children need not log for it any more.
+    /// A host has left: children may log less.
     fn lower_log_level(&self) {
         if self.services.level.lock().expect("BUG: a copy panicked").is_some() {
             self.set_log_level(None);
@@ -300,7 +301,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_session_lingers_from_its_last_connection_on() {
+    async fn a_session_outlives_its_last_connection() {
         let daemon = daemon();
         let session = Session::open(&daemon.run_id, &daemon.workspaces.personal, None, Face::Aggregate);
         daemon.sessions.insert(&session);
@@ -338,7 +339,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_going_daemon_waits_for_sessions_to_hear_of_it() {
+    async fn a_draining_daemon_waits_for_sessions_to_acknowledge() {
         let daemon = daemon();
         let (one, other) = (
             Session::open(&daemon.run_id, &daemon.workspaces.personal, None, Face::Aggregate),

@@ -18,25 +18,25 @@ use crate::expand::{Missing, Template, Values};
 pub struct Definition {
     pub name: String,
     pub description: Option<String>,
-    /// Or why it can be neither started nor reached.
+    /// `Err`: why it can be neither started nor reached.
     pub launch: Result<Launch, String>,
-    /// How long its calls may be silent.
+    /// How long a call may go without a message from the server.
     pub timeout: Option<Duration>,
-    /// The file it stands in, and where in it.
+    /// The file that defines it, and line and column in it.
     pub file: PathBuf,
     pub at: Option<(usize, usize)>,
-    /// The config that keeps it from being used, if that is what has to be changed.
+    /// The config to fix, if that is what keeps the definition from being used.
     pub unclear_in: Option<PathBuf>,
 }
 
 impl Definition {
-    /// The file that has to be changed for one that can be neither started nor reached.
+    /// The file that the user has to fix if it can be neither started nor reached.
     pub fn to_fix(&self) -> &Path {
         self.unclear_in.as_ref().unwrap_or(&self.file)
     }
 }
 
-/// How to get to a child.
+/// How to start or reach a child.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Launch {
@@ -44,32 +44,32 @@ pub enum Launch {
     Remote(Remote),
 }
 
-/// How to start a child. Two equal ones may share a child.
+/// How to start a child. Equal commands may share a child.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct LaunchCommand {
     pub cmd: Template,
     pub args: Vec<Template>,
-    /// `None` takes a variable away.
+    /// `None` removes a variable.
     pub env: BTreeMap<String, Option<Template>>,
-    /// What the file of variables held when it was read, and which it is.
+    /// The variables in the env file when it was read, and its path.
     pub env_file: BTreeMap<String, String>,
     pub env_file_path: Option<PathBuf>,
-    /// Names that are passed on from the login shell.
+    /// Names of variables that are passed on from the login shell.
     pub pass_env: BTreeSet<String>,
-    /// The directory it runs in, from `base`.
+    /// The working directory, relative to `base`.
     pub cwd: Template,
     pub base: PathBuf,
-    /// `cwd` is `${workspaceFolder}` in a file of the user's own: a child that is a session's own runs in the
-    /// workspace of that session, every other one in `cwd`.
+    /// `cwd` is `${workspaceFolder}` in the user's own file: a child with session scope runs in the workspace
+    /// of its session, every other one in `cwd`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub cwd_is_workspace: bool,
-    /// A folder that has to be there.
+    /// A data folder to create before the start.
     pub data: Option<PathBuf>,
-    /// The program that a person has allowed; `None` where nobody had to.
+    /// The program that the user allowed; `None` if no approval was needed.
     pub program: Option<PathBuf>,
 }
 
-/// A child that runs elsewhere.
+/// How to reach a remote child.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Remote {
     pub transport: Transport,
@@ -84,36 +84,36 @@ pub enum Transport {
     Sse,
 }
 
-/// A launch with every gap filled: what is executed.
+/// A command with all placeholders filled: what is executed.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct ResolvedCommand {
     pub cmd: String,
     pub args: Vec<String>,
-    /// `None` takes a variable away.
+    /// `None` removes a variable.
     pub env: BTreeMap<String, Option<String>>,
-    /// Where a relative command is looked for, and where it runs unless `workspace` says otherwise.
+    /// The folder for a relative command, and the working directory unless `workspace` is set.
     pub cwd: PathBuf,
-    /// The workspace of the session that owns the child, if that is where it runs.
+    /// The workspace of the session that owns the child, if the child runs there.
     pub workspace: Option<PathBuf>,
     pub data: Option<PathBuf>,
     pub program: Option<PathBuf>,
-    /// Command and directory as they are written, for people: what was filled in may be a secret.
+    /// Command and directory as written in the file, for messages: filled-in values may be secrets.
     pub written: CommandText,
-    /// What it is given and must not be shown when it prints it.
+    /// Hides what the child was given from what it prints.
     pub redactor: Redactor,
 }
 
-/// A child that runs elsewhere, with every gap filled: where its messages go.
+/// A remote child with all placeholders filled: where its messages go.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct ResolvedRemote {
     pub transport: Transport,
     pub url: String,
     pub headers: BTreeMap<String, String>,
-    /// How it is spoken of.
+    /// Its URL for messages.
     pub shown: DisplayUrl,
 }
 
-/// All that a start needs to know, whichever way the child is reached.
+/// Everything that a start needs, for local and remote children.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum ResolvedLaunch {
     Process(ResolvedCommand),
@@ -146,7 +146,7 @@ impl std::fmt::Debug for ResolvedRemote {
 }
 
 impl ResolvedLaunch {
-    /// What must not be repeated of what was filled in.
+    /// Hides the filled-in values.
     pub fn redactor(&self) -> &Redactor {
         match self {
             Self::Process(filled) => &filled.redactor,
@@ -154,7 +154,7 @@ impl ResolvedLaunch {
         }
     }
 
-    /// A fingerprint: nothing of it can be read back.
+    /// A one-way fingerprint.
     pub fn digest(&self) -> String {
         match self {
             Self::Process(filled) => filled.digest(),
@@ -166,7 +166,7 @@ impl ResolvedLaunch {
 }
 
 impl Remote {
-    /// Where it is once every value is known; else what is missing.
+    /// Fills all placeholders, or returns what is missing.
     pub fn fill(&self, values: &Values) -> Result<ResolvedRemote, BTreeSet<Missing>> {
         let mut missing = BTreeSet::new();
         let mut fill = |template: &Template| template.fill(values, &mut missing);
@@ -177,7 +177,7 @@ impl Remote {
         if missing.is_empty() { Ok(filled) } else { Err(missing) }
     }
 
-    /// Every value that has to come from its person, by name.
+    /// Names of all values that the user has to supply.
     pub fn gaps(&self) -> BTreeSet<String> {
         let all = std::iter::once(&self.url).chain(self.headers.values());
         all.flat_map(Template::gaps).map(|(name, _)| name.to_owned()).collect()
@@ -185,19 +185,19 @@ impl Remote {
 }
 
 impl ResolvedCommand {
-    /// The directory that it runs in, as far as people may see it.
+    /// The working directory, for messages.
     pub fn shown_directory(&self) -> String {
         self.workspace
             .as_ref()
             .map_or_else(|| self.written.cwd.clone(), |folder| folder.display().to_string())
     }
 
-    /// The directory that it runs in.
+    /// The working directory.
     pub fn runs_in(&self) -> &Path {
         self.workspace.as_deref().unwrap_or(&self.cwd)
     }
 
-    /// A program that was found for it, as far as people may see it.
+    /// The program that was found for the command, for messages.
     pub fn shown(&self, program: &Path) -> String {
         if self.cmd == self.written.cmd && self.cwd == Path::new(&self.written.cwd) {
             program.display().to_string()
@@ -206,7 +206,7 @@ impl ResolvedCommand {
         }
     }
 
-    /// A fingerprint: nothing of it can be read back.
+    /// A one-way fingerprint.
     pub fn digest(&self) -> String {
         crate::digest::hex(
             serde_json::json!([self.cmd, self.args, self.env, self.cwd]).to_string().as_bytes(),
@@ -215,7 +215,7 @@ impl ResolvedCommand {
 }
 
 impl LaunchCommand {
-    /// Every value that has to come from its person, by name.
+    /// Names of all values that the user has to supply.
     pub fn gaps(&self) -> BTreeSet<String> {
         let values = self.env.values().flatten();
         let all = [&self.cmd, &self.cwd].into_iter().chain(&self.args).chain(values);
@@ -225,7 +225,7 @@ impl LaunchCommand {
             .collect()
     }
 
-    /// What is executed once every value is known; else what is missing.
+    /// Fills all placeholders, or returns what is missing.
     pub fn fill(&self, values: &Values) -> Result<ResolvedCommand, BTreeSet<Missing>> {
         let mut missing = BTreeSet::new();
         let mut fill = |template: &Template| template.fill(values, &mut missing);
@@ -251,7 +251,7 @@ impl LaunchCommand {
         if missing.is_empty() { Ok(filled) } else { Err(missing) }
     }
 
-    /// Where it runs, for people.
+    /// The working directory, for messages.
     pub fn shown_directory(&self) -> String {
         let folder = self.base.join(self.cwd.to_string());
         match self.cwd_is_workspace {
@@ -260,7 +260,7 @@ impl LaunchCommand {
         }
     }
 
-    /// The command as it is written, without folders.
+    /// The command as written, without folders.
     pub fn program_name(&self) -> String {
         let written = self.cmd.to_string();
         written.rsplit('/').next().unwrap_or_default().to_owned()
@@ -268,12 +268,12 @@ impl LaunchCommand {
 }
 
 impl Launch {
-    /// Whether a child that is a session's own runs in that session's workspace.
+    /// Whether a child with session scope runs in its session's workspace.
     pub fn runs_in_workspace(&self) -> bool {
         matches!(self, Self::Process(launch) if launch.cwd_is_workspace)
     }
 
-    /// Every value that has to come from its person, by name.
+    /// Names of all values that the user has to supply.
     pub fn gaps(&self) -> BTreeSet<String> {
         match self {
             Self::Process(launch) => launch.gaps(),
@@ -281,7 +281,7 @@ impl Launch {
         }
     }
 
-    /// The program that a person has allowed.
+    /// The program that the user allowed.
     pub fn allowed_program(&self) -> Option<&Path> {
         match self {
             Self::Process(launch) => launch.program.as_deref(),
@@ -289,7 +289,7 @@ impl Launch {
         }
     }
 
-    /// The fingerprint of everything that decides what is executed, or reached; nothing of it can be read back.
+    /// A one-way fingerprint of everything that decides what is executed or reached.
     pub fn digest(&self) -> String {
         let plain = match self {
             Self::Process(launch) => Self::Process(LaunchCommand { program: None, ..launch.clone() }),
@@ -301,7 +301,7 @@ impl Launch {
 }
 
 impl Definition {
-    /// How to start it; `None` if that is not how it works, or it cannot be.
+    /// How to start it; `None` if it is remote or misconfigured.
     pub fn command(&self) -> Option<&LaunchCommand> {
         match &self.launch {
             Ok(Launch::Process(launch)) => Some(launch),

@@ -1,4 +1,4 @@
-//! Fingerprints.
+//! SHA-256 fingerprints.
 
 use sha2::{Digest, Sha256};
 

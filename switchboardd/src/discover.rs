@@ -1,6 +1,6 @@
-//! Finds definitions: the files that the globs name, and the servers in them.
+//! Finds definitions: the files that the globs match, and the servers in them.
 //!
-//! One bad file, or one bad entry, is reported and harms no neighbour; what it last said stays.
+//! A bad file or entry is reported and does not affect the others; its last good version stays in use.
 
 pub mod entry;
 pub mod hosts;
@@ -22,35 +22,35 @@ use walk::WatchedDir;
 #[derive(Debug, Clone, Copy)]
 pub struct SearchScope<'a> {
     pub config: &'a Config,
-    /// Nothing outside of the config's folder is read.
+    /// Reads nothing outside of the config's folder.
     pub confined: bool,
     pub home: &'a Path,
-    /// Where plugins may keep things.
+    /// Where plugins may store data.
     pub data: &'a Path,
 }
 
 #[derive(Debug, Default)]
 pub struct Discovery {
-    /// By name; those with one name in the order of their files.
+    /// Sorted by name; equal names in the order of their files.
     pub definitions: Vec<Definition>,
     pub problems: Vec<Problem>,
     pub watched: WatchedPaths,
 }
 
-/// What may change what is found.
+/// Paths whose change may change the result.
 #[derive(Debug, Default)]
 pub struct WatchedPaths {
     pub folders: Vec<WatchedDir>,
     pub files: Vec<PathBuf>,
 }
 
-/// What each file last said that made sense.
+/// The last good version of each file.
 #[derive(Debug, Default)]
 pub struct LastGoodDefinitions {
     good: HashMap<PathBuf, Vec<Definition>>,
-    /// How others could write each file when it was there; `None`: not at all.
+    /// How others could write each file when it was last seen; `None` if they could not.
     pub exposed: HashMap<PathBuf, Option<String>>,
-    /// The settings of a workspace, likewise.
+    /// The last good config of a workspace.
     pub config: Option<Config>,
 }
 
@@ -74,7 +74,7 @@ pub fn discover(search_scope: SearchScope<'_>, memory: &mut LastGoodDefinitions)
     found
 }
 
-/// What a file says, with what it last said in place of what makes no sense.
+/// The definitions in a file; broken ones are replaced by their last good version.
 fn definitions(
     file: &Path,
     search_scope: SearchScope<'_>,
@@ -90,13 +90,13 @@ fn definitions(
         }
         Err(problem) => return last_good(file, vec![problem], memory, found),
     };
-    // Behind a link the text changes without a trace in the folder.
+    // The target of a link can change without an event in the link's folder.
     if file.is_symlink() {
         found.watched.files.push(file.to_owned());
     }
     let env_files = RefCell::new(Vec::new());
     let variables = |env_file: &Path| {
-        // What nobody has allowed yet has no business elsewhere.
+        // A workspace that is not allowed yet cannot make us read or watch files outside of it.
         let variables = read_variables_within(env_file, within);
         if !matches!(&variables, Err(Unread::Outside)) {
             env_files.borrow_mut().push(env_file.to_owned());
@@ -147,7 +147,7 @@ fn last_good(
     kept
 }
 
-/// What decides the meaning of `${…}` in a file.
+/// The context for `${…}` in a file.
 pub fn expansion_context(file: &Path, search_scope: SearchScope<'_>) -> ExpansionContext {
     let folder = file.parent().unwrap_or(Path::new("/")).to_owned();
     let digest = crate::digest::hex(file.as_os_str().as_encoded_bytes());
@@ -165,7 +165,7 @@ pub fn read_variables(file: &Path) -> Result<BTreeMap<String, String>, String> {
     read_variables_within(file, None).map_err(|unread| unread.to_string())
 }
 
-/// Why a file of variables is not used. The texts continue its name.
+/// Why an env file is not used. The messages continue its name.
 #[derive(Debug, thiserror::Error)]
 enum Unread {
     #[error("is outside of the workspace")]
@@ -175,7 +175,7 @@ enum Unread {
 }
 
 fn read_variables_within(file: &Path, within: Option<&Path>) -> Result<BTreeMap<String, String>, Unread> {
-    // Before anything is asked of the file system about it.
+    // Checked before the file system is asked about the path.
     if within.is_some_and(|root| !stays_below(file, root)) {
         return Err(Unread::Outside);
     }
@@ -187,7 +187,7 @@ fn read_variables_within(file: &Path, within: Option<&Path>) -> Result<BTreeMap<
     crate::env_file::parse(&text).map_err(|(line, why)| Unread::Wrong(format!("line {line}: {why}")))
 }
 
-/// Whether a path, by its words alone, stays in a folder.
+/// Whether a path stays below a folder, judged by its components alone.
 fn stays_below(path: &Path, root: &Path) -> bool {
     let Ok(below) = path.strip_prefix(root) else { return false };
     let mut depth = 0_i32;
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_file_last_said_stays_while_it_makes_no_sense() {
+    fn the_last_good_version_stays_while_a_file_is_broken() {
         let folder = tempfile::tempdir().unwrap();
         let memory = &mut LastGoodDefinitions::default();
         let file = "mcps/x/.mcp.json";
@@ -252,7 +252,7 @@ mod tests {
         assert_eq!(say(""), ("a=one b=two".to_owned(), 1));
         assert_eq!(say(r#"{"mcpServers": {"a": {"command": "#), ("a=one b=two".to_owned(), 1));
         assert_eq!(say(r#"{"mcpServers": {}, "servers": {}}"#), ("a=one b=two".to_owned(), 1));
-        // An entry alone can make no sense, too; one that is gone is gone.
+        // A single entry can be broken, too; an entry that was removed is gone.
         assert_eq!(say(r#"{"mcpServers": {"a": {"command": 7}}}"#), ("a=one".to_owned(), 2));
         assert_eq!(say(r#"{"mcpServers": {"a": {"command": "new"}}}"#), ("a=new".to_owned(), 0));
         std::fs::remove_file(folder.path().join(file)).unwrap();
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn a_confined_area_ends_at_its_folder() {
+    fn a_confined_search_does_not_leave_its_folder() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap().join("w");
         write(folder.path(), "out.json", r#"{"name": "out", "command": {"cmd": "true"}}"#);

@@ -1,5 +1,5 @@
-//! A JSON file written by a person: read with comments and trailing commas, and with the place of
-//! every value, so that whatever is wrong can be shown as `file:line:column`.
+//! A JSON file written by a user, read with comments and trailing commas. Every value knows its position, so
+//! that problems can be reported as `file:line:column`.
 
 mod nearest;
 mod problem;
@@ -19,14 +19,14 @@ pub use problem::Problem;
 use strict::{MAX_DEPTH, duplicate, too_deep};
 pub use text::{Unreadable, read_text};
 
-/// No text that a person writes is longer.
+/// In bytes. No string that a user writes is longer.
 const MAX_TEXT: usize = 64 * 1024;
-/// More is wrong with no file than a person reads, nor with more of it.
+/// More problems than a user reads, and limits on what a message shows of names and paths.
 const MAX_PROBLEMS: usize = 64;
 const MAX_NAME: usize = 64;
 const MAX_PATH: usize = 256;
 
-/// JSON plus what people write into such files; nothing that would make it another language.
+/// JSON with comments and trailing commas, and no other extensions.
 pub(crate) const DIALECT: ParseOptions = ParseOptions {
     allow_comments: true,
     allow_trailing_commas: true,
@@ -40,8 +40,7 @@ pub(crate) const DIALECT: ParseOptions = ParseOptions {
     allow_extended_string_escapes: false,
 };
 
-/// What became of reading a document: what was made of it, what is wrong with it, and what its writer may
-/// want to know though nothing is wrong.
+/// The result of reading a document: the value, the problems, and notes on what is valid but may surprise.
 #[derive(Debug)]
 pub struct Visited<T> {
     pub made: Option<T>,
@@ -56,7 +55,8 @@ pub struct Document {
 }
 
 impl Document {
-    /// `Ok(None)` if there is no such file. With `within`, a file that is really elsewhere is not read.
+    /// `Ok(None)` if there is no such file. With `within`, a file whose real path is outside of it is not
+    /// read.
     pub fn read(file: &Path, within: Option<&Path>) -> Result<Option<Self>, Problem> {
         let text = match read_text(file, within) {
             Ok(text) => text,
@@ -74,7 +74,7 @@ impl Document {
         &self.text
     }
 
-    /// Has `read` go through the root object.
+    /// Parses the document and passes the root object to `read`.
     pub fn visit<T>(&self, read: impl FnOnce(&Fields<'_>) -> T) -> Visited<T> {
         let text = self.text.trim_start_matches('\u{feff}');
         let failed = |offset, message: String| Visited {
@@ -89,7 +89,7 @@ impl Document {
         if let Some(deep) = parsed.value.as_ref().and_then(|value| too_deep(value, 1)) {
             return failed(deep, format!("nested deeper than {MAX_DEPTH} levels"));
         }
-        // Of two members with one name a reviewer may see one and a program take the other.
+        // With duplicate members, a reviewer may see one and a program may use the other.
         if let Some((twice, path)) = parsed.value.as_ref().and_then(|value| duplicate(value, "")) {
             return failed(twice, format!("`{path}` appears twice"));
         }
@@ -116,7 +116,7 @@ impl Document {
         self.problem_at(Some(place(text, offset)), message)
     }
 
-    /// A problem at a place that is known.
+    /// A problem at a known position.
     pub fn problem_at(&self, at: Option<(usize, usize)>, message: impl Into<String>) -> Problem {
         let text = self.text.trim_start_matches('\u{feff}');
         let line = at.and_then(|(line, _)| text.lines().nth(line - 1));
@@ -139,7 +139,7 @@ struct Reader<'d> {
     text: &'d str,
     problems: &'d RefCell<Vec<Problem>>,
     notes: &'d RefCell<Vec<Problem>>,
-    /// Of all of them, also of those that are not listed.
+    /// Counts all mistakes, including those that are not listed.
     mistakes: &'d Cell<usize>,
 }
 
@@ -153,7 +153,7 @@ impl<'d> Reader<'d> {
         self.say(self.notes, offset, message);
     }
 
-    /// Finding a place costs a walk through the text: a file made of mistakes is not told them all.
+    /// Computing a position costs a scan of the text, so the number of reported problems is limited.
     fn say(&self, said: &RefCell<Vec<Problem>>, offset: usize, message: String) {
         let mut said = said.borrow_mut();
         let message = match said.len() {
@@ -196,10 +196,10 @@ impl<'d> Fields<'d> {
         })
     }
 
-    /// Complains about every member that is not `known`.
+    /// Reports every member that is not `known`.
     pub fn only(&self, known: &[&str]) {
         for property in self.properties {
-            // Looking for the nearest key costs more than the rest.
+            // Finding the nearest key costs more than the rest.
             let name = property.name.as_str();
             if self.reader.problems.borrow().len() > MAX_PROBLEMS {
                 self.reader.mistakes.set(self.reader.mistakes.get() + usize::from(!known.contains(&name)));
@@ -214,22 +214,22 @@ impl<'d> Fields<'d> {
         }
     }
 
-    /// Members that are not `known`, each with the known one that it was most likely meant to be.
+    /// The members that are not `known`, each with the most similar known key.
     pub fn unknown_members<'k>(&self, known: &[&'k str]) -> Strangers<'d, 'k> {
         let names = self.properties.iter().map(|property| property.name.as_str());
         let mut unknown = names.filter(|name| !known.contains(name));
-        // Looking for the nearest key costs more than the rest.
+        // Finding the nearest key costs more than the rest.
         let first = unknown.by_ref().take(MAX_PROBLEMS);
         let first = first.map(|name| (name, nearest(name, known.iter().copied()))).collect();
         Strangers { first, are_more: unknown.next().is_some() }
     }
 
-    /// How many mistakes were found so far in the whole file.
+    /// Number of mistakes found so far in the whole file.
     pub fn mistakes(&self) -> usize {
         self.reader.mistakes.get()
     }
 
-    /// Drops what was said of members that hosts of other kinds know, and says so.
+    /// Notes that members for other hosts have no effect.
     pub fn note_foreign(&self, foreign: &[&str]) {
         for property in self.properties {
             let name = property.name.as_str();
@@ -247,7 +247,7 @@ impl<'d> Fields<'d> {
         self.reader.complain(self.range.start, message.into());
     }
 
-    /// Where the object stands, as `file:line:column`.
+    /// The position of the object, as `file:line:column`.
     pub fn place(&self) -> String {
         self.reader.place(self.range.start)
     }
@@ -257,11 +257,11 @@ impl<'d> Fields<'d> {
     }
 }
 
-/// Members of an object that are not known there.
+/// Unknown members of an object.
 pub struct Strangers<'d, 'k> {
-    /// The first of them, each with the known one that it was most likely meant to be.
+    /// The first of them, each with the most similar known key.
     pub first: Vec<(&'d str, Option<&'k str>)>,
-    /// Whether there are others, of which nothing is known.
+    /// Whether there are more, which were not examined.
     pub are_more: bool,
 }
 
@@ -282,12 +282,12 @@ impl<'d> Node<'d> {
         self.wanted(found, "a string")
     }
 
-    /// How many mistakes were found so far in the whole file.
+    /// Number of mistakes found so far in the whole file.
     pub fn mistakes(&self) -> usize {
         self.reader.mistakes.get()
     }
 
-    /// Where it stands, as `file:line:column`.
+    /// The position of the value, as `file:line:column`.
     pub fn place(&self) -> String {
         self.reader.place(self.value.range().start)
     }
@@ -308,7 +308,7 @@ impl<'d> Node<'d> {
         matches!(self.value, Value::NullKeyword(_))
     }
 
-    /// A text, or a number or truth value as it is written.
+    /// A string, or a number or boolean as written.
     pub fn scalar(&self) -> Option<String> {
         match self.value {
             Value::NumberLit(number) => Some(number.value.to_string()),
@@ -317,7 +317,7 @@ impl<'d> Node<'d> {
         }
     }
 
-    /// A number that need not be whole, and is not negative.
+    /// A positive number, not necessarily whole.
     pub fn amount(&self) -> Option<f64> {
         let found = self.value.as_number_lit().and_then(|number| number.value.parse().ok());
         self.wanted(found.filter(|amount: &f64| amount.is_finite() && *amount > 0.0), "a number above 0")
@@ -330,7 +330,7 @@ impl<'d> Node<'d> {
         })
     }
 
-    /// The members of an array.
+    /// The elements of an array.
     pub fn items(&self) -> Option<Vec<Node<'d>>> {
         let Some(array) = self.value.as_array() else { return self.wanted(None, "a list") };
         let item = |(at, value): (usize, &'d Value<'d>)| Node {
@@ -368,7 +368,7 @@ impl<'d> Node<'d> {
         self.items()?.iter().map(Node::text).collect()
     }
 
-    /// One of a few words.
+    /// One of a few fixed words.
     pub fn word<T: Copy>(&self, words: &[(&str, T)]) -> Option<T> {
         let text = self.value.as_string_lit().map(|text| text.value.to_string());
         let found =
@@ -397,7 +397,7 @@ impl<'d> Node<'d> {
     }
 }
 
-/// As much of a path as a message needs.
+/// Joins a path for messages; long names and paths are cut.
 fn join(path: &str, name: &str) -> String {
     if path.len() > MAX_PATH {
         return path.to_owned();
@@ -430,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_with_its_place() {
+    fn problems_are_reported_with_their_position() {
         check("{\n  \"nmae\": 1\n}", &["f:2:3: unknown key `nmae`; did you mean `name`?"]);
         check("{\"limit\": 10}", &["f:1:11: `limit` must be a whole number from 1 to 9"]);
         check("{\"limit\": 1.5}", &["f:1:11: `limit` must be a whole number from 1 to 9"]);
@@ -476,7 +476,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_in_a_message_hides() {
+    fn hidden_characters_in_messages_are_escaped() {
         let document = Document::from_text(Path::new("f"), r#"{"\u001b[31m": 1}"#);
         let problem = document.visit(|fields| fields.only(&["name"])).problems.pop().unwrap();
         assert_eq!(problem.to_string(), r"f:1:2: unknown key `\u{1b}[31m`");

@@ -1,17 +1,17 @@
-//! Files of `NAME=value` lines: `envFile` of a definition, and a person's own `env`.
+//! Files of `NAME=value` lines: the `envFile` of a definition, and the user's own `env`.
 //!
-//! Deliberately absent: substitution of variables or commands. A line means what it says.
+//! Deliberately absent: substitution of variables or commands.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use crate::files::private;
 
-/// More than any environment a system passes on.
+/// More than any environment that a system passes on.
 const LIMIT: u64 = 1024 * 1024;
 
-/// What the lines say, the last of a repeated name; or the line that says nothing, and why. No error
-/// holds any of the text: it may be part of a secret.
+/// The variables, where the last of a repeated name wins; or the number of the bad line, and why. No error
+/// quotes the text, which may be part of a secret.
 pub fn parse(text: &str) -> Result<BTreeMap<String, String>, (usize, String)> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text).replace("\r\n", "\n");
     let mut all = BTreeMap::new();
@@ -25,7 +25,7 @@ pub fn parse(text: &str) -> Result<BTreeMap<String, String>, (usize, String)> {
     Ok(all)
 }
 
-/// A person's own file, which has to be private; `None` if there is none.
+/// Reads the user's own file, which has to be private; `None` if there is none.
 pub fn read_private(file: &Path) -> Result<Option<BTreeMap<String, String>>, String> {
     let Some(body) = private::read(file, LIMIT).map_err(|unfit| unfit.to_string())? else { return Ok(None) };
     let text = std::str::from_utf8(&body).map_err(|error| {
@@ -35,7 +35,7 @@ pub fn read_private(file: &Path) -> Result<Option<BTreeMap<String, String>>, Str
     parse(text).map(Some).map_err(|(line, why)| format!("{}:{line}: {why}", file.display()))
 }
 
-/// Over blank lines and comments to what begins the next assignment.
+/// Skips blank lines and comments to the next assignment.
 fn next_entry(mut text: &str) -> Option<&str> {
     loop {
         text = text.trim_start();
@@ -49,7 +49,7 @@ fn next_entry(mut text: &str) -> Option<&str> {
     }
 }
 
-/// One assignment: its name, its value and the text of the lines after it.
+/// One assignment: its name, its value, and the text after its line.
 fn assignment(text: &str) -> Result<(&str, String, &str), String> {
     let line = text.lines().next().unwrap_or_default();
     let (name, _) = line.split_once('=').ok_or("no `=`: a line is `NAME=value`")?;
@@ -74,7 +74,7 @@ fn assignment(text: &str) -> Result<(&str, String, &str), String> {
     free_of_nul(value).map(|value| (name, value, after_line(after)))
 }
 
-/// To the end of the line, or to a `#` after a blank.
+/// An unquoted value: to the end of the line, or to a `#` after a blank.
 fn bare(text: &str) -> Result<(String, &str), String> {
     let line = text.split('\n').next().unwrap_or_default();
     let comment = line
@@ -85,12 +85,12 @@ fn bare(text: &str) -> Result<(String, &str), String> {
     free_of_nul(line[..comment].trim().to_owned()).map(|value| (value, after_line(text)))
 }
 
-/// In single quotes everything is itself.
+/// A single-quoted value, without escapes.
 fn literal(text: &str) -> Option<(String, &str)> {
     text.split_once('\'').map(|(value, after)| (value.to_owned(), after))
 }
 
-/// In double quotes a few escapes count; a backslash before anything else is a backslash.
+/// A double-quoted value with a few escapes; a backslash before any other character is literal.
 fn escaped(text: &str) -> Option<(String, &str)> {
     let mut value = String::new();
     let mut chars = text.char_indices();
@@ -117,7 +117,7 @@ fn free_of_nul(value: String) -> Result<String, String> {
     if value.contains('\0') { Err("a NUL, which no variable can hold".into()) } else { Ok(value) }
 }
 
-/// The names that variables and secrets can have.
+/// Whether a variable or secret can have this name.
 pub(crate) fn is_name(name: &str) -> bool {
     let mut chars = name.chars();
     chars.next().is_some_and(|first| first.is_ascii_alphabetic() || first == '_')
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_means_what_it_says() {
+    fn assignments_are_parsed_without_substitution() {
         check("", &[]);
         check("\n  \n# A=1\n\t# B=2\n", &[]);
         check("A=1", &[("A", "1")]);
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn quotes_keep_what_is_in_them() {
+    fn quoted_values_are_parsed() {
         check(r#"A='a #b \n "$C" ' # said"#, &[("A", r#"a #b \n "$C" "#)]);
         check(r#"A="a #b" #said"#, &[("A", "a #b")]);
         check(r#"A="\n\t\r\"\\\$\x\a'" "#, &[("A", "\n\t\r\"\\$\\x\\a'")]);
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_says_nothing_is_named_and_not_shown() {
+    fn a_bad_line_is_reported_without_its_text() {
         for (text, line, part) in [
             ("A=1\n\nhunter2", 3, "no `=`"),
             ("hunter2\nA=1", 1, "no `=`"),
@@ -206,7 +206,7 @@ mod tests {
 
     #[test]
     #[expect(clippy::disallowed_methods, reason = "how long it really takes")]
-    fn a_long_file_is_read_in_one_go() {
+    fn a_long_file_is_parsed_quickly() {
         let text: String = (0..100_000).map(|n| format!("A{n}=\n")).collect();
         let start = std::time::Instant::now();
         assert_eq!(parse(&text).map(|all| all.len()), Ok(100_000));
@@ -230,19 +230,19 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_text_is_too_odd(text in any::<String>()) {
+        fn parse_never_panics(text in any::<String>()) {
             let _ = parse(&text);
         }
 
         #[test]
-        fn no_text_of_the_usual_signs_is_too_odd(text in r#"([AB=#'"\\ \t\r\n$]|export |é|\x{feff}){0,40}"#) {
+        fn an_error_names_a_line_of_the_text(text in r#"([AB=#'"\\ \t\r\n$]|export |é|\x{feff}){0,40}"#) {
             if let Err((line, _)) = parse(&text) {
                 prop_assert!(line >= 1 && line <= 1 + newlines(&text));
             }
         }
 
         #[test]
-        fn what_is_quoted_comes_back(value in "[^'\0\r]*") {
+        fn a_quoted_value_is_returned_unchanged(value in "[^'\0\r]*") {
             let text = format!("A='{value}'");
             prop_assert_eq!(&parse(&text).unwrap()["A"], &value);
         }

@@ -1,5 +1,5 @@
-//! What children find in their environment: a short allow-list from the person's login shell, so
-//! that `npx` is found whichever editor, or init system, happened to start the daemon.
+//! The environment of children: a short allow-list from the user's login shell, so that `npx` is found no
+//! matter which editor or init system started the daemon.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -18,35 +18,35 @@ use tokio::time::Instant;
 use crate::event_loop::{may_block, run_blocking};
 use crate::inherited_variables::is_inherited;
 
-/// The first argument that makes this binary the keeper of a login shell.
+/// The first argument that makes this binary run a login shell for the daemon (the keeper).
 pub const SHELL_ENV: &str = "--shell-env";
 
-/// How long a start waits for the login shell.
+/// How long a child's start waits for the login shell.
 const SHELL_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A login shell that takes longer than this does not answer any more. What it says after that start is for the next.
+/// After this the login shell is killed. An answer between the two timeouts is for later starts.
 const SHELL_KILL_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How soon a shell that did not answer is asked again, doubled each time.
+/// Back-off before a shell that failed is asked again, doubled each time.
 const FIRST_PAUSE: Duration = Duration::from_secs(5);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10 * 60);
 
-/// How long it may take to end once it has answered.
+/// How long the keeper may take to exit after its answer.
 const LAST_STEPS: Duration = Duration::from_millis(200);
 
-/// No environment, with all that rc files print, is longer.
+/// Longer than any environment, with all that rc files print.
 const MAX_ANSWER: u64 = 8 * 1024 * 1024;
 
-/// All that a login shell is told; the rest is for its rc files to say.
+/// The only variables that the login shell is given; the rest comes from its rc files.
 const PASSED_ON: [&str; 3] = ["HOME", "USER", "LOGNAME"];
 
-/// Stands around the shell's answer: rc files like to print things of their own.
+/// Encloses the environment in the shell's output, since rc files may print other text.
 const MARK: &str = "__switchboard_environment__";
 
-/// Where commands are usually installed, for when there is no login shell to ask.
+/// The `PATH` for when no login shell answers.
 const USUAL_PATH: &str = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin";
 
-/// An environment for children: allowed names only, no relative entry on the search path.
+/// An environment for children: allowed names only, and no relative entry in `PATH`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Variables(BTreeMap<String, String>);
 
@@ -78,24 +78,24 @@ fn absolute_entries(path: &str) -> String {
     entries.join(":")
 }
 
-/// What the login shell said.
+/// The environment of the login shell.
 #[derive(Clone, Default)]
 pub struct ShellEnvironment {
-    /// What every child is given.
+    /// The variables that every child gets.
     pub variables: Variables,
-    /// Everything, for definitions that ask for a variable by name.
+    /// All variables, for definitions that ask for one by name.
     pub all: BTreeMap<String, String>,
 }
 
-/// How much, never what: anything in it may be a secret.
+/// Prints only the number of variables, since any of them may be a secret.
 impl std::fmt::Debug for ShellEnvironment {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("ShellEnvironment").field("variables", &self.all.len()).finish_non_exhaustive()
     }
 }
 
-/// The login shell's environment, asked for when the first child starts. A good answer is kept. Until there is one,
-/// children get the usual PATH, and the shell is asked again when another starts.
+/// The login shell's environment, queried when the first child starts and then cached. While there is no
+/// answer, children get the previous answer or the usual `PATH`, and later starts query the shell again.
 #[derive(Debug, Default)]
 pub struct LoginShell {
     shared: Arc<SharedShell>,
@@ -105,24 +105,24 @@ pub struct LoginShell {
 struct SharedShell {
     /// Of a daemon that asks no shell.
     fixed: OnceLock<Arc<ShellEnvironment>>,
-    // A leaf lock: held to look at or replace what is known.
+    // A leaf lock: held only to read or replace the state.
     known: Mutex<ShellState>,
-    /// A shell answered, or did not.
+    /// Notified when a shell answered or failed.
     answered: Notify,
-    /// A shell answered after somebody had stopped waiting for it.
+    /// Notified when a shell answered after a start stopped waiting for it.
     late: Notify,
 }
 
 #[derive(Debug, Default)]
 struct ShellState {
     current: Option<Arc<ShellEnvironment>>,
-    /// What it said before a person wanted it to be asked again: good until it answers.
+    /// The answer before the user asked for a new one; used until the shell answers again.
     before: Option<Arc<ShellEnvironment>>,
     asking: Option<ShellQuery>,
-    /// How many were asked in vain, and when the next may be asked.
+    /// Failed queries in a row, and when the next may start.
     failures: u32,
     next: Option<Instant>,
-    /// How often a person wanted it to be asked again: an answer to an earlier question is not taken in.
+    /// Number of the current query round; an answer to an earlier round is ignored.
     round: u64,
 }
 
@@ -174,7 +174,7 @@ impl LoginShell {
         }
     }
 
-    /// A person may have changed their profile: the next child's start asks again.
+    /// Has the next child's start query the shell again, since the user may have changed their profile.
     pub fn forget(&self) {
         let mut known = self.shared.lock();
         known.forget();
@@ -182,23 +182,23 @@ impl LoginShell {
         self.shared.answered.notify_waiters();
     }
 
-    /// Resolves when a shell has answered that nobody waited for any more.
+    /// Resolves when a shell answers after a start went on without it.
     pub async fn answered_late(&self) {
         self.shared.late.notified().await;
     }
 
-    /// Whether a shell has answered.
+    /// Whether the shell has answered.
     pub fn is_known(&self) -> bool {
         self.shared.fixed.get().is_some() || self.shared.lock().current.is_some()
     }
 }
 
-/// What a start does that needs the environment.
+/// What a start that needs the environment has to do.
 enum Ask {
-    /// Somebody has asked already: wait with them.
+    /// A query is running: wait for it until then.
     Wait(Instant),
     Begin(ShellQuery),
-    /// It did not answer just now, or takes too long: do without.
+    /// The last query failed just now, or the running one takes too long: go on without it.
     Later,
 }
 
@@ -208,7 +208,7 @@ impl ShellState {
         *self = Self { round: self.round + 1, before, ..Self::default() };
     }
 
-    /// What holds as long as the shell has not answered.
+    /// The environment to use until the shell answers.
     fn without_answer(&self) -> Arc<ShellEnvironment> {
         self.before.clone().unwrap_or_else(|| Arc::new(ShellEnvironment::without_shell()))
     }
@@ -230,7 +230,7 @@ impl ShellState {
         Ask::Begin(asking)
     }
 
-    /// What came of it. True if somebody stopped waiting before it came.
+    /// Records the result of a query. True if a start went on without it.
     fn note(&mut self, asking: ShellQuery, answer: Option<ShellEnvironment>, now: Instant) -> bool {
         if asking.round != self.round {
             return false;
@@ -269,7 +269,7 @@ impl SharedShell {
 }
 
 impl ShellEnvironment {
-    /// What the daemon itself was started with, but for the PATH. None of it can be asked for by name.
+    /// The daemon's own environment without its `PATH`. No variable in it can be requested by name.
     fn without_shell() -> Self {
         let own = std::env::vars_os()
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
@@ -278,7 +278,7 @@ impl ShellEnvironment {
     }
 }
 
-/// `None` if the shell says nothing. Where there is no shell, that is the answer.
+/// `None` if the shell does not answer. Without a login shell, the daemon's own environment is the answer.
 async fn capture() -> Option<ShellEnvironment> {
     let named = std::env::var("SHELL").ok().filter(|shell| shell.starts_with('/'));
     let shell = match named {
@@ -290,20 +290,20 @@ async fn capture() -> Option<ShellEnvironment> {
     Some(ShellEnvironment { variables: Variables::from_all(all.clone()), all })
 }
 
-/// Has a keeper run the shell. The keeper ends it when our end of its standard input closes, which
-/// happens when this future is done or dropped, and when the daemon dies.
+/// Has a keeper run the shell. The keeper kills it when our end of its standard input closes, which happens
+/// when this future is done or dropped, or the daemon dies.
 async fn ask(shell: &str) -> Option<Vec<(String, String)>> {
     let mut command = tokio::process::Command::from(shell_helper());
     command.arg(SHELL_ENV).arg(shell).env_clear();
     command.envs(PASSED_ON.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
-    // Not our own PATH: that is the one of the host which happened to start the daemon.
+    // Not our own `PATH`, which is that of the host that started the daemon.
     command.env("PATH", USUAL_PATH).env("SHELL", shell).env("TERM", "dumb");
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
     let (mut keeper, _ours) = crate::processes::start(&mut command).ok()?;
     let _leash = keeper.stdin.take();
     let mut stdout = keeper.stdout.take()?.take(MAX_ANSWER);
     let mut said = Vec::new();
-    // Not to its end: something that an rc file left in the background may hold it open.
+    // Not to the end of output: a background process of an rc file may hold the pipe open.
     let answer = loop {
         if let Some(answer) = between_marks(&said) {
             break answer;
@@ -331,7 +331,7 @@ fn between_marks(said: &[u8]) -> Option<String> {
     Some(String::from_utf8_lossy(&said[begin..end]).into_owned())
 }
 
-/// This very binary. Not by its path: that may be another version by now, or gone.
+/// A command that runs this binary. Not by its path, where another version may be by now, or none.
 #[expect(clippy::disallowed_methods, reason = "processes of our own, which are no children")]
 pub(crate) fn shell_helper() -> std::process::Command {
     let mut command = std::process::Command::new("/proc/self/exe");
@@ -342,8 +342,9 @@ pub(crate) fn shell_helper() -> std::process::Command {
     command
 }
 
-/// The whole life of a keeper, `switchboardd --shell-env SHELL`: runs the shell in a session without a
-/// terminal, where no rc file can stop it by touching one, and leaves nothing of it when time is up.
+/// The main function of a keeper, `switchboardd --shell-env SHELL`. Runs the shell in a session without a
+/// terminal, so that no rc file can block it by using one. Kills its process group on timeout, and when the
+/// daemon closes our standard input.
 #[expect(
     clippy::disallowed_methods,
     reason = "the one place where the login shell is executed, in a process without a runtime"
@@ -371,7 +372,7 @@ pub fn run_shell(mut args: impl Iterator<Item = OsString>) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Waits a moment for the daemon to let go of our standard input.
+/// Waits 2 ms for the daemon to close our standard input.
 fn is_let_go() -> bool {
     let stdin = std::io::stdin();
     let mut fds = [PollFd::new(&stdin, PollFlags::IN)];
@@ -379,7 +380,7 @@ fn is_let_go() -> bool {
     matches!(poll(&mut fds, Some(&moment)), Ok(1))
 }
 
-/// The shell that the user database names; only local accounts are looked at.
+/// The login shell in `/etc/passwd`; other user databases are not consulted.
 fn passwd_shell() -> Option<String> {
     may_block();
     let uid = rustix::process::getuid().as_raw().to_string();
@@ -409,14 +410,14 @@ mod tests {
     }
 
     #[test]
-    fn a_shell_that_was_slow_or_failed_is_asked_again_and_taken_in_late() {
+    fn a_slow_or_failed_shell_is_queried_again() {
         let mut known = ShellState::default();
         let begin = Instant::now();
         let Ask::Begin(first) = known.asking(begin) else { panic!("nobody has asked") };
         let (soon, late) = (begin + Duration::from_secs(1), begin + SHELL_TIMEOUT);
         assert!(matches!(known.asking(soon), Ask::Wait(until) if until == begin + SHELL_TIMEOUT));
         assert!(matches!(known.asking(late), Ask::Later), "one shell at a time, and nobody waits twice");
-        // It failed: asked again, but not at once.
+        // The query failed: it is repeated, but not at once.
         assert!(!known.note(first, None, late));
         assert!(matches!(known.asking(late), Ask::Later));
         let Ask::Begin(second) = known.asking(late + FIRST_PAUSE) else { panic!("not asked again") };
@@ -431,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_to_an_earlier_question_is_not_taken_in() {
+    fn an_answer_to_an_earlier_query_is_ignored() {
         let mut known = ShellState::default();
         let Ask::Begin(before) = known.asking(Instant::now()) else { panic!("nobody has asked") };
         known.forget();
@@ -440,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_shell_said_holds_until_it_answers_again() {
+    fn the_previous_answer_is_used_until_the_shell_answers_again() {
         let mut known = ShellState::default();
         let now = Instant::now();
         let shell_environment = |value: &str| {
@@ -451,7 +452,7 @@ mod tests {
         };
         let Ask::Begin(first) = known.asking(now) else { panic!("nobody has asked") };
         known.note(first, shell_environment("old"), now);
-        // However often it is asked again, and also if it fails.
+        // However often the query is repeated, and even if it fails.
         known.forget();
         known.forget();
         let Ask::Begin(second) = known.asking(now) else { panic!("not asked again") };

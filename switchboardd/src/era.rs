@@ -1,10 +1,10 @@
-//! The two eras of the protocol, and what turns messages of the one into messages of the other.
+//! The two eras of the protocol, and the translation of messages between them.
 //!
-//! Legacy revisions open with `initialize` and let a server ask its host whenever it likes. Modern ones have no
-//! handshake: each request says in its `_meta` who asks and what they can take, and a question is a result
-//! (`input_required`) that the host comes back from. Everything here is about bytes and says nothing of processes
-//! or sockets, so that children behind a pipe and children behind a URL are spoken to alike. Pure but for the
-//! clock that `request_state` is given.
+//! Legacy revisions open with `initialize` and let a server ask its host at any time. Modern ones have no
+//! handshake: each request says in its `_meta` who sends it and what the client can do, and a question is a
+//! result (`input_required`) after which the host retries. These modules work on bytes and know nothing of
+//! processes or sockets, so that local and remote children are treated alike. They do no I/O; the caller
+//! passes the time to `request_state`.
 
 pub mod envelope;
 pub mod errors;
@@ -44,16 +44,16 @@ pub enum InvalidRequest {
     UnsupportedVersion { requested: String },
 }
 
-/// What a modern request says of itself in its `_meta`.
+/// Keys in the `_meta` of a modern request.
 pub const VERSION_KEY: &str = "io.modelcontextprotocol/protocolVersion";
 pub const CAPABILITIES_KEY: &str = "io.modelcontextprotocol/clientCapabilities";
 pub const CLIENT_KEY: &str = "io.modelcontextprotocol/clientInfo";
 pub const LEVEL_KEY: &str = "io.modelcontextprotocol/logLevel";
-/// And what the answers say.
+/// Keys in the `_meta` of results and notifications.
 pub const SERVER_KEY: &str = "io.modelcontextprotocol/serverInfo";
 pub const SUBSCRIPTION_KEY: &str = "io.modelcontextprotocol/subscriptionId";
 
-/// Who we are to hosts.
+/// Our `serverInfo` for hosts.
 pub fn server() -> serde_json::Value {
     serde_json::json!({
         "name": "switchboard",
@@ -62,7 +62,7 @@ pub fn server() -> serde_json::Value {
     })
 }
 
-/// The four that belong to one hop and are never passed on to the other era.
+/// The four request keys, which belong to one hop and are never passed on to the other era.
 pub fn is_hop_key(key: &str) -> bool {
     matches!(key, VERSION_KEY | CAPABILITIES_KEY | CLIENT_KEY | LEVEL_KEY)
 }

@@ -1,4 +1,4 @@
-//! Everything that can fail on a call's way, as what the host is told: one sum, answered in one place.
+//! Everything that can fail on the way of a call, and how it is reported to the host.
 
 use serde_json::json;
 use switchboard_wire::raw::Raw;
@@ -12,7 +12,7 @@ use crate::methods;
 use crate::pool::PoolError;
 use crate::value_resolver::NotLaunchable;
 
-/// Whose mistake a failure is.
+/// Who caused a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Blame {
     Host,
@@ -64,7 +64,7 @@ pub enum Failure {
     Panicked,
 }
 
-/// The command to type, wherever one stands. A path that a shell could misread stays out of it.
+/// The command for the user to run. A path that a shell could misread is left out.
 fn allowing(file: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '/' | '@' | '+');
     if file.chars().all(plain) { format!("switchboard allow {file}") } else { "switchboard allow".to_owned() }
@@ -93,7 +93,7 @@ impl Failure {
         }
     }
 
-    /// Whether the call surely did not run and may work if it is made again.
+    /// Whether the call certainly did not run and may succeed if repeated.
     pub fn retryable(&self) -> bool {
         match self {
             Self::Child { error, .. } => {
@@ -111,7 +111,7 @@ impl Failure {
         }
     }
 
-    /// A word that programs can rely on.
+    /// A stable identifier for programs.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::UnknownMethod { .. } => "unknown_method",
@@ -153,17 +153,17 @@ impl Failure {
             | Self::NoSuchChild { .. }
             | Self::NotAllowed { .. }
             | Self::BadState(_) => INVALID_PARAMS,
-            // Legacy revisions have a code for it.
+            // Legacy revisions have a code of their own for this.
             Self::NoSuchResource { .. } if era == ProtocolEra::Legacy => -32002,
             Self::NoSuchResource { .. } => INVALID_PARAMS,
-            // Any failure that is not the host's own. The modern era has no codes for servers to choose from.
+            // All failures that the host did not cause. The modern era has no range of codes for servers.
             _ if era == ProtocolEra::Modern => INTERNAL_ERROR,
             _ => -32000,
         }
     }
 
-    /// The whole answer to the request of this method and id. Hosts make a call again that ended with a protocol
-    /// error, and this one may have run: what fails on a call is told as its result.
+    /// The whole response to a request. A failed `tools/call` is answered with a result, unless the host
+    /// caused the failure: hosts repeat a call that ended with a protocol error, and this one may have run.
     pub fn answer(&self, era: ProtocolEra, method: &str, host_id: &str) -> Vec<u8> {
         if method == methods::TOOLS_CALL && self.blame() != Blame::Host {
             return rpc::result(host_id, &self.result(era));
@@ -171,7 +171,7 @@ impl Failure {
         self.fault(era, host_id)
     }
 
-    /// The result of a call that failed like this.
+    /// The result of a call that failed.
     fn result(&self, era: ProtocolEra) -> String {
         let content = rpc::text_content(&self.to_string());
         let meta = json!({ "switchboard": self.about() });
@@ -184,7 +184,7 @@ impl Failure {
         }
     }
 
-    /// For programs: what happened, and to whom.
+    /// For programs: what happened, to which child and subtool.
     fn about(&self) -> serde_json::Value {
         let mut about = json!({ "kind": self.kind(), "retryable": self.retryable() });
         let (child, subtool) = match self {
@@ -225,7 +225,7 @@ impl Failure {
     }
 }
 
-/// A fault under an id.
+/// A JSON-RPC error response.
 pub fn fault(host_id: &str, error: &serde_json::Value) -> Vec<u8> {
     rpc::error(host_id, &error.to_string())
 }
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_never_a_call_keeps_its_code() {
+    fn a_host_error_keeps_its_code() {
         for (failure, code) in [
             (Failure::InvalidParams("Unknown tool: x".into()), -32602),
             (Failure::UnknownMethod { method: "x".into() }, -32601),
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn every_failure_of_a_call_is_its_result() {
+    fn a_failed_call_is_answered_with_a_result() {
         for failure in [
             silent(),
             Failure::ShuttingDown,

@@ -14,12 +14,12 @@ thread_local! {
     static IS_SIMULATED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// While it lives, this thread serves hosts.
+/// While this lives, the current thread is the event loop.
 #[derive(Debug)]
 pub struct Serving(());
 
 impl Serving {
-    /// From here on nothing on this thread may wait for a disk.
+    /// From here on, nothing on this thread may wait for a disk.
     pub fn begin() -> Self {
         IS_HERE.set(true);
         Self(())
@@ -49,8 +49,8 @@ impl Drop for Simulation {
     }
 }
 
-/// What follows may wait for a disk. In a debug build, which is what tests run, that is a panic on the thread that
-/// serves; in a release build it costs nothing.
+/// Declares that the code that follows may wait for a disk. Panics on the event loop in debug builds, and so
+/// in tests; costs nothing in release builds.
 #[track_caller]
 pub fn may_block() {
     debug_assert!(
@@ -59,13 +59,13 @@ pub fn may_block() {
     );
 }
 
-/// Does work that may wait for a disk on a thread for such work.
+/// Runs blocking work on a thread for such work.
 pub async fn run_blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     match on_blocking_thread(work).await {
         Ok(done) => done,
         Err(error) => match error.try_into_panic() {
             Ok(panic) => std::panic::resume_unwind(panic),
-            // The daemon goes, and nobody waits for this any more.
+            // The runtime is shutting down, so nobody needs the result.
             Err(_) => std::future::pending().await,
         },
     }
@@ -86,13 +86,13 @@ fn on_blocking_thread<T: Send + 'static>(
     tokio::task::spawn_blocking(work)
 }
 
-/// Does work that may wait for a disk and that nobody waits for: here, unless this thread serves. It is for `Drop` and so
-/// does not panic: where the system gives no thread, the work is left undone.
+/// Runs blocking work whose result nobody needs: on this thread, unless it is the event loop. For use in
+/// `Drop`, so it never panics: if the system cannot create a thread, the work is skipped.
 pub fn run_blocking_detached(work: impl FnOnce() + Send + 'static) {
     if IS_SIMULATED.get() {
         run_here(work);
     } else if IS_HERE.get() {
-        // Not `spawn_blocking`, which panics without a thread.
+        // Not `spawn_blocking`, which panics if no thread can be created.
         let _ = on_another_thread(std::thread::Builder::new(), work);
     } else {
         work();
@@ -121,7 +121,7 @@ mod tests {
 
     use super::*;
 
-    /// What touches files, as far as a text tells.
+    /// Code that touches files, recognised by its text.
     const TOUCHES: &[&str] = &[
         "std::fs",
         "rustix::fs",
@@ -151,7 +151,7 @@ mod tests {
         ".canonicalize()",
     ];
 
-    /// Modules that do it at another time or in another process, and why nobody waits for that.
+    /// Modules that touch files but need not call `may_block`, with the reason.
     const OTHERWISE: &[(&str, &str)] = &[
         ("cli/", "commands are processes of their own"),
         ("cli.rs", "commands are processes of their own"),
@@ -180,7 +180,7 @@ mod tests {
         }
     }
 
-    /// A module that touches files says `may_block()`, so that a test finds out if it does on the wrong thread.
+    /// A module that touches files calls `may_block()`, so that tests detect it on the wrong thread.
     #[test]
     fn only_these_modules_touch_files() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
@@ -247,8 +247,8 @@ mod tests {
     }
 
     #[test]
-    fn work_without_a_thread_is_left_undone() {
-        // No address space has room for this stack.
+    fn work_is_skipped_if_no_thread_can_be_created() {
+        // Too large a stack for any address space.
         let no_thread = std::thread::Builder::new().stack_size(1 << 60);
         assert!(!on_another_thread(no_thread, || panic!("it ran")));
     }

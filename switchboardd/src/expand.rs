@@ -1,10 +1,10 @@
-//! `${…}` in definitions: taken apart once, filled in once, never by a shell. What a file's place decides
-//! is filled in when it is read; what only its person knows, when a child starts.
+//! `${…}` in definitions: parsed once, filled once, never by a shell. What depends on the file's location is
+//! filled in when the file is read; values of the user, when a child starts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-/// A text with gaps for values that are not known yet.
+/// A text with placeholders (gaps) for values that are not known yet.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Template(Vec<Piece>);
 
@@ -14,16 +14,17 @@ enum Piece {
     Gap { name: String, default: Option<String>, kind: Kind },
 }
 
-/// Where a gap's value may come from.
+/// How a placeholder is written. Both kinds get their values from a secret, the user's env file or the login
+/// shell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Kind {
-    /// `${NAME}`: secrets, the person's env file, the login shell.
+    /// `${NAME}` or `${env:NAME}`.
     Variable,
-    /// `${input:id}`: what other hosts ask for; here a secret of that name.
+    /// `${input:id}`, for which other hosts prompt.
     Input,
 }
 
-/// What a definition's place decides.
+/// What placeholders that depend on the file's location stand for.
 #[derive(Debug, Clone, Default)]
 pub struct ExpansionContext {
     /// The folder of the file.
@@ -31,13 +32,13 @@ pub struct ExpansionContext {
     /// The workspace, or the folder that the globs start in.
     pub root: PathBuf,
     pub home: PathBuf,
-    /// Where a plugin may keep what should outlive it.
+    /// Where a plugin may store data that outlives its updates.
     pub data: PathBuf,
     /// The file is the user's own, and belongs to no workspace.
     pub personal: bool,
-    /// What `inputs` of the file say each input is without a secret.
+    /// The defaults of the file's `inputs`.
     pub inputs: BTreeMap<String, String>,
-    /// Which gaps the file's format knows.
+    /// Which placeholders the file's format supports.
     pub dialect: Dialect,
 }
 
@@ -51,7 +52,7 @@ pub enum Dialect {
     Plugin,
 }
 
-/// The names of places, which are no variables without `env:`.
+/// Names that stand for locations; as variables they need `env:`.
 const PLACES: [&str; 9] = [
     "workspaceFolder",
     "CLAUDE_PROJECT_DIR",
@@ -64,14 +65,14 @@ const PLACES: [&str; 9] = [
     "pathSeparator",
 ];
 
-/// A variable that nobody has set.
+/// A value that is not set.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Missing {
     pub name: String,
     pub kind: Kind,
 }
 
-/// The values for the gaps of one definition.
+/// Values for the placeholders of one definition.
 pub type Values = BTreeMap<String, String>;
 
 impl Template {
@@ -80,7 +81,7 @@ impl Template {
         Self(if text.is_empty() { Vec::new() } else { vec![Piece::Text(text)] })
     }
 
-    /// Takes a text apart. `Err` for a `${…}` that means something elsewhere and nothing here.
+    /// Parses a text. `Err` for a `${…}` that other hosts support and we do not.
     pub fn parse(text: &str, places: &ExpansionContext) -> Result<Self, String> {
         let mut pieces = Pieces::default();
         let mut rest = text;
@@ -102,7 +103,7 @@ impl Template {
         Ok(Self(pieces.0))
     }
 
-    /// The text, if there is nothing to fill in.
+    /// The text, if it has no placeholders.
     pub fn literal(&self) -> Option<&str> {
         match self.0.as_slice() {
             [] => Some(""),
@@ -118,7 +119,7 @@ impl Template {
         })
     }
 
-    /// What stands for a gap that has no value, beside its name.
+    /// The placeholders that have a default: name and default.
     pub fn defaults(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().filter_map(|piece| match piece {
             Piece::Gap { name, default, .. } => Some((name.as_str(), default.as_deref()?)),
@@ -126,13 +127,13 @@ impl Template {
         })
     }
 
-    /// Fills every gap; notes those that have neither a value nor a default.
+    /// Fills all placeholders; adds those without value and default to `missing`.
     pub fn fill(&self, values: &Values, missing: &mut BTreeSet<Missing>) -> String {
         let mut filled = String::new();
         for piece in &self.0 {
             match piece {
                 Piece::Text(text) => filled.push_str(text),
-                // As in a shell, `:-` stands for the empty as well.
+                // As in a shell, `:-` also replaces an empty value.
                 Piece::Gap { name, default: Some(default), .. } => {
                     let value = values.get(name).filter(|value| !value.is_empty());
                     filled.push_str(value.unwrap_or(default));
@@ -146,7 +147,7 @@ impl Template {
         filled
     }
 
-    /// As a person writes it, with what is no gap as `shown` gives it.
+    /// As written, but with `shown` applied to literal text and defaults.
     pub fn shown(&self, shown: impl Fn(&str) -> String) -> String {
         let one = |piece: &Piece| match piece {
             Piece::Text(text) => shown(text),
@@ -158,13 +159,13 @@ impl Template {
         self.0.iter().map(one).collect()
     }
 
-    /// Whether a gap comes before anything else.
+    /// Whether it starts with a placeholder.
     pub fn begins_with_gap(&self) -> bool {
         matches!(self.0.first(), Some(Piece::Gap { .. }))
     }
 }
 
-/// As a person writes it, gaps included.
+/// As written, placeholders included.
 impl std::fmt::Display for Template {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         for piece in &self.0 {
@@ -173,7 +174,7 @@ impl std::fmt::Display for Template {
                 Piece::Gap { name, default, kind } => {
                     let kind = match kind {
                         Kind::Input => "input:",
-                        // Without it, it would read as a place.
+                        // Without the prefix it would be read as a location.
                         Kind::Variable if PLACES.contains(&name.as_str()) => "env:",
                         Kind::Variable => "",
                     };
@@ -188,7 +189,7 @@ impl std::fmt::Display for Template {
     }
 }
 
-/// A template survives being written down, gap by gap: text that only looks like a gap stays text.
+/// Serialised piece by piece, so that text that only looks like a placeholder stays text.
 impl serde::Serialize for Template {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let pieces: Vec<serde_json::Value> = self
@@ -233,7 +234,7 @@ impl std::fmt::Display for Missing {
     }
 }
 
-/// Pieces with neighbouring texts joined, so that equal templates are equal values.
+/// Pieces with adjacent texts merged, so that equal templates compare equal.
 #[derive(Default)]
 struct Pieces(Vec<Piece>);
 
@@ -247,7 +248,7 @@ impl Pieces {
     }
 }
 
-/// Where the next gap begins, if it is one, and the text behind its brace.
+/// The offset of the next possible placeholder, and the text after its opening brace.
 fn next_gap(text: &str, dialect: Dialect) -> Option<(usize, &str)> {
     let plain = text.find("${").map(|at| (at, &text[at + 2..]));
     if dialect != Dialect::OpenCode {
@@ -257,7 +258,7 @@ fn next_gap(text: &str, dialect: Dialect) -> Option<(usize, &str)> {
     plain.into_iter().chain(bare.map(|at| (at, &text[at + 1..]))).min_by_key(|(at, _)| *at)
 }
 
-/// What stands between the braces; `None` if it is no gap in this dialect.
+/// Parses the text between the braces; `None` if it is not a placeholder in this dialect.
 fn gap(inner: &str, places: &ExpansionContext) -> Result<Option<Piece>, String> {
     let path = |path: &Path| Ok(Some(Piece::Text(path.to_string_lossy().into_owned())));
     if places.dialect == Dialect::Plugin {
@@ -294,7 +295,7 @@ fn gap(inner: &str, places: &ExpansionContext) -> Result<Option<Piece>, String> 
         Some((word, _)) if is_name(word, Kind::Variable) => Err(format!(
             "`${{{word}:…}}` is not supported; `${{NAME}}`, `${{NAME:-default}}`, `${{env:NAME}}` and `${{input:id}}` are"
         )),
-        // Whatever a shell would make of it, we make nothing of it.
+        // Other shell syntax stays literal.
         _ => Ok(None),
     }
 }
@@ -322,7 +323,7 @@ mod tests {
         }
     }
 
-    /// Filled with SET=value and EMPTY=.
+    /// Fills in SET=value and EMPTY=.
     fn filled(text: &str) -> Result<String, String> {
         let template = Template::parse(text, &places())?;
         let values =
@@ -357,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_gap_stays_as_it_is() {
+    fn text_that_is_no_gap_stays_literal() {
         for text in
             ["$SET", "$${", "${", "${SET", "${}", "${a b}", "${!SET}", "$(SET)", "`SET`", "${1}", "%SET%"]
         {
@@ -375,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_not_looked_into_again() {
+    fn values_are_not_expanded_again() {
         let template = Template::parse("${A}", &places()).unwrap();
         let values = [("A".to_owned(), "${B}".to_owned()), ("B".to_owned(), "no".to_owned())];
         assert_eq!(template.fill(&values.into(), &mut BTreeSet::new()), "${B}");
@@ -385,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn a_template_is_shown_as_what_it_means() {
+    fn a_template_is_shown_as_written() {
         for text in ["${A}${A:-b}${input:i}", "${env:userHome}", "${env:PLUGIN_ROOT}/x"] {
             let template = Template::parse(text, &places()).unwrap();
             assert_eq!(template.to_string(), text);
@@ -410,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn a_template_survives_being_written_down() {
+    fn a_template_survives_serialisation() {
         let odd = ExpansionContext { root: "/w/${SET}".into(), ..places() };
         for text in ["", "a", "${A}", "x${A:-d}y${input:i}", "${workspaceFolder}${A}"] {
             let template = Template::parse(text, &odd).unwrap();

@@ -1,4 +1,4 @@
-//! What a route or shim shows: all children as suites (the aggregate), or one child as it is.
+//! What a route or shim shows: all children as suites (the aggregate), or one child unchanged.
 
 mod aggregate;
 mod catch;
@@ -45,7 +45,7 @@ async fn answer(
     let RequestContext { daemon, session, face, caller, .. } = context;
     match claim {
         Ok(None) => {}
-        // Larger than the other way, and rarer.
+        // Boxed: this future is larger than the legacy one, and rarer.
         Ok(Some(meta)) => {
             session.caller.update(|host| host.is_modern = true);
             return Box::pin(modern::answer(context, catalog, request, meta)).await;
@@ -61,7 +61,7 @@ async fn answer(
         Face::Child(name) => single::answer(catalog, name, caller, request).await,
     };
     match request.method {
-        // From what it was shown on, a host hears what changes.
+        // Once it has seen a list, a host is notified of changes.
         methods::PROMPTS_LIST | methods::RESOURCES_LIST | methods::TEMPLATES_LIST => {
             list_changes::note_shown(session)
         }
@@ -73,7 +73,7 @@ async fn answer(
     match said {
         Ok(SuiteReply::Child(answer)) => answer.for_host(request.id.get()),
         Ok(SuiteReply::Error(error)) => rpc::error(request.id.get(), &error),
-        // Only a modern request is answered with a question.
+        // Only modern requests are answered with a question.
         Ok(SuiteReply::NeedsInput(_)) => {
             Failure::Panicked.answer(ProtocolEra::Legacy, request.method, request.id.get())
         }
@@ -85,7 +85,7 @@ async fn answer(
     }
 }
 
-/// Notes what a host said of itself to an earlier daemon. False for what a child has to hear of.
+/// Replays a request that the host made to an earlier daemon. False if a child must see the request.
 pub fn replay_request(daemon: &Daemon, session: &Session, request: IncomingRequest<'_>) -> bool {
     match request.method {
         methods::INITIALIZE => {
@@ -102,12 +102,12 @@ pub fn replay_request(daemon: &Daemon, session: &Session, request: IncomingReque
     true
 }
 
-/// Takes in a notification; most mean nothing to a face that keeps no state for them.
+/// Handles a notification; all but two are ignored.
 pub fn on_notification(daemon: &Daemon, session: &Session, method: &str, params: Option<Raw<'_>>) {
     if method == methods::ROOTS_CHANGED {
         daemon.roots_changed(&session.caller);
     } else if method == methods::CANCELLED
-        // Callers without a session count their ids alike; closing the connection is their way.
+        // Callers without a session may use equal ids, so they cancel by closing the connection.
         && session.caller.mailbox().is_some()
         && let Some(id) =
             params.and_then(switchboard_wire::members::Members::of).and_then(|params| params.get("requestId"))
@@ -116,7 +116,7 @@ pub fn on_notification(daemon: &Daemon, session: &Session, method: &str, params:
     }
 }
 
-/// `logging/setLevel`: what this caller hears from now on.
+/// `logging/setLevel`: sets the lowest level that this caller receives.
 fn set_level(caller: &Caller, params: &RequestParams<'_>) -> Result<SuiteReply, Failure> {
     let level = params
         .members

@@ -1,4 +1,4 @@
-//! Files: those that are private to their owner, and how many may be open.
+//! Writing and checking private files, and the limit of open files.
 
 pub mod private;
 pub mod regular;
@@ -16,27 +16,27 @@ use rustix::fs::OFlags;
 pub use switchboard_wire::folder::is_ours_alone;
 use switchboard_wire::open_files;
 
-/// Lifts the soft limit of open files to the hard one: connections and pipes are what this process is made of.
+/// Raises the soft limit of open files to the hard limit: the daemon holds many connections and pipes.
 pub fn raise_limit() {
     if let Err(error) = open_files::raise() {
         tracing::warn!(target: "daemon", "the limit of open files stays where it is: {error}");
     }
 }
 
-/// The soft limit of open files that this process was started with, for its children: some programs walk
-/// through all numbers below it, some use `select`. `None` if it was not changed.
+/// The soft limit of open files that this process was started with, for its children: some programs loop over
+/// all descriptors below it, some use `select`. `None` if it was not changed.
 pub fn soft_limit_before() -> Option<u64> {
     open_files::before()
 }
 
-/// Back to what this process was started with, for another that takes its place.
+/// Restores the limit that this process was started with, for a successor that replaces it.
 pub fn lower_limit() {
     if let Some(before) = soft_limit_before() {
         open_files::set(before);
     }
 }
 
-/// Writes a private file whole or not at all.
+/// Replaces a private file atomically.
 pub fn replace(path: &Path, body: &[u8]) -> io::Result<()> {
     static DRAFTS: AtomicU64 = AtomicU64::new(0);
     let mut name = path.as_os_str().to_owned();
@@ -55,7 +55,7 @@ pub fn replace(path: &Path, body: &[u8]) -> io::Result<()> {
     written
 }
 
-/// Opens a private file of ours to write into it, through no link: a lock, or what is added to.
+/// Opens our own private file for writing (a lock, or a log to append to) without following links.
 pub fn open_own(file: &Path, append: bool) -> io::Result<File> {
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
     let mut open = OpenOptions::new();
@@ -67,8 +67,8 @@ pub fn open_own(file: &Path, append: bool) -> io::Result<File> {
     Ok(opened)
 }
 
-/// How somebody else could write a file, or put another in its place; each folder is looked at once. `real`:
-/// where it really is.
+/// How another user could write a file or replace it. Results for folders are cached in `folders`. `real` is
+/// the file's real path.
 pub fn others_can_write(real: &Path, folders: &mut HashMap<PathBuf, Option<String>>) -> Option<String> {
     let how = |path: &Path| match std::fs::metadata(path) {
         Ok(meta) if meta.mode() & 0o020 != 0 && !meta.is_dir() && has_access_list(path) => {
@@ -85,12 +85,12 @@ pub fn others_can_write(real: &Path, folders: &mut HashMap<PathBuf, Option<Strin
     })
 }
 
-/// A path, and what is to be said of it.
+/// Formats a path with a message about it.
 pub fn told(path: &Path, why: &dyn std::fmt::Display) -> String {
     format!("`{}`: {why}", path.display())
 }
 
-/// Whether a list of its own says who else may do what with a file.
+/// Whether the file has a POSIX access list.
 #[cfg(target_os = "linux")]
 pub fn has_access_list(path: &Path) -> bool {
     rustix::fs::getxattr(path, "system.posix_acl_access", &mut [0_u8; 0][..]).is_ok_and(|length| length > 0)
@@ -106,9 +106,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_draft_that_cannot_be_finished_is_no_litter() {
+    fn a_failed_replacement_leaves_no_draft() {
         let folder = tempfile::tempdir().unwrap();
-        // A folder in the way: the draft is written and cannot be moved over it.
+        // A folder in the way: the draft is written and cannot be renamed over it.
         std::fs::create_dir_all(folder.path().join("token/x")).unwrap();
         assert!(replace(&folder.path().join("token"), b"t").is_err());
         let left: Vec<_> = std::fs::read_dir(folder.path()).unwrap().flatten().collect();

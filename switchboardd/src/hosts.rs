@@ -1,5 +1,5 @@
-//! The hosts that people use: where each keeps its MCP servers and how it writes them down, so that commands can
-//! read them, put Switchboard there, and take it out again. Nothing of this is on the way of a call.
+//! The known hosts: where each keeps its MCP servers and in which format, so that commands can read them, add
+//! Switchboard and remove it again. No call passes through here.
 
 mod change;
 mod gaps;
@@ -25,36 +25,36 @@ use serde_json::Value;
 
 use crate::document::Problem;
 
-/// The name that Switchboard goes by in every host.
+/// Switchboard's name in every host's file.
 pub const KEY: &str = "switchboard";
 
-/// A host, as data.
+/// What is known of a host.
 #[derive(Debug)]
 pub struct Host {
-    /// What is typed behind `--host`.
+    /// Typed after `--host`.
     pub id: &'static str,
     pub name: &'static str,
-    /// On PATH where it is installed.
+    /// Programs on PATH that show that it is installed.
     pub programs: &'static [&'static str],
-    /// Where it keeps its servers. None for a host that has no file of its own.
+    /// The files with its servers. Empty for a host without a file of its own.
     pub places: &'static [HostFile],
-    /// Whether the places stand for one another: what is written goes into the first that is there.
+    /// Whether the files are alternatives: only the first that exists is written.
     pub alternatives: bool,
     pub format: Format,
-    /// What it needs to know of a server that it starts.
+    /// The members of the entry that starts the shim.
     pub entry: &'static [(&'static str, Part)],
-    /// How it writes what it fills in.
+    /// Its placeholder syntax.
     pub gaps: Gaps,
-    /// What its `timeout` counts.
+    /// The unit of its `timeout`.
     pub timeout: Unit,
 }
 
-/// A file, and what shows that its host looks there.
+/// A file, and the evidence that its host uses it.
 #[derive(Debug)]
 pub struct HostFile {
     pub base: Base,
     pub file: &'static str,
-    /// A folder below the same base. Without one, only the file itself does.
+    /// A folder below the same base that shows it. Without one, only the file itself does.
     pub folder: Option<&'static str>,
 }
 
@@ -63,15 +63,15 @@ pub enum Base {
     Home,
     /// `$XDG_CONFIG_HOME` or `~/.config`, on macOS too.
     Config,
-    /// The same, but `~/Library/Application Support` on macOS.
+    /// Like `Config`, but `~/Library/Application Support` on macOS.
     Application,
-    /// A folder that a variable names, or this one in HOME.
+    /// The folder that a variable names, else this one in HOME.
     Variable(&'static str, &'static str),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
-    /// Comments and trailing commas included. The servers are members of an object under this key.
+    /// With comments and trailing commas. The servers are members of the object under this key.
     Json {
         key: &'static str,
         /// Whether each of `projects` may have servers of its own.
@@ -88,7 +88,7 @@ pub enum Format {
 pub enum Part {
     /// The path of the shim.
     Shim,
-    /// The same as a list of one.
+    /// The shim's path in a list.
     Argv,
     Text(&'static str),
     True,
@@ -100,11 +100,11 @@ pub enum Part {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Gaps {
-    /// None: every text is what it is.
+    /// No placeholders: all text is literal.
     None,
     /// `${NAME}` and `${NAME:-default}`
     Plain,
-    /// `${env:NAME}`, `${userHome}` and other places
+    /// `${env:NAME}`, `${userHome}` and other paths
     Env,
     /// `$NAME` and `${NAME}`
     Dollar,
@@ -118,28 +118,28 @@ pub enum Gaps {
 pub enum Unit {
     Milliseconds,
     Seconds,
-    /// Something else than how long a call may take.
+    /// Its `timeout` is not the timeout of a call.
     Nothing,
 }
 
-/// A server as a host has it.
+/// A server in a host's file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Entry {
     pub name: String,
-    /// The project that it is for; `None` for all of them.
+    /// The project that it is for; `None` for all.
     pub project: Option<PathBuf>,
     pub value: Value,
 }
 
-/// What a host's file holds.
+/// The contents of a host's file.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Contents {
     pub entries: Vec<Entry>,
-    /// What VS Code asks its person for.
+    /// Values that VS Code asks its user for.
     pub inputs: Value,
 }
 
-/// Why nothing is made of a file, or why it is not changed.
+/// Why a file cannot be read or changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refusal {
     /// Line and column, counted from 1.
@@ -152,7 +152,7 @@ impl Refusal {
         Self { at: None, why: why.into() }
     }
 
-    /// With the place of an offset.
+    /// With the line and column of an offset.
     fn at(text: &str, offset: usize, why: impl Into<String>) -> Self {
         Self { at: Some(crate::document::place(text, offset)), why: why.into() }
     }
@@ -174,13 +174,13 @@ impl Format {
     }
 }
 
-/// The words of a server's command, wherever its host keeps them.
+/// The words of a server's command, whichever keys its host uses.
 pub fn words(entry: &Value) -> Vec<String> {
     let entry = entry.get("transport").filter(|nested| nested.is_object()).unwrap_or(entry);
     let texts = |value: &Value| match value {
         Value::String(text) => vec![text.clone()],
         Value::Array(items) => items.iter().filter_map(|item| Some(item.as_str()?.to_owned())).collect(),
-        // Zed once had the path and the arguments in an object of their own.
+        // Zed once kept the path and the arguments in a nested object.
         Value::Object(nested) => {
             nested.get("path").and_then(Value::as_str).map(ToOwned::to_owned).into_iter().collect()
         }
@@ -191,13 +191,13 @@ pub fn words(entry: &Value) -> Vec<String> {
     words
 }
 
-/// Where a server is that its host does not start.
+/// The URL of a remote server.
 pub fn url(entry: &Value) -> Option<&str> {
     let entry = entry.get("transport").filter(|nested| nested.is_object()).unwrap_or(entry);
     ["url", "httpUrl", "serverUrl"].iter().find_map(|key| entry[*key].as_str())
 }
 
-/// Whether its host is told to leave it alone.
+/// Whether the entry is disabled in its host.
 pub fn is_off(entry: &Value) -> bool {
     entry["disabled"] == true || entry["enabled"] == false
 }

@@ -1,4 +1,4 @@
-//! The HTTP front door: which route is whose, and how connections come and go.
+//! The HTTP server: every route and the module that answers it.
 
 mod accept;
 mod auth;
@@ -58,7 +58,7 @@ impl FromRef<AppState> for Arc<SavingsCache> {
     }
 }
 
-/// Every route, behind the gate.
+/// All routes, behind the authorization check.
 fn app(daemon: &Arc<Daemon>, reloader: &Arc<Reloader>) -> Router {
     let state = AppState { daemon: daemon.clone(), reloader: reloader.clone(), savings: Arc::default() };
     Router::new()

@@ -29,7 +29,7 @@ const ALLOWED: [&str; 24] = [
 const ALLOWED_MORE: [&str; 3] = ["NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"];
 const ALLOWED_PREFIXES: [&str; 3] = ["LC_", "XDG_", "DOCKER_"];
 
-/// Whether it is a variable that every child gets, which no secret is.
+/// Whether every child gets this variable. None of them is a secret.
 pub fn is_inherited(name: &str) -> bool {
     ALLOWED.contains(&name)
         || ALLOWED_MORE.contains(&name)

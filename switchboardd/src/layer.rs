@@ -1,5 +1,5 @@
-//! One place that definitions come from: the person's own config, or a workspace. Read whole, with how
-//! each definition stands.
+//! One source of definitions: the user's own config, or a workspace. It is read as a whole, with the trust
+//! status of each definition.
 
 use std::collections::HashMap;
 use std::os::unix::fs::MetadataExt;
@@ -19,16 +19,16 @@ use crate::trust::{JudgedDefinition, Provenance, Trust, TrustStatus, TrustStore}
 pub struct Layer {
     pub config: Config,
     pub entries: Vec<JudgedDefinition>,
-    /// What a person does not want.
+    /// Definitions that the user denied.
     pub denied: Vec<Definition>,
     pub problems: Vec<Problem>,
     pub watched: WatchedPaths,
-    /// What is written of its servers, held until a catalog has made their pools.
-    // A leaf lock: held to put it there or to take it.
+    /// The stored manifests of its servers, until a catalog has created their pools.
+    // A leaf lock: held only to put them there or to take them.
     pub manifests: Mutex<Vec<Arc<Manifest>>>,
 }
 
-/// What is the same wherever definitions come from.
+/// Locations shared by all layers.
 #[derive(Debug, Clone)]
 pub struct Locations {
     pub home: PathBuf,
@@ -48,7 +48,7 @@ impl Locations {
         }
     }
 
-    /// Everything a person has said; nothing, if that cannot be read.
+    /// All decisions of the user; none if they cannot be read.
     pub fn trust(&self, personal: &Config) -> (Trust, Vec<Problem>) {
         may_block();
         let mut problems = Vec::new();
@@ -73,12 +73,12 @@ impl Locations {
         (Trust { records, roots }, problems)
     }
 
-    /// The workspace that a folder belongs to, for sessions and commands alike: the nearest folder, from there upwards,
-    /// that is a project, and the folder itself if none is. `None` where there is nothing that could be one. Not above
-    /// HOME, a repository, or what belongs to somebody else.
+    /// The workspace that a folder belongs to, for sessions and commands alike: the nearest project at or
+    /// above the folder, or the folder itself if there is none. `None` if the folder cannot be a workspace.
+    /// The search stops at HOME, at the root of a repository, and below a folder of another user.
     pub fn workspace(&self, named: &Path) -> Option<PathBuf> {
         may_block();
-        // Whoever says where they are says it in full: our own directory means nothing to them.
+        // The path must be absolute: the daemon's own directory has nothing to do with the caller's.
         let root = Some(named).filter(|named| named.is_absolute())?.canonicalize().ok()?;
         if !root.is_dir() {
             return None;
@@ -102,13 +102,13 @@ impl Locations {
     }
 }
 
-/// Whether something is defined here, or might be.
+/// Whether a folder has a config or an `mcps` folder.
 fn is_project(folder: &Path) -> bool {
     folder.join(FILE_NAME).is_file() || folder.join("mcps").is_dir()
 }
 
 impl Layer {
-    /// The person's own.
+    /// Reads the user's own layer.
     pub fn personal(
         config: Config,
         locations: &Locations,
@@ -120,7 +120,7 @@ impl Layer {
         let exposed = |file: &Path| {
             let how = match file.canonicalize() {
                 Ok(real) => others_can_write(&real, &mut folders),
-                // What it last said is as good as it was then.
+                // The file is gone and its last good version is used, so its last known state applies.
                 Err(error) => known.remove(file).unwrap_or_else(|| Some(told(file, &error))),
             };
             known.insert(file.to_owned(), how.clone());
@@ -131,8 +131,8 @@ impl Layer {
         layer
     }
 
-    /// A workspace's own. Its config can be missing, or wrong: then what was right last holds, else what can be
-    /// understood of it.
+    /// Reads a workspace's layer. If its config has a mistake, the last good version is used, else what can
+    /// be understood of it.
     pub fn workspace(
         root: &Path,
         locations: &Locations,
@@ -197,7 +197,7 @@ impl Layer {
         layer
     }
 
-    /// Of several with one name the first is used, and one that is held never in place of one that is not.
+    /// Resolves duplicate names: the first definition wins, but a held one gives way to one that is not.
     fn resolve_name_clashes(&mut self) {
         let mut settled: Vec<JudgedDefinition> = Vec::with_capacity(self.entries.len());
         for entry in self.entries.drain(..) {
@@ -216,7 +216,7 @@ impl Layer {
         self.entries = settled;
     }
 
-    /// Reads what is written of its servers, before anybody is shown them.
+    /// Reads the stored manifests of its servers, before the servers are shown.
     pub fn recall(self, manifests: &Manifests) -> Self {
         let startable = self.entries.iter().filter(|entry| entry.trust_status != TrustStatus::Held);
         let known = manifests.look(startable.filter_map(|entry| entry.definition.launch.as_ref().ok()));
@@ -224,9 +224,9 @@ impl Layer {
         self
     }
 
-    /// Whether it says the same as another: then nobody has to hear of it.
+    /// Whether both layers have the same content; then no host needs to be notified.
     pub fn is_same(&self, other: &Self) -> bool {
-        // One that cannot be understood may have no text, as one that is missing has.
+        // A refused config may have no text, like a missing one, so `basis` is compared too.
         self.config.text == other.config.text
             && self.config.basis == other.config.basis
             && self.entries == other.entries
@@ -255,13 +255,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_gone_is_nobodys_own() {
+    fn a_missing_file_counts_as_writable_by_others() {
         let told = others_can_write(Path::new("/nonexistent/.mcp.json"), &mut HashMap::new());
         assert!(told.is_some_and(|told| told.contains("/nonexistent/.mcp.json")));
     }
 
     #[test]
-    fn a_config_that_others_can_write_trusts_nobody() {
+    fn trust_roots_of_a_config_that_others_can_write_are_ignored() {
         let (folder, config) = config(r#"{"trust": {"roots": ["/usr"]}}"#);
         let locations = Locations::new(Path::new("/h"), folder.path(), &[]);
         assert_eq!(locations.trust(&config).0.roots, [Path::new("/usr")]);
@@ -286,7 +286,7 @@ mod tests {
         let refused = read();
         assert!(missing.is_same(&missing) && refused.is_same(&refused));
         assert!(!refused.is_same(&missing));
-        // Whoever cannot use a server is told which file to change.
+        // The server is listed with the file to fix.
         std::fs::create_dir_all(definition.parent().unwrap()).unwrap();
         std::fs::write(&definition, r#"{"mcpServers": {"k": {"command": "true"}}}"#).unwrap();
         assert_eq!(read().entries[0].definition.to_fix(), program);
@@ -314,7 +314,7 @@ mod tests {
             std::fs::create_dir_all(home.join(folder)).unwrap();
         }
         std::fs::write(home.join("app/own").join(FILE_NAME), "{}").unwrap();
-        // HOME is no project, whatever is in it.
+        // HOME is never a project.
         std::fs::create_dir(home.join("mcps")).unwrap();
         for (folder, root) in [
             ("app", "app"),

@@ -15,12 +15,12 @@ use crate::mailbox::MessageKind;
 use crate::methods;
 use crate::session::{Session, Sessions};
 
-/// Changes come in swarms; hosts hear of them once.
+/// Changes come in bursts; hosts are notified once.
 const DEBOUNCE: Duration = Duration::from_millis(50);
 
 #[derive(Debug)]
 pub struct ListChanges {
-    /// Requests that stay open to hear of changes.
+    /// The open listen requests.
     pub listen_requests: ListenRequests,
     /// A list may have changed. Children notify it too.
     changed: Arc<Notify>,
@@ -36,7 +36,7 @@ impl ListChanges {
         self.changed.notify_one();
     }
 
-    /// Tells hosts of changed lists, for as long as it is polled.
+    /// Notifies hosts of changed lists, while it is polled.
     pub async fn run(&self, sessions: &Sessions) {
         loop {
             self.changed.notified().await;
@@ -71,7 +71,7 @@ pub fn note_shown(session: &Session) {
     });
 }
 
-/// A session is to look at all its lists again.
+/// Notifies a session that all its lists have changed.
 pub fn notify_all_lists_changed(session: &Session) {
     if hears_without_asking(session) {
         push_changed(session, methods::TOOLS_CHANGED);

@@ -1,5 +1,5 @@
-//! Who listens for changes, the modern way, and for what: each is a request of a host's that stays open, and
-//! everything that it hears carries that request's id.
+//! The open `subscriptions/listen` requests of modern hosts. Every notification carries the id of the request
+//! that it is sent for.
 
 use std::sync::{Arc, Mutex};
 
@@ -11,19 +11,19 @@ use crate::session::Session;
 
 #[derive(Debug, Default)]
 pub struct ListenRequests {
-    // A leaf lock: held for a look, an insert or a removal.
+    // A leaf lock: held for a lookup, an insert or a removal.
     open: Mutex<Vec<Arc<ListenRequest>>>,
 }
 
 #[derive(Debug)]
 pub struct ListenRequest {
     pub caller: Arc<Caller>,
-    /// The id of its request as the host wrote it, which names the subscription.
+    /// The id of the request as the host wrote it; it names the subscription.
     pub id: Box<str>,
-    /// The notifications that it wants.
+    /// The notifications that the host wants.
     pub wanted: Vec<&'static str>,
     session: Arc<Session>,
-    /// The child whose face it listens at; `None` for the aggregate.
+    /// The child whose face the request was sent to; `None` for the aggregate.
     child: Option<Box<str>>,
     // A leaf lock: held to replace it.
     fingerprints: Mutex<ListFingerprints>,
@@ -47,7 +47,7 @@ impl ListenRequest {
         }
     }
 
-    /// Says what changed since it last heard of it.
+    /// Notifies the host of lists that changed since the last notification.
     fn notify_changes(&self) {
         let now = ListFingerprints::of_face(&self.session.workspace().catalog(), self.child.as_deref());
         let before =
@@ -60,7 +60,7 @@ impl ListenRequest {
     }
 }
 
-/// Listens for as long as it is kept.
+/// Keeps the request registered until dropped.
 #[derive(Debug)]
 pub struct ListenGuard<'a> {
     requests: &'a ListenRequests,
@@ -78,7 +78,7 @@ impl ListenRequests {
         ListenGuard { requests: self, request: listen }
     }
 
-    /// Lists may have changed: tells those who see other ones than before.
+    /// Notifies the hosts that see changed lists.
     pub fn notify_changes(&self) {
         let open = self.lock().clone();
         open.iter().for_each(|listen| listen.notify_changes());

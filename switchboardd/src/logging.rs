@@ -1,4 +1,4 @@
-//! Log lines: to standard error, or to a rotating file when there is none to read them.
+//! Log lines: to standard error, or to a rotating file if standard error is the null device.
 
 mod filter;
 
@@ -24,10 +24,10 @@ use filter::chosen;
 const MAX_BYTES: u64 = 10 * 1024 * 1024;
 const MAX_LOG_FILES: usize = 5;
 
-/// Lines between whoever logs and the thread that writes: more than a burst of ours has.
+/// Lines queued for the thread that writes: more than a burst of ours.
 const QUEUE: usize = 1024;
 
-/// How long the last lines may take to somebody who reads slowly.
+/// How long flushing may take if the reader is slow.
 const LAST_LINES: Duration = Duration::from_millis(500);
 
 static QUEUED: OnceLock<Queue> = OnceLock::new();
@@ -39,7 +39,7 @@ static DESTINATION: OnceLock<Destination> = OnceLock::new();
 pub enum Destination {
     File(PathBuf),
     Journal,
-    /// To whoever started it.
+    /// The standard error of the process that started us.
     Stderr,
 }
 
@@ -47,7 +47,7 @@ pub fn destination() -> Option<&'static Destination> {
     DESTINATION.get()
 }
 
-/// The file of a daemon that nobody listens to.
+/// The log file of a daemon without a standard error.
 pub fn file(state: &Path) -> PathBuf {
     state.join("logs/switchboardd.log")
 }
@@ -65,7 +65,7 @@ pub fn init(format: LogFormat, state: &Path) {
         None => Destination::Stderr,
     });
     let colour = file.is_none() && io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-    // A log that cannot be written (a closed pipe, a full disk) is no reason to fail anything.
+    // A log that cannot be written (a closed pipe, a full disk) must not fail anything.
     let queue = Queue::start(format, move |line| match &mut file {
         Some(file) => file.write(&shown(line, format)),
         None => drop(io::stderr().write_all(&shown(line, format))),
@@ -82,12 +82,12 @@ pub fn init(format: LogFormat, state: &Path) {
     if let Some(unknown) = unknown {
         tracing::warn!(target: "log", "`{unknown}` is no log level; this is `info`");
     }
-    // Where a panic happened belongs into the same log as everything else.
+    // Panics go to the same log as everything else.
     std::panic::set_hook(Box::new(|panic| tracing::error!(target: "panic", "{panic}")));
 }
 
-/// A line without what hides or reorders. Escape characters in it are those of our own colours: `tracing` takes others
-/// out of what is logged.
+/// Escapes characters that hide or reorder text. Escape sequences stay: they are our own colours, `tracing`
+/// removes all others.
 fn shown(line: &[u8], format: LogFormat) -> Cow<'_, [u8]> {
     let hides = |c: char| is_hidden(c) && !matches!(c, '\n' | '\t' | '\x1b');
     let text = String::from_utf8_lossy(line);
@@ -104,7 +104,7 @@ fn shown(line: &[u8], format: LogFormat) -> Cow<'_, [u8]> {
     Cow::Owned(text.into_bytes())
 }
 
-/// Waits until what was logged so far is written, for a moment at most.
+/// Waits until everything logged so far is written, for `LAST_LINES` at most.
 #[expect(clippy::disallowed_methods, reason = "it waits for a thread, not for the runtime")]
 pub fn flush() {
     let until = Instant::now() + LAST_LINES;
@@ -121,8 +121,8 @@ pub fn flush() {
     let _ = done.recv_timeout(until.saturating_duration_since(Instant::now()));
 }
 
-/// The way to the thread that writes. The daemon's own thread never waits for whoever reads the log:
-/// what does not fit is dropped, and how much that was is said.
+/// The queue to the thread that writes. The event loop never waits for a slow reader of the log: lines that
+/// do not fit are dropped and counted.
 struct Queue {
     entries: SyncSender<LogEntry>,
     dropped: Arc<AtomicU64>,
@@ -130,7 +130,7 @@ struct Queue {
 
 enum LogEntry {
     Line(Vec<u8>),
-    /// Tells when everything before it is written.
+    /// Reports that everything before it is written.
     Mark(Sender<()>),
 }
 
@@ -185,7 +185,7 @@ impl Write for LogWriter<'_> {
     }
 }
 
-/// A shim starts the daemon with its standard error on the null device: nobody reads it there.
+/// A shim starts the daemon with standard error on the null device, where nobody reads it.
 fn is_null(stderr: &io::Stderr) -> bool {
     use std::os::fd::AsFd;
     let null = std::fs::metadata("/dev/null").ok().filter(|meta| meta.file_type().is_char_device());
@@ -193,7 +193,7 @@ fn is_null(stderr: &io::Stderr) -> bool {
     matches!((null, ours), (Some(null), Some(ours)) if null.rdev() == ours.rdev() && ours.file_type().is_char_device())
 }
 
-/// systemd says which stream is its journal's.
+/// systemd identifies its journal's stream in `JOURNAL_STREAM`.
 fn is_journal(stderr: &io::Stderr) -> bool {
     use std::os::fd::AsFd;
     let ours = stderr.as_fd().try_clone_to_owned().ok().and_then(|fd| File::from(fd).metadata().ok());
@@ -250,7 +250,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_log_that_nobody_reads_holds_nobody_up() {
+    fn an_unread_log_blocks_nobody() {
         let (read, reading) = std::sync::mpsc::sync_channel::<()>(0);
         let (wrote, written) = std::sync::mpsc::channel();
         let queue = Queue::start(LogFormat::Pretty, move |line| {
@@ -258,7 +258,7 @@ mod tests {
             let _ = wrote.send(String::from_utf8_lossy(line).into_owned());
         })
         .unwrap();
-        // Returns although not one line is written.
+        // `push` returns although no line is written.
         for number in 0..3 * QUEUE {
             queue.push(format!("{number}\n").as_bytes());
         }
@@ -266,7 +266,7 @@ mod tests {
         assert_eq!(written.recv().unwrap(), "0\n");
         let gap = written.recv().unwrap();
         let count: usize = gap.split(' ').next().unwrap().parse().unwrap();
-        // One line may be with the writer, so the queue took one more or not.
+        // The writer may hold one line, so that the queue accepted one more.
         assert!((2 * QUEUE - 1..=2 * QUEUE).contains(&count), "{gap}");
         assert!(gap.contains("log lines dropped"), "{gap}");
         drop(queue);
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn old_lines_go_and_five_files_stay() {
+    fn rotation_keeps_five_files() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("logs/x.log");
         let mut log = Rotating::open(&path).unwrap();

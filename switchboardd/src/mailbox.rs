@@ -1,9 +1,8 @@
-//! The ordered, numbered messages on their way to one host.
+//! The ordered, numbered messages for one host.
 //!
-//! Everything that goes to a host without being the answer to its POST waits here until the shim
-//! fetches it. A message is kept until the shim says that it has it, so a dropped poll loses nothing.
-//! The mailbox is bounded: a chatty child never costs a host its answers, and a slow host never
-//! stalls a child.
+//! Everything for a host that is not the answer to its POST is queued here until the shim fetches it or an
+//! event stream sends it. A message stays until the shim acknowledges it, so a lost poll loses nothing. The
+//! mailbox is bounded: a chatty child never costs a host its answers, and a slow host never stalls a child.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -11,33 +10,33 @@ use std::sync::Mutex;
 use bytes::Bytes;
 use tokio::sync::Notify;
 
-/// Messages and bytes from which on progress and logs are thinned out.
+/// Above these limits, progress is replaced, repeated changes are merged and logs are dropped.
 const SOFT_LIMIT: usize = 1000;
 const SOFT_LIMIT_BYTES: usize = 4 * 1024 * 1024;
-/// Messages beyond which nothing but what a host must not miss is taken.
+/// Above this many messages, only answers are accepted.
 const HARD_LIMIT: usize = 2 * SOFT_LIMIT;
-/// Bytes beyond which nothing at all is taken; one message, however long, fits into an empty mailbox.
+/// Above this many bytes, only answers are accepted; but an empty mailbox accepts one message of any size.
 const HARD_LIMIT_BYTES: usize = 32 * 1024 * 1024;
 
-/// What is kept of that which went out on an event stream, for a host that lost its connection.
+/// How much is retained after it was sent on an event stream, for a host that lost its connection.
 const REPLAY_LIMIT: usize = 128;
 const REPLAY_LIMIT_BYTES: usize = 256 * 1024;
 
-/// The most one poll carries, unless a single message is longer.
+/// Size limit of one poll's batch, unless a single message is larger.
 const BATCH_BYTES: usize = 1024 * 1024;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum MessageKind {
-    /// Progress for this token: only the last one matters.
+    /// Progress for this token; only the latest matters.
     Progress(Box<str>),
-    /// A list changed: one word of it is enough.
+    /// A list changed; one notification is enough.
     Changed(&'static str),
-    /// The resource of this URI changed: likewise.
+    /// The resource of this URI changed; one notification is enough.
     Updated(Box<str>),
     Log,
     /// A question, or the withdrawal of one.
     Question,
-    /// The answer to the call whose own stream this is; there is always room for it.
+    /// The answer to the call that owns this stream; it is always accepted.
     Answer,
 }
 
@@ -52,11 +51,11 @@ pub struct Mailbox {
 struct State {
     messages: VecDeque<QueuedMessage>,
     bytes: usize,
-    /// Messages that came and were no answers.
+    /// Counts messages other than answers.
     others: u64,
     last: u64,
     dropped: u64,
-    /// The number of the newest message that went out on an event stream.
+    /// The number of the newest message that was sent on an event stream.
     seen: u64,
     closed: bool,
 }
@@ -68,7 +67,7 @@ struct QueuedMessage {
     body: Bytes,
 }
 
-/// What a poll brings.
+/// The result of a poll.
 #[derive(Debug, PartialEq, Eq)]
 pub struct MessageBatch {
     pub messages: Vec<Bytes>,
@@ -76,7 +75,7 @@ pub struct MessageBatch {
 }
 
 impl Mailbox {
-    /// False if there was no room for it; only questions care.
+    /// False if the message was dropped.
     pub fn push(&self, kind: MessageKind, body: Bytes) -> bool {
         let taken = self.lock().push(kind, body);
         if taken {
@@ -90,38 +89,38 @@ impl Mailbox {
         self.lock().last
     }
 
-    /// Log messages and progress that a host which did not keep up never saw.
+    /// Messages that the host never got: dropped for lack of room, or replaced by newer progress.
     pub fn dropped(&self) -> u64 {
         self.lock().dropped
     }
 
-    /// Some were dropped before they came here.
+    /// Counts messages that were dropped before they reached the mailbox.
     pub fn note_dropped(&self, many: u64) {
         self.lock().dropped += many;
     }
 
-    /// Forgets what the host has, and gives what comes next, if anything.
+    /// Removes messages up to `after`, which the host has; returns the next batch, if any.
     pub fn take(&self, after: u64) -> Option<MessageBatch> {
         self.lock().take(after)
     }
 
-    /// What comes next, with its numbers; forgets nothing.
+    /// The next messages with their numbers; removes nothing.
     pub fn after(&self, number: u64) -> Vec<(u64, Bytes)> {
         self.lock().after(number)
     }
 
-    /// All up to `number` went out on an event stream. Where a lost connection may be taken up again, the
-    /// latest of it is kept.
+    /// Notes that all messages up to `number` were sent on an event stream, and removes them. If `keep`, the
+    /// latest stay, so that the host can resume.
     pub fn sent(&self, number: u64, keep: bool) {
         self.lock().sent(number, keep);
     }
 
-    /// The newest message that went out on an event stream.
+    /// The number of the newest message that was sent on an event stream.
     pub fn seen(&self) -> u64 {
         self.lock().seen
     }
 
-    /// Whether nothing but answers ever came.
+    /// Whether every message so far was an answer.
     pub fn has_only_answers(&self) -> bool {
         self.lock().others == 0
     }
@@ -130,7 +129,7 @@ impl Mailbox {
         self.lock().bytes
     }
 
-    /// All there is, if all of it is answers.
+    /// All queued messages, if all are answers.
     pub fn only_answers(&self) -> Option<Vec<Bytes>> {
         let state = self.lock();
         let bodies = state
@@ -140,7 +139,7 @@ impl Mailbox {
         bodies.collect()
     }
 
-    /// Nothing more comes: its call was answered, or its host has gone.
+    /// Closes the mailbox: the call was answered, or the host has left.
     pub fn close(&self) {
         self.lock().closed = true;
         self.arrived.notify_waiters();
@@ -150,7 +149,7 @@ impl Mailbox {
         self.lock().closed
     }
 
-    /// Resolves at the next push after it was first polled.
+    /// Resolves at the next push, or when the mailbox is closed.
     pub fn wait_for_message(&self) -> tokio::sync::futures::Notified<'_> {
         self.arrived.notified()
     }
@@ -221,7 +220,7 @@ impl State {
         }
     }
 
-    /// Forgets the oldest message; gives its length.
+    /// Removes the oldest message and returns its length.
     fn pop(&mut self) -> usize {
         let length = self.messages.pop_front().map_or(0, |message| message.body.len());
         self.bytes -= length;
@@ -243,7 +242,7 @@ impl State {
             messages.push(message.body.clone());
             next = message.number;
         }
-        // Numbers of messages that were thinned out since must not leave a watermark unreached.
+        // If the newest messages were replaced, `next` must still reach the watermark.
         (!messages.is_empty() || self.last > after).then_some(MessageBatch { messages, next: self.last })
     }
 }
@@ -284,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn list_changes_are_said_once_when_it_is_tight() {
+    fn list_changes_are_merged_above_the_soft_limit() {
         let mailbox = Mailbox::default();
         for _ in 0..SOFT_LIMIT {
             mailbox.push(MessageKind::Changed("tools"), "t".into());
@@ -295,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn no_kind_of_message_fills_the_memory() {
+    fn every_kind_of_message_is_bounded() {
         let large = Bytes::from(vec![b'x'; HARD_LIMIT_BYTES / 2 - 1]);
         let kinds = [MessageKind::Question, progress("t"), MessageKind::Changed("tools"), MessageKind::Log];
         for kind in kinds {
@@ -307,13 +306,13 @@ mod tests {
         let mailbox = Mailbox::default();
         assert!(mailbox.push(MessageKind::Question, vec![b'x'; HARD_LIMIT_BYTES + 1].into()));
         assert!(!mailbox.push(MessageKind::Question, "q".into()));
-        // Room again, once the host has it.
+        // There is room again once the host has acknowledged.
         mailbox.take(1);
         assert!(mailbox.push(MessageKind::Question, "q".into()));
     }
 
     #[test]
-    fn what_went_out_is_kept_where_it_may_be_asked_for_again() {
+    fn sent_messages_are_retained_for_hosts_that_can_resume() {
         let mailbox = Mailbox::default();
         for number in 1..=300_u64 {
             mailbox.push(MessageKind::Question, number.to_string().into());
@@ -329,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_always_room_for_the_answer() {
+    fn the_answer_is_always_accepted() {
         let mailbox = Mailbox::default();
         mailbox.push(MessageKind::Question, vec![b'x'; HARD_LIMIT_BYTES + 1].into());
         assert!(mailbox.push(MessageKind::Answer, "a".into()));
@@ -338,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn large_messages_come_in_batches_of_their_own() {
+    fn large_messages_get_their_own_batch() {
         let mailbox = Mailbox::default();
         let large = Bytes::from(vec![b'x'; BATCH_BYTES]);
         mailbox.push(MessageKind::Question, large.clone());

@@ -1,6 +1,5 @@
-//! `switchboardd`: the daemon, the guard of each of its children, the keeper of the login shell that it
-//! asks for their environment, the processes that speak to the keyring and count tokens, and the commands
-//! a person types.
+//! `switchboardd`: the daemon, the commands that users type, the guard of each child, and three helper
+//! processes: for the login shell's environment, the keyring and counting tokens.
 
 #![warn(clippy::print_stderr)]
 

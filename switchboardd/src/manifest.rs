@@ -1,5 +1,5 @@
-//! What a child last said about itself, kept on disk by launch key: so that listing a child that ran
-//! before never has to start it. A file that cannot be read is dropped, never an error.
+//! Stores on disk what a child last reported about itself, by launch key, so that listing a child that ran
+//! before never has to start it. An unreadable file is deleted and never an error.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use crate::definition::Launch;
 use crate::event_loop::may_block;
 use crate::files::replace;
 
-/// Anything longer is not one of ours.
+/// A larger file is not one of ours.
 const MAX_BYTES: u64 = 64 * 1024 * 1024;
 
 #[derive(Debug)]
@@ -28,7 +28,7 @@ pub struct Manifest {
 #[derive(Deserialize)]
 struct Written<'a> {
     version: u32,
-    /// Whether it was spoken with by the transport of 2024-11-05, which its revision does not say.
+    /// Whether the child uses the SSE transport of 2024-11-05, which its revision does not tell.
     #[serde(default)]
     old_sse: bool,
     #[serde(borrow)]
@@ -45,11 +45,11 @@ struct Written<'a> {
 
 const VERSION: u32 = 1;
 
-/// The folder of manifests, and those of them that somebody holds.
+/// The folder of manifests, and those that are in memory.
 #[derive(Debug, Clone)]
 pub struct Manifests {
     folder: PathBuf,
-    // A leaf lock: held for a look or an insert.
+    // A leaf lock: held for a lookup or an insert.
     held: Arc<Mutex<HashMap<String, Weak<Manifest>>>>,
 }
 
@@ -58,8 +58,8 @@ impl Manifests {
         Self { folder: state.join("manifests"), held: Arc::default() }
     }
 
-    /// Reads what is written of these, so that nobody has to while hosts wait. They stay known for as long as somebody
-    /// holds what this returns.
+    /// Reads these manifests in advance, so that no host waits for the disk. They stay in memory as long as
+    /// the returned handles live.
     pub fn look<'a>(&self, reaches: impl Iterator<Item = &'a Launch>) -> Vec<Arc<Manifest>> {
         let read = |launch| {
             let manifest = Arc::new(self.read(launch)?);
@@ -69,7 +69,7 @@ impl Manifests {
         reaches.filter_map(|launch| self.known(launch).or_else(|| read(launch))).collect()
     }
 
-    /// What is known of it without a look at the disk.
+    /// The manifest, if it is in memory.
     pub fn known(&self, launch: &Launch) -> Option<Arc<Manifest>> {
         self.lock().get(&launch.digest())?.upgrade()
     }
@@ -111,7 +111,7 @@ impl Manifests {
         }
     }
 
-    /// By a digest of everything that decides what is started: nothing of it can be read back.
+    /// Named by a digest of everything that decides what is started; the launch cannot be recovered from it.
     fn file(&self, launch: &Launch) -> PathBuf {
         self.folder.join(format!("{}.json", launch.digest()))
     }
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_read_back_byte_for_byte() {
+    fn a_manifest_round_trips_byte_for_byte() {
         let folder = tempfile::tempdir().unwrap();
         let manifests = Manifests::new(folder.path());
         let said = raw(

@@ -1,4 +1,4 @@
-//! What looks like a secret, so that it is kept as one and shown to nobody.
+//! Recognises secrets, so that they are stored as such and never shown.
 
 mod consent;
 
@@ -8,7 +8,7 @@ pub use consent::{masked_for_consent, masked_in_env_file, says_active};
 
 pub const MASK: &str = "•••";
 
-/// Parts of names that secrets go by.
+/// Parts of the names of secrets.
 const NAMES: [&str; 15] = [
     "TOKEN",
     "SECRET",
@@ -26,9 +26,9 @@ const NAMES: [&str; 15] = [
     "CONNECTIONSTRING",
     "SESSIONID",
 ];
-/// The same where they are a whole word of the name.
+/// The same, as whole words of a name.
 const WORDS: [&str; 7] = ["KEY", "PAT", "PWD", "PASS", "AUTH", "DSN", "JWT"];
-/// How well-known ones begin, and how long they are at least.
+/// Prefixes of well-known tokens, with their minimum lengths.
 const SHAPES: [(&str, usize); 27] = [
     ("ghp_", 20),
     ("gho_", 20),
@@ -59,7 +59,7 @@ const SHAPES: [(&str, usize); 27] = [
     ("-----BEGIN", 20),
 ];
 
-/// Whether what has this name is a secret.
+/// Whether this is the name of a secret.
 pub fn is_secret_name(name: &str) -> bool {
     let upper = name.to_ascii_uppercase();
     let joined: String = upper.chars().filter(char::is_ascii_alphanumeric).collect();
@@ -67,19 +67,19 @@ pub fn is_secret_name(name: &str) -> bool {
     NAMES.iter().any(|part| joined.contains(part)) || words.any(|word| WORDS.contains(&word))
 }
 
-/// Whether a text is one by its looks.
+/// Whether a text looks like a secret.
 pub fn looks_secret(text: &str) -> bool {
     is_shape(text) || (is_scheme(text) && password(text).is_some())
 }
 
-/// Whether a text is one of a well-known kind.
+/// Whether a text is a token of a well-known kind.
 fn is_shape(text: &str) -> bool {
     let is_jwt = text.starts_with("eyJ") && text.len() > 40 && text.matches('.').count() == 2;
     is_jwt || SHAPES.iter().any(|(begin, least)| text.starts_with(begin) && text.len() >= *least)
 }
 
-/// A URL's path as it may be shown: without the segments that are a secret by their looks, or by the word before.
-/// Services that know a person by such a segment make it of random letters and digits.
+/// Masks the segments of a URL's path that look like secrets or follow a secret's name. Services that
+/// identify users by such a segment make it of random letters and digits.
 pub fn masked_path(path: &str) -> String {
     let mut is_next = false;
     let hide = |segment: &str| {
@@ -91,13 +91,13 @@ pub fn masked_path(path: &str) -> String {
     path.split('/').map(hide).collect::<Vec<_>>().join("/")
 }
 
-/// The query of a URL as it may be shown: without the values that are a secret by their name or their looks. Nothing
-/// executes a query, so that a person who decides about it is shown no more than others.
+/// Masks the values in a URL's query that are secrets by name or look. A user who is asked for consent sees
+/// no more: nothing executes a query.
 pub fn masked_query(query: &str) -> String {
     split_outside_gaps(query, '&').into_iter().map(masked_pairs).collect::<Vec<_>>().join("&")
 }
 
-/// Some servers take `;` for a separator, too. A secret may as well hold one: it is hidden with all that follows.
+/// Some servers also accept `;` as a separator. A secret may contain one: it is masked with all that follows.
 fn masked_pairs(pairs: &str) -> String {
     let mut shown = Vec::new();
     let mut rest = pairs;
@@ -135,7 +135,7 @@ fn decoded(name: &str) -> std::borrow::Cow<'_, str> {
     url::form_urlencoded::parse(name.as_bytes()).next().map_or(name.into(), |(name, _)| name)
 }
 
-/// Splits a text at a character, but not within a gap: the default of `${NAME:-a&b}` is one value.
+/// Splits a text at a character, but not within a placeholder: the default of `${NAME:-a&b}` is one value.
 fn split_outside_gaps(text: &str, separator: char) -> Vec<&str> {
     let (mut parts, mut start, mut at) = (Vec::new(), 0, 0);
     while at < text.len() {
@@ -143,7 +143,7 @@ fn split_outside_gaps(text: &str, separator: char) -> Vec<&str> {
         let open = rest.find("${").unwrap_or(rest.len());
         let end = rest[open..].find('}').map_or(rest.len(), |close| open + close + 1);
         let braced = Template::parse(&rest[open..end], &ExpansionContext::default());
-        // What only looks like a gap is text.
+        // An invalid placeholder is plain text.
         let plain = if braced.is_ok_and(|braced| braced.literal().is_some()) { end } else { open };
         for (found, _) in rest[..plain].match_indices(separator) {
             parts.push(&text[start..at + found]);
@@ -155,7 +155,7 @@ fn split_outside_gaps(text: &str, separator: char) -> Vec<&str> {
     parts
 }
 
-/// Whether a word is more random than names are: letters and digits in one long piece, or a UUID.
+/// Whether a word looks random, unlike a name: a long run of letters and digits, or a UUID.
 fn looks_random(word: &str) -> bool {
     let is_random = |piece: &str| {
         piece.len() >= 16
@@ -167,7 +167,7 @@ fn looks_random(word: &str) -> bool {
     is_uuid || word.split(|c: char| !c.is_ascii_alphanumeric()).any(is_random)
 }
 
-/// Where the password of the first address in a text stands that has one: `scheme://user:password@host`.
+/// The range of the first password in a URL within the text: `scheme://user:password@host`.
 pub fn password(text: &str) -> Option<std::ops::Range<usize>> {
     let mut from = 0;
     while let Some(at) = text[from..].find("://") {
@@ -192,7 +192,7 @@ fn is_scheme(text: &str) -> bool {
     !scheme.is_empty() && scheme.chars().all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c))
 }
 
-/// Words of a command as they may be shown.
+/// Masks secrets among the words of a command.
 pub fn masked_words(words: &[String]) -> Vec<String> {
     let mut is_next = false;
     let hide = |word: &String| {
@@ -211,7 +211,7 @@ pub fn masked_words(words: &[String]) -> Vec<String> {
                 shown
             }
             _ if is_bare && (looks_secret(word) || (was_next && !is_harmless(word))) => hidden(word),
-            // `--header "Authorization: Bearer …"` and the like.
+            // Such as `--header "Authorization: Bearer …"`.
             _ => match word.split_once([':', '=']) {
                 Some((name, value)) if is_bare && is_secret(name, value.trim()) => {
                     format!("{}{}", &word[..=name.len()], hidden(value))
@@ -223,13 +223,13 @@ pub fn masked_words(words: &[String]) -> Vec<String> {
     words.iter().map(hide).collect()
 }
 
-/// The parts of a text that are left out where it is shown like this.
+/// The parts of `text` that are masked in `shown`.
 pub fn masked_parts(text: &str, shown: &str) -> Vec<String> {
     let mut pieces = shown.split(MASK);
     let Some(mut rest) = pieces.next().and_then(|first| text.strip_prefix(first)) else { return Vec::new() };
     let mut parts = Vec::new();
     for piece in pieces {
-        // What follows the last one reaches to the end.
+        // A mask at the end reaches to the end of the text.
         let end = if piece.is_empty() { Some(rest.len()) } else { rest.find(piece) };
         let Some(end) = end else { break };
         parts.push(rest[..end].trim().to_owned());
@@ -238,13 +238,13 @@ pub fn masked_parts(text: &str, shown: &str) -> Vec<String> {
     parts
 }
 
-/// Of an address, its password only.
+/// Masks a value; of a URL only the password.
 fn hidden(value: &str) -> String {
     let shown = without_passwords(value);
     if shown == value || !is_scheme(value) { MASK.to_owned() } else { shown }
 }
 
-/// The value of a variable or header as it may be shown: gaps as they are written, what looks like a secret left out.
+/// Masks the value of a variable or header: placeholders stay, what looks like a secret is hidden.
 pub fn masked_value(name: &str, value: &Template) -> String {
     if let Some(text) = value.literal() {
         return if is_secret(name, text) { hidden(text) } else { without_passwords(text) };
@@ -271,12 +271,12 @@ pub(crate) fn without_passwords(text: &str) -> String {
     text
 }
 
-/// Whether the value of a variable or header is one that must not stand in a file.
+/// Whether the value of a variable or header is a secret, which must not stay in a file.
 pub fn is_secret(name: &str, value: &str) -> bool {
     looks_secret(value) || (is_secret_name(name) && !is_harmless(value))
 }
 
-/// A path, a switch or a number, whatever its name.
+/// A path, a switch or a short number is no secret, whatever its name.
 pub(crate) fn is_harmless(value: &str) -> bool {
     let is_path = value.starts_with(['/', '~', '.']) && !value.contains(char::is_whitespace);
     let is_switch =
@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn the_parts_that_are_left_out_are_known() {
+    fn masked_parts_returns_the_hidden_text() {
         for (text, shown, parts) in [
             ("--token=hunter2", "--token=•••", &["hunter2"][..]),
             ("Authorization: Bearer x", "Authorization:•••", &["Bearer x"]),

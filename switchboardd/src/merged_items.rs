@@ -1,5 +1,5 @@
-//! What all children of a catalog offer besides tools, merged: in a stable order, and under names that clash
-//! nowhere. Pure.
+//! Merges the prompts, resources and templates of all children of a catalog, in a stable order and without
+//! name clashes. Pure.
 
 mod template;
 
@@ -12,10 +12,10 @@ use crate::child::{ChildItems, ListItem, ListKind};
 use crate::config::{Conflicts, Strategy};
 use template::covers;
 
-/// Entries of one page.
+/// Page size.
 const PAGE: usize = 500;
 
-/// What a URI begins with that is its child's under another name.
+/// Prefix of a URI that was renamed because of a clash.
 const RENAMED: &str = "switchboard://";
 
 #[derive(Debug, Default)]
@@ -23,18 +23,18 @@ pub struct MergedItems {
     prompts: Vec<MergedItem>,
     resources: Vec<MergedItem>,
     templates: Vec<MergedItem>,
-    /// What several children have under one name and nobody sees.
+    /// Items hidden because several children use the name and the strategy is `refuse`.
     refused: Vec<HiddenItem>,
-    /// Changes with everything that is seen.
+    /// A digest of everything that is shown.
     generation: String,
-    /// Where the prompts and resources are, by the names that hosts know.
+    /// Indexes of the prompts and resources, by the names that hosts see.
     by_name: HashMap<Box<str>, usize>,
     by_uri: HashMap<Box<str>, usize>,
     /// By child.
     renamed: HashMap<Box<str>, RenamedUris>,
 }
 
-/// A name that is not shown, and the children that have it.
+/// A hidden name, and the children that use it.
 #[derive(Debug, PartialEq, Eq)]
 pub struct HiddenItem {
     list: ListKind,
@@ -45,26 +45,26 @@ pub struct HiddenItem {
 /// One prompt, resource or template as hosts see it.
 #[derive(Debug, PartialEq, Eq)]
 pub struct MergedItem {
-    /// What hosts know it by.
+    /// The name or URI that hosts see.
     pub shown: Box<str>,
-    /// What its child knows it by.
+    /// The name or URI that its child uses.
     pub own: Box<str>,
     pub child: Box<str>,
     /// The whole definition, as it is listed.
     text: String,
 }
 
-/// One child's part of the whole.
+/// The items of one child.
 #[derive(Debug, Clone, Copy)]
 pub struct ChildPart<'a> {
     pub child: &'a str,
     pub offers: &'a ChildItems,
-    /// Not the person's own.
+    /// Whether the child comes from the workspace, not from the user.
     pub of_workspace: bool,
 }
 
-/// Whose rule decides what: each decides among its own children. Of a name that both sides have the person's own keep
-/// it, whatever a workspace says.
+/// Each side's rules apply to its own children. If both sides use a name, the user's children keep it,
+/// whatever the workspace's rules say.
 #[derive(Debug, Clone, Copy)]
 pub struct MergeRules<'a> {
     pub personal: &'a Conflicts,
@@ -108,19 +108,19 @@ impl MergedItems {
         }
     }
 
-    /// What is missing from this list because several children have it.
+    /// The names that are hidden from this list because several children use them.
     pub fn refused(&self, list: ListKind) -> impl Iterator<Item = &HiddenItem> {
         self.refused.iter().filter(move |refused| refused.list == list)
     }
 
-    /// Changes when what is seen of this list does.
+    /// A digest of what is shown in this list.
     pub fn fingerprint(&self, list: ListKind) -> String {
         let texts: Vec<&str> = self.list(list).iter().map(|entry| entry.text.as_str()).collect();
         crate::digest::hex(texts.join("\n").as_bytes())
     }
 
-    /// One page as the members of a result. `None` for a cursor that is none of ours, or of a list that has
-    /// changed since.
+    /// One page, as the members of a result. `None` if the cursor is not ours, or if the list has changed
+    /// since.
     pub fn page(&self, list: ListKind, cursor: Option<&str>) -> Option<String> {
         let from = match cursor {
             None => 0,
@@ -143,8 +143,8 @@ impl MergedItems {
         self.by_name.get(shown).map(|at| &self.prompts[*at])
     }
 
-    /// Whose a resource is, and what that child knows it by: one that is listed, else one that a template
-    /// stands for, else that template itself.
+    /// The child that owns a resource, and its own URI for it. Looks for a listed resource, then for a
+    /// template with exactly this URI, then for a template that covers it.
     pub fn resource(&self, shown: &str) -> Option<(&str, Box<str>)> {
         if let Some(listed) = self.by_uri.get(shown).map(|at| &self.resources[*at]) {
             return Some((&listed.child, listed.own.clone()));
@@ -157,12 +157,12 @@ impl MergedItems {
         None
     }
 
-    /// Whether any resource of `child` has another name than its own.
+    /// Whether any resource of `child` is shown under another URI.
     pub fn renames(&self, child: &str) -> bool {
         self.renamed.contains_key(child)
     }
 
-    /// What hosts know a resource of `child` by, if that is another name than the child's own.
+    /// The URI that hosts see for a resource of `child`, if it differs from the child's own.
     pub fn shown(&self, child: &str, own: &str) -> Option<String> {
         let renamed = self.renamed.get(child)?;
         if let Some(shown) = renamed.resources.get(own) {
@@ -175,7 +175,7 @@ impl MergedItems {
     }
 }
 
-/// Resources of one child that hosts know by other names.
+/// Resources of one child that are shown under other URIs.
 #[derive(Debug, Default)]
 struct RenamedUris {
     resources: HashMap<Box<str>, Box<str>>,
@@ -208,7 +208,7 @@ impl MergedItem {
         Self { shown, own: offer.key.clone(), child: child.into(), text }
     }
 
-    /// What stands before its own URI in the one that hosts know.
+    /// The prefix that was added to its own URI.
     fn added(&self) -> String {
         self.shown.strip_suffix(&*self.own).unwrap_or_default().to_owned()
     }
@@ -225,12 +225,12 @@ fn ordered<'a>(parts: impl Iterator<Item = &'a ChildPart<'a>>, conflicts: &Confl
     parts
 }
 
-/// Names that the person's own children have.
+/// Names that the user's own children use.
 #[derive(Default)]
 struct TakenNames<'a> {
-    /// With the child that has it: its own names, and those that hosts see.
+    /// Own names and shown names, with the child that uses them.
     names: HashMap<&'a str, &'a str>,
-    /// A resource that one of these stands for is its child's.
+    /// A resource that one of these templates covers belongs to the template's child.
     templates: &'a [MergedItem],
 }
 
@@ -249,7 +249,7 @@ impl<'a> TakenNames<'a> {
         Self { names, templates }
     }
 
-    /// Whose a name is.
+    /// The child that uses a name.
     fn by_whom(&self, key: &str) -> Option<&'a str> {
         let named = self.names.get(key).copied();
         named.or_else(|| self.templates.iter().find(|entry| entry.covers(key)).map(|entry| &*entry.child))
@@ -296,7 +296,7 @@ fn entries(
     entries
 }
 
-/// A name with the child's before it that nobody else has.
+/// A name prefixed with the child's, made unique.
 fn free(list: ListKind, child: &str, own: &str, taken: &mut HashSet<String>) -> String {
     let first = match list {
         ListKind::Tools | ListKind::Prompts => format!("{child}_{own}"),
@@ -325,7 +325,7 @@ fn encoded(child: &str) -> String {
         .collect()
 }
 
-/// The definition under another name; every other byte is the child's.
+/// The definition under another name; every other byte stays.
 fn renamed(offer: &ListItem, list: ListKind, shown: &str) -> String {
     let whole = offer.raw.get();
     let key = Members::of(&*offer.raw).and_then(|members| members.get(list.key()));
@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn what_clashes_is_prefixed_and_nothing_else() {
+    fn only_clashing_names_are_prefixed() {
         let merged = merged(Strategy::Prefix, &[]);
         assert_eq!(shown(&merged, ListKind::Prompts), ["a_greet", "only_a", "b_greet"]);
         assert_eq!(
@@ -406,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn what_clashes_is_refused_and_named() {
+    fn clashing_names_are_hidden_and_reported() {
         let merged = merged(Strategy::Refuse, &[]);
         assert_eq!(shown(&merged, ListKind::Prompts), ["only_a"]);
         assert_eq!(merged.resource("x:1"), None);
@@ -419,7 +419,8 @@ mod tests {
     fn a_workspace_takes_no_name_from_the_persons_own() {
         let mine = offered(&["review", "both"], &["x:1"], &["x:{id}"]);
         let also = offered(&["both"], &[], &[]);
-        // Names of theirs, one that ours is shown under, and a resource that a template of ours stands for.
+        // The workspace offers names that the user's children use, a name that one of them is shown under,
+        // and a resource that one of their templates covers.
         let evil = offered(&["review", "mine_both", "free"], &["x:1", "x:2", "y:1"], &["x:{id}"]);
         let parts = [own("mine", &mine), own("other", &also), of_workspace("evil", &evil)];
         let alone = |personal: &Conflicts| {
@@ -441,7 +442,7 @@ mod tests {
                 assert_eq!(merged.resource("x:1"), Some(("mine", "x:1".into())), "{workspace:?}");
                 assert_eq!(merged.resource("x:2"), Some(("mine", "x:2".into())), "{workspace:?}");
                 assert_eq!(merged.resource("x:3"), Some(("mine", "x:3".into())), "{workspace:?}");
-                // What is nobody else's is theirs under its own name.
+                // A name that no other child uses stays unchanged.
                 assert_eq!(&*merged.prompt("free").unwrap().child, "evil");
                 assert_eq!(merged.resource("y:1"), Some(("evil", "y:1".into())));
                 let prefixed = merged.prompt("evil_review").map(|entry| &*entry.own);

@@ -1,4 +1,4 @@
-//! The MCP method names the daemon knows, in one place.
+//! The MCP method names and protocol revisions that the daemon knows.
 
 use switchboard_wire::batch;
 
@@ -32,12 +32,12 @@ pub const SAMPLING: &str = "sampling/createMessage";
 pub const ELICITATION: &str = "elicitation/create";
 pub const ELICITATION_COMPLETE: &str = "notifications/elicitation/complete";
 
-/// Revisions that open with `initialize`, newest first. The last one is a pre-release that old
-/// servers still answer with; it reads like its successor.
+/// Revisions with an `initialize` handshake, newest first. The last one is a pre-release that old servers
+/// still answer with; it is treated like its successor.
 pub const LEGACY_REVISIONS: [&str; 5] =
     ["2025-11-25", "2025-06-18", batch::REVISION, "2024-11-05", "2024-10-07"];
 pub const LATEST_LEGACY: &str = LEGACY_REVISIONS[0];
 
-/// Revisions without a handshake, newest first: every request says what it has to.
+/// Revisions without a handshake, newest first: each request carries its own metadata.
 pub const MODERN_REVISIONS: [&str; 1] = ["2026-07-28"];
 pub const LATEST_MODERN: &str = MODERN_REVISIONS[0];

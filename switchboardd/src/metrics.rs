@@ -1,8 +1,8 @@
-//! What is counted and timed, for the status, the page and `/metrics`.
+//! Counters and timings for the status command, the status page and `/metrics`.
 //!
-//! It lies on the way of every call, so that way is short: two looks at the clock, a handful of additions, and no
-//! name is copied that was met before. Every table has a most, and is made with the first thing that is counted.
-//! No argument and no result of a call is ever kept here.
+//! Every call passes through here, so the path is short: two clock reads, a few additions, and no copy of a
+//! name that is already interned. Every table is bounded and is allocated on first use. Arguments and results
+//! of calls are never stored here.
 
 pub mod child_metrics;
 pub mod latency;
@@ -33,36 +33,36 @@ use names::{LabelName, LabelNames};
 use series::{AllSeries, EntryPoint, Histogram, OperationKind, SeriesKey};
 use suite_metrics::{MetricFigures, STEP, SuiteMetrics};
 
-/// Failures that are remembered, for people.
+/// How many recent failures are kept to show to users.
 const MAX_RECENT_ERRORS: usize = 50;
-/// As much of a request's id as a span has.
+/// Longer request ids are cut to this in a span.
 const MAX_ID_CHARS: usize = 64;
-/// As much of what one says.
+/// Longer error messages are cut to this.
 const MAX_ERROR_CHARS: usize = 400;
 
 #[derive(Debug)]
 pub struct Metrics {
     started: Instant,
     store: Arc<MetricStore>,
-    /// Of all calls.
+    /// Totals over all calls.
     pub overall: Arc<SuiteMetrics>,
-    // Leaf locks: held to count, to copy or for a look.
+    // Leaf locks: held only to count, look up or copy.
     suites: Mutex<HashMap<SuiteKey, Arc<SuiteMetrics>>>,
     children: Mutex<HashMap<Box<str>, Arc<ChildMetrics>>>,
     recent_errors: Mutex<VecDeque<RecentError>>,
     reloads: AtomicU64,
     failed_reloads: AtomicU64,
-    /// Of sessions that have ended.
+    /// Messages dropped in sessions that have ended.
     mail_dropped: AtomicU64,
 }
 
-/// What the figures of all have in common.
+/// Label names, series and spans that all metrics share.
 #[derive(Debug, Default)]
 pub struct MetricStore {
     names: Arc<LabelNames>,
-    // A leaf lock: held to count or to copy.
+    // A leaf lock: held only to count or to copy.
     series: Mutex<AllSeries>,
-    /// Where spans go, if anybody wants them.
+    /// Unset while tracing is off.
     spans: OnceLock<Arc<Spans>>,
 }
 
@@ -72,7 +72,7 @@ impl MetricStore {
     }
 }
 
-/// A suite's name, and the file that it is from.
+/// A suite's name and the file that defines it.
 type SuiteKey = (Box<str>, PathBuf);
 
 /// An operation that failed.
@@ -104,11 +104,11 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// The figures of a suite: the same ones as long as it has this name and comes from this file.
+    /// The metrics of a suite, kept across reloads while its name and file stay the same.
     pub fn of_suite(&self, name: &str, file: &Path) -> Arc<SuiteMetrics> {
         let mut suites = self.suites.lock().expect("BUG: a look panicked");
         if suites.len() >= names::MAX_NAMES {
-            // Nobody has so many; those of files that are gone are no loss.
+            // No real setup has this many; drop the metrics of suites that no longer exist.
             suites.retain(|_, metrics| Arc::strong_count(metrics) > 1);
         }
         suites
@@ -117,7 +117,7 @@ impl Metrics {
             .clone()
     }
 
-    /// What is counted of the children of this name.
+    /// The metrics shared by all children with this name.
     pub fn of_child(&self, name: &str) -> Arc<ChildMetrics> {
         let mut children = self.children.lock().expect("BUG: a look panicked");
         if children.len() >= names::MAX_NAMES {
@@ -135,13 +135,13 @@ impl Metrics {
         self.mail_dropped.fetch_add(mail_dropped, Ordering::Relaxed);
     }
 
-    /// All files were read again, and what they say is used or not.
+    /// All files were read again; `used` says whether the new content was applied.
     pub fn reloaded(&self, used: bool) {
         let counter = if used { &self.reloads } else { &self.failed_reloads };
         counter.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// From now on requests are spans.
+    /// Turns tracing on: every request from now on gets a span.
     pub fn trace(&self, spans: &Arc<Spans>) {
         let _ = self.store.spans.set(spans.clone());
     }
@@ -181,7 +181,7 @@ impl Metrics {
         self.store.series.lock().expect("BUG: a copy panicked").all()
     }
 
-    /// The name as it may stand in a label.
+    /// The name as a label value.
     pub fn label(&self, name: &str) -> Arc<str> {
         self.text(self.store.names.number(name))
     }
@@ -190,7 +190,7 @@ impl Metrics {
         self.store.names.text(name)
     }
 
-    /// Calls under way and introspections of each suite that was ever asked for something.
+    /// Calls in flight and introspections of each suite that was used at least once.
     pub fn by_suite(&self) -> BTreeMap<Arc<str>, (usize, u64)> {
         let suites: Vec<_> = self.suites.lock().expect("BUG: a copy panicked").values().cloned().collect();
         let mut all = BTreeMap::<_, (usize, u64)>::new();
@@ -212,23 +212,23 @@ impl Metrics {
         all
     }
 
-    /// How often all files were read again, and how often what they said could not be used.
+    /// Successful and failed reloads.
     pub fn reloads(&self) -> (u64, u64) {
         (self.reloads.load(Ordering::Relaxed), self.failed_reloads.load(Ordering::Relaxed))
     }
 
-    /// Messages to hosts whose sessions have ended for which there was no room.
+    /// Messages to hosts that were dropped for lack of room, in sessions that have ended.
     pub fn mail_dropped(&self) -> u64 {
         self.mail_dropped.load(Ordering::Relaxed)
     }
 
-    /// When a step of a chart began.
+    /// When a chart step began.
     pub fn time_of(&self, step: u64) -> SystemTime {
         let ago = self.started.elapsed().saturating_sub(STEP * u32::try_from(step).unwrap_or(u32::MAX));
         SystemTime::now() - ago
     }
 
-    /// The latest last.
+    /// Oldest first.
     pub fn recent_errors(&self) -> Vec<RecentError> {
         self.recent_errors.lock().expect("BUG: a copy panicked").iter().cloned().collect()
     }
@@ -241,13 +241,13 @@ impl Metrics {
         let error = if ended { error } else { error.or(Some(outcome::CANCELLED)) };
         let tool = tool.map(|tool| match tool {
             ToolLabel::Known(name) => name,
-            // A child that did it has it. Of what nobody has, no name is kept.
+            // A call that succeeded proves that the tool exists. Unconfirmed names are not interned.
             ToolLabel::New(name) if error.is_none() => self.store.names.number(&name),
             ToolLabel::New(_) => LabelName::OTHER,
         });
         let name = suite.as_ref().map(|suite| suite.name());
         let is_call = operation.notes.is_call;
-        // The tool of an operation that does not come as far as a child's is the suite itself.
+        // A call that never reaches a child's tool is attributed to the suite's own tool.
         let tool = if is_call && !operation.single { tool.or(name) } else { tool };
         let (via, single, method) = (operation.via, operation.single, operation.method);
         let what = OperationKind::HostRequest { via, single, method };
@@ -289,7 +289,7 @@ impl Metrics {
                 suite: suite.map(|suite| suite.text().into()),
                 tool: tool.map(|tool| self.text(tool)),
                 kind,
-                // What a child says of it may hold anything, and is for its host.
+                // A child's error message is for its host only and may contain anything, so it is not stored.
                 message: message.unwrap_or_else(|| match kind {
                     outcome::TOOL_ERROR => "the tool's result says `isError`".to_owned(),
                     _ => "the child answered with an error of its own".to_owned(),
@@ -324,7 +324,7 @@ pub struct HostOperation<'a> {
     pub parent: Option<Context>,
 }
 
-/// A request of a host under way.
+/// A host's request in flight.
 #[derive(Debug)]
 pub struct Operation {
     via: EntryPoint,
@@ -335,7 +335,7 @@ pub struct Operation {
     traced: Option<Box<Traced>>,
 }
 
-/// What is only known of an operation that is a span.
+/// What is known only of traced operations.
 #[derive(Debug)]
 struct Traced {
     context: Context,
@@ -344,13 +344,13 @@ struct Traced {
     begun: SystemTime,
 }
 
-/// What is found out about an operation on its way.
+/// What is learned about an operation while it runs.
 #[derive(Debug)]
 pub struct OperationNotes {
     is_call: bool,
-    /// The operation's own span, which those to children are below.
+    /// The operation's own span, the parent of the spans of its requests to children.
     pub span: Option<Context>,
-    // A leaf lock, and nobody's but this operation's: it is there because futures must be `Send`.
+    // A leaf lock that only this operation uses; it is here because futures must be `Send`.
     state: Mutex<NotesState>,
 }
 
@@ -364,11 +364,11 @@ struct NotesState {
     ended: bool,
 }
 
-/// A tool by name.
+/// The name of a called tool.
 #[derive(Debug)]
 pub enum ToolLabel {
     Known(LabelName),
-    /// Never met before, and nobody has said yet that there is such a tool.
+    /// Not interned yet, and not yet confirmed to exist.
     New(Box<str>),
 }
 
@@ -377,7 +377,7 @@ impl OperationNotes {
         Self { is_call: method == methods::TOOLS_CALL, span, state: Mutex::default() }
     }
 
-    /// Whose it is.
+    /// Sets the suite that the operation belongs to; only the first call counts.
     pub fn suite(&self, metrics: &Arc<SuiteMetrics>) {
         let mut noted = self.lock();
         if noted.suite.is_none() {
@@ -388,19 +388,19 @@ impl OperationNotes {
         }
     }
 
-    /// The child's tool that is called.
+    /// Sets the child's tool that is called.
     pub fn tool(&self, name: &str) {
         let mut noted = self.lock();
         let known = noted.suite.as_ref().and_then(|suite| suite.names.find(name));
         noted.tool = Some(known.map_or_else(|| ToolLabel::New(name.into()), ToolLabel::Known));
     }
 
-    /// Whether nobody has said yet that there is such a tool.
+    /// Whether the tool is not yet confirmed to exist.
     pub fn is_new_tool(&self) -> bool {
         matches!(self.lock().tool, Some(ToolLabel::New(_)))
     }
 
-    /// The child has the tool that is called.
+    /// Confirms that the child has the called tool.
     pub fn tool_exists(&self) {
         let mut noted = self.lock();
         if let NotesState { suite: Some(suite), tool: Some(ToolLabel::New(name)), .. } = &*noted {
@@ -408,25 +408,25 @@ impl OperationNotes {
         }
     }
 
-    /// It only asks what there is.
+    /// Marks the operation as an introspection.
     pub fn introspects(&self) {
         self.lock().introspects = true;
     }
 
-    /// It failed here or on the way: `kind` is one of the words that programs rely on.
+    /// The operation failed in the daemon or in transit. `kind` is one of the documented error words.
     pub fn failed(&self, kind: &'static str, why: &impl Display) {
         let mut noted = self.lock();
         noted.error = Some(kind);
         noted.message = Some(clipped_lines(&why.to_string(), MAX_ERROR_CHARS));
     }
 
-    /// It was answered, with an error that is not ours if there is one.
+    /// The operation was answered; `error` classifies an error that the child sent.
     pub fn answered(&self, error: Option<&'static str>) {
         let mut noted = self.lock();
         noted.error = noted.error.or(error);
     }
 
-    /// It has come to its end; one that never does was called off.
+    /// The operation finished. One that is dropped unfinished counts as cancelled.
     pub fn ended(&self) {
         self.lock().ended = true;
     }
@@ -436,7 +436,7 @@ impl OperationNotes {
     }
 }
 
-/// The method, if it is one that there is.
+/// The method if it is a known one, else [`names::OTHER`].
 pub fn known_method(method: &str) -> &'static str {
     macro_rules! known {
         ($($name:ident)*) => { match method { $(methods::$name => methods::$name,)* _ => names::OTHER } };

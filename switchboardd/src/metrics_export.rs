@@ -1,6 +1,6 @@
-//! All figures that are told to those who keep them, in the order in which they are told: families of samples with
-//! labels. Names and units are those of the OpenTelemetry conventions for MCP where they have some; a host's requests are
-//! "server" there, our requests to children "client". What is ours is `switchboard_…`.
+//! Exports all metrics in a fixed order, as families of labelled samples. Names and units follow the
+//! OpenTelemetry conventions for MCP where those define some: there, hosts' requests are "server" and our
+//! requests to children "client". Our own names start with `switchboard_`.
 
 mod process;
 
@@ -13,7 +13,7 @@ use crate::metrics::series::{EntryPoint, Histogram, OperationKind, SeriesKey};
 use crate::metrics::text::{Labels, MetricType, MetricsText};
 use process::ProcessStats;
 
-/// Whoever takes them in: a text for Prometheus, or a message for a collector.
+/// Receives the metrics: Prometheus text, or an OTLP message for a collector.
 pub trait MetricSink {
     /// Begins a family. A counter's name is given without `_total`.
     fn family(&mut self, name: &'static str, sort: MetricType, help: &'static str);
@@ -36,7 +36,7 @@ impl MetricSink for MetricsText {
     }
 }
 
-/// What is so at this moment and is not counted anywhere.
+/// Gauges sampled at export time.
 #[derive(Debug)]
 pub struct Gauges {
     /// By name of the child.
@@ -46,13 +46,13 @@ pub struct Gauges {
     pub sessions: [(EntryPoint, usize); 2],
     /// Definitions that wait for the user's consent.
     pub pending: usize,
-    /// Of sessions that are open.
+    /// Messages dropped in open sessions.
     pub mail_dropped: u64,
     /// What the daemon itself takes, in bytes.
     pub own: Option<u64>,
 }
 
-/// How many children a pool has, and who waits for one.
+/// How many children a pool has, and how many callers wait for one.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct PoolCounts {
     pub alive: usize,
@@ -68,7 +68,7 @@ impl std::ops::AddAssign for PoolCounts {
     }
 }
 
-/// All there is to tell.
+/// Writes all metrics into `sink`.
 pub fn export(metrics: &Metrics, now: &Gauges, sink: &mut impl MetricSink) {
     sink.family("switchboard_build_info", MetricType::Gauge, "The version that runs, as a label.");
     sink.sample(&[("version", env!("CARGO_PKG_VERSION"))], 1.0);
@@ -79,10 +79,10 @@ pub fn export(metrics: &Metrics, now: &Gauges, sink: &mut impl MetricSink) {
     process(sink, now);
 }
 
-/// The four that the conventions have, each with the labels that belong to it.
+/// The four histograms of the conventions.
 fn operations(sink: &mut impl MetricSink, metrics: &Metrics) {
     let mut all = metrics.series();
-    // In an order that stays: two looks at the same figures give the same text.
+    // A stable order, so that equal values give equal text.
     all.sort_by_cached_key(|(kind, _)| labels(metrics, kind));
     let mut family = |name, help, is_it: fn(&OperationKind) -> bool| {
         sink.family(name, MetricType::Histogram, help);
@@ -227,7 +227,7 @@ fn daemon(sink: &mut impl MetricSink, metrics: &Metrics, now: &Gauges) {
     sink.sample(&[], now.pending as f64);
 }
 
-/// What every exporter says of its process.
+/// The standard `process_…` metrics.
 fn process(sink: &mut impl MetricSink, now: &Gauges) {
     let own = ProcessStats::read();
     let mut one = |name, sort, help, value: Option<f64>| {

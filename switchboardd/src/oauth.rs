@@ -1,12 +1,13 @@
-//! Logins to remote children that ask for one: OAuth 2.1 as MCP has it.
+//! Logins to remote children: OAuth 2.1 as MCP specifies it.
 //!
-//! A server that wants a token says so ([`demand`]); from there it is known who gives it out ([`discovery`], which reads
-//! the documents of [`metadata`] at the [`places`] for them) and who we are to them ([`client`]). A person then opens a
-//! page, and comes back to a port of this machine ([`callback`]) with a code, which is exchanged for tokens ([`grant`]).
-//! They are [`kept`] in the keyring or a private file ([`store`]) and renewed by one at a time ([`login`]).
+//! A server that wants a token says so ([`bearer_challenge`]). [`discovery`] finds its authorization server:
+//! it reads the documents of [`metadata`] at their [`well_known`] URLs. [`client`] decides how we identify
+//! ourselves there. The user opens a page and returns to a local port ([`callback`]) with a code, which is
+//! exchanged for tokens ([`grant`]). Tokens are stored ([`stored_login`]) in the keyring or a private file
+//! ([`store`]) and renewed once for all who use them ([`login`]).
 //!
-//! Deliberately absent: tokens of hosts, which never reach a child; a browser, which only the command line opens; and
-//! anything of this in a daemon that has no remote child.
+//! Deliberately absent: hosts' tokens, which never reach a child; a browser, which only the command line
+//! opens; and any of this in a daemon without remote children.
 
 pub mod address_scope;
 pub mod bearer_challenge;
@@ -36,16 +37,16 @@ use crate::config::OauthConfig;
 use crate::definition::DisplayUrl;
 use crate::value_resolver::ValueResolver;
 
-/// More than anybody has; a definition whose URL keeps changing could make many.
+/// More than users have; a definition whose URL keeps changing could create many.
 const MAX_KNOWN: usize = 64;
 
-/// All logins of one person, each there once for all who use it.
+/// All logins of the user. Each exists once, shared by everyone who uses it.
 #[derive(Debug)]
 pub struct Logins {
     store: LoginStore,
-    // Leaf locks: held for a look or an insert.
+    // Leaf locks: held only to read or insert.
     config: Arc<Mutex<OauthConfig>>,
-    /// By what they are kept under.
+    /// By the name they are stored under.
     known: Mutex<HashMap<String, Arc<Login>>>,
 }
 
@@ -68,7 +69,7 @@ impl Logins {
         *self.config.lock().expect("BUG: a note panicked") = config;
     }
 
-    /// Waits until no login is in the middle of being renewed: a token that was given out and not kept ends it.
+    /// Waits until no login is being renewed: a token that was issued but not saved ends the login.
     pub async fn settled(&self) {
         let all: Vec<_> = self.known.lock().expect("BUG: bookkeeping panicked").values().cloned().collect();
         for login in all {
@@ -76,15 +77,15 @@ impl Logins {
         }
     }
 
-    /// Whether a person is in the middle of one.
+    /// Whether a user is in the middle of a login.
     pub fn any_open(&self) -> bool {
         self.known.lock().expect("BUG: bookkeeping panicked").values().any(|login| login.is_open())
     }
 
-    /// The login to what is reached under this name at this place.
+    /// The login of this child at this URL.
     pub fn login(&self, child: &str, url: &Url, shown: &DisplayUrl) -> Arc<Login> {
         let mut known = self.known.lock().expect("BUG: bookkeeping panicked");
-        // Those whom nobody uses are read again when somebody does.
+        // Unused logins are dropped; they are loaded again when needed.
         if known.len() >= MAX_KNOWN {
             known.retain(|_, login| Arc::strong_count(login) > 1);
         }
@@ -100,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whoever_waits_for_a_login_hears_of_it_however_many_others_there_are() {
+    fn a_waiter_is_notified_although_the_cache_overflows() {
         let state = tempfile::tempdir().unwrap();
         let logins = Logins::new(state.path(), &Arc::new(ValueResolver::new(state.path(), state.path())));
         let login = |number: usize| {

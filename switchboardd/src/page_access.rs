@@ -1,7 +1,7 @@
-//! Status pages in browsers: how a person's own page is let in, and how many are kept up to date.
+//! Access for status pages in browsers: codes, bearers, and a limit on live feeds.
 //!
-//! `switchboard open` gets a code over the socket; the page gives it back over TCP and gets a bearer to read with.
-//! Both live in memory only and end with this run of the daemon.
+//! `switchboard open` gets a code over the unix socket; the page exchanges it over TCP for a bearer with read
+//! access. Both are kept in memory only and end with this run of the daemon.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -17,28 +17,29 @@ use tokio::time::Instant;
 use crate::event_loop::may_block;
 use crate::random::hex;
 
-/// A browser is there sooner than that. Guesses are not counted, which would let anybody on this machine keep the
-/// person out: nobody gets through 2^256 of them in this time.
+/// Long enough for a browser to start. No attempt limit: it would let any local user lock the owner out, and
+/// 256-bit codes cannot be guessed in 30 s.
 pub const CODE_LIFE: Duration = Duration::from_secs(30);
-/// Somebody who asks again and again gets the newest ones.
+/// Limit of unused codes; the oldest is dropped.
 const CODES: usize = 8;
 
-/// A day's work; a page that stands open longer asks for `switchboard open` once more.
+/// A working day; after that the user must run `switchboard open` again.
 pub const BEARER_LIFE: Duration = Duration::from_secs(12 * 60 * 60);
-/// More pages than a person looks at. The oldest goes.
+/// More pages than a user has open; the oldest bearer is dropped.
 const BEARERS: usize = 16;
 
-/// Pages that are kept up to date at a time; each costs a connection and a share of the thread.
+/// Limit of live feeds; each costs a connection and time on the event loop.
 pub const FEEDS: usize = 8;
 
 const SECRET_BYTES: usize = 32;
 
-/// The file that leads a browser in. What a program is started with is for every user to see; a file of ours is not.
+/// The file that opens the page in a browser. The URL with the code is not passed on the command line,
+/// because other users can see that.
 pub fn link_file(state: &Path) -> PathBuf {
     state.join("open.html")
 }
 
-/// Takes it away, if it is that old.
+/// Removes the link file if it is at least this old.
 pub fn remove_link_file(state: &Path, age: Duration) {
     may_block();
     let file = link_file(state);
@@ -51,9 +52,9 @@ pub fn remove_link_file(state: &Path, age: Duration) {
 
 #[derive(Debug)]
 pub struct PageAccess {
-    /// Where browsers find us; else why they do not.
+    /// The address for browsers, or why there is none.
     address: OnceLock<Result<SocketAddr, String>>,
-    // Leaf locks: held for a look, an insert or a removal.
+    // Leaf locks: held for a lookup, an insert or a removal.
     codes: Mutex<IssuedSecrets>,
     bearers: Mutex<IssuedSecrets>,
     feeds: Arc<Semaphore>,
@@ -73,12 +74,12 @@ impl Default for PageAccess {
 }
 
 impl PageAccess {
-    /// Said once, when the daemon starts to listen.
+    /// Called once, when the daemon starts to listen.
     pub fn set_address(&self, way: Result<SocketAddr, String>) {
         let _ = self.address.set(way);
     }
 
-    /// The address of the page, with a code that lets one in.
+    /// The URL of the page, with a new code.
     pub fn issue_link(&self) -> Result<String, String> {
         let nowhere = || Err("the daemon does not listen yet".to_owned());
         let address = self.address.get().cloned().unwrap_or_else(nowhere)?;
@@ -86,7 +87,7 @@ impl PageAccess {
         Ok(format!("http://{address}/#code={code}"))
     }
 
-    /// A bearer for a code that was given out and not used.
+    /// Exchanges an unused code for a bearer.
     pub fn exchange(&self, code: &str) -> Option<String> {
         lock(&self.codes).take(code).then(|| lock(&self.bearers).issue())
     }
@@ -95,14 +96,14 @@ impl PageAccess {
         lock(&self.bearers).find(bearer).is_some()
     }
 
-    /// A place among those that are kept up to date; `None` if all are taken.
+    /// A live feed; `None` if the limit is reached.
     pub fn feed(self: &Arc<Self>) -> Option<StatusFeed> {
         let place = self.feeds.clone().try_acquire_owned().ok()?;
         Some(StatusFeed { access: self.clone(), _place: place })
     }
 }
 
-/// One page that is kept up to date.
+/// The live feed of one page.
 #[derive(Debug)]
 pub struct StatusFeed {
     access: Arc<PageAccess>,
@@ -110,7 +111,7 @@ pub struct StatusFeed {
 }
 
 impl StatusFeed {
-    /// What pages show now. Made once for all that ask within `share` of each other.
+    /// The current status. Feeds that ask within `share` of each other get the same snapshot.
     pub fn latest(&self, share: Duration, make: impl FnOnce() -> String) -> Bytes {
         let mut latest = lock(&self.access.latest);
         if let Some((_, body)) = latest.as_ref().filter(|(made, _)| made.elapsed() < share) {
@@ -124,14 +125,14 @@ impl StatusFeed {
 
 impl Drop for StatusFeed {
     fn drop(&mut self) {
-        // Its own place is not free yet.
+        // This feed's own permit is not released yet.
         if self.access.feeds.available_permits() + 1 == FEEDS {
             *lock(&self.access.latest) = None;
         }
     }
 }
 
-/// Secrets that were given out, the oldest first.
+/// Issued secrets, oldest first.
 #[derive(Debug)]
 struct IssuedSecrets {
     issued: VecDeque<(String, Instant)>,
@@ -154,13 +155,13 @@ impl IssuedSecrets {
         secret
     }
 
-    /// True once for each that was given out.
+    /// True once for each issued secret.
     fn take(&mut self, secret: &str) -> bool {
         let found = self.find(secret.as_bytes());
         found.is_some_and(|at| self.issued.remove(at).is_some())
     }
 
-    /// Looks at all of them, whichever it is.
+    /// Compares with all of them, so that the time does not reveal which one matched.
     fn find(&mut self, secret: &[u8]) -> Option<usize> {
         self.forget_old();
         let each = self.issued.iter().enumerate();
@@ -193,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_way_in_that_leads_nowhere_goes() {
+    fn an_old_link_file_is_removed() {
         let state = tempfile::tempdir().unwrap();
         let file = link_file(state.path());
         remove_link_file(state.path(), Duration::ZERO);
@@ -214,7 +215,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_code_is_good_once_and_not_for_long() {
+    async fn a_code_is_valid_once_and_expires() {
         let pages = pages();
         let (first, second, third) = (code(&pages), code(&pages), code(&pages));
         let bearer = pages.exchange(&second).unwrap();
@@ -229,7 +230,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_bearer_ends_after_its_time() {
+    async fn a_bearer_expires() {
         let pages = pages();
         let bearer = pages.exchange(&code(&pages)).unwrap();
         tokio::time::sleep(BEARER_LIFE - Duration::from_millis(1)).await;
@@ -239,7 +240,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn of_too_many_the_oldest_goes() {
+    async fn the_oldest_secret_is_dropped_above_the_limit() {
         let pages = pages();
         let codes: Vec<_> = (0..=CODES).map(|_| code(&pages)).collect();
         assert_eq!(pages.exchange(&codes[0]), None);
@@ -250,7 +251,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn feeds_share_what_is_new_and_leave_nothing() {
+    async fn feeds_share_a_snapshot_and_free_it() {
         let pages = pages();
         let mut feeds: Vec<_> = (0..FEEDS).map(|_| pages.feed().unwrap()).collect();
         assert!(pages.feed().is_none());

@@ -1,8 +1,9 @@
-//! All children with one launch key and scope: started once for everybody who waits, shared as the
-//! scope says, kept warm, let go when idle, and not started again too often when they keep dying.
+//! A pool: all children with one launch key and scope. It starts a child once for all callers that wait,
+//! shares children as the scope says, keeps spares ready, stops idle children, and delays restarts of
+//! children that keep crashing.
 //!
-//! [`Pool::lease`] is the only way to a child. What to do next is decided in `state.rs` without waiting;
-//! waiting happens in `lease.rs`, starting in `start.rs`, and `supervise.rs` looks after those that run.
+//! [`Pool::lease`] is the only way to a child. `state.rs` decides what to do next without waiting; `lease.rs`
+//! waits, `start.rs` starts children, and `supervise.rs` supervises those that run.
 
 mod breaker;
 mod history;
@@ -46,11 +47,11 @@ use crate::subscriptions::Subscriptions;
 use crate::value_resolver::{NotLaunchable, ValueResolver};
 use state::State;
 
-/// How long a call waits for room, from when it came in: in the budget, or for one of `max` children to become free for
-/// its session.
+/// How long a call waits for room, from when it came in: in the budget, or until one of `max` children
+/// becomes free for its session.
 const SLOT_WAIT: Duration = Duration::from_secs(5);
 
-/// What children need to be started with, whichever they are.
+/// Services that every start of a child needs.
 #[derive(Debug, Clone)]
 pub struct ChildServices {
     pub value_resolver: Arc<ValueResolver>,
@@ -62,12 +63,12 @@ pub struct ChildServices {
     pub runners: Arc<Runners>,
     /// What starts the programs of children.
     pub launcher: Launcher,
-    /// A child's lists are other than they were.
+    /// Notified when the lists of a child may have changed.
     pub lists_changed: Arc<Notify>,
-    /// The level that hosts want logs from, once one has said so.
+    /// The log level that hosts want, once one has set it.
     // A leaf lock: held to copy or replace it.
     pub level: Arc<Mutex<Option<LogLevel>>>,
-    /// A child came, went or was used.
+    /// Notified when a child started, ended or was used.
     pub status_changed: Arc<StatusChanged>,
     /// HTTP clients for remote children.
     pub http_clients: Arc<HttpClients>,
@@ -98,29 +99,29 @@ pub struct Pool {
     services: ChildServices,
     // A leaf lock: held to look at or change the state, never across a start.
     state: Mutex<State>,
-    /// Something changed that those who wait may be waiting for.
+    /// Notified when something changed that callers may be waiting for.
     changed: Notify,
     subscriptions: Arc<Subscriptions>,
     metrics: Arc<ChildMetrics>,
-    /// What its notes are found by.
+    /// Identifies this launch in the savings records.
     fingerprint: OnceLock<Fingerprint>,
-    /// For how many children it was looked at what they offer, and that written down.
+    /// Number of children whose lists were fetched and stored, successfully or not.
     manifests_kept: watch::Sender<u64>,
 }
 
-/// How a pool is doing, for people.
+/// The state of a pool, for users.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PoolStatus {
     Cold,
     Starting,
     Ready,
-    /// The last one ended badly, or could not be started.
+    /// The last child crashed, or could not be started.
     Failed,
-    /// It failed too often and is left alone for a while.
+    /// It failed too often and is not started for a while.
     CoolingDown,
-    /// Something it needs is not set.
+    /// Something that it needs is not set or not found.
     Misconfigured,
-    /// Its program is not the one that was allowed.
+    /// Its program is not the one that the user allowed.
     Held,
 }
 
@@ -140,7 +141,7 @@ impl Pool {
         })
     }
 
-    /// The login to where its children are; `None` if they run here, or have credentials in their file.
+    /// The login for remote children; `None` if they are local, or have credentials in their file.
     pub async fn login(&self) -> Result<Option<Arc<Login>>, NotLaunchable> {
         self.login_to(&self.services.value_resolver.fill(&self.launch).await?)
     }
@@ -162,14 +163,14 @@ impl Pool {
         self.lock().settings
     }
 
-    /// A reload changed how many and how long; the children stay. Of the person's own servers more are started at once
-    /// (`keep_warm`), of a workspace's when they are next used.
+    /// Applies settings after a reload; children keep running. Additional spares are started at once for the
+    /// user's own servers (`keep_warm`), and at the next use for a workspace's.
     pub fn reconfigure(&self, settings: Settings) {
         self.lock().settings = settings;
         self.has_changed();
     }
 
-    /// What the notes of its children are found by, as their manifests are.
+    /// Identifies this launch in the savings records, by the same digest as its manifest.
     pub fn fingerprint(&self) -> Fingerprint {
         *self.fingerprint.get_or_init(|| Fingerprint::from_digest(&self.launch.digest()))
     }
@@ -178,7 +179,7 @@ impl Pool {
         &self.services.savings_recorder
     }
 
-    /// A session came to a child: one that ran already, or one that it has to wait for.
+    /// Records that a session uses a child: one that ran already, or one that it had to wait for.
     pub fn note_use(&self, caller: &Arc<Caller>, ran: bool) {
         let here = matches!(self.launch, Launch::Process(_));
         let Some(how) =
@@ -195,12 +196,12 @@ impl Pool {
         self.savings_recorder().record_use(self.fingerprint(), how, self.start_took());
     }
 
-    /// How long the last start took, from the first look for the program to the end of the handshake.
+    /// How long the last start took, from the search for the program to the end of the handshake.
     pub fn start_took(&self) -> Option<Duration> {
         self.lock().start_took
     }
 
-    /// No longer wanted: calls in flight finish, then its children stop.
+    /// The pool is no longer needed: calls in flight finish, then its children stop.
     pub fn retire(self: &Arc<Self>) {
         {
             let mut state = self.lock();
@@ -214,7 +215,7 @@ impl Pool {
         self.lock().retired
     }
 
-    /// Has the next callers get fresh children; calls in flight finish on the old ones. False if none ran.
+    /// Makes new callers get new children; calls in flight finish on the old ones. False if none ran.
     pub fn renew(self: &Arc<Self>) -> bool {
         let (members, limits) = {
             let mut state = self.lock();
@@ -230,13 +231,13 @@ impl Pool {
         }
         self.has_changed();
         if let Some(limits) = limits.filter(|_| !any) {
-            // Spares may have waited for somebody to say so.
+            // Spares may have been waiting for this.
             self.fill_up(limits);
         }
         any
     }
 
-    /// Failures of the past no longer hold up a start.
+    /// Past failures no longer delay a start.
     pub fn reset_breaker(self: &Arc<Self>) {
         let limits = {
             let mut state = self.lock();
@@ -248,17 +249,17 @@ impl Pool {
         }
     }
 
-    /// Who follows which resource of its children.
+    /// Which callers subscribe to which resources of its children.
     pub fn subscriptions(&self) -> &Subscriptions {
         &self.subscriptions
     }
 
-    /// Why a child that runs could not be asked for its lists.
+    /// Why the lists of a running child could not be fetched.
     pub fn lists_failed(&self) -> Option<ChildError> {
         self.lock().lists_failed.clone()
     }
 
-    /// A session has ended: what was its own goes with it.
+    /// A session has ended: removes its subscriptions and stops its own children.
     pub fn session_ended(&self, caller: &Arc<Caller>) {
         let unfollowed = self.subscriptions.remove_caller(caller);
         if self.settings().scope != Scope::Session {
@@ -273,13 +274,13 @@ impl Pool {
         }
     }
 
-    /// Waits until what its first child offers is written down, or is known not to be had.
+    /// Waits until the lists of its first child are stored, or could not be fetched.
     pub async fn manifest_kept(&self) {
-        // The sender is ours: it does not go away meanwhile.
+        // The sender is ours, so the channel stays open.
         let _ = self.manifests_kept.subscribe().wait_for(|times| *times > 0).await;
     }
 
-    /// What the child last said of itself, in this run or an earlier one.
+    /// What the child last reported about itself, in this run or an earlier one.
     pub fn manifest(&self) -> Option<Arc<Manifest>> {
         self.lock().manifest.clone()
     }
@@ -293,8 +294,8 @@ impl Pool {
         self.lock().alive().cloned().collect()
     }
 
-    /// What the children that run, and the last two that were started, wrote to their standard error after line
-    /// `after`, in its order.
+    /// Stderr lines after number `after`, of the running children and of the last two that
+    /// were started, in order.
     pub fn stderr_lines(&self, after: u64) -> Vec<StderrLine> {
         let mut rings: Vec<Arc<StderrRing>> = {
             let state = self.lock();
@@ -313,7 +314,7 @@ impl Pool {
         self.lock().history.all()
     }
 
-    /// The last one that ended without being told to, or could not be started.
+    /// The latest crash or failed start.
     pub fn last_bad_ending(&self) -> Option<ChildEnd> {
         self.lock().history.last_bad()
     }
@@ -338,7 +339,7 @@ impl Pool {
         }
     }
 
-    /// Why the last child ended badly, or could not be started.
+    /// Why the last child crashed or could not be started.
     pub fn last_failure(&self) -> Option<PoolError> {
         self.lock().last_failure.clone()
     }
@@ -357,7 +358,7 @@ impl Pool {
         self.lock().starts
     }
 
-    /// Wakes those who wait here, and those who look on.
+    /// Wakes waiting callers and viewers of the status.
     fn has_changed(&self) {
         self.changed.notify_waiters();
         self.services.status_changed.notify();

@@ -1,14 +1,15 @@
-//! Processes of our own that leave our session, guards and keepers: known by number, so that they are not taken for
-//! what somebody else left behind.
+//! Our own helper processes that leave our session (guards and keepers). They are tracked by pid, so that
+//! they are not mistaken for orphans.
 
 use std::collections::BTreeSet;
 use std::io;
 use std::sync::Mutex;
 
-// A leaf lock: held while one is started, so that nobody looks before its number is in here.
+// A leaf lock: held while a process is started, so that no lookup happens before its pid is recorded.
 static OURS: Mutex<BTreeSet<u32>> = Mutex::new(BTreeSet::new());
 
-/// One of them. It is to live as long as the process, whose number may be another's after that.
+/// Registration of one process. Drop it only when the process has ended, since its pid may be reused after
+/// that.
 #[derive(Debug)]
 pub(crate) struct Ours(Option<u32>);
 
@@ -20,7 +21,7 @@ impl Drop for Ours {
     }
 }
 
-/// Starts one.
+/// Starts a process and registers it.
 pub(crate) fn start(command: &mut tokio::process::Command) -> io::Result<(tokio::process::Child, Ours)> {
     let mut ours = lock();
     let process = command.spawn()?;
@@ -29,7 +30,7 @@ pub(crate) fn start(command: &mut tokio::process::Command) -> io::Result<(tokio:
     Ok((process, Ours(id)))
 }
 
-/// The numbers of all. Whoever holds this keeps others from being started.
+/// The pids of all. While the guard is held, no other process can be started.
 pub(crate) fn lock() -> std::sync::MutexGuard<'static, BTreeSet<u32>> {
     OURS.lock().expect("BUG: a start panicked")
 }

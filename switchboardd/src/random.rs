@@ -1,6 +1,6 @@
-//! Names and keys that nobody can guess.
+//! Random bytes and tokens from the kernel, and constant-time comparison.
+/// `N` random bytes from the kernel.
 
-/// So many random bytes from the kernel.
 pub fn bytes<const N: usize>() -> [u8; N] {
     let mut random = [0_u8; N];
     rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())
@@ -8,7 +8,7 @@ pub fn bytes<const N: usize>() -> [u8; N] {
     random
 }
 
-/// `bytes` random bytes from the kernel, in hexadecimal.
+/// `bytes` random bytes (at most 32) from the kernel, in hexadecimal.
 pub fn hex(bytes: usize) -> String {
     let mut random = [0_u8; 32];
     let random = &mut random[..bytes];

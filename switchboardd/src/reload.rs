@@ -1,8 +1,8 @@
-//! Reads everything again and publishes what changed: one at a time, the newest wins. Children whose launch
-//! did not change go on; those that nobody wants any more finish what they have and go.
+//! Reads all files again and publishes what changed; one reload at a time. Children whose launch has not
+//! changed keep running; pools that are no longer shown finish their calls and stop.
 //!
-//! Nothing here touches a file on the one thread that works. A directory that does not answer (a network file
-//! system that is away) costs its own workspace its news, and nobody else anything.
+//! No file is touched on the event loop. If a directory does not respond (e.g. an unreachable network file
+//! system), only its own workspace is not updated.
 
 mod values;
 
@@ -20,11 +20,11 @@ use crate::watch::{POLL_INTERVAL, WatchPlan, Watcher};
 use crate::workspace::Workspace;
 use values::ValueChecks;
 
-/// Changes come in flocks: an editor writes, renames, writes again.
+/// Changes come in bursts: an editor writes, renames, writes again.
 const DEBOUNCE: Duration = Duration::from_millis(200);
-/// New folders show new folders; deeper than this nobody goes in one step.
+/// New folders can reveal further ones. After this many rounds another reload is triggered.
 const MAX_ROUNDS: usize = 4;
-/// Files that take longer than this to read are not read now.
+/// Time limit for reading files; the old state stays in use.
 const READ_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Why everything is read again.
@@ -32,25 +32,25 @@ const READ_TIMEOUT: Duration = Duration::from_secs(5);
 pub enum ReloadCause {
     /// A file may have changed.
     FileEvent,
-    /// A person says so: past failures are forgiven, the login shell is asked again.
+    /// The user requested it: breakers are reset, and the login shell is asked again.
     Requested,
 }
 
-/// What there is after everything was read again.
+/// The state after a reload.
 pub struct Reloaded {
-    /// The person's own.
+    /// The catalog without a workspace.
     pub catalog: Arc<Catalog>,
-    /// What is wrong with the personal config, and what is used of it.
+    /// What is wrong with the personal config, and what is used instead.
     pub config_problems: Vec<Problem>,
 }
 
-/// The person's own files as they are now.
+/// The user's own files as they are now.
 struct PersonalFiles {
     layer: Layer,
     problems: Vec<Problem>,
 }
 
-/// Does something with files beside the one thread that works. `None` if it took too long.
+/// Runs blocking file work off the event loop; `None` on timeout.
 async fn run_blocking_with_timeout<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Option<T> {
@@ -61,15 +61,15 @@ async fn run_blocking_with_timeout<T: Send + 'static>(
 #[derive(Debug)]
 pub struct Reloader {
     daemon: Arc<Daemon>,
-    /// What the config said of the TCP address when the daemon started.
+    /// The TCP address in the config when the daemon started.
     listen: String,
-    /// Whoever reloads holds it: one at a time.
+    /// Held during a reload: one at a time.
     reloading: tokio::sync::Mutex<()>,
-    // Held while folders are watched, beside the one thread that works; who finds it held does without.
+    // Held by a blocking thread while it changes what is watched; others only `try_lock` it.
     watcher: Arc<Mutex<Watcher>>,
-    /// What the values of `${…}` were last found to be made of.
+    /// The background checks of the values for `${…}`.
     checks: Arc<ValueChecks>,
-    /// Why the config that stands there is not the one that is used.
+    /// Why the config in use differs from the config file.
     // A leaf lock: held to compare or copy.
     broken_config: Mutex<Vec<Problem>>,
 }
@@ -102,18 +102,18 @@ impl Reloader {
         reloader
     }
 
-    /// How many folders are watched for changes, and whether somebody has to look now and then all the same; `None`
-    /// while that changes.
+    /// The number of watched folders, and whether watching has failed so that polling is needed; `None` while
+    /// the watches change.
     pub fn watched(&self) -> Option<(usize, bool)> {
         self.watcher.try_lock().ok().map(|watcher| (watcher.folders(), watcher.has_failed()))
     }
 
-    /// Why the personal config is not the one that its file says.
+    /// Why the personal config in use differs from its file.
     pub fn broken_config(&self) -> Vec<Problem> {
         self.broken_config.lock().expect("BUG: a note panicked").clone()
     }
 
-    /// Reads everything again. While the personal config has a mistake, what it said before is used.
+    /// Reads everything again. While the personal config has a mistake, its last good version is used.
     pub async fn reload(self: &Arc<Self>, why: ReloadCause) -> Reloaded {
         let reloading = self.reloading.lock().await;
         if why == ReloadCause::Requested {
@@ -122,7 +122,7 @@ impl Reloader {
         let mut config_problems = Vec::new();
         for round in 1..=MAX_ROUNDS {
             config_problems = self.read_all(why).await;
-            // What is watched only now may have changed between the look and the watch.
+            // A newly watched folder may have changed between the read and the watch.
             if !self.watch().await {
                 break;
             }
@@ -136,7 +136,7 @@ impl Reloader {
         Reloaded { catalog: self.daemon.workspaces.personal.catalog(), config_problems }
     }
 
-    /// Looks again whenever something may have changed; never resolves.
+    /// Reloads whenever something may have changed; never resolves.
     pub async fn run_reload_loop(self: &Arc<Self>) {
         let store = self.locations().trust.clone();
         run_blocking_with_timeout(move || {
@@ -150,7 +150,7 @@ impl Reloader {
         }
         self.checks.run(&self.daemon, ReloadCause::FileEvent).await;
         loop {
-            // Held for long only by somebody whom a folder keeps waiting: then looking is the way.
+            // If it is locked, a folder that does not respond may be blocking it: poll.
             let looks = self.watcher.try_lock().map_or(true, |watcher| watcher.is_polling());
             tokio::select! {
                 () = self.daemon.reload_requests.changed() => tokio::time::sleep(DEBOUNCE).await,
@@ -162,12 +162,13 @@ impl Reloader {
                 () = tokio::time::sleep(POLL_INTERVAL), if looks => {}
                 () = self.daemon.services.value_resolver.shell_answered_late() => {}
             }
-            // Said once, by whoever publishes; the config's problems stand in the status too.
+            // The result is not needed: publishing logs the problems, and the status shows those of the
+            // config.
             self.reload(ReloadCause::FileEvent).await;
         }
     }
 
-    /// Watches what decides what is shown. True if something is watched that was not before.
+    /// Updates the watches. True if something is watched that was not before.
     async fn watch(self: &Arc<Self>) -> bool {
         let (reloader, watcher) = (self.clone(), self.watcher.clone());
         let set = move || match watcher.try_lock() {
@@ -177,7 +178,8 @@ impl Reloader {
         run_blocking_with_timeout(set).await.unwrap_or(false)
     }
 
-    /// The person's own first; then every workspace for itself, all at once. Gives what is wrong with the personal config.
+    /// Reads the user's own files first, then all workspaces concurrently. Returns the problems of the
+    /// personal config.
     async fn read_all(self: &Arc<Self>, why: ReloadCause) -> Vec<Problem> {
         let reloader = self.clone();
         let personal = run_blocking_with_timeout(move || reloader.read_personal()).await.flatten();
@@ -204,7 +206,7 @@ impl Reloader {
         config_problems
     }
 
-    /// `None` while an earlier reading has not come back.
+    /// `None` while an earlier read still hangs.
     fn read_personal(&self) -> Option<PersonalFiles> {
         let mut memory = unless_locked(self.daemon.workspaces.personal.memory.try_lock())?;
         let (mut config, mut problems) = Config::understood(&self.daemon.config_file, Extent::Personal);
@@ -212,7 +214,8 @@ impl Reloader {
         if problems.is_empty() {
             LastGood::new(&self.locations().state).keep(&config);
         } else if before.config().basis != Basis::Partial {
-            // What it said before; all else is read as ever. A mistake in it is no reason to ignore a `deny`.
+            // Use the previous config, but read all else anew: a mistake in the config must not hide a new
+            // `deny`.
             config = before.config().clone();
         }
         if !problems.is_empty() {
@@ -236,7 +239,7 @@ impl Reloader {
         Some(layer)
     }
 
-    /// Gives what is wrong with the personal config.
+    /// Returns the problems of the personal config.
     fn publish_personal(&self, read: PersonalFiles, why: ReloadCause) -> Vec<Problem> {
         let PersonalFiles { layer, problems } = read;
         if self.broken_config() != problems || (why == ReloadCause::Requested && !problems.is_empty()) {
@@ -251,14 +254,14 @@ impl Reloader {
         problems
     }
 
-    /// What is wrong with the personal config from now on: said once, and shown for as long as it is.
+    /// Records the current problems of the personal config: logged once, shown in the status while they last.
     pub fn note_broken(&self, problems: Vec<Problem>) {
         problems.iter().for_each(|problem| tracing::error!(target: "config", "{problem}"));
         *self.broken_config.lock().expect("BUG: a note panicked") = problems;
         self.daemon.services.status_changed.notify();
     }
 
-    /// `layer`: what it says now; `None` if it does not answer.
+    /// `layer`: the workspace's files as they are now; `None` if they could not be read in time.
     fn publish_workspace(
         &self,
         workspace: &Arc<Workspace>,
@@ -307,7 +310,7 @@ impl Reloader {
         self.daemon.sessions.stir();
     }
 
-    /// Everything that decides what is shown.
+    /// All files and folders that affect the catalogs.
     fn plan(&self) -> WatchPlan {
         let mut plan = WatchPlan::default();
         let personal = self.daemon.workspaces.personal.catalog().personal.clone();
@@ -331,7 +334,7 @@ impl Reloader {
         &self.daemon.workspace_loader.locations
     }
 
-    /// What is read and takes effect only with the next daemon.
+    /// Settings that take effect only after a restart.
     fn needs_restart(&self, config: &Config) -> Option<Problem> {
         (config.http.listen != self.listen).then(|| {
             let message = "`http.listen` changed: it takes effect after `switchboard restart`";
@@ -340,7 +343,7 @@ impl Reloader {
     }
 }
 
-/// What a lock guards, unless somebody else has it.
+/// The guard, unless the lock is taken.
 fn unless_locked<T>(tried: Result<T, TryLockError<T>>) -> Option<T> {
     match tried {
         Ok(free) => Some(free),

@@ -1,8 +1,8 @@
-//! What Switchboard saves, with what it costs taken off: tokens that models do not read, processes and memory
-//! that sessions do not take, starts that nobody waits for.
+//! What Switchboard saves, net of what it costs: tokens that models do not read, processes and memory that
+//! sessions do not need, cold starts that no session waits for.
 //!
-//! Everything is looked at and counted beside the one thread that works, by one at a time; the vocabulary is
-//! loaded by a process of its own, and only for texts that were never counted (`tokens.rs`).
+//! All gathering and counting runs off the event loop, one report at a time. A separate process loads the
+//! tokenizer's vocabulary, and only for texts that were never counted (`tokens.rs`).
 
 mod advice;
 mod report;
@@ -20,7 +20,7 @@ use crate::savings_recorder::{Fingerprint, SavingsRecorder};
 use crate::tokens;
 use snapshot::SavingsSnapshot;
 
-/// What was last found, and when the look at it began.
+/// The last report, and when its computation began.
 #[derive(Debug, Default)]
 pub struct SavingsCache(Mutex<Option<(Instant, Arc<Value>)>>);
 
@@ -57,7 +57,7 @@ async fn compute(
             let unknown = |mark: &Fingerprint| kept.tokens(*mark).is_none();
             let missing = snapshot.texts.iter().filter(|(mark, _)| unknown(mark)).map(|(_, text)| &**text);
             let missing = missing.filter(|text| text.len() <= tokens::MAX_TEXT).chain(kept.waiting());
-            // One text may stand in both.
+            // A text may occur in both.
             missing.map(|text| (Fingerprint::of(text), text.to_owned())).collect::<HashMap<_, _>>()
         });
         (snapshot, missing)

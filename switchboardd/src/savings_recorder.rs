@@ -1,8 +1,8 @@
-//! What Switchboard saved and what it cost, noted while it happens: which sessions were shown which
-//! suites, what models fetched with `introspect`, who found a child running and who had to wait for one.
+//! Records what Switchboard saves and costs as it happens: which sessions are shown which suites, what models
+//! fetch with `introspect`, who finds a child running and who has to wait for a start.
 //!
-//! Noting is a short look under a leaf lock. Notes are added to a file in the state folder every few
-//! seconds, so that memory holds only the latest, and a restart loses nothing but those.
+//! Recording takes a leaf lock briefly. The records are added to a file in the state folder every few
+//! seconds, so that memory holds only the latest, and a crash loses only those.
 
 mod savings_file;
 mod session_usage;
@@ -20,17 +20,17 @@ pub use session_usage::{ChildUse, SessionUsage};
 
 use crate::event_loop::try_run_blocking;
 
-/// How long notes stay in memory.
+/// How long records stay in memory.
 const FLUSH_INTERVAL: Duration = Duration::from_secs(5);
-/// Texts beyond this many bytes are written at once.
+/// Above this many bytes of text, the records are flushed at once.
 const MAX_UNSAVED_TEXT: usize = 1024 * 1024;
 
-/// A fingerprint: of a text, or of what decides how a child is started.
+/// A fingerprint of a text, or of everything that decides how a child is started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Fingerprint(u128);
 
 impl Fingerprint {
-    /// Stands for what belongs to no suite.
+    /// Stands for the aggregate face, which belongs to no suite.
     pub const AGGREGATE: Self = Self(0);
 
     pub fn of(text: &str) -> Self {
@@ -49,17 +49,17 @@ impl std::fmt::Display for Fingerprint {
     }
 }
 
-/// What happened to one suite since it was last written down.
+/// What happened to one suite since the last flush.
 #[derive(Debug, Default)]
 pub struct SuiteDelta {
-    /// Sessions that were shown it.
+    /// Sessions that were shown the suite.
     sessions: u64,
     /// Texts that were fetched, and how often.
     fetched: HashMap<Fingerprint, u64>,
     cold: ColdStarts,
 }
 
-/// Starts that sessions did not have to wait for, and those that they would not have had without us.
+/// Cold starts avoided by sharing, and cold starts added by idle shutdown.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ColdStarts {
     pub avoided: u64,
@@ -78,11 +78,11 @@ struct Unsaved {
 #[derive(Debug)]
 pub struct SavingsRecorder {
     store: SavingsStore,
-    // A leaf lock: held for an insert, or to take everything out.
+    // A leaf lock: held only for an insert, or to take everything out.
     unsaved: Mutex<Unsaved>,
     written: Notify,
     full: Notify,
-    /// Children that the sessions which are here would have started for themselves.
+    /// Children that the open sessions would have started for themselves.
     wanted: AtomicI64,
     peak_saved: AtomicI64,
 }
@@ -99,7 +99,7 @@ impl SavingsRecorder {
         })
     }
 
-    /// A session was shown these for the first time.
+    /// A session was shown these suites for the first time.
     pub fn record_shown(&self, suites: impl Iterator<Item = Fingerprint>) {
         let mut fresh = self.lock();
         for suite in suites {
@@ -109,7 +109,7 @@ impl SavingsRecorder {
         self.written.notify_one();
     }
 
-    /// A model fetched this of a suite.
+    /// A model fetched this text from a suite.
     pub fn record_fetched(&self, suite: Fingerprint, mark: Fingerprint, text: &str) {
         let mut fresh = self.lock();
         let notes = fresh.suites.entry(suite).or_default();
@@ -126,7 +126,7 @@ impl SavingsRecorder {
         }
     }
 
-    /// A session came to a child. `took`: how long its start lasted.
+    /// A session used a child. `took` is how long the child's last start took.
     pub fn record_use(&self, suite: Fingerprint, how: ChildUse, took: Option<Duration>) {
         let ms = took.map_or(0, |took| u64::try_from(took.as_millis()).unwrap_or(u64::MAX));
         let mut fresh = self.lock();
@@ -146,24 +146,24 @@ impl SavingsRecorder {
         self.written.notify_one();
     }
 
-    /// A session that is here began to use one more child, while `running` of them ran.
+    /// An open session began to use one more child, while `running` children ran.
     pub fn add_wanted_process(&self, running: usize) {
         let wanted = self.wanted.fetch_add(1, Ordering::Relaxed) + 1;
         let running = i64::try_from(running).unwrap_or(i64::MAX);
         self.peak_saved.fetch_max(wanted - running, Ordering::Relaxed);
     }
 
-    /// A session left that used so many.
+    /// A session that used this many children has ended.
     pub fn remove_wanted_processes(&self, children: usize) {
         self.wanted.fetch_sub(i64::try_from(children).unwrap_or(i64::MAX), Ordering::Relaxed);
     }
 
-    /// The most processes that were saved at one time since the daemon started.
+    /// The most processes saved at one time since the daemon started.
     pub fn peak_saved_processes(&self) -> i64 {
         self.peak_saved.load(Ordering::Relaxed)
     }
 
-    /// Writes notes down as they come; never resolves.
+    /// Flushes records as they come; never resolves.
     pub async fn run_flush_loop(self: &Arc<Self>) {
         loop {
             self.written.notified().await;
@@ -173,12 +173,12 @@ impl SavingsRecorder {
         }
     }
 
-    /// Adds what was noted to the file. Blocks for as long as the disk takes.
+    /// Adds the records to the file. Blocks on the disk.
     pub fn flush(&self) {
         self.change(|_| ());
     }
 
-    /// The file with everything that was noted so far, changed by `change`.
+    /// Flushes, and applies `change` to the file's content.
     pub fn change<T>(&self, change: impl FnOnce(&mut SavingsFile) -> T) -> T {
         self.store.change(|kept| {
             let fresh = std::mem::take(&mut *self.lock());

@@ -1,8 +1,8 @@
-//! Secrets that a person keeps for definitions: `${NAME}` stands for one.
+//! Secrets that the user stores for definitions, where `${NAME}` stands for one.
 //!
-//! A value is in the keyring of the system or, where none answers, in a private file; the same file is the
-//! index of all names. The keyring is spoken to by a process of its own, so that a daemon never holds
-//! a connection to it. No value ever stands in a log line, an error or an argument vector.
+//! A value is in the system's keyring or, if no keyring answers, in a private file, which is also the index
+//! of all names. A separate process talks to the keyring, so that the daemon never holds a connection to it.
+//! No value ever appears in a log line, an error or an argument vector.
 
 mod index;
 pub mod keyring;
@@ -21,7 +21,7 @@ use index::{Index, SecretEntry};
 use keyring::{KeyringAnswer, KeyringError, KeyringRequest};
 
 const MAX_NAME: usize = 128;
-/// Longer than any key or certificate chain, short enough for a variable of a process.
+/// Longer than any key or certificate chain, short enough for an environment variable.
 const MAX_VALUE: usize = 64 * 1024;
 
 #[derive(Debug, thiserror::Error)]
@@ -59,7 +59,7 @@ fn stand(names: &[String]) -> String {
     }
 }
 
-/// Where a value is.
+/// Where a value is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SecretLocation {
@@ -67,18 +67,18 @@ pub enum SecretLocation {
     File,
 }
 
-/// What became of a value that was set.
+/// Where a new value was stored.
 #[derive(Debug)]
 pub enum StoreOutcome {
     InKeyring,
-    /// The keyring did not take it; `stale` if it still holds an older value of that name.
+    /// The keyring did not store it; `stale` if it still holds an older value of that name.
     InFile {
         why: KeyringError,
         stale: bool,
     },
 }
 
-/// A value that shows itself to nobody who prints it.
+/// A value that `Debug` does not print.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct SecretString(String);
@@ -88,7 +88,7 @@ impl SecretString {
         Self(value)
     }
 
-    /// For whoever sends it where it belongs.
+    /// The value, for the code that passes it on.
     pub fn reveal(&self) -> &str {
         &self.0
     }
@@ -100,24 +100,24 @@ impl fmt::Debug for SecretString {
     }
 }
 
-/// The secrets of one person.
+/// The secrets of one user.
 #[derive(Debug, Clone)]
 pub struct Secrets {
     folder: PathBuf,
 }
 
 impl Secrets {
-    /// Those kept below a state folder.
+    /// The secrets below a state folder.
     pub fn new(state: &Path) -> Self {
         Self::within(state.join("secrets"))
     }
 
-    /// Those kept in a folder of their own.
+    /// The secrets in this folder.
     pub fn within(folder: PathBuf) -> Self {
         Self { folder }
     }
 
-    /// The values of those of `names` that are set.
+    /// The values of those `names` that are set.
     pub async fn values(
         &self,
         names: &[String],
@@ -127,7 +127,7 @@ impl Secrets {
             return Ok(BTreeMap::new());
         }
         let mut kept = self.index().await?.secrets;
-        // The keyring is asked for all that it holds at once.
+        // All values in the keyring are requested at once.
         let (mut values, mut asked) = (BTreeMap::new(), Vec::new());
         for name in names {
             match kept.remove(name) {
@@ -153,7 +153,7 @@ impl Secrets {
         Ok(values)
     }
 
-    /// Stores a value: in the keyring if there is one, in the file otherwise.
+    /// Stores a value: in the keyring if there is one, else in the file.
     pub async fn set(
         &self,
         name: &str,
@@ -180,7 +180,7 @@ impl Secrets {
         Ok(stored)
     }
 
-    /// Forgets a secret. One that the keyring does not let go of stays.
+    /// Removes a secret. If the keyring refuses, the secret stays.
     pub async fn remove(&self, name: &str, variables: &Variables) -> Result<(), SecretsError> {
         check_name(name)?;
         let absent = || SecretsError::Absent(name.to_owned());
@@ -207,13 +207,13 @@ impl Secrets {
         run_blocking(move || index.save(&folder)).await
     }
 
-    /// The same as `list`, for those who must not wait for a disk.
+    /// [`Self::list`] off the event loop.
     pub async fn listed(&self) -> Result<BTreeMap<String, SecretLocation>, SecretsError> {
         let secrets = self.clone();
         run_blocking(move || secrets.list()).await
     }
 
-    /// All names, and where the value of each is.
+    /// All names, and where each value is stored.
     pub fn list(&self) -> Result<BTreeMap<String, SecretLocation>, SecretsError> {
         let index = Index::load(&self.folder)?;
         let place = |kept: &SecretEntry| match kept {
@@ -229,7 +229,7 @@ pub fn check_name(name: &str) -> Result<(), SecretsError> {
     if is_name(name) && name.len() <= MAX_NAME {
         return Ok(());
     }
-    // Not all of a long one: somebody may have taken the value for the name.
+    // A long name is cut: the user may have given the value as the name.
     let mut shown: String = name.chars().take(12).collect();
     if shown.len() < name.len() {
         shown.push('…');
@@ -250,7 +250,7 @@ fn check_value(name: &str, value: &str) -> Result<(), SecretsError> {
     Err(SecretsError::Value { name: name.to_owned(), why })
 }
 
-/// More than any value that is accepted, for those who read one.
+/// How many bytes to read from input, so that a value over the limit is noticed.
 pub const TOO_LONG: u64 = MAX_VALUE as u64 + 3;
 
 #[cfg(test)]
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_set_is_given_and_the_rest_is_left_out() {
+    async fn only_secrets_that_are_set_are_returned() {
         let (_state, secrets) = furnished(
             r#"{"version":1,"secrets":{"A":{"in":"file","value":"one"},"B":{"in":"file","value":"two"}}}"#,
         );
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn no_file_is_no_secrets() {
+    async fn a_missing_file_means_no_secrets() {
         let secrets = Secrets::new(Path::new("/nonexistent"));
         assert!(secrets.values(&names(&["A"]), &Variables::default()).await.unwrap().is_empty());
         assert!(secrets.list().unwrap().is_empty());
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_does_not_show_itself() {
+    fn debug_output_hides_values() {
         let kept = SecretEntry::File { value: SecretString("hunter2".into()) };
         let request = KeyringRequest::Set { name: "A".into(), value: SecretString("hunter2".into()) };
         assert!(!format!("{kept:?}{request:?}").contains("hunter2"));

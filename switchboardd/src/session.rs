@@ -1,5 +1,5 @@
-//! The daemon's record of one host's conversation: who it is, which of its messages comes next, and
-//! what is under way for it.
+//! The daemon's record of one host's conversation: who the host is, the order of its messages, and its
+//! requests in flight.
 
 mod all;
 mod disconnects;
@@ -26,20 +26,19 @@ use crate::catalog::ListFingerprints;
 use crate::workspace::Workspace;
 use sequencer::Sequencer;
 
-/// Hosts without a session that are told apart in one workspace.
+/// Limit of named clients without a session, per workspace.
 const NAMED: usize = 64;
 
 #[derive(Debug)]
 pub struct Session {
     pub id: Box<str>,
-    /// What it sees.
+    /// The workspace whose catalog it sees.
     // A leaf lock: held to copy or replace the handle.
     workspace: RwLock<Arc<Workspace>>,
-    /// Where its shim was started.
+    /// The directory in which its shim was started; over HTTP, the workspace's root.
     pub folder: Option<PathBuf>,
-    /// Whether a shim opened it: behind one there is a host with a person.
+    /// Whether a shim opened it: then there is a host with a user behind it.
     pub is_shims: bool,
-    /// What its host is shown.
     pub face: Face,
     pub caller: Arc<Caller>,
     /// The event streams of a host that speaks HTTP.
@@ -47,17 +46,17 @@ pub struct Session {
     /// Which lists its host was last shown or told of; `list_changes` compares them.
     // A leaf lock: held to copy or replace it.
     fingerprints: Mutex<Option<ListFingerprints>>,
-    // A leaf lock: held for an insert or a look.
+    // A leaf lock: held for an insert or a lookup.
     asked: Mutex<HashSet<String>>,
-    /// Of those who have no session: who they are by what they call themselves.
-    // A leaf lock: held for a look or an insert.
+    /// Sessionless modern clients, by the name that they give.
+    // A leaf lock: held for a lookup or an insert.
     named: Mutex<HashMap<Box<str>, Arc<Caller>>>,
     pub opened: Instant,
     sequencer: Sequencer,
     // A leaf lock: held for an insert, a removal or a search.
     open_requests: Mutex<OpenRequests>,
     connections: AtomicUsize,
-    /// Its shim's process; 0 if it has none.
+    /// The process id of its shim; 0 if unknown.
     shim: AtomicU32,
     told_draining: AtomicBool,
 }
@@ -74,17 +73,17 @@ struct OpenRequest {
     abort: oneshot::Sender<AbortReason>,
 }
 
-/// Why a request was ended before its answer came.
+/// Why a request was aborted before its answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AbortReason {
     /// Its caller cancelled it.
     Cancelled,
-    /// The daemon goes, and the time for finishing is over.
+    /// The daemon is shutting down, and the time to finish requests is over.
     ShuttingDown,
 }
 
 impl Session {
-    /// One that a shim opens.
+    /// A session that a shim opens.
     pub fn open(
         run_id: &Arc<RunId>,
         workspace: &Arc<Workspace>,
@@ -95,7 +94,7 @@ impl Session {
         Self::new(id, workspace, folder, face, Caller::for_session(run_id.clone()), None)
     }
 
-    /// One of a host that speaks HTTP.
+    /// A session of a host that speaks HTTP.
     pub fn over_http(run_id: &Arc<RunId>, workspace: &Arc<Workspace>, face: Face) -> Arc<Self> {
         let caller = Caller::for_session(run_id.clone());
         let streams = caller.mailbox().map(|own| Streams::new(own.clone()));
@@ -103,7 +102,7 @@ impl Session {
         Self::new(id, workspace, folder, face, caller, streams)
     }
 
-    /// Stands for all who call without a session of their own: they hear answers and nothing else.
+    /// The session that all sessionless callers of a workspace share: they get answers and nothing else.
     pub fn anonymous(workspace: &Arc<Workspace>) -> Arc<Self> {
         Self::new("".into(), workspace, None, Face::Aggregate, Caller::anonymous(), None)
     }
@@ -140,8 +139,8 @@ impl Session {
         })
     }
 
-    /// Whose a modern request is. One that has no session is its host's by the name that it gives: what belongs to
-    /// one host, such as a child with its roots, is not for others.
+    /// The owner of a modern request. Sessionless requests are owned by the client name that they give,
+    /// because things that belong to one host, such as a child with its roots, are not shared with others.
     pub fn whose(&self, client: Option<&str>) -> Arc<Caller> {
         let Some(client) = client.filter(|_| self.id.is_empty()) else { return self.caller.clone() };
         let mut named = self.named.lock().expect("BUG: a copy panicked");
@@ -154,7 +153,7 @@ impl Session {
         named.entry(client.into()).or_insert_with(Caller::named).clone()
     }
 
-    /// The process of its shim.
+    /// The process id of its shim.
     pub fn shim(&self) -> Option<u32> {
         Some(self.shim.load(Ordering::Relaxed)).filter(|pid| *pid != 0)
     }
@@ -167,7 +166,7 @@ impl Session {
         self.workspace.read().expect("BUG: a copy panicked").clone()
     }
 
-    /// Its workspace took longer to load than a host waits.
+    /// Replaces the workspace, when it took longer to load than a host waits.
     pub fn set_workspace(&self, workspace: Arc<Workspace>) {
         workspace.root.iter().for_each(|root| self.caller.set_folder(root));
         *self.workspace.write().expect("BUG: a copy panicked") = workspace;
@@ -186,7 +185,7 @@ impl Session {
         *self.fingerprints.lock().expect("BUG: a copy panicked") = Some(now);
     }
 
-    /// True the first time this is to be asked: nobody is asked the same thing again and again.
+    /// True the first time for each `what`: a session is asked each question only once.
     pub fn may_ask(&self, what: &str) -> bool {
         self.asked.lock().expect("BUG: bookkeeping panicked").insert(what.to_owned())
     }
@@ -196,7 +195,7 @@ impl Session {
         Sequencer::admit(self.clone(), seq)
     }
 
-    /// Registers a request while it is under way.
+    /// Registers a request while it is in flight.
     pub fn register_request(
         self: &Arc<Self>,
         host_id: &str,
@@ -209,7 +208,7 @@ impl Session {
         (RequestGuard { session: self.clone(), number }, aborted)
     }
 
-    /// The host no longer wants the answer to this request. Unknown ids are nobody's.
+    /// Aborts a request that the host has cancelled. Unknown ids are ignored.
     pub fn cancel(&self, host_id: &str) {
         let mut requests = self.open_requests();
         let number =
@@ -229,7 +228,7 @@ impl Session {
         self.open_requests().open.len()
     }
 
-    /// Messages to its host for which there was no room.
+    /// Messages to its host that were dropped.
     pub fn mail_dropped(&self) -> u64 {
         self.caller.mailbox().map_or(0, |mailbox| mailbox.dropped())
     }
@@ -242,7 +241,7 @@ impl Session {
         self.connections.load(Ordering::Relaxed)
     }
 
-    /// True if that was the last one.
+    /// True if that was the last connection.
     pub fn disconnected(&self) -> bool {
         self.connections.fetch_sub(1, Ordering::Relaxed) == 1
     }
@@ -251,7 +250,7 @@ impl Session {
         self.connections() > 0
     }
 
-    /// True the first time: a poll that waits is answered at once when draining begins.
+    /// True the first time: the start of draining interrupts one waiting poll.
     pub fn tell_draining(&self) -> bool {
         !self.told_draining.swap(true, Ordering::Relaxed)
     }
@@ -261,7 +260,7 @@ impl Session {
     }
 }
 
-/// A request under way; dropping it removes it.
+/// A registered request; dropping the guard removes it.
 #[derive(Debug)]
 pub struct RequestGuard {
     session: Arc<Session>,

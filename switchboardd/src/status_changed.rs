@@ -1,20 +1,20 @@
-//! Word that something happened that a status shows. Nobody is told what: whoever looks on looks again.
+//! Signals that something shown in the status has changed, but not what: subscribers read the whole status
+//! again.
 
 use tokio::sync::watch;
 
-/// While nobody looks on, a beat costs one load.
+/// Without subscribers, `notify` costs one load.
 #[derive(Debug, Default)]
 pub struct StatusChanged(watch::Sender<()>);
 
 impl StatusChanged {
-    /// Something changed.
     pub fn notify(&self) {
         if self.0.receiver_count() > 0 {
             self.0.send_replace(());
         }
     }
 
-    /// Hears of every change from now on.
+    /// The receiver sees every change from now on.
     pub fn subscribe(&self) -> watch::Receiver<()> {
         self.0.subscribe()
     }
@@ -25,7 +25,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn beats_are_felt_from_the_moment_somebody_feels() {
+    fn changes_are_reported_from_the_subscription_on() {
         let status_changed = StatusChanged::default();
         status_changed.notify();
         let felt = status_changed.subscribe();

@@ -1,5 +1,5 @@
-//! Who wants to hear of changes of which resources of one server, and how often it said that its lists changed.
-//! Outlives its children: a new one is told what the one before it was.
+//! Who is subscribed to which resources of one server, and how often the server reported changed lists.
+//! Outlives its children: a new child gets the subscriptions of the old one.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,35 +12,37 @@ use tokio::time::Instant;
 use crate::caller::Caller;
 use crate::methods;
 
-/// Resources of one server that are followed at a time.
+/// Limit of followed resources per server.
 const MAX_RESOURCES: usize = 4096;
 
-/// How long a list may wait for what a server said has changed, counted from when it said so.
+/// How long a list request waits for lists that the server reported as changed, from `Renewals::since` on.
 const RENEWAL_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// What a server says when a list changed.
+/// The notifications for changed lists.
 pub const LISTS: [&str; 3] = [methods::TOOLS_CHANGED, methods::PROMPTS_CHANGED, methods::RESOURCES_CHANGED];
 
 #[derive(Debug, Default)]
 pub struct Subscriptions {
-    // A leaf lock: held for a look or a change.
+    // A leaf lock: held for a lookup or a change.
     by_uri: Mutex<HashMap<Box<str>, Vec<Subscription>>>,
     change_counts: [AtomicU64; 3],
     renewals: watch::Sender<Renewals>,
-    /// Somebody waits for a renewal.
+    /// Signals that a list request waits for a renewal.
     wanted: Notify,
 }
 
-/// Which of the changes that were told of are known by now.
+/// How many of the reported changes have been fetched.
 #[derive(Debug, Default)]
 struct Renewals {
     told: u64,
     known: u64,
-    /// When the first was told of that is not known yet.
+    /// When the oldest change that is not fetched yet was reported, or when the last renewal ended, if that
+    /// was later.
     since: Option<Instant>,
 }
 
-/// Somebody asks what changed. When they have, all that was told of before is known.
+/// A fetch of changed lists. When it is dropped, all changes that were reported before it began count as
+/// known.
 #[derive(Debug)]
 pub struct Renewal<'a> {
     of: &'a Subscriptions,
@@ -57,14 +59,14 @@ impl Drop for Renewal<'_> {
     }
 }
 
-/// How often a server said that its tools, its prompts and its resources changed.
+/// How often a server reported that its tools, prompts and resources changed.
 pub type ListChangeCounts = [u64; 3];
 
-/// Somebody who follows resources: a host, or one request of a host that listens.
+/// A subscriber to resources: a host, or one listen request of a host.
 #[derive(Debug, Clone)]
 pub struct Subscriber {
     caller: Weak<Caller>,
-    /// The id of the request.
+    /// The id of the listen request.
     listen: Option<Box<str>>,
 }
 
@@ -93,22 +95,22 @@ impl Subscriber {
 #[derive(Debug)]
 struct Subscription {
     subscriber: Subscriber,
-    /// The resource as this host knows it.
+    /// The URI that this host uses.
     shown: Box<str>,
 }
 
-/// Who is to hear that a resource changed.
+/// A recipient of an update of a resource.
 #[derive(Debug)]
 pub struct Recipient {
     pub caller: Arc<Caller>,
-    /// What they know it by.
+    /// The URI that the recipient uses.
     pub shown: Box<str>,
-    /// The id of the request that they listen by, if they do.
+    /// The id of the recipient's listen request, if it has one.
     pub listen: Option<Box<str>>,
 }
 
 impl Subscriptions {
-    /// A child said so with this notification.
+    /// Counts a `list_changed` notification of a child.
     pub fn note_list_changed(&self, method: &str) {
         let at = LISTS.iter().position(|list| *list == method);
         if let Some(said) = at.and_then(|at| self.change_counts.get(at)) {
@@ -120,7 +122,8 @@ impl Subscriptions {
         }
     }
 
-    /// Changes come in swarms and are asked for once: waits for the rest of them, unless somebody waits already.
+    /// Changes come in bursts and are fetched once: waits for more of them, unless a list request is already
+    /// waiting.
     pub async fn wait_for_more_changes(&self, time: Duration) {
         tokio::select! {
             () = tokio::time::sleep(time) => {}
@@ -128,12 +131,12 @@ impl Subscriptions {
         }
     }
 
-    /// Begins to ask what changed.
+    /// Begins to fetch the changed lists.
     pub fn renewal(&self) -> Renewal<'_> {
         Renewal { of: self, told: self.renewals.borrow().told }
     }
 
-    /// Resolves when all changes are known that were told of until now, or it takes longer than a list may wait.
+    /// Resolves when all changes reported so far are fetched, or after `RENEWAL_TIMEOUT`.
     pub async fn wait_until_renewed(&self) {
         let (told, since) = {
             let renewals = self.renewals.borrow();
@@ -152,7 +155,7 @@ impl Subscriptions {
         [0, 1, 2].map(|at| self.change_counts[at].load(Ordering::Relaxed))
     }
 
-    /// False if there are too many.
+    /// False if too many resources are followed.
     pub fn add(&self, uri: &str, shown: &str, follower: &Subscriber) -> bool {
         let mut all = self.lock();
         if all.len() >= MAX_RESOURCES && !all.contains_key(uri) {
@@ -164,7 +167,7 @@ impl Subscriptions {
         true
     }
 
-    /// True if nobody follows it any more.
+    /// True if the resource has no subscriber any more.
     pub fn remove(&self, uri: &str, follower: &Subscriber) -> bool {
         let mut all = self.lock();
         let Some(subscribers) = all.get_mut(uri) else { return true };
@@ -176,7 +179,7 @@ impl Subscriptions {
         false
     }
 
-    /// A host has left; gives what nobody follows any more.
+    /// Removes a host that has left; returns the resources without any subscriber.
     pub fn remove_caller(&self, caller: &Arc<Caller>) -> Vec<Box<str>> {
         let mut all = self.lock();
         let left = all.extract_if(|_, subscribers| {
@@ -187,7 +190,7 @@ impl Subscriptions {
         left.map(|(uri, _)| uri).collect()
     }
 
-    /// Who is to hear that it changed, and what they know it by.
+    /// The recipients of an update of this resource.
     pub fn recipients(&self, uri: &str) -> Vec<Recipient> {
         let heard = |known: &Subscription| {
             let by = known.subscriber.caller.upgrade()?;
@@ -201,7 +204,7 @@ impl Subscriptions {
         all.get(uri).map(Vec::as_slice).unwrap_or_default().iter().filter_map(heard).collect()
     }
 
-    /// What is followed, by this host or by anybody.
+    /// The followed resources: those of this host, or all.
     pub fn subscribed_uris(&self, by: Option<&Arc<Caller>>) -> Vec<Box<str>> {
         let follows = |subscribers: &[Subscription]| match by {
             Some(host) => subscribers.iter().any(|known| known.subscriber.is_of(host)),
@@ -224,7 +227,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_resource_is_followed_as_long_as_somebody_does() {
+    fn a_resource_is_followed_until_its_last_subscriber_leaves() {
         let (subscriptions, one, other) =
             (Subscriptions::default(), Caller::anonymous(), Caller::anonymous());
         let (first, second) = (Subscriber::host(&one), Subscriber::host(&other));
@@ -239,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn each_request_of_a_host_follows_for_itself() {
+    fn each_listen_request_subscribes_separately() {
         let (subscriptions, host) = (Subscriptions::default(), Caller::anonymous());
         let (first, second) = (Subscriber::listening(&host, "1"), Subscriber::listening(&host, "\"1\""));
         subscriptions.add("a:1", "a:1", &first);
@@ -250,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn who_leaves_follows_nothing() {
+    fn a_host_that_leaves_is_unsubscribed() {
         let (subscriptions, one, other) =
             (Subscriptions::default(), Caller::anonymous(), Caller::anonymous());
         for uri in ["a:1", "a:2"] {
@@ -277,13 +280,13 @@ mod tests {
         let renewal = subscriptions.renewal();
         let renew = async {
             tokio::time::sleep(Duration::from_millis(300)).await;
-            // This one is for the next renewal.
+            // This change belongs to the next renewal.
             subscriptions.note_list_changed(methods::PROMPTS_CHANGED);
             drop(renewal);
         };
         let (waits, ()) = tokio::join!(waited(), renew);
         assert_eq!(waits, Duration::from_millis(300));
-        // Nobody renews it: whoever comes waits for the rest of a second, and nobody after that.
+        // Nothing renews it: a list request waits for the rest of the second, and later ones do not wait.
         tokio::time::sleep(Duration::from_millis(400)).await;
         assert_eq!(waited().await, RENEWAL_TIMEOUT - Duration::from_millis(400));
         assert_eq!(waited().await, Duration::ZERO);

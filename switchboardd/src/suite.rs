@@ -1,7 +1,8 @@
-//! The one tool that stands for a child: `introspect` tells what its subtools are, `call` runs one.
+//! The one tool that stands for a child: `introspect` lists its subtools, `call` runs one.
 //!
-//! Mistakes that a model can mend are answered as results with a sentence that says how; everything
-//! else is a failure, of which `error.rs` makes a result too. A child's result passes through untouched.
+//! Mistakes that a model can fix are answered with a tool error that says how. Everything else is a
+//! `Failure`; `error.rs` turns it into a result or, if the host caused it, into a protocol error. A child's
+//! result passes through unchanged.
 
 mod arguments;
 mod call;
@@ -44,18 +45,18 @@ pub use context::CallContext;
 use login::LoginOutcome;
 pub use suspendable::{InputNeeded, SuspendableCall};
 
-/// How often somebody who waits for a start hears of it.
+/// Interval of progress messages to a caller that waits for a child.
 const STARTING_NEWS: Duration = Duration::from_secs(5);
-/// Hosts give up on a call after a minute; we say sooner that it should be made again.
+/// Hosts time out a call after a minute; we answer sooner that the call should be repeated.
 const STILL_STARTING: Duration = Duration::from_secs(50);
 
-/// Only these properties: hosts are known to refuse or drop what a tool does not declare.
+/// No other properties: some hosts refuse or drop arguments that a tool does not declare.
 const INPUT_SCHEMA: &str = r#"{"type":"object","properties":{"action":{"type":"string","enum":["introspect","call"]},"subtool":{"type":"string"},"args":{"type":"object"},"query":{"type":"string"}},"required":["action"]}"#;
 
-/// As much of a command line as a model is told; a person is shown all of it.
+/// How much of a command line a model is shown, in characters; a user is shown all of it.
 const HELD_SHOWN: usize = 600;
 
-/// All that is said of a server that nobody has allowed yet: nothing of its own words.
+/// The description of a server that is not allowed yet; contains no text of the server's own.
 const HELD: &str = "Held by Switchboard: this server was found in the workspace, and nothing of it runs until a person allows it with `switchboard allow`.";
 
 #[derive(Debug)]
@@ -67,9 +68,9 @@ pub struct Suite {
     pub limits: Limits,
     /// `None` for a definition that is held or cannot be started.
     pub pool: Option<Arc<Pool>>,
-    /// Not the person's own.
+    /// Whether the definition comes from the workspace, not from the user.
     pub of_workspace: bool,
-    /// What is counted of it, in this catalog and those before it.
+    /// Its metrics, carried over from catalog to catalog.
     pub metrics: Arc<SuiteMetrics>,
     mode: Mode,
     summary_max_chars: usize,
@@ -84,21 +85,21 @@ struct HostParams<'a> {
     arguments: &'a Members<'a>,
 }
 
-/// What a suite answers with.
+/// The reply of a suite.
 #[derive(Debug)]
 pub enum SuiteReply {
-    /// The child's own answer, to be passed on as it is.
+    /// The child's response, to be passed on unchanged.
     Child(ChildResponse),
-    /// A result of ours, as JSON.
+    /// A result of the daemon's own, as JSON.
     Own(String),
-    /// An error of somebody else's, as JSON.
+    /// The error that the host answered a child's question with, as JSON.
     Error(String),
     /// A question to a modern host.
     NeedsInput(Box<InputNeeded>),
 }
 
 impl SuiteReply {
-    /// What it says of how the operation went; `None` if all is well.
+    /// The kind of error that the reply reports; `None` on success.
     pub fn error(&self) -> Option<&'static str> {
         match self {
             Self::Child(answer) => answer.error,
@@ -110,7 +111,7 @@ impl SuiteReply {
 }
 
 impl Suite {
-    /// `config`: that of the place the definition comes from.
+    /// `config`: the config of the layer that the definition comes from.
     pub fn new(
         name: String,
         entry: &JudgedDefinition,
@@ -138,12 +139,12 @@ impl Suite {
         }
     }
 
-    /// Whether nothing of it runs until a person allows it.
+    /// Whether it must not run until a user allows it.
     pub fn is_held(&self) -> bool {
         self.trust_status == TrustStatus::Held
     }
 
-    /// What waits for a person's word: a new server, a new version of one, or another program for it.
+    /// What awaits a user's decision: a new server, a new version, or a changed program.
     pub fn pending(&self) -> Option<&Launch> {
         match &self.trust_status {
             TrustStatus::Outdated { pending: waiting } => Some(waiting),
@@ -174,13 +175,13 @@ impl Suite {
         )
     }
 
-    /// The tools of `list` that may be seen, as the child wrote them, for a result that lists them.
+    /// The exposed tools of `list`, as the child wrote them, joined for a JSON array.
     pub fn exposed(&self, list: &ToolList) -> String {
         let tools = list.tools.iter().filter(|tool| self.settings.expose.permits(&tool.name));
         tools.map(|tool| tool.raw.get()).collect::<Vec<_>>().join(",")
     }
 
-    /// The tools of `list` that may be seen, for somebody who asks for all: without schemas if nobody is to see them.
+    /// The exposed tools of `list`; without schemas if the mode is redacted.
     pub fn listed(&self, list: &ToolList) -> String {
         match self.mode {
             Mode::Redacted => introspect::entries(list, &self.settings.expose, self.wish()),
@@ -188,7 +189,6 @@ impl Suite {
         }
     }
 
-    /// Whether its child runs elsewhere.
     pub fn is_remote(&self) -> bool {
         matches!(self.definition.launch, Ok(Launch::Remote(_)))
     }
@@ -197,8 +197,8 @@ impl Suite {
         &self.definition.name
     }
 
-    /// A child to use. Fails at once for a definition that cannot be started. While it starts, a
-    /// caller that asked for progress hears of it, and nobody waits longer than hosts do.
+    /// Leases a child. Fails at once for a definition that cannot be started. While the caller waits it gets
+    /// progress, if it asked for it; the wait ends before hosts time out.
     pub async fn lease(&self, call: CallContext<'_>) -> Result<Lease, Failure> {
         let CallContext { caller, asked, tool: subtool, token, .. } = call;
         let pool = self.pool()?;
@@ -244,7 +244,7 @@ impl Suite {
         }
     }
 
-    /// Who the child says it is: the one that runs, or the one that ran last.
+    /// The server info of the running child, or of the last one that ran.
     pub fn server_info(&self) -> Option<ServerInfo> {
         let pool = self.pool.as_ref()?;
         match pool.running().first() {
@@ -253,7 +253,7 @@ impl Suite {
         }
     }
 
-    /// What is known of the child without starting it.
+    /// What is known about the child without starting it.
     pub fn manifest(&self) -> Option<Arc<Manifest>> {
         self.pool.as_ref().and_then(|pool| pool.manifest())
     }
@@ -379,7 +379,7 @@ impl Suite {
         Ok(self.fetched(caller, &introspect::text(&list, &self.settings.expose, wish)))
     }
 
-    /// What `introspect` gives when it is asked for everything.
+    /// The text that `introspect` returns without a query.
     pub fn introspection(&self, list: &ToolList) -> String {
         introspect::text(list, &self.settings.expose, self.wish())
     }
@@ -393,7 +393,8 @@ impl Suite {
         }
     }
 
-    /// An answer that takes room in a model's context, and is noted for it. A stranger may be no model at all.
+    /// A text that goes into the model's context, recorded for the savings report unless the caller is
+    /// anonymous.
     fn fetched(&self, caller: &Arc<Caller>, text: &str) -> SuiteReply {
         if let Some(pool) = &self.pool
             && let Some(mut usage) = caller.usage()
@@ -406,11 +407,11 @@ impl Suite {
         SuiteReply::Own(text_result(text, false))
     }
 
-    /// The tools as the running child has them; of one that does not run but did before, as it last
-    /// said, while it is started in the background for the call that is likely to follow.
+    /// The tools of the running child. If none runs but a manifest exists, returns its tools and starts a
+    /// child in the background for the call that is likely to follow.
     async fn known_tools(&self, call: CallContext<'_>) -> Result<Arc<ToolList>, Failure> {
         let pool = self.pool()?;
-        // What another session's own child said is no use of it.
+        // With session scope, reading another session's child does not count as use.
         let shares = pool.settings().scope != Scope::Session;
         if let Some(known) = pool.running().iter().find_map(|child| child.known_tools()) {
             if shares {
@@ -429,7 +430,7 @@ impl Suite {
         lease.tools(self.limits, Instant::now()).await.map_err(|error| self.failed(call.tool, error))
     }
 
-    /// Whether its child is known to have this tool.
+    /// Whether the child is known to have this tool.
     pub fn has_tool(&self, name: &str) -> bool {
         let Some(pool) = &self.pool else { return false };
         let has = |list: &ToolList| list.find(name).is_some();
@@ -461,7 +462,7 @@ impl Suite {
     }
 }
 
-/// A string member; absent and `null` are the same, anything else is a mistake.
+/// A string member. Absent and `null` are the same; any other type is an error.
 fn text_member<'a>(members: &Members<'a>, name: &str) -> Result<Option<Cow<'a, str>>, String> {
     match members.get(name) {
         None => Ok(None),

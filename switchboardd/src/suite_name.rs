@@ -1,6 +1,6 @@
-//! The names suites go by: valid for every host, short enough for their prefixes, stable.
+//! Names of suites: valid for every host, short enough for host prefixes, and stable.
+/// Hosts add a prefix and limit the whole.
 
-/// Hosts put a prefix before it and cap the whole.
 pub const MAX: usize = 48;
 
 const SUFFIX: &str = "_suite";
@@ -16,7 +16,7 @@ pub fn derived(child: &str) -> String {
         .chars()
         .map(|char| if char.is_ascii_alphanumeric() || char == '_' || char == '-' { char } else { '_' })
         .collect();
-    // What had to be changed or cut gets a mark, so that two such children stay apart.
+    // A name that was changed or cut gets a hash, so that two such children stay distinct.
     let most = MAX - SUFFIX.len();
     if clean == child && clean.len() <= most {
         return clean + SUFFIX;
@@ -24,7 +24,7 @@ pub fn derived(child: &str) -> String {
     marked(&clean, child)
 }
 
-/// A stable other name for a child whose first choice is taken.
+/// A stable alternative for a child whose first choice is taken.
 pub fn marked(clean: &str, child: &str) -> String {
     let room = MAX - SUFFIX.len() - 5;
     let clean = clean.strip_suffix(SUFFIX).unwrap_or(clean);

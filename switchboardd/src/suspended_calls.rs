@@ -1,5 +1,5 @@
-//! Calls of modern hosts that wait in their legacy children until the host comes back with answers. Nobody has to
-//! come back: what is not fetched in time is cancelled, questions and call.
+//! Calls of modern hosts that wait for input, until the host retries with answers. If it does not retry in
+//! time, the questions and the call are cancelled.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,22 +12,22 @@ use tokio::time::Instant;
 use crate::era::request_state::{BadState, StateBinding, StateSigner, StateTarget};
 use crate::suite::SuspendableCall;
 
-/// A person may take their time with a form; nobody fills one in for longer than this.
+/// Time limit for a user to answer a form.
 const PATIENCE: Duration = Duration::from_secs(600);
 
-/// Each holds a place in a child. More than this and somebody only asks and never answers.
+/// Limit of all suspended calls, most of which occupy a child.
 const MAX_SUSPENDED: usize = 256;
-/// Of one session, so that no host takes the places of all others.
+/// Limit per session, so that no host takes the room of all others.
 const MAX_OF_ONE: usize = 64;
 
 #[derive(Debug)]
 pub struct SuspendedCalls {
     signer: StateSigner,
-    /// States are good for some time from here, whatever the clock on the wall does.
+    /// States expire relative to this time, independent of the system clock.
     begun: Instant,
-    /// Until when somebody may come back to a modern child, in seconds from there. They need not tell when they do.
+    /// Until when a host may retry at a modern child, in seconds since `begun`. Not reset by the retry.
     awaited: AtomicU64,
-    // A leaf lock: held for an insert or a removal. What is taken out is dropped after it.
+    // A leaf lock: held for an insert or a removal. Removed calls are dropped after it is released.
     calls: Mutex<HashMap<String, SuspendedCall>>,
 }
 
@@ -48,7 +48,7 @@ impl SuspendedCalls {
         })
     }
 
-    /// Keeps a call until somebody comes with the state that this gives; `None` if there is no room.
+    /// Suspends a call and returns the state to retry with; `None` if a limit is reached.
     pub fn suspend(self: &Arc<Self>, call: SuspendableCall, binding: StateBinding<'_>) -> Option<String> {
         let patience = PATIENCE.min(call.longest);
         let name = crate::random::hex(16);
@@ -69,7 +69,7 @@ impl SuspendedCalls {
         Some(state)
     }
 
-    /// Lets a call go when nobody came back for it.
+    /// Drops the call if the host has not retried in time.
     fn alarm(self: &Arc<Self>, name: String, patience: Duration) -> AbortHandle {
         let suspended_calls = Arc::downgrade(self);
         let alarm = tokio::spawn(async move {
@@ -83,14 +83,15 @@ impl SuspendedCalls {
         alarm.abort_handle()
     }
 
-    /// The state of a modern child, so that its host comes back to the process that gave it.
+    /// Signs the state of a modern child together with its process id, so that the retry reaches the same
+    /// process.
     pub fn seal_child_state(&self, pid: u32, state: Option<String>, binding: StateBinding<'_>) -> String {
         let until = self.seconds() + PATIENCE.as_secs();
         self.awaited.fetch_max(until, Ordering::Relaxed);
         self.signer.issue(&StateTarget::Child { pid, state }, binding, until)
     }
 
-    /// Whether a state is out that leads to a child of this daemon and to no other's.
+    /// Whether a valid state may be outstanding that leads to a child of this daemon.
     pub fn is_awaited(&self) -> bool {
         self.seconds() < self.awaited.load(Ordering::Relaxed)
     }
@@ -105,7 +106,7 @@ impl SuspendedCalls {
         Some(suspended.call)
     }
 
-    /// A session has ended: nobody comes back for what is its own.
+    /// Drops the calls of a session that has ended.
     pub fn session_ended(&self, session: &str) {
         let gone: Vec<SuspendedCall> = {
             let mut calls = self.lock();

@@ -1,11 +1,13 @@
-//! Traces and figures for a collector, by the standard `OTEL_…` variables; off unless one of them names an endpoint.
+//! Traces and metrics for an OTLP collector, configured by the standard `OTEL_…` variables; off unless one of
+//! them names an endpoint.
 //!
-//! Written here and not by the OpenTelemetry SDK: that keeps figures of its own beside ours, runs threads, and is larger
-//! than all else that measures. What is sent are a dozen kinds of messages, and the HTTP client is there for remote
-//! children already.
+//! Written by hand instead of using the OpenTelemetry SDK, which keeps its own copy of the metrics, runs
+//! threads, and is larger than all other metrics code. Only a dozen kinds of messages are sent, and remote
+//! children already need the HTTP client.
 //!
-//! With traces on, each request of a host is a span and so is each request to a child below it; the child is told of
-//! its own in `_meta.traceparent`. With traces off not a byte of `_meta` is touched. `daemon/collector.rs` sends it all.
+//! With tracing on, each host request is a span, and each request to a child is a span below it; the child
+//! receives its span in `_meta.traceparent`. With tracing off, `_meta` is not touched. `daemon/collector.rs`
+//! does the sending.
 
 pub mod message;
 pub mod settings;
@@ -14,8 +16,8 @@ pub mod trace;
 
 use settings::Settings;
 
-/// What the environment says, and for what it does not, the person's own `env` file: a daemon that a shim starts has
-/// hardly any environment.
+/// Reads the variables from the environment, then from the user's own `env` file: a daemon that a shim
+/// started has almost no environment.
 pub fn settings(file: &std::path::Path) -> Option<Settings> {
     let (own, unread) = match crate::env_file::read_private(file) {
         Ok(own) => (own.unwrap_or_default(), None),

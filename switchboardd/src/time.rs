@@ -15,7 +15,7 @@ pub fn utc(now: SystemTime) -> String {
     format!("{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z", second / 3600, second / 60 % 60, second % 60)
 }
 
-/// The date so many days after 1970-01-01, counted in years that begin in March.
+/// The date `days` after 1970-01-01, computed in years that begin in March.
 fn date(days: u64) -> (u64, u64, u64) {
     let days = days + 719_468;
     let (era, day_of_era) = (days / 146_097, days % 146_097);

@@ -1,5 +1,5 @@
-//! Counting tokens. The vocabulary takes tens of MiB once it is loaded, so a process of its own counts:
-//! `switchboardd --count-tokens` reads texts until its input ends, gives a number for each, and ends.
+//! Counts tokens. The loaded vocabulary takes tens of MiB, so a separate process does it:
+//! `switchboardd --count-tokens` reads texts until end of input, prints a number for each, and exits.
 
 use std::io::{BufRead, Write};
 use std::process::{ExitCode, Stdio};
@@ -12,10 +12,10 @@ use crate::environment::shell_helper;
 /// The first argument that makes this binary count tokens.
 pub const COUNT_TOKENS: &str = "--count-tokens";
 
-/// Whose tokens they are: OpenAI's vocabulary of 2024. Claude's own is not public.
+/// OpenAI's vocabulary of 2024. Claude's own is not public.
 pub const TOKENIZER: &str = "o200k_base";
 
-/// Loading takes a second where nothing else runs, and a text of some MiB not much longer.
+/// Loading takes a second on an idle machine, and a text of a few MiB little more.
 const TOKENIZER_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// No definition that a host could use is longer.
@@ -31,7 +31,7 @@ pub enum Uncounted {
     Late,
 }
 
-/// The tokens of each text; those of the first ones also when the rest could not be counted.
+/// The token count of each text. If counting fails, the counts before the failure are returned.
 pub async fn count(texts: &[&str]) -> (Vec<u64>, Result<(), Uncounted>) {
     let mut counts = Vec::with_capacity(texts.len());
     let ended = tokio::time::timeout(TOKENIZER_TIMEOUT, ask(texts, &mut counts)).await;
@@ -62,7 +62,7 @@ async fn ask(texts: &[&str], counts: &mut Vec<u64>) -> Result<(), Uncounted> {
     if counts.len() == texts.len() { Ok(()) } else { Err(ended(counts.len())) }
 }
 
-/// The whole life of `switchboardd --count-tokens`.
+/// The main function of `switchboardd --count-tokens`.
 #[expect(
     clippy::disallowed_methods,
     clippy::print_stderr,
@@ -79,7 +79,7 @@ pub fn run() -> ExitCode {
     let Ok(tokenizer) = tiktoken_rs::o200k_base() else { return ExitCode::FAILURE };
     let mut stdout = std::io::stdout().lock();
     for text in texts {
-        // Each as soon as it is known: what was counted counts, also if the next one takes too long.
+        // Flushed one by one, so that earlier counts are kept if a later text takes too long.
         let told = writeln!(stdout, "{}", tokenizer.count_ordinary(&text)).and_then(|()| stdout.flush());
         if told.is_err() {
             return ExitCode::FAILURE;

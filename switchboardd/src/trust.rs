@@ -1,7 +1,7 @@
-//! Who may be started: a person's own definitions, and what a person has allowed.
+//! Decides what may be started: the user's own definitions, and what the user has allowed.
 //!
-//! A workspace's definition is held until somebody allows exactly what it would execute. What was allowed
-//! is kept, so that a changed file leaves the last allowed version serving. Nothing here reads a workspace.
+//! A workspace's definition is held until the user allows exactly what it would execute. The allowed version
+//! is stored, so that it keeps serving when the file changes. Nothing here reads a workspace.
 
 mod judged;
 mod store;
@@ -22,18 +22,18 @@ use crate::definition::{Definition, Launch};
 /// Where a definition comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Provenance {
-    /// The person's own config.
+    /// The user's own config.
     Personal,
-    /// The person's own config, but others can write it; and how.
+    /// The user's own config, but others can write it; says how.
     WritableByOthers(String),
     Workspace,
 }
 
-/// What a person has said about one entry of one file.
+/// The user's decision on one entry of one file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
     pub verdict: Decision,
-    /// When, and how it was said.
+    /// When, and through which interface.
     pub at: String,
     pub by: String,
 }
@@ -41,39 +41,39 @@ pub struct Record {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Decision {
-    /// This version, with the program that was found for it.
+    /// Allows this version, with the program that was found for it.
     Allow(Box<Launch>),
-    /// No version.
+    /// Denies every version.
     Deny,
 }
 
-/// Everything that has been said, by file and name.
+/// All decisions, by file and name.
 pub type Records = BTreeMap<PathBuf, BTreeMap<String, Record>>;
 
-/// What decides, at one moment.
+/// The basis of all judgements at one moment.
 #[derive(Debug, Default)]
 pub struct Trust {
     pub records: Records,
-    /// Directories in which everything is allowed, as they really are.
+    /// Directories in which everything is allowed, as real paths.
     pub roots: Vec<PathBuf>,
 }
 
-/// How a definition stands.
+/// The trust status of a definition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TrustStatus {
     Allowed,
-    /// The version that was allowed serves on; this one waits.
+    /// The allowed version keeps serving; the current one awaits approval.
     Outdated {
         pending: Box<Launch>,
     },
     /// Nothing of it runs.
     Held,
-    /// A person does not want it.
+    /// The user denied it.
     Denied,
 }
 
 impl Trust {
-    /// How a definition stands, with what may be executed for it in place of what its file says.
+    /// Judges a definition, and replaces its launch by the allowed version.
     pub fn judge(&self, mut definition: Definition, provenance: &Provenance) -> (Definition, TrustStatus) {
         if *provenance == Provenance::Personal {
             return (definition, TrustStatus::Allowed);
@@ -85,7 +85,7 @@ impl Trust {
         }
         let trust_status = match (record.map(|record| &record.verdict), &definition.launch) {
             (Some(Decision::Deny), _) => TrustStatus::Denied,
-            // An update that makes no sense is none: nobody can be asked about it.
+            // A broken update does not count: there is nothing to approve.
             (Some(Decision::Allow(allowed)), _) => {
                 match std::mem::replace(&mut definition.launch, Ok((**allowed).clone())) {
                     Ok(waiting) if waiting.digest() != allowed.digest() => {
@@ -184,11 +184,11 @@ mod tests {
     }
 
     #[test]
-    fn a_trusted_root_is_a_directory_not_a_beginning_of_names() {
+    fn a_trusted_root_is_a_directory_not_a_name_prefix() {
         let roots = |root: &str| Trust { roots: vec![root.into()], ..Trust::default() };
         check(&roots("/w"), "a", &Provenance::Workspace, &TrustStatus::Allowed);
         check(&roots("/w/mc"), "a", &Provenance::Workspace, &TrustStatus::Held);
-        // What a person said of one server weighs more than what they said of all.
+        // A decision on one server takes precedence over a trusted root.
         let but_one = Trust { roots: vec!["/w".into()], ..said(Decision::Deny) };
         check(&but_one, "a", &Provenance::Workspace, &TrustStatus::Denied);
     }

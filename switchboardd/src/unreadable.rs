@@ -1,4 +1,5 @@
-//! Keeps this process's memory, which holds secrets, from other processes of its user: no core files, no debugger.
+//! Protects this process's memory, which holds secrets, from other processes of the user: no core files, no
+//! debugger.
 
 use std::sync::OnceLock;
 
@@ -7,11 +8,12 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 /// The soft limit of core files that this process was started with.
 static CORE: OnceLock<Option<u64>> = OnceLock::new();
 
-/// For processes of ours that know secrets. What they execute can be read again, by rule of the kernel.
+/// For our processes that hold secrets. The kernel makes a process readable again on `exec`.
 pub fn close() {
     CORE.get_or_init(|| getrlimit(Resource::Core).current);
     limit_cores(Some(0));
-    // Without this a core is still written where a program takes it (`|/usr/lib/systemd/systemd-coredump`).
+    // Without this, a core is still written if it is piped to a program
+    // (`|/usr/lib/systemd/systemd-coredump`).
     #[cfg(target_os = "linux")]
     if let Err(error) = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)
     {
@@ -24,14 +26,14 @@ pub fn cores_before() -> Option<Option<u64>> {
     CORE.get().copied()
 }
 
-/// Back to the limit that this process was started with, for another that takes its place.
+/// Restores the limit that this process was started with, for a successor that replaces it.
 pub fn give_back() {
     if let Some(before) = cores_before() {
         limit_cores(before);
     }
 }
 
-/// While it lives, what is started gets this limit.
+/// While it lives, processes that are started get this limit.
 #[derive(Debug)]
 pub struct Cores;
 

@@ -1,5 +1,5 @@
-//! Where the values for `${…}` come from: secrets, then the person's env file, then the login shell. Never
-//! the environment of the host that happened to start the daemon.
+//! Resolves the values for `${…}`: from secrets, then the user's env file, then the login shell. Never from
+//! the environment of the host that started the daemon.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -14,12 +14,12 @@ use crate::expand::{Missing, Template, Values};
 use crate::secrets::{SecretLocation, Secrets};
 use crate::trust::view::{ValueSource, ValueSources};
 
-/// Why a launch cannot be carried out as it is. The texts continue the words "child `name` …".
+/// Why a launch cannot be carried out. The messages continue "child `name` …".
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NotLaunchable {
     #[error("is misconfigured: {0}")]
     Misconfigured(String),
-    /// Of one whose program was allowed.
+    /// For a definition whose program was allowed.
     #[error("is misconfigured: {0}")]
     NoProgram(String),
     #[error(
@@ -28,16 +28,16 @@ pub enum NotLaunchable {
     Held { found: String, allowed: String },
 }
 
-/// Where a value comes from. Never what it is.
+/// Where a value comes from, without the value itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Origin {
     Keyring,
-    /// Where secrets are kept when no keyring answers.
+    /// Where secrets are stored if there is no keyring.
     PrivateFile,
     EnvFile(PathBuf),
     Shell,
     Nowhere,
-    /// Why that cannot be said.
+    /// Why the origin cannot be determined.
     Unknown(String),
 }
 
@@ -45,20 +45,20 @@ pub enum Origin {
 pub struct ValueResolver {
     shell: LoginShell,
     secrets: Secrets,
-    /// Whose change may change a value.
+    /// Files whose change may change a value.
     files: [PathBuf; 2],
     /// The TCP port that the daemon itself serves.
     own_port: OnceLock<u16>,
 }
 
 impl ValueResolver {
-    /// `folder`: where the person's own config is.
+    /// `folder`: the folder of the user's own config.
     pub fn new(folder: &Path, state: &Path) -> Self {
         let files = [folder.join("env"), state.join("secrets/secrets.json")];
         Self { shell: LoginShell::default(), secrets: Secrets::new(state), files, own_port: OnceLock::new() }
     }
 
-    /// The daemon serves this port: no child is to be found there.
+    /// The daemon's own port, where no remote child may be.
     pub fn set_own_port(&self, port: u16) {
         let _ = self.own_port.set(port);
     }
@@ -76,22 +76,23 @@ impl ValueResolver {
         self.shell.environment().await
     }
 
-    /// Whether the login shell has said what it has to say.
+    /// Whether the login shell has answered.
     pub fn has_shell(&self) -> bool {
         self.shell.is_known()
     }
 
-    /// Resolves when the login shell has answered after somebody did without: what was missing may be there.
+    /// Resolves when the login shell answers after a start went on without it: missing values may be
+    /// available now.
     pub async fn shell_answered_late(&self) {
         self.shell.answered_late().await;
     }
 
-    /// A person may have changed their profile: the next one who asks asks the shell again.
+    /// Has the next lookup query the login shell again, since the user may have changed their profile.
     pub fn forget_shell(&self) {
         self.shell.forget();
     }
 
-    /// What is executed, or reached; or what keeps it from being.
+    /// Fills all placeholders of a launch; or why it cannot be carried out.
     pub async fn fill(&self, launch: &Launch) -> Result<ResolvedLaunch, NotLaunchable> {
         match launch {
             Launch::Process(launch) => self.fill_launch(launch).await.map(ResolvedLaunch::Process),
@@ -115,7 +116,7 @@ impl ValueResolver {
         Ok(filled)
     }
 
-    /// One text with every gap filled; or what is missing.
+    /// Fills all placeholders of a text; or what is missing.
     pub async fn text(&self, template: &Template) -> Result<String, String> {
         let names = template.gaps().map(|(name, _)| name.to_owned()).collect();
         let values = self.values(&names).await?;
@@ -124,7 +125,7 @@ impl ValueResolver {
         if missing.is_empty() { Ok(text) } else { Err(told(&missing)) }
     }
 
-    /// Whether the program that would run is the one that was allowed.
+    /// Checks that the program that would run is the one that was allowed.
     async fn compare(&self, filled: &ResolvedCommand, allowed: &Path) -> Result<(), NotLaunchable> {
         let found = self.program(filled).await.map_err(NotLaunchable::NoProgram)?;
         if found == *allowed {
@@ -140,13 +141,13 @@ impl ValueResolver {
         Ok(self.secrets.listed().await.map_err(|error| error.to_string())?.into_keys().collect())
     }
 
-    /// The person's env file.
+    /// The user's env file.
     async fn personal(&self) -> Result<Option<BTreeMap<String, String>>, String> {
         let file = self.files[0].clone();
         run_blocking(move || crate::env_file::read_private(&file)).await
     }
 
-    /// Whether everything is set that a child needs, as far as that is known without asking a keyring.
+    /// Checks that everything a child needs is set, as far as that is known without asking the keyring.
     pub async fn is_set(&self, launch: &Launch) -> Result<(), NotLaunchable> {
         let values = self.known_values(launch.gaps()).await?;
         match launch {
@@ -157,14 +158,15 @@ impl ValueResolver {
 
     fn is_set_for_remote(&self, remote: &Remote, values: &Values) -> Result<(), NotLaunchable> {
         let filled = remote.fill(values).map_err(|missing| NotLaunchable::Misconfigured(told(&missing)))?;
-        // Where a secret decides where it is, that is found out when it starts.
+        // If the URL depends on values, it is checked when the child starts.
         if remote.url.gaps().next().is_some() {
             return Ok(());
         }
         self.is_elsewhere(&filled)
     }
 
-    /// Whether messages may go there. Not to ourselves, for the same reason that we do not start ourselves.
+    /// Checks that messages may be sent there. Not to ourselves, for the same reason that we do not start
+    /// ourselves.
     fn is_elsewhere(&self, to: &ResolvedRemote) -> Result<(), NotLaunchable> {
         let url = address(to).map_err(NotLaunchable::Misconfigured)?;
         if is_loopback(&url) && url.port_or_known_default() == self.own_port.get().copied() {
@@ -176,7 +178,7 @@ impl ValueResolver {
         Ok(())
     }
 
-    /// The values of those names, the secret ones left empty.
+    /// The values of these names, with secrets left empty.
     async fn known_values(&self, mut names: BTreeSet<String>) -> Result<Values, NotLaunchable> {
         let in_secrets = self.listed().await.map_err(NotLaunchable::Misconfigured)?;
         let known: Vec<String> = names.iter().filter(|name| in_secrets.contains(*name)).cloned().collect();
@@ -188,7 +190,7 @@ impl ValueResolver {
 
     async fn is_set_for(&self, launch: &LaunchCommand, values: &Values) -> Result<(), NotLaunchable> {
         let filled = launch.fill(values).map_err(|missing| NotLaunchable::Misconfigured(told(&missing)))?;
-        // Where a secret decides which program it is, that is found out when it starts.
+        // If the program depends on values, it is compared when the child starts.
         let decides = [&launch.cmd, &launch.cwd].into_iter().any(|template| template.gaps().next().is_some());
         match &launch.program {
             Some(allowed) if !decides => self.compare(&filled, allowed).await,
@@ -196,9 +198,9 @@ impl ValueResolver {
         }
     }
 
-    /// The program that would run for a launch, as a person is asked about it.
+    /// The program that would run for a launch, to show to the user.
     pub async fn find_program(&self, launch: &LaunchCommand) -> Result<PathBuf, String> {
-        // Only what decides the program has to be known.
+        // Only the values that decide the program are needed.
         let only = LaunchCommand {
             args: Vec::new(),
             env: launch
@@ -221,7 +223,8 @@ impl ValueResolver {
         }
     }
 
-    /// Where a link of a workspace leads is part of what is allowed: its target could be changed unasked.
+    /// If the definition gives a path or sets `PATH`, links are resolved: the target is part of what is
+    /// allowed, and could change without approval.
     async fn program(&self, filled: &ResolvedCommand) -> Result<PathBuf, String> {
         let (shell_environment, filled) = (self.shell.environment().await, filled.clone());
         run_blocking(move || {
@@ -232,7 +235,7 @@ impl ValueResolver {
         .await
     }
 
-    /// Where each value would come from that has to come from its person. One with a default is never missing.
+    /// Where each value of the user would come from. One with a default is never missing.
     pub async fn origins(&self, launch: &Launch) -> Vec<(String, Origin)> {
         let names = launch.gaps();
         if names.is_empty() {
@@ -267,7 +270,7 @@ impl ValueResolver {
         names.into_iter().filter_map(one).collect()
     }
 
-    /// The same for whoever is asked about it.
+    /// Where each value would come from, for the user who is asked about the launch.
     pub async fn given(&self, launch: &Launch) -> ValueSources {
         let giver = |origin: Origin| match origin {
             Origin::Keyring | Origin::PrivateFile => Some(ValueSource::Secret),
@@ -276,7 +279,7 @@ impl ValueResolver {
             Origin::Unknown(_) => None,
         };
         let origins = self.origins(launch).await;
-        // A variable that is only passed on is never missing, and may still be set nowhere.
+        // A passed-on variable is never missing, but may be unset.
         let passed = match launch {
             Launch::Process(launch) => launch.pass_env.clone(),
             Launch::Remote(_) => BTreeSet::new(),
@@ -287,7 +290,7 @@ impl ValueResolver {
         given
     }
 
-    /// The values of those names that are set somewhere.
+    /// The values of those names that are set.
     async fn values(&self, names: &BTreeSet<String>) -> Result<Values, String> {
         let mut values = Values::new();
         if names.is_empty() {
@@ -320,7 +323,7 @@ impl ValueResolver {
     }
 }
 
-/// `missing X`, and what to do about it.
+/// `missing X`, and how to set it.
 fn told(missing: &BTreeSet<Missing>) -> String {
     let names: Vec<String> = missing.iter().map(ToString::to_string).collect();
     let first = missing.first().map_or("NAME", |missing| missing.name.as_str());

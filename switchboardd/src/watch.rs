@@ -1,8 +1,7 @@
-//! Notices that files may have changed. An event only says "look again"; what happened is found out by
-//! looking.
+//! Notices that files may have changed. An event only triggers a reload, which finds out what changed.
 //!
-//! Folders are watched, never files: editors save by putting another file in place. Where the system
-//! cannot tell (a network file system, or no more watches to be had), we look every few seconds.
+//! Watches folders, never files, because editors save by replacing the file. If the system cannot report
+//! changes (a network file system, or no watches left), the daemon polls every few seconds.
 
 pub mod folder;
 
@@ -21,10 +20,10 @@ use crate::discover::WatchedPaths;
 use crate::discover::walk::WatchRule;
 use crate::event_loop::may_block;
 
-/// How often we look where nobody tells us.
+/// The polling interval.
 pub const POLL_INTERVAL: Duration = Duration::from_secs(3);
 
-/// File systems that others write without this machine hearing of it, by the numbers of statfs(2).
+/// File systems that other machines can change without an event here, by their statfs(2) numbers.
 #[cfg(target_os = "linux")]
 const NETWORKED: [u64; 12] = [
     0x6969,      // NFS
@@ -41,17 +40,17 @@ const NETWORKED: [u64; 12] = [
     0x4750_4653, // GPFS
 ];
 
-/// As many links in a row as the system follows.
+/// As many symlinks in a row as the kernel follows.
 const MAX_LINKS: usize = 40;
 
-/// What to watch, and for what.
+/// The folders to watch, and the changes that matter there.
 #[derive(Debug, Default)]
 pub struct WatchPlan {
     folders: BTreeMap<PathBuf, Vec<Rule>>,
     poll: bool,
 }
 
-/// What matters in a folder.
+/// A change that matters in a folder.
 #[derive(Debug)]
 enum Rule {
     Discovery(WatchRule),
@@ -66,8 +65,7 @@ impl WatchPlan {
         watched.files.iter().for_each(|file| self.file(file));
     }
 
-    /// A file that need not be there, in a folder that need not be either.
-    /// Every link on the way to it counts.
+    /// Watches a file. Neither the file nor its folder need exist. Every symlink on its path is watched too.
     pub fn file(&mut self, file: &Path) {
         may_block();
         let words = |path: &Path| -> Vec<OsString> {
@@ -99,7 +97,7 @@ impl WatchPlan {
         }
     }
 
-    /// Looking is the only way.
+    /// Polls instead of watching.
     pub fn poll(&mut self) {
         self.poll = true;
     }
@@ -118,24 +116,24 @@ impl Rule {
     }
 }
 
-/// Which folder a watch is on; another one may come to stand under its name.
+/// Device and inode of a watched folder: another folder may replace it under the same name.
 type Identity = (u64, u64);
 
 pub struct Watcher {
     inner: Option<RecommendedWatcher>,
     filter: Arc<EventFilter>,
     watched: HashMap<PathBuf, Identity>,
-    /// Whether somebody has to look, and whether that was said.
+    /// Whether polling is needed, and whether a failed watch was logged.
     is_polling: bool,
     warned: bool,
 }
 
-/// What the thread of events and the daemon share.
+/// Shared by the event thread and the daemon.
 #[derive(Debug, Default)]
 struct EventFilter {
     // Both are leaf locks: held to look something up or to replace it.
     plan: RwLock<WatchPlan>,
-    /// Folders whose watch went with them.
+    /// Folders that were removed or renamed, and their watch with them.
     lost: Mutex<HashSet<PathBuf>>,
     changed: Arc<Notify>,
 }
@@ -147,13 +145,14 @@ impl std::fmt::Debug for Watcher {
 }
 
 impl Watcher {
-    /// `changed` is notified when it is time to look again.
+    /// `changed` is notified when a reload is needed.
     pub fn new(changed: Arc<Notify>) -> Self {
         let filter = Arc::new(EventFilter { changed, ..EventFilter::default() });
         Self { inner: None, filter, watched: HashMap::new(), is_polling: false, warned: false }
     }
 
-    /// From now on this is watched. True if something is that was not before: it may have changed meanwhile.
+    /// Replaces the watch set. Returns true if a folder was added, because it may have changed before the
+    /// watch was in place.
     pub fn set(&mut self, mut plan: WatchPlan) -> bool {
         may_block();
         let all: Vec<PathBuf> = if plan.poll { Vec::new() } else { plan.folders.keys().cloned().collect() };
@@ -185,7 +184,7 @@ impl Watcher {
                     self.watched.insert(folder, identity);
                     added = true;
                 }
-                // Gone again: whoever removed it was heard in the folder above.
+                // The folder is gone again; the watch on its parent has reported that.
                 Err(notify::Error { kind: notify::ErrorKind::PathNotFound, .. }) => {}
                 Err(error) => {
                     self.warn_once(&folder, &error);
@@ -197,12 +196,12 @@ impl Watcher {
         added
     }
 
-    /// Whether somebody has to look now and then.
+    /// Whether polling is needed.
     pub fn is_polling(&self) -> bool {
         self.is_polling
     }
 
-    /// Whether a folder could not be watched that should have been.
+    /// Whether a folder could not be watched.
     pub fn has_failed(&self) -> bool {
         self.warned
     }
@@ -233,7 +232,7 @@ impl Watcher {
 impl EventFilter {
     fn on_event(&self, event: &notify::Result<Event>) {
         let matters = match event {
-            // Whatever it missed may be what we wait for.
+            // The missed event may be a relevant one.
             Err(_) => true,
             Ok(event) => event.need_rescan() || self.is_relevant(event),
         };
@@ -246,11 +245,11 @@ impl EventFilter {
         let (goes, may_be_folder) = match event.kind {
             EventKind::Access(AccessKind::Close(AccessMode::Write)) => (false, false),
             EventKind::Access(_) => return false,
-            EventKind::Create(CreateKind::File) => (false, true), // a link to a folder, perhaps
+            EventKind::Create(CreateKind::File) => (false, true), // may be a link to a folder
             EventKind::Create(_) => (false, true),
             EventKind::Remove(RemoveKind::File) => (true, true),
             EventKind::Remove(_) | EventKind::Modify(ModifyKind::Name(_)) => (true, true),
-            // Another mode may make a folder readable.
+            // A changed mode may make a folder readable.
             EventKind::Modify(ModifyKind::Metadata(_)) => (false, true),
             _ => (false, false),
         };
@@ -296,7 +295,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn only_what_matters_is_heard() {
+    async fn only_relevant_changes_are_reported() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap();
         let changed = Arc::new(Notify::new());
@@ -325,7 +324,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_folder_that_takes_anothers_name_is_watched_anew() {
+    async fn a_replaced_folder_is_watched_again() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap();
         let changed = Arc::new(Notify::new());

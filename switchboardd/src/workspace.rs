@@ -11,11 +11,11 @@ use crate::discover::LastGoodDefinitions;
 
 #[derive(Debug)]
 pub struct Workspace {
-    /// `None` for those who belong to none: they see the person's own servers only.
+    /// `None` for callers without a workspace: they see only the user's own servers.
     pub root: Option<PathBuf>,
-    // Read-mostly: swapped whole by a reload, cloned by everybody else.
+    // Read-mostly: a reload replaces it as a whole, everybody else clones it.
     catalog: RwLock<Arc<Catalog>>,
-    /// What its files last said that made sense. Held by the one reload that reads.
+    /// The last valid content of its files. Locked by the reload that reads them.
     pub memory: Mutex<LastGoodDefinitions>,
     // A leaf lock: held to copy or replace the time.
     last_used: Mutex<Instant>,
@@ -47,7 +47,7 @@ impl Workspace {
         self.catalog.read().expect("BUG: a swap panicked").clone()
     }
 
-    /// Gives what was there before.
+    /// Returns the previous catalog.
     pub fn publish(&self, catalog: Catalog) -> Arc<Catalog> {
         let catalog = Arc::new(catalog);
         std::mem::replace(&mut *self.catalog.write().expect("BUG: a swap panicked"), catalog)
@@ -65,9 +65,9 @@ impl Workspace {
 /// The workspaces that are loaded, by their root.
 #[derive(Debug)]
 pub struct Workspaces {
-    /// What those see who belong to no workspace.
+    /// Stands in for the workspace of callers that have none: only the user's own servers.
     pub personal: Arc<Workspace>,
-    // A leaf lock: held for an insert, a look or a removal.
+    // A leaf lock: held for an insert, a lookup or a removal.
     by_root: Mutex<HashMap<PathBuf, Arc<Workspace>>>,
 }
 
@@ -86,7 +86,7 @@ impl Workspaces {
         }
     }
 
-    /// Whether this very one is loaded, and not another of its root.
+    /// Whether this very workspace is loaded, not another one with the same root.
     pub fn has(&self, workspace: &Workspace) -> bool {
         let Some(root) = &workspace.root else { return false };
         self.lock().get(root).is_some_and(|known| std::ptr::eq(&**known, workspace))
@@ -98,7 +98,7 @@ impl Workspaces {
         }
     }
 
-    /// In the order of their roots.
+    /// Sorted by root.
     pub fn all(&self) -> Vec<Arc<Workspace>> {
         let mut all: Vec<_> = self.lock().values().cloned().collect();
         all.sort_by(|a, b| a.root.cmp(&b.root));

@@ -1,7 +1,7 @@
-//! A tiny MCP server on stdio: one JSON message per line, tools `click` and `echo`, gone at end of input.
+//! A tiny MCP server on stdio: one JSON message per line, tools `click` and `echo`; exits at end of input.
 //!
-//! It exists to be watched, so it keeps to the legacy revisions, does one thing at a time and never
-//! reads more of a message than it needs. A call's arguments go back exactly as they came.
+//! It is meant to be read and observed, so it supports only the legacy revisions, handles one message at a
+//! time and parses only what it needs. A call's arguments are echoed unchanged.
 
 use std::collections::HashMap;
 use std::io::{self, BufRead, Write};
@@ -27,7 +27,7 @@ fn main() -> io::Result<()> {
     Ok(())
 }
 
-/// What one line from the client is answered with; nothing for notifications and answers.
+/// The answer to one line from the client; `None` for notifications and responses.
 fn answer(line: &str) -> Option<String> {
     let message: Members = match serde_json::from_str(line) {
         Ok(message) => message,
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_carries_its_name_and_its_arguments_as_they_came() {
+    fn a_call_echoes_its_name_and_arguments_unchanged() {
         check(
             r#"{"jsonrpc":"2.0","id":"a","method":"tools/call","params":{"name":"echo","arguments":{"z":1.0,"text":"hi","a":123456789012345678901234567890}}}"#,
             Some(
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn what_it_does_not_know_is_an_error() {
+    fn unknown_tools_and_methods_are_errors() {
         check(
             r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"fly"}}"#,
             Some(r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"unknown tool `fly`"}}"#),
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_version_it_knows_is_kept_and_any_other_is_not() {
+    fn an_unknown_version_is_answered_with_the_newest() {
         let said = |version: &str| {
             let params = format!(r#"{{"protocolVersion":"{version}"}}"#);
             initialize(&serde_json::from_str(&params).unwrap())

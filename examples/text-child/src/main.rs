@@ -1,10 +1,10 @@
-//! A small MCP server on stdio with a dozen text tools: one JSON message per line, gone at end of input.
+//! A small MCP server on stdio with a dozen text tools: one JSON message per line; exits at end of input.
 
 use std::io::{self, BufRead, Write};
 
 use serde_json::{Value, json};
 
-/// A tool: what it is called, what it is for, what it makes of a text.
+/// Name, description and function of a tool.
 struct Tool(&'static str, &'static str, fn(&str) -> String);
 
 const TOOLS: [Tool; 12] = [

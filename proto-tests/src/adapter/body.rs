@@ -1,4 +1,4 @@
-//! Answers: one JSON object, nothing, or a stream of events.
+//! Response bodies: one JSON object, nothing, or a stream of events.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -16,16 +16,16 @@ pub(super) enum Body {
     Events(Events),
 }
 
-/// Messages as server-sent events, up to and with the response.
+/// Messages as server-sent events, up to and including the response.
 pub(super) struct Events {
     first: Option<Value>,
     messages: Receiver<Value>,
     ended: bool,
-    /// Whether the stream goes on behind a response.
+    /// Whether the stream stays open after a response.
     endless: bool,
     /// Written before the first message.
     preface: Option<Bytes>,
-    /// Dropped with the stream, which is how its owner learns that the client is gone.
+    /// Dropped with the stream, so that its owner learns that the client is gone.
     _guard: Box<dyn Send + Sync>,
 }
 
@@ -58,7 +58,7 @@ pub(super) fn events(
     stream(Events { first, messages, ended: false, endless, preface: None, _guard: Box::new(guard) })
 }
 
-/// A stream that carries everything there is to say, behind `preface`.
+/// A stream that carries all messages of the server, after `preface`, and does not end with a response.
 pub(super) fn endless(
     preface: String,
     messages: Receiver<Value>,

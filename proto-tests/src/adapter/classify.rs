@@ -1,4 +1,4 @@
-//! Which era a posted message belongs to, and what is wrong with it before anybody reads it.
+//! Decides which era a posted message belongs to, and rejects invalid ones before the server sees them.
 
 use hyper::HeaderMap;
 use serde_json::Value;
@@ -13,9 +13,9 @@ const HEADER_MISMATCH: i64 = -32020;
 pub(super) enum Verdict {
     Modern,
     Legacy,
-    /// A notification that means nothing over HTTP.
+    /// A notification that has no meaning over HTTP.
     Ignored,
-    /// 400, with this code.
+    /// Status 400, with this error code.
     Refused(i64, String),
 }
 
@@ -26,7 +26,7 @@ pub(super) fn classify(given: &HeaderMap, message: &Value) -> Verdict {
         return if message.get("id").is_some() { Verdict::Legacy } else { refused("not a JSON-RPC message") };
     };
     if message.get("id").is_none() {
-        // A modern client cancels by closing its connection and has nothing else to notify.
+        // A modern client cancels by closing its connection and sends no other notifications.
         return if claim.is_some() || version == Some(MODERN) { Verdict::Ignored } else { Verdict::Legacy };
     }
     match (claim, version) {

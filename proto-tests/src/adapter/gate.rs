@@ -1,9 +1,9 @@
-//! Who may come in, and in what form.
+//! Checks the headers that decide whether a request is accepted: `Host`, `Origin` and media types.
 
 use hyper::HeaderMap;
 use hyper::header::{ACCEPT, GetAll, HeaderName, HeaderValue};
 
-/// Exactly one `Host`, and it is this machine's with our port.
+/// Exactly one `Host`, and it names this machine and our port.
 pub(super) fn host_is_ours(hosts: &GetAll<'_, HeaderValue>, port: u16) -> bool {
     let mut hosts = hosts.iter();
     match (hosts.next().and_then(|host| host.to_str().ok()), hosts.next()) {
@@ -12,7 +12,7 @@ pub(super) fn host_is_ours(hosts: &GetAll<'_, HeaderValue>, port: u16) -> bool {
     }
 }
 
-/// No `Origin`, or our own.
+/// No `Origin`, or only our own.
 pub(super) fn origin_is_ours(origins: &GetAll<'_, HeaderValue>, port: u16) -> bool {
     origins.iter().all(|origin| {
         origin
@@ -32,7 +32,7 @@ fn is_ours(host: &str, port: u16) -> bool {
         && given == port.to_string()
 }
 
-/// Whether a header lists a media type.
+/// Whether a header lists a media type, or `*/*`.
 pub(super) fn names(headers: &HeaderMap, header: HeaderName, wanted: &str) -> bool {
     headers
         .get_all(header)

@@ -3,16 +3,16 @@
 use hyper::HeaderMap;
 use serde_json::Value;
 
-/// An argument of a tool that is a header too.
+/// A tool argument that is sent as a header too.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Annotation {
-    /// Without the `Mcp-Param-`.
+    /// The header's name without `Mcp-Param-`.
     header: String,
-    /// Where in `arguments`.
+    /// The path to the argument in `arguments`.
     path: Vec<String>,
 }
 
-/// The value of a header, trimmed and decoded; an error if it cannot be.
+/// The value of a header, trimmed and decoded; an error if it cannot be decoded.
 pub(super) fn value(headers: &HeaderMap, name: &str) -> Result<Option<String>, String> {
     let Some(value) = headers.get(name) else { return Ok(None) };
     let text = value.to_str().map_err(|_| format!("`{name}` is not ASCII"))?.trim();
@@ -25,7 +25,7 @@ pub(super) fn value(headers: &HeaderMap, name: &str) -> Result<Option<String>, S
     }
 }
 
-/// What `Mcp-Name` has to say.
+/// The value that `Mcp-Name` must have.
 pub(super) fn name<'a>(method: &str, params: &'a Value) -> Option<&'a str> {
     let key = match method {
         "tools/call" | "prompts/get" => "name",
@@ -36,7 +36,7 @@ pub(super) fn name<'a>(method: &str, params: &'a Value) -> Option<&'a str> {
     params[key].as_str()
 }
 
-/// What is wrong with the headers that every request has.
+/// Checks the headers that every request has; the error says what is wrong.
 pub(super) fn complaint(headers: &HeaderMap, message: &Value) -> Result<(), String> {
     let method = message["method"].as_str().unwrap_or_default();
     same(headers, "mcp-method", Some(method))?;
@@ -74,7 +74,7 @@ fn collect(schema: &Value, path: &mut Vec<String>, found: &mut Vec<Annotation>) 
     }
 }
 
-/// What is wrong with the headers that a tool's arguments ask for.
+/// Checks the headers for a tool's annotated arguments; the error says what is wrong.
 pub(super) fn arguments(
     headers: &HeaderMap,
     annotations: &[Annotation],
@@ -101,7 +101,7 @@ fn agrees(given: Option<&str>, body: &Value) -> bool {
     }
 }
 
-/// Standard base64 with its padding.
+/// Decodes standard base64 with padding.
 fn base64(text: &str) -> Option<Vec<u8>> {
     let digit = |byte: u8| match byte {
         b'A'..=b'Z' => Some(byte - b'A'),

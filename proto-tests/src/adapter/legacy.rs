@@ -1,5 +1,5 @@
-//! The legacy era: a session is a process of the server. Ids need no change; what belongs to a call goes on the
-//! stream of that call, everything else on the session's own.
+//! The legacy era: each session has its own process of the server, so ids need no change. Messages that
+//! belong to a call go to that call's stream, all others to the session's own stream.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
@@ -16,7 +16,7 @@ use super::pipe::{Ear, Pipe};
 
 const SESSION: &str = "mcp-session-id";
 const REVISIONS: [&str; 5] = ["2024-10-07", "2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
-/// Messages that wait for a client that does not read, and those that nobody listens for yet.
+/// The limit of messages queued for a client that does not read, or that has opened no stream yet.
 const WAITING: usize = 256;
 
 pub(super) struct Sessions {
@@ -75,7 +75,7 @@ impl Sessions {
         }
     }
 
-    /// The session's own stream.
+    /// Opens the session's own stream.
     pub(super) fn listen(&self, headers: &HeaderMap) -> Response<Body> {
         if headers.get(SESSION).is_none() {
             return empty(StatusCode::METHOD_NOT_ALLOWED);
@@ -165,10 +165,10 @@ impl Session {
         }
         let mut messages = self.begin(&message);
         match messages.recv().await {
-            // Taken back, or the server is gone.
+            // Cancelled, or the server is gone.
             None => empty(StatusCode::NO_CONTENT),
             Some(message) if is_response(&message) => json_answer(StatusCode::OK, &message),
-            // A client that goes away does not take its request back in this era.
+            // In this era, a client that disconnects does not cancel its request.
             Some(message) => events(Some(message), messages, ()),
         }
     }
@@ -227,7 +227,8 @@ impl Streams {
             method if method.ends_with("/list_changed") || method == "notifications/resources/updated" => {
                 None
             }
-            // Nothing on stdio says which call asks or logs: the latest that is likely to.
+            // Stdio does not say which call a question or log belongs to: pick the latest tool call, else the
+            // latest call.
             _ => self.calls.iter().rev().find(|call| call.is_of_a_tool).or(self.calls.last()),
         };
         match call {
@@ -236,7 +237,7 @@ impl Streams {
         }
     }
 
-    /// For the session's own stream, now or when it opens.
+    /// Sends to the session's own stream, now or when it opens.
     fn keep(&mut self, message: Value) {
         let message = match &self.own {
             None => message,

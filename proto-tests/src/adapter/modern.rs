@@ -1,4 +1,5 @@
-//! The modern era: every request goes to one shared process under an id of ours, and comes back under its own.
+//! The modern era: all requests go to one shared process under our own ids, and answers come back under the
+//! client's.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};
@@ -11,7 +12,7 @@ use super::body::{Body, empty, events, is_response, json as json_answer, refuse}
 use super::headers::{self, Annotation};
 use super::pipe::{Ear, Pipe};
 
-/// Messages that wait for a client that does not read.
+/// The limit of messages queued for a client that does not read.
 const WAITING: usize = 256;
 const CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
 const SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
@@ -27,11 +28,11 @@ struct Table {
     pipe: Option<Pipe>,
     last: u64,
     open: BTreeMap<u64, Open>,
-    /// What the tools' schemas say about headers; asked for when a tool is not in it.
+    /// Header annotations from the tools' schemas; fetched when a tool is missing.
     tools: HashMap<String, Vec<Annotation>>,
 }
 
-/// A request in flight, with what was replaced in it.
+/// A request in flight, with the client's values that were replaced in it.
 struct Open {
     id: Value,
     token: Option<Value>,
@@ -39,7 +40,7 @@ struct Open {
     messages: mpsc::Sender<Value>,
 }
 
-/// The client's end of a request: dropped before the response, it takes the request back.
+/// The client's end of a request: dropping it before the response cancels the request.
 struct Call {
     number: u64,
     shared: Arc<Shared>,
@@ -139,7 +140,7 @@ impl Shared {
         self.table.lock().unwrap().tools.get(tool).cloned()
     }
 
-    /// Asks the server for its tools, in the name of the client that calls one.
+    /// Lists the server's tools, with the `_meta` of the client that calls one.
     async fn list_tools(self: &Arc<Self>, meta: &Value) {
         let mut cursor = Value::Null;
         loop {
@@ -167,7 +168,7 @@ impl Shared {
 }
 
 impl Table {
-    /// Gives a message of the server to the client that it is for, as that client knows its request.
+    /// Delivers a server message to its client, with the client's own ids restored.
     fn deliver(&mut self, mut message: Value) {
         if is_response(&message) {
             let Some(open) = message["id"].as_u64().and_then(|number| self.open.remove(&number)) else {
@@ -203,7 +204,7 @@ impl Table {
             params["requestId"].as_u64().and_then(|number| self.open.remove(&number));
             return;
         } else {
-            // Nothing on stdio says whose log message it is: the latest that wanted any.
+            // Stdio does not say which request a log message belongs to: pick the latest that wanted logs.
             self.open.values().rev().find(|open| open.wants_logs)
         };
         match open {
@@ -212,7 +213,7 @@ impl Table {
         }
     }
 
-    /// The server is gone: every request in flight is answered, and the next one starts another.
+    /// The server is gone: fails every request in flight; the next request starts a new process.
     fn end(&mut self) {
         self.pipe = None;
         self.tools.clear();
@@ -223,7 +224,7 @@ impl Table {
     }
 }
 
-/// A request that lacks something is a bad one; what a tool has to complain of is no matter of HTTP.
+/// An incomplete request is a bad request; a tool's own error has no HTTP status.
 fn status(answer: &Value, complete: bool) -> StatusCode {
     match answer["error"]["code"].as_i64() {
         Some(-32601) => StatusCode::NOT_FOUND,

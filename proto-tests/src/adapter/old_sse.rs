@@ -1,5 +1,5 @@
-//! The transport of 2024-11-05: everything that the server says comes on one stream, whose first event tells where
-//! messages are posted to. A stream is a process of the server.
+//! The transport of 2024-11-05: all server messages arrive on one stream, whose first event names the URL to
+//! post messages to. Each stream has its own process of the server.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -12,12 +12,12 @@ use tokio::sync::mpsc;
 use super::body::{Body, empty, endless};
 use super::pipe::{Ear, Pipe};
 
-/// Where the stream is.
+/// The path of the stream.
 pub(super) const STREAM: &str = "/sse";
-/// Where messages go.
+/// The path for posted messages.
 pub(super) const MESSAGES: &str = "/messages";
 
-/// Messages that wait for a client that does not read.
+/// The limit of messages queued for a client that does not read.
 const WAITING: usize = 256;
 
 pub(super) struct Streams {
@@ -37,7 +37,7 @@ impl Ear for Listener {
     }
 }
 
-/// Ends the server when its client is gone.
+/// Closes the server's stdin when its client is gone.
 struct Guard(Arc<Mutex<HashMap<String, Pipe>>>, String);
 
 impl Drop for Guard {

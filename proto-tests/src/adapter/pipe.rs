@@ -9,9 +9,9 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::sync::mpsc;
 
-/// Messages that wait for a server that does not read. More than any test sends at once.
+/// The limit of messages queued for a server that does not read. More than any test sends at once.
 const WAITING: usize = 1024;
-/// From the end of its input to its end by force.
+/// How long the server may take to exit after its stdin closed, before it is killed.
 const GRACE: Duration = Duration::from_secs(3);
 
 /// Dropping it closes the server's stdin.
@@ -19,7 +19,7 @@ pub(super) struct Pipe {
     lines: mpsc::Sender<String>,
 }
 
-/// What a server says; `None` is its end.
+/// Receives the server's messages; `None` means that the server has ended.
 pub(super) trait Ear: Send + 'static {
     fn hear(&self, message: Option<Value>);
 }

@@ -1,4 +1,4 @@
-//! A person with a browser who agrees to everything: opens a page and goes where it is sent.
+//! A user's browser: opens a page and follows every redirect.
 
 use std::net::ToSocketAddrs;
 
@@ -6,7 +6,7 @@ use url::Url;
 
 use crate::{Door, Request};
 
-/// Where somebody ended up.
+/// The page after the last redirect.
 #[derive(Debug)]
 pub struct Visit {
     pub status: u16,
@@ -15,7 +15,7 @@ pub struct Visit {
     pub body: String,
 }
 
-/// Opens a page of this machine, and follows every redirect.
+/// Opens a local page and follows every redirect.
 pub fn browse(page: &str) -> Visit {
     let mut url = Url::parse(page).unwrap_or_else(|error| panic!("{error}: {page}"));
     for _ in 0..10 {

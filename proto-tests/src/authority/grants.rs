@@ -1,4 +1,4 @@
-//! What the authorization server gave to whom.
+//! The clients, codes and tokens of the authorization server.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use super::{Iss, Rules};
 
 #[derive(Debug, Default)]
 pub(super) struct Grants {
-    /// Tells tokens of one server from those of another.
+    /// Distinguishes the tokens of different servers.
     mark: u16,
     issued: u64,
     clients: BTreeMap<String, Client>,
@@ -204,7 +204,7 @@ impl Grants {
         Answer::text(200, "")
     }
 
-    /// Who asks, if they showed it in a way that is allowed.
+    /// The client id, if the client authenticated with an allowed method.
     fn client(&self, asked: &Asked, rules: &Rules) -> Option<String> {
         let fields = asked.fields();
         let (method, id, secret) = match asked.header("authorization") {
@@ -244,7 +244,7 @@ fn basic(header: &str) -> Option<(String, String)> {
     Some((plain(id)?, plain(secret)?))
 }
 
-/// Base64, as headers have it.
+/// Decodes standard base64.
 fn decode(text: &str) -> Option<Vec<u8>> {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut bits = 0_u32;
@@ -261,7 +261,7 @@ fn decode(text: &str) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// What a verifier must have been the secret of.
+/// The S256 code challenge of a verifier.
 fn challenge(verifier: &str) -> String {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
     use sha2::{Digest, Sha256};
@@ -282,7 +282,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_pair_of_the_specification_fits() {
+    fn the_challenge_of_the_specification_matches() {
         assert_eq!(
             challenge("dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk"),
             "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM"

@@ -1,4 +1,4 @@
-//! An MCP server of revision 2025-11-25 that answers only those who have a token.
+//! An MCP server of revision 2025-11-25 that requires a token.
 
 use std::sync::{Arc, Mutex};
 
@@ -7,40 +7,40 @@ use serde_json::{Value, json};
 use super::Authority;
 use super::wire::{self, Answer, Asked};
 
-/// Where it says who gives out its tokens.
+/// Where it serves its protected resource metadata.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Description {
-    /// At a place that its challenge names.
+    /// At a path that its challenge names.
     Named(&'static str),
-    /// Behind its own path, which everybody has to guess.
+    /// At the well-known path with its own path appended, which clients have to try.
     ByPath,
     AtRoot,
-    /// Nowhere: it is older than that.
+    /// Nowhere: it predates this metadata.
     None,
 }
 
-/// What it wants. Tests change it as they go.
+/// What the server requires. Tests change it while it runs.
 #[derive(Clone)]
 pub struct Wants {
     pub description: Description,
-    /// Who gives out its tokens.
+    /// The authorization server that issues its tokens.
     pub authority: Arc<Authority>,
-    /// What its document says that it is, instead of what it is.
+    /// The resource in its metadata, if not its own URL.
     pub claims: Option<String>,
-    /// What its challenge asks for.
+    /// The scope in its challenge.
     pub scope: Option<&'static str>,
-    /// What its document lists.
+    /// The scopes in its metadata.
     pub listed: Option<&'static [&'static str]>,
-    /// What a token has to hold for `tools/call`.
+    /// The scope that a token needs for `tools/call`.
     pub to_call: Option<&'static str>,
-    /// It lets everybody in.
+    /// It requires no token.
     pub is_open: bool,
 }
 
 pub struct Guarded {
     port: u16,
     wants: Mutex<Wants>,
-    /// `Authorization` of each request, and its method.
+    /// Token and method of each request.
     seen: Mutex<Vec<(Option<String>, String)>>,
 }
 
@@ -74,7 +74,7 @@ impl Guarded {
         change(&mut self.wants.lock().unwrap());
     }
 
-    /// The tokens that calls of this method carried.
+    /// The tokens of all requests with this method.
     pub fn seen(&self, method: &str) -> Vec<Option<String>> {
         let seen = self.seen.lock().unwrap();
         seen.iter().filter(|(_, called)| called == method).map(|(token, _)| token.clone()).collect()
@@ -92,7 +92,7 @@ impl Guarded {
             "/mcp" if asked.method == "POST" => self.called(asked, &wants),
             "/mcp" => Answer::text(405, ""),
             path if path == place => Answer::json(200, &self.document(&wants)),
-            // A server that is older than all that gives out its tokens itself.
+            // A server that predates the metadata is its own authorization server.
             _ if wants.description == Description::None => wants.authority.answer(asked),
             _ => Answer::text(404, "nothing here"),
         }

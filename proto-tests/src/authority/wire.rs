@@ -1,4 +1,4 @@
-//! As much HTTP as the two servers need: one request a connection, read whole.
+//! The HTTP that the two servers need: one request per connection, read whole.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -30,7 +30,7 @@ impl Asked {
         found.map(|(_, value)| value.clone())
     }
 
-    /// Of the query, or of a form.
+    /// The fields of the query, or of a posted form.
     pub(super) fn fields(&self) -> BTreeMap<String, String> {
         let form = String::from_utf8_lossy(&self.body).into_owned();
         let text = if self.method == "POST" { &form } else { &self.query };
@@ -64,7 +64,7 @@ pub(super) fn listener() -> (TcpListener, u16) {
     (listener, port)
 }
 
-/// A thread for each connection, until the process ends.
+/// Serves each connection in its own thread, until the process ends.
 pub(super) fn serve(listener: TcpListener, answer: impl Fn(Asked) -> Answer + Send + Clone + 'static) {
     thread::spawn(move || {
         for stream in listener.incoming().flatten() {

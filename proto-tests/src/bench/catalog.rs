@@ -1,8 +1,8 @@
-//! The tools of the benchmark's child: twenty, as long and as deep as those of real servers.
+//! The tools of the benchmark's child: twenty, with schemas as long and as deep as those of real servers.
 
 use serde_json::{Map, Value, json};
 
-/// Name and type of an argument, and what it is; a `!` before the name means that it is required.
+/// Name, type and description of an argument; a leading `!` marks it as required.
 type Argument = (&'static str, &'static str, &'static str);
 
 const OWNER: Argument = ("!owner", "string", "Repository owner");
@@ -211,7 +211,7 @@ fn tool(name: &str, says: &str, arguments: &[Argument]) -> Value {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn the_list_is_as_long_as_that_of_a_real_server() {
+    fn the_list_has_the_size_of_a_real_servers_list() {
         let list = super::list();
         assert_eq!(super::TOOLS.len(), 20);
         assert!((9_000..10_000).contains(&list.len()), "{} bytes", list.len());

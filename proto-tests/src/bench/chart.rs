@@ -1,5 +1,5 @@
-//! The chart of the README: latency, throughput and memory beside direct use, as an SVG that needs nothing
-//! from elsewhere and can be read on light and on dark pages.
+//! The chart of the README: latency, throughput and memory compared with direct use, as a self-contained SVG
+//! for light and dark pages.
 
 use std::fmt::Write;
 
@@ -18,7 +18,7 @@ const LABELS: usize = 210;
 
 const STYLE: &str = "text{font:13px system-ui,sans-serif;fill:#24292f}.title{font-weight:600}.direct{fill:#8c959f}.floor{fill:#54aeff}.ours{fill:#8250df}@media(prefers-color-scheme:dark){text{fill:#e6edf3}.direct{fill:#6e7681}.floor{fill:#388bfd}.ours{fill:#a371f7}}";
 
-/// The chart, as far as the report has what it shows.
+/// Draws the panels for which the report has rows.
 pub fn svg(report: &Report) -> String {
     let panels: Vec<Panel> = [
         panel(
@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_chart_stands_alone() {
+    fn a_chart_is_self_contained() {
         let mut report = Report::default();
         report.rows.push(
             Row::new("sequential call through the shim, p50, free", "us", 12.0, Bound::None)

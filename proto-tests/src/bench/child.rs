@@ -1,5 +1,5 @@
-//! The benchmark's child: a server that does what every server has to and nothing else. One read takes whatever
-//! there is; each message is parsed and gets a write of its own, as real servers do it.
+//! The benchmark's child: a minimal server. One read takes all available input; each message is parsed and
+//! gets its own write, as in real servers.
 
 use std::io;
 
@@ -11,7 +11,7 @@ use super::catalog;
 
 const INITIALIZED: &str = r#"{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"bench","version":"1"}}"#;
 
-/// Serves until its input ends. `ballast`: MiB that it holds, as a server of that size would.
+/// Serves until its input ends. `ballast`: MiB to allocate, to simulate a server of that size.
 pub fn run(ballast: usize) {
     let held = vec![1_u8; ballast << 20];
     let mut child = Child { list: catalog::list(), filling: Vec::new(), out: Vec::new() };
@@ -19,7 +19,7 @@ pub fn run(ballast: usize) {
     drop(std::hint::black_box(held));
 }
 
-/// Gives back what it gets.
+/// Echoes its input.
 pub fn pong() {
     let mut buffer = [0; 4096];
     while let Ok(count @ 1..) = read(stdin(), &mut buffer) {
@@ -31,7 +31,7 @@ pub fn pong() {
 
 struct Child {
     list: String,
-    /// What `big` answers with, as long as the longest that was asked for.
+    /// The text of `big` results, as long as the longest requested so far.
     filling: Vec<u8>,
     out: Vec<u8>,
 }

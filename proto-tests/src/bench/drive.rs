@@ -1,24 +1,24 @@
-//! The loops that are timed. They do as little as a host can: whole writes, whole reads, no parsing.
+//! The timed loops. They do as little as a host can: whole writes, whole reads, no parsing.
 
 use std::io::{self, Read, Write};
 use std::time::{Duration, Instant};
 
 use rustix::fd::OwnedFd;
 
-/// A call without its id, which stands first.
+/// A call without its id, which comes first in the message.
 #[derive(Debug, Clone)]
 pub struct Call {
     rest: String,
 }
 
 impl Call {
-    /// Straight to the child.
+    /// A call directly to the child.
     pub fn direct(tool: &str, arguments: &str) -> Self {
         let params = format!(r#"{{"name":"{tool}","arguments":{arguments}}}"#);
         Self::method("tools/call", &params)
     }
 
-    /// To the suite of the child `name`.
+    /// A call to the suite of child `name`.
     pub fn suite(name: &str, tool: &str, arguments: &str) -> Self {
         Self::method("tools/call", &crate::shim::call_params(name, tool, arguments))
     }
@@ -52,14 +52,14 @@ impl Wire {
         Self { input, output, buffer: vec![0; 256 * 1024], line: Vec::new(), next_id: 1 }
     }
 
-    /// The three messages of a handshake; the answer to `initialize`.
+    /// Performs the handshake; returns the answer to `initialize`.
     pub fn initialize(&mut self) -> String {
         let answer = self.ask(&Call::method("initialize", crate::shim::INITIALIZE));
         self.send(b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}\n");
         answer
     }
 
-    /// One call and the whole line that answers it, which must be a result.
+    /// Makes one call and returns its answer line, which must be a successful result.
     pub fn ask(&mut self, call: &Call) -> String {
         self.line.clear();
         call.push_line(self.next_id, &mut self.line);
@@ -75,7 +75,7 @@ impl Wire {
         write_all(&self.input, bytes);
     }
 
-    /// Reads one line into the buffer; how long it is.
+    /// Reads one line into the buffer; returns its length.
     fn receive(&mut self) -> usize {
         let mut filled = 0;
         loop {
@@ -91,7 +91,7 @@ impl Wire {
         }
     }
 
-    /// One call after the other; how long each took.
+    /// Makes one call after the other; appends how long each took.
     pub fn sequential(&mut self, call: &Call, times: usize, out: &mut Vec<Duration>) {
         for _ in 0..times {
             self.line.clear();
@@ -105,7 +105,7 @@ impl Wire {
         }
     }
 
-    /// Keeps `window` calls in flight for `time`; calls per second.
+    /// Keeps `window` calls in flight for `time`; returns calls per second.
     pub fn pipelined(&mut self, call: &Call, window: usize, time: Duration) -> f64 {
         let mut sent = 0;
         self.line.clear();
@@ -125,7 +125,7 @@ impl Wire {
             done += answers;
             let elapsed = start.elapsed();
             if elapsed >= time {
-                // What is still in flight is waited for and not counted.
+                // The loop waits for calls still in flight but does not count them.
                 if at_end.0 == 0 {
                     at_end = (done, elapsed);
                 }
@@ -156,7 +156,7 @@ fn holds_result(answer: &[u8]) -> bool {
     memchr::memmem::find(answer, b"\"result\"").is_some()
 }
 
-/// A connection to an HTTP server that stays open.
+/// A keep-alive connection to an HTTP server.
 pub struct Http<S> {
     stream: S,
     request: Vec<u8>,
@@ -164,7 +164,7 @@ pub struct Http<S> {
 }
 
 impl<S: Read + Write> Http<S> {
-    /// Posts `body` to `path`, again and again.
+    /// Every exchange posts `body` to `path`.
     pub fn new(stream: S, path: &str, headers: &str, body: &[u8]) -> Self {
         let mut request = format!(
             "POST {path} HTTP/1.1\r\nhost: localhost\r\n{headers}content-type: application/json\r\ncontent-length: {}\r\n\r\n",
@@ -184,7 +184,7 @@ impl<S: Read + Write> Http<S> {
         }
     }
 
-    /// One exchange; where the body begins in the buffer.
+    /// One exchange; returns where the body begins in the buffer.
     fn exchange(&mut self) -> io::Result<usize> {
         self.stream.write_all(&self.request)?;
         let mut filled = 0;

@@ -1,7 +1,7 @@
-//! The floor: a shim and a daemon that only pass messages on. The same shape as the real ones (stdio, one
-//! POST for each message on a connection of its own that is kept, hyper, the child's pipe), and nothing else:
-//! no sessions, order, routes, gate, limits, deadlines, cancellation or mailbox. Whatever Switchboard costs
-//! more than this is the price of what it does.
+//! The floor: a shim and a daemon that only forward messages. They have the shape of the real ones (stdio,
+//! one POST per message on a kept-alive connection, hyper, the child's pipe) and nothing else: no sessions,
+//! ordering, routes, authentication, limits, deadlines, cancellation or mailbox. Whatever Switchboard costs
+//! above this is the price of its features.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -42,7 +42,7 @@ struct Pipe {
     issued: RefCell<u64>,
 }
 
-/// Serves `socket` and a TCP port, whose number it prints; `/hop` it answers itself, all else the child does.
+/// Serves `socket` and a TCP port, which it prints. Echoes posts to `/hop`; forwards all others to the child.
 pub fn daemon(socket: &Path, child: &[String]) -> io::Result<()> {
     alone(serve(socket.to_owned(), child.to_owned()))
 }
@@ -120,7 +120,7 @@ async fn read_child(pipe: Rc<Pipe>, mut stdout: pipe::Receiver) {
     }
 }
 
-/// What stands before the first `"id":`'s value, the value, and the rest.
+/// The bytes before the value of the first `"id":`, the value, and the rest.
 fn around_id(line: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
     let at = memchr::memmem::find(line, b"\"id\":")? + 5;
     let length = memchr::memchr2(b',', b'}', &line[at..])?;
@@ -154,7 +154,8 @@ struct Host {
     idle: RefCell<Vec<UnixStream>>,
 }
 
-/// Carries stdin and stdout to the daemon of `socket`, which it starts if there is none and `start` says how.
+/// Relays stdin and stdout to the daemon on `socket`. If none runs, starts it with the command `start`, if
+/// given.
 pub fn shim(socket: &Path, start: &[String]) -> io::Result<()> {
     alone(relay(socket.to_owned(), start.to_owned()))
 }
@@ -220,7 +221,7 @@ async fn exchange(host: &Host, line: &Bytes) -> io::Result<()> {
     Ok(())
 }
 
-/// How long the head of an answer is, and how long its body.
+/// The length of an answer's head, and of its body.
 fn head_of(buffer: &[u8]) -> Option<(usize, usize)> {
     let mut headers = [httparse::EMPTY_HEADER; 16];
     let mut response = httparse::Response::new(&mut headers);

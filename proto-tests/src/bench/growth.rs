@@ -1,4 +1,4 @@
-//! What a call costs as sessions and suites grow: as much as with one of each, or nearly so.
+//! How the cost of a call grows with the number of sessions and suites: ideally not at all.
 
 use super::Effort;
 use super::report::{Bound, Report, Row};

@@ -1,4 +1,4 @@
-//! One call after the other: how long each takes, with all processes on one core and with each where it likes.
+//! Sequential calls: how long each takes, with all processes on one core and with no pinning.
 
 use std::net::TcpStream;
 
@@ -11,13 +11,13 @@ use super::samples::Samples;
 use super::stage::{self, Cores, ECHO, Floor, Ours, direct_call, suite_call};
 use crate::streamable::{MODERN, dressed};
 
-/// The suite of the child of every stage.
+/// The suite of the child on every stage.
 const SUITE: &str = "bench_suite";
 
-/// Calls of one round; short enough that a disturbance hits few lanes of it.
+/// Calls per round; few enough that a disturbance hits few lanes of it.
 const CALLS: usize = 300;
 
-/// The smallest answer that counts as one, for hops without a child.
+/// The smallest valid answer, for hops without a child.
 const BODY: &[u8] = br#"{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"ok"}]}}"#;
 
 pub fn measure(effort: Effort, report: &mut Report) {
@@ -53,7 +53,7 @@ pub fn measure(effort: Effort, report: &mut Report) {
         let [direct, ping, floor, ours, floor_http, our_http, mcp, unix, tcp] = &mut lanes;
         let straight = direct_call("echo", ECHO);
         let suite = suite_call("echo", ECHO);
-        // The first round is for caches and clocks, and does not count.
+        // The first round warms up caches and clocks, and does not count.
         for round in 0..=effort.pick(8, 40) {
             let mut unused = Samples::default();
             let mut lane = |samples: &mut Samples, work: &mut dyn FnMut(&mut Vec<_>)| {
@@ -105,7 +105,7 @@ fn rows(report: &mut Report, place: &str, lanes: &[Samples; 9]) {
     }
 }
 
-/// A modern host's call, which says who asks.
+/// A modern host's call, with its `_meta`.
 fn modern_call() -> Call {
     let params = json!({
         "name": SUITE,
@@ -120,12 +120,12 @@ fn modern_headers() -> String {
     )
 }
 
-/// What comes back from a process that gives back what it gets has to look like an answer.
+/// A call for the echoing process: it must contain `"result"` to pass as an answer.
 fn straight_with_result() -> Call {
     Call::method("tools/call", r#"{"result":"The quick brown fox jumps over the lazy dog"}"#)
 }
 
-/// Results of a size that does not fit a pipe.
+/// Measures results that are larger than a pipe's buffer.
 pub fn large(effort: Effort, report: &mut Report) {
     let mut child = stage::direct(0);
     let floor = Floor::new();

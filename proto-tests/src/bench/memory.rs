@@ -1,4 +1,4 @@
-//! Memory, as the share that is each process's own (PSS).
+//! Memory use, as proportional set size (PSS).
 
 use std::time::Duration;
 
@@ -9,9 +9,9 @@ use super::stage::{self, ECHO, Floor, Ours, Piped, direct_call, suite_call};
 use crate::procs::pss_kib;
 
 const SUITES: usize = 20;
-/// Further shims, whose mean is told.
+/// Additional shims; the report shows their mean.
 const MORE: usize = 4;
-/// Servers, hosts and MiB of each server, for what sharing saves.
+/// Number of servers and hosts and MiB per server, to show what sharing saves.
 const SERVERS: usize = 10;
 const HOSTS: usize = 3;
 const MIB: usize = 16;
@@ -29,7 +29,7 @@ pub fn measure(effort: Effort, report: &mut Report) {
     let mut shim = ours.shim();
     shim.wire.initialize();
     shim.wire.ask(&Call::method("tools/list", "{}"));
-    // Idle: what a start needs is over.
+    // Wait until the start-up work is over.
     std::thread::sleep(Duration::from_secs(3));
     let of_floor = |shim: &Piped| mib([floor.daemon_pid(), shim.process.pid()]);
     let of_ours = |shim: &Piped| mib([ours.pid(), shim.process.pid()]);
@@ -63,7 +63,7 @@ pub fn measure(effort: Effort, report: &mut Report) {
     }
 }
 
-/// Ten servers in three hosts: a copy for each, or one for all.
+/// Ten servers for three hosts: a copy per host, or shared.
 fn shared(report: &mut Report) {
     let copies: Vec<Piped> = (0..SERVERS * HOSTS)
         .map(|_| {

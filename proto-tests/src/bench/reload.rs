@@ -1,4 +1,4 @@
-//! A thousand definitions change at once: how long until hosts see it, and how much work that is.
+//! Many definitions change at once: how long until hosts see it, and how much CPU time that takes.
 
 use std::time::{Duration, Instant};
 
@@ -20,7 +20,7 @@ pub fn measure(effort: Effort, report: &mut Report) {
     }
     let written = Instant::now();
     wait::until_true("the new state", PATIENCE, || {
-        // The host is also told that the list changed; only the list counts here.
+        // The host is also notified that the list changed; only the list counts here.
         let answer = ours.daemon.as_ref().unwrap().door().post("/proxy", &body(&list));
         let text = String::from_utf8_lossy(&answer.body);
         let done = text.matches("the second edition").count() == count;

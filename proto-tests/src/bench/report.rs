@@ -1,18 +1,18 @@
-//! What was measured, against what it is to be: a table for people, JSON for programs, a verdict for CI.
+//! Measured figures and their bounds: a table for readers, JSON for programs, a verdict for CI.
 
 use serde_json::{Value, json};
 
-/// What a figure has to keep.
+/// The bound that a figure has to keep.
 #[derive(Debug, Clone, Copy)]
 pub enum Bound {
-    /// At most so many times the floor of the same run.
+    /// At most this many times the floor of the same run.
     Floor(f64),
-    /// At least this part of the floor's, and at least that part of direct use.
+    /// At least this fraction of the floor, and at least that fraction of direct use.
     Share {
         floor: f64,
         direct: f64,
     },
-    /// At most this, in the unit of the figure; `exact` for what no machine changes.
+    /// At most this, in the figure's unit; `exact` if it does not depend on the machine.
     AtMost {
         value: f64,
         exact: bool,
@@ -27,7 +27,7 @@ pub struct Row {
     pub ours: f64,
     pub direct: Option<f64>,
     pub floor: Option<f64>,
-    /// Ratios that were measured round by round, where they are better than those of the figures.
+    /// Ratios; where measured, the median of the ratios per round, else the ratio of the figures.
     pub to_direct: Option<f64>,
     pub to_floor: Option<f64>,
     pub bound: Bound,
@@ -47,7 +47,7 @@ impl Row {
         }
     }
 
-    /// Beside direct use and the floor, of which the ratios follow.
+    /// Adds the figures of direct use and the floor, and their ratios.
     pub fn beside(mut self, direct: Option<f64>, floor: Option<f64>) -> Self {
         (self.direct, self.floor) = (direct, floor);
         self.to_direct = direct.map(|direct| self.ours / direct);
@@ -60,14 +60,14 @@ impl Row {
         self
     }
 
-    /// Whether it is no reason to stop anybody's work: runs in CI are short and machines noisy. Ratios of one run
-    /// get less room than times and sizes, which depend on the machine.
+    /// Whether CI should pass: its runs are short and its machines noisy. Ratios within one run get less
+    /// slack than times and sizes, which depend on the machine.
     pub fn is_tolerable(&self) -> bool {
         let slack = if matches!(self.bound, Bound::AtMost { .. }) { 5.0 } else { 1.6 };
         self.keeps(slack) != Some(false)
     }
 
-    /// Whether the bound is kept, given so many times as much room; `None` if there is no bound.
+    /// Whether the bound is kept when it is relaxed by the factor `slack`; `None` if there is no bound.
     fn keeps(&self, slack: f64) -> Option<bool> {
         match self.bound {
             Bound::None => None,
@@ -90,7 +90,7 @@ impl Row {
     }
 }
 
-/// Three digits that matter.
+/// Formats to three significant digits; from 1,000 on to a whole number.
 pub fn short(value: f64) -> String {
     match value.abs() {
         size if size >= 1000.0 => {
@@ -125,7 +125,7 @@ impl Report {
         self.rows.iter().find(|row| row.what == what)
     }
 
-    /// A table that is Markdown too.
+    /// A table, valid as Markdown.
     pub fn table(&self) -> String {
         let some = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), short);
         let times = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), |value| format!("{value:.2}"));
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn figures_are_short() {
+    fn figures_have_three_significant_digits() {
         assert_eq!(short(1234567.8), "1,234,568");
         assert_eq!(short(123.45), "123");
         assert_eq!(short(12.345), "12.3");

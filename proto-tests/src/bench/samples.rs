@@ -1,4 +1,4 @@
-//! Times of many calls, gathered in rounds.
+//! Times of many calls, collected in rounds.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ pub struct Samples {
 }
 
 impl Samples {
-    /// Takes in one round.
+    /// Adds one round.
     pub fn round(&mut self, measure: impl FnOnce(&mut Vec<Duration>)) {
         let mut times = Vec::new();
         measure(&mut times);
@@ -19,7 +19,7 @@ impl Samples {
         self.all.extend(times);
     }
 
-    /// Microseconds that this share of all calls took at most.
+    /// The time in microseconds within which this share of all calls finished.
     pub fn percentile(&self, share: f64) -> f64 {
         let mut all = self.all.clone();
         all.sort_unstable();
@@ -35,7 +35,7 @@ impl Samples {
         self.percentile(0.99)
     }
 
-    /// The median of the ratios of the rounds: a disturbed round is one of many.
+    /// The median of the ratios per round, so that one disturbed round has little weight.
     pub fn over(&self, other: &Self) -> f64 {
         median(self.rounds.iter().zip(&other.rounds).map(|(one, other)| one / other).collect())
     }

@@ -1,4 +1,4 @@
-//! Bytes that a model has to read: lists and introspection.
+//! How many bytes a model has to read: lists and introspection.
 
 use super::Effort;
 use super::catalog;

@@ -1,4 +1,4 @@
-//! What is measured, set up side by side: the child alone, the floor, and Switchboard.
+//! Sets up what is measured: the child alone, the floor, and Switchboard.
 #![allow(clippy::disallowed_methods, reason = "a benchmark starts processes")]
 
 use std::io::{BufRead, BufReader};
@@ -14,10 +14,10 @@ use super::drive::{Call, Wire};
 use crate::bins::bins;
 use crate::{DaemonProcess, Home, procs};
 
-/// The name of the child everywhere.
+/// The child's name on every stage.
 pub const CHILD: &str = "bench";
 
-/// A process that ends with its value.
+/// A process that is killed on drop.
 pub struct Process(Child);
 
 impl Process {
@@ -35,7 +35,7 @@ impl Drop for Process {
 
 /// A process and the pipes to it.
 pub struct Piped {
-    // Before the process: what waits for its input ends by itself.
+    // Dropped before the process, so that a process which waits for input ends by itself.
     pub wire: Wire,
     pub process: Process,
 }
@@ -55,12 +55,12 @@ pub fn direct(ballast: usize) -> Piped {
     Piped::start(Command::new(&bins().bench_part).arg("child").arg(ballast.to_string()))
 }
 
-/// A process that gives back what it gets: what two pipes and two switches cost.
+/// A process that echoes its input: the cost of two pipes and two context switches.
 pub fn pong() -> Piped {
     Piped::start(Command::new(&bins().bench_part).arg("pong"))
 }
 
-/// The throw-away shim and daemon.
+/// The minimal shim and daemon of `floor.rs`.
 pub struct Floor {
     folder: tempfile::TempDir,
     daemon: Option<Process>,
@@ -89,7 +89,7 @@ impl Floor {
         floor
     }
 
-    /// The place alone; a shim starts the daemon.
+    /// Only the directory; a shim starts the daemon.
     pub fn without_daemon() -> Self {
         let folder = tempfile::Builder::new().prefix("sb-floor-").tempdir_in("/tmp").unwrap();
         Self { folder, daemon: None, port: 0 }
@@ -130,7 +130,7 @@ impl Floor {
 
 impl Drop for Floor {
     fn drop(&mut self) {
-        // One that a shim started is nobody's value; its child goes when its pipe closes.
+        // Kills also a daemon that a shim started; its child ends when its pipe closes.
         let socket = self.socket();
         let mark = format!("floor-daemon {}", socket.display());
         for process in procs::all().into_iter().filter(|process| process.cmdline.contains(&mark)) {
@@ -144,7 +144,7 @@ impl Drop for Floor {
 
 /// Switchboard itself, with `suites` definitions of the child.
 pub struct Ours {
-    // Before the home, which insists on nothing being left.
+    // Dropped before the home, which checks that no process is left.
     pub daemon: Option<DaemonProcess>,
     pub home: Home,
 }
@@ -168,7 +168,7 @@ impl Ours {
         self.daemon.as_ref().unwrap().pid()
     }
 
-    /// A shim that has said nothing yet.
+    /// A shim before its handshake.
     pub fn shim(&self) -> Piped {
         let mut command = Command::new(&bins().switchboard);
         command
@@ -215,7 +215,7 @@ pub fn name(number: usize) -> String {
     if number == 0 { CHILD.to_owned() } else { format!("{CHILD}{number}") }
 }
 
-/// The arguments of the call that everything is measured with.
+/// The arguments of the call used in all measurements.
 pub const ECHO: &str = r#"{"text":"The quick brown fox jumps over the lazy dog"}"#;
 
 pub fn direct_call(tool: &str, arguments: &str) -> Call {
@@ -231,7 +231,7 @@ fn with_descendants(pid: i32) -> Vec<i32> {
     std::iter::once(pid).chain(below).collect()
 }
 
-/// Where processes may run.
+/// The CPU sets that processes are placed on.
 pub struct Cores {
     all: CpuSet,
     one: CpuSet,
@@ -252,7 +252,7 @@ impl Cores {
         Self { all, one }
     }
 
-    /// Puts these processes, and this thread, on one core, or lets them go where they like.
+    /// Pins these processes, and this thread, to one core, or lets them run on all.
     pub fn place(&self, pinned: bool, pids: &[i32]) {
         let set = if pinned { &self.one } else { &self.all };
         sched_setaffinity(None, set).unwrap();
@@ -260,7 +260,7 @@ impl Cores {
             let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task")) else { continue };
             let ids = threads.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
             for thread in ids.filter_map(Pid::from_raw) {
-                // A thread may be gone by now.
+                // The thread may have ended.
                 let _ = sched_setaffinity(Some(thread), set);
             }
         }

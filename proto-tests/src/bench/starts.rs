@@ -1,4 +1,4 @@
-//! From starting the shim to its first `tools/list`, as a host does it.
+//! The time from starting the shim to its first `tools/list`, as a host does it.
 
 use std::time::Instant;
 
@@ -32,7 +32,7 @@ pub fn measure(effort: Effort, report: &mut Report) {
     row(report, "no daemon running", [&direct, &floor, &ours], 12.0);
 }
 
-/// Milliseconds from the start to the list. The process ends outside of them.
+/// Milliseconds from the start to the list. Ending the process is not included.
 fn timed(start: impl FnOnce() -> Piped) -> f64 {
     let begin = Instant::now();
     let mut piped = start();

@@ -1,4 +1,4 @@
-//! Many calls at once: how many are answered in a second.
+//! Many concurrent calls: how many are answered per second.
 
 use std::thread;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use super::report::{Bound, Report, Row};
 use super::samples::median;
 use super::stage::{self, ECHO, Floor, Ours, Piped, direct_call, suite_call};
 
-/// Hosts that call at once, and calls that each has in flight.
+/// The number of concurrent hosts, and of calls in flight per host.
 const HOSTS: usize = 8;
 const EACH: usize = 8;
 

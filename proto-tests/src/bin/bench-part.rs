@@ -1,4 +1,4 @@
-//! The programs that the benchmark measures beside Switchboard: its child, and the floor's shim and daemon.
+//! The programs that the benchmark measures besides Switchboard: its child, and the floor's shim and daemon.
 
 use std::path::Path;
 use std::process::ExitCode;

@@ -1,4 +1,5 @@
-//! Measures what a call costs through Switchboard beside direct use and beside the floor; see `BENCHMARKS.md`.
+//! Measures what a call costs through Switchboard, compared with direct use and the floor; see
+//! `BENCHMARKS.md`.
 //!
 //! Run it with `cargo run --release -p proto-tests --bin bench`.
 #![allow(clippy::print_stdout, reason = "a program that measures, for people and for CI")]
@@ -11,8 +12,8 @@ use proto_tests::bench::{Effort, MEASURES, chart};
 
 const USAGE: &str = "usage: bench [--quick] [--gate] [--json FILE] [--chart FILE] [MEASURE]…";
 
-/// How often `--gate` looks before it believes that something is beyond its bound: a machine may be busy for a
-/// moment, a regression is there each time.
+/// How often `--gate` repeats a measurement that exceeds its bound: a machine may be busy for a moment, but a
+/// regression shows every time.
 const TRIES: usize = 3;
 
 #[derive(Default)]

@@ -1,5 +1,5 @@
-//! `conformance-client URL`: what the official suite starts for each of its client scenarios. Which one it is, and what
-//! the scenario has to tell, stands in the environment.
+//! `conformance-client URL`: the official suite starts it for each of its client scenarios. The environment
+//! names the scenario and its context.
 
 use std::process::ExitCode;
 

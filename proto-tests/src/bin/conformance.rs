@@ -1,6 +1,6 @@
-//! `conformance` runs the official suite against the era child itself, which nobody in the middle can be better
-//! than, and then through a daemon, by HTTP and by stdio, with children of either era. `conformance URL REVISION`
-//! runs it against an address, `conformance client` its client scenarios, with Switchboard as the client.
+//! `conformance` runs the official suite against the era child itself, as the baseline, and then through a
+//! daemon, over HTTP and over stdio, with children of either era. `conformance URL REVISION` runs it against
+//! an address. `conformance client` runs its client scenarios, with Switchboard as the client.
 
 #![expect(clippy::print_stdout, reason = "this program tells a person what came of it")]
 
@@ -10,11 +10,11 @@ use std::thread;
 use proto_tests::bins::bins;
 use proto_tests::conformance::{Outcome, REVISIONS, Suite, Through, adapter};
 
-/// What a host speaks, and what the child does: each way, and each across the eras.
+/// The host's revision and the child's era: each within one era, and each across the eras.
 const RUNS: [(&str, &str); 4] =
     [(REVISIONS[0], "legacy"), (REVISIONS[0], "modern"), (REVISIONS[1], "modern"), (REVISIONS[1], "legacy")];
 
-/// How a host comes to the child; given the child's arguments.
+/// Sets up a way from a host to the child; takes the child's arguments.
 type Start = fn(&[&str]) -> Result<Through, String>;
 const WAYS: [(&str, Start); 2] = [("/mcp/{child}", Through::registry), ("shim", Through::shim)];
 
@@ -42,7 +42,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// The other side: whether Switchboard is a good client of the suite's servers.
+/// Whether Switchboard is a conforming client of the suite's servers.
 fn client(suite: &Suite) -> Result<bool, String> {
     let mut good = true;
     for revision in REVISIONS {
@@ -53,7 +53,7 @@ fn client(suite: &Suite) -> Result<bool, String> {
     Ok(good)
 }
 
-/// True if nothing fails in the middle that does not fail without it.
+/// True if nothing fails through Switchboard that does not fail without it.
 fn all(suite: &Suite) -> Result<bool, String> {
     let mut direct = Vec::new();
     for (revision, era) in [RUNS[0], RUNS[2]] {
@@ -63,7 +63,7 @@ fn all(suite: &Suite) -> Result<bool, String> {
         println!("no Switchboard, {era} child, {outcome}");
         direct.push((era, outcome));
     }
-    // They mostly wait.
+    // Run in parallel: they mostly wait.
     let runs = RUNS.map(|(revision, era)| {
         WAYS.map(|(_, start)| {
             let suite = suite.clone();
@@ -82,8 +82,8 @@ fn all(suite: &Suite) -> Result<bool, String> {
     Ok(good)
 }
 
-/// Every scored scenario passes; within one era nothing at all fails that does not fail `there`. Across the eras
-/// there is no Tasks extension, which is not scored either.
+/// Every scored scenario passes; within one era nothing fails that does not fail in the direct run `there`.
+/// Across the eras the Tasks extension is not available; it is not scored either.
 fn stands(outcome: &Outcome, there: Option<&Outcome>) -> bool {
     let worse = there.map(|there| outcome.worse_than(there)).unwrap_or_default();
     for worse in &worse {

@@ -1,5 +1,5 @@
-//! `cargo demo`: builds everything, serves the example children, and talks to them the way an editor
-//! does, through the shim. Prints what a host sees and what that saves.
+//! `cargo demo`: builds everything, serves the example children, and talks to them as an editor does, through
+//! the shim. Prints what a host sees and what that saves.
 
 #![expect(clippy::print_stdout, reason = "this program shows something to a person")]
 
@@ -107,7 +107,7 @@ impl Drop for Daemon {
     }
 }
 
-/// An editor, as far as the shim is concerned.
+/// Plays an editor towards the shim.
 struct Host {
     shim: Child,
     input: ChildStdin,
@@ -152,7 +152,7 @@ impl Host {
         }
     }
 
-    /// Uses a suite and gives the text it answers with.
+    /// Calls a suite and returns the text of its answer.
     fn suite(&mut self, suite: &str, arguments: &Value) -> Outcome<String> {
         let result = self.ask("tools/call", &json!({"name": suite, "arguments": arguments}))?;
         let text = result["content"][0]["text"].as_str().unwrap_or_default().to_owned();
@@ -167,7 +167,7 @@ impl Drop for Host {
     }
 }
 
-/// What the command says, once both children have said what they are.
+/// The output of `switchboard savings`, once the daemon knows the tools of both children.
 fn savings(bin: &Path, socket: &Path) -> Outcome<String> {
     let run = |more: &[&str]| -> Outcome<String> {
         let output = command(bin.join("switchboard"))

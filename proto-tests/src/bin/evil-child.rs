@@ -1,5 +1,5 @@
-//! `evil-child BEHAVIOUR [ARGS…]`: a scriptable MCP child, well-behaved in one way and evil in all others.
-//! Without arguments it lists its behaviours. They are all in `proto_tests::evil`.
+//! `evil-child BEHAVIOUR [ARGS…]`: a scriptable MCP child with one good behaviour and many bad ones. Without
+//! arguments it lists its behaviours. They are all in `proto_tests::evil`.
 
 use std::process::ExitCode;
 

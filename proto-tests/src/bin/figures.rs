@@ -1,5 +1,5 @@
-//! Measures every figure that has a bound and prints them side by side. `--gate` fails if one is more
-//! than five times its bound: machines are noisy, and a regression worth stopping for is larger.
+//! Measures every figure that has a bound and prints measured value and bound. `--gate` fails if a figure is
+//! more than five times its bound: machines are noisy, and a regression worth stopping for is larger.
 //!
 //! Run it with `cargo run --release -p proto-tests --bin figures`.
 #![allow(
@@ -15,7 +15,7 @@ use proto_tests::{DaemonProcess, Home, PATIENCE, Shim, ShimOptions, bins, procs,
 use rustix::process::Signal;
 use serde_json::json;
 
-/// Rounds of killing a child.
+/// How often a child is killed.
 const CRASHES: usize = 20;
 
 /// How many times its bound a figure may be before `--gate` fails.
@@ -60,7 +60,7 @@ fn median(mut samples: Vec<Duration>) -> Duration {
     samples[samples.len() / 2]
 }
 
-/// What the shim weighs.
+/// The size of the shim's binary, and its memory.
 fn sizes() -> Vec<Figure> {
     let home = Home::new();
     home.child("a", &["echo"]);
@@ -76,7 +76,7 @@ fn sizes() -> Vec<Figure> {
     ]
 }
 
-/// From exec to the first list.
+/// From starting the shim to the first list.
 fn starts() -> Vec<Figure> {
     let home = Home::new();
     home.child("a", &["echo"]);
@@ -103,7 +103,7 @@ fn starts() -> Vec<Figure> {
                 let mut shim = home.raw_shim();
                 list(&mut shim);
                 let taken = start.elapsed();
-                // A shim that lives would bring the daemon back.
+                // A running shim would restart the daemon.
                 drop(shim);
                 home.kill_daemons();
                 taken
@@ -116,7 +116,7 @@ fn starts() -> Vec<Figure> {
     ]
 }
 
-/// How long what must be quick takes.
+/// How long operations take that must be quick.
 fn answers() -> Vec<Figure> {
     let home = Home::new();
     home.child("a", &["echo"]);
@@ -143,7 +143,7 @@ fn timed(work: impl FnOnce()) -> Duration {
     start.elapsed()
 }
 
-/// How many processes eight servers are for three hosts.
+/// How many processes eight servers need for three hosts.
 fn shared() -> Vec<Figure> {
     let home = Home::new();
     let children: Vec<String> = (0..8).map(|number| format!("c{number}")).collect();
@@ -181,7 +181,7 @@ fn is_guard(pid: i32) -> bool {
     line.split(|byte| *byte == 0).any(|word| word == b"--guard")
 }
 
-/// What a call gets while its child keeps dying.
+/// How quickly a call fails while its child is in a crash loop.
 fn crash_loop() -> Vec<Figure> {
     let home = Home::new();
     home.child("a", &["exit-at-start", "1"]);
@@ -205,7 +205,7 @@ fn crash_loop() -> Vec<Figure> {
     ]
 }
 
-/// How quickly everybody knows when something dies.
+/// How quickly callers learn that a child, the daemon or the shim has died.
 fn ends() -> Vec<Figure> {
     let home = Home::new();
     home.child("a", &["echo"]);
@@ -227,7 +227,8 @@ fn ends() -> Vec<Figure> {
     ]
 }
 
-/// The slowest of many rounds: until the last of 64 callers knows, and until the next call is served.
+/// The slowest of many rounds: until the last of 64 callers has its answer, and until the next call is
+/// served.
 fn child_crash(home: &Home) -> (Duration, Duration) {
     let daemon = home.daemon();
     let mut shim = home.shim();

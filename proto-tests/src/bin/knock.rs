@@ -1,5 +1,5 @@
-//! `knock SOCKET`: sends its input to a unix socket and prints all that comes back. For a test that has to
-//! knock as somebody else.
+//! `knock SOCKET`: sends its input to a unix socket and prints the answer. For a test that connects as a
+//! different user.
 
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;

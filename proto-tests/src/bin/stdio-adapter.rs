@@ -1,6 +1,6 @@
-//! `stdio-adapter [--port N] COMMAND [ARGS…]` serves a stdio MCP server by Streamable HTTP on a loopback port;
-//! `stdio-adapter --forward TARGET_PORT --token-file FILE [--port N]` passes HTTP on to another loopback
-//! port and adds the bearer token of that file. Both print the port that they listen on, in one line.
+//! `stdio-adapter [--port N] COMMAND [ARGS…]` serves a stdio MCP server over Streamable HTTP on a loopback
+//! port; `stdio-adapter --forward TARGET_PORT --token-file FILE [--port N]` forwards HTTP to another loopback
+//! port and adds the bearer token of that file. Both print the port that they listen on, on one line.
 
 #![expect(clippy::print_stdout, reason = "whoever starts this program reads the port from its stdout")]
 

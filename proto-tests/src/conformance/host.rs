@@ -1,7 +1,8 @@
-//! The host of a client scenario: a server of the suite is registered as a remote child of a daemon of its own, and
-//! used through a shim, in the era of the scenario. Whatever is asked is agreed to; a page is opened and followed.
+//! The host of a client scenario. It registers the suite's server as a remote child of its own daemon and
+//! uses it through a shim, in the scenario's era. It accepts every question, and opens every page and follows
+//! its redirects.
 //!
-//! What comes of a call is nothing to fail for: the suite's server has seen what it wanted to see, or it has not.
+//! A failed call does not fail the scenario: the suite's server judges by the requests that it sees.
 
 use std::net::ToSocketAddrs;
 use std::time::{Duration, Instant};
@@ -14,12 +15,12 @@ use crate::{Door, Home, Shim};
 
 const CHILD: &str = "far";
 
-/// A document with this address stands for us, where a scenario wants one.
+/// Our client ID metadata document, for the scenarios that require one.
 const DOCUMENT: &str = "https://conformance-test.local/client-metadata.json";
 
-/// How long one request may take.
+/// Timeout of one request.
 const PATIENCE: Duration = Duration::from_secs(40);
-/// How often a modern host comes back with answers.
+/// How often a modern host retries a request with answers.
 const MAX_ROUNDS: usize = 8;
 
 #[derive(Debug, Clone)]
@@ -28,11 +29,11 @@ pub struct Scenario {
     /// The address of its server.
     pub url: String,
     pub is_modern: bool,
-    /// What it tells its client, if anything.
+    /// Context that the suite gives its client, or null.
     pub context: Value,
 }
 
-/// Plays the host from the beginning to the end.
+/// Plays the host for one scenario.
 pub fn play(scenario: &Scenario) {
     let home = furnished(scenario);
     let _daemon = home.daemon();
@@ -54,13 +55,13 @@ pub fn play(scenario: &Scenario) {
         }
     };
     for (name, mut arguments) in calls {
-        // What was listed comes back as it came.
+        // Echoes the listed schema unchanged.
         if name == "json_schema_echo" {
             let listed = tools.iter().find(|tool| tool["name"] == "json_schema_2020_12_tool");
             arguments["schema"] = listed.map_or(Value::Null, |tool| tool["inputSchema"].clone());
         }
         host.call(&name, &arguments);
-        // A server that changed its mind after the first call is called a second time.
+        // A server that changes its authorization after the first call is called a second time.
         if scenario.name.starts_with("auth/authorization-server") {
             host.call(&name, &arguments);
         }
@@ -88,7 +89,7 @@ fn furnished(scenario: &Scenario) -> Home {
                 client[key] = value.into();
             }
         }
-        // A person who registered a client knows where; the suite does not say.
+        // A user who registered a client knows its issuer; the suite does not name it.
         if client["issuer"].is_null() {
             client["issuer"] = issuer_of(&scenario.url);
         }
@@ -99,7 +100,7 @@ fn furnished(scenario: &Scenario) -> Home {
     home
 }
 
-/// Who gives out the tokens that a server wants to see, by its own word.
+/// The authorization server that the server's own metadata names.
 fn issuer_of(server: &str) -> Value {
     let (host, path) = server
         .strip_prefix("http://")
@@ -148,7 +149,7 @@ impl Host {
         self.request("tools/call", json!({ "name": format!("{CHILD}_suite"), "arguments": arguments }))
     }
 
-    /// Every resource and prompt that there is.
+    /// Reads every resource and gets every prompt.
     fn read_all(&mut self) {
         let listed = self.request("resources/list", json!({}));
         for resource in listed["result"]["resources"].as_array().cloned().unwrap_or_default() {
@@ -160,7 +161,7 @@ impl Host {
         }
     }
 
-    /// A request up to its last answer, whatever is asked on the way.
+    /// Sends a request until its final answer, answering all questions in between.
     fn request(&mut self, method: &str, mut params: Value) -> Value {
         for _ in 0..MAX_ROUNDS {
             if self.is_modern {
@@ -208,7 +209,7 @@ impl Host {
     }
 }
 
-/// What somebody says who agrees to everything.
+/// The answer of a user who accepts everything.
 fn agree(request: &Value) -> Value {
     let params = &request["params"];
     match request["method"].as_str() {
@@ -227,7 +228,7 @@ fn agree(request: &Value) -> Value {
     }
 }
 
-/// A form with its defaults, and something where there is none.
+/// Form content from the schema's defaults, or example values.
 fn filled(schema: &Value) -> Value {
     let fields = schema["properties"].as_object().cloned().unwrap_or_default();
     let value = |field: &Value| match field.get("default") {
@@ -237,7 +238,7 @@ fn filled(schema: &Value) -> Value {
     fields.iter().map(|(name, field)| (name.clone(), value(field))).collect::<serde_json::Map<_, _>>().into()
 }
 
-/// Arguments that a tool can be called with.
+/// Example arguments for a tool.
 fn example(schema: &Value) -> Value {
     let required = schema["required"].as_array().cloned().unwrap_or_default();
     let names = required.iter().filter_map(Value::as_str);

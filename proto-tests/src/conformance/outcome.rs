@@ -1,4 +1,4 @@
-//! What a run of the suite came to, check by check.
+//! The results of a run of the suite, check by check.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -87,7 +87,7 @@ impl Outcome {
         self.success && scored > 0 && scored == passed
     }
 
-    /// Checks that fail here and do not fail there, and scenarios that ran there only.
+    /// Checks that fail here but not `there`, and scenarios that ran only `there`.
     pub fn worse_than(&self, there: &Self) -> Vec<String> {
         let failed = |outcome: &Self| -> BTreeSet<(String, String, String)> {
             let of = |scenario: &Scenario| {
@@ -120,7 +120,7 @@ impl Outcome {
     }
 }
 
-/// One line with the counts, then a line for each check that did not pass.
+/// One line with the counts, then a line for each failure, warning and scenario that did not run.
 impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (scored, passed) = self.scored();
@@ -150,7 +150,7 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// Which side is looked at.
+/// The side under test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Leg {
     Server,
@@ -165,8 +165,8 @@ impl Leg {
         }
     }
 
-    /// Where the results of a scenario are: in `server-SCENARIO-TIME`, or in `SCENARIO-TIME` for a client's, whose
-    /// names may have folders in them.
+    /// The directory with a scenario's results: `server-SCENARIO-TIME`, or `SCENARIO-TIME` for a client
+    /// scenario, whose name may contain slashes.
     fn folder(self, results: &Path, scenario: &str) -> Option<PathBuf> {
         let (folder, name) = match (self, scenario.rsplit_once('/')) {
             (Self::Server, _) => (results.to_owned(), format!("server-{scenario}")),
@@ -198,7 +198,7 @@ fn required(leg: Leg, requirements: &str) -> Vec<(String, bool)> {
     found
 }
 
-/// A name may be the beginning of another.
+/// Whether a directory belongs to exactly this scenario: one name may be a prefix of another.
 fn is_of(folder: &str, name: &str) -> bool {
     let time = folder.strip_prefix(name).and_then(|rest| rest.strip_prefix('-'));
     time.is_some_and(|time| time.len() == "2026-07-28T00-00-00-000Z".len() && time.ends_with('Z'))
@@ -232,7 +232,7 @@ mod tests {
         leg: server\n    reason: extension\n    note: >-\n      words\n";
 
     #[test]
-    fn scenarios_are_those_of_one_side() {
+    fn requirements_are_read_for_one_side() {
         let check = |leg, wanted: &[(&str, bool)]| {
             let found = required(leg, REQUIREMENTS);
             let found: Vec<_> = found.iter().map(|(name, scored)| (name.as_str(), *scored)).collect();
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_is_worse_by_what_fails_in_it_only() {
+    fn only_additional_failures_make_a_run_worse() {
         let there = outcome(&[("ping", "SUCCESS"), ("tools-list", "SUCCESS"), ("tasks", "FAILURE")]);
         let here = outcome(&[("ping", "FAILURE"), ("tasks", "FAILURE")]);
         assert_eq!(here.worse_than(&there), ["ping: a (A)", "tools-list: did not run"]);

@@ -1,10 +1,11 @@
-//! What the suite is pointed at: a stdio server behind the adapter, or an HTTP server behind the forwarder.
+//! The servers that the suite tests: a stdio server behind the adapter, or an HTTP server behind the
+//! forwarder.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-/// A running adapter or forwarder; ends when dropped.
+/// A running adapter or forwarder; killed on drop.
 #[derive(Debug)]
 pub struct Served {
     process: Child,
@@ -46,7 +47,7 @@ impl Served {
         self.port
     }
 
-    /// The suite wants `localhost` by name.
+    /// The suite requires the name `localhost`.
     pub fn url(&self, path: &str) -> String {
         format!("http://localhost:{}{path}", self.port)
     }
@@ -54,7 +55,7 @@ impl Served {
 
 impl Drop for Served {
     fn drop(&mut self) {
-        // The servers behind it end with their input.
+        // The servers behind it end when their stdin closes.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }

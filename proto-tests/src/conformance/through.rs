@@ -1,4 +1,4 @@
-//! The suite against a real daemon with the era child behind it: what a host of Switchboard gets.
+//! Runs the suite against a real daemon with the era child behind it.
 
 use std::path::Path;
 
@@ -9,10 +9,9 @@ use crate::bins::bins;
 use crate::wait::{PATIENCE, until_true};
 use crate::{DaemonProcess, Home, Request};
 
-/// The name of the child.
 const CHILD: &str = "era";
 
-/// A daemon with one child, and what stands in front of it for the suite; ends when dropped.
+/// A daemon with one child, and the adapter or forwarder in front of it; ended on drop.
 pub struct Through {
     served: Served,
     path: String,
@@ -21,14 +20,14 @@ pub struct Through {
 }
 
 impl Through {
-    /// By HTTP; `args` are the era child's.
+    /// Over HTTP; `args` are the era child's.
     pub fn registry(args: &[&str]) -> Result<Self, String> {
         let home = home(args);
         let daemon = home.daemon_on_tcp();
         let token_file = daemon.told()["tokenFile"].as_str().unwrap_or_default().to_owned();
         let target = daemon.tcp_address().port();
         let served = forwarder(&bins().stdio_adapter, target, Path::new(&token_file))?;
-        // The suite comes from the forwarder's address, which is known only now.
+        // The suite's origin is the forwarder's address, which is known only now.
         let origin = format!("http://localhost:{}", served.port());
         home.config(&config(Some(&origin)));
         until_true("the origin to be allowed", PATIENCE, || {
@@ -38,7 +37,7 @@ impl Through {
         Ok(Self { served, path: format!("/mcp/{CHILD}"), _daemon: daemon, _home: home })
     }
 
-    /// By stdio: the adapter drives a shim as a host would.
+    /// Over stdio: the adapter drives a shim as a host would.
     pub fn shim(args: &[&str]) -> Result<Self, String> {
         let home = home(args);
         let daemon = home.daemon();
@@ -50,7 +49,7 @@ impl Through {
         Ok(Self { served, path: "/mcp".to_owned(), _daemon: daemon, _home: home })
     }
 
-    /// Where the suite finds the child.
+    /// The URL of the child, for the suite.
     pub fn url(&self) -> String {
         self.served.url(&self.path)
     }
@@ -64,7 +63,7 @@ fn home(args: &[&str]) -> Home {
     home
 }
 
-/// The child asks for roots, which only a child of one session is told.
+/// Session scope, because only a child that belongs to one session is told roots.
 fn config(origin: Option<&str>) -> Value {
     let origins: Vec<&str> = origin.into_iter().collect();
     json!({ "http": { "allowedOrigins": origins }, "suites": { CHILD: { "pool": { "scope": "session" } } } })

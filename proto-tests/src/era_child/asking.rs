@@ -1,4 +1,4 @@
-//! The tools that ask the host something before they are done.
+//! The tools that ask the host questions.
 
 use serde_json::{Map, Value, json};
 
@@ -40,18 +40,18 @@ pub(super) fn play(round: &Round<'_>, name: &str) -> Played {
     })
 }
 
-/// Asks one thing and says what came of it.
+/// Asks one question and reports its answer.
 fn one(round: &Round<'_>, stateful: bool, question: Question) -> Step {
     all(round, stateful, &[question])
 }
 
-/// Asks for whatever is not answered yet, all at once.
+/// Asks all questions that have no answer yet, at once.
 fn all(round: &Round<'_>, stateful: bool, questions: &[Question]) -> Step {
     let open: Vec<_> = questions.iter().filter(|question| !is_answered(round, question)).cloned().collect();
     if open.is_empty() { Step::Done(sum_up(questions, round.answers)) } else { ask(stateful, open) }
 }
 
-/// An answer of another shape is none; an error is one.
+/// Whether a question has an answer: an error counts, an answer of the wrong shape does not.
 fn is_answered(round: &Round<'_>, question: &Question) -> bool {
     let answer = round.answers.get(question.key);
     answer.is_some_and(|answer| answer.get("error").is_some() || question.fits(answer))
@@ -76,11 +76,11 @@ fn sum_up(questions: &[Question], answers: &Map<String, Value>) -> Value {
             _ => format!("User response: action={}, content={}", answer["action"], answer["content"]),
         });
     }
-    // `state-ok` is what the suite looks for; a call without state is none the worse for it.
+    // The suite looks for `state-ok`; it does no harm to calls without state.
     says(format!("{} (state-ok)", words.join("; ")))
 }
 
-/// Insists on a name.
+/// Asks until it gets a name.
 fn greeting(round: &Round<'_>) -> Step {
     let question = name_form("user_name", "What is your name?");
     let answer = round.answers.get("user_name");
@@ -104,7 +104,7 @@ fn two_rounds(round: &Round<'_>) -> Step {
     }
 }
 
-/// Asks only what the client said it can be asked, and is content with less than all answers.
+/// Asks only what the client declared that it supports, and accepts answers that are errors.
 fn whatever_is_possible(round: &Round<'_>) -> Step {
     let kinds = three_kinds();
     let possible: Vec<_> =
@@ -179,7 +179,7 @@ fn choices() -> Question {
     Question::form("choices", "Please choose", &properties, &[])
 }
 
-/// The legacy era tells questions of this mode apart by an id of their own.
+/// The legacy era identifies questions of this mode by an additional id.
 fn address(round: &Round<'_>) -> Question {
     let url = "https://example.com/confirm";
     let mut params = json!({"mode": "url", "message": "Please open this address", "url": url});

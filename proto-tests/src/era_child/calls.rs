@@ -9,10 +9,11 @@ use serde_json::Value;
 
 use super::wire::Answer;
 
-/// Ids are kept as JSON text: `1` and `"1"` are two ids.
+/// Ids are stored as JSON text: `1` and `"1"` are different ids.
 #[derive(Default)]
 pub(crate) struct Calls {
-    /// Leaf lock: held for look-ups and for the write of an answer, so that a cancel comes before it or after.
+    /// Leaf lock: held for lookups and while an answer is written, so that a cancel comes either before or
+    /// after it.
     table: Mutex<Table>,
     idle: Condvar,
 }
@@ -21,7 +22,7 @@ pub(crate) struct Calls {
 struct Table {
     open: HashMap<String, Arc<Turn>>,
     questions: HashMap<String, Question>,
-    /// Ids of questions are never used twice.
+    /// Ids of questions are never reused.
     asked: HashSet<String>,
     cancelled: u64,
 }
@@ -31,14 +32,14 @@ struct Question {
     answer: SyncSender<Answer>,
 }
 
-/// One request's turn: goes on until it is answered or taken back.
+/// A request in flight, until it is answered or cancelled.
 #[derive(Default)]
 pub(crate) struct Turn {
     over: Mutex<bool>,
     changed: Condvar,
 }
 
-/// The request was taken back; nobody waits for what comes of it.
+/// The request was cancelled; its result is not wanted.
 #[derive(Debug)]
 pub(crate) struct Cancelled;
 
@@ -67,7 +68,7 @@ impl Calls {
         Some(turn)
     }
 
-    /// Ends a request; `answer` runs if it was not taken back.
+    /// Ends a request; runs `answer` unless it was cancelled.
     pub(super) fn end(&self, id: &Value, answer: impl FnOnce()) {
         let mut table = self.table.lock().unwrap();
         if table.open.remove(&id.to_string()).is_some() {
@@ -76,7 +77,7 @@ impl Calls {
         self.idle.notify_all();
     }
 
-    /// Takes a request back; returns the ids of its open questions.
+    /// Cancels a request; returns the ids of its open questions.
     pub(super) fn cancel(&self, id: &Value) -> Vec<String> {
         let call = id.to_string();
         let mut table = self.table.lock().unwrap();
@@ -84,17 +85,17 @@ impl Calls {
         turn.cancel();
         table.cancelled += 1;
         self.idle.notify_all();
-        // Dropping the sender wakes whoever waits for the answer.
+        // Dropping the sender wakes the thread that waits for the answer.
         table.questions.extract_if(|_, question| question.call == call).map(|(id, _)| id).collect()
     }
 
-    /// How many requests were taken back so far.
+    /// How many requests were cancelled so far.
     pub(super) fn cancelled(&self) -> u64 {
         self.table.lock().unwrap().cancelled
     }
 
-    /// Opens a question of `call`. Its id is the question's own name the first time and carries a number
-    /// after that: whoever bridges to the modern era can use it as the key of the input request.
+    /// Opens a question of `call`. Its id is the question's name the first time, and has a number appended
+    /// after that: a bridge to the modern era can use it as the key of the input request.
     pub(super) fn ask(&self, call: &Value, name: &str) -> Result<(String, Receiver<Answer>), Cancelled> {
         let mut table = self.table.lock().unwrap();
         if !table.open.contains_key(&call.to_string()) {
@@ -107,7 +108,7 @@ impl Calls {
             id = format!("{name}.{number}");
         }
         table.asked.insert(id.clone());
-        // One answer, which must not block the thread that reads stdin.
+        // Buffers the one answer, so that the thread that reads stdin does not block.
         let (answer, answered) = sync_channel(1);
         table.questions.insert(id.clone(), Question { call: call.to_string(), answer });
         Ok((id, answered))
@@ -140,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_of_two_types_are_two_ids() {
+    fn ids_of_different_types_differ() {
         let calls = Calls::default();
         assert!(calls.begin(&json!(1)).is_some());
         assert!(calls.begin(&json!("1")).is_some());
@@ -157,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cancel_ends_the_wait_and_silences_the_answer() {
+    fn a_cancel_ends_the_wait_and_suppresses_the_answer() {
         let calls = Calls::default();
         let turn = calls.begin(&json!(1)).unwrap();
         let (id, answered) = calls.ask(&json!(1), "name").unwrap();

@@ -1,10 +1,10 @@
-//! The tools by name, as `tools/list` shows them.
+//! The tools as `tools/list` shows them.
 
 use serde_json::{Value, json};
 
 use super::revision::Revision;
 
-/// Tools without arguments, in the order of the list. The first must do without any.
+/// Tools without arguments, in the order of the list. The first tool must need none.
 const PLAIN: &[(&str, &str)] = &[
     ("test_simple_text", "Returns a text"),
     ("test_image_content", "Returns an image"),
@@ -42,7 +42,7 @@ const PLAIN: &[(&str, &str)] = &[
 pub(super) fn tools(revision: Revision, changes: u64) -> Vec<Value> {
     let mut tools: Vec<_> = PLAIN.iter().map(|(name, says)| tool(name, says, &json!({}), &[])).collect();
     tools.extend([
-        // A list that was changed differs: whoever compares lists sees it.
+        // The description contains the number of changes, so that a changed list differs.
         tool(
             "test_trigger_tool_change",
             &format!("Changes the list of tools (so far: {changes})"),
@@ -97,7 +97,7 @@ fn header_params() -> Value {
     })
 }
 
-/// Modern output may be anything; legacy output is an object.
+/// Modern structured output may be any JSON; legacy output is an object.
 fn structured_list(revision: Revision) -> Value {
     let mut entry = tool("test_structured_list", "Returns structure", &json!({}), &[]);
     let list = json!({"type": "array", "items": {"type": "integer"}});
@@ -109,7 +109,7 @@ fn structured_list(revision: Revision) -> Value {
     entry
 }
 
-/// Keywords that a schema keeps only if nobody on the way understands it too well.
+/// A schema with keywords that are lost if anything on the way parses and rewrites it.
 fn schema_2020_12() -> Value {
     json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -141,19 +141,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_tool_has_a_name_of_its_own() {
+    fn tool_names_are_unique() {
         let tools = tools(Revision::MODERN, 0);
         let names: BTreeSet<_> = tools.iter().map(|tool| tool["name"].as_str().unwrap()).collect();
         assert_eq!(names.len(), tools.len());
     }
 
     #[test]
-    fn a_change_can_be_seen() {
+    fn a_changed_list_differs() {
         assert_ne!(tools(Revision::MODERN, 0), tools(Revision::MODERN, 1));
     }
 
     #[test]
-    fn no_legacy_output_schema_is_anything_but_an_object() {
+    fn legacy_output_schemas_are_objects() {
         for revision in Revision::ALL.into_iter().filter(|revision| !revision.is_modern()) {
             for tool in tools(revision, 0) {
                 let kind = tool.get("outputSchema").map(|schema| &schema["type"]);

@@ -1,4 +1,4 @@
-//! Contents of results: the smallest of each kind.
+//! Result contents: a minimal example of each kind.
 
 use serde_json::{Value, json};
 
@@ -24,12 +24,12 @@ pub(super) fn resource(uri: &str, mime: &str, text: &str) -> Value {
     json!({"type": "resource", "resource": {"uri": uri, "mimeType": mime, "text": text}})
 }
 
-/// A tool's result with one text.
+/// A tool result with one text.
 pub(super) fn says(words: impl Into<String>) -> Value {
     json!({"content": [text(words)]})
 }
 
-/// A tool's result that says what went wrong.
+/// A tool result that reports an error.
 pub(super) fn failed(words: impl Into<String>) -> Value {
     json!({"content": [text(words)], "isError": true})
 }

@@ -1,5 +1,4 @@
-//! What the child was told, for tests that want to see it: every line received is appended to the file that
-//! `ERA_JOURNAL` names.
+//! Records the child's input for tests: every line received is appended to the file that `ERA_JOURNAL` names.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;

@@ -1,4 +1,4 @@
-//! The legacy era: a handshake opens the one session, and a question is a request to the host.
+//! The legacy era: a handshake opens the session, and a question is a request to the host.
 
 use std::sync::Mutex;
 
@@ -12,7 +12,7 @@ use super::step::{Ask, Round, Step};
 use super::wire::{Answer, Fault, Request};
 use super::{Child, Era, offers};
 
-/// A script that asks more often than this has lost its way.
+/// Limit of rounds of questions, against endless loops.
 const ROUNDS: usize = 8;
 
 #[derive(Default)]
@@ -34,7 +34,7 @@ impl Session {
         self.0.lock().unwrap().is_some()
     }
 
-    /// Batches exist in one revision only.
+    /// Batches exist only in revision 2025-03-26.
     pub(super) fn takes_batches(&self) -> bool {
         self.opened().is_some_and(|opened| opened.revision == Revision::V2025_03_26)
     }
@@ -57,7 +57,7 @@ pub(super) fn initialize(child: &Child, request: &Request) -> Answer {
     }))
 }
 
-/// None for a request that was taken back.
+/// `None` if the request was cancelled.
 pub(super) fn answer(child: &Child, request: &Request, turn: &Turn) -> Option<Answer> {
     match (request.method.as_str(), child.session.opened()) {
         ("ping", _) => Some(Ok(json!({}))),
@@ -123,13 +123,13 @@ fn play(child: &Child, request: &Request, turn: &Turn, opened: &Opened) -> Resul
     Ok(Err(Fault::new(-32603, "asked too often")))
 }
 
-/// A client that cannot be asked: a tool says so in its result.
+/// The client does not support a question: a tool says so in its result.
 fn refusal(request: &Request, missing: &Value) -> Answer {
     let words = format!("the client does not support {missing}");
     if request.method == "tools/call" { Ok(failed(words)) } else { Err(Fault::new(-32603, words)) }
 }
 
-/// Puts all questions at once and waits for every answer.
+/// Sends all questions at once and waits for every answer.
 fn put(child: &Child, request: &Request, ask: &Ask) -> Result<Map<String, Value>, Cancelled> {
     let mut waiting = Vec::new();
     for question in &ask.questions {

@@ -1,4 +1,5 @@
-//! The modern era: every request stands for itself, and a question is a result that the host comes back from.
+//! The modern era: requests are stateless, and a question is a result after which the host retries the
+//! request.
 
 use std::sync::Arc;
 
@@ -11,13 +12,13 @@ use super::step::{Ask, Played, Question, Round, Step};
 use super::wire::{Answer, Fault, Request};
 use super::{Child, offers, tasks};
 
-/// Whether a request is meant for this era: it says so, or it asks what only this era has.
+/// Whether a request belongs to this era: it says so in `_meta`, or its method exists only in this era.
 pub(super) fn claims(request: &Request) -> bool {
     request.meta("protocolVersion").is_some()
         || matches!(request.method.as_str(), "server/discover" | "subscriptions/listen")
 }
 
-/// There is no handshake; whoever tries one is told which revisions there are.
+/// This era has no handshake; the error names the supported revisions.
 pub(super) fn initialize(request: &Request) -> Answer {
     match request.meta("protocolVersion") {
         Some(_) => Err(envelope(request).err().unwrap_or_else(|| Fault::no_method("initialize"))),
@@ -31,7 +32,7 @@ pub(super) fn unsupported(requested: &Value) -> Fault {
         .with(data)
 }
 
-/// None for a request that was taken back, and for one that stays open.
+/// `None` for a request that was cancelled, and for one that stays open.
 pub(super) fn answer(child: &Arc<Child>, request: &Request, turn: &Turn) -> Option<Answer> {
     let client = match envelope(request) {
         Ok(client) => client,
@@ -51,7 +52,7 @@ pub(super) fn answer(child: &Arc<Child>, request: &Request, turn: &Turn) -> Opti
     Some(answer.map(|result| complete(&request.method, result)))
 }
 
-/// The client's capabilities, if the request says all it has to say about itself.
+/// The client's capabilities, if the request's `_meta` is complete.
 fn envelope(request: &Request) -> Result<&Value, Fault> {
     let version = request.meta("protocolVersion");
     let client = request.meta("clientCapabilities").filter(|client| client.is_object());
@@ -96,7 +97,7 @@ fn call(child: &Arc<Child>, request: &Request, turn: &Turn, client: &Value) -> O
     })
 }
 
-/// One round.
+/// Plays one round.
 fn play(
     child: &Child,
     request: &Request,
@@ -116,7 +117,7 @@ fn play(
     offers::play(&round, &request.method).unwrap_or_else(|| Ok(Step::Fail(Fault::no_method(&request.method))))
 }
 
-/// What the host has answered, in this round and in those that the state remembers.
+/// The host's answers, in this request and in earlier rounds that the state contains.
 fn given(child: &Child, request: &Request) -> Result<Map<String, Value>, Fault> {
     let mut answers = match request.params.get("requestState") {
         None => Map::new(),
@@ -166,7 +167,7 @@ pub(super) fn requests(questions: &[Question]) -> Map<String, Value> {
     questions.iter().map(|question| (question.key.to_owned(), question.to_json())).collect()
 }
 
-/// Adds what every result of this era has.
+/// Adds the members that every result of this era has.
 fn complete(method: &str, mut result: Value) -> Value {
     result["_meta"] = json!({"io.modelcontextprotocol/serverInfo": offers::server_info()});
     if result.get("resultType").is_some() {

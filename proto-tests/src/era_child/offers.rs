@@ -10,7 +10,7 @@ use super::{catalog, prompts, resources, tools};
 
 pub(super) const INSTRUCTIONS: &str = "A child for tests: every name of the conformance suite.";
 
-/// None if there is no such method.
+/// `None` if there is no such method.
 pub(super) fn play(round: &Round<'_>, method: &str) -> Option<Played> {
     let child = round.child;
     let page = |key: &str, entries: Vec<Value>| Some(Ok(page(round, key, entries)));
@@ -51,7 +51,7 @@ pub(super) fn server_info() -> Value {
     json!({"name": "era-child", "version": env!("CARGO_PKG_VERSION")})
 }
 
-/// A page of a list. A cursor says where the page begins.
+/// One page of a list. The cursor says where the page begins.
 fn page(round: &Round<'_>, key: &str, mut entries: Vec<Value>) -> Step {
     let total = entries.len();
     let start = match &round.params["cursor"] {

@@ -5,11 +5,11 @@ use super::revision::Revision;
 /// Which of MCP's two eras the child speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Era {
-    /// By `initialize` only.
+    /// With `initialize` only.
     Legacy,
-    /// By `_meta` in every request only.
+    /// With `_meta` in every request only.
     Modern,
-    /// Either, request by request.
+    /// Either, per request.
     #[default]
     Both,
 }
@@ -17,9 +17,9 @@ pub enum Era {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Options {
     pub era: Era,
-    /// The only revision that `initialize` is answered with.
+    /// The revision that every `initialize` is answered with.
     pub(super) revision: Option<Revision>,
-    /// Lists come in pages of so many entries.
+    /// The page size of lists.
     pub(super) page: Option<usize>,
 }
 
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn both_eras_unless_told() {
+    fn both_eras_are_the_default() {
         assert_eq!(parse("").unwrap().era, Era::Both);
         assert_eq!(parse("--era modern").unwrap().era, Era::Modern);
         assert_eq!(
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused() {
+    fn invalid_options_are_refused() {
         for line in
             ["--era old", "--era", "--revision 2026-07-28", "--era modern --revision 2025-11-25", "--page 0"]
         {

@@ -55,7 +55,7 @@ fn not_found(round: &Round<'_>, uri: &str) -> Step {
     Step::Fail(Fault::new(code, "Resource not found").with(json!({"uri": uri})))
 }
 
-/// The `{id}` of an address that fits the template.
+/// The `{id}` of a URI that matches the template.
 fn templated(uri: &str) -> Option<&str> {
     let id = uri.strip_prefix("test://template/")?.strip_suffix("/data")?;
     (!id.is_empty() && !id.contains('/')).then_some(id)

@@ -1,4 +1,4 @@
-//! The protocol's revisions, in order.
+//! The protocol's revisions, oldest first.
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Revision {

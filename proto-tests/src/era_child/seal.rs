@@ -1,5 +1,5 @@
-//! `requestState`: what earlier rounds answered, sealed so that a change shows. The key lives as long as the
-//! process. A keyed hash of the standard library is enough for a child that guards nothing.
+//! `requestState`: the answers of earlier rounds, signed so that tampering is detected. The key lives as long
+//! as the process. A keyed hash of the standard library is enough for a test child.
 
 use std::hash::{BuildHasher, RandomState};
 
@@ -30,7 +30,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_untouched_state_of_the_same_subject_opens() {
+    fn only_unchanged_state_of_the_same_subject_opens() {
         let seal = Seal::default();
         let answers = json!({"a": {"n": 1}}).as_object().unwrap().clone();
         let state = seal.close("tool", &answers);

@@ -1,4 +1,4 @@
-//! Where a call plays: it can report progress, log, and take its time.
+//! What a running call can do: report progress, log and sleep.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::calls::{Cancelled, Turn};
 
 const LEVELS: [&str; 8] = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
 
-/// How serious a message is.
+/// The severity of a log message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Level(usize);
 
@@ -27,9 +27,9 @@ pub(crate) struct Stage<'a> {
     pub(super) child: &'a Child,
     pub(super) turn: &'a Turn,
     pub(super) progress_token: Option<&'a Value>,
-    /// The least serious message that is wanted, if any is.
+    /// The minimum level of log messages; `None` for no log messages.
     pub(super) floor: Option<Level>,
-    /// Whether progress may carry a message.
+    /// Whether progress notifications may carry a message.
     pub(super) progress_speaks: bool,
 }
 

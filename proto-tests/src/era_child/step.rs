@@ -1,4 +1,4 @@
-//! What a tool or prompt has to say in one round: a result, a fault, or questions to the host.
+//! The outcome of one round of a tool or prompt: a result, a fault, or questions to the host.
 
 use serde_json::{Map, Value, json};
 
@@ -8,7 +8,7 @@ use super::revision::Revision;
 use super::stage::Stage;
 use super::wire::Fault;
 
-/// One round of a call: what was asked for, and what the host has answered so far.
+/// One round of a call: its parameters, and the host's answers so far.
 pub(crate) struct Round<'a> {
     pub(super) child: &'a Child,
     pub(super) stage: &'a Stage<'a>,
@@ -25,12 +25,12 @@ pub(crate) enum Step {
     Ask(Ask),
 }
 
-/// A step, unless the call was taken back on the way.
+/// A step, unless the call was cancelled meanwhile.
 pub(crate) type Played = Result<Step, Cancelled>;
 
 pub(crate) struct Ask {
     pub(super) questions: Vec<Question>,
-    /// Whether the modern era gets a `requestState` with it.
+    /// Whether the modern era sends a `requestState` with it.
     pub(super) stateful: bool,
 }
 
@@ -82,7 +82,7 @@ impl Question {
         self.params["mode"] == "url"
     }
 
-    /// The capabilities that a client must have declared to be asked this.
+    /// The capabilities that a client must declare to be asked this.
     pub(super) fn needs(&self) -> Value {
         match self.method {
             "sampling/createMessage" => json!({"sampling": {}}),
@@ -92,7 +92,7 @@ impl Question {
         }
     }
 
-    /// An elicitation capability that names no mode means forms.
+    /// Whether the client supports this question. An elicitation capability without a mode means forms.
     pub(super) fn may_be_put_to(&self, client: &Value) -> bool {
         match self.method {
             "sampling/createMessage" => client["sampling"].is_object(),
@@ -105,7 +105,7 @@ impl Question {
         }
     }
 
-    /// Whether an answer has the shape that this question asks for.
+    /// Whether an answer has the shape that this question requires.
     pub(super) fn fits(&self, answer: &Value) -> bool {
         match self.method {
             "sampling/createMessage" => answer["role"].is_string() && !answer["content"].is_null(),
@@ -114,14 +114,14 @@ impl Question {
         }
     }
 
-    /// As it stands in `inputRequests`.
+    /// As an entry of `inputRequests`.
     pub(super) fn to_json(&self) -> Value {
         json!({"method": self.method, "params": self.params})
     }
 }
 
 impl Ask {
-    /// What the client would have to declare for the questions that it cannot be asked.
+    /// The capabilities that the client lacks for these questions.
     pub(super) fn missing(&self, client: &Value) -> Option<Value> {
         let mut missing = Map::new();
         for question in self.questions.iter().filter(|question| !question.may_be_put_to(client)) {
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_an_object_of_capabilities() {
+    fn missing_capabilities_are_named() {
         let questions = vec![Question::sampling("a", "?", 1), Question::roots("b")];
         let ask = Ask { questions, stateful: false };
         assert_eq!(ask.missing(&json!({"roots": {}})), Some(json!({"sampling": {}})));

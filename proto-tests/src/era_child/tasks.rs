@@ -1,4 +1,4 @@
-//! The Tasks extension of the modern era: a call that goes on after its answer.
+//! The Tasks extension of the modern era: a call that continues after its answer.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,16 +20,16 @@ pub(super) const EXTENSION: &str = "io.modelcontextprotocol/tasks";
 const TTL_MS: u64 = 300_000;
 const POLL_MS: u64 = 100;
 
-/// How a tool has to do with tasks, for this client.
+/// How a tool uses tasks, for this client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Terms {
-    /// It is a task from the beginning.
+    /// It is a task from the start.
     AtOnce,
-    /// It asks first and becomes a task with its last answer.
+    /// It asks questions first and becomes a task with its last answer.
     InTheEnd,
-    /// It is no task, or the client knows none.
+    /// It is not a task, or the client does not support tasks.
     Never,
-    /// It must be a task, and the client knows none.
+    /// It must be a task, but the client does not support tasks.
     Refused,
 }
 
@@ -76,20 +76,20 @@ pub(super) fn required() -> Fault {
     lacking(&json!({"extensions": {EXTENSION: {}}}))
 }
 
-/// Creates the task, lets it play in a thread of its own and answers with its handle.
+/// Creates the task, runs it in its own thread and returns its handle.
 pub(super) fn start(child: &Arc<Child>, request: &Request, client: &Value) -> Value {
     let task = child.tasks.create(State::Working);
     let handle = task.handle();
     let (params, client) = (request.params.clone(), client.clone());
     let child = Arc::clone(child);
     thread::spawn(move || {
-        // A cancelled task says so by itself.
+        // A cancelled task has already recorded that.
         let _ = play(&child, &task, &params, &client);
     });
     handle
 }
 
-/// A task that is done before anybody asks.
+/// A task that is already complete.
 pub(super) fn done(child: &Child, result: Value) -> Value {
     child.tasks.create(State::Completed(result)).handle()
 }
@@ -145,7 +145,7 @@ impl Tasks {
 }
 
 impl Task {
-    /// What the call that created the task gets.
+    /// The result of the call that created the task.
     fn handle(&self) -> Value {
         let mut handle = self.envelope("working");
         handle["resultType"] = "task".into();
@@ -213,7 +213,7 @@ impl Task {
         self.answered.notify_all();
     }
 
-    /// Parks the task until every question is answered.
+    /// Suspends the task until every question is answered.
     fn wait(&self, questions: Vec<Question>) -> Result<Map<String, Value>, Cancelled> {
         let mut state = self.state.lock().unwrap();
         if matches!(*state, State::Cancelled) {

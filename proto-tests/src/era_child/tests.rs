@@ -1,4 +1,4 @@
-//! Conversations with the child, in memory.
+//! Sessions with the child, in memory.
 #![expect(clippy::needless_pass_by_value, reason = "a conversation reads best with its messages in place")]
 
 use std::io::{self, Write};
@@ -84,7 +84,7 @@ fn a_legacy_child_knows_no_discover_and_adds_no_modern_fields() {
 }
 
 #[test]
-fn a_revision_is_answered_whatever_was_asked() {
+fn a_fixed_revision_is_answered_whatever_the_client_asks() {
     let talk = Talk::with("--era legacy --revision 2024-11-05");
     let answer =
         talk.ask(json!(1), "initialize", json!({"protocolVersion": "2025-11-25", "capabilities": {}}));
@@ -104,7 +104,7 @@ fn a_modern_child_names_its_versions_to_a_handshake() {
 }
 
 #[test]
-fn a_child_of_both_eras_takes_them_mixed() {
+fn a_child_of_both_eras_accepts_both_in_one_session() {
     let talk = Talk::legacy("", json!({}));
     assert_eq!(talk.modern("tools/list", json!({}))["result"]["resultType"], "complete");
     assert_eq!(talk.ask(json!(1), "ping", json!({}))["result"], json!({}));
@@ -115,7 +115,7 @@ fn a_child_of_both_eras_takes_them_mixed() {
 }
 
 #[test]
-fn a_legacy_question_is_a_request_and_holds_up_nobody() {
+fn a_legacy_question_is_a_request_and_blocks_no_other_call() {
     let talk = Talk::legacy("--era legacy", json!({"elicitation": {}}));
     let call = json!({"name": "test_input_required_result_elicitation"});
     talk.say(json!({"id": 1, "method": "tools/call", "params": call}));
@@ -129,7 +129,7 @@ fn a_legacy_question_is_a_request_and_holds_up_nobody() {
 }
 
 #[test]
-fn a_modern_question_is_a_result_that_the_host_comes_back_from() {
+fn a_modern_question_is_a_result_that_the_host_retries_with_answers() {
     let talk = Talk::with("--era modern");
     let name = "test_input_required_result_multi_round";
     let first = talk.modern("tools/call", json!({"name": name}));
@@ -149,7 +149,7 @@ fn a_modern_question_is_a_result_that_the_host_comes_back_from() {
 }
 
 #[test]
-fn a_cancelled_call_takes_its_question_back_and_says_nothing() {
+fn a_cancelled_call_withdraws_its_question_and_is_not_answered() {
     let talk = Talk::legacy("--era legacy", json!({"sampling": {}}));
     talk.say(json!({"id": 1, "method": "tools/call",
         "params": {"name": "test_sampling", "arguments": {"prompt": "?"}}}));
@@ -178,7 +178,7 @@ fn listeners_hear_what_they_asked_for() {
 }
 
 #[test]
-fn lists_come_in_pages_if_told() {
+fn lists_are_paged_on_request() {
     let talk = Talk::with("--era modern --page 2");
     let first = talk.modern("prompts/list", json!({}));
     assert_eq!(first["result"]["prompts"].as_array().unwrap().len(), 2);

@@ -1,4 +1,4 @@
-//! The tools that ask nothing.
+//! The tools that ask no questions.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -93,7 +93,7 @@ fn changed(round: &Round<'_>, count: &AtomicU64, change: Change<'_>) -> Value {
     says(format!("Changed for the {count}. time."))
 }
 
-/// A structure where the revision has it, and its text everywhere.
+/// Structured content where the revision supports it, and its text always.
 fn structured(round: &Round<'_>, value: Value) -> Value {
     let mut result = says(value.to_string());
     if round.revision.has_structure() && !value.is_null() {

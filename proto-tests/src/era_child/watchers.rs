@@ -1,4 +1,4 @@
-//! Who wants to hear of changes: the legacy session, and every open `subscriptions/listen`.
+//! Subscribers to changes: the legacy session, and every open `subscriptions/listen`.
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;
@@ -18,9 +18,9 @@ pub(crate) enum Change<'a> {
 
 #[derive(Default)]
 pub(crate) struct Watchers {
-    /// Held while a listener is told, so that nothing comes before its acknowledgement.
+    /// Held while listeners are notified, so that no notification precedes the acknowledgement.
     listeners: Mutex<Vec<Listener>>,
-    /// What the legacy session subscribed to.
+    /// URIs that the legacy session subscribed to.
     subscribed: Mutex<BTreeSet<String>>,
 }
 
@@ -69,7 +69,7 @@ impl Watchers {
         self.subscribed.lock().unwrap().remove(uri);
     }
 
-    /// Opens a listen stream and acknowledges what of the filter is honoured.
+    /// Opens a listen stream and acknowledges the supported part of the filter.
     pub(super) fn open(&self, outbox: &Outbox, id: &Value, filter: &Value) -> Result<(), Fault> {
         let wants = honoured(filter)?;
         let mut listeners = self.listeners.lock().unwrap();
@@ -81,7 +81,7 @@ impl Watchers {
         Ok(())
     }
 
-    /// Resources that somebody follows.
+    /// The number of subscribed resources.
     pub(super) fn followed(&self) -> usize {
         let listeners = self.listeners.lock().unwrap();
         let uris =
@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_was_asked_for_and_is_known_is_honoured() {
+    fn only_known_and_requested_changes_are_honoured() {
         let filter = json!({"toolsListChanged": true, "promptsListChanged": false, "weather": true,
             "resourceSubscriptions": ["test://a"]});
         let wants = honoured(&filter).unwrap();

@@ -1,11 +1,11 @@
-//! Messages on their way out, and what a request and a fault are.
+//! Requests, faults and outgoing messages.
 
 use std::io::Write;
 use std::sync::Mutex;
 
 use serde_json::{Map, Value, json};
 
-/// A request with its id as it came.
+/// A request; its id is kept as received.
 pub(crate) struct Request {
     pub(super) id: Value,
     pub(super) method: String,
@@ -23,7 +23,7 @@ impl Request {
     }
 }
 
-/// An error as JSON-RPC has it.
+/// A JSON-RPC error.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Fault {
     pub(super) code: i64,
@@ -60,7 +60,7 @@ impl Fault {
     }
 }
 
-/// What the host answered to a question of ours.
+/// The host's answer to our question.
 pub(super) fn outcome(message: &mut Map<String, Value>) -> Answer {
     match (message.remove("result"), message.remove("error")) {
         (Some(result), None) => Ok(result),
@@ -72,7 +72,7 @@ pub(super) fn outcome(message: &mut Map<String, Value>) -> Answer {
     }
 }
 
-/// stdout: one compact object a line, one write each.
+/// Stdout: one compact object per line, one write per line.
 pub(crate) struct Outbox {
     /// Locked for one write, so that lines never mix.
     out: Mutex<Box<dyn Write + Send>>,
@@ -86,7 +86,7 @@ impl Outbox {
     pub(super) fn send(&self, message: &Value) {
         let line = format!("{message}\n");
         let mut out = self.out.lock().unwrap();
-        // A host that stopped reading also closes stdin, which ends us.
+        // A host that stops reading also closes stdin, which ends this process.
         let _ = out.write_all(line.as_bytes()).and_then(|()| out.flush());
     }
 

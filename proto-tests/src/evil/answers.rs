@@ -1,4 +1,4 @@
-//! What can be wrong with the answers to calls.
+//! Wrong answers to calls.
 
 use std::thread;
 use std::time::Duration;
@@ -211,7 +211,7 @@ pub(crate) const TABLE: &[Behaviour] = &[
     ),
 ];
 
-/// Bends what happens to calls.
+/// Overrides the handling of calls.
 fn calls(peer: &Peer, bent: impl FnMut(&Peer, &Incoming)) {
     bend(peer, "tools/call", bent);
 }

@@ -1,4 +1,4 @@
-//! Children that ask questions at the wrong time, or the wrong ones.
+//! Children that ask questions at the wrong time, or the wrong questions.
 
 use std::thread;
 
@@ -99,7 +99,7 @@ pub(crate) const TABLE: &[Behaviour] = &[
     ),
 ];
 
-/// Clears the screen, sets its title, goes back to the start of the line, reorders and hides.
+/// Clears the screen, sets the title, returns to the start of the line, reorders and hides text.
 pub(crate) const EVIL: &str = "\x1b[2J\x1b]0;t\x07\r\u{9b}31m\u{202e}\u{200b}!";
 
 fn evil_tools() -> String {
@@ -127,7 +127,7 @@ fn evil_question() -> String {
     .to_string()
 }
 
-/// Questions block, so they are asked on a thread of their own.
+/// Questions block, so each call asks them on its own thread.
 fn before_each_call(peer: &Peer, question: impl Fn(&Peer) + Clone + Send + 'static) {
     serve(peer, |peer, message| {
         if !message.is("tools/call") {

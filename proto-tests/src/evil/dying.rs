@@ -1,4 +1,4 @@
-//! Children that end, or do not, at the wrong moment.
+//! Children that end, or stay, at the wrong moment.
 
 use std::fs::File;
 
@@ -40,7 +40,7 @@ pub(crate) const TABLE: &[Behaviour] = &[
     }),
     Behaviour::new("sigsegv-mid-call", "kills itself with SIGSEGV instead of answering a call", |peer, _| {
         at_call(&peer, |_, _| {
-            // The first one only takes down the handler that Rust puts up for stack overflows.
+            // The first signal only removes the handler that Rust installs for stack overflows.
             kill_myself(Signal::SEGV);
             kill_myself(Signal::SEGV);
         });

@@ -1,4 +1,4 @@
-//! What can be odd about the bytes around a message.
+//! Odd framing and noise around messages.
 
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -120,7 +120,7 @@ fn dressed(peer: &Peer, dress: Dress) {
     serve(peer, usual);
 }
 
-/// Each byte is written by itself, straight to the pipe.
+/// Writes each byte separately, directly to the pipe.
 fn bytewise(message: &str, _: &mut dyn Write) -> io::Result<()> {
     let stdout = rustix::stdio::stdout();
     for byte in message.bytes().chain([b'\n']) {

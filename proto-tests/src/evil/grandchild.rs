@@ -1,4 +1,4 @@
-//! Processes that a child leaves behind: plain, in a session of their own, forked twice, deaf to TERM.
+//! Processes that a child leaves behind: plain, in their own session, forked twice, ignoring TERM.
 #![allow(clippy::disallowed_methods, reason = "starting processes is what this child is for")]
 #![allow(clippy::zombie_processes, reason = "so is leaving them behind")]
 
@@ -79,7 +79,7 @@ pub(crate) const TABLE: &[Behaviour] = &[
     ),
 ];
 
-/// Forks without `exec`, which is as fast as it gets. Ends when the file can be written no more.
+/// Forks without `exec`, as fast as possible. Ends when the file can no longer be written.
 const CHAIN: &str = r#"trap '' TERM HUP INT; f() { : > "$0.sh" || exit; f & }; f"#;
 
 fn start_chains(file: &str) {
@@ -111,14 +111,14 @@ fn stop_guard(file: &str) {
     let grandchild = pid_of(command.spawn().expect("a grandchild"));
     let pids = format!("{} {grandchild} {}\n", std::process::id(), guard.as_raw_nonzero());
     std::fs::write(file, pids).expect("a file for the pids");
-    // Its number stays the same, and nothing else does.
+    // The pid stays the same, everything else changes.
     let error = Command::new(&myself).args(["grandchild", "silent"]).env_clear().exec();
     panic!("{error}");
 }
 
 const KINDS: [&str; 5] = ["plain", "setsid", "ignore-term", "double", "worst"];
 
-/// Starts one of each kind and gives the pids of those that stay.
+/// Starts one of each kind and returns the pids of those that stay.
 pub(crate) fn start_all() -> Vec<u32> {
     KINDS.iter().map(|kind| pid_of(start(kind, Stdio::piped()))).collect()
 }
@@ -130,7 +130,7 @@ fn start(kind: &str, stdout: Stdio) -> Child {
     command.spawn().expect("a grandchild")
 }
 
-/// The pid it says, which is not its own after a double fork.
+/// The pid that it prints, which is not its own after a double fork.
 fn pid_of(mut child: Child) -> u32 {
     let stdout = child.stdout.take().expect("BUG: stdout is piped");
     let mut line = String::new();
@@ -143,7 +143,8 @@ fn stay(kind: &str) {
         "setsid" => leave_session(),
         "ignore-term" => ignore_term(),
         "double" => return fork_again("plain"),
-        // The parent waits for the pid of the last of them, so all of this has happened by then.
+        // The caller waits for the pid of the last process, so all of this has happened by the time it gets
+        // the pid.
         "worst" => {
             leave_session();
             return fork_again("ignore-both");
@@ -162,7 +163,7 @@ fn stay(kind: &str) {
     forever();
 }
 
-/// The one in between passes the pid on and ends, so that the last one is nobody's child.
+/// The intermediate process passes the pid on and ends, so that the last process is orphaned.
 fn fork_again(kind: &str) {
     say_pid(pid_of(start(kind, Stdio::piped())));
 }
@@ -176,7 +177,7 @@ fn leave_session() {
     rustix::process::setsid().expect("a session of its own");
 }
 
-/// TERM, HUP and INT are received and nothing comes of it.
+/// Catches TERM, HUP and INT and does nothing.
 pub(crate) fn ignore_term() {
     for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP, signal_hook::consts::SIGINT] {
         signal_hook::flag::register(signal, Arc::new(AtomicBool::new(false))).expect("a signal to ignore");

@@ -1,4 +1,4 @@
-//! What can go wrong before the first call.
+//! Failures before the first call.
 
 use std::io::Write;
 use std::sync::{Arc, Mutex};
@@ -130,7 +130,7 @@ pub(crate) const TABLE: &[Behaviour] = &[
                     }));
                     return Turn::Taken;
                 }
-                // The answer may be the very next line, so only a request that overtook it has to wait.
+                // The answer may be the very next line, so only a request that arrived before it has to wait.
                 if held.as_ref().is_some_and(|held| !held.is_finished()) {
                     let (peer, message) = (peer.clone(), message.clone());
                     let held = held.take();
@@ -151,11 +151,11 @@ pub(crate) const TABLE: &[Behaviour] = &[
             let known = Arc::new(Mutex::new("none yet".to_owned()));
             serve(&peer, |peer, message| {
                 if message.is("notifications/initialized") || message.is("notifications/roots/list_changed") {
-                    // Asked before anything else is answered, as the official SDKs do.
+                    // Asks before it answers anything else, as the official SDKs do.
                     let (answer, known) = (peer.begin_asking("roots/list", "{}"), known.clone());
                     thread::spawn(move || {
                         let answer = answer.recv().unwrap_or_default();
-                        // As a server does that looks at each folder first.
+                        // Like a server that first looks at each directory.
                         thread::sleep(Duration::from_millis(20));
                         *known.lock().unwrap() = answer;
                     });

@@ -1,4 +1,4 @@
-//! What can be wrong with a list of tools.
+//! Wrong or odd lists of tools.
 
 use std::thread;
 use std::time::Duration;
@@ -163,7 +163,7 @@ fn listing(peer: &Peer, result: &str) {
     bend(peer, "tools/list", |peer, message| peer.result(message.id(), result));
 }
 
-/// Pages by cursor: given one, the tools there and the next one.
+/// Serves pages: `page` gets a cursor and returns that page's tools and the next cursor.
 fn pages_of(peer: &Peer, page: impl Fn(Option<String>) -> (Vec<Value>, Option<String>)) {
     bend(peer, "tools/list", |peer, message| {
         let cursor = message.param("cursor").and_then(|cursor| serde_json::from_str(&cursor).ok());

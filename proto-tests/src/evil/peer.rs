@@ -1,4 +1,4 @@
-//! The child's end of its pipes: messages in, messages out in whatever dress, and what it remembers.
+//! The child's end of its pipes: reads messages, writes them in any framing, and records what it received.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::{File, OpenOptions};
@@ -13,26 +13,26 @@ use serde_json::value::RawValue;
 /// Every line received is appended to the file that this variable names, with the child's pid.
 pub(crate) const JOURNAL: &str = "EVIL_JOURNAL";
 
-/// How messages are dressed on their way out.
+/// Writes a message in some framing.
 pub(crate) type Dress = fn(&str, &mut dyn Write) -> io::Result<()>;
 
-/// Shared by the reading thread and the threads of calls that take a while.
+/// Shared by the reading thread and the threads of slow calls.
 #[derive(Clone)]
 pub(crate) struct Peer(Arc<Shared>);
 
 pub(crate) struct Shared {
     dress: Mutex<Dress>,
     journal: Option<Mutex<File>>,
-    /// Questions to the host that wait for their answer.
+    /// Questions to the host that are not answered yet.
     asked: Mutex<HashMap<String, Sender<String>>>,
     next_id: AtomicU64,
     pub(crate) received: Mutex<Vec<String>>,
-    /// Ids of calls that the host took back.
+    /// Ids of calls that the host cancelled.
     pub(crate) cancelled: Mutex<HashSet<String>>,
     pub(crate) calls: AtomicU64,
-    /// Memory that is never given back.
+    /// Memory that is never freed.
     pub(crate) eaten: Mutex<Vec<Vec<u8>>>,
-    /// A tool more, and a list_changed, once `change` was called.
+    /// Set by the tool `change`: the list then has one more tool.
     pub(crate) changed: AtomicBool,
 }
 
@@ -44,11 +44,11 @@ impl Deref for Peer {
     }
 }
 
-/// A message from the daemon, taken apart as far as a child needs it.
+/// A message from the daemon, parsed as far as a child needs it.
 #[derive(Debug, Clone)]
 pub(crate) struct Incoming {
     pub(crate) raw: String,
-    /// As it was written.
+    /// Raw JSON.
     pub(crate) id: Option<String>,
     pub(crate) method: Option<String>,
     pub(crate) params: String,
@@ -76,14 +76,14 @@ impl Peer {
         *self.dress.lock().unwrap() = dress;
     }
 
-    /// Sends one message. A daemon that is gone is no reason to panic.
+    /// Sends one message. Ignores errors, because the daemon may be gone.
     pub(crate) fn send(&self, message: &str) {
         let dress = self.dress.lock().unwrap();
         let mut out = Vec::with_capacity(message.len() + 32);
         let _ = dress(message, &mut out).and_then(|()| write_out(&out));
     }
 
-    /// Writes bytes as they are.
+    /// Writes raw bytes.
     pub(crate) fn blurt(&self, bytes: &[u8]) {
         let _alone = self.dress.lock().unwrap();
         let _ = write_out(bytes);
@@ -101,12 +101,12 @@ impl Peer {
         self.send(&format!(r#"{{"jsonrpc":"2.0","method":"{method}","params":{params}}}"#));
     }
 
-    /// Asks the host something and waits for the whole answer. Never call it on the reading thread.
+    /// Asks the host a question and waits for the whole answer. Must not be called on the reading thread.
     pub(crate) fn ask(&self, method: &str, params: &str) -> String {
         self.begin_asking(method, params).recv().unwrap_or_else(|_| "null".into())
     }
 
-    /// Asks the host something; the whole answer comes later.
+    /// Asks the host a question; the receiver gets the whole answer.
     pub(crate) fn begin_asking(&self, method: &str, params: &str) -> Receiver<String> {
         let id = format!("\"evil-{}\"", self.next_id.fetch_add(1, Ordering::Relaxed));
         let (sender, receiver) = channel();
@@ -115,7 +115,7 @@ impl Peer {
         receiver
     }
 
-    /// The next request or notification; `None` at end of input. Answers go to whoever asked.
+    /// The next request or notification; `None` at end of input. Answers go to the threads that asked.
     pub(crate) fn read(&self) -> Option<Incoming> {
         loop {
             let message = self.read_any()?;
@@ -129,7 +129,7 @@ impl Peer {
         }
     }
 
-    /// The next message of any kind. Lines that are no JSON object are remembered and skipped.
+    /// The next message of any kind. Lines that are not JSON objects are recorded and skipped.
     pub(crate) fn read_any(&self) -> Option<Incoming> {
         loop {
             let mut line = Vec::new();
@@ -144,7 +144,7 @@ impl Peer {
         }
     }
 
-    /// Reads and forgets until the end.
+    /// Reads and discards everything until end of input.
     pub(crate) fn drain(&self) {
         let _ = io::stdin().lock().read_to_end(&mut Vec::new());
     }
@@ -172,12 +172,12 @@ impl Incoming {
         self.method.as_deref() == Some(method)
     }
 
-    /// The id of a request, as it was written.
+    /// The raw id of a request.
     pub(crate) fn id(&self) -> &str {
         self.id.as_deref().unwrap_or("null")
     }
 
-    /// A member of the params, as it was written.
+    /// A member of the params, as raw JSON.
     pub(crate) fn param(&self, name: &str) -> Option<String> {
         member(&self.params, name)
     }
@@ -196,7 +196,7 @@ impl Incoming {
     }
 }
 
-/// A member of an object, as it was written.
+/// A member of an object, as raw JSON.
 pub(crate) fn member(object: &str, name: &str) -> Option<String> {
     let members: HashMap<String, &RawValue> = serde_json::from_str(object).ok()?;
     members.get(name).map(|value| value.get().to_owned())

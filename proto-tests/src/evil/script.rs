@@ -1,4 +1,4 @@
-//! The child of a transcript: expects its `child <` lines and says its `child >` lines.
+//! The child of a transcript: expects its `child <` lines and sends its `child >` lines.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::path::Path;
@@ -18,13 +18,13 @@ pub(crate) const TABLE: &[Behaviour] =
 
 struct Script {
     steps: VecDeque<Step>,
-    /// Tools that the transcript calls; they are listed without being asked for by it.
+    /// Tools that the transcript calls. The child lists them even if the transcript has no `tools/list`.
     tools: BTreeSet<String>,
-    /// The transcript's ids and tokens, and the real ones they stand for.
+    /// Maps the transcript's ids and tokens to the real ones.
     real: HashMap<String, String>,
 }
 
-/// What Switchboard asks of every child, whether a transcript cares or not.
+/// Messages that Switchboard sends to every child, whether or not the transcript mentions them.
 const HOUSEKEEPING: [&str; 8] = [
     "initialize",
     "notifications/initialized",
@@ -36,7 +36,7 @@ const HOUSEKEEPING: [&str; 8] = [
     "resources/templates/list",
 ];
 
-/// Members of a message whose values are Switchboard's own.
+/// Members of a message whose values Switchboard chooses.
 const OURS: [&[&str]; 4] =
     [&["id"], &["params", "_meta", "progressToken"], &["params", "progressToken"], &["params", "requestId"]];
 
@@ -82,13 +82,13 @@ impl Script {
         method == message.method || !message.method.as_deref().is_some_and(|m| HOUSEKEEPING.contains(&m))
     }
 
-    /// The real message with the transcript's ids and tokens in place of the real ones.
+    /// The actual message with its real ids and tokens replaced by the transcript's.
     fn in_its_words(&mut self, expected: &str, actual: &str) -> String {
         let mut said = actual.to_owned();
         for path in OURS {
             if let (Some(name), Some(at)) = (place(expected, path), place(&said, path)) {
                 let (name, real) = (&expected[name], said[at.clone()].to_owned());
-                // The second use of a name has to stand for the same thing.
+                // A name must stand for the same value each time.
                 if *self.real.entry(name.to_owned()).or_insert_with(|| real.clone()) == real {
                     said.replace_range(at, name);
                 }

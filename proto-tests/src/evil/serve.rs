@@ -1,21 +1,21 @@
-//! The well-behaved server that every behaviour bends.
+//! The well-behaved server that every behaviour modifies.
 
 use std::sync::atomic::Ordering;
 
 use super::peer::{Incoming, Peer};
 use super::tools;
 
-/// What to do with a message.
+/// How a message is handled.
 pub(crate) enum Turn {
-    /// What a well-behaved server does.
+    /// As a well-behaved server does.
     Usual,
-    /// Nothing: the behaviour did it.
+    /// Not at all: the behaviour has handled it.
     Taken,
     /// Stop serving and return.
     Leave,
 }
 
-/// Serves until the end of input, or until `bend` leaves. `bend` sees each message first.
+/// Serves until the end of input, or until `bend` returns [`Turn::Leave`]. `bend` sees each message first.
 pub(crate) fn serve(peer: &Peer, mut bend: impl FnMut(&Peer, &Incoming) -> Turn) {
     while let Some(message) = peer.read() {
         match bend(peer, &message) {
@@ -26,12 +26,12 @@ pub(crate) fn serve(peer: &Peer, mut bend: impl FnMut(&Peer, &Incoming) -> Turn)
     }
 }
 
-/// For [`serve`]: nothing is bent.
+/// For [`serve`]: no deviation.
 pub(crate) fn usual(_: &Peer, _: &Incoming) -> Turn {
     Turn::Usual
 }
 
-/// Bends one method and leaves the others alone.
+/// Overrides the handling of one method.
 pub(crate) fn bend(peer: &Peer, method: &str, mut bent: impl FnMut(&Peer, &Incoming)) {
     serve(peer, |peer, message| {
         if !message.is(method) {
@@ -61,7 +61,7 @@ pub(crate) fn answer(peer: &Peer, message: &Incoming) {
     }
 }
 
-/// As it was written, quotes and all.
+/// Raw JSON, with its quotes.
 pub(crate) fn asked_version(message: &Incoming) -> String {
     message.param("protocolVersion").unwrap_or_else(|| "\"2025-11-25\"".into())
 }

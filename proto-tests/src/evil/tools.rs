@@ -1,4 +1,4 @@
-//! The tools of the well-behaved server: most of them ask for trouble by name.
+//! The tools of the well-behaved server; most of them cause trouble on request.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::grandchild;
 use super::peer::{Incoming, Peer};
 
-/// Name, required arguments and what it does.
+/// Name, required arguments and description.
 const TOOLS: &[(&str, &[&str], &str)] = &[
     ("echo", &[], "Gives its arguments back as they came."),
     ("slow", &["ms"], "Answers after so many milliseconds; a cancelled one never."),
@@ -65,7 +65,7 @@ pub(crate) fn tool(name: &str, required: &[&str], says: &str) -> Value {
     })
 }
 
-/// Forbids what it does not know.
+/// A tool that forbids additional properties.
 fn strict() -> Value {
     json!({
         "name": "strict",
@@ -104,7 +104,7 @@ pub(crate) fn call(peer: &Peer, message: &Incoming) {
         "say" => {
             let fill = if args.contains("$FILL") { "x".repeat(17 << 20) } else { String::new() };
             let said = given["text"].as_str().unwrap_or_default().replace("$ID", id).replace("$FILL", &fill);
-            // Each character is one byte, so that what is no UTF-8 can be written too.
+            // Each character becomes one byte, so that invalid UTF-8 can be written too.
             peer.blurt(&said.chars().map(|c| u8::try_from(c).unwrap_or(b'?')).collect::<Vec<_>>());
             if given["answers"] == true {
                 peer.result(id, &echo("say", r#""said""#));
@@ -154,7 +154,7 @@ pub(crate) fn call(peer: &Peer, message: &Incoming) {
             peer.result(id, &echo("change", &args));
         }
         "eat" => {
-            // Written to, so that it is memory and not a promise of it.
+            // Written to, so that the memory is really allocated.
             let bytes = usize::try_from(given["mb"].as_u64().unwrap_or(0)).unwrap_or(0) << 20;
             peer.eaten.lock().unwrap().push(vec![1; bytes]);
             peer.result(id, &echo("eat", &args));
@@ -170,7 +170,7 @@ pub(crate) fn call(peer: &Peer, message: &Incoming) {
     }
 }
 
-/// The result of `echo`: who was called, with what.
+/// The result of `echo`: the tool's name and arguments.
 pub(crate) fn echo(name: &str, args: &str) -> String {
     let said = format!(r#"{{"ok":true,"name":"{name}","args":{args}}}"#);
     let quoted = Value::from(said.as_str());
@@ -185,7 +185,7 @@ fn structured(said: &Value) -> String {
     json!({"content": [{"type": "text", "text": said.to_string()}], "structuredContent": said}).to_string()
 }
 
-/// Calls that take a while do not hold up the others.
+/// Runs a slow call on its own thread, so that it does not block other calls.
 fn later(peer: &Peer, message: &Incoming, work: impl FnOnce(&Peer, &Incoming) + Send + 'static) {
     let (peer, message) = (peer.clone(), message.clone());
     thread::spawn(move || work(&peer, &message));
@@ -222,13 +222,13 @@ pub(crate) fn ask(peer: &Peer, kind: &str) -> String {
     }
 }
 
-/// Nothing reads the pipe's other end any more, as far as the daemon can tell.
+/// Replaces stdout with /dev/null: the daemon sees the end of the pipe.
 pub(crate) fn close_stdout() {
     let null = File::options().write(true).open("/dev/null").expect("/dev/null");
     rustix::stdio::dup2_stdout(&null).expect("a stdout to replace");
 }
 
-/// Long enough for every test, short enough for a machine on which a test went wrong.
+/// Sleeps longer than any test runs, but not for ever, in case a test leaves it behind.
 pub(crate) fn forever() -> ! {
     thread::sleep(Duration::from_secs(300));
     std::process::exit(0);

@@ -7,7 +7,7 @@ use super::{Names, REPORT, Step, read};
 use crate::home::Home;
 use crate::wait::{PATIENCE, until};
 
-/// The child that every transcript is about; its suite is `gh_suite`.
+/// The child of every transcript; its suite is `gh_suite`.
 const CHILD: &str = "gh";
 
 /// Plays `vectors/NAME` and compares every byte.

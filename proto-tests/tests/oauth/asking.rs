@@ -1,4 +1,4 @@
-//! Hosts that can send their person to a page: the call goes on when they come back.
+//! Hosts that can open a login page for their user: the call continues after the login.
 
 use proto_tests::Shim;
 use proto_tests::authority::{Rules, browse};
@@ -15,7 +15,7 @@ fn legacy(world: &World) -> Shim {
     shim
 }
 
-/// The page that a host was asked to show.
+/// The URL that the host was asked to open.
 #[track_caller]
 fn page(question: &Value) -> String {
     assert_eq!(question["params"]["mode"], "url", "{question}");
@@ -28,7 +28,7 @@ fn reply(shim: &mut Shim, question: &Value, action: &str) {
 }
 
 #[test]
-fn a_call_goes_on_after_the_login() {
+fn a_call_continues_after_the_login() {
     let world = World::new(Rules::default());
     let _daemon = world.home.daemon();
     let mut shim = legacy(&world);
@@ -58,7 +58,7 @@ fn two_hosts_log_in_once() {
 }
 
 #[test]
-fn a_person_who_does_not_want_to_is_not_asked_twice() {
+fn a_user_who_declines_is_not_asked_twice() {
     let world = World::new(Rules::default());
     let _daemon = world.home.daemon();
     let mut shim = legacy(&world);
@@ -90,14 +90,14 @@ fn more_scopes_are_asked_for_when_they_are_needed() {
 }
 
 #[test]
-fn a_server_that_is_never_content_is_given_up() {
+fn the_daemon_gives_up_on_a_server_that_always_wants_more_scopes() {
     let world = World::new(Rules::default());
     world.guarded.change(|wants| wants.to_call = Some("write"));
     let _daemon = world.home.daemon();
     let mut shim = legacy(&world);
     let call = shim.start_call(CHILD, "greet", "{}");
     browse(&page(&shim.notification("elicitation/create")));
-    // Whatever is granted, it wants something else.
+    // Whatever is granted, the server wants another scope.
     for scope in ["b", "c", "d", "e"] {
         let question = shim.notification("elicitation/create");
         world.guarded.change(|wants| wants.to_call = Some(scope));
@@ -112,7 +112,7 @@ fn a_server_that_is_never_content_is_given_up() {
 }
 
 #[test]
-fn a_modern_host_comes_back_after_the_login() {
+fn a_modern_host_retries_after_the_login() {
     let world = World::new(Rules::default());
     let _daemon = world.home.daemon();
     let mut shim = world.home.raw_shim();
@@ -135,12 +135,12 @@ fn a_modern_host_comes_back_after_the_login() {
 }
 
 #[test]
-fn one_child_alone_asks_as_well() {
+fn a_single_child_face_requires_the_login_too() {
     let world = World::new(Rules::default());
     let daemon = world.home.daemon();
     let answer = daemon
         .door()
         .post(&format!("/proxy/{CHILD}"), r#"{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{}}"#);
-    // Somebody without a mailbox cannot be asked.
+    // A host without a mailbox cannot be asked.
     assert!(answer.text().contains("switchboard login far"), "{}", answer.text());
 }

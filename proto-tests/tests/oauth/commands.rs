@@ -1,4 +1,4 @@
-//! What a person who types is told.
+//! What the `login` and `logout` commands print.
 
 use proto_tests::authority::Rules;
 use serde_json::json;
@@ -14,7 +14,7 @@ fn told(world: &World, args: &[&str], code: i32, words: &str) {
 }
 
 #[test]
-fn what_cannot_be_logged_in_to_is_said() {
+fn login_explains_why_a_server_has_no_login() {
     let world = World::new(Rules::default());
     told(&world, &["login", CHILD], 3, "no switchboardd is running");
     told(&world, &["logout", CHILD], 3, "no switchboardd is running");

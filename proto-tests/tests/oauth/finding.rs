@@ -1,4 +1,4 @@
-//! Who gives out the tokens, and who we are to them.
+//! Finding the authorization server, and identifying ourselves to it as a client.
 
 use proto_tests::authority::{Description, Document, Iss, Rules};
 use serde_json::json;
@@ -15,7 +15,7 @@ fn works(world: &World) {
 }
 
 #[test]
-fn an_authorization_server_is_found_wherever_it_may_be() {
+fn an_authorization_server_is_found_at_every_well_known_place() {
     let ways = [
         (Description::Named("/custom/place.json"), Document::OAuth, ""),
         (Description::ByPath, Document::OpenId, ""),
@@ -35,7 +35,7 @@ fn an_authorization_server_is_found_wherever_it_may_be() {
 }
 
 #[test]
-fn an_old_server_gives_out_its_tokens_itself() {
+fn an_old_server_is_its_own_authorization_server() {
     for document in [Document::OAuth, Document::None] {
         let world = World::new(Rules { document, iss: Iss::Never, ..Rules::default() });
         world.guarded.change(|wants| wants.description = Description::None);
@@ -48,7 +48,7 @@ fn an_old_server_gives_out_its_tokens_itself() {
 }
 
 #[test]
-fn we_register_as_a_program_on_somebodys_machine() {
+fn the_daemon_registers_as_a_native_application() {
     let world = World::new(Rules::default());
     works(&world);
     let wanted = world.authority.seen("/register").remove(0).body;
@@ -60,7 +60,7 @@ fn we_register_as_a_program_on_somebodys_machine() {
 }
 
 #[test]
-fn a_registration_is_used_again() {
+fn a_registration_is_reused() {
     let world = World::new(Rules::default());
     let _daemon = world.home.daemon();
     world.log_in();
@@ -70,7 +70,7 @@ fn a_registration_is_used_again() {
 }
 
 #[test]
-fn every_way_to_show_a_secret_works() {
+fn every_client_authentication_method_works() {
     for (method, in_header) in [("client_secret_basic", true), ("client_secret_post", false)] {
         let methods: &[&str] = if in_header { &["client_secret_basic"] } else { &["client_secret_post"] };
         let world = World::new(Rules { methods, ..Rules::default() });
@@ -82,7 +82,7 @@ fn every_way_to_show_a_secret_works() {
 }
 
 #[test]
-fn a_document_stands_for_us_where_it_is_read() {
+fn a_client_id_url_replaces_registration_where_supported() {
     let world = World::new(Rules { reads_documents: true, ..Rules::default() });
     let document = "https://me.example/switchboard.json";
     world.home.config(&json!({"oauth": {"clientIdUrl": document}}));
@@ -92,7 +92,7 @@ fn a_document_stands_for_us_where_it_is_read() {
 }
 
 #[test]
-fn a_client_that_the_person_registered_comes_first() {
+fn a_client_from_the_config_takes_precedence() {
     let rules = Rules {
         registers: false,
         methods: &["client_secret_basic"],
@@ -115,7 +115,7 @@ fn a_client_that_the_person_registered_comes_first() {
 }
 
 #[test]
-fn scopes_are_those_that_the_server_names() {
+fn scopes_are_taken_from_the_server() {
     let world = World::new(Rules { scopes: Some(&["x", "offline_access"]), ..Rules::default() });
     world.guarded.change(|wants| wants.listed = Some(&["list", "read"]));
     works(&world);

@@ -1,4 +1,4 @@
-//! Where a login is, who can read it, and what is left of it.
+//! Where a login is stored, who can read it, and what remains of it after a logout.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -25,7 +25,7 @@ fn a_restart_keeps_the_login() {
 }
 
 #[test]
-fn without_a_keyring_it_is_in_a_file_of_its_owner_alone() {
+fn without_a_keyring_the_login_is_in_a_private_file() {
     let world = World::new(Rules::default());
     let _daemon = world.home.daemon();
     world.log_in();
@@ -72,7 +72,7 @@ fn a_logout_revokes_and_deletes() {
 }
 
 #[test]
-fn a_logout_says_what_it_could_not_do() {
+fn logout_reports_tokens_that_were_not_revoked() {
     let world = World::new(Rules { revokes: false, ..Rules::default() });
     let _daemon = world.home.daemon();
     world.log_in();
@@ -81,7 +81,7 @@ fn a_logout_says_what_it_could_not_do() {
 }
 
 #[test]
-fn nothing_secret_is_written_down() {
+fn no_secret_is_logged() {
     let world = World::new(Rules { methods: &["client_secret_basic"], ..Rules::default() });
     let daemon = DaemonProcess::start_with(&world.home, &["--listen", "off"], &[("RUST_LOG", "trace")]);
     let visit = world.log_in();
@@ -99,7 +99,7 @@ fn nothing_secret_is_written_down() {
     assert!(!status.contains("access-") && !status.contains("refresh-"));
 }
 
-/// A spare of a server that wants a login is not tried again and again: the login is what it waits for.
+/// A spare of a server that needs a login is not retried over and over: it waits for the login.
 #[test]
 fn a_spare_waits_for_the_login() {
     let world = World::new(Rules { gives_refresh: false, ..Rules::default() });

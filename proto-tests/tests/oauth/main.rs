@@ -1,5 +1,5 @@
-//! Logins to remote servers: found in every way there is, safe against the answers of others, renewed once, kept, and
-//! gone when they are to be.
+//! Logins to remote servers: discovery in all its forms, hostile answers, one renewal for all callers,
+//! storage, and logout.
 #![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
 #![allow(clippy::disallowed_methods, reason = "tests start processes")]
 

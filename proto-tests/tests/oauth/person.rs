@@ -1,4 +1,4 @@
-//! A person with a home, a remote server in it, and a browser.
+//! A user with a home, a remote server defined in it, and a browser.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -8,20 +8,20 @@ use proto_tests::authority::{Authority, Guarded, Rules, Visit, browse};
 use proto_tests::{Home, bins};
 use serde_json::json;
 
-/// The child that wants a login.
+/// The child that needs a login.
 pub(crate) const CHILD: &str = "far";
 
 pub(crate) struct World {
     pub(crate) authority: Arc<Authority>,
     pub(crate) guarded: Arc<Guarded>,
-    // Last, so that it sees everybody else gone.
+    // Dropped last, because it checks that all processes are gone.
     pub(crate) home: Home,
 }
 
 impl World {
     pub(crate) fn new(rules: Rules) -> Self {
         let home = Home::new();
-        // A test must not find a person's keyring.
+        // A test must not find the user's keyring.
         let profile = format!(
             "export PATH=/usr/local/bin:/usr/bin:/bin\nexport DBUS_SESSION_BUS_ADDRESS=unix:path={}/no-bus\n",
             home.mark()
@@ -33,7 +33,7 @@ impl World {
         Self { authority, guarded, home }
     }
 
-    /// `switchboard login`, up to the page that it wants opened.
+    /// Runs `switchboard login` up to the URL that it prints.
     #[track_caller]
     pub(crate) fn begin(&self) -> Typed {
         let mut process = Command::new(&bins().switchboard)
@@ -52,7 +52,7 @@ impl World {
         Typed { process, stdout, page }
     }
 
-    /// Logs in, all the way.
+    /// Completes a login.
     #[track_caller]
     pub(crate) fn log_in(&self) -> Visit {
         let typed = self.begin();
@@ -63,7 +63,7 @@ impl World {
         visit
     }
 
-    /// Tries to, and gives what the person is told.
+    /// Tries to log in, and returns what the user is told.
     #[track_caller]
     pub(crate) fn fail_to_log_in(&self) -> String {
         let typed = self.begin();
@@ -76,7 +76,7 @@ impl World {
     }
 }
 
-/// A command that waits for its person.
+/// A command that waits for the user.
 pub(crate) struct Typed {
     process: Child,
     stdout: BufReader<ChildStdout>,
@@ -89,7 +89,7 @@ impl Typed {
         self.page.as_deref().expect("a page to open")
     }
 
-    /// Its exit code, and everything it said after the page.
+    /// Its exit code, and everything it printed after the URL.
     pub(crate) fn end(mut self) -> (Option<i32>, String) {
         let mut said = String::new();
         self.stdout.read_to_string(&mut said).unwrap();

@@ -1,4 +1,4 @@
-//! What does not lead to a login, and tells the person why.
+//! Logins that are refused, with a message that says why.
 
 use proto_tests::authority::{Iss, Rules, browse};
 use serde_json::json;
@@ -28,7 +28,7 @@ fn answers_of_another_issuer_are_not_exchanged() {
 }
 
 #[test]
-fn without_pkce_nobody_logs_in() {
+fn a_login_without_pkce_is_refused() {
     for pkce in [None, Some(&["plain"][..])] {
         let world = World::new(Rules { pkce, ..Rules::default() });
         refused(&world, "does not support PKCE");
@@ -39,7 +39,7 @@ fn without_pkce_nobody_logs_in() {
 }
 
 #[test]
-fn metadata_of_somebody_else_are_not_believed() {
+fn metadata_of_another_issuer_or_resource_is_refused() {
     let world = World::new(Rules { claims: Some("https://evil.example".into()), ..Rules::default() });
     refused(&world, "is that of `https://evil.example`");
     let world = World::new(Rules::default());
@@ -48,7 +48,7 @@ fn metadata_of_somebody_else_are_not_believed() {
 }
 
 #[test]
-fn a_person_may_say_no() {
+fn a_denied_authorization_is_reported() {
     refused(&World::new(Rules { denies: true, ..Rules::default() }), "access_denied");
 }
 
@@ -74,7 +74,7 @@ fn a_wrong_state_changes_nothing() {
 }
 
 #[test]
-fn a_token_endpoint_that_leads_elsewhere_is_not_followed() {
+fn a_redirect_of_the_token_endpoint_is_not_followed() {
     let elsewhere = World::new(Rules::default());
     let rules = Rules {
         redirects_tokens: Some(format!("{}/token", elsewhere.authority.origin())),
@@ -87,7 +87,7 @@ fn a_token_endpoint_that_leads_elsewhere_is_not_followed() {
 }
 
 #[test]
-fn an_endless_answer_comes_to_an_end() {
+fn an_endless_answer_is_cut_off() {
     let world = World::new(Rules { is_endless: true, ..Rules::default() });
     let _daemon = world.home.daemon();
     let said = world.fail_to_log_in();
@@ -95,13 +95,13 @@ fn an_endless_answer_comes_to_an_end() {
 }
 
 #[test]
-fn a_server_without_a_way_in_says_what_to_do() {
+fn a_server_without_registration_gets_advice() {
     let world = World::new(Rules { registers: false, ..Rules::default() });
     refused(&world, "set it in the config under `oauth.clients`");
 }
 
 #[test]
-fn a_client_is_shown_to_its_own_issuer_only() {
+fn a_configured_client_is_used_with_its_own_issuer_only() {
     let world = World::new(Rules { known: &[("mine", "")], ..Rules::default() });
     let client = json!({"clientId": "mine", "issuer": "https://as.example"});
     world.home.config(&json!({"oauth": {"clients": {CHILD: client}}}));

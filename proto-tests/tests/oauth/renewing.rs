@@ -1,4 +1,4 @@
-//! Tokens that end: renewed once for all who need them, and never by two.
+//! Expiring tokens: renewed once for all callers, and never twice with the same refresh token.
 
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ fn thirty_two_callers_renew_once() {
 }
 
 #[test]
-fn a_token_is_renewed_before_it_ends() {
+fn a_token_is_renewed_before_it_expires() {
     let world = World::new(Rules { lifetime: 2, ..Rules::default() });
     let _daemon = world.home.daemon();
     world.log_in();
@@ -53,13 +53,13 @@ fn a_token_is_renewed_before_it_ends() {
     }
     assert!(asked(&world.authority, "refresh_token") >= 2);
     assert!(!world.authority.was_robbed());
-    // Not once was a token sent that the server had to refuse.
+    // No request was ever sent with a token that the server had to refuse.
     let first = world.guarded.seen("tools/call");
     assert!(first.iter().all(Option::is_some));
 }
 
 #[test]
-fn a_login_that_is_over_asks_for_another() {
+fn an_expired_login_asks_for_a_new_one() {
     let world = World::new(Rules { gives_refresh: false, ..Rules::default() });
     let _daemon = world.home.daemon();
     world.log_in();
@@ -73,7 +73,7 @@ fn a_login_that_is_over_asks_for_another() {
 }
 
 #[test]
-fn a_server_that_moves_needs_a_new_login_and_nothing_crosses() {
+fn a_change_of_authorization_server_needs_a_new_login_and_leaks_nothing() {
     let world = World::new(Rules::default());
     let other = Authority::start(Rules::default());
     let _daemon = world.home.daemon();
@@ -95,9 +95,9 @@ fn a_server_that_moves_needs_a_new_login_and_nothing_crosses() {
     }
 }
 
-/// Each of them would otherwise wait for its own failure, one after the other.
+/// Otherwise each of them would wait for its own failure, one after the other.
 #[test]
-fn one_failure_answers_all_who_wait() {
+fn one_failed_renewal_answers_all_waiting_calls() {
     let world = World::new(Rules::default());
     let _daemon = world.home.daemon();
     world.log_in();
@@ -111,14 +111,15 @@ fn one_failure_answers_all_who_wait() {
         assert!(answer.contains("could not be logged in to"), "{answer}");
     }
     assert_eq!(asked(&world.authority, "refresh_token"), 1);
-    // It is no longer held against it when it works again.
+    // Once the authorization server works again, the failure is forgotten.
     world.authority.change(|rules| (rules.is_broken, rules.ponders) = (false, Duration::ZERO));
     until_true("another try", PATIENCE, || shim.call(CHILD, "greet", "{}").contains("hello"));
 }
 
-/// The authorization server has given out the next token and forgotten the last one by then.
+/// By the time the daemon exits, the authorization server has issued the next refresh token and revoked the
+/// last.
 #[test]
-fn a_daemon_that_goes_keeps_what_it_was_given() {
+fn a_daemon_that_exits_stores_the_tokens_of_a_pending_renewal() {
     let world = World::new(Rules::default());
     let daemon = world.home.daemon();
     world.log_in();
@@ -128,7 +129,7 @@ fn a_daemon_that_goes_keeps_what_it_was_given() {
     world.authority.expire_access();
     shim.start_call(CHILD, "greet", "{}");
     until_true("a renewal", PATIENCE, || asked(&world.authority, "refresh_token") == 1);
-    // Nobody waits for the call any more, so the daemon has no reason of its own to stay.
+    // Nobody waits for the call any more, so nothing but the renewal delays the daemon's exit.
     drop(shim);
     drop(daemon);
     world.authority.change(|rules| rules.ponders = Duration::ZERO);
@@ -140,13 +141,13 @@ fn a_daemon_that_goes_keeps_what_it_was_given() {
 }
 
 #[test]
-fn a_logout_elsewhere_is_not_undone() {
+fn a_logout_by_another_process_is_not_undone() {
     let world = World::new(Rules::default());
     let _daemon = world.home.daemon();
     world.log_in();
     let mut shim = world.home.shim();
     assert!(shim.call(CHILD, "greet", "{}").contains("hello"));
-    // As another process would: what is kept is gone, and nobody told the daemon.
+    // As another process does: the stored login is deleted without telling the daemon.
     std::fs::remove_file(world.home.state_folder().join("logins/secrets.json")).unwrap();
     world.authority.expire_access();
     let answer = shim.call(CHILD, "greet", "{}");

@@ -1,7 +1,8 @@
-//! `cargo verify`: every test there is. First the Rust tests, which need nothing but Rust; then secrets in a
-//! real keyring, metrics before a real Prometheus and the status page in a real browser, from Debian packages; then the
-//! daemon under a real systemd, and what people install; then the interop run, which installs pinned npm and PyPI
-//! packages into a folder of its own; then the official conformance suite through a daemon.
+//! `cargo verify`: runs every test. First the Rust tests, which need nothing but Rust. Then tests with Debian
+//! packages: secrets in a real keyring, metrics read by a real Prometheus, the status page in a real browser.
+//! Then the daemon under a real systemd, and the packages that users install. Then the interop run, which
+//! installs pinned npm and PyPI packages into its own directory. Last, the official conformance suite through
+//! a daemon.
 
 #![expect(clippy::print_stdout, reason = "this program tells a person how far it is")]
 
@@ -14,7 +15,7 @@ fn main() -> ExitCode {
     let bin = std::env::current_exe().ok().and_then(|exe| Some(exe.parent()?.to_owned()));
     let Some(bin) = bin else { return ExitCode::FAILURE };
 
-    // Once: a test that fails now and then is a fault, of the test or of what it tests.
+    // No retries: a flaky test is a bug, in the test or in the code under test.
     let tests = step("the Rust tests", cargo(root).args(["test", "--workspace", "--no-fail-fast"]));
     let built =
         tests && step("the binaries", cargo(root).args(["build", "--workspace", "--bins", "--tests"]));
@@ -25,7 +26,7 @@ fn main() -> ExitCode {
     let service = page && step("a real systemd", script(root, "interop/service.sh").arg(&bin));
     let package = service && step("what people install", script(root, "interop/package.sh").arg(&bin));
     let interop = package && step("real clients and children", script(root, "interop/run.sh").arg(&bin));
-    // It says how many scenarios and checks passed.
+    // The suite prints how many scenarios and checks passed.
     let suite = interop && step("the official conformance suite", &mut program(&bin, "conformance"));
     let client = suite && step("the same, the other way round", program(&bin, "conformance").arg("client"));
     if client { ExitCode::SUCCESS } else { ExitCode::FAILURE }

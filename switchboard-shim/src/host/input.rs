@@ -1,7 +1,8 @@
-//! Reads the host's frames, in the relay's own loop: a thread for it would cost every message two switches.
+//! Reads the host's frames in the relay's own loop: a separate thread would cost two context switches per
+//! message.
 //!
-//! Stdin may block, and the runtime's word that there is something to read may be old, so a read has to say
-//! itself that it does not wait. Only what the runtime cannot watch (a file) is read by a thread.
+//! Stdin may be blocking and the runtime's readiness may be stale, so every read must be non-blocking by
+//! itself. Only an input that the runtime cannot watch (a file) is read by a thread.
 
 use std::io;
 
@@ -18,10 +19,11 @@ use tokio::sync::mpsc;
 
 use super::{is_ready, thread, wait_for};
 
-/// Bytes asked for in one read: a burst of usual messages.
+/// Bytes per read: room for a burst of typical messages.
 const READ_CHUNK: usize = 16 * 1024;
 
-/// Reads between the thread and the relay: a host that writes without pause is slowed down by the relay.
+/// Chunks queued between the thread and the relay: a host that writes without pause is slowed down to the
+/// relay's pace.
 const QUEUE: usize = 1;
 
 pub(crate) struct Input {
@@ -37,7 +39,7 @@ enum Source {
 
 struct Watched {
     stdin: AsyncFd<BorrowedFd<'static>>,
-    /// Whether a read that brings less than was asked for has brought all there is.
+    /// Whether a short read means that nothing is left to read.
     takes_all: bool,
     chunk: Vec<u8>,
 }
@@ -55,8 +57,7 @@ impl Input {
         Ok(Self { source, decoder: Decoder::default(), ended: false })
     }
 
-    /// The next frame; `None` when the host has closed its end and everything was taken. Nothing is lost if
-    /// this is dropped.
+    /// The next frame; `None` when the host has closed its end and everything was read. Cancel safe.
     pub(crate) async fn next(&mut self) -> Option<Frame> {
         loop {
             if let Some(frame) = self.decoder.next_frame() {
@@ -78,7 +79,7 @@ impl Input {
         }
     }
 
-    /// A frame that was read already.
+    /// The next frame that is already buffered.
     pub(crate) fn read_before(&mut self) -> Option<Frame> {
         self.decoder.next_frame()
     }
@@ -87,7 +88,7 @@ impl Input {
 impl Watched {
     fn open() -> io::Result<Self> {
         let stdin = rustix::stdio::stdin();
-        // Sockets and pipes that keep packets apart give one of them with each read.
+        // Packet sockets and packet-mode pipes return one packet per read.
         let takes_all = match FileType::from_raw_mode(rustix::fs::fstat(stdin)?.st_mode) {
             FileType::Socket => rustix::net::sockopt::socket_type(stdin) == Ok(SocketType::STREAM),
             FileType::Fifo => !keeps_packets(stdin),
@@ -96,7 +97,7 @@ impl Watched {
         Ok(Self { stdin: watch(stdin, Interest::READABLE)?, takes_all, chunk: vec![0; READ_CHUNK] })
     }
 
-    /// Reads once; false at the end.
+    /// Reads once; false at end of input.
     async fn read(&mut self, decoder: &mut Decoder) -> bool {
         loop {
             let Ok(mut ready) = self.stdin.readable().await else { return false };
@@ -127,13 +128,14 @@ fn keeps_packets(pipe: BorrowedFd<'_>) -> bool {
     }
 }
 
-/// Reads what is there, without waiting for more.
+/// Reads what is available, without blocking.
 fn read_now(stdin: BorrowedFd<'_>, chunk: &mut [u8]) -> rustix::io::Result<usize> {
     #[cfg(target_os = "linux")]
     {
         use rustix::io::{IoSliceMut, ReadWriteFlags, preadv2};
         let read = preadv2(stdin, &mut [IoSliceMut::new(chunk)], u64::MAX, ReadWriteFlags::NOWAIT);
-        // Other errors: not on this kernel, not for this kind of stdin, or not allowed here.
+        // Other errors: `preadv2` is not supported by this kernel, not for this kind of stdin, or not
+        // permitted here.
         if let Ok(_) | Err(Errno::AGAIN | Errno::INTR) = read {
             return read;
         }
@@ -153,7 +155,7 @@ fn read_all(chunks: &mpsc::Sender<Vec<u8>>) {
                 }
             }
             Err(Errno::INTR) => {}
-            // Somebody else made it non-blocking.
+            // Another process made stdin non-blocking.
             Err(Errno::AGAIN) => wait_for(stdin, PollFlags::IN),
             Err(_) => return,
         }

@@ -1,7 +1,7 @@
-//! The way to stdout: whole messages, in the order they are given, many in one write if there are many.
+//! Writes whole messages to stdout, in the order they are pushed, several per write where possible.
 //!
-//! A host that stops reading must not keep the shim from noticing a signal, so what stdout does not take at
-//! once is left to a thread, which is started when it is first needed and does the writing that may block.
+//! A host that stops reading must not keep the shim from handling a signal. Bytes that stdout does not take
+//! at once go to a thread, started on first use, whose writes may block.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex};
@@ -17,29 +17,29 @@ use tokio::sync::Notify;
 
 use super::{is_ready, thread, wait_for};
 
-/// Bytes that wait for a slow host before the relay takes nothing more on.
+/// Bytes queued for a slow host above which the relay accepts no new work.
 const MAX_BACKLOG: usize = 1024 * 1024;
 
-/// Messages beyond this are written by themselves, so that their memory goes with them.
+/// Messages longer than this are written on their own, so that their memory is freed right after.
 const COALESCED: usize = 64 * 1024;
 
-/// What polls writable takes this much without blocking: a page of a pipe on Linux, less than a unix
-/// socket has free by then.
+/// A descriptor that polls writable takes this many bytes without blocking: a pipe has a free page on Linux,
+/// and a unix socket has more than this free.
 const NEVER_BLOCKS: usize = 4096;
 
-/// How often to ask whether the other half of a half-closed socket is closed, too.
+/// How often to check whether the other half of a half-closed socket has closed too.
 const HALF_CLOSED: Duration = Duration::from_secs(1);
 
-/// The end of a pipe shows as an error, that of a socket as something to read; with kqueue, both to those who want
-/// to write.
+/// On Linux, the end of a pipe shows as an error and that of a socket as readable. With kqueue, both show as
+/// writable.
 const WATCHED: Interest =
     if cfg!(target_os = "linux") { Interest::READABLE.add(Interest::ERROR) } else { Interest::WRITABLE };
 
 #[derive(Default)]
 pub(crate) struct Output {
-    /// What the next [`Output::flush`] writes.
+    /// Bytes that the next [`Output::flush`] writes.
     pending: Vec<u8>,
-    /// There as soon as the host did not take something at once.
+    /// Created when the host first does not take something at once.
     backlog: Option<Arc<Backlog>>,
     closed: Arc<Notify>,
 }
@@ -54,7 +54,7 @@ impl Output {
             return;
         }
         self.flush();
-        // A long one is written from where it is, without being copied.
+        // A long message is written without copying it.
         if framing == Framing::Line && memchr::memchr2(b'\n', b'\r', &body).is_none() {
             self.write(body);
             self.pending.push(b'\n');
@@ -65,7 +65,7 @@ impl Output {
         }
     }
 
-    /// Writes what was pushed, in one go if it can.
+    /// Writes everything that was pushed, with a single write if possible.
     pub(crate) fn flush(&mut self) {
         if self.pending.is_empty() {
             return;
@@ -87,7 +87,7 @@ impl Output {
         }
     }
 
-    /// Writes what the host takes at once, unless it has yet to take something else.
+    /// Writes what the host takes at once, or nothing while earlier bytes are still queued.
     fn write_some(&self, bytes: &[u8]) -> usize {
         if self.backlog.as_ref().is_some_and(|backlog| backlog.bytes() > 0) {
             return 0;
@@ -108,7 +108,7 @@ impl Output {
             let backlog = Arc::new(Backlog::default());
             let (theirs, gone) = (Arc::clone(&backlog), Arc::clone(closed));
             if thread("stdout", move || theirs.write(&gone)).is_err() {
-                // Without memory for a thread there is nothing left to serve the host with.
+                // If there is no memory for a thread, the shim cannot serve the host any longer.
                 closed.notify_one();
             }
             backlog
@@ -116,12 +116,12 @@ impl Output {
         backlog.add(bytes);
     }
 
-    /// Whether the host reads so slowly that nothing more should be taken on for it.
+    /// Whether the host reads so slowly that the relay should accept no new work.
     pub(crate) fn is_full(&self) -> bool {
         self.backlog.as_ref().is_some_and(|backlog| backlog.bytes() > MAX_BACKLOG)
     }
 
-    /// Resolves when the host has taken something of what waits.
+    /// Resolves when the host has taken some of the queued bytes.
     pub(crate) async fn taken(&self) {
         match &self.backlog {
             Some(backlog) => backlog.taken.notified().await,
@@ -129,7 +129,7 @@ impl Output {
         }
     }
 
-    /// Resolves when nobody reads what is written any more.
+    /// Resolves when nothing reads our output any more.
     pub(crate) fn closed(&self) -> impl Future<Output = ()> + use<> {
         let closed = Arc::clone(&self.closed);
         async move {
@@ -140,7 +140,7 @@ impl Output {
         }
     }
 
-    /// Waits until everything is with the host.
+    /// Waits until the host has taken everything.
     pub(crate) async fn finish(mut self) {
         self.flush();
         while self.backlog.as_ref().is_some_and(|backlog| backlog.bytes() > 0) {
@@ -151,7 +151,7 @@ impl Output {
 
 /// Resolves when the host closed its end of stdout, also while nothing is written.
 async fn other_end_closed() {
-    // A file cannot be watched, and nobody can close its other end.
+    // A file cannot be watched, and it has no other end to close.
     let Ok(stdout) = watch(rustix::stdio::stdout(), WATCHED) else { return std::future::pending().await };
     loop {
         let Ok(mut now) = stdout.ready(WATCHED).await else { return };
@@ -161,11 +161,11 @@ async fn other_end_closed() {
         if now.ready().is_read_closed() {
             break;
         }
-        // What comes in there is stdin's, too.
+        // Readable bytes on this socket belong to stdin; ignore them.
         now.clear_ready();
     }
-    // It is a socket, perhaps stdin's too, and only that half has ended. Of the other one's end the kernel tells
-    // those who ask.
+    // Stdout is a socket, perhaps shared with stdin, and only its read half has closed. The kernel reports
+    // the end of the other half only when polled.
     while !is_ready(rustix::stdio::stdout(), PollFlags::empty()) {
         tokio::time::sleep(HALF_CLOSED).await;
     }
@@ -178,7 +178,8 @@ fn write_now(bytes: &[u8]) -> rustix::io::Result<usize> {
     {
         use rustix::io::{IoSlice, ReadWriteFlags, pwritev2};
         let written = pwritev2(stdout, &[IoSlice::new(bytes)], u64::MAX, ReadWriteFlags::NOWAIT);
-        // Other errors: not on this kernel, not for this kind of stdout, or not allowed here.
+        // Other errors: `pwritev2` is not supported by this kernel, not for this kind of stdout, or not
+        // permitted here.
         if let Ok(_) | Err(Errno::AGAIN | Errno::INTR) = written {
             return written;
         }
@@ -189,7 +190,7 @@ fn write_now(bytes: &[u8]) -> rustix::io::Result<usize> {
     Err(Errno::AGAIN)
 }
 
-/// What waits for a host that reads slowly.
+/// Bytes queued for a host that reads slowly.
 #[derive(Default)]
 struct Backlog {
     // Held to add bytes or to take them out, never during a write.
@@ -201,7 +202,7 @@ struct Backlog {
 #[derive(Default)]
 struct State {
     waiting: VecDeque<Bytes>,
-    /// How many bytes wait or are being written.
+    /// Bytes that are queued or being written.
     bytes: usize,
 }
 
@@ -217,7 +218,7 @@ impl Backlog {
         self.lock().bytes
     }
 
-    /// The thread's work; ends with the process, or when nobody reads any more.
+    /// The thread's loop; ends with the process, or when nothing reads our output any more.
     fn write(&self, closed: &Notify) {
         loop {
             let bytes = {

@@ -1,5 +1,5 @@
-//! What comes back: answers of POSTs and batches of the mailbox, written to the host in the one order
-//! that the daemon's numbers allow.
+//! Handles answers to POSTs and mailbox batches, and writes them to the host in the order that the daemon's
+//! numbers require.
 
 use std::io::{self, ErrorKind};
 use std::time::Duration;
@@ -18,22 +18,22 @@ use crate::methods::{self, Kind, Mail, Method, Outgoing};
 use crate::post::{Answer, Body, PostError};
 use crate::replay::Replay;
 
-/// An answer never waits longer than this for the mailbox messages that come before it.
+/// The longest an answer waits for the mailbox messages that come before it.
 const MAX_DELAY: Duration = Duration::from_secs(2);
 
-/// When the connection of one call ends, how long the end of the daemon itself may take to show.
+/// When a call's connection ends, how long it may take until the end of the daemon itself is noticed.
 const DEATH_SHOWS: Duration = Duration::from_millis(100);
 
-/// A daemon drains for 10 s at most; one that is still there after this does not come to an end.
+/// A daemon drains for at most 10 s; one that still runs after this is given up.
 const MAX_DRAIN: Duration = Duration::from_secs(20);
 
-/// A message that comes back unread this often will not get anywhere.
+/// A message that comes back unread this often is given up.
 const MAX_TRIES: u8 = 5;
 
-/// The raw id of no request: what fills the place of a notification does nothing else.
+/// An id that no request has: the filler for a notification has no other effect.
 const GAP_ID: &str = "\"switchboard-gap\"";
 
-/// An answer that mailbox messages have to be written before.
+/// An answer that must wait until earlier mailbox messages are written.
 pub(super) struct DelayedAnswer {
     pub(super) id: Box<str>,
     after: u64,
@@ -45,7 +45,7 @@ impl Relay {
     pub(super) fn on_posted(&mut self, posted: PostResult) {
         let PostResult { purpose, epoch, seq, connection, outcome } = posted;
         let current = self.link.session().is_some_and(|session| session.epoch == epoch);
-        // A daemon that drains gets nothing new, and goes the sooner the fewer connections are left.
+        // A draining daemon gets nothing new, and it exits sooner the fewer connections are open.
         if let Some(connection) = connection.filter(|_| current && !self.link.is_draining()) {
             self.idle.keep(connection);
         }
@@ -93,13 +93,13 @@ impl Relay {
         }
     }
 
-    /// Without its filler the daemon would wait for that number, and everything behind it, for ever.
+    /// Every sequence number must arrive: the daemon holds all later messages until then.
     fn on_filled(&mut self, seq: u64, body: Bytes, tries: u8, outcome: Result<Answer, PostError>) {
         match outcome {
             Ok(Answer { draining: Some(kind), status: 503, .. }) => self.drain(kind),
             Ok(Answer { status: 404, .. }) => self.gone("switchboardd does not know this session"),
             Ok(_) => {}
-            // The mailbox poll tells the end of a daemon that drains.
+            // The mailbox poll notices the end of a draining daemon.
             Err(_) if self.link.is_draining() => {}
             Err(PostError::NoConnection(error)) if is_gone(&error) => self.gone(&error.to_string()),
             Err(_) if tries < MAX_TRIES => {
@@ -114,7 +114,7 @@ impl Relay {
         let Some(id) = message.request_id() else {
             match answer.body {
                 _ if (200..300).contains(&answer.status) => self.replay.note(&message.kind, &message.body),
-                // It was no message after all, which nobody has an id for.
+                // It was not a valid message, so the error carries no request id.
                 Body::Whole(body) if answer.status == 400 && is_answer(&body) => self.write(body),
                 _ => {}
             }
@@ -131,7 +131,7 @@ impl Relay {
                 }
                 body
             }
-            // Cancelled: the host does not want to hear of it.
+            // Cancelled: the host expects no answer.
             (202 | 204, _) => return,
             (status, Body::Whole(body)) => addressed(&message, id, status, body),
         };
@@ -144,7 +144,7 @@ impl Relay {
         self.write(body);
     }
 
-    /// A message that the daemon cannot have acted on goes back to its place in the order.
+    /// Requeues a message that the daemon cannot have acted on, at its place in the order.
     fn send_again(&mut self, message: Outgoing, otherwise: &Fault) {
         let listens = matches!(message.kind, Kind::Request { method: Method::Listen, .. });
         if message.tries >= MAX_TRIES && !listens {
@@ -153,7 +153,7 @@ impl Relay {
         self.hold(message);
     }
 
-    /// A message that the daemon may have acted on: only what does no harm goes out again.
+    /// Handles a message that the daemon may have acted on: only what is safe to repeat is sent again.
     pub(super) fn lose(&mut self, call: Call, fault: &Fault) {
         self.posts.abort(&call.ticket);
         if call.is_unsent() {
@@ -165,7 +165,7 @@ impl Relay {
         }
     }
 
-    /// Calls whose connection ended while the daemon lives on.
+    /// Gives up calls whose connection ended although the daemon is still running.
     pub(super) fn give_up_lost(&mut self, now: Instant) {
         for call in self.calls.take_given_up(now) {
             let id = call.message.request_id().unwrap_or(GAP_ID);
@@ -205,7 +205,7 @@ impl Relay {
             self.notes
                 .say(&format!("dropped a message of {bytes} bytes to the host; the limit is {MAX_TO_HOST}"));
             if let Mail::Question(id) = mail {
-                // Whoever asked would wait for ever.
+                // Without an answer, the child would wait for ever.
                 let body = Fault::AnswerTooLong { bytes }.to_question(&id).into();
                 self.questions.insert(id.clone());
                 self.arrivals += 1;
@@ -226,7 +226,7 @@ impl Relay {
         self.write(message.clone());
     }
 
-    /// Writes the answers whose turn has come, in the order they arrived.
+    /// Writes the delayed answers that are due, in the order they arrived.
     pub(super) fn release_delayed(&mut self, now: Instant) {
         let written = self.link.session().map_or(u64::MAX, |session| session.mail);
         let parked = std::mem::take(&mut self.delayed);
@@ -239,7 +239,7 @@ impl Relay {
         }
     }
 
-    /// The host is leaving: whatever is still owed is told so.
+    /// The host has closed stdin: fails every outstanding request and writes the delayed answers.
     pub(super) fn give_up_all(&mut self) {
         let fault = Fault::InputClosed { why: self.link.why() };
         while let Some(message) = self.waiting.overdue(Instant::now()) {
@@ -254,7 +254,7 @@ impl Relay {
         }
     }
 
-    /// The daemon is on its way out: what is new waits for the next one, or is refused.
+    /// The daemon is draining: new messages wait for the next one, or fail if the daemon is being stopped.
     pub(super) fn drain(&mut self, kind: Draining) {
         if let Some(session) = self.link.session_mut()
             && session.draining.is_none_or(|before| before == Draining::Restart)
@@ -269,12 +269,12 @@ impl Relay {
     }
 }
 
-/// For a message that certainly did nothing, and that is given up.
+/// For a message that certainly had no effect and is given up.
 fn never_taken() -> Fault {
     Fault::NoDaemon(format!("switchboardd went away {MAX_TRIES} times before it took this message"))
 }
 
-/// Nobody listens, as opposed to: this process cannot connect.
+/// Nothing listens on the socket, as opposed to: this process cannot connect.
 fn is_gone(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused)
 }
@@ -287,17 +287,17 @@ fn is_result(body: &[u8]) -> bool {
     matches!(Message::parse(body), Ok(Message::Response { outcome: Outcome::Result(_), .. }))
 }
 
-/// What a request is told of a failure.
+/// The answer to a request that failed.
 fn answered(fault: &Fault, message: &Outgoing) -> Bytes {
     fault.answer(message).expect("BUG: only a request is answered").into()
 }
 
-/// The body of an answer that is no 200, as an answer to this message, which has this id.
+/// Turns the body of a non-200 answer into an answer to this message, whose id is `id`.
 fn addressed(message: &Outgoing, id: &str, status: u16, body: Bytes) -> Bytes {
     match Message::parse(&body) {
         Ok(Message::Response { id: own, outcome: Outcome::Error(error), .. }) if own.get() == "null" => {
             match (&message.kind, status) {
-                // Too long, or too many at once. Hosts show a model what a result says.
+                // Too long, or too many at once. Hosts show the model the text of a result.
                 (Kind::Request { method: Method::Call, .. }, 413 | 429) => {
                     let why = Members::of(error).and_then(|error| error.text("message"));
                     let why = why.map_or_else(|| error.get().to_owned(), Into::into);
@@ -317,7 +317,7 @@ mod tests {
     use crate::fault::tests::request;
 
     #[test]
-    fn an_error_without_an_id_is_given_the_hosts() {
+    fn an_error_without_an_id_gets_the_request_id() {
         let message = request("\"a\"", "tools/list", "{}");
         let check = |body: &'static str, expect: &str| {
             let out = addressed(&message, "\"a\"", 413, Bytes::from_static(body.as_bytes()));

@@ -1,7 +1,7 @@
-//! Messages that are with the daemon and not answered yet, by arrival. Pure: no clock, no I/O.
+//! Messages sent to the daemon and not answered yet, by arrival. Pure: no clock, no I/O.
 //!
-//! What the loop asks with every message (is there room, is anything left of an earlier session, is one
-//! lost?) is counted as calls come and go, never searched for.
+//! The loop asks with every message whether there is room, whether calls of an earlier session are left and
+//! whether one is lost. These are counted as calls come and go, never searched for.
 
 use std::collections::BTreeMap;
 
@@ -10,21 +10,21 @@ use tokio::time::Instant;
 use super::posts::Ticket;
 use crate::methods::{Kind, Method, Outgoing};
 
-/// A message that is with the daemon.
+/// A message sent to the daemon.
 pub(super) struct Call {
     pub(super) message: Outgoing,
-    /// Which session it was sent on.
+    /// The session it was sent on.
     pub(super) epoch: u64,
     pub(super) seq: u64,
     pub(super) ticket: Ticket,
-    /// Set when it has no connection although the daemon seems to live.
+    /// Set when its connection is gone although the daemon seems to be running.
     lost: Option<LostConnection>,
 }
 
 /// A call without a connection.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct LostConnection {
-    /// When it is certain enough that the daemon lives on; `None` while it is only stranded.
+    /// When to conclude that the daemon is still running; `None` while the call is queued to be sent again.
     pub(super) at: Option<Instant>,
     /// The daemon may have acted on it.
     pub(super) sent: bool,
@@ -51,7 +51,7 @@ pub(super) struct Calls {
     requests: usize,
     notifications: usize,
     lost: usize,
-    /// The newest session that anything was sent on, and how many of its calls are here.
+    /// The newest session that anything was sent on, and the number of its calls here.
     epoch: u64,
     of_epoch: usize,
 }
@@ -75,17 +75,17 @@ impl Calls {
         self.by_arrival.get(&arrival)
     }
 
-    /// The request that the host gave this id.
+    /// The request with this host id.
     pub(super) fn find(&self, id: &str) -> Option<&Call> {
         self.by_arrival.values().find(|call| call.message.request_id() == Some(id))
     }
 
-    /// It has no connection any more. False if there is no such call.
+    /// Marks a call as having lost its connection. False if there is no such call.
     pub(super) fn lose(&mut self, arrival: u64, lost: LostConnection) -> bool {
         self.change(arrival, |call| call.lost = Some(lost))
     }
 
-    /// It is under way again.
+    /// Marks a call as sent again.
     pub(super) fn resume(&mut self, arrival: u64, ticket: Ticket) -> bool {
         self.change(arrival, |call| (call.ticket, call.lost) = (ticket, None))
     }
@@ -97,14 +97,14 @@ impl Calls {
         true
     }
 
-    /// Takes out all for which this holds, in their order.
+    /// Removes and returns all matching calls, in order.
     pub(super) fn take_if(&mut self, mut wanted: impl FnMut(&Call) -> bool) -> Vec<Call> {
         let found: Vec<u64> =
             self.by_arrival.iter().filter(|(_, call)| wanted(call)).map(|(arrival, _)| *arrival).collect();
         found.into_iter().filter_map(|arrival| self.remove(arrival)).collect()
     }
 
-    /// Takes out those that have no connection.
+    /// Removes and returns the calls without a connection.
     pub(super) fn take_lost(&mut self) -> Vec<Call> {
         if self.lost == 0 {
             return Vec::new();
@@ -112,7 +112,7 @@ impl Calls {
         self.take_if(|call| call.lost.is_some())
     }
 
-    /// Takes out those that have been without a connection for long enough.
+    /// Removes and returns the calls that have been without a connection for long enough.
     pub(super) fn take_given_up(&mut self, now: Instant) -> Vec<Call> {
         if self.lost == 0 {
             return Vec::new();
@@ -120,7 +120,7 @@ impl Calls {
         self.take_if(|call| call.lost.and_then(|lost| lost.at).is_some_and(|at| at <= now))
     }
 
-    /// When the first of those is due.
+    /// When the next call is due for [`Calls::take_given_up`].
     pub(super) fn given_up_at(&self) -> Option<Instant> {
         if self.lost == 0 {
             return None;
@@ -128,13 +128,13 @@ impl Calls {
         self.by_arrival.values().filter_map(|call| call.lost?.at).min()
     }
 
-    /// Whether some were sent on a session before this one, or on any if there is none.
+    /// Whether calls of an earlier session are left; with `None`, whether any calls are left.
     pub(super) fn any_before(&self, epoch: Option<u64>) -> bool {
         let current = if epoch == Some(self.epoch) { self.of_epoch } else { 0 };
         self.by_arrival.len() > current
     }
 
-    /// Those that an answer is owed to.
+    /// Messages that await an answer.
     pub(super) fn requests(&self) -> usize {
         self.requests
     }
@@ -143,7 +143,7 @@ impl Calls {
         self.notifications
     }
 
-    /// Whether nothing is left but what stays open for as long as the host does.
+    /// Whether only `subscriptions/listen` requests are left.
     pub(super) fn only_listens(&self) -> bool {
         self.by_arrival.values().all(Call::is_listen)
     }
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_counted_is_what_is_there() {
+    fn counts_match_the_calls() {
         let mut calls = Calls::default();
         for (arrival, epoch, request) in [(1, 1, true), (2, 1, false), (3, 2, true), (4, 2, true)] {
             calls.insert(call(arrival, epoch, request));
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn lost_calls_are_given_up_when_it_is_time() {
+    fn lost_calls_are_given_up_after_their_deadline() {
         let mut calls = Calls::default();
         let now = Instant::now();
         let later = now + std::time::Duration::from_secs(1);

@@ -1,5 +1,5 @@
-//! POSTs under way. A single one, as there is nearly always, is carried by the loop itself; those that come while
-//! it is under way get a task each. A task for every call was a sixth of all that the shim does for it.
+//! POSTs in flight. A single POST, the usual case, is polled by the loop itself; further ones get a task
+//! each. A task for every call would be a sixth of the shim's work per call.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -9,9 +9,9 @@ use tokio::task::{AbortHandle, JoinSet};
 
 pub(super) struct Posts<T> {
     single: Option<Single<T>>,
-    /// The single one's end, if it came while nobody wanted to know.
+    /// The result of the single POST, if it ended while no result was wanted.
     kept: Option<T>,
-    /// How many were carried by the loop.
+    /// How many POSTs were polled by the loop; numbers the tickets.
     singles: u64,
     tasks: JoinSet<T>,
 }
@@ -21,7 +21,7 @@ struct Single<T> {
     post: Pin<Box<dyn Future<Output = T> + Send>>,
 }
 
-/// Which POST it is.
+/// Identifies a POST.
 #[derive(Debug)]
 pub(super) enum Ticket {
     Single(u64),
@@ -37,7 +37,7 @@ impl<T: Send + 'static> Posts<T> {
         self.tasks.len() + usize::from(self.single.is_some())
     }
 
-    /// Takes a POST on; it begins when [`Posts::next`] is polled, or soon.
+    /// Starts a POST. It makes progress when [`Posts::next`] is polled, or soon after.
     pub(super) fn start(&mut self, post: impl Future<Output = T> + Send + 'static) -> Ticket {
         if !self.is_empty() {
             return Ticket::Task(self.tasks.spawn(post));
@@ -47,7 +47,7 @@ impl<T: Send + 'static> Posts<T> {
         Ticket::Single(self.singles)
     }
 
-    /// Drops a POST, and with it its connection. One that has ended stays ended.
+    /// Drops a POST and its connection. Has no effect on one that has ended.
     pub(super) fn abort(&mut self, ticket: &Ticket) {
         match ticket {
             Ticket::Single(number) => drop(self.single.take_if(|single| single.number == *number)),
@@ -55,8 +55,8 @@ impl<T: Send + 'static> Posts<T> {
         }
     }
 
-    /// The next one that ends; never, if there is none. Where its end is not `wanted` they go on all the same, and
-    /// this never resolves. Nothing is lost if it is dropped.
+    /// The result of the next POST that ends; pending while there is none. If not `wanted`, the POSTs still
+    /// make progress but this never resolves. Cancel safe.
     pub(super) async fn next(&mut self, wanted: bool) -> T {
         poll_fn(|cx| {
             if wanted {
@@ -70,10 +70,10 @@ impl<T: Send + 'static> Posts<T> {
         .await
     }
 
-    /// One that has ended by now.
+    /// The result of a task that has already ended.
     pub(super) fn ended(&mut self) -> Option<T> {
         while let Some(ended) = self.tasks.try_join_next() {
-            // An aborted one was cancelled and nobody waits for it.
+            // An aborted task was cancelled; nothing waits for it.
             if let Ok(posted) = ended {
                 return Some(posted);
             }
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn all_of_them_end_whoever_carries_them() {
+    async fn all_posts_end_in_the_loop_or_in_a_task() {
         let mut posts = Posts::new();
         for number in 0..3 {
             posts.start(ready(number));
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn they_go_on_while_nobody_takes_note() {
+    async fn a_post_ends_while_its_result_is_not_wanted() {
         let mut posts = Posts::new();
         posts.start(ready(1));
         let patience = std::time::Duration::from_millis(10);
@@ -146,13 +146,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn only_the_one_that_is_meant_is_dropped() {
+    async fn abort_drops_only_its_own_post() {
         let mut posts = Posts::new();
         let first = posts.start(ready(1));
         assert!(matches!(first, Ticket::Single(_)));
         assert_eq!(posts.next(true).await, 1);
         let second = posts.start(pending());
-        // The first has ended, and its place is another's.
+        // The first POST has ended; its ticket must not abort the second.
         posts.abort(&first);
         assert!(!posts.is_empty());
         let third = posts.start(pending());

@@ -1,4 +1,4 @@
-//! The way out: what waits is chosen, numbered and posted, each message on a connection of its own.
+//! Sends waiting messages: chooses, numbers and posts them, each on its own connection.
 
 use std::sync::Arc;
 
@@ -15,12 +15,12 @@ use crate::methods::{Kind, Outgoing};
 use crate::post::{Request, post};
 use crate::waiting::SendCapacity;
 
-/// Notifications that may be under way at once. Each takes a connection and is answered at once, in its order: more
-/// would only wait at the daemon, on connections that others need.
+/// How many notifications may be in flight at once. Each takes a connection and is answered at once, in
+/// order: more would only wait at the daemon, on connections that other messages need.
 const NOTIFICATIONS: usize = 8;
 
 impl Relay {
-    /// Puts a message where [`Relay::pump`] takes it from.
+    /// Queues a message for [`Relay::pump`].
     pub(super) fn hold(&mut self, message: Outgoing) {
         let owed = match &message.kind {
             Kind::Response { id } => self.questions.remove(id),
@@ -34,7 +34,7 @@ impl Relay {
         }
     }
 
-    /// Sends whatever may go now.
+    /// Sends every message that may be sent now.
     pub(super) fn pump(&mut self) {
         self.send_requeued();
         if self.waiting.is_empty() {
@@ -62,7 +62,7 @@ impl Relay {
             let message = if session.draining.is_some() {
                 self.waiting.next_response()?
             } else if self.has_old_calls() {
-                // Some of the old daemon's calls may have to be sent again, and before these.
+                // Some of the old daemon's calls may have to be sent again, before these.
                 return None;
             } else {
                 let room = SendCapacity {
@@ -82,7 +82,7 @@ impl Relay {
         }
     }
 
-    /// Whether calls are left that went to a daemon, or a session, that is gone.
+    /// Whether calls are left that were sent on an earlier session.
     pub(super) fn has_old_calls(&self) -> bool {
         self.calls.any_before(self.link.session().map(|session| session.epoch))
     }
@@ -98,7 +98,7 @@ impl Relay {
         }
     }
 
-    /// Starts a POST of the session there is.
+    /// Starts a POST on the current session.
     fn post(&mut self, purpose: PostPurpose, seq: u64, body: Bytes) -> Option<Ticket> {
         let session = self.link.session()?;
         let epoch = session.epoch;
@@ -117,7 +117,8 @@ impl Relay {
         }))
     }
 
-    /// The daemon takes a session's messages in their order and may never have seen this one.
+    /// Sends a filler for this sequence number: the daemon takes a session's messages in order and may never
+    /// have received this one.
     pub(super) fn fill_gap(&mut self, epoch: u64, seq: u64, body: Bytes) {
         if self.link.session().is_some_and(|session| session.epoch == epoch) {
             self.unsent.remove(&seq);
@@ -125,10 +126,11 @@ impl Relay {
         }
     }
 
-    /// Keeps what could not be sent, and its number, until a connection is free or a moment has passed.
+    /// Keeps an unsent POST and its sequence number until a connection is free or [`SHORTAGE_PAUSE`] has
+    /// passed.
     pub(super) fn requeue_unsent(&mut self, purpose: PostPurpose, seq: u64) {
         if let PostPurpose::Message(arrival) = purpose {
-            // Cancelled meanwhile: its filler is on the way.
+            // Cancelled in the meantime: its filler has been sent.
             if !self.calls.lose(arrival, LostConnection { at: None, sent: false }) {
                 return;
             }
@@ -137,7 +139,7 @@ impl Relay {
         self.retry_unsent_at = Instant::now() + SHORTAGE_PAUSE;
     }
 
-    /// Tries again, the first in the order first: the daemon waits for it before all others.
+    /// Retries unsent POSTs, lowest sequence number first: the daemon needs that one before all others.
     fn send_requeued(&mut self) {
         while !self.unsent.is_empty() {
             if self.idle.is_empty() {

@@ -1,5 +1,5 @@
-//! The coming and going of daemons, as one state: there is a session, one is being opened, or there is
-//! none and a time to try again.
+//! The link to the daemon as one state: a session is up, one is being opened, or the link is down until the
+//! next retry.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ const MAX_PAUSE: Duration = Duration::from_secs(1);
 /// How long a request waits for a daemon when there is none and none can be started.
 const MAX_WAIT: Duration = Duration::from_secs(5);
 
-/// How long calls that were with a daemon that is gone may take to notice: their answers may be on the way.
+/// How long calls of a lost daemon may take to end by themselves: their answers may still arrive.
 const OLD_CALLS_TIMEOUT: Duration = Duration::from_millis(500);
 
 pub(super) struct Link {
@@ -39,7 +39,7 @@ pub(super) struct Link {
     since: Instant,
     /// Why there is none, if that is known.
     why: Option<DownReason>,
-    /// A person stopped the daemon.
+    /// A user stopped the daemon.
     stopped: bool,
     /// When the last attempt at a session failed.
     tried: Instant,
@@ -54,32 +54,32 @@ enum State {
 /// Why there is no session.
 #[derive(Debug, Clone)]
 enum DownReason {
-    /// It may be there in a moment.
+    /// The daemon may be reachable soon.
     Unreachable(String),
-    /// Waiting will not help.
+    /// A retry will not help.
     Versions(String),
 }
 
-/// The daemon's record of this host.
+/// An open session with a daemon.
 pub(super) struct Session {
     pub(super) id: Arc<str>,
-    /// Where its daemon listens.
+    /// The socket of its daemon.
     pub(super) socket: Arc<Path>,
-    /// Tells this session's calls from those of the one before.
+    /// Distinguishes this session's calls from those of earlier sessions.
     pub(super) epoch: u64,
     /// The number of the last message sent.
     pub(super) seq: u64,
     /// The number of the last mailbox message written to the host.
     pub(super) mail: u64,
     pub(super) draining: Option<Draining>,
-    /// When a daemon that drains is given up.
+    /// When to give up on a draining daemon.
     pub(super) drain_ends: Option<Instant>,
     boot: String,
     mailbox: AbortHandle,
 }
 
 impl Session {
-    /// Whether the question with this raw id is one of this daemon's.
+    /// Whether the question with this raw id came from this daemon.
     pub(super) fn asked(&self, id: &str) -> bool {
         let id = Raw::parse(id.as_bytes()).and_then(envelope::string);
         id.and_then(|id| Some(id.strip_prefix(&self.boot)?.starts_with('-'))).unwrap_or(false)
@@ -120,13 +120,13 @@ impl Link {
         }
     }
 
-    /// What every request is told that came until then, if there is no point in waiting.
+    /// If waiting is pointless: the fault for every request that arrived up to the returned time.
     pub(super) fn refusal(&self) -> Option<(Fault, Instant)> {
         match (&self.state, &self.why) {
             (State::Up(session), _) if self.stopped && session.draining.is_some() => {
                 Some((Fault::Stopped, Instant::now()))
             }
-            // Somebody may have started one since the last attempt.
+            // A user may have started the daemon since the last attempt.
             (State::Down { .. }, _) if self.stopped => Some((Fault::Stopped, self.tried)),
             (State::Down { .. }, Some(DownReason::Versions(why))) => {
                 Some((Fault::Versions(why.clone()), Instant::now()))
@@ -135,8 +135,8 @@ impl Link {
         }
     }
 
-    /// Whether an attempt is due before its time: for a request that came after the last one, which found the daemon
-    /// stopped.
+    /// Whether to attempt a session before the retry time: the last attempt found the daemon stopped, and a
+    /// request has arrived since.
     pub(super) fn is_asked_for(&self, oldest: Option<Instant>) -> bool {
         let is_down = matches!(self.state, State::Down { .. });
         is_down && self.stopped && oldest.is_some_and(|arrived| arrived > self.tried)
@@ -154,7 +154,7 @@ impl Link {
         self.stopped = true;
     }
 
-    /// The end of the attempt that is under way.
+    /// The outcome of the current attempt.
     pub(super) async fn opened(&mut self) -> Result<Opened, OpenError> {
         let State::Opening(task) = &mut self.state else {
             return std::future::pending().await;
@@ -165,7 +165,7 @@ impl Link {
         }
     }
 
-    /// When something is due that only time brings: a retry, the end of a wait, the end of old calls.
+    /// The next deadline: a retry, the end of a wait or drain, or giving up old calls.
     pub(super) fn deadline(&self, oldest: Option<Instant>, old_calls: bool) -> Option<Instant> {
         let settled = old_calls.then_some(self.since + OLD_CALLS_TIMEOUT);
         let other = match &self.state {
@@ -185,7 +185,7 @@ impl Link {
 }
 
 impl Relay {
-    /// Starts an attempt at a session.
+    /// Starts an attempt to open a session.
     pub(super) fn open_session(&mut self) {
         let open = link::open(
             Arc::clone(&self.target),
@@ -254,21 +254,22 @@ impl Relay {
         }
     }
 
-    /// Keeps a host that would give up its connection. False if that needs a daemon.
+    /// Answers without a daemon, to keep a host that would give up its connection. False if that needs a
+    /// daemon.
     fn answer_alone(&mut self, message: &Outgoing, why: &str) -> bool {
-        // One child as it is can only be what it says itself.
+        // With `--child`, only the child itself can answer.
         if self.spec.child.is_some() {
             return false;
         }
         let Some(answer) = greeting::answer(message, self.greeted, why) else { return false };
         if let Kind::Request { id, method: Method::Initialize } = &message.kind {
-            // No daemon has read it to its end, and the next one would be told of it.
+            // No daemon has parsed it in full, and it would be replayed to the next one.
             if envelope::Message::parse(&message.body).is_err() {
                 self.write(fault::parse_error_of(id));
                 return true;
             }
             self.greeted = true;
-            // The next daemon is told what the host said of itself.
+            // Replayed to the next daemon.
             self.replay.note(&message.kind, &message.body);
             self.batches = methods::agrees_on_batches(&answer);
         }
@@ -276,7 +277,7 @@ impl Relay {
         true
     }
 
-    /// The daemon, or our session there, is no more.
+    /// The daemon, or our session there, is gone.
     pub(super) fn gone(&mut self, why: &str) {
         let draining = self.link.session().and_then(|session| session.draining);
         if draining.is_none() {
@@ -286,7 +287,7 @@ impl Relay {
         self.link.since = now;
         self.link.down(now);
         self.idle.clear();
-        // Messages among them are with the calls, as lost before they were sent.
+        // Messages among them are also in `calls`, marked as unsent.
         self.unsent.clear();
         self.release_delayed(now);
         for id in std::mem::take(&mut self.questions) {
@@ -295,14 +296,14 @@ impl Relay {
         let lost = self.calls.take_lost();
         self.lose_all(lost);
         if draining == Some(Draining::Stop) {
-            // It was stopped a moment ago; somebody else may start it, in their own time.
+            // A user just stopped it; leave it to others to start it again.
             self.link.down(now + MAX_PAUSE);
         } else {
             self.open_session();
         }
     }
 
-    /// Calls of an earlier daemon whose connections did not end by themselves.
+    /// Gives up calls of an earlier daemon whose connections did not end by themselves.
     fn settle_old_calls(&mut self) {
         let epoch = self.link.session().map(|session| session.epoch);
         let old = self.calls.take_if(|call| Some(call.epoch) != epoch);
@@ -315,7 +316,7 @@ impl Relay {
         }
     }
 
-    /// What is due between two daemons.
+    /// Handles what is due while the daemon changes.
     pub(super) fn link_due(&mut self, now: Instant) {
         if self.link.since + OLD_CALLS_TIMEOUT <= now {
             self.settle_old_calls();

@@ -11,7 +11,7 @@ fn a_call_in_flight_loses_its_connection_and_its_answer() {
     let call = daemon.expect("tools/call");
     host.cancel(1);
     assert!(call.closes());
-    // The filler carries the number of the call, in case that never arrived.
+    // The filler carries the call's sequence number, in case the call never arrived.
     let filler = daemon.expect("notifications/cancelled");
     assert_eq!((filler.seq, filler.json()["params"]["requestId"].as_u64()), (call.seq, Some(1)));
     filler.accepted();
@@ -25,7 +25,7 @@ fn a_call_in_flight_loses_its_connection_and_its_answer() {
 }
 
 #[test]
-fn a_queued_call_is_dropped_and_costs_no_number() {
+fn a_cancelled_queued_call_uses_no_sequence_number() {
     let (mut host, daemon, _folder) = Host::with_daemon();
     for id in 0..66 {
         host.request(id, "tools/call");
@@ -40,7 +40,7 @@ fn a_queued_call_is_dropped_and_costs_no_number() {
 }
 
 #[test]
-fn ids_are_compared_as_they_were_written() {
+fn ids_are_compared_as_raw_json() {
     let (mut host, daemon, _folder) = Host::with_daemon();
     host.request("1", "tools/call");
     let call = daemon.expect("tools/call");

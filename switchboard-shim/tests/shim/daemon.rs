@@ -1,5 +1,5 @@
-//! A daemon made of threads: it opens sessions and serves mailboxes by itself, and hands every POST to
-//! `/proxy` to the test, which answers it or does not.
+//! A fake daemon made of threads: it opens sessions and serves mailboxes by itself, and passes every POST to
+//! `/proxy` to the test, which may answer it.
 
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -32,7 +32,7 @@ struct Shared {
 struct State {
     /// Bodies of the sessions that were opened.
     sessions: Vec<Value>,
-    /// What the next attempts at a session get instead of one.
+    /// Raw answers for the next attempts to open a session.
     refusals: VecDeque<String>,
     mail: Vec<String>,
     draining: Option<&'static str>,
@@ -88,7 +88,7 @@ impl FakeDaemon {
         self.calls.recv_timeout(PATIENCE).expect("the shim sent nothing")
     }
 
-    /// The next POST, which must have this method.
+    /// The next POST, which must carry this method.
     #[track_caller]
     pub(crate) fn expect(&self, method: &str) -> Call {
         let call = self.call();
@@ -100,12 +100,12 @@ impl FakeDaemon {
         self.calls.recv_timeout(time).is_err()
     }
 
-    /// Answers the next POST; true if there was none for so long that nobody is left.
+    /// Answers the next POST; true if none came for so long that no client can be left.
     pub(crate) fn quiet_for_ever(&self, answer: impl FnOnce(Call)) -> bool {
         self.calls.recv_timeout(PATIENCE * 3).map(answer).is_err()
     }
 
-    /// The bodies of the sessions opened so far, once there are `count`.
+    /// The bodies of the sessions opened so far; waits until there are at least `count`.
     #[track_caller]
     pub(crate) fn sessions(&self, count: usize) -> Vec<Value> {
         let state = self.shared.state.lock().unwrap();
@@ -117,7 +117,7 @@ impl FakeDaemon {
         sessions
     }
 
-    /// Puts a message into the mailbox; its number.
+    /// Puts a message into the mailbox; returns its number.
     pub(crate) fn mail(&self, message: &Value) -> u64 {
         let mut state = self.shared.state.lock().unwrap();
         state.mail.push(message.to_string());
@@ -130,12 +130,12 @@ impl FakeDaemon {
         self.shared.changed.notify_all();
     }
 
-    /// The next attempt at a session gets this head and body instead.
+    /// Queues a raw answer for the next attempt to open a session.
     pub(crate) fn refuse(&self, answer: &str) {
         self.shared.state.lock().unwrap().refusals.push_back(answer.to_owned());
     }
 
-    /// Dies like a killed process: every connection ends, nobody listens, the socket file stays.
+    /// Dies like a killed process: every connection ends, nothing listens, the socket file stays.
     pub(crate) fn die(&self) {
         if let Some(listener) = self.listener.lock().unwrap().take() {
             let _ = rustix::net::shutdown(&listener, rustix::net::Shutdown::Both);
@@ -168,7 +168,7 @@ impl Shared {
             };
             assert_eq!(header("host").as_deref(), Some("localhost"));
             let stream = stream.try_clone().unwrap();
-            // A session of another daemon that had this socket before.
+            // The session belongs to an earlier daemon on this socket.
             if header("switchboard-session").is_some_and(|session| !session.starts_with(&self.boot)) {
                 answer(&stream, 404, "", "");
                 continue;
@@ -225,12 +225,12 @@ impl Call {
         serde_json::from_str(&self.body).unwrap()
     }
 
-    /// Answers with a result that echoes nothing but `result`.
+    /// Answers with this result.
     pub(crate) fn result(&self, result: &Value) {
         self.result_after(result, 0);
     }
 
-    /// A result that the mailbox messages up to `mailbox` come before.
+    /// Answers with a result that must come after the mailbox messages up to `mailbox`.
     pub(crate) fn result_after(&self, result: &Value, mailbox: u64) {
         let body = json!({"jsonrpc": "2.0", "id": self.json()["id"], "result": result}).to_string();
         self.answer(200, &format!("Switchboard-Mailbox: {mailbox}\r\n"), &body);
@@ -244,18 +244,18 @@ impl Call {
         answer(&self.stream, status, headers, body);
     }
 
-    /// Ends this connection and no other.
+    /// Closes only this connection.
     pub(crate) fn hang_up(&self) {
         self.stream.shutdown(std::net::Shutdown::Both).unwrap();
     }
 
-    /// Waits until the shim closed the connection.
+    /// Waits until the shim has closed the connection.
     pub(crate) fn closes(&self) -> bool {
         until(|| self.closed.load(Ordering::SeqCst))
     }
 }
 
-/// Polls until it is true or patience ends.
+/// Polls until the check holds; false after [`PATIENCE`].
 pub(crate) fn until(mut check: impl FnMut() -> bool) -> bool {
     let end = Instant::now() + PATIENCE;
     while Instant::now() < end {

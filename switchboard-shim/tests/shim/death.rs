@@ -1,4 +1,4 @@
-//! Daemons that die, and what the host is told.
+//! Daemons that die, and what the host hears.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::daemon::FakeDaemon;
 use crate::host::{Host, place};
 
-/// Says hello like a host does and subscribes to two things, one of them no longer.
+/// Initialises like a host, and subscribes to two resources and unsubscribes from one of them.
 fn handshake(host: &mut Host, daemon: &FakeDaemon) {
     host.request(0, "initialize");
     daemon.expect("initialize").result(&json!({}));
@@ -31,7 +31,7 @@ fn handshake(host: &mut Host, daemon: &FakeDaemon) {
 }
 
 #[test]
-fn calls_in_flight_are_told_and_the_session_goes_on() {
+fn calls_in_flight_fail_and_the_session_continues() {
     let (folder, socket) = place();
     let daemon = FakeDaemon::bind(&socket, "boot1");
     let mut host = Host::start(&socket);
@@ -55,7 +55,7 @@ fn calls_in_flight_are_told_and_the_session_goes_on() {
     let about = json!({"switchboard": {"kind": "daemon_gone", "retryable": false}});
     let text = "switchboardd restarted; the call may or may not have run";
     for told in [&one, &other] {
-        // Hosts make a call again that ended with a protocol error.
+        // Hosts retry a call that ends with a protocol error.
         if told["id"] == "call" {
             let content = json!([{"type": "text", "text": text}]);
             assert_eq!(told["result"], json!({"content": content, "isError": true, "_meta": about}));
@@ -83,7 +83,7 @@ fn calls_in_flight_are_told_and_the_session_goes_on() {
     list.result(&json!({}));
     host.hears_result("list");
 
-    // An answer to the dead daemon's question goes nowhere, one to the new daemon's does.
+    // An answer to the dead daemon's question is dropped, one to the new daemon's is sent.
     host.say(&json!({"jsonrpc": "2.0", "id": "boot1-1", "result": {}}));
     host.say(&json!({"jsonrpc": "2.0", "id": "boot2-1", "result": {}}));
     let answer = next.call();
@@ -110,7 +110,7 @@ fn an_unanswered_initialize_is_sent_again() {
 }
 
 #[test]
-fn an_unknown_session_is_opened_again_and_the_call_sent_once_more() {
+fn after_an_unknown_session_the_shim_opens_a_new_one_and_resends() {
     let (mut host, daemon, _folder) = Host::with_daemon();
     host.request(1, "tools/call");
     daemon.expect("tools/call").answer(404, "", "{}");
@@ -135,7 +135,7 @@ fn a_lost_connection_costs_one_call() {
     assert_eq!(filler.seq, lost.seq);
     filler.accepted();
     safe.hang_up();
-    // Two connections: which of the two is read first is nobody's promise.
+    // These are two connections, so their order is not guaranteed.
     let mut both = [daemon.call(), daemon.call()];
     both.sort_by_key(|call| call.seq);
     let [filler, again] = both;
@@ -150,7 +150,7 @@ fn a_lost_connection_costs_one_call() {
 }
 
 #[test]
-fn without_a_daemon_requests_wait_and_are_then_told_why() {
+fn without_a_daemon_requests_wait_and_then_fail_with_the_reason() {
     let (_folder, socket) = place();
     let mut host = Host::start(&socket);
     let asked = Instant::now();
@@ -160,7 +160,7 @@ fn without_a_daemon_requests_wait_and_are_then_told_why() {
     assert!(text.contains("s.sock"), "{text}");
     let waited = asked.elapsed();
     assert!(waited > Duration::from_secs(4) && waited < Duration::from_secs(7), "{waited:?}");
-    // What waits when one comes is sent, whatever it is.
+    // A request that waits when a daemon comes up is sent.
     host.request(2, "tools/call");
     let daemon = FakeDaemon::bind(&socket, "boot1");
     daemon.expect("tools/call").result(&json!({}));
@@ -168,7 +168,7 @@ fn without_a_daemon_requests_wait_and_are_then_told_why() {
 }
 
 #[test]
-fn a_host_is_greeted_without_a_daemon_and_hears_when_one_comes() {
+fn without_a_daemon_the_shim_answers_initialize_and_announces_lists_later() {
     let (_folder, socket) = place();
     let mut host = Host::start(&socket);
     host.say(&json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": "2025-06-18"}}));
@@ -191,7 +191,7 @@ fn a_host_is_greeted_without_a_daemon_and_hears_when_one_comes() {
 }
 
 #[test]
-fn a_version_quarrel_is_told_at_once() {
+fn a_version_mismatch_fails_requests_at_once() {
     let (_folder, socket) = place();
     let daemon = FakeDaemon::bind(&socket, "boot1");
     let body = r#"{"error":"hop 1 is too old, this switchboardd speaks 2 to 3"}"#;
@@ -202,7 +202,7 @@ fn a_version_quarrel_is_told_at_once() {
     host.request(1, "initialize");
     let fault = host.hears_fault(1, "versions");
     assert!(fault["message"].as_str().unwrap().contains("hop 1 is too old"), "{fault}");
-    // The shim goes on looking, and finds a daemon that understands it.
+    // The shim keeps trying, and opens a session once the daemon accepts it.
     daemon.sessions(1);
     host.request(2, "initialize");
     daemon.expect("initialize").result(&json!({}));

@@ -1,4 +1,4 @@
-//! Daemons that announce their end.
+//! Daemons that announce that they drain.
 
 use std::time::Duration;
 
@@ -21,12 +21,12 @@ fn a_restart_loses_nothing() {
     daemon.mail(&json!({"jsonrpc": "2.0", "id": "boot1-q", "method": "roots/list"}));
     assert_eq!(host.hears()["id"], "boot1-q");
     daemon.drain("restart");
-    // The news is in the batch that says so, or in one after it.
+    // The notification is in the batch that announces the drain, or in a later one.
     daemon.mail(&news());
     assert_eq!(host.hears()["method"], "notifications/message");
     host.request(2, "tools/call");
     host.notify("notifications/x");
-    // Answers to its own questions are still the old daemon's.
+    // Answers to its own questions still go to the old daemon.
     host.say(&json!({"jsonrpc": "2.0", "id": "boot1-q", "result": {}}));
     assert_eq!(daemon.call().json()["id"], "boot1-q");
     assert!(daemon.quiet_for(Duration::from_millis(50)));
@@ -57,7 +57,7 @@ fn a_message_that_a_draining_daemon_refused_goes_to_the_next() {
 }
 
 #[test]
-fn a_session_refused_by_a_draining_daemon_is_asked_for_again() {
+fn a_session_refused_by_a_draining_daemon_is_retried() {
     let (_folder, socket) = place();
     let daemon = FakeDaemon::bind(&socket, "boot1");
     daemon.refuse("HTTP/1.1 503 X\r\ncontent-length: 0\r\nSwitchboard-Draining: restart\r\n\r\n");
@@ -68,7 +68,7 @@ fn a_session_refused_by_a_draining_daemon_is_asked_for_again() {
 }
 
 #[test]
-fn after_a_stop_requests_are_told_at_once_until_somebody_starts_it() {
+fn after_a_stop_requests_fail_at_once_until_a_daemon_is_started() {
     let (_folder, socket) = place();
     let daemon = FakeDaemon::bind(&socket, "boot1");
     let mut host = Host::start(&socket);
@@ -87,7 +87,7 @@ fn after_a_stop_requests_are_told_at_once_until_somebody_starts_it() {
     host.hears_fault(3, "stopped");
     let next = FakeDaemon::bind(&socket, "boot2");
     next.sessions(1);
-    // The session is there a moment before the shim knows.
+    // The daemon knows the session a moment before the shim does.
     let answered = crate::daemon::until(|| {
         host.request(4, "tools/list");
         let asked = next.quiet_for(Duration::from_millis(100));
@@ -100,7 +100,7 @@ fn after_a_stop_requests_are_told_at_once_until_somebody_starts_it() {
 }
 
 #[test]
-fn a_stop_during_the_hello_is_heard() {
+fn a_stop_during_the_hello_fails_requests() {
     let (_folder, socket) = place();
     let daemon = FakeDaemon::bind(&socket, "boot1");
     daemon.refuse("HTTP/1.1 503 X\r\ncontent-length: 0\r\nSwitchboard-Draining: stop\r\n\r\n");

@@ -10,7 +10,7 @@ use serde_json::json;
 use crate::daemon::FakeDaemon;
 use crate::host::{Host, binary, place, shim};
 
-/// Generous beside the 100 ms of the contract: the machine may be busy with other tests.
+/// More than the 100 ms of the contract: the machine may be busy with other tests.
 const AT_ONCE: Duration = Duration::from_millis(1000);
 
 #[test]
@@ -39,7 +39,7 @@ fn end_of_input_does_not_wait_for_ever() {
 }
 
 #[test]
-fn nothing_in_nothing_out() {
+fn without_input_there_is_no_output() {
     let (_folder, socket) = place();
     let mut host = Host::run(shim(binary(), &socket).arg("--no-start").stdin(Stdio::null()));
     assert!(host.ends_within(AT_ONCE).success());
@@ -47,7 +47,7 @@ fn nothing_in_nothing_out() {
 }
 
 #[test]
-fn input_may_be_a_file_and_output_too() {
+fn stdin_and_stdout_may_be_files() {
     let (folder, socket) = place();
     let daemon = FakeDaemon::bind(&socket, "boot1");
     let input = folder.path().join("in");
@@ -78,7 +78,7 @@ fn stdin_and_stdout_may_be_sockets() {
     let mut command = shim(binary(), &socket);
     command.arg("--no-start").stdin(OwnedFd::from(theirs_in)).stdout(OwnedFd::from(theirs_out));
     let mut host = Host::run(&mut command);
-    // Or our copies of the shim's ends would keep them open.
+    // Otherwise our copies of the shim's ends would keep them open.
     drop(command);
     (&ours_in).write_all(b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\"}\n").unwrap();
     daemon.expect("tools/list").result(&json!({}));
@@ -90,7 +90,7 @@ fn stdin_and_stdout_may_be_sockets() {
 }
 
 #[test]
-fn one_socket_may_be_both_and_be_closed_by_halves() {
+fn stdin_and_stdout_may_be_one_half_closed_socket() {
     use std::io::{BufRead, BufReader, Write};
     use std::net::Shutdown;
     use std::os::fd::OwnedFd;
@@ -105,7 +105,7 @@ fn one_socket_may_be_both_and_be_closed_by_halves() {
     drop(command);
     (&ours).write_all(b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\"}\n").unwrap();
     let list = daemon.expect("tools/list");
-    // The host has nothing more to say, and still listens.
+    // The host sends nothing more, but still reads.
     ours.shutdown(Shutdown::Write).unwrap();
     std::thread::sleep(std::time::Duration::from_millis(100));
     list.result(&json!({}));
@@ -116,7 +116,7 @@ fn one_socket_may_be_both_and_be_closed_by_halves() {
 }
 
 #[test]
-fn signals_end_it_even_when_the_host_does_not_read() {
+fn signals_end_the_shim_even_when_the_host_does_not_read() {
     for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
         let (_folder, socket) = place();
         let daemon = FakeDaemon::bind(&socket, "boot1");
@@ -124,7 +124,7 @@ fn signals_end_it_even_when_the_host_does_not_read() {
         let stdout = child.stdout.take().unwrap();
         let mut host = Host::run_child(child);
         host.request(1, "tools/call");
-        // More than a pipe holds, and nobody reads it.
+        // More than a pipe holds, and nothing reads it.
         daemon.expect("tools/call").result(&json!({"x": "y".repeat(1 << 20)}));
         let news =
             json!({"jsonrpc": "2.0", "method": "notifications/x", "params": {"x": "y".repeat(1 << 16)}});
@@ -139,7 +139,7 @@ fn signals_end_it_even_when_the_host_does_not_read() {
 }
 
 #[test]
-fn a_closed_stdout_ends_it_while_idle() {
+fn a_closed_stdout_ends_an_idle_shim() {
     let (_folder, socket) = place();
     let daemon = FakeDaemon::bind(&socket, "boot1");
     let mut child = shim(binary(), &socket).arg("--no-start").spawn().unwrap();
@@ -151,7 +151,7 @@ fn a_closed_stdout_ends_it_while_idle() {
 }
 
 #[test]
-fn a_stderr_that_nobody_reads_stops_nothing() {
+fn an_unread_stderr_does_not_block_the_shim() {
     let (_folder, socket) = place();
     let mut child = shim(binary(), &socket).arg("--no-start").spawn().unwrap();
     let _unread = child.stderr.take();

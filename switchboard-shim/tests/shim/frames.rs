@@ -1,4 +1,4 @@
-//! What hosts write: other framings, garbage, too much.
+//! What hosts write: other framings, garbage, messages over the limit.
 
 use std::io::{Read, Write};
 
@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::host::{Host, binary, shim};
 
 #[test]
-fn garbage_is_answered_and_the_conversation_goes_on() {
+fn garbage_is_answered_and_the_session_continues() {
     let (mut host, daemon, _folder) = Host::with_daemon();
     let parse_error = r#"{"jsonrpc":"2.0","error":{"code":-32700,"message":"Parse error"},"id":null}"#;
     for garbage in ["hello\n", "{\"incomplete\": json\n", "{\n", "\"id\"\n"] {
@@ -27,7 +27,7 @@ fn garbage_is_answered_and_the_conversation_goes_on() {
 }
 
 #[test]
-fn a_host_with_content_length_frames_is_answered_in_kind() {
+fn a_host_with_content_length_frames_gets_such_frames() {
     let (folder, socket) = crate::host::place();
     let daemon = crate::daemon::FakeDaemon::bind(&socket, "boot1");
     let mut child = shim(binary(), &socket).arg("--no-start").spawn().unwrap();
@@ -47,7 +47,7 @@ fn a_host_with_content_length_frames_is_answered_in_kind() {
 }
 
 #[test]
-fn a_message_over_the_limit_is_refused_by_id() {
+fn a_message_over_the_limit_is_refused_under_its_id() {
     let (mut host, _daemon, _folder) = Host::with_daemon();
     let block = vec![b'x'; 1 << 20];
     let mut say = |method: &str| {
@@ -95,7 +95,7 @@ fn a_notification_over_the_limit_is_dropped_with_a_line() {
     daemon.mail(&json!({"jsonrpc": "2.0", "method": "notifications/y"}));
     assert_eq!(host.hears()["method"], "notifications/y");
     assert!(host.grumbles().contains("dropped a message"));
-    // Whoever asked is not left waiting.
+    // The question is answered, so that its child does not wait.
     let answer = daemon.call();
     assert_eq!(answer.json()["id"], "boot1-1");
     assert_eq!(answer.json()["error"]["code"], -32000);

@@ -1,4 +1,4 @@
-//! A host: starts the shim, writes to its stdin, reads its stdout line by line.
+//! A fake host: starts the shim, writes to its stdin, reads its stdout line by line.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -18,12 +18,12 @@ pub(crate) struct Host {
     stderr: Receiver<String>,
 }
 
-/// A folder that a daemon may be started in.
+/// A directory that a daemon may be started in.
 pub(crate) fn private_folder() -> tempfile::TempDir {
     tempfile::Builder::new().permissions(std::fs::Permissions::from_mode(0o700)).tempdir().unwrap()
 }
 
-/// A folder for a socket, and where in it the socket is.
+/// A directory for a socket, and the path of the socket in it.
 pub(crate) fn place() -> (tempfile::TempDir, PathBuf) {
     let folder = private_folder();
     let socket = folder.path().join("s.sock");
@@ -42,12 +42,12 @@ pub(crate) fn binary() -> &'static Path {
 }
 
 impl Host {
-    /// A shim that uses the daemon there is and starts none.
+    /// A shim that uses the running daemon and starts none.
     pub(crate) fn start(socket: &Path) -> Self {
         Self::run(shim(binary(), socket).arg("--no-start"))
     }
 
-    /// With a daemon that has opened its session.
+    /// A host with a daemon at which its session is open.
     pub(crate) fn with_daemon() -> (Self, FakeDaemon, tempfile::TempDir) {
         let (folder, socket) = place();
         let daemon = FakeDaemon::bind(&socket, "boot1");
@@ -57,7 +57,7 @@ impl Host {
     }
 
     pub(crate) fn run(command: &mut Command) -> Self {
-        // A process that another test starts may hold the copy of a program open for writing for a moment.
+        // A process that another test forks may hold the copied program open for writing for a moment.
         let spawned = std::iter::repeat_with(|| command.spawn()).take(100).find(|spawned| {
             let is_busy =
                 matches!(spawned, Err(error) if error.kind() == std::io::ErrorKind::ExecutableFileBusy);
@@ -69,7 +69,7 @@ impl Host {
         Self::run_child(spawned.expect("a program that is not busy for ever").unwrap())
     }
 
-    /// A shim some of whose pipes the test has taken.
+    /// Wraps a shim of which the test may have taken some pipes.
     pub(crate) fn run_child(mut shim: Child) -> Self {
         let stdin = shim.stdin.take();
         let lines = shim.stdout.take().map_or_else(|| channel().1, read_lines);
@@ -113,7 +113,7 @@ impl Host {
         serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"))
     }
 
-    /// The next message is the result for `id`.
+    /// Asserts that the next message is the result for `id`.
     #[track_caller]
     pub(crate) fn hears_result(&self, id: impl Into<Value>) -> Value {
         let heard = self.hears();
@@ -122,7 +122,7 @@ impl Host {
         heard["result"].clone()
     }
 
-    /// The next message is a fault of this kind for `id`.
+    /// Asserts that the next message is a fault of this kind for `id`.
     #[track_caller]
     pub(crate) fn hears_fault(&self, id: impl Into<Value>, kind: &str) -> Value {
         let heard = self.hears();
@@ -131,7 +131,7 @@ impl Host {
         heard["error"].clone()
     }
 
-    /// The next message is the result of the call `id`, which failed in this way; its text.
+    /// Asserts that the next message is the failed result of call `id`, of this kind; returns its text.
     #[track_caller]
     pub(crate) fn hears_failed_call(&self, id: impl Into<Value>, kind: &str) -> String {
         let result = self.hears_result(id);
@@ -141,7 +141,7 @@ impl Host {
         result["content"][0]["text"].as_str().unwrap_or_else(|| panic!("no text in {result}")).to_owned()
     }
 
-    /// A `ping` and its answer: everything written before it was read by then.
+    /// Sends a `ping` and reads its answer: the shim has then read everything written before it.
     #[track_caller]
     pub(crate) fn ping(&mut self) {
         self.request("the ping", "ping");
@@ -154,12 +154,12 @@ impl Host {
         self.stderr.recv_timeout(PATIENCE).expect("the shim said nothing on stderr")
     }
 
-    /// Everything on stderr until it was closed.
+    /// All lines on stderr until it is closed.
     pub(crate) fn stderr_to_end(&self) -> Vec<String> {
         self.stderr.iter().collect()
     }
 
-    /// Waits for the end of the shim.
+    /// Waits until the shim ends.
     #[track_caller]
     pub(crate) fn ends_within(&mut self, time: Duration) -> ExitStatus {
         let start = Instant::now();
@@ -172,7 +172,7 @@ impl Host {
         }
     }
 
-    /// What is left on stdout when the shim is gone.
+    /// The remaining lines on stdout once the shim has ended.
     pub(crate) fn rest(&self) -> Vec<String> {
         self.lines.iter().collect()
     }

@@ -1,4 +1,4 @@
-//! Drives the real binary as a host would, against a daemon that does what each test tells it to.
+//! Drives the real binary as a host would, against a fake daemon that each test controls.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on may panic wherever it is")]
 

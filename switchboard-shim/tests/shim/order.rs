@@ -8,7 +8,7 @@ use crate::daemon::FakeDaemon;
 use crate::host::{Host, binary, place, shim};
 
 #[test]
-fn messages_are_numbered_in_the_hosts_order_and_pass_untouched() {
+fn messages_are_numbered_in_order_and_passed_on_unchanged() {
     let (mut host, daemon, _folder) = Host::with_daemon();
     let body = r#"{"jsonrpc":"2.0", "id":1.0,"z":123456789012345678901234567890,"method":"tools/call","a":"ä\u00e4"}"#;
     host.write(format!("{body}\n").as_bytes());
@@ -22,7 +22,7 @@ fn messages_are_numbered_in_the_hosts_order_and_pass_untouched() {
     calls[1].accepted();
     calls[2].result(&json!({}));
     host.hears_result("x");
-    // Bytes of the answer are the daemon's.
+    // The answer's bytes are passed on unchanged.
     calls[0].answer(200, "", "{\"jsonrpc\":\"2.0\", \"id\":1.0,\"result\":{\"b\":1,\"a\":1e400}}");
     assert_eq!(host.line(), "{\"jsonrpc\":\"2.0\", \"id\":1.0,\"result\":{\"b\":1,\"a\":1e400}}");
 }
@@ -50,7 +50,7 @@ fn an_answer_waits_for_the_mailbox_messages_before_it() {
     for round in 0..20u64 {
         host.request(round, "tools/call");
         let call = daemon.expect("tools/call");
-        // The answer is there first and names messages that are not.
+        // The answer arrives before the mailbox messages that it names.
         call.result_after(&json!({}), round * 2 + 2);
         daemon.mail(&progress(1));
         daemon.mail(&progress(2));
@@ -61,7 +61,7 @@ fn an_answer_waits_for_the_mailbox_messages_before_it() {
 }
 
 #[test]
-fn a_mailbox_that_never_delivers_holds_no_answer_for_ever() {
+fn an_answer_waits_only_a_limited_time_for_the_mailbox() {
     let (mut host, daemon, _folder) = Host::with_daemon();
     host.request(1, "tools/call");
     daemon.expect("tools/call").result_after(&json!({}), 99);
@@ -94,13 +94,13 @@ fn a_ping_is_answered_however_slow_the_daemon_is() {
     let _never = daemon.expect("tools/call");
     host.write(b"{\"jsonrpc\":\"2.0\",\"id\":7.50,\"method\":\"ping\"}\n");
     assert_eq!(host.line(), r#"{"jsonrpc":"2.0","id":7.50,"result":{}}"#);
-    // Who it is, only the daemon knows.
+    // Only the daemon can answer `server/discover`.
     host.request("d", "server/discover");
     assert_eq!(daemon.expect("server/discover").json()["id"], "d");
 }
 
 #[test]
-fn errors_of_the_daemon_reach_the_request_they_are_about() {
+fn daemon_errors_get_the_id_of_their_request() {
     let (mut host, daemon, _folder) = Host::with_daemon();
     let body = r#"{"jsonrpc":"2.0","error":{"code":-32600,"message":"no"},"id":null}"#;
     host.request("a", "tools/list");
@@ -109,7 +109,7 @@ fn errors_of_the_daemon_reach_the_request_they_are_about() {
         host.hears(),
         json!({"jsonrpc": "2.0", "id": "a", "error": {"code": -32600, "message": "no"}})
     );
-    // A call that failed is told as a result: hosts repeat what ends with a protocol error.
+    // A failed call gets a result: hosts retry what ends with a protocol error.
     host.request("a", "tools/call");
     daemon.call().answer(413, "", body);
     assert_eq!(host.hears_failed_call("a", "too_long"), "no");

@@ -1,4 +1,4 @@
-//! A shim that may open only a few files: everything takes longer, and nothing is lost.
+//! A shim that may open only a few files: everything takes longer, nothing is lost.
 
 use std::collections::BTreeSet;
 use std::process::Stdio;
@@ -12,7 +12,7 @@ use crate::host::{Host, binary, place};
 #[expect(clippy::disallowed_methods, reason = "a shell sets the limit that the shim is to find")]
 fn cramped(socket: &std::path::Path) -> Host {
     let mut command = std::process::Command::new("bash");
-    // The numbers count that are below the limit, so what this process leaks there is closed first.
+    // Descriptor numbers count against the limit, so leaked descriptors below it are closed first.
     let script = r#"for fd in {3..15}; do eval "exec $fd<&-"; done
         ulimit -n 16; exec 7</dev/null 8</dev/null 9</dev/null; exec "$0" "$@""#;
     command
@@ -40,7 +40,7 @@ fn calls_without_a_descriptor_wait_for_one() {
         let call = daemon.call();
         assert!(seen.insert(call.seq), "{} came twice", call.seq);
         held.push(call);
-        // Answered only when no more can come.
+        // Answer only when the shim can open no further connection.
         if held.len() == 3 || seen.len() == 40 {
             held.drain(..).for_each(|call| call.result(&json!({})));
         }
@@ -67,13 +67,13 @@ fn a_filler_without_a_descriptor_waits_for_one() {
         host.request(id, "tools/call");
     }
     let held: Vec<_> = (0..3).map(|_| daemon.call()).collect();
-    // The fourth is stranded, and so is what takes its place.
+    // The fourth call finds no descriptor, and neither does its filler.
     host.cancel(3);
     host.request(4, "tools/call");
     held[0].result(&json!({}));
     host.hears_result(held[0].json()["id"].clone());
     let mut next = daemon.call();
-    // The cancel may also have come before the fourth had its number: then there is nothing to fill.
+    // If the cancel arrived before the fourth call was numbered, there is no gap to fill.
     if next.json()["method"] == "notifications/cancelled" {
         assert_eq!(next.seq, 4);
         next.accepted();
@@ -106,7 +106,7 @@ fn a_lost_filler_is_sent_again() {
 }
 
 #[test]
-fn a_session_whose_gap_stays_open_is_replaced() {
+fn a_session_with_an_unfilled_gap_is_replaced() {
     let (mut host, daemon, _folder) = Host::with_daemon();
     host.request(1, "tools/call");
     daemon.expect("tools/call").hang_up();

@@ -1,4 +1,4 @@
-//! The command line, and that the binary stays small.
+//! The command line, and the size of the dependency tree.
 
 use std::process::{Command, Output, Stdio};
 
@@ -9,7 +9,7 @@ fn run(program: &std::path::Path, args: &[&str]) -> Output {
     Command::new(program).args(args).stdin(Stdio::null()).output().unwrap()
 }
 
-/// A copy of the shim with a `switchboardd` beside it that shows its arguments.
+/// A copy of the shim next to a fake `switchboardd` that prints its arguments.
 fn with_printer() -> (tempfile::TempDir, std::path::PathBuf) {
     let folder = crate::host::private_folder();
     let copy = folder.path().join("switchboard");
@@ -22,7 +22,7 @@ fn with_printer() -> (tempfile::TempDir, std::path::PathBuf) {
 }
 
 #[test]
-fn commands_are_the_daemons_with_the_same_arguments() {
+fn commands_exec_the_daemon_with_the_same_arguments() {
     let (_folder, shim) = with_printer();
     for (args, expect) in [
         (&["status", "--json", "a b"][..], "status|--json|a b|"),
@@ -60,7 +60,7 @@ fn an_unknown_flag_is_refused_with_the_usage() {
 }
 
 #[test]
-fn nothing_heavy_is_in_the_tree() {
+fn the_shim_has_no_heavy_dependencies() {
     let args = ["tree", "--offline", "-p", "switchboard-shim", "-e", "normal", "--prefix", "none"];
     #[expect(clippy::disallowed_methods, reason = "tests run commands")]
     let output =

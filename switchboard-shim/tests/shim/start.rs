@@ -1,5 +1,5 @@
-//! Starting a daemon. The `switchboardd` beside a copy of the shim is a script that notes what it was
-//! given and becomes this test binary, which serves as the daemon.
+//! Starting a daemon. The `switchboardd` next to a copy of the shim is a script that records its arguments
+//! and environment and execs this test binary, which acts as the daemon.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
@@ -13,10 +13,10 @@ use serde_json::json;
 use crate::daemon::{FakeDaemon, until};
 use crate::host::{Host, shim};
 
-/// Set for the process that is the daemon.
+/// Set in the process that acts as the daemon.
 const ROLE: &str = "SWITCHBOARD_TEST_DAEMON";
 
-/// Not a test: what the script runs. It answers everything until its last connection is long gone.
+/// Not a test: the script runs it. Answers everything until no request has come for a long time.
 #[test]
 fn the_daemon() {
     if std::env::var_os(ROLE).is_none() {
@@ -43,7 +43,7 @@ impl Install {
         Self { folder }
     }
 
-    /// With a `switchboardd` that works.
+    /// With a working `switchboardd`.
     fn working() -> Self {
         let test = std::env::current_exe().unwrap();
         Self::new(&format!(
@@ -84,7 +84,7 @@ pub(crate) fn write_script(path: &Path, text: &str) {
 }
 
 #[test]
-fn a_daemon_is_started_with_the_socket_and_little_else() {
+fn a_started_daemon_inherits_only_the_socket_and_few_variables() {
     let install = Install::working();
     let mut command = install.shim();
     command.env("SECRET", "x").arg("--config").arg("conf").current_dir(install.folder.path());
@@ -102,7 +102,7 @@ fn a_daemon_is_started_with_the_socket_and_little_else() {
     assert_eq!(install.read("arguments"), expect);
     let mode = std::fs::metadata(install.path("s.sock")).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
-    // Detached: a session of its own, none of the host's pipes.
+    // Detached: its own session, none of the host's pipes.
     let daemon = u32::try_from(pid).unwrap();
     assert_eq!(switchboard_wire::process::Stat::of(daemon).unwrap().session, daemon);
     let descriptors = install.read("descriptors");
@@ -115,7 +115,7 @@ fn a_daemon_is_started_with_the_socket_and_little_else() {
 }
 
 #[test]
-fn one_message_through_a_pipe_is_answered_daemon_or_not() {
+fn one_message_through_a_pipe_is_answered_with_or_without_a_running_daemon() {
     let install = Install::working();
     for _ in 0..2 {
         let mut host = Host::run(&mut install.shim());
@@ -138,18 +138,18 @@ fn many_shims_at_once_end_with_one_daemon() {
     assert!(pids.iter().all(|pid| *pid == pids[0]), "{pids:?}");
     assert_eq!(install.pids().len(), 1);
 
-    // And again when it dies under all of them.
+    // Again, when the daemon dies under all of them.
     let old = install.pids()[0];
     kill_process(Pid::from_raw(old).unwrap(), Signal::KILL).unwrap();
     for host in &mut hosts {
-        // Safe to repeat, so it does not matter which daemon has it when the old one dies.
+        // Safe to repeat, so either daemon may receive it.
         host.request(1, "tools/list");
     }
     for host in &hosts {
         host.hears_result(1);
     }
     assert_eq!(install.pids().len(), 2);
-    // It was no shim's child, so whoever adopts orphans has to ask for its status.
+    // It is no child of a shim, so a process that adopts orphans has to reap it.
     assert!(until(|| !switchboard_wire::process::is_running(old.cast_unsigned())));
 }
 
@@ -169,7 +169,7 @@ fn a_daemon_that_cannot_run_is_a_clear_fault() {
     let install = Install::new("#!/no/such/interpreter\n");
     let mut host = Host::run(&mut install.shim());
     host.request(0, "initialize");
-    // The connection is kept, and says why there is nothing on it.
+    // The connection stays open, and the instructions say why there are no tools.
     let hello = host.hears_result(0);
     let text = hello["instructions"].as_str().unwrap();
     assert!(text.contains("cannot start switchboardd") && text.contains("switchboardd`"), "{text}");
@@ -188,15 +188,15 @@ fn a_daemon_that_ends_at_once_is_a_clear_fault() {
     let fault = host.hears_fault(0, "input_closed");
     assert!(fault["message"].as_str().unwrap().contains("ended before it answered"), "{fault}");
     host.ends_within(Duration::from_secs(2));
-    // Few lines, however often it was tried.
+    // Few lines, however often the start was tried.
     assert!(host.stderr_to_end().len() <= 3);
 }
 
 #[test]
-fn a_leaked_descriptor_is_not_in_the_way() {
+fn a_leaked_descriptor_does_not_reach_the_daemon() {
     let install = Install::working();
     let leaky = install.path("leaky");
-    // Without CLOEXEC, so every process that is started meanwhile has it, wherever it stands.
+    // Without CLOEXEC, so every process started meanwhile inherits it.
     let _leak = rustix::io::dup(std::fs::File::open("/dev/zero").unwrap()).unwrap();
     write_script(
         &leaky,
@@ -212,7 +212,7 @@ fn a_leaked_descriptor_is_not_in_the_way() {
 }
 
 #[test]
-fn what_is_no_socket_is_left_alone() {
+fn a_file_at_the_socket_path_is_not_removed() {
     let install = Install::working();
     std::fs::write(install.path("s.sock"), "precious").unwrap();
     let mut host = Host::run(&mut install.shim());
@@ -222,7 +222,7 @@ fn what_is_no_socket_is_left_alone() {
 }
 
 #[test]
-fn a_config_for_a_daemon_that_runs_already_is_a_warning() {
+fn a_config_for_a_running_daemon_is_a_warning() {
     let (_folder, socket) = crate::host::place();
     let daemon = FakeDaemon::bind(&socket, "boot1");
     let host = Host::run(shim(crate::host::binary(), &socket).arg("--config=/x"));
@@ -243,7 +243,7 @@ fn a_shim_that_missed_the_stop_does_not_undo_it() {
     host.request(1, "tools/list");
     host.hears_fault(1, "stopped");
     assert_eq!(install.pids().len(), 1);
-    // A shim that is started now is somebody's wish for a daemon; the old one goes along with it.
+    // Starting a new shim asks for a daemon again; the old shim uses that daemon too.
     let mut next = Host::run(&mut install.shim());
     next.request(0, "initialize");
     next.hears_result(0);
@@ -254,7 +254,7 @@ fn a_shim_that_missed_the_stop_does_not_undo_it() {
         host.hears().get("result").is_some()
     });
     assert!(served);
-    // And it may start one again.
+    // The old shim may now start a daemon again.
     kill_process(Pid::from_raw(install.pids()[1]).unwrap(), Signal::KILL).unwrap();
     drop(next);
     host.request(3, "tools/list");

@@ -1,5 +1,5 @@
-//! What children and the daemon take of the machine's memory. Looking costs a file for every process, so it happens
-//! when somebody asks, beside the one thread, and not more than once a second.
+//! Measures the memory of the children and the daemon. This reads a file for every process, so it runs on
+//! demand, off the event loop, and not more than once a second unless a child is new.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -10,19 +10,19 @@ use tokio::time::Instant;
 use crate::child::process_tree::{memory_of_each, own_memory};
 use crate::event_loop::try_run_blocking;
 
-/// How long a look is good for.
+/// How long a measurement is valid.
 const MAX_AGE: Duration = Duration::from_secs(1);
 
-/// Bytes, as they were at one look.
+/// Memory in bytes, at the time of one measurement.
 #[derive(Debug, Default)]
 pub struct MemoryUsage {
     by_guard: HashMap<u32, u64>,
-    /// The daemon's own; `None` where nobody says.
+    /// The daemon's own; `None` if the system does not report it.
     pub own: Option<u64>,
 }
 
 impl MemoryUsage {
-    /// A child with all it started; `None` if it was not there when somebody looked, or runs elsewhere.
+    /// A child with all its descendants; `None` if it was not measured, or is remote.
     pub fn of_child(&self, guard: Option<u32>) -> Option<u64> {
         self.by_guard.get(&guard?).copied()
     }
@@ -36,12 +36,12 @@ impl MemoryUsage {
 pub(super) struct MemoryProbe {
     // A leaf lock: held to copy or replace the handle.
     last: Mutex<Option<(Instant, Arc<MemoryUsage>)>>,
-    /// Whoever looks holds it; the others get what was found.
+    /// Held during a measurement; other callers then use its result.
     looking: tokio::sync::Mutex<()>,
 }
 
 impl MemoryProbe {
-    /// One look for all who ask within a second, unless one of `guards` has come since.
+    /// One measurement for all callers within a second, unless one of `guards` is new.
     pub(super) async fn measure(&self, guards: Vec<u32>) -> Arc<MemoryUsage> {
         let _looking = self.looking.lock().await;
         let last = self.last.lock().expect("BUG: a copy panicked").clone();

@@ -1,5 +1,5 @@
-//! One modern request: what it says of its host, and what a legacy child asks while it works on it. There is no
-//! way to ask that host anything; the questions wait here until the request is answered with them.
+//! One modern request: what it says about its host, and the questions that a legacy child asks meanwhile. The
+//! host cannot be asked directly; the questions are collected here and sent as the result of the request.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -21,10 +21,10 @@ pub struct StatelessRequest {
     listener: Mutex<Arc<Caller>>,
     pub meta: RequestMeta,
     pub(super) pinned: Option<u32>,
-    // A leaf lock: held for a look or a change.
+    // A leaf lock: held for a lookup or a change.
     pending: Mutex<PendingInputs>,
     input_added: Notify,
-    /// Its host has the questions and has not come back.
+    /// The host has the questions and has not retried yet.
     suspended: AtomicBool,
 }
 
@@ -32,9 +32,9 @@ pub struct StatelessRequest {
 struct PendingInputs {
     issued: u64,
     open: Vec<PendingInput>,
-    /// What the host would have to declare for a question that it cannot be asked.
+    /// The capability that the host lacks for a question that it cannot be asked.
     missing_capability: Option<&'static str>,
-    /// Nobody comes for the questions any more.
+    /// The host will not retry any more.
     gone: bool,
 }
 
@@ -42,7 +42,7 @@ struct PendingInput {
     ours: Box<str>,
     key: Box<str>,
     method: Box<str>,
-    /// Its entry of `inputRequests`.
+    /// Its entry in `inputRequests`.
     entry: String,
     answer: OnAnswer,
 }
@@ -53,7 +53,7 @@ impl std::fmt::Debug for PendingInput {
     }
 }
 
-/// A question as the host gets it.
+/// A question as it is sent to the host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InputEntry {
     pub key: Box<str>,
@@ -109,7 +109,7 @@ impl StatelessRequest {
         }
         pending.issued += 1;
         let ours: Box<str> = format!("input-{}", pending.issued).into();
-        // The child's own word for it, where it is one.
+        // The child's own request id, as text.
         let mut key = string(id).map_or_else(|| id.get().to_owned(), Into::into);
         while pending.open.iter().any(|asked| *asked.key == *key) {
             key.push('\'');
@@ -130,7 +130,7 @@ impl StatelessRequest {
         self.lock().open.retain(|asked| &*asked.ours != ours);
     }
 
-    /// Resolves when something was asked.
+    /// Resolves when a question was asked or could not be asked.
     pub async fn wait_for_input(&self) {
         loop {
             let input_added = self.input_added.notified();
@@ -144,24 +144,24 @@ impl StatelessRequest {
         }
     }
 
-    /// The questions that are open.
+    /// The open questions.
     pub fn inputs(&self) -> Vec<InputEntry> {
         let pending = self.lock();
         let input = |asked: &PendingInput| InputEntry { key: asked.key.clone(), entry: asked.entry.clone() };
         pending.open.iter().map(input).collect()
     }
 
-    /// What the host would have to declare for a question that it was not asked, once.
+    /// Takes the capability that the host lacks for a question that was not asked.
     pub fn take_missing_capability(&self) -> Option<&'static str> {
         self.lock().missing_capability.take()
     }
 
-    /// Who hears what a child says meanwhile; nobody while the host has questions and has not come back.
+    /// The caller that receives the child's messages; `None` while the request is suspended.
     pub(super) fn listener(&self) -> Option<Arc<Caller>> {
         (!self.is_suspended()).then(|| self.listener.lock().expect("BUG: a copy panicked").clone())
     }
 
-    /// The host's answer to a question; one that nobody asked is nobody's.
+    /// The host's answer to a question; an unknown key is ignored.
     pub fn answer(&self, key: &str, result: Raw<'_>) {
         let asked = {
             let mut pending = self.lock();
@@ -173,7 +173,7 @@ impl StatelessRequest {
         }
     }
 
-    /// Nobody comes back: what is open is answered as a person would who walks away.
+    /// The host will not retry: answers all open questions with a cancellation.
     pub fn abandon(&self) {
         let open = {
             let mut pending = self.lock();
@@ -197,7 +197,7 @@ impl StatelessRequest {
         self.suspended.store(true, Ordering::Relaxed);
     }
 
-    /// The host came back by another request, which hears from now on.
+    /// Continues for the host's retry, which receives messages from now on.
     pub fn resume(&self, listener: &Arc<Caller>) {
         *self.listener.lock().expect("BUG: a copy panicked") = listener.clone();
         self.suspended.store(false, Ordering::Relaxed);
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn questions_wait_under_their_own_names_and_are_answered_once() {
+    fn questions_have_unique_keys_and_are_answered_once() {
         let caller = stateless();
         let heard = Arc::new(Mutex::new(Vec::new()));
         for id in [r#""name""#, "7", r#""7""#] {
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_host_cannot_be_asked_is_named() {
+    fn the_missing_capability_is_reported() {
         let caller = stateless();
         assert!(caller.ask(b"", raw("1"), methods::SAMPLING, None, |_, _| {}).is_none());
         let stateless = caller.as_stateless().unwrap();

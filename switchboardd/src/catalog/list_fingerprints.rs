@@ -10,7 +10,7 @@ use crate::subscriptions::{LISTS, ListChangeCounts};
 /// Fingerprints of what a host was last shown or told of.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListFingerprints {
-    /// If nothing was known yet, only what the child says itself is a change.
+    /// False if nothing was known about the child yet. Then only its own notifications count as changes.
     is_known: bool,
     change_counts: ListChangeCounts,
     tools: Arc<str>,
@@ -30,7 +30,7 @@ impl ListFingerprints {
         Self { is_known: true, change_counts: [0; 3], tools: catalog.tools_digest.clone(), offers: None }
     }
 
-    /// What is to be seen at the face of `child`, or at the aggregate.
+    /// The lists on the face of `child`, or on the aggregate face.
     pub fn of_face(catalog: &Catalog, child: Option<&str>) -> Self {
         let Some(child) = child else {
             let offers = catalog.offers();
@@ -85,7 +85,7 @@ impl ListFingerprints {
         Self::of_face(catalog, child)
     }
 
-    /// What a host is told that saw `before`.
+    /// The notifications for a host that saw `before`.
     pub fn changed_lists(&self, before: &Self) -> Vec<&'static str> {
         let other = match (&self.offers, &before.offers) {
             (Some(now), Some(before)) => (now.prompts != before.prompts, now.resources != before.resources),
@@ -111,13 +111,13 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_seen_to_change_is_told() {
+    fn only_visible_changes_are_notified() {
         let before = seen(true, "t", "p");
         assert!(before.changed_lists(&before).is_empty());
         assert_eq!(seen(true, "t", "q").changed_lists(&before), [methods::PROMPTS_CHANGED]);
         assert_eq!(seen(true, "u", "p").changed_lists(&before), [methods::TOOLS_CHANGED]);
         assert!(seen(true, "t", "p").changed_lists(&seen(false, "", "")).is_empty());
-        // What the child itself calls a change is one, though nobody knows what was before.
+        // A change that the child reports counts even if the list before is unknown.
         let said = ListFingerprints { change_counts: [0, 0, 1], ..seen(true, "t", "p") };
         assert_eq!(said.changed_lists(&seen(false, "", "")), [methods::RESOURCES_CHANGED]);
         assert!(said.changed_lists(&before).is_empty());

@@ -1,8 +1,8 @@
-//! The calls a child has not answered: who waits for which id.
+//! The calls that a child has not answered, and who waits for them.
 //!
-//! Pure bookkeeping; `now` comes from outside. A call whose caller gave up stays as an `AbandonedCall` until
-//! the child answers it, so that the late answer is thrown away quietly and the child's questions
-//! still count that caller as a candidate.
+//! Pure bookkeeping; `now` is passed in. A call whose caller gave up stays as an `AbandonedCall` until the
+//! child answers it, so that the late answer is dropped silently and the child's questions still count that
+//! caller as a candidate.
 
 mod candidates;
 mod hosts;
@@ -25,19 +25,19 @@ pub(super) use questions::ChildQuestion;
 pub(super) use response::CallOutcome;
 pub use response::{ChildId, ChildResponse};
 
-/// Abandoned calls kept per child. A child that leaves more calls than this unanswered is not worth more memory.
+/// Limit of abandoned calls per child. A child that leaves more calls unanswered is not worth more memory.
 const MAX_ABANDONED: usize = 4096;
 
-/// How long after a cancel a question of a legacy child may still come from the cancelled call.
+/// How long after a cancel a question of a legacy child may still belong to the cancelled call.
 const MAY_ASK: Duration = Duration::from_secs(60);
 
 /// How long a host may take to answer a question that belongs to its session and not to a call.
 const ANSWERED: Duration = Duration::from_secs(30);
 
 struct PendingCall {
-    /// `None` once it was told that the call is overdue.
+    /// `None` once the caller was told that the call is overdue.
     reply: Option<oneshot::Sender<CallOutcome>>,
-    /// `None` for what we ask ourselves.
+    /// `None` for the daemon's own requests.
     caller: Option<Arc<Caller>>,
     /// The host's own progress token, as it wrote it.
     token: Option<Box<str>>,
@@ -47,7 +47,7 @@ struct PendingCall {
 }
 
 impl PendingCall {
-    /// When it has taken too long, and why; `asking`: it waits for its host.
+    /// When the call times out, and with which error. `asking`: it waits for its host.
     fn due(&self, asking: bool) -> Option<(Instant, ChildError)> {
         let Limits { rpc, max, .. } = self.limits?;
         let end = (self.started + max, ChildError::Endless { ms: millis(max) });
@@ -61,38 +61,37 @@ pub(super) struct Calls {
     issued: u64,
     waiting: HashMap<u64, PendingCall>,
     abandoned: HashMap<u64, AbandonedCall>,
-    /// More calls were given up on than we keep track of; the last of them.
+    /// The last abandoned call that did not fit into `abandoned`.
     lost_track: Option<AbandonedCall>,
-    /// What the child has asked a host and has no answer to, by the child's own id.
+    /// Open questions of the child to hosts, by the child's own id.
     questions: HashMap<Box<str>, ChildQuestion>,
     /// Questions whose calls have all ended, until [`Calls::take_ended_questions`].
     ended: Vec<(Box<str>, ChildQuestion)>,
-    /// The call that stays open for as long as the child lives: nobody's use of it.
+    /// The open `subscriptions/listen` request. It does not count as use of the child.
     listen_call: Option<u64>,
-    /// The `ping` by which we find out whether the child has read its cancels: nobody's use of it either.
+    /// The `ping` that shows whether the child has read its cancels. It does not count as use either.
     check: Option<u64>,
-    /// When [`Calls::give_up_overdue`] will be asked next.
+    /// When [`Calls::give_up_overdue`] runs next.
     next_check: Option<Instant>,
     closed: bool,
 }
 
-/// A call that was given up on.
+/// A call whose caller gave up.
 struct AbandonedCall {
     caller: Option<Arc<Caller>>,
-    /// The last call that was opened before the child was told.
+    /// The latest call id when the cancel was sent.
     after: u64,
     since: Instant,
-    /// The child has read the cancel: it answered something that was sent later.
+    /// The child has read the cancel: it answered a request that was sent later.
     read: bool,
 }
 
-/// What became of an answer.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Delivered {
     ToCaller,
-    /// Its caller had gone.
+    /// The caller had given up.
     Late,
-    /// No such call: never asked, or answered before.
+    /// No such call: it was never sent, or was answered before.
     Unknown,
 }
 
@@ -119,7 +118,7 @@ impl Calls {
     pub(super) fn deliver(&mut self, id: ChildId, reply: CallOutcome) -> Delivered {
         self.call_ended(id);
         if let Some(waiting) = self.waiting.remove(&id.0) {
-            // A receiver that is just being dropped loses its answer, which is what it wants.
+            // A receiver that is being dropped right now does not want the answer.
             let Some(caller) = waiting.reply else { return Delivered::Late };
             let _ = caller.send(reply);
             return Delivered::ToCaller;
@@ -143,52 +142,52 @@ impl Calls {
         true
     }
 
-    /// A modern child that answered this call has read every cancel that went before it, and says nothing more of
-    /// what was cancelled: it may not.
+    /// A modern child that answered this call has read every cancel sent before it. By protocol it sends
+    /// nothing further about cancelled calls, so these are forgotten.
     pub(super) fn has_read_up_to(&mut self, id: ChildId) {
         if !self.abandoned.is_empty() {
             self.abandoned.retain(|_, call| call.after >= id.0);
         }
     }
 
-    /// A legacy child that answered this call has read every cancel that went before it. It may go on with what
-    /// was cancelled all the same, so that is remembered for a while.
+    /// A legacy child that answered this call has read every cancel sent before it. It may still work on the
+    /// cancelled calls, so these are remembered for a while.
     pub(super) fn has_seen_up_to(&mut self, id: ChildId) {
         for call in self.abandoned.values_mut().chain(&mut self.lost_track) {
             call.read |= call.after < id.0;
         }
     }
 
-    /// Whether a cancelled call of a host was not answered, and the child may not have read the cancel.
+    /// Whether a host's cancelled call is unanswered and the child may not have read the cancel.
     pub(super) fn has_unread_cancel(&self) -> bool {
         let unread = |call: &AbandonedCall| !call.read && call.caller.is_some();
         self.abandoned.values().chain(&self.lost_track).any(unread)
     }
 
-    /// A call that is never answered in good times.
+    /// Marks the long-lived `subscriptions/listen` request, which is normally never answered.
     pub(super) fn set_listen_call(&mut self, id: ChildId) {
         self.listen_call = Some(id.0);
     }
 
-    /// This call only checks whether the child has read its cancels. A child may answer none of these, so that only the
-    /// last one is remembered when it was given up on.
+    /// Marks the `ping` that shows whether the child has read its cancels. A child may answer none of these,
+    /// so only the last abandoned one is remembered.
     pub(super) fn check(&mut self, id: ChildId) {
         if let Some(before) = self.check.replace(id.0) {
             self.abandoned.remove(&before);
         }
     }
 
-    /// Whether it is a call by which nobody uses the child.
+    /// Whether this call does not count as use of the child.
     fn is_nobodys(&self, id: u64) -> bool {
         Some(id) == self.listen_call || Some(id) == self.check
     }
 
-    /// Whether the child has not answered it; also if nobody waits any more.
+    /// Whether the child has not answered this call, even if its caller gave up.
     pub(super) fn owes(&self, id: ChildId) -> bool {
         self.waiting.contains_key(&id.0) || self.abandoned.contains_key(&id.0)
     }
 
-    /// Whose call it is, if the child has not answered it.
+    /// The caller of this call, unless the child has answered it.
     pub(super) fn caller_of(&self, id: ChildId) -> Option<Arc<Caller>> {
         let gone = || self.abandoned.get(&id.0).and_then(|call| call.caller.clone());
         self.waiting.get(&id.0).and_then(|waiting| waiting.caller.clone()).or_else(gone)
@@ -198,13 +197,13 @@ impl Calls {
         self.listen_call == Some(id.0)
     }
 
-    /// The call was never written: forget it altogether.
+    /// The call was never written: removes it.
     pub(super) fn retract(&mut self, id: ChildId) {
         self.call_ended(id);
         self.waiting.remove(&id.0);
     }
 
-    /// The host goes on with this call by another request: its progress goes by another token.
+    /// The host continues this call with another request, which has another progress token.
     pub(super) fn retoken(&mut self, id: ChildId, token: Option<Box<str>>) {
         if let Some(waiting) = self.waiting.get_mut(&id.0) {
             waiting.token = token;
@@ -221,7 +220,7 @@ impl Calls {
         self.closed
     }
 
-    /// The child has ended: dropping the table tells every caller. Gives the questions that were open.
+    /// The child has ended: dropping the table fails every call. Returns the questions that were open.
     pub(super) fn close(&mut self) -> Vec<ChildQuestion> {
         let questions = std::mem::take(&mut self.questions).into_values();
         let ended = std::mem::take(&mut self.ended).into_iter().map(|(_, question)| question);

@@ -20,11 +20,11 @@ const SHOWN: Duration = Duration::from_secs(10);
 /// The longest pause between two such pings to a child that answers none.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
-/// After so many unanswered pings, some minutes, the child is sent no more before the next cancel: some servers answer
-/// none at all.
+/// After this many unanswered pings (some minutes) the child is sent no more until the next cancel: some
+/// servers never answer one.
 const MOST_PINGS: u32 = 8;
 
-/// After a cancel, how long a legacy child may take to say the last of what was cancelled.
+/// How long after a cancel a legacy child may still send messages about the cancelled call.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
 #[derive(Debug, Default)]
@@ -34,7 +34,7 @@ pub(super) struct CancelWatch {
 }
 
 impl Child {
-    /// Nobody waits for this call any more. True if the child had not answered: it has to be told.
+    /// The caller of this call gave up. True if the child had not answered: it has to be told.
     pub(super) fn abandon(self: &Arc<Self>, id: ChildId) -> bool {
         let now = Instant::now();
         let (open, ended) = {
@@ -48,9 +48,9 @@ impl Child {
         open
     }
 
-    /// A legacy server need not answer what was cancelled, and may say no more of it. A `ping` that is sent a
-    /// moment later and answered shows that it has read the cancel: from then on its logs are not taken for those
-    /// of the cancelled call. One that works on what was cancelled may answer none for long: it is asked again.
+    /// A legacy server need not answer a cancelled call. A `ping` that is sent a moment later and answered
+    /// shows that it has read the cancel: from then on its logs are not attributed to the cancelled call. A
+    /// server that still works on the cancelled call may not answer for long, so the ping is repeated.
     fn watch_cancels(self: &Arc<Self>) {
         if self.era() == ProtocolEra::Modern
             || self.server_info.get().is_none()
@@ -77,7 +77,7 @@ impl Child {
         });
     }
 
-    /// Whether the child answered a `ping`: it has read every cancel that was sent before.
+    /// Pings the child. If it answers, it has read every cancel that was sent before.
     async fn shows_cancels_read(self: &Arc<Self>) -> bool {
         let limits = Limits { spawn: SHOWN, rpc: SHOWN, max: SHOWN };
         let Ok(ping) = self.request(methods::PING, b"") else { return false };
@@ -98,7 +98,7 @@ mod tests {
     use crate::caller::Caller;
 
     #[tokio::test(start_paused = true)]
-    async fn a_child_that_answers_no_ping_is_sent_no_more_after_a_while() {
+    async fn pings_stop_when_a_child_answers_none() {
         let (child, pipe) = without_process();
         let clock = child.clone();
         tokio::spawn(async move { clock.run_timeouts().await });

@@ -1,4 +1,4 @@
-//! Ends processes: TERM once, then KILL as often as it takes. Whether none is left is for the caller to know.
+//! Ends processes: TERM once, then KILL as often as needed. The caller decides when none is left.
 
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
@@ -7,10 +7,10 @@ use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::process_tree::Process;
 
-/// How often those are looked at again that were told to end.
+/// How often processes that were told to end are checked again.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Processes that are remembered as killed: some start another and exit, again and again.
+/// How many killed processes are remembered: some fork and exit again and again.
 const MAX_KILLED: usize = 10_000;
 
 /// Processes end in real time, whatever a test does to the clock of the runtime; and a guard has no runtime.
@@ -23,12 +23,12 @@ pub(super) fn real_now() -> Instant {
 pub(super) struct KillSequence {
     kill_from: Instant,
     termed: bool,
-    /// Number and start time of those that got KILL.
+    /// Pid and start time of the processes that got KILL.
     killed: HashSet<(u32, u64)>,
 }
 
 impl KillSequence {
-    /// Those that get TERM may take this long.
+    /// `grace` is the time between TERM and KILL.
     pub(super) fn with_grace(grace: Duration) -> Self {
         Self { kill_from: real_now() + grace, termed: false, killed: HashSet::new() }
     }
@@ -38,13 +38,13 @@ impl KillSequence {
         real_now() >= self.kill_from
     }
 
-    /// Whether this one got KILL already.
+    /// Whether this process already got KILL.
     pub(super) fn has_killed(&self, process: &Process) -> bool {
         self.killed.contains(&(process.id, process.start_time))
     }
 
-    /// Signals all of them, and says how long to wait before the next look. `spared` are process groups that hold
-    /// somebody else.
+    /// Signals all of them, and returns how long to wait before the next pass. `spared` are process groups
+    /// that contain other processes too.
     pub(super) fn pass(&mut self, family: &[Process], spared: impl Fn(u32) -> bool) -> Duration {
         if !self.kills() {
             if !std::mem::replace(&mut self.termed, true) {
@@ -52,21 +52,21 @@ impl KillSequence {
             }
             return POLL_INTERVAL;
         }
-        // A whole group at once: nobody in it can start another one in time.
+        // A whole group at once: no process in it can fork in time.
         let groups: HashSet<u32> = family.iter().map(|process| process.group).collect();
         for group in groups.into_iter().filter(|group| *group > 1 && !spared(*group)) {
             if let Some(group) = Pid::from_raw(group.cast_signed()) {
                 let _ = kill_process_group(group, Signal::KILL);
             }
         }
-        // Zombies too: one whose first thread ended may go on in others.
+        // Zombies too: if only the first thread has ended, others may still run.
         family.iter().for_each(|process| process.signal(Signal::KILL));
         if self.killed.len() > MAX_KILLED {
             self.killed.clear();
         }
         let known = self.killed.len();
         self.killed.extend(family.iter().map(|process| (process.id, process.start_time)));
-        // New ones appear: the next look must be quicker than they are.
+        // New processes appear: the next pass must be faster than they fork.
         if self.killed.len() > known { Duration::ZERO } else { POLL_INTERVAL }
     }
 }

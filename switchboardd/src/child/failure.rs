@@ -1,4 +1,4 @@
-//! Why a child gave no answer, in words that a person and a model can use.
+//! Why a child gave no answer, as text for users and models.
 
 use super::Exit;
 use super::remote::RemoteError;
@@ -28,7 +28,7 @@ pub enum ChildError {
     Silent { ms: u64 },
     #[error("did not finish within {ms} ms (`timeouts.maxMs`); the call was cancelled")]
     Endless { ms: u64 },
-    /// Not one byte of the call reached it: another child may have it.
+    /// No byte of the call reached the child: it is safe to send it to another one.
     #[error("ended before the call could be sent")]
     Unsent,
     #[error("did not answer a `ping` for {ms} ms after it had been silent on a call")]
@@ -43,8 +43,8 @@ pub enum ChildError {
 }
 
 impl ChildError {
-    /// Without the values that the child was given: what it says may repeat them. What it printed is kept without them
-    /// already.
+    /// Removes the values that the child was given: its error text may repeat them. Its stderr is
+    /// redacted when it is stored.
     pub(super) fn without_values(self, hidden: &Redactor) -> Self {
         match self {
             Self::Spawn { why } => Self::Spawn { why: hidden.redact_cut(&why).into_owned() },
@@ -53,7 +53,7 @@ impl ChildError {
         }
     }
 
-    /// A word that programs can rely on.
+    /// A stable identifier for programs.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Spawn { .. } => "child_spawn_failed",
@@ -72,23 +72,23 @@ impl ChildError {
         }
     }
 
-    /// Whether somebody else ended the child, rather than it itself.
+    /// Whether the child seems to have been killed from outside.
     pub fn is_a_kill(&self) -> bool {
         matches!(self, Self::Exited { exit: Exit::Signal(9 | 15) | Exit::Unknown, .. })
     }
 
-    /// Whether nothing but a person can mend it, so that trying less often helps nobody.
+    /// Whether only the user can fix it: a back-off would not help.
     pub fn wants_a_person(&self) -> bool {
         matches!(self, Self::Remote(RemoteError::Auth(_)))
     }
 }
 
-/// What it wrote, as [`super::StderrRing::last_words`] tells it.
+/// `words` as [`super::StderrRing::last_lines`] returns them.
 fn last_words(words: &str) -> String {
     if words.is_empty() { String::new() } else { format!("; {words}") }
 }
 
-/// A child's own words in a message of ours: not more than a reader wants.
+/// Limits a child's own text in our messages.
 pub(super) fn clip(text: &str) -> String {
     clipped(text, 1024)
 }

@@ -12,18 +12,18 @@ use crate::log_level::LogLevel;
 use crate::methods;
 use crate::subscriptions::Subscriptions;
 
-/// How long a modern child may take to say that it tells of a resource.
+/// How long a modern child may take to acknowledge a subscription.
 const ACKNOWLEDGED_WITHIN: Duration = Duration::from_secs(2);
 
-/// How long an answer is awaited that nobody reads.
+/// How long the daemon waits for an answer that it does not use.
 const MINUTE: Duration = Duration::from_secs(60);
 const PATIENT: Limits = Limits { spawn: MINUTE, rpc: MINUTE, max: MINUTE };
 
 pub(super) struct FollowState {
     pub(super) subscriptions: Arc<Subscriptions>,
-    /// Other resources are followed than before.
+    /// Notified when the set of subscribed resources changed.
     pub(super) refollow: Notify,
-    /// A modern child said what it will tell of.
+    /// Notified when a modern child acknowledged a `subscriptions/listen` request.
     pub(super) acknowledged: Notify,
     /// The level that it was last told to log from.
     // A leaf lock: held for a look or a change.
@@ -37,7 +37,8 @@ impl FollowState {
 }
 
 impl Child {
-    /// Its server has begun with it anew, and knows nothing of what it was told before.
+    /// A remote server began a new session and has lost all state: sends the subscriptions and the log level
+    /// again, and drops the cached lists.
     pub(super) fn on_reinitialized(self: &Arc<Self>) {
         self.follow(&self.followed(), true);
         let level = *self.following.level.lock().expect("BUG: a copy panicked");
@@ -46,7 +47,7 @@ impl Child {
         self.offer_cache.invalidate();
     }
 
-    /// The resources that are followed by those whom it serves.
+    /// The resources that the sessions of this child subscribe to.
     pub fn followed(&self) -> Vec<Box<str>> {
         match self.ownership() {
             Ownership::Shared => self.following.subscriptions.subscribed_uris(None),
@@ -55,12 +56,13 @@ impl Child {
         }
     }
 
-    /// Somebody whom it serves follows one of its resources: it is needed although nobody calls it.
+    /// Whether a session of this child subscribes to one of its resources: then it is
+    /// needed even without calls.
     pub fn is_followed(&self) -> bool {
         !self.followed().is_empty()
     }
 
-    /// Has it tell of changes of these resources, or no longer. Nobody waits for its answers.
+    /// Subscribes to these resources, or unsubscribes. The answers are not awaited.
     pub fn follow(self: &Arc<Self>, uris: &[Box<str>], follow: bool) {
         if self.era() == ProtocolEra::Modern {
             if !uris.is_empty() {
@@ -74,17 +76,18 @@ impl Child {
         }
     }
 
-    /// The same of a modern child, up to its word that it does, which it has to give soon.
+    /// Subscribes to one resource of a modern child and waits until the child acknowledges
+    /// it, up to a timeout.
     pub async fn follow_surely(self: &Arc<Self>, uri: &str) {
         let acknowledged = self.following.acknowledged.notified();
         self.follow(&[uri.into()], true);
         let _ = tokio::time::timeout(ACKNOWLEDGED_WITHIN, acknowledged).await;
     }
 
-    /// Has it log from this level on, if it logs at all.
+    /// Sets the log level of a child that has the `logging` capability.
     pub fn set_level(self: &Arc<Self>, level: LogLevel) {
         *self.following.level.lock().expect("BUG: a copy panicked") = Some(level);
-        // A modern one is told with every request.
+        // A modern child gets the level with every request.
         if self.era() == ProtocolEra::Legacy
             && self.server_info.get().is_some_and(|server_info| server_info.has_capability("logging"))
         {
@@ -93,7 +96,7 @@ impl Child {
         }
     }
 
-    /// Sends a request of our own whose answer changes nothing.
+    /// Sends a request of the daemon's own whose answer is ignored.
     fn send_unawaited(self: &Arc<Self>, method: &str, params: &str) {
         if let Ok(call) = self.request(method, params.as_bytes()) {
             tokio::spawn(call.answer(PATIENT));

@@ -1,10 +1,9 @@
-//! The guard: the small process that a local child runs under, so that nothing of it is ever left.
+//! The guard: a small process that a local child runs under, so that none of its processes is left behind.
 //!
-//! `switchboardd --guard [NOTE]` adopts every descendant of the child (subreaper) and holds one end of a
-//! socket whose other end only the daemon has, and which says what to start. End of that socket, or of
-//! the child, means TERM and then KILL to every descendant, daemonised ones and all, until the kernel says
-//! that none is left. It starts no runtime and reads no configuration, so that it stays tiny and cannot
-//! hang.
+//! `switchboardd --guard [NOTE]` adopts every descendant of the child (subreaper). It holds one end of a
+//! socket to the daemon, which sends the order what to start. When the socket or the child ends, the guard
+//! sends TERM and then KILL to every descendant, including daemonised ones, until the kernel reports that
+//! none is left. It starts no runtime and reads no configuration, so that it stays tiny and cannot hang.
 
 pub(super) mod order;
 
@@ -30,7 +29,7 @@ use order::GuardOrder;
 /// How long descendants may take to end after TERM.
 const TERM_GRACE: Duration = Duration::from_millis(1000);
 
-/// The whole life of a guard. The note that it is called with is for whoever looks at a list of processes.
+/// Runs a guard to its end. The NOTE argument is only for readers of a process list.
 pub fn run() -> ExitCode {
     crate::unreadable::close();
     let Some((control, input)) = take_control() else {
@@ -40,10 +39,10 @@ pub fn run() -> ExitCode {
         return ExitCode::from(2);
     };
     outlive_signals();
-    // It was started through a link of the kernel's, whose name says nothing in a list of processes.
+    // It was started through `/proc/self/exe`, whose name says nothing in a process list.
     #[cfg(target_os = "linux")]
     let _ = rustix::thread::set_name(c"switchboardd");
-    // Leave the terminal's process group: Ctrl-C is for the daemon, which then tells us.
+    // Leave the terminal's process group: Ctrl-C goes to the daemon, which then tells the guard.
     let _ = rustix::process::setsid();
     #[cfg(target_os = "linux")]
     let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
@@ -59,7 +58,7 @@ pub fn run() -> ExitCode {
     report(&control, &format!("pid {}\n", family.child));
     let_go_of_pipes();
 
-    // Callers wait for the news of an end, not for the clearing up after it.
+    // Callers wait for the report of the child's end, not for the clearing up after it.
     let has_ended = await_end(&control, &mut family);
     if has_ended {
         report(&control, &ending(family.status));
@@ -74,7 +73,7 @@ pub fn run() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// The child and everything that became ours since.
+/// The child and all processes that the guard has adopted.
 struct GuardedProcesses {
     child: u32,
     /// How the child ended, once it has.
@@ -82,8 +81,8 @@ struct GuardedProcesses {
 }
 
 impl GuardedProcesses {
-    /// Reaps all that have ended. `true` once there is nobody left: as orphans fall to us, the kernel's word is
-    /// final.
+    /// Reaps all ended processes. True once none is left: orphans become our children, so the
+    /// kernel's answer is final.
     fn reap(&mut self) -> bool {
         loop {
             match rustix::process::wait(WaitOptions::NOHANG) {
@@ -104,7 +103,7 @@ fn start(order: &GuardOrder, input: OwnedFd) -> std::io::Result<GuardedProcesses
     #[expect(clippy::disallowed_methods, reason = "the one place where a child is executed")]
     let mut executed = Command::new(&order.program);
     executed.arg0(order.name.as_ref().unwrap_or(&order.program)).args(&order.args);
-    // The daemon has limits of its own; a child gets those that were there before.
+    // The daemon changed its own limits; the child gets the original ones.
     if order.files.is_some() {
         let limit = rustix::process::getrlimit(Resource::Nofile);
         let _ = rustix::process::setrlimit(Resource::Nofile, Rlimit { current: order.files, ..limit });
@@ -112,12 +111,12 @@ fn start(order: &GuardOrder, input: OwnedFd) -> std::io::Result<GuardedProcesses
     let cores = order.core.map(crate::unreadable::Cores::allow);
     let spawned = executed.stdin(input).process_group(0).spawn();
     drop(cores);
-    // It holds the child's input, which must close when the child closes it.
+    // It holds the child's stdin, which must close when the child closes it.
     drop(executed);
     Ok(GuardedProcesses { child: spawned?.id(), status: None })
 }
 
-/// The daemon's socket is our standard input; what the child is to read from comes as its first message.
+/// The daemon's socket is our stdin; the child's stdin arrives with its first message.
 fn take_control() -> Option<(UnixStream, OwnedFd)> {
     let control = UnixStream::from(std::io::stdin().as_fd().try_clone_to_owned().ok()?);
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
@@ -131,14 +130,14 @@ fn take_control() -> Option<(UnixStream, OwnedFd)> {
     Some((control, input))
 }
 
-/// TERM, INT and HUP are not for us: dying of them would leave the child without its guard.
+/// Survives TERM, INT and HUP: dying of them would leave the child without its guard.
 fn outlive_signals() {
     for signal in [1, 2, 15] {
         let _ = signal_hook::flag::register(signal, Arc::new(AtomicBool::new(false)));
     }
 }
 
-/// The daemon must see the end of the child's output, so nobody else may keep the pipes open.
+/// Closes our copies of the pipes: the daemon must see the end of the child's output.
 fn let_go_of_pipes() {
     let Ok(null) = std::fs::OpenOptions::new().read(true).write(true).open("/dev/null") else {
         return;
@@ -149,7 +148,7 @@ fn let_go_of_pipes() {
     let _ = rustix::stdio::dup2_stderr(&null);
 }
 
-/// Waits for the child to end (`true`) or for the daemon to let go.
+/// Waits until the child ends (`true`) or the daemon closes the socket.
 fn await_end(mut control: &UnixStream, family: &mut GuardedProcesses) -> bool {
     #[cfg(target_os = "linux")]
     let ended = Pid::from_raw(family.child.cast_signed())
@@ -166,7 +165,8 @@ fn await_end(mut control: &UnixStream, family: &mut GuardedProcesses) -> bool {
         if let Some(ended) = &ended {
             watched.push(PollFd::from_borrowed_fd(ended.as_fd(), PollFlags::IN));
         }
-        // With a pidfd the pause only serves adopted zombies; without one it is how an end is seen.
+        // With a pidfd the timeout only serves to reap adopted zombies; without one it is
+        // how an end is noticed.
         let pause = if ended.is_some() { Duration::from_secs(5) } else { Duration::from_millis(50) };
         let pause = rustix::event::Timespec::try_from(pause).ok();
         let _ = poll(&mut watched, pause.as_ref());
@@ -176,7 +176,7 @@ fn await_end(mut control: &UnixStream, family: &mut GuardedProcesses) -> bool {
     }
 }
 
-/// TERM, then KILL, to every descendant until none is left.
+/// Sends TERM, then KILL, to every descendant until none is left.
 fn clear(family: &mut GuardedProcesses) {
     let me = std::process::id();
     let group = Pid::from_raw(family.child.cast_signed());
@@ -185,8 +185,8 @@ fn clear(family: &mut GuardedProcesses) {
     signal_group(group, Signal::TERM);
     while !family.reap() || other_system_has_group(group) {
         if clearing.kills() {
-            // At once, before anything is looked up: some live for a moment only and leave another one behind.
-            // Nobody else gets the number of a child of ours before we reap it.
+            // Before any lookup: some processes live only for a moment and leave another one behind. The pid
+            // of our child cannot be reused before we reap it.
             let ours = process_tree::child_ids_of(me).unwrap_or_default();
             for pid in ours.into_iter().filter_map(|id| Pid::from_raw(id.cast_signed())) {
                 let _ = rustix::process::kill_process(pid, Signal::KILL);
@@ -198,7 +198,7 @@ fn clear(family: &mut GuardedProcesses) {
     }
 }
 
-/// Where descendants cannot be listed, the process group is all there is.
+/// Where descendants cannot be listed, only the process group can be signalled.
 fn signal_group(group: Option<Pid>, signal: Signal) {
     if cfg!(not(target_os = "linux"))
         && let Some(group) = group

@@ -1,5 +1,5 @@
-//! The first words with a child. A modern one says who it is when it is asked with `server/discover`; every other
-//! one wants `initialize` and `notifications/initialized`. Which it is, is remembered or found out.
+//! The handshake with a child. A modern child describes itself in the answer to `server/discover`; a legacy
+//! one needs `initialize` and `notifications/initialized`. The era is remembered or probed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,8 +19,8 @@ use crate::era::{ProtocolEra, SERVER_KEY};
 use crate::error_codes::UNSUPPORTED_VERSION;
 use crate::methods;
 
-/// What a child is told of us, whoever calls: it may be shared or wait for its first session, so it
-/// cannot depend on one host. Roots only where one session owns the child.
+/// The `initialize` params. They cannot depend on a host, because the child may be shared or be a spare.
+/// Roots are announced only if one session owns the child, or will.
 pub(super) fn params(owned: bool) -> String {
     let roots = if owned { r#","roots":{"listChanged":true}"# } else { "" };
     format!(
@@ -34,7 +34,7 @@ pub(super) fn params(owned: bool) -> String {
     )
 }
 
-/// What a child said of itself.
+/// What a child reports about itself in the handshake.
 #[derive(Debug, Clone)]
 pub struct ServerInfo {
     pub revision: &'static str,
@@ -55,16 +55,16 @@ struct RawServerInfo<'a> {
     instructions: Option<&'a RawValue>,
 }
 
-/// How long a child may take to answer the probe, within its start. Servers that never heard of it answer an error
-/// at once; those that ignore it cost this much once, since what they are is remembered.
+/// Timeout of the probe, within the start timeout. Servers that do not know the probe answer with an error at
+/// once; those that ignore it cost this much once, because their era is remembered.
 pub(super) const PROBE: Duration = Duration::from_secs(2);
 
-/// Why a child could not be spoken with.
+/// Why a child could not be started.
 #[derive(Debug)]
 pub struct StartError {
     pub error: ChildError,
-    /// It read the question which era it speaks, and ended: it may well serve those who do not ask. One that ended
-    /// without reading it did so for a reason of its own, and would again.
+    /// The child read the era probe and exited: it may work without the probe. A child that exits without
+    /// reading it has another reason, and would exit again.
     pub of_probe: bool,
 }
 
@@ -73,7 +73,7 @@ impl StartError {
         Self { error: self.error.without_values(hidden), ..self }
     }
 
-    /// The same of a start that had `whole` with what went before it.
+    /// For a start timeout, reports `whole`: the timeout including what ran before this start.
     pub fn within(self, whole: Duration) -> Self {
         let error = match self.error {
             ChildError::SpawnTimeout { stderr, .. } => ChildError::SpawnTimeout { ms: millis(whole), stderr },
@@ -89,7 +89,7 @@ impl From<ChildError> for StartError {
     }
 }
 
-/// Bounded by the caller, who knows how long a start may take.
+/// Has no timeout of its own: the caller bounds the whole start.
 pub(super) async fn run(
     child: &Arc<Child>,
     is_legacy: bool,
@@ -100,7 +100,7 @@ pub(super) async fn run(
     }
     match initialize(child).await? {
         InitOutcome::Initialized(server_info) => Ok(server_info),
-        // It was slow to answer the probe, or is no longer what it was.
+        // It was slow to answer the probe, or has changed its era since that was remembered.
         InitOutcome::Modern(refusal) => {
             let probed = probe(child, PATIENT).await.map_err(|failed| failed.error)?;
             Ok(probed.ok_or(refusal)?)
@@ -111,7 +111,7 @@ pub(super) async fn run(
 /// Longer than any start may take.
 pub(super) const PATIENT: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// `None` if it does not speak a modern revision that we know.
+/// `None` if the child speaks no modern revision that we know.
 async fn probe(child: &Arc<Child>, within: Duration) -> Result<Option<ServerInfo>, StartError> {
     for _ in 0..2 {
         let limits = Limits { spawn: within, rpc: within, max: within };
@@ -120,13 +120,13 @@ async fn probe(child: &Arc<Child>, within: Duration) -> Result<Option<ServerInfo
         let call = child.request(methods::DISCOVER, &params);
         let answer = match call {
             Ok(call) => call.answer(limits).await,
-            // It ended before it was asked.
+            // It ended before the probe was sent.
             Err(ChildError::Unsent) => return Err(as_start_failure(child.ending().await).into()),
             Err(error) => Err(error),
         };
         let answer = match answer {
             Ok(answer) => answer,
-            // Its answer may still come, and will be thrown away; or it came and was wrong.
+            // Its answer may still arrive and is then dropped; or it arrived and was malformed.
             Err(
                 ChildError::Silent { .. }
                 | ChildError::Endless { .. }
@@ -151,7 +151,7 @@ async fn probe(child: &Arc<Child>, within: Duration) -> Result<Option<ServerInfo
     Ok(None)
 }
 
-/// Whether an error says that a modern revision of ours would do.
+/// Whether an error names a modern revision that we support.
 pub(super) fn names_modern(error: Raw<'_>) -> bool {
     let Some(error) = Members::of(error) else { return false };
     let supported = error.get("data").and_then(Members::of).and_then(|data| data.get("supported"));
@@ -163,7 +163,7 @@ pub(super) fn names_modern(error: Raw<'_>) -> bool {
 
 enum InitOutcome {
     Initialized(ServerInfo),
-    /// It wants no handshake; what it said.
+    /// The child is modern and refused `initialize` with this error.
     Modern(ChildError),
 }
 
@@ -173,7 +173,7 @@ async fn initialize(child: &Arc<Child>) -> Result<InitOutcome, ChildError> {
     let call = child.request(methods::INITIALIZE, params.as_bytes());
     let answer = match call {
         Ok(call) => call.answer(limits).await,
-        // It ended before it was spoken to; how, is known in a moment.
+        // It ended before `initialize` was sent; the reason is known in a moment.
         Err(ChildError::Unsent) => Err(child.ending().await),
         Err(error) => Err(error),
     };
@@ -192,7 +192,7 @@ async fn initialize(child: &Arc<Child>) -> Result<InitOutcome, ChildError> {
     }
 }
 
-/// An end during the handshake is told as such.
+/// Reports an exit during the handshake as a failed start.
 fn as_start_failure(error: ChildError) -> ChildError {
     match error {
         ChildError::Exited { exit, stderr } => ChildError::ExitedAtStart { exit, stderr },
@@ -213,7 +213,7 @@ pub(super) fn read(answer: &ChildResponse) -> Result<ServerInfo, ChildError> {
 }
 
 impl ServerInfo {
-    /// From the result of `initialize`, or a manifest; or what is wrong with it.
+    /// Reads the result of `initialize` or a manifest; the error says what is wrong.
     pub fn read(result: Raw<'_>) -> Result<Self, String> {
         let said: RawServerInfo<'_> = serde_json::from_str(result.get())
             .map_err(|error| format!("answered `initialize` wrongly: {error}"))?;
@@ -258,7 +258,7 @@ impl ServerInfo {
         }
     }
 
-    /// The capabilities that a host of this era can use. Extensions and tasks are one era's own.
+    /// Its capabilities for a host of this era: without extensions or tasks, which exist in only one era.
     pub fn capabilities_in(&self, era: ProtocolEra) -> String {
         let other = match (self.era(), era) {
             (ProtocolEra::Modern, ProtocolEra::Legacy) => "extensions",
@@ -268,7 +268,7 @@ impl ServerInfo {
         remove_members((&*self.capabilities).into(), |key| key == other)
     }
 
-    /// The result of `server/discover`, but for what every modern result has.
+    /// The result of `server/discover`, without the members that every modern result has.
     pub fn for_discover(&self) -> String {
         let instructions = self.instructions_member();
         let (versions, capabilities) = (methods::MODERN_REVISIONS, self.capabilities_in(ProtocolEra::Modern));
@@ -281,19 +281,18 @@ impl ServerInfo {
         text.map_or(String::new(), |text| format!(r#","instructions":{}"#, text.get()))
     }
 
-    /// Whether a capability of it says so of this.
+    /// Whether the feature `of` of a capability is true.
     pub fn has_feature(&self, capability: &str, of: &str) -> bool {
         let member =
             Members::of(&*self.capabilities).and_then(|all| all.get(capability)).and_then(Members::of);
         member.and_then(|member| member.get(of)).is_some_and(|says| says.get() == "true")
     }
 
-    /// Whether this is among its capabilities.
     pub fn has_capability(&self, capability: &str) -> bool {
         Members::of(&*self.capabilities).is_some_and(|all| all.get(capability).is_some())
     }
 
-    /// As the child said it, under the legacy revision `revision`.
+    /// As an `initialize` result of the legacy revision `revision`.
     pub fn to_json_for(&self, revision: &str) -> String {
         self.to_json_as(revision, &self.capabilities_in(ProtocolEra::Legacy))
     }
@@ -305,7 +304,7 @@ impl ServerInfo {
         )
     }
 
-    /// As a manifest keeps it.
+    /// As it is stored in a manifest.
     pub fn to_json(&self) -> String {
         self.to_json_as(self.revision, self.capabilities.get())
     }
@@ -325,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn every_legacy_revision_is_welcome() {
+    fn every_legacy_revision_is_accepted() {
         for revision in methods::LEGACY_REVISIONS {
             let server_info = server_info(&format!(
                 r#"{{"protocolVersion":"{revision}","capabilities":{{}},"serverInfo":{{"name":"x","version":"1"}}}}"#
@@ -362,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_spoken_with_says_why() {
+    fn an_unusable_answer_says_why() {
         let why = |result| server_info(result).unwrap_err().to_string();
         assert!(why(r#"{"protocolVersion":"1999-01-01","capabilities":{}}"#).contains("`1999-01-01`"));
         assert!(why(r#"{"capabilities":{}}"#).contains("protocolVersion"));

@@ -1,4 +1,4 @@
-//! A call on its way: awaited with its limits, cancelled in the child when nobody waits any more.
+//! A call in flight: awaited with its timeouts, and cancelled in the child when dropped.
 
 use std::sync::Arc;
 
@@ -11,25 +11,25 @@ use crate::metrics::child_metrics::FinishedCall;
 use crate::metrics::{ToolLabel, outcome};
 use crate::telemetry::trace::Context;
 
-/// A call on its way. Dropping it tells the child that nobody waits any more.
+/// A call in flight. Dropping it cancels the call in the child.
 pub struct InFlight {
     pub(super) child: Arc<Child>,
     pub(super) id: ChildId,
     pub(super) reply: oneshot::Receiver<CallOutcome>,
     pub(super) open: bool,
-    /// Whether the child is told when nobody waits any more.
+    /// Whether the child is sent a cancel notification.
     pub(super) cancellable: bool,
     pub(super) timed: CallTiming,
 }
 
-/// What is counted of it when it is over.
+/// What metrics and traces record when the call is over.
 pub(super) struct CallTiming {
     pub(super) begun: Instant,
     pub(super) method: &'static str,
     pub(super) tool: Option<ToolLabel>,
-    /// How it went, once that is known.
+    /// Its outcome, once known; the inner `None` is success.
     pub(super) ended: Option<Option<&'static str>>,
-    /// Its span and the one above, if anybody wants to know.
+    /// Its span and the parent span, if it is traced.
     pub(super) span: Option<(Context, Context)>,
 }
 
@@ -67,7 +67,7 @@ impl InFlight {
                 self.open = false;
                 Err(error)
             }
-            // Still open: the child is told, and its answer may yet come.
+            // Still open: the drop cancels the call, and a late answer is possible.
             Ok(CallOutcome::Overdue(error)) => Err(error),
             Err(_) => {
                 self.open = false;
@@ -91,7 +91,7 @@ impl Drop for InFlight {
         };
         let has = |name: &str| self.child.known_tools().is_some_and(|list| list.find(name).is_some());
         self.child.metrics.record_request(call, has);
-        // Take the lock for the bookkeeping only; the write comes after it.
+        // The lock is held for the bookkeeping only; the write comes after it.
         if self.open && self.child.abandon(self.id) {
             self.child.cancel(self.id, self.cancellable);
         }

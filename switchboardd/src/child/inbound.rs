@@ -1,5 +1,5 @@
-//! What comes from a child: answers to their callers, progress and logs to their owners, questions
-//! to the one host they can be for.
+//! Dispatches what a child sends: answers to their callers, progress and logs to the callers they are for,
+//! questions to the only host they can be for.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use crate::methods;
 use crate::metrics::outcome;
 use crate::subscriptions::Recipient;
 
-/// Stands for the answer to a request that its child has ended without one.
+/// Stands in for the answer to a `subscriptions/listen` request that the child cancelled.
 const ENDED: &[u8] = br#"{"id":0,"jsonrpc":"2.0","result":{}}"#;
 
 impl Child {
@@ -30,7 +30,8 @@ impl Child {
         self.on_frame_for(frame, None);
     }
 
-    /// The same, of a message that came in answer to a call: what it asks or logs is about that one.
+    /// Like [`Child::on_frame`], for a message that arrived in response to a call: its questions and logs
+    /// are about that call.
     pub(super) fn on_frame_for(self: &Arc<Self>, frame: Frame, about: Option<ChildId>) {
         match frame {
             Frame::Message { body, .. } => match Message::parse(&body) {
@@ -84,7 +85,7 @@ impl Child {
         let error = outcome::of(outcome);
         let answer =
             ChildResponse { body: body.clone(), id: range_of(body, id.get()), era: self.era(), error };
-        // In a pipe everything comes in order; requests over HTTP overtake each other.
+        // A pipe preserves the order of messages; HTTP requests can overtake each other.
         let is_modern =
             answer.era == ProtocolEra::Modern && matches!(self.transport, ChildTransport::Stdio(_));
         let delivered = self.deliver(ours, CallOutcome::Response(answer));
@@ -131,7 +132,7 @@ impl Child {
         }
     }
 
-    /// A log message names no call: it goes to the one caller it can be for, or to nobody.
+    /// A log message carries no request id: it goes to the only caller it can be for, or is dropped.
     fn on_log(self: &Arc<Self>, body: &Bytes, params: Raw<'_>, about: Option<ChildId>) {
         let Candidates::One(caller) = self.candidates(About::Log, about) else { return };
         let level = Members::of(params)
@@ -143,7 +144,7 @@ impl Child {
         }
     }
 
-    /// A resource changed: those hear it who follow it, under the name that they know it by.
+    /// A resource changed: notifies its subscribers, under the URI that they know it by.
     fn on_resource_updated(&self, body: &Bytes, whole: Raw<'_>) {
         let Some(params) = Members::of(whole) else { return };
         let (Some(uri), Some(raw)) = (params.text("uri"), params.get("uri")) else { return };
@@ -163,11 +164,11 @@ impl Child {
         }
     }
 
-    /// The child withdraws a question of its own.
+    /// The child withdraws one of its questions, or ends our `subscriptions/listen` request.
     fn on_cancelled(&self, params: Raw<'_>) {
         let Some(id) = Members::of(params).and_then(|params| params.get("requestId")) else { return };
         if let Some(ours) = our_id(id.get()).filter(|ours| self.calls().is_listen_call(*ours)) {
-            // Or a request of ours that it would never have answered.
+            // It would never have been answered otherwise.
             let answer =
                 ChildResponse { body: Bytes::from_static(ENDED), id: 6..7, era: self.era(), error: None };
             self.deliver(ours, CallOutcome::Response(answer));
@@ -180,7 +181,7 @@ impl Child {
         }
     }
 
-    /// Whom a message of the child may be for: whose call it came in answer to, if that is known.
+    /// Who a message of the child may be for: the caller of the call that it arrived with, if known.
     pub(super) fn candidates(&self, what: About, about: Option<ChildId>) -> Candidates {
         let calls = self.calls();
         match about.and_then(|id| calls.caller_of(id)) {
@@ -190,7 +191,7 @@ impl Child {
     }
 }
 
-/// An answer without the outcome that is null beside the other.
+/// Drops the one of `result` and `error` that is null.
 fn with_one_outcome(id: Raw<'_>, outcome: Outcome<'_>) -> Bytes {
     match outcome {
         Outcome::Result(result) => rpc::result(id.get(), result.get()),
@@ -199,7 +200,7 @@ fn with_one_outcome(id: Raw<'_>, outcome: Outcome<'_>) -> Bytes {
     .into()
 }
 
-/// One of our ids, in any of the spellings that children have come up with: `7`, `"7"`, `7.0`.
+/// Parses one of our ids, in any spelling that children send: `7`, `"7"`, `7.0`.
 pub(super) fn our_id(raw: &str) -> Option<ChildId> {
     let text = raw.strip_prefix('"').and_then(|text| text.strip_suffix('"')).unwrap_or(raw);
     let text = text.strip_suffix(".0").unwrap_or(text);

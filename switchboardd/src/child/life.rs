@@ -1,4 +1,4 @@
-//! A child's life, from its process to its end: the one task that owns the process and its output.
+//! The life of a child process: one task owns the process and reads its output.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,11 +15,11 @@ use super::{Child, ChildError, ChildStart, StartDeps, orphans};
 use crate::definition::ResolvedCommand;
 use crate::event_loop::try_run_blocking;
 
-/// After its output closed, how long a child may take to exit before it counts as deaf and dumb.
+/// After a child closed its output or its input, how long it may take to exit before it is ended.
 const CLOSED_GRACE: Duration = Duration::from_millis(250);
-/// After its exit, how long what it wrote before may take to be read.
+/// After its exit, how long the daemon keeps reading what it wrote before.
 const DRAIN_GRACE: Duration = Duration::from_millis(250);
-/// After its input was closed, how long a child may take to end by itself.
+/// After its stdin was closed, how long a child may take to exit by itself.
 const STOP_GRACE: Duration = Duration::from_millis(1500);
 
 /// Bytes asked for in one read.
@@ -71,7 +71,7 @@ async fn run(
 
     let ending = wait_for_exit(&child, stdout, &mut process).await;
     if matches!(ending, ChildError::Exited { .. }) {
-        // The reason usually stands in its last words: let them arrive.
+        // Its last stderr lines usually say why it exited: give them time to arrive.
         let _ = timeout(DRAIN_GRACE, drain).await;
     }
     let ending = with_last_words(ending, &child.stderr.last_lines());
@@ -81,18 +81,18 @@ async fn run(
         }
         ending => tracing::warn!(target: "child", child = child.name(), pid = child.pid(), "{ending}"),
     }
-    // It may have been given up for a reason of its own.
+    // Has no effect if `give_up` has already set the reason.
     child.lifecycle.set_reason(ending);
     child.end();
     if !process.clear().await {
-        // The guard is gone without a word, so what it guarded is ours now.
+        // The guard ended without a report, so the daemon kills the processes that it guarded.
         let _ = try_run_blocking(orphans::kill_orphans).await;
     }
     let _ = writer.await;
     drop(end_guard);
 }
 
-/// Runs until the child exits, closes its output, or is to stop and has.
+/// Runs until the child exits, closes its output or input, or was told to stop.
 async fn wait_for_exit(
     child: &Arc<Child>,
     stdout: ProgramOutput,
@@ -110,7 +110,7 @@ async fn wait_for_exit(
             let exit = timeout(CLOSED_GRACE, async {
                 tokio::select! {
                     exit = process.exit() => exit,
-                    // What it still says is taken in; its silence is not its end.
+                    // Its output is still read; the end of the output does not end this wait.
                     () = async { reader.as_mut().await; std::future::pending().await } => Exit::Unknown,
                 }
             })
@@ -164,7 +164,7 @@ fn with_last_words(ending: ChildError, tail: &str) -> ChildError {
     }
 }
 
-/// However the task ends, by a panic too: callers are answered and the registry forgets the child.
+/// Runs however the task ends, even by a panic: fails the calls and removes the child from the registry.
 pub(super) struct EndGuard {
     pub(super) child: Arc<Child>,
     pub(super) registry: Arc<ChildRegistry>,
@@ -198,7 +198,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// A legacy child without a process, that sessions share. What it is sent can be read from the pipe.
+    /// A shared legacy child without a process. What it is sent can be read from the pipe.
     pub(crate) fn child() -> (Arc<Child>, pipe::Receiver) {
         let (sender, receiver) = pipe::pipe().unwrap();
         let deps = StartDeps {

@@ -9,9 +9,9 @@ use super::{Child, ChildError};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
     Alive,
-    /// It answers no more; its processes may still be ending.
+    /// The child sends no more answers; its processes may still be ending.
     Ended,
-    /// Nothing of it is left.
+    /// All processes of the child are gone.
     Cleared,
 }
 
@@ -56,7 +56,7 @@ impl Lifecycle {
         self.stage.send_replace(Stage::Cleared);
     }
 
-    /// Resolves when it is to stop.
+    /// Resolves when the child is told to stop.
     pub(super) async fn stop_requested(&self) {
         let mut stop = self.stop.subscribe();
         let _ = stop.wait_for(|stop| *stop).await;
@@ -72,18 +72,18 @@ impl Lifecycle {
 }
 
 impl Child {
-    /// Asks the child to end: its input is closed, then come TERM and KILL.
+    /// Asks the child to end: closes its stdin, then sends TERM, then KILL.
     pub fn stop(&self) {
         self.lifecycle.stop.send_replace(true);
     }
 
-    /// Ends it for a reason that its callers and its pool are told.
+    /// Ends it for a reason that is passed on to its callers and its pool.
     pub fn give_up(&self, why: ChildError) {
         self.lifecycle.set_reason(why);
         self.stop();
     }
 
-    /// Has it serve who has it and nobody else: the next callers get another one.
+    /// Marks the child as retiring: current leases keep it, new callers get a different child.
     pub fn retire(&self) {
         self.lifecycle.retiring.send_replace(true);
     }
@@ -92,7 +92,7 @@ impl Child {
         *self.lifecycle.retiring.borrow()
     }
 
-    /// Resolves when it is to be replaced.
+    /// Resolves when the child is marked as retiring.
     pub async fn wait_retiring(&self) {
         let mut retiring = self.lifecycle.retiring.subscribe();
         let _ = retiring.wait_for(|retiring| *retiring).await;
@@ -102,35 +102,35 @@ impl Child {
         self.lifecycle.was_not_stopped() && self.transport.is_open()
     }
 
-    /// Whether it is gone and nobody told it to go.
+    /// Whether it ended and the daemon did not stop it.
     pub fn ended_by_itself(&self) -> bool {
         !self.is_alive() && !self.lifecycle.was_told_to_stop()
     }
 
-    /// Resolves when it answers no more.
+    /// Resolves when the child has ended; its processes may still be ending.
     pub async fn ended(&self) {
         let mut stage = self.lifecycle.stage.subscribe();
         let _ = stage.wait_for(|stage| *stage != Stage::Alive).await;
     }
 
-    /// Resolves when nothing of the child is left.
+    /// Resolves when all processes of the child are gone.
     pub async fn cleared(&self) {
         let mut stage = self.lifecycle.stage.subscribe();
         let _ = stage.wait_for(|stage| *stage == Stage::Cleared).await;
     }
 
-    /// Waits for its end and tells why.
+    /// Waits for its end and returns the reason.
     pub async fn ending(&self) -> ChildError {
         self.ended().await;
         self.why_ended()
     }
 
-    /// Why it ended, for callers who come or wait at the end.
+    /// Why it ended.
     pub fn why_ended(&self) -> ChildError {
         self.lifecycle.reason.get().cloned().unwrap_or(ChildError::Stopped)
     }
 
-    /// No more answers will come: everybody who waits is told.
+    /// The child sends no more answers: fails its calls and withdraws its questions.
     pub(super) fn end(&self) {
         self.lifecycle.set_ended();
         self.transport.close();

@@ -1,5 +1,5 @@
-//! A modern child says what changed only to those who listen: one request that stays open for as long as the child
-//! lives, and is made anew when another resource is followed.
+//! Subscribes to the change notifications of a modern child: one `subscriptions/listen` request stays open as
+//! long as the child lives, and is replaced when other resources are subscribed.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -14,10 +14,10 @@ use super::{Child, ChildError, Limits, ServerInfo};
 use crate::era::ProtocolEra;
 use crate::methods;
 
-/// Between the end of one and the next.
+/// Pause between the end of one request and the next.
 const RELISTEN_PAUSE: Duration = Duration::from_secs(1);
 
-/// The pause grows to this while connections break.
+/// While connections break, the pause grows up to this.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 const NEVER: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
@@ -28,7 +28,7 @@ pub(super) fn begin(child: &Arc<Child>) {
     }
 }
 
-/// What it is asked to tell; `None` if there is nothing to hear.
+/// The notifications to subscribe to; `None` if the child offers none.
 fn filter(server_info: &ServerInfo, followed: &[Box<str>]) -> Option<String> {
     let lists = [
         ("tools", "toolsListChanged"),
@@ -46,7 +46,7 @@ fn filter(server_info: &ServerInfo, followed: &[Box<str>]) -> Option<String> {
 type ListenFuture = Pin<Box<dyn Future<Output = Result<ChildResponse, ChildError>> + Send>>;
 
 async fn listen(child: Arc<Child>) {
-    // Kept until the next one is open, so that nothing is missed between them.
+    // The previous request stays open until the next one is, so that no notification is missed.
     let mut before: Option<ListenFuture> = None;
     let mut backoff = Backoff::new(RELISTEN_PAUSE, LONGEST_PAUSE);
     while child.is_alive() {
@@ -75,7 +75,7 @@ async fn listen(child: Arc<Child>) {
                     backoff.reset();
                     wait_for_more(&child, &answer).await;
                 }
-                // A connection broke; the child behind it is still there.
+                // The connection broke, but the remote child is still there.
                 Err(ChildError::Remote(_)) => {
                     tokio::time::sleep(backoff.next_pause()).await;
                 }
@@ -86,7 +86,8 @@ async fn listen(child: Arc<Child>) {
     }
 }
 
-/// It ended the request: by and by it is asked again, unless it does not know it at all.
+/// The child ended the request: pauses before the next one. If it refused the request, waits until the
+/// subscriptions change.
 async fn wait_for_more(child: &Arc<Child>, answer: &ChildResponse) {
     let ended =
         matches!(Message::parse(&answer.body), Ok(Message::Response { outcome: Outcome::Result(_), .. }));
@@ -107,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_it_says_is_listened_for() {
+    fn only_offered_notifications_are_subscribed() {
         let filter = |capabilities: &str, followed: &[&str]| {
             let said = format!(r#"{{"protocolVersion":"2026-07-28","capabilities":{capabilities}}}"#);
             let followed: Vec<Box<str>> = followed.iter().map(|uri| (*uri).into()).collect();

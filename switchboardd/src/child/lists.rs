@@ -1,4 +1,4 @@
-//! The lists that a child offers, fetched page by page, and what they hold besides tools.
+//! Fetches the lists of a child page by page, and caches its prompts, resources and templates.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
@@ -13,14 +13,13 @@ use tokio::sync::Notify;
 use super::{Child, ChildError, Limits, clip};
 use crate::methods;
 
-/// Ends for lists that have none.
+/// Bounds for a child that pages without end.
 const MAX_PAGES: usize = 200;
 const MAX_ITEMS: usize = 10_000;
-/// What the lists of one child may have, the tools and all others together. Each is kept about twice (as it was
-/// written and taken apart), and a child may cost 32 MiB.
+/// Limit for the tool list, and again for all other lists of a child together. Each list is stored about
+/// twice (as written and parsed), and a child may cost 32 MiB.
 const MAX_BYTES: usize = 6 * 1024 * 1024;
 
-/// What one list is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ListKind {
     Tools,
@@ -49,7 +48,7 @@ impl ListKind {
         }
     }
 
-    /// The member of an item that it is known by.
+    /// The member that identifies an item.
     pub fn key(self) -> &'static str {
         match self {
             Self::Tools | Self::Prompts => "name",
@@ -58,7 +57,7 @@ impl ListKind {
         }
     }
 
-    /// The capability without which there is no such list.
+    /// The capability that a child needs to have this list.
     fn capability(self) -> &'static str {
         match self {
             Self::Tools => "tools",
@@ -76,7 +75,7 @@ pub struct ListItem {
     pub raw: Box<RawValue>,
 }
 
-/// What a child offers besides tools.
+/// Prompts, resources and templates of a child.
 #[derive(Debug, Clone, Default)]
 pub struct ChildItems {
     pub prompts: Vec<ListItem>,
@@ -95,7 +94,7 @@ impl ChildItems {
     }
 }
 
-/// The items that have a key, each key once.
+/// The items that have a key; the first one if several have the same key.
 pub fn offers<'a>(list: ListKind, items: impl Iterator<Item = &'a RawValue>) -> Vec<ListItem> {
     let mut known = HashSet::new();
     let offer = |raw: &RawValue| {
@@ -105,7 +104,7 @@ pub fn offers<'a>(list: ListKind, items: impl Iterator<Item = &'a RawValue>) -> 
     items.filter_map(offer).collect()
 }
 
-/// Where a child's offers stay between uses.
+/// Cache of a child's prompts, resources and templates.
 #[derive(Debug, Default)]
 pub(super) struct OfferCache {
     // A leaf lock: held to copy or replace the handle.
@@ -116,18 +115,18 @@ pub(super) struct OfferCache {
 #[derive(Debug, Default)]
 struct OfferCacheState {
     offers: Option<Arc<ChildItems>>,
-    /// How often they changed.
+    /// How often the cache was invalidated.
     generation: u64,
 }
 
 impl OfferCache {
-    /// What is known, or the generation that is to be asked for.
+    /// The cached offers, or else the generation to fetch.
     fn cached(&self) -> Result<Arc<ChildItems>, u64> {
         let state = self.lock();
         state.offers.clone().ok_or(state.generation)
     }
 
-    /// What changed while it was asked for is asked for again.
+    /// Stores `offers` unless the child said during the fetch that they changed.
     fn store(&self, generation: u64, offers: &Arc<ChildItems>) {
         let mut state = self.lock();
         if state.generation == generation {
@@ -154,7 +153,8 @@ impl OfferCache {
 }
 
 impl Child {
-    /// What it offers besides tools, asked for once and again when it says that it changed.
+    /// Its prompts, resources and templates: cached, and fetched again after the child
+    /// said that they changed.
     pub async fn offers(self: &Arc<Self>, limits: Limits) -> Result<Arc<ChildItems>, ChildError> {
         let generation = match self.offer_cache.cached() {
             Ok(known) => return Ok(known),
@@ -184,8 +184,8 @@ impl Child {
     }
 }
 
-/// All pages of a list; nothing of a child that does not know the method. `bytes`: how long it was, added to what
-/// others of it were.
+/// Fetches all pages of a list; empty if the child does not know the method. Adds the size of
+/// the answers to `bytes`.
 pub(super) async fn fetch(
     child: &Arc<Child>,
     list: ListKind,
@@ -221,7 +221,7 @@ struct Page<'a> {
     next: Option<String>,
 }
 
-/// `None` for a child that has no such list at all.
+/// `None` if the child does not have this list.
 fn page(body: &[u8], list: ListKind) -> Result<Option<Page<'_>>, ChildError> {
     let unusable = |why: String| ChildError::Unusable { why };
     let method = list.method();
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn an_offer_has_a_key_that_no_other_has() {
+    fn offers_have_unique_keys() {
         let items = [r#"{"uri":"a:1","x":1.0}"#, r#"{"name":"b"}"#, r#"{"uri":"a:1"}"#]
             .map(|text| RawValue::from_string(text.to_owned()).unwrap());
         let offers = offers(ListKind::Resources, items.iter().map(|item| &**item));
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn what_changed_while_it_was_asked_for_is_not_known() {
+    fn offers_that_changed_during_the_fetch_are_not_cached() {
         let offer_cache = OfferCache::default();
         let generation = offer_cache.cached().unwrap_err();
         offer_cache.invalidate();

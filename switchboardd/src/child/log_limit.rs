@@ -1,5 +1,5 @@
-//! How many log messages of one child reach hosts. A child that logs in a loop must not fill every host's screen:
-//! what is over the limit is counted, and the host is told how many there were.
+//! Rate limit for the log messages that one child sends to hosts, so that a child that logs in a loop does
+//! not flood every host. Messages over the limit are counted, and the host is told how many were dropped.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::log_level::LogLevel;
 use crate::mailbox::MessageKind;
 use crate::methods;
 
-/// More than this in one second nobody reads.
+/// More than a user could read.
 const MAX_PER_SECOND: u32 = 200;
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -25,12 +25,11 @@ pub(super) struct LogRateLimit {
     dropped: u64,
 }
 
-/// What becomes of one message.
 #[derive(Debug, PartialEq, Eq)]
 enum LogDecision {
     Pass,
     Drop,
-    /// The same, and it is the first of which nobody was told yet.
+    /// Drop, and report the number of dropped messages to the host in a second.
     DropFirst,
 }
 
@@ -50,7 +49,7 @@ impl LogRateLimit {
 }
 
 impl Child {
-    /// Whether one more log message may go to this caller, who is told of those that may not.
+    /// Whether one more log message may go to this caller. Schedules a report of the dropped ones.
     pub(super) fn may_log(self: &Arc<Self>, caller: &Arc<Caller>) -> bool {
         let verdict = self.log_rate_limit.lock().expect("BUG: a count panicked").check(Instant::now());
         if verdict == LogDecision::DropFirst {
@@ -86,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_so_many_pass_in_a_second() {
+    fn messages_over_the_limit_of_a_second_are_dropped() {
         let mut flood = LogRateLimit::default();
         let now = Instant::now();
         assert!((0..MAX_PER_SECOND).all(|_| flood.check(now) == LogDecision::Pass));

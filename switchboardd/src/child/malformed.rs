@@ -1,5 +1,6 @@
-//! What a child says wrongly: lists of messages, which one revision had, are taken apart; an answer or a question
-//! that is no JSON-RPC is told to whoever waits for it; everything else is skipped and kept for people to read.
+//! Handles malformed messages of a child. Batches, which one revision has, are split; a malformed
+//! answer fails its call; a malformed question gets an error. What is malformed is skipped and stored
+//! with the child's stderr.
 
 use std::sync::Arc;
 
@@ -18,13 +19,13 @@ use crate::definition::Redactor;
 use crate::era::ProtocolEra;
 use crate::visible::visible;
 
-/// Messages of one batch; no revision needs many.
+/// Limit of messages in one batch; no revision needs many.
 const MAX_BATCH_MESSAGES: usize = 256;
 
-/// What is shown of a text around the place where it is wrong.
+/// Characters shown on each side of a JSON error.
 const AROUND: usize = 12;
 
-/// A list that is not long. A longer one is not read to its end.
+/// An array that is not long. A longer one is not read to its end.
 struct BoundedVec<'a>(Vec<&'a RawValue>);
 
 impl<'de> Deserialize<'de> for BoundedVec<'de> {
@@ -52,10 +53,10 @@ impl<'de> Deserialize<'de> for BoundedVec<'de> {
     }
 }
 
-/// The messages of a list of them; `None` if it is none, or one that nobody would send.
+/// The messages of a batch; `None` if it is not an array, or is too long.
 fn batch(body: &[u8]) -> Option<Vec<Bytes>> {
     let BoundedVec(list) = body.starts_with(b"[").then(|| serde_json::from_slice(body).ok()).flatten()?;
-    // A list in a list is no message.
+    // An array within the array is no message.
     let messages = list.into_iter().filter(|item| item.get().starts_with('{'));
     Some(messages.map(|item| Bytes::copy_from_slice(item.get().as_bytes())).collect())
 }
@@ -88,7 +89,7 @@ impl Child {
         self.skip(body, what);
     }
 
-    /// The end of its output, which may be half a message.
+    /// The last frame of its output, which may be a truncated message.
     pub(super) fn on_last_frame(self: &Arc<Self>, frame: Frame) {
         use switchboard_wire::envelope::Message;
         match &frame {
@@ -99,7 +100,7 @@ impl Child {
         }
     }
 
-    /// A line that is no message. Of a process it is kept beside what it writes to its standard error.
+    /// Skips a line that is no message. For a process, stores it with its stderr.
     pub(super) fn skip(&self, line: &[u8], what: &Malformed) {
         self.count_noise(what);
         if matches!(self.transport, ChildTransport::Stdio(_)) {
@@ -108,12 +109,12 @@ impl Child {
     }
 }
 
-/// Whether an answer may have this id, which was found in something that may be no JSON.
+/// Whether an answer may have this id, which was found in text that may not be JSON.
 pub(super) fn is_id(id: &str) -> bool {
     !id.starts_with(['{', '[']) && serde_json::from_str::<IgnoredAny>(id).is_ok()
 }
 
-/// What is wrong with an answer, as far as a person who writes servers needs it.
+/// What is wrong with an answer, in enough detail for the author of the server.
 fn wrong_answer(body: &[u8], what: &Malformed, hidden: &Redactor) -> String {
     match (what, std::str::from_utf8(body)) {
         (Malformed::NotMessage(why), _) => format!("answered with a message that is not JSON-RPC: {why}"),
@@ -122,7 +123,7 @@ fn wrong_answer(body: &[u8], what: &Malformed, hidden: &Redactor) -> String {
         }
         (Malformed::NotJson, Ok(text)) => match serde_json::from_str::<IgnoredAny>(text) {
             Ok(_) => "answered with something that is not JSON".to_owned(),
-            // A part of a value would not be known as one.
+            // The excerpt could show a part of a secret, which the redactor would not recognise.
             Err(error) if !hidden.is_clean(text) => format!("answered with text that is not JSON: {error}"),
             Err(error) => {
                 let at = if error.line() == 1 { error.column().min(text.len()) } else { 0 };
@@ -149,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn the_error_says_what_is_wrong() {
         let wrong = |body: &[u8]| wrong_answer(body, &Malformed::NotJson, &Redactor::default());
         let nan = wrong(br#"{"jsonrpc":"2.0","id":1,"result":{"x":NaN}}"#);
         assert!(nan.contains("column") && nan.contains("NaN"), "{nan}");

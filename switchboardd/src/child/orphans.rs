@@ -1,5 +1,5 @@
-//! What is left of a child whose guard was killed: the daemon adopts it (it is a subreaper too) and
-//! clears it up in the guard's place.
+//! Kills the remaining processes of a child whose guard was killed: the daemon adopts them (it is a subreaper
+//! too) and clears them up instead of the guard.
 
 use std::collections::HashSet;
 use std::sync::Mutex;
@@ -14,32 +14,33 @@ use crate::processes;
 
 const GRACE: Duration = Duration::from_millis(300);
 
-/// What cannot be killed by then (it waits for a disk that does not answer) is left behind.
+/// A process that cannot be killed in this time (it waits for a disk that does not respond) is left behind.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// So many looks in a row have to find nobody: while our own children come and go, one look may miss somebody.
+/// This many scans in a row must find no process: while our own children come and go, one
+/// scan may miss a process.
 const LOOKS: u32 = 3;
 
-/// The longest time that adopted processes are killed in a row before anything slower is done.
+/// How long adopted processes are killed in a tight loop before the slower scan of their descendants.
 const BURST: Duration = Duration::from_millis(500);
 
-/// As many are looked at before the list is read again: the newest may have been replaced meanwhile.
+/// How many processes are killed before the list is read again: meanwhile the newest may have been replaced.
 const NEWEST: usize = 32;
 
-/// Has every orphan of this process's descendants become its child.
+/// Makes orphaned descendants of this process its children.
 pub(crate) fn become_subreaper() {
     #[cfg(target_os = "linux")]
     let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
 }
 
-/// Ends all that were adopted, and their descendants. Blocks until none is left.
+/// Ends all adopted processes and their descendants. Blocks until none is left.
 pub(super) fn kill_orphans() {
-    // One at a time: a number is nobody else's as long as nobody reaps it behind our back.
+    // One at a time: a pid stays valid until it is reaped, so no other thread may reap meanwhile.
     static ALONE: Mutex<()> = Mutex::new(());
     may_block();
     let _alone = ALONE.lock().expect("BUG: clearing up panicked");
-    // Read from `/proc`, not from `getsid`: in a container the leader of this session may be outside, and then the
-    // session is 0.
+    // Read from `/proc`, not from `getsid`: in a container the session leader may be outside, and
+    // then `getsid` returns 0.
     let Some(session) = Process::look_up(std::process::id()).map(|own| own.session) else { return };
     let mut clearing = KillSequence::with_grace(GRACE);
     let give_up = real_now() + PATIENCE;
@@ -52,7 +53,7 @@ pub(super) fn kill_orphans() {
             .into_iter()
             .filter(|process| !is_ours(process, session))
             .collect();
-        // A zombie that is reaped just now counts: it may have left somebody behind.
+        // A zombie that is reaped in this pass counts as found: its children may have just become orphans.
         quiet = if adopted.is_empty() { quiet + 1 } else { 0 };
         adopted.retain(|process| !(process.zombie && reap(process)));
         let descendants = adopted.iter().flat_map(|process| family_now(process.id));
@@ -67,16 +68,16 @@ pub(super) fn kill_orphans() {
     }
 }
 
-/// Kills the adopted processes, the newest first, until none is left that has not been killed yet. It looks at none
-/// of their descendants, which become adopted ones: a process that starts another one and exits has to be killed
-/// between the two, so nothing here may take long.
+/// Kills adopted processes, newest first, until a pass finds no new one. It does not scan their descendants,
+/// which become adopted ones themselves: a process that forks and exits must be killed between the two, so
+/// this loop has to be fast.
 fn kill_adopted(session: u32) {
     let until = real_now() + BURST;
     let mut killed = HashSet::new();
     let mut is_any_new = true;
     while is_any_new && real_now() < until {
         is_any_new = false;
-        // The kernel gives orphans to the first thread: the lists of the others are not read.
+        // The kernel gives orphans to the first thread, so the children of other threads are not read.
         for id in child_ids_of_first_thread(std::process::id()).into_iter().rev().take(NEWEST) {
             let Some(process) = Process::look_up(id).filter(|process| !is_ours(process, session)) else {
                 continue;
@@ -92,14 +93,14 @@ fn kill_adopted(session: u32) {
     }
 }
 
-/// Returns whether nothing is left of it. A process whose first thread has ended may go on in others.
+/// Returns whether the process is gone. A zombie may still have running threads.
 fn reap(process: &Process) -> bool {
     let pid = Pid::from_raw(process.id.cast_signed());
     pid.is_some() && !matches!(waitpid(pid, WaitOptions::NOHANG), Ok(None))
 }
 
-/// Whether this process started it. Those in its own session are its own: a guard leaves that session before its
-/// child starts, and there is no way back into it.
+/// Whether this process started it. Every process in the daemon's own session is ours: a guard leaves that
+/// session before its child starts, and cannot come back.
 fn is_ours(process: &Process, session: u32) -> bool {
     process.session == session || processes::lock().contains(&process.id)
 }

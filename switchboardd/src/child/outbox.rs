@@ -1,13 +1,13 @@
-//! The way to a child's standard input.
+//! Writes to a child's stdin.
 //!
-//! A message is written right where it is made, in one write, as long as the pipe takes it: a hop to
-//! a writer task would cost more than the write. Only when there are several at once do they go through a
-//! backlog, to be written together. What the pipe does not take waits there too; it is bounded, so that a child
-//! that stops reading freezes nobody but its own callers. Calls wait for room while the child reads; answers and
-//! cancels always fit.
+//! A message is written right where it is made, in one write, as long as the pipe takes it: a hop to a writer
+//! task would cost more than the write. Only when several messages are sent at once do they go through a
+//! backlog, to be written together. The backlog also holds what the pipe does not take; it is bounded, so
+//! that a child that stops reading blocks only its own callers. Calls wait for room while the child reads;
+//! answers and cancels have a much higher limit.
 //!
-//! The pipe is watched for its end only. Watched for room it would wake us each time the child has read
-//! something; room is waited for when there was none.
+//! The pipe is watched only for its end. Watching it for writability would wake the daemon each time the
+//! child has read something, so that is done only while the pipe is full.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -23,23 +23,23 @@ use tokio::time::{Instant, timeout_at};
 
 use super::memory_pipe::PipeWriter;
 
-/// With this much waiting, further calls wait until the child has read some of it. One message of any allowed size
-/// always fits.
+/// Above this backlog, new calls wait until the child has read some of it. One message of any
+/// allowed size always fits.
 const BACKLOG: usize = 4 * 1024 * 1024;
 
-/// With this much waiting for it, a child does not read and asks on: it is ended, since none of it may be dropped.
+/// Above this backlog, a child does not read but keeps asking: it is ended, since no answer may be dropped.
 const MAX_BACKLOG: usize = 40 * 1024 * 1024;
 
-/// How long to leave a full pipe that cannot be watched.
+/// How long to wait before writing again to a full pipe that cannot be watched.
 const SHORTAGE: Duration = Duration::from_millis(10);
 
-/// What the pipe is watched for: its end, which kqueue tells only of those who want to write.
+/// The pipe is watched for its end, which kqueue reports only to writers.
 const WATCHED: Interest = if cfg!(target_os = "linux") { Interest::ERROR } else { Interest::WRITABLE };
 
-/// As much of it is kept for the next messages.
+/// Capacity that the backlog keeps for the next messages.
 const SMALL_BACKLOG: usize = 64 * 1024;
 
-/// What is left of the backlog.
+/// Whether some of the backlog is left.
 enum BacklogState {
     Empty,
     Waiting,
@@ -47,9 +47,9 @@ enum BacklogState {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Unsent {
-    /// The backlog is full: of a call, until the child has read some of it; of anything else, for good.
+    /// The backlog is full. A call may wait until the child has read some of it; anything else fails.
     Full,
-    /// Its input is closed.
+    /// The child's stdin is closed.
     Closed,
 }
 
@@ -59,7 +59,7 @@ pub(super) struct Outbox {
     /// Wakes the task that writes the backlog.
     changed: Notify,
     broken: Notify,
-    /// Some of the backlog was written, or there is none any more.
+    /// Notified when some of the backlog was written or dropped.
     moved: Notify,
 }
 
@@ -67,9 +67,9 @@ struct OutboxState {
     pipe: Option<InputPipe>,
     backlog: Vec<u8>,
     written: usize,
-    /// When the pipe last took something while there was a backlog.
+    /// When the pipe last accepted bytes while there was a backlog.
     progress: Instant,
-    /// What the child had not read when its input was closed.
+    /// Bytes that the child had not read when its stdin was closed.
     unread: u64,
 }
 
@@ -154,9 +154,9 @@ impl Outbox {
         Self { state: Mutex::new(state), changed, broken, moved }
     }
 
-    /// Sends one line, which ends with its line break; with others that are sent at this moment if `together`. Then it
-    /// counts as sent although the child may be found dead before a byte of it was written. `yields`: it may wait for
-    /// room instead, as calls do.
+    /// Sends one line, which ends with its line break. With `coalesce` it is queued and written together with
+    /// others; it then counts as sent even if the child dies before a byte of it is written. `yields`: it is
+    /// a call, which can wait for room instead.
     pub(super) fn send(&self, line: &[u8], coalesce: bool, yields: bool) -> Result<(), Unsent> {
         let mut state = self.lock();
         let Some(pipe) = &state.pipe else {
@@ -188,8 +188,8 @@ impl Outbox {
         Ok(())
     }
 
-    /// Waits until there is room for a call, no longer than until `due`; [`Unsent::Full`] if the child has read
-    /// nothing for `patience`.
+    /// Waits until there is room for a call. [`Unsent::Full`] if the child has read nothing for
+    /// `patience`, or at `due`.
     pub(super) async fn room(&self, patience: Duration, due: Instant) -> Result<(), Unsent> {
         loop {
             let moved = self.moved.notified();
@@ -204,12 +204,12 @@ impl Outbox {
         }
     }
 
-    /// Bytes that were sent and that the child has not read, or never did.
+    /// Bytes sent that the child has not read; after the close, those that it never read.
     pub(super) fn unread(&self) -> u64 {
         self.lock().unread()
     }
 
-    /// Ends the child's input; what has not been written by now is dropped.
+    /// Closes the child's stdin and drops the backlog.
     pub(super) fn close(&self) {
         let mut state = self.lock();
         state.close();
@@ -219,14 +219,14 @@ impl Outbox {
         self.moved.notify_waiters();
     }
 
-    /// Writes the backlog whenever there is one, until the input is closed.
+    /// Writes the backlog whenever there is one, until stdin is closed.
     pub(super) async fn write_backlog(&self) {
         loop {
             let Some(pipe) = self.lock().pipe.clone() else { return };
             match self.write_some() {
                 BacklogState::Empty => tokio::select! {
                     () = self.changed.notified() => {}
-                    // Told by the kernel as soon as nobody reads any more, also while nothing is written.
+                    // The kernel reports it as soon as the child closes its end, even if nothing is written.
                     () = pipe.closed() => {
                         self.break_off(&mut self.lock());
                         return;
@@ -234,7 +234,7 @@ impl Outbox {
                 },
                 BacklogState::Waiting => tokio::select! {
                     () = pipe.room() => {}
-                    // The pipe may have been closed meanwhile: look again.
+                    // The pipe may have been closed meanwhile: check again.
                     () = self.changed.notified() => {}
                 },
             }
@@ -272,7 +272,7 @@ impl Outbox {
         BacklogState::Empty
     }
 
-    /// The child does not take anything any more.
+    /// The child has closed its stdin.
     fn break_off(&self, state: &mut OutboxState) {
         state.close();
         self.broken.notify_one();
@@ -293,12 +293,12 @@ impl Outbox {
     }
 }
 
-/// Resolves when the pipe may take something.
+/// Resolves when the pipe may be writable.
 async fn room(pipe: &AsyncFd<OwnedFd>) {
     let watched = pipe.get_ref().try_clone().and_then(|pipe| watch(pipe, Interest::WRITABLE));
     match watched {
         Ok(room) => drop(room.writable().await),
-        // No descriptor is left to watch it with: it is looked at again and again.
+        // No descriptor is left to watch it with: poll instead.
         Err(_) => tokio::time::sleep(SHORTAGE).await,
     }
 }
@@ -324,7 +324,7 @@ mod tests {
         let (outbox, mut pipe) = outbox();
         let mut expected = Vec::new();
         for number in 0..200_u32 {
-            // Some fit, some do not; some wait for others, some would rather not.
+            // Some lines fit into the pipe and some do not; some are coalesced.
             let line = format!("{number}{}\n", "x".repeat(if number % 50 == 0 { 100_000 } else { 10 }));
             outbox.send(line.as_bytes(), number % 3 == 0, false).unwrap();
             expected.extend_from_slice(line.as_bytes());
@@ -342,7 +342,7 @@ mod tests {
         let wait = || outbox.room(soon, Instant::now() + Duration::from_secs(60));
         assert_eq!(outbox.send(&long, true, true), Ok(()));
         assert_eq!(outbox.send(&long, true, true), Err(Unsent::Full));
-        // What is no call fits all the same, up to where the child is given up.
+        // A message that is no call is still accepted, up to the limit at which the child is ended.
         assert_eq!(outbox.send(b"x\n", true, false), Ok(()));
         assert_eq!(outbox.send(&vec![b'x'; MAX_BACKLOG], true, false), Err(Unsent::Full));
         assert_eq!(wait().await, Err(Unsent::Full));
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn it_is_known_whether_what_was_sent_was_read() {
+    async fn unread_counts_the_bytes_that_the_child_has_not_read() {
         let (outbox, mut pipe) = outbox();
         outbox.send(b"one\n", false, false).unwrap();
         assert_eq!(outbox.unread(), 4);
@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_reader_that_goes_is_noticed_while_nothing_is_written() {
+    async fn a_closed_reader_is_noticed_without_a_write() {
         let (outbox, pipe) = outbox();
         drop(pipe);
         tokio::time::timeout(Duration::from_secs(10), outbox.broken()).await.unwrap();

@@ -37,7 +37,7 @@ impl Child {
         self.follow(&self.followed(), true);
     }
 
-    /// Whether calls of this caller may come to it.
+    /// Whether this caller's calls may go to this child.
     pub fn serves(&self, caller: &Arc<Caller>) -> bool {
         match self.ownership() {
             Ownership::Shared => true,

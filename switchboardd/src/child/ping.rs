@@ -8,11 +8,12 @@ use super::{Child, ChildError, Limits, millis};
 use crate::era::ProtocolEra;
 use crate::methods;
 
-/// A child that was silent on a call and does not answer a `ping` within this is not coming back.
+/// After a child was silent on a call, it must answer a `ping` within this time, or the daemon ends it.
 const PING_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl Child {
-    /// It has been silent on a call: busy, or gone? One `ping` at a time finds out, and ends it if it is gone.
+    /// Sends a `ping` to a child that was silent on a call, one at a time, and ends the child
+    /// if it does not answer.
     pub fn probe(self: &Arc<Self>) {
         if self.probing.swap(true, Ordering::Relaxed) {
             return;
@@ -26,10 +27,10 @@ impl Child {
         });
     }
 
-    /// Whether it answers a `ping` in time. A child that has been silent on a call may be busy, or gone.
+    /// Whether the child answers a `ping` within this time.
     pub async fn answers(self: &Arc<Self>, within: Duration) -> bool {
         let limits = Limits { spawn: within, rpc: within, max: within };
-        // There is no `ping` in the modern era.
+        // The modern era has no `ping`.
         let method = if self.era() == ProtocolEra::Modern { methods::DISCOVER } else { methods::PING };
         match self.request(method, b"") {
             Ok(call) => call.answer(limits).await.is_ok(),

@@ -1,4 +1,4 @@
-//! Who descends from whom, read from `/proc`. Empty where there is no such thing.
+//! The process tree, read from `/proc`. Empty on systems without it.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use switchboard_wire::process::Stat;
 
 use crate::event_loop::may_block;
 
-/// A process at one moment: its number may be given out again, its start time tells.
+/// A process at one moment. Its start time distinguishes it from a later process with the same pid.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Process {
     pub id: u32,
@@ -15,9 +15,9 @@ pub struct Process {
     pub start_time: u64,
     pub group: u32,
     pub session: u32,
-    /// Its first thread has ended; with it the process, unless other threads go on.
+    /// Its first thread has ended; other threads may still run.
     pub zombie: bool,
-    /// Somebody stopped it, by a signal or as a debugger.
+    /// It was stopped by a signal or a debugger.
     pub stopped: bool,
 }
 
@@ -29,7 +29,7 @@ impl Process {
         Some(Self { id, parent, start_time, group, session, zombie, stopped })
     }
 
-    /// Signals this very process, not another one that got its number since.
+    /// Signals this process. On Linux, never another one that got its pid since.
     pub fn signal(&self, signal: Signal) {
         let Some(pid) = Pid::from_raw(self.id.cast_signed()) else { return };
         #[cfg(target_os = "linux")]
@@ -63,14 +63,14 @@ pub fn children_of(parent: u32) -> Vec<Process> {
     }
 }
 
-/// The numbers alone. `None` if the kernel does not keep this list: then only a look at every process tells.
+/// Only the pids. `None` if the kernel does not provide this list: then all processes have to be read.
 pub(super) fn child_ids_of(parent: u32) -> Option<Vec<u32>> {
     let threads = fs::read_dir(format!("/proc/{parent}/task")).ok()?;
     let mut ids = Vec::new();
     for thread in threads.flatten() {
         match fs::read_to_string(thread.path().join("children")) {
             Ok(list) => ids.extend(list.split_whitespace().filter_map(|id| id.parse::<u32>().ok())),
-            // A thread that has just ended has none; a kernel without such lists has none either.
+            // If the thread still exists, the kernel has no such lists; otherwise it has just ended.
             Err(_) if thread.path().exists() => return None,
             Err(_) => {}
         }
@@ -78,13 +78,13 @@ pub(super) fn child_ids_of(parent: u32) -> Option<Vec<u32>> {
     Some(ids)
 }
 
-/// The children that the first thread started, and the orphans that the process has adopted.
+/// The children of the first thread, including the orphans that the process has adopted.
 pub(super) fn child_ids_of_first_thread(parent: u32) -> Vec<u32> {
     let list = fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).unwrap_or_default();
     list.split_whitespace().filter_map(|id| id.parse().ok()).collect()
 }
 
-/// Children, their children, and so on, by the lists of the kernel: quick, and what moves meanwhile may be missed.
+/// All descendants, by the kernel's lists of children: fast, but may miss processes that move meanwhile.
 pub(super) fn family_now(root: u32) -> Vec<Process> {
     let mut found = children_of(root);
     let mut next = 0;
@@ -117,12 +117,12 @@ fn family_of(root: u32, everyone: &[Process]) -> Vec<Process> {
     found
 }
 
-/// What a process and all its descendants take, in bytes: shared pages count once.
+/// Memory of a process and all its descendants in bytes. Shared pages are counted proportionally (PSS).
 pub fn memory_of(root: u32) -> u64 {
     memory_of_each(&[root]).first().map_or(0, |(_, bytes)| *bytes)
 }
 
-/// The same of several, with one look at who descends from whom.
+/// Like [`memory_of`] for several processes, with one scan of `/proc`.
 pub fn memory_of_each(roots: &[u32]) -> Vec<(u32, u64)> {
     if roots.is_empty() {
         return Vec::new();
@@ -136,7 +136,7 @@ pub fn memory_of_each(roots: &[u32]) -> Vec<(u32, u64)> {
     roots.iter().copied().map(weigh).collect()
 }
 
-/// What this process takes, in bytes; `None` where nobody says.
+/// Resident memory of this process in bytes; `None` if the system does not report it.
 pub fn own_memory() -> Option<u64> {
     may_block();
     let status = fs::read_to_string("/proc/self/status").ok()?;
@@ -144,7 +144,8 @@ pub fn own_memory() -> Option<u64> {
     line.split_whitespace().next()?.parse::<u64>().ok().map(|kib| kib * 1024)
 }
 
-/// What another copy of a process with its descendants would take: what they wrote to. Pages of files would be shared.
+/// What another copy of a process and its descendants would take: their private dirty pages. Pages of
+/// files would be shared.
 pub fn memory_of_copy(root: u32) -> u64 {
     let everyone = all();
     let family = family_of(root, &everyone);
@@ -155,8 +156,8 @@ fn private(pid: u32) -> Option<u64> {
     of_rollup(pid, "Private_Dirty:").or_else(|| in_file(pid, "status", "RssAnon:"))
 }
 
-/// What one process takes, its part of shared pages included. A process that closed itself to others, as our guards
-/// do, tells only what is its own.
+/// Memory of one process, including its share of shared pages. Of a process that is not readable, as our
+/// guards, only its anonymous memory is known.
 pub fn proportional(pid: u32) -> Option<u64> {
     of_rollup(pid, "Pss:").or_else(|| in_file(pid, "status", "RssAnon:"))
 }
@@ -165,7 +166,7 @@ fn of_rollup(pid: u32, what: &str) -> Option<u64> {
     in_file(pid, "smaps_rollup", what)
 }
 
-/// What a line of a file below `/proc` says, in bytes.
+/// The value of a line in a file below `/proc/<pid>`, in bytes.
 fn in_file(pid: u32, file: &str, what: &str) -> Option<u64> {
     may_block();
     let text = fs::read_to_string(format!("/proc/{pid}/{file}")).ok()?;
@@ -177,7 +178,7 @@ fn in_file(pid: u32, file: &str, what: &str) -> Option<u64> {
 mod tests {
     use super::*;
 
-    /// Of its own parent a test can say nothing: in a container that may be outside, and its number is then 0.
+    /// The test's own parent is not looked up: in a container it may be outside, and its pid is then 0.
     #[test]
     #[expect(clippy::disallowed_methods, reason = "a process to look up")]
     fn a_process_is_found_with_its_parent() {

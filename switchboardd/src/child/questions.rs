@@ -1,5 +1,5 @@
-//! What a child asks of a host: put to the one host that it can be for, and taken back when the call that it belongs
-//! to, the session or the child ends.
+//! Questions of a child: passed to the only host they can be for, and withdrawn when their call, the
+//! session or the child ends.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -16,7 +16,7 @@ use crate::caller::Caller;
 use crate::era::{ProtocolEra, question};
 use crate::methods;
 
-/// Questions of one child that may be open at once; a host could not answer more either.
+/// Limit of open questions of one child; a host could not answer more either.
 const MAX_QUESTIONS: usize = 64;
 
 /// Why a question ends with its call.
@@ -32,7 +32,7 @@ impl Child {
         about: Option<ChildId>,
     ) {
         if self.era() == ProtocolEra::Modern {
-            // Nothing may be asked this way in that era, and no answer may be written.
+            // The modern era has no requests from servers, and the daemon may not answer one.
             return self.count_noise(&Malformed::NotMessage("a request of a modern server"));
         }
         let refusal = match method {
@@ -55,15 +55,16 @@ impl Child {
         }
     }
 
-    /// The one host whose call is unanswered here. Never broadcast, never a guess.
+    /// The only host with an unanswered call here. A question is never broadcast, and its
+    /// host is never guessed.
     fn asked(&self, about: Option<ChildId>) -> Result<Arc<Caller>, String> {
         let several = "several hosts have calls open here, so it is not known whom to ask; `scope: session` gives each host a child of its own";
         match self.candidates(About::Question, about) {
             Candidates::One(caller) => Ok(caller),
             Candidates::Nobody => Err(error(envelope::METHOD_NOT_FOUND, "no host has a call open to ask")),
             Candidates::Several { only_abandoned_left } => {
-                // Many servers never answer a call that was cancelled. Such a child cannot ask anybody
-                // any more, so the next callers get another one.
+                // Many servers never answer a cancelled call. Such a child can no longer ask any host, so it
+                // is retired: new callers get a different child.
                 if only_abandoned_left {
                     self.retire();
                 }
@@ -72,7 +73,7 @@ impl Child {
         }
     }
 
-    /// Roots are one host's: only a child that belongs to one session is told them, a spare has none.
+    /// Roots belong to one host: only a child of one session is told them; a spare gets an empty list.
     fn put_roots(
         self: &Arc<Self>,
         body: &Bytes,
@@ -87,7 +88,8 @@ impl Child {
                 Some(error(envelope::METHOD_NOT_FOUND, why))
             }
             Ownership::Host(owner) => {
-                // By the call that it is about, if there is one; a modern host cannot be asked otherwise.
+                // Through the call that it is about, if there is one: a modern host cannot be
+                // asked in any other way.
                 let asked = match self.candidates(About::Question, about) {
                     Candidates::One(caller) if self.serves(&caller) => caller,
                     _ => owner.clone(),
@@ -109,8 +111,8 @@ impl Child {
         }
     }
 
-    /// Passes a question on to `caller`'s host, under an id of ours. Roots are the session's; every other question
-    /// belongs to a call that somebody waits for.
+    /// Passes a question to `caller`'s host, under an id of ours. `roots/list` belongs to the session; every
+    /// other question belongs to an open call.
     fn put_question(
         self: &Arc<Self>,
         caller: &Arc<Caller>,
@@ -140,7 +142,8 @@ impl Child {
         if !belongs && method != methods::ROOTS_LIST {
             return Err(withdrawn(method));
         }
-        // The child does not know any more which of two questions of one id an answer is to: the later one stays.
+        // The child could not tell which of two questions with one id was answered: the later
+        // one replaces the other.
         let same = self.calls().question_closed(&theirs, Instant::now());
         if let Some(earlier) = same {
             earlier.caller.withdraw(&earlier.ours, "the server asked something else under the same id");
@@ -164,7 +167,7 @@ impl Child {
         }
     }
 
-    /// Hands a reply to the call that it is for, and ends the questions that belonged to that call only.
+    /// Delivers a reply to its call, and withdraws the questions that belonged only to that call.
     pub(super) fn deliver(&self, id: ChildId, reply: CallOutcome) -> Delivered {
         let (delivered, ended) = {
             let mut calls = self.calls();
@@ -174,8 +177,7 @@ impl Child {
         delivered
     }
 
-    /// These questions have ended: the host hears that nobody asks any more, and why, the child that nobody
-    /// answers.
+    /// Withdraws ended questions: tells the host why, and answers the child.
     pub(super) fn withdraw(&self, ended: Vec<(Box<str>, ChildQuestion)>, why: &str) {
         if ended.is_empty() {
             return;
@@ -187,7 +189,7 @@ impl Child {
         }
     }
 
-    /// Tells hosts that what a child that ended wanted to know no longer matters.
+    /// Withdraws the open questions of a child that has ended from their hosts.
     pub(super) fn withdraw_questions(&self, open: Vec<ChildQuestion>) {
         self.withdraw_late_roots("the server that asked has ended");
         for question in open {
@@ -200,7 +202,7 @@ impl Child {
     }
 }
 
-/// What the child hears of a question whose call has ended.
+/// The answer to a child's question whose call has ended.
 fn withdrawn(method: &str) -> String {
     match question::declined_result(method, "cancel") {
         Some(result) => format!(r#""result":{result}"#),
@@ -208,7 +210,7 @@ fn withdrawn(method: &str) -> String {
     }
 }
 
-/// What stands in for a host that cannot take this question.
+/// The answer to a question that the host cannot take.
 fn declined(method: &str) -> String {
     match method {
         methods::ELICITATION => r#""result":{"action":"decline"}"#.to_owned(),

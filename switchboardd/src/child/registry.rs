@@ -1,4 +1,4 @@
-//! Every child that runs, whoever started it: for the status, the budget, and a shutdown that leaves none.
+//! All children that run: for the status, the budget, and a shutdown that leaves none.
 
 use std::sync::{Arc, Mutex};
 
@@ -15,12 +15,13 @@ pub struct ChildRegistry {
 
 #[derive(Debug, Default)]
 struct RegistryState {
-    /// Known by what they are, not by their process: its number may be another child's before all of the first is gone.
+    /// Identified by pointer, not by pid: a pid may be reused before all processes of the
+    /// first child are gone.
     children: Vec<Arc<Child>>,
     reserved: usize,
 }
 
-/// Room for a child that is about to start.
+/// A reserved slot in the budget, for a child that is about to start.
 #[derive(Debug)]
 pub struct BudgetSlot {
     registry: Arc<ChildRegistry>,
@@ -39,7 +40,7 @@ impl ChildRegistry {
         BudgetSlot { registry: self.clone() }
     }
 
-    /// The child takes the place that was kept for it.
+    /// Adds the child in its reserved slot.
     pub(super) fn add(&self, child: &Arc<Child>, slot: BudgetSlot) {
         self.lock().children.push(child.clone());
         drop(slot);
@@ -50,7 +51,7 @@ impl ChildRegistry {
         self.freed.notify_waiters();
     }
 
-    /// Children that run or are about to.
+    /// Number of children that run or are about to start.
     pub fn slots_in_use(&self) -> usize {
         let state = self.lock();
         state.children.len() + state.reserved
@@ -60,17 +61,17 @@ impl ChildRegistry {
         self.lock().children.clone()
     }
 
-    /// There may be more room than before although nobody has gone.
+    /// Wakes the callers that wait for a slot: the limit may have been raised.
     pub fn recheck_limit(&self) {
         self.freed.notify_waiters();
     }
 
-    /// Resolves when a child has gone, the place of one that never came is free again, or the ceiling was changed.
+    /// Resolves when a child is gone, a reserved slot was released, or the limit may have changed.
     pub fn slot_freed(&self) -> tokio::sync::futures::Notified<'_> {
         self.freed.notified()
     }
 
-    /// Stops all of them at once and waits until nothing is left.
+    /// Stops all children at once and waits until all their processes are gone.
     pub async fn stop_all(&self) {
         loop {
             let children = self.all();
@@ -89,7 +90,7 @@ impl ChildRegistry {
     }
 }
 
-/// Takes out this very one, not another that looks the same.
+/// Compares by pointer, not by value.
 fn remove<T>(all: &mut Vec<Arc<T>>, gone: &T) {
     all.retain(|known| !std::ptr::eq(&**known, gone));
 }
@@ -99,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_leaves_does_not_take_another_of_the_same_number_along() {
+    fn removing_a_child_keeps_another_with_the_same_pid() {
         let (first, second) = (Arc::new(4711), Arc::new(4711));
         let mut all = vec![first.clone(), second.clone()];
         remove(&mut all, &*first);

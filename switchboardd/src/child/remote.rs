@@ -1,10 +1,11 @@
-//! A child that runs elsewhere, reached by HTTP. For everybody else it is a child like any other: calls are
-//! registered in the same table, what it says is sorted by the same code.
+//! A remote child, reached over HTTP. To the rest of the daemon it is a child like any other: its calls are
+//! in the same table, and its messages are dispatched by the same code.
 //!
-//! One task owns the connection (`run`): it is told what to send, gives each message a task of its own, and ends
-//! them all when the child is to stop. `post.rs` is one message and what comes of it, `handshake.rs` finds out how the
-//! server is spoken with, `stream.rs` listens to what it says unasked, `old_sse.rs` is the transport of 2024-11-05.
-//! `client.rs` knows HTTP, credentials and redirects; `address.rs`, `headers.rs` and `sse.rs` are pure.
+//! One task owns the connection (`run`): it receives commands, gives each message a task of its own, and ends
+//! them all when the child is told to stop. `post.rs` sends one message and handles its response,
+//! `handshake.rs` finds out which protocol the server speaks, `stream.rs` reads a legacy server's own stream,
+//! `old_sse.rs` is the transport of 2024-11-05. `client.rs` handles HTTP, credentials and redirects;
+//! `address.rs`, `headers.rs` and `sse.rs` are pure.
 
 mod address;
 pub mod auth;
@@ -46,17 +47,16 @@ use crate::caller::Caller;
 use crate::definition::{ResolvedRemote, Transport};
 use client::{Client, Outgoing};
 
-/// Orders that may wait for the task that carries them out. It never waits itself, so they are those of one moment:
-/// half of it for messages, the other half so that what was sent can always be taken back.
+/// Capacity of the command queue. The task that executes commands never blocks, so this only has to hold a
+/// burst. Requests use at most half of it, which leaves room to cancel them and for notifications.
 const COMMAND_QUEUE: usize = 1024;
 
-/// How long a legacy server may take to end the answer to a call that was taken back.
+/// How long a legacy server may take to end the response to a cancelled call.
 const CANCEL_GRACE: Duration = Duration::from_secs(2);
 
-/// How long a server may take to hear that we are going.
+/// How long the daemon waits for a server to end the session.
 const GOODBYE: Duration = Duration::from_secs(1);
 
-/// What the one task is told.
 #[derive(Debug)]
 enum RemoteCommand {
     Request {
@@ -73,38 +73,37 @@ enum RemoteCommand {
     },
 }
 
-/// Notifications and answers to one server that are on their way at a time, each on a connection.
+/// Limit of notifications and answers in flight to one server; each uses a connection.
 const MAX_NOTIFICATIONS: usize = 96;
 
-/// The handle to a connection.
 pub(super) struct RemoteHandle {
     connection: Arc<RemoteConnection>,
     commands: mpsc::Sender<RemoteCommand>,
     closed: AtomicBool,
 }
 
-/// What all messages of one child share.
+/// State that all messages of one child share.
 #[derive(Debug)]
 struct RemoteConnection {
     client: Client,
     transport: Transport,
     // A leaf lock: held to copy or change it.
     state: Mutex<RemoteState>,
-    /// Held by whoever initializes again; all others wait for it.
+    /// Held during a new handshake; all other requests wait for it.
     handshake_lock: tokio::sync::Mutex<()>,
-    /// Who reads what the server says unasked: one at a time.
+    /// The task that reads the server's own stream: one at a time.
     // A leaf lock: held to replace the handle.
     listener: Mutex<Option<AbortHandle>>,
 }
 
-/// How far the conversation is.
+/// What the handshake has agreed on so far.
 #[derive(Debug, Clone)]
 struct RemoteState {
     protocol: Protocol,
-    /// What was agreed on, with a legacy server.
+    /// The negotiated revision of a legacy server.
     revision: Option<&'static str>,
     session: Option<HeaderValue>,
-    /// Where messages go, if that is another address.
+    /// The URL that messages are posted to, if it is not the definition's.
     endpoint: Option<Url>,
 }
 
@@ -141,7 +140,7 @@ pub(super) async fn connect(
     Ok(child)
 }
 
-/// Carries out commands until the child is to stop.
+/// Executes commands until the child is told to stop.
 async fn run(
     child: Arc<Child>,
     connection: Arc<RemoteConnection>,
@@ -171,7 +170,7 @@ async fn run(
         }
     }
     drop(posts);
-    // It may have been given up for a reason of its own.
+    // Has no effect if `give_up` has already set the reason.
     child.lifecycle.set_reason(ChildError::Stopped);
     match child.why_ended() {
         ChildError::Stopped => tracing::info!(target: "child", child = child.name(), "left"),
@@ -182,7 +181,7 @@ async fn run(
     drop(end_guard);
 }
 
-/// Messages on their way. Dropping this ends them.
+/// Messages in flight. Dropping this aborts them.
 struct Posts<'a> {
     child: &'a Arc<Child>,
     connection: &'a Arc<RemoteConnection>,
@@ -205,7 +204,7 @@ impl Posts<'_> {
             }
             RemoteCommand::Notify { body } => {
                 let Ok(place) = self.notification_slots.clone().try_acquire_owned() else {
-                    // It asks faster than it hears the answers.
+                    // It asks faster than it accepts the answers.
                     return child.count_noise(&Malformed::NotMessage("more questions than it takes answers"));
                 };
                 self.tasks.spawn(async move {
@@ -218,7 +217,7 @@ impl Posts<'_> {
         }
     }
 
-    /// A modern server hears of it by the end of the connection, a legacy one in words.
+    /// Cancels a request: for a modern server by closing the connection, for a legacy one by a notification.
     fn cancel(&mut self, id: ChildId, notify_child: bool) {
         let post = self.open.remove(&id.0);
         if self.connection.state().protocol == Protocol::Modern || !notify_child {
@@ -275,7 +274,6 @@ impl RemoteHandle {
         self.connection.state().protocol
     }
 
-    /// The first words with the server.
     pub(super) async fn handshake(
         &self,
         child: &Arc<Child>,
@@ -285,14 +283,14 @@ impl RemoteHandle {
         Ok(result.map_err(|error| self.connection.without_values(error))?)
     }
 
-    /// Listens to what it says without being asked.
+    /// Starts to read the server's own stream.
     pub(super) fn listen(&self, child: &Arc<Child>) {
         stream::begin(child, &self.connection);
     }
 }
 
 impl RemoteConnection {
-    /// An error without what was filled into the URL or the headers.
+    /// Redacts the values that were filled into the URL or the headers.
     fn without_values(&self, error: ChildError) -> ChildError {
         match error {
             ChildError::Remote(error) => error.without_values(&self.client.shown).into(),
@@ -311,7 +309,7 @@ impl RemoteConnection {
         change(&mut self.state.lock().expect("BUG: a change panicked"));
     }
 
-    /// Posts a message to where this conversation has its messages go.
+    /// Posts a message to the server's endpoint.
     async fn post(
         &self,
         state: &RemoteState,
@@ -329,7 +327,7 @@ impl RemoteConnection {
         self.client.send(Outgoing { method: Method::GET, url, headers, body, caller: None }).await
     }
 
-    /// A legacy server may forget the session.
+    /// Ends the session at a legacy server.
     async fn delete_session(&self) {
         let state = self.state();
         if state.session.is_none() {

@@ -20,8 +20,8 @@ use crate::methods;
 use crate::metrics;
 use crate::telemetry::trace::Context;
 
-/// From so many calls in flight on, messages wait for each other for a moment and are written together: it saves
-/// most of the writes of a busy child, and a call that is not alone does not notice.
+/// Above this many calls in flight, writes are coalesced: a busy child costs far fewer syscalls, and the
+/// added latency is not noticeable.
 const COALESCE_ABOVE_CALLS: usize = 4;
 
 /// Whom a request to a child is for, and what it is about.
@@ -30,11 +30,11 @@ pub struct ChildRequest<'a> {
     /// `None` for a request of our own.
     pub caller: Option<&'a Arc<Caller>>,
     pub method: &'a str,
-    /// The tool that it is about.
+    /// Sets the tool that metrics record.
     pub tool: Option<&'a str>,
     /// The host's progress token, as the host wrote it.
     pub token: Option<&'a str>,
-    /// The span that it is part of.
+    /// Its parent span.
     pub span: Option<Context>,
 }
 
@@ -70,7 +70,8 @@ impl Child {
         };
         let Some((id, reply)) = opened else { return Err(ChildError::Unsent) };
         let mut line = Vec::with_capacity(256);
-        // The probe's id is a string: there are servers that answer nothing else properly before their handshake.
+        // The probe's id is a string, because some servers answer a numeric id properly only
+        // after their handshake.
         let id_text = if request.is_probe() { format!("\"{}\"", id.0) } else { id.0.to_string() };
         rpc::push_request_start(&id_text, request.method, &mut line);
         let method_end = line.len();
@@ -104,7 +105,8 @@ impl Child {
         self.transport.room(silence, due).await.map_err(|_| ChildError::Busy)
     }
 
-    /// Sends a notification, or an answer to a question. A child that leaves too much of it unread is ended.
+    /// Sends a notification, or the answer to a question. Ends a local child that leaves
+    /// too many bytes unread.
     pub fn notify(&self, body: &[u8]) {
         let mut line = Vec::with_capacity(body.len() + 1);
         line.extend_from_slice(body);
@@ -185,7 +187,7 @@ impl Drop for OpenedRequest<'_> {
     }
 }
 
-/// Makes the `params` at the end of a line those of the child's era.
+/// Rewrites the `params` at the end of `line` for the child's era.
 fn translate(era: ProtocolEra, caller: Option<&Caller>, line: &mut Vec<u8>, from: usize) {
     let written = line.split_off(from);
     let params = Raw::parse(&written);
@@ -194,7 +196,7 @@ fn translate(era: ProtocolEra, caller: Option<&Caller>, line: &mut Vec<u8>, from
         (ProtocolEra::Legacy, Some(params)) if stateless.is_some() => {
             envelope::without_envelope(params, line)
         }
-        // A modern host has said it all itself.
+        // A modern host has already written the envelope.
         (ProtocolEra::Modern, Some(params))
             if stateless.is_some() && params.get().contains(era::VERSION_KEY) =>
         {

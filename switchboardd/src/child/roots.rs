@@ -1,7 +1,8 @@
-//! Roots of a child that is one session's own: which it is told, and that its first call waits for them.
+//! Roots of a child that belongs to one session: how it is told the host's roots, and how its first
+//! call waits for them.
 //!
-//! Servers that follow roots ask for them right after the handshake. A call that overtakes the answer would find a
-//! server that knows no folder yet.
+//! Servers that use roots request them right after the handshake. A call that overtakes the answer would
+//! reach a server that knows no folder yet.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,39 +21,39 @@ use crate::caller::Caller;
 use crate::era::ProtocolEra;
 use crate::methods;
 
-/// A host that does not answer `roots/list` holds up the first call for this long.
+/// How long the first call waits for a host that does not answer `roots/list`.
 const ROOTS_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Some servers send what they ask a moment after they answered the next request.
+/// Some servers send `roots/list` a moment after they answered a `ping`.
 const LATE_QUESTION_GRACE: Duration = Duration::from_millis(20);
 
-/// How often we look whether the host has answered.
+/// How often the daemon checks whether the host has answered.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// Servers look at the folders on the disk before they use them.
+/// Servers check the folders on disk before they use them.
 const FOLDER_CHECK_GRACE: Duration = Duration::from_millis(50);
 
 #[derive(Debug, Default)]
 pub(super) struct Roots {
     /// Whether a host without roots lends its workspace as a root.
     lends_workspace: bool,
-    /// The first call need not wait any longer.
+    /// Calls no longer wait for roots.
     ready: AtomicBool,
     waited: OnceCell<()>,
-    /// The child's ids of its requests for roots that went to the host.
-    // A leaf lock: held for a look or an insert.
+    /// Ids of the child's `roots/list` requests that were passed to the host.
+    // A leaf lock: held to copy or push.
     asked: Mutex<Vec<Box<str>>>,
     was_told: AtomicBool,
-    // A leaf lock: held for a look or a change.
+    // A leaf lock: held to read or change it.
     late: Mutex<Option<Late>>,
 }
 
-/// The host has not answered `roots/list` in time, and the child was told that there are none.
+/// A `roots/list` that the host did not answer in time; the child was told that there are no roots.
 #[derive(Debug)]
 enum Late {
-    /// The host has the question still. Some ask their person first, or have just been started.
+    /// The host still has the question. Some hosts ask their user first, or have just been started.
     Open { host: Arc<Caller>, ours: Box<str> },
-    /// What the host answered, and where the id is in it: for the child, which was told to ask again.
+    /// The host's late answer, and the range of its id. The child was told to ask again and then gets it.
     Answered { response: Vec<u8>, id: Range<usize> },
 }
 
@@ -65,7 +66,7 @@ impl Roots {
         self.late.lock().expect("BUG: a note panicked")
     }
 
-    /// The child's request `id` was put to the host.
+    /// Records that the child's request `id` was passed to the host.
     pub(super) fn asked(&self, id: &str) {
         self.was_told.store(true, Ordering::Relaxed);
         if !self.ready.load(Ordering::Relaxed) {
@@ -75,7 +76,8 @@ impl Roots {
 }
 
 impl Child {
-    /// Resolves when a child that is a session's own has the roots that it asked for after its handshake.
+    /// Resolves when a session's own child has the roots that it requested after its
+    /// handshake, or on timeout.
     pub async fn wait_for_roots(self: &Arc<Self>) {
         if self.roots.ready.load(Ordering::Relaxed) {
             return;
@@ -89,7 +91,7 @@ impl Child {
 
     async fn roots_told(self: &Arc<Self>) {
         let until = Instant::now() + ROOTS_TIMEOUT;
-        // A server that answers this has taken `initialized` in, and has asked by now if it asks at all.
+        // A server that answers this has processed `initialized`, and has asked for roots if it ever does.
         self.answers(ROOTS_TIMEOUT).await;
         if !self.roots.was_told.load(Ordering::Relaxed) {
             sleep(LATE_QUESTION_GRACE).await;
@@ -108,7 +110,7 @@ impl Child {
         asked.iter().any(|id| calls.is_open_question(id))
     }
 
-    /// There may be other roots than those the host has told of.
+    /// The roots may have changed: drops the host's late answer and tells the child.
     pub fn roots_changed(&self) {
         self.roots.late().take_if(|late| matches!(late, Late::Answered { .. }));
         self.tell_roots_changed();
@@ -121,8 +123,8 @@ impl Child {
         self.notify(&rpc::notification(methods::ROOTS_CHANGED, None));
     }
 
-    /// A host did not answer these in time: the child goes on without roots. The host is not told to stop: what it
-    /// answers later reaches the child, too.
+    /// The host did not answer these `roots/list` requests in time: the child gets an empty list. The host
+    /// keeps the question, and its late answer still reaches the child.
     pub(super) fn do_without_roots(&self, unanswered: Vec<(Box<str>, ChildQuestion)>) {
         for (theirs, question) in unanswered {
             self.withdraw_late_roots("the server has asked again");
@@ -131,7 +133,8 @@ impl Child {
         }
     }
 
-    /// Whether this is a host's late answer to `roots/list`. The child is told to ask again.
+    /// Takes a host's late answer to `roots/list` and tells the child to ask again. False
+    /// for any other answer.
     pub(super) fn take_late_roots(&self, response: &[u8], host_id: Raw<'_>) -> bool {
         let host = {
             let mut late = self.roots.late();
@@ -144,15 +147,15 @@ impl Child {
             *late = Some(Late::Answered { response: response.to_vec(), id });
             host
         };
-        // A session that ends answers what it was asked.
+        // A session that ends answers its open questions itself; the child need not ask again.
         if !host.is_closed() {
             self.tell_roots_changed();
         }
         true
     }
 
-    /// Answers a `roots/list` of the child with what its host said too late before. If the host has not said anything
-    /// yet, it is asked anew.
+    /// Answers a `roots/list` of the child with the late answer of its host. Without one, withdraws the old
+    /// question and returns false, so that the host is asked again.
     pub(super) fn tell_late_roots(&self, theirs: &str) -> bool {
         let answered = self.roots.late().take_if(|late| matches!(late, Late::Answered { .. }));
         if let Some(Late::Answered { response, id }) = answered {
@@ -170,7 +173,8 @@ impl Child {
         }
     }
 
-    /// The outcome of `roots/list` for a host that has no roots: its workspace, unless the definition names folders.
+    /// The outcome of `roots/list` for a host without roots: its workspace, unless the
+    /// definition names folders.
     pub(super) fn workspace_roots(&self, owner: &Arc<Caller>) -> Option<String> {
         if !self.roots.lends_workspace {
             return None;

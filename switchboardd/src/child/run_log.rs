@@ -1,10 +1,9 @@
-//! What a daemon would leave behind if it were killed, written down so that the next daemon can clear
-//! it up.
+//! Records what a daemon would leave behind if it were killed, so that the next daemon can clear it up.
 //!
-//! Each run has a mark that all its children carry in their environment, and their descendants with
-//! them. The run log holds the marks of runs that did not end well. Guards have a note each while they
-//! live, with the numbers of guard and child: a child may forget its environment and stop its guard.
-//! Containers have a file each with their id.
+//! Each run has a mark in the environment of its children, which their descendants inherit. The run log
+//! holds the marks of the runs that did not end cleanly. Each guard has a note while it lives, with the
+//! pids of guard and child, because a child may drop its environment and stop its guard. Each container
+//! has a file with its id.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -22,42 +21,42 @@ use super::process_tree::{Process, all, family_now};
 use crate::event_loop::{may_block, run_blocking_detached};
 use crate::files::replace;
 
-/// The variable that marks a child and everything it starts.
+/// The environment variable that marks a child and its descendants.
 pub(super) const MARK: &str = "SWITCHBOARD_RUN";
 
-/// Runs that are remembered.
+/// How many runs are remembered.
 const MAX_MARKS: usize = 16;
 
-/// How long what is swept may take to end after TERM.
+/// How long processes of an earlier run may take to end after TERM.
 const GRACE: Duration = Duration::from_millis(500);
 
-/// A guard that still works clears up by itself, and better than anybody else can; for so long.
+/// For this long, a guard of an earlier run that still works may clear up itself, which it does best.
 const GUARD_GRACE: Duration = Duration::from_secs(15);
 
-/// For so long a guard that its child has stopped is made to go on.
+/// For this long, a guard that its child has stopped is continued.
 const CONTINUE: Duration = Duration::from_secs(5);
 
-/// What cannot be killed by then is left for the next time.
+/// A process that cannot be killed in this time is left for the next start.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A container's id, and a line break or two.
+/// Size limit of a container id file: the id, and a line break or two.
 const MAX_CONTAINER_ID: u64 = 128;
 
 #[derive(Debug)]
 pub struct RunLog {
-    /// `None` where nothing is to be kept, as in a dry run.
+    /// `None` if nothing is recorded, as in a dry run.
     file: Option<PathBuf>,
     mark: String,
     notes: AtomicU64,
 }
 
-/// The note of one guard, as long as it lives.
+/// The note of one guard. Dropping it removes the file.
 #[derive(Debug)]
 pub(super) struct GuardNote {
     file: PathBuf,
 }
 
-/// What a process is that a note has a line about.
+/// The role of a process in a note.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Role {
     Guard,
@@ -78,12 +77,12 @@ impl GuardNote {
         &self.file
     }
 
-    /// Adds one of its processes.
+    /// Adds a process to the note.
     pub(super) fn add(&self, role: Role, id: u32) {
-        // Without its start time nobody can be sure of it later, but the other line counts.
+        // Without its start time the process cannot be identified later, but the other line still counts.
         let start_time = Process::look_up(id).map_or(0, |process| process.start_time);
         let line = format!("{} {} {id} {start_time}\n", role.word(), boot());
-        // No `sync`: what ends with the machine leaves no processes.
+        // No `sync`: if the machine goes down, no processes are left.
         let file = fs::OpenOptions::new().create(true).append(true).mode(0o600).open(&self.file);
         if let Err(error) = file.and_then(|mut file| file.write_all(line.as_bytes())) {
             tracing::warn!(target: "ledger", "`{}` could not be written: {error}", self.file.display());
@@ -94,7 +93,7 @@ impl GuardNote {
 impl Drop for GuardNote {
     fn drop(&mut self) {
         let file = std::mem::take(&mut self.file);
-        // A start that failed or that nobody waits for any more drops it wherever that happens.
+        // A start that failed or was abandoned may drop this on the event loop.
         run_blocking_detached(move || {
             may_block();
             let _ = fs::remove_file(file);
@@ -102,17 +101,17 @@ impl Drop for GuardNote {
     }
 }
 
-/// Which start of the machine this is: numbers and start times begin again with each.
+/// Identifies the boot: pids and start times begin again with each.
 fn boot() -> String {
     let id = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     if id.trim().is_empty() { "-".to_owned() } else { id.trim().to_owned() }
 }
 
 impl RunLog {
-    /// Takes over what an earlier run left in `file`, and gives it to be swept.
+    /// Begins a new run in `file`, and returns what earlier runs left behind.
     pub fn open(file: PathBuf) -> (Self, StaleRuns) {
         let stale_runs = StaleRuns::of(&file);
-        // Earlier marks stay until a run ends well: what is swept now may be interrupted.
+        // Earlier marks stay until a run ends cleanly: the sweep may be interrupted.
         let keep: Vec<&str> = stale_runs.marks.iter().rev().take(MAX_MARKS).map(String::as_str).collect();
         let keep = keep.join("\n");
         let run_log = Self::new(Some(file));
@@ -120,7 +119,7 @@ impl RunLog {
         (run_log, stale_runs)
     }
 
-    /// A run log that nobody will read.
+    /// A run log without a file.
     pub fn unwritten() -> Self {
         Self::new(None)
     }
@@ -133,15 +132,15 @@ impl RunLog {
         &self.mark
     }
 
-    /// All our children are gone.
+    /// Removes the log: all children are gone.
     pub fn close(&self) {
         if let Some(file) = &self.file {
             let _ = fs::remove_file(file);
         }
     }
 
-    /// Notes a container of this run: which program stops it and which file has its id, its own or one
-    /// of ours. Gives the note and that file.
+    /// Notes a container of this run: the program that stops it, and the file with its id, which is `own` or
+    /// one of ours. Returns the note and that file.
     pub(super) fn note_container(&self, program: &Path, own: Option<PathBuf>) -> Option<(PathBuf, PathBuf)> {
         let folder = container_folder(self.file.as_deref()?);
         private_folder(&folder).ok()?;
@@ -151,7 +150,7 @@ impl RunLog {
         Some((note, id))
     }
 
-    /// A note for a guard that is about to start. `None` where nothing is kept.
+    /// A note for a guard that is about to start. `None` if nothing is recorded.
     pub(super) fn note_guard(&self) -> Option<GuardNote> {
         let folder = guard_folder(self.file.as_deref()?);
         private_folder(&folder).ok()?;
@@ -179,7 +178,7 @@ fn guard_folder(run_log: &Path) -> PathBuf {
     run_log.with_extension("guards")
 }
 
-/// What an earlier run may have left.
+/// What earlier runs may have left behind.
 #[derive(Debug)]
 pub struct StaleRuns {
     marks: Vec<String>,
@@ -187,12 +186,12 @@ pub struct StaleRuns {
     guards: PathBuf,
 }
 
-/// Processes that an earlier run left.
+/// Processes that earlier runs left behind.
 #[derive(Debug, Default)]
 struct StaleProcesses {
-    /// Guards, each with its descendants: what it has adopted is known as long as it is there.
+    /// Guards with their descendants: which processes a guard adopted is known only while it exists.
     guards: Vec<(Process, Vec<Process>)>,
-    /// All that is to end, but for the guards.
+    /// All other processes that are to end.
     others: Vec<Process>,
 }
 
@@ -206,13 +205,13 @@ impl StaleRuns {
         }
     }
 
-    /// Processes that an earlier run left.
+    /// All processes that earlier runs left behind.
     pub fn processes(&self) -> Vec<Process> {
         let StaleProcesses { guards, others } = self.find_processes();
         guards.into_iter().map(|(guard, _)| guard).chain(others).filter(|process| !process.zombie).collect()
     }
 
-    /// Ends every process that an earlier run left, and every container with a file.
+    /// Ends all processes that earlier runs left behind, and stops their containers.
     pub fn sweep(&self) {
         may_block();
         if self.marks.is_empty() {
@@ -226,7 +225,7 @@ impl StaleRuns {
         }
     }
 
-    /// `false` if some could not be ended.
+    /// `false` if some processes could not be ended.
     fn clear(&self) -> bool {
         let begin = real_now();
         let mut clearing = KillSequence::with_grace(GRACE);
@@ -253,7 +252,8 @@ impl StaleRuns {
                     continue;
                 }
                 let ids: Vec<u32> = family.iter().map(|process| process.id).collect();
-                // A stopped one reaps nobody, so what it has got since the last look would be seen.
+                // A stopped guard reaps nothing, so a process that it adopted since the
+                // last pass would show up.
                 let nobody_is_left =
                     family.iter().all(is_over) && before.get(&guard.id).is_some_and(|before| *before == ids);
                 let has_failed = begin.elapsed() > GUARD_GRACE;
@@ -297,7 +297,7 @@ impl StaleRuns {
     }
 }
 
-/// The process that a line of a note is about, if it is still there.
+/// The process in a line of a note, if it still runs.
 fn noted(line: &str, boot: &str) -> Option<(Role, Process)> {
     let (word, rest) = line.split_once(' ')?;
     let role = [Role::Guard, Role::Child].into_iter().find(|role| role.word() == word)?;
@@ -325,7 +325,7 @@ fn processes_with_marks(marks: &[impl AsRef<str>]) -> Vec<Process> {
     all().into_iter().filter(|process| !process.zombie && process.id != me && carries(process)).collect()
 }
 
-/// Stops the container that a note is about, with the program that started it.
+/// Stops the container of a note, with the program that started it.
 #[expect(clippy::disallowed_methods, reason = "a container is stopped by its own program")]
 pub(super) fn stop_container(note: &Path) {
     let text = fs::read_to_string(note).unwrap_or_default();
@@ -345,14 +345,14 @@ pub(super) fn stop_container(note: &Path) {
     let _ = fs::remove_file(note);
 }
 
-/// Removes a file with a container's id; a definition may name any file as such, and others are left alone.
+/// Removes a file with a container id. A definition may name any file, so files with other content stay.
 pub(super) fn remove_container_id(file: &Path) {
     if container_id(file).is_some() {
         let _ = fs::remove_file(file);
     }
 }
 
-/// The id in a file that an engine wrote: a plain file of our own with 64 hexadecimal digits.
+/// The id in a file that an engine wrote: a regular file of this user with 64 hexadecimal digits.
 fn container_id(file: &Path) -> Option<String> {
     let meta = fs::symlink_metadata(file).ok()?;
     let is_ours = meta.is_file() && meta.uid() == rustix::process::geteuid().as_raw();
@@ -397,7 +397,7 @@ mod tests {
 
     #[test]
     #[cfg(target_os = "linux")]
-    fn a_note_is_about_one_process_of_one_start_of_the_machine() {
+    fn a_note_identifies_one_process_of_one_boot() {
         let folder = tempfile::tempdir().unwrap();
         let (run_log, _) = RunLog::open(folder.path().join("ledger"));
         let note = run_log.note_guard().unwrap();
@@ -413,10 +413,10 @@ mod tests {
         assert!(!file.exists());
     }
 
-    /// As with `hidepid`, or where one look at `/proc` failed.
+    /// As with `hidepid`, or after a failed read of `/proc`.
     #[test]
     #[cfg(target_os = "linux")]
-    fn a_child_is_not_taken_for_a_guard_that_nobody_sees() {
+    fn a_child_is_not_mistaken_for_its_invisible_guard() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("ledger");
         let (run_log, _) = RunLog::open(file.clone());

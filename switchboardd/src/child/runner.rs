@@ -1,9 +1,9 @@
-//! Runners of packages (`npx` and the like) run what lies in the directory they start in, and in those above it:
-//! programs below `node_modules`, a package of that name, a shell that an `.npmrc` names. A server's directory may be a
-//! repository, whose code must not run that way. So a runner starts in a directory of ours; the server itself gets its
-//! own directory where the runner has a way for that.
+//! Package runners (`npx` and the like) run code from their working directory and its parents: programs below
+//! `node_modules`, a package of that name, a shell that an `.npmrc` names. A server's directory may be a
+//! repository, whose code must not run that way. So a runner starts in a directory of the daemon's; the
+//! server itself gets its own directory if the runner can do that.
 //!
-//! `uvx` and `uv tool run` look at nothing there.
+//! `uvx` and `uv tool run` run nothing from there.
 
 use std::borrow::Cow;
 use std::io::Write;
@@ -16,7 +16,7 @@ use crate::definition::ResolvedCommand;
 use crate::event_loop::may_block;
 use crate::files::state::check_child_folder;
 
-/// Runners, the word after which they are one, and the family whose directory they share.
+/// Runners, the subcommands that make them runners, and the kind, whose directory they share.
 const RUNNERS: [(&str, &[&str], RunnerKind); 9] = [
     ("npx", &[], RunnerKind::Npm),
     ("npm", &["exec", "x"], RunnerKind::Npm),
@@ -29,22 +29,22 @@ const RUNNERS: [(&str, &[&str], RunnerKind); 9] = [
     ("yarnpkg", &["dlx"], RunnerKind::Other("yarn")),
 ];
 
-/// A program that runs the one that follows in its arguments.
+/// A program that runs another program, which its arguments name.
 struct Wrapper {
     name: &'static str,
-    /// The word after which it is one.
+    /// The subcommands that make it a wrapper; empty if it always is one.
     verbs: &'static [&'static str],
-    /// Its options whose value may be the next word.
+    /// Options whose value may be the next word.
     valued: &'static [&'static str],
-    /// Those of them by which the program starts in another directory.
+    /// Those of `valued` that start the program in another directory.
     moves: &'static [&'static str],
-    /// Those of them whose value is a command line.
+    /// Those of `valued` whose value is a command line.
     splits: &'static [&'static str],
-    /// Whether a word is its own, so that the program comes later.
+    /// Whether a word belongs to the wrapper, so that the program comes later.
     owns: fn(&str) -> bool,
-    /// Whether all words before a `--` are its own.
+    /// Whether all words before a `--` belong to the wrapper.
     dashes: bool,
-    /// How many words of its own come in any case.
+    /// How many words always belong to the wrapper.
     words: usize,
 }
 
@@ -76,7 +76,7 @@ static WRAPPERS: [Wrapper; 10] = [
         verbs: &["x", "exec"],
         moves: &["-C", "--cd"],
         splits: &["-c", "--command"],
-        // The tools that the program is to find, `node@22`.
+        // The tools that the program is to find, such as `node@22`.
         owns: |word| word.contains('@'),
         dashes: true,
         ..Wrapper::new("mise", &["-C", "--cd", "-E", "--env", "-j", "--jobs", "-c", "--command"])
@@ -84,11 +84,11 @@ static WRAPPERS: [Wrapper; 10] = [
     Wrapper { verbs: &["run"], ..Wrapper::new("volta", &["--node", "--npm", "--pnpm", "--yarn", "--env"]) },
 ];
 
-/// The directory that a server is to have, for the shell below.
+/// Passes the server's directory to the shell script below.
 const DIRECTORY: &str = "SWITCHBOARD_CWD";
 
-/// npm runs a package's program by the shell that its configuration names. `npm_lifecycle_event` tells that program from
-/// the scripts of a package that is installed on the way.
+/// npm runs a package's program with the shell that its configuration names. `npm_lifecycle_event`
+/// distinguishes that program from the scripts of packages that are installed on the way.
 const SHELL: &str = r#"#!/bin/sh
 if [ "$npm_lifecycle_event" = npx ]; then
   cd -- "$SWITCHBOARD_CWD" || exit 126
@@ -104,20 +104,19 @@ const PROJECT: &str = "{\"private\":true}\n";
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum RunnerKind {
     Npm,
-    /// One that cannot be told which directory its program is to have.
+    /// A runner that cannot start its program in another directory.
     Other(&'static str),
 }
 
-/// Where runners start.
+/// The directories that runners start in.
 #[derive(Debug)]
 pub struct Runners {
     folder: PathBuf,
-    /// The person's own definitions are below it, with what belongs to them.
+    /// The folder of the user's own definitions. A runner that starts below it is left alone.
     own: PathBuf,
 }
 
-/// How a runner is started.
-/// A runner that would run what lies in a directory that a wrapper goes to.
+/// A wrapper would start a runner in another directory, whose code the runner would run.
 #[derive(Debug, PartialEq, Eq)]
 struct Moved {
     wrapper: String,
@@ -134,6 +133,7 @@ impl std::fmt::Display for Moved {
     }
 }
 
+/// How a runner is started.
 #[derive(Debug, Default)]
 pub(super) struct RunnerStart {
     pub(super) cwd: PathBuf,
@@ -145,7 +145,7 @@ impl Runners {
         Self { folder: state.join("runners"), own: own.to_owned() }
     }
 
-    /// Where and with what a launch starts, if it is a runner that must not look at its directory.
+    /// Where and with what a launch starts, if it is a runner that must not use its directory.
     pub(super) fn start(&self, filled: &ResolvedCommand) -> std::io::Result<Option<RunnerStart>> {
         let found = self.family(&filled.cmd, &filled.args, filled.runs_in());
         let Some((_, family)) = found.map_err(|moved| std::io::Error::other(moved.to_string()))? else {
@@ -157,7 +157,7 @@ impl Runners {
         private_folder(&cwd)?;
         let mut env = Vec::new();
         if family == RunnerKind::Npm {
-            // npm looks for the root of a project; this is one, so it goes no further up.
+            // npm searches upwards for the root of a project; `package.json` makes this directory one.
             let shell = cwd.join("shell");
             write(&cwd.join("package.json"), PROJECT, 0o600)?;
             write(&shell, SHELL, 0o700)?;
@@ -166,7 +166,7 @@ impl Runners {
         Ok(Some(RunnerStart { cwd, env }))
     }
 
-    /// What a person should know about where a runner starts.
+    /// Tells the user where a runner starts.
     pub fn word(&self, cmd: &str, args: &[String], cwd: &Path) -> Option<String> {
         let (name, family) = match self.family(cmd, args, cwd) {
             Ok(found) => found?,
@@ -192,7 +192,8 @@ impl Runners {
         })
     }
 
-    /// The runner that is started, and its family; `None` if what is started is none, or may look at its directory.
+    /// The runner that a command starts, and its kind; `None` if it starts none, or one that
+    /// may use its directory.
     fn family(&self, cmd: &str, args: &[String], cwd: &Path) -> Result<Option<(String, RunnerKind)>, Moved> {
         let Command { program, args, moved_by } = unwrapped(cmd, args);
         let name = program_name(&program);
@@ -217,16 +218,16 @@ impl Runners {
     }
 }
 
-/// What is started in the end.
+/// A command without its wrappers.
 struct Command<'a> {
     program: Cow<'a, str>,
     args: Vec<Cow<'a, str>>,
-    /// A wrapper and its option that has it start elsewhere.
+    /// The wrapper, and its option that starts the program in another directory.
     moved_by: Option<String>,
 }
 
-/// A command without the programs that only run the one that follows. The first word after such a program that is
-/// neither its own nor an option is the next program, whatever comes later.
+/// Removes the wrappers from a command. The first word after a wrapper that is neither its own nor an option
+/// is the next program, whatever follows.
 fn unwrapped<'a>(cmd: &'a str, args: &'a [String]) -> Command<'a> {
     let mut program = Cow::Borrowed(cmd);
     let mut args: Vec<Cow<'a, str>> = args.iter().map(|arg| Cow::Borrowed(&**arg)).collect();
@@ -237,7 +238,7 @@ fn unwrapped<'a>(cmd: &'a str, args: &'a [String]) -> Command<'a> {
         let rest = args.split_off(at);
         let mut rest = rest.into_iter();
         let Some(next) = rest.next() else { break };
-        // `corepack` runs a version of a runner.
+        // `corepack` runs a runner as `name@version`.
         program = match next.split_once('@') {
             Some((name, _)) if wrapper.name == "corepack" => Cow::Owned(name.to_owned()),
             _ => next,
@@ -247,8 +248,8 @@ fn unwrapped<'a>(cmd: &'a str, args: &'a [String]) -> Command<'a> {
     Command { program, args, moved_by }
 }
 
-/// Where in the arguments of a wrapper the program is that it runs, and the option that has it start elsewhere. A
-/// command line that is one argument is taken apart.
+/// The index of the program in a wrapper's arguments, and the option that starts it in another directory. A
+/// command line in one argument is split.
 fn wrapped(wrapper: &Wrapper, args: &mut Vec<Cow<'_, str>>) -> Option<(usize, Option<&'static str>)> {
     let (mut verb, mut words) = (!wrapper.verbs.is_empty(), wrapper.words);
     let (mut at, mut moves) = (0, None);
@@ -284,16 +285,16 @@ fn wrapped(wrapper: &Wrapper, args: &mut Vec<Cow<'_, str>>) -> Option<(usize, Op
     None
 }
 
-/// The option of a wrapper that a word is, if it takes a value, and the value if that is in the same word.
+/// The wrapper's option that takes a value and is in this word, and the value if it is in the same word.
 fn valued<'a>(wrapper: &Wrapper, word: &'a str) -> Option<(&'static str, Option<&'a str>)> {
     if let Some(long) = word.strip_prefix("--") {
         let (name, value) = long.split_once('=').map_or((long, None), |(name, value)| (name, Some(value)));
-        // GNU programs take the beginning of a name, too.
+        // GNU programs also accept the beginning of a name.
         let is_it = |option: &&&str| option.strip_prefix("--").is_some_and(|option| option.starts_with(name));
         let option = wrapper.valued.iter().filter(|_| !name.is_empty()).find(is_it)?;
         return Some((option, value));
     }
-    // Several may stand in one word; the value of the last is the rest of it, or the next word.
+    // Short options can be combined; the value of the last is the rest of the word, or the next word.
     word.char_indices().skip(1).find_map(|(at, letter)| {
         let is_it =
             |option: &&&str| option.strip_prefix('-').is_some_and(|option| option == letter.to_string());
@@ -307,7 +308,7 @@ fn program_name(cmd: &str) -> &str {
     cmd.rsplit('/').next().unwrap_or(cmd)
 }
 
-/// Whether the package, or an option before it, is a path: whoever wrote that means what lies there.
+/// Whether the package, or an option before it, is a path: then the definition asks for local code.
 fn names_local_code(args: &[Cow<'_, str>]) -> bool {
     let is_path = |word: &str| {
         matches!(word, "." | "..")
@@ -320,7 +321,8 @@ fn names_local_code(args: &[Cow<'_, str>]) -> bool {
             return true;
         }
         let is_option = arg.starts_with('-') && arg != "--";
-        // The first word that is neither an option nor the value of one is the package, and ends what is the runner's.
+        // The package is the first word that is neither an option nor the value of one. It ends the
+        // runner's own arguments.
         if !is_option && arg != "--" && !takes_value {
             return false;
         }
@@ -329,7 +331,7 @@ fn names_local_code(args: &[Cow<'_, str>]) -> bool {
     false
 }
 
-/// Unless it is there already: it may be in use.
+/// Skips a file that already has this text: it may be in use.
 fn write(path: &Path, text: &str, mode: u32) -> std::io::Result<()> {
     if std::fs::read(path).ok().as_deref() == Some(text.as_bytes()) {
         return Ok(());
@@ -347,7 +349,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn runners_are_known_and_what_names_local_code_is_left_alone() {
+    fn runners_are_recognised_and_local_code_is_left_alone() {
         let runners = Runners::new(Path::new("/state"), Path::new("/home/me/.config/switchboard"));
         let family = |line: &str, cwd: &str| {
             let mut words = line.split(' ').map(ToOwned::to_owned);
@@ -421,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_line_in_one_argument_is_taken_apart() {
+    fn a_command_line_in_one_argument_is_split() {
         let runners = Runners::new(Path::new("/state"), Path::new("/own"));
         let family = |args: &[&str]| {
             let args: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
@@ -437,8 +439,8 @@ mod tests {
     }
 
     #[test]
-    fn a_wrapper_leads_no_runner_into_another_directory() {
-        // In the person's own folder, too: that is not where the runner would start.
+    fn a_wrapper_cannot_move_a_runner_to_another_directory() {
+        // Even if `cwd` is in the user's own folder: the runner would not start there.
         let runners = Runners::new(Path::new("/state"), Path::new("/own"));
         for (line, wrapper) in [
             ("env -C /repo npx x", "env -C"),
@@ -459,7 +461,7 @@ mod tests {
     }
 
     #[test]
-    fn a_person_is_told_of_the_runner_and_not_of_what_wraps_it() {
+    fn the_user_is_told_of_the_runner_and_not_of_its_wrapper() {
         let runners = Runners::new(Path::new("/state"), Path::new("/own"));
         let args = ["A=1", "npx", "x"].map(ToOwned::to_owned);
         let word = runners.word("env", &args, Path::new("/repo")).unwrap();

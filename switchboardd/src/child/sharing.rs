@@ -10,7 +10,7 @@ use crate::caller::Caller;
 use crate::era::ProtocolEra;
 
 impl Child {
-    /// The last call that was sent to it.
+    /// The latest call that was sent to it.
     pub fn last_call(&self) -> ChildId {
         self.calls().last()
     }
@@ -38,8 +38,8 @@ impl Child {
         (calls.open_of(caller), calls.has_abandoned_of_others(caller, Instant::now()))
     }
 
-    /// Whether it is known to ask its hosts, and could not ask this one: as far as it knows, it works for another
-    /// that has given up.
+    /// Whether the child is known to ask questions and could not ask this caller, because it may still be
+    /// working on another host's cancelled call.
     pub fn is_unsure_of(&self, caller: &Arc<Caller>) -> bool {
         self.asks.load(Ordering::Relaxed)
             && self.names_no_call()

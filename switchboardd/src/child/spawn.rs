@@ -1,4 +1,4 @@
-//! Starts a child under its guard and hands over the ends of its pipes.
+//! Starts a child under its guard and returns our ends of its pipes.
 
 use std::ffi::OsString;
 use std::io::IoSlice;
@@ -31,19 +31,19 @@ use crate::event_loop::{may_block, run_blocking};
 use crate::files::state::check_child_folder;
 use crate::processes::{self, Ours};
 
-/// Programs whose `run` starts a container.
+/// Container engines whose `run` starts a container.
 const CONTAINERS: [&str; 2] = ["docker", "podman"];
 
 /// How long a guard may take to clear up: its descendants get a second, a container a few more.
 const CLEAR_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How often a guard that clears up is looked at: a child may have stopped it.
+/// How often a guard that clears up is checked: a child may have stopped it.
 const CLEAR_POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// One that was found stopped so often, and made to go on each time, is killed.
+/// A guard that was found stopped this often, and continued each time, is killed.
 const STOPPED: u32 = 10;
 
-/// A child that was just started: nothing was said to it yet.
+/// A child that was just started, before its handshake.
 pub(super) struct Spawned {
     pub(super) pid: u32,
     pub(super) stdin: pipe::Sender,
@@ -52,15 +52,15 @@ pub(super) struct Spawned {
     pub(super) guard: Guard,
 }
 
-/// The daemon's end of a guard. Dropping it is the order to clear up.
+/// The daemon's end of a guard. Dropping it tells the guard to clear up.
 pub(super) struct Guard {
     process: tokio::process::Child,
     reports: Lines<BufReader<UnixStream>>,
-    /// The child's end, once it was reported.
+    /// How the child ended, once the guard has reported it.
     seen: Option<Exit>,
-    /// The run log's note of its container.
+    /// The run log's note of the child's container.
     container: Option<PathBuf>,
-    /// While these are here, it is known as a guard, to this daemon and to the next.
+    /// While these exist, this daemon and the next one know the process as a guard.
     _ours: Ours,
     note: Option<GuardNote>,
 }
@@ -70,7 +70,7 @@ pub(super) struct Guard {
 pub enum Exit {
     Status(i32),
     Signal(i32),
-    /// It is gone, and nobody saw how.
+    /// It is gone, and its exit status is unknown.
     Unknown,
 }
 
@@ -117,21 +117,21 @@ pub(super) async fn spawn(filled: &ResolvedCommand, deps: &StartDeps<'_>) -> Res
     }
     command.envs(runner.into_iter().flat_map(|runner| runner.env));
     let (process, ours) = processes::start(&mut command.into()).map_err(failed)?;
-    // Before it starts anything.
+    // Noted before the guard starts the child.
     let note = noted(note, Role::Guard, process.id()).await;
 
     let control = std::os::unix::net::UnixStream::from(control);
     control.set_nonblocking(true).map_err(failed)?;
     let reports = BufReader::new(UnixStream::from_std(control).map_err(failed)?).lines();
     let mut guard = Guard { process, reports, seen: None, container: order.container, _ours: ours, note };
-    // If that fails, its report says so.
+    // If the write fails, `started` returns an error.
     let _ = guard.reports.get_mut().get_mut().write_all(&told).await;
     let pid = guard.started(&filled.shown(&program)).await?;
     guard.note = noted(guard.note.take(), Role::Child, Some(pid)).await;
     Ok(Spawned { pid, stdin, stdout, stderr, guard })
 }
 
-/// What a start needs to know of files.
+/// What is prepared on disk before a start.
 struct Prepared {
     program: PathBuf,
     order: GuardOrder,
@@ -148,8 +148,8 @@ fn prepare(
     may_block();
     let failed = |why: std::io::Error| ChildError::Spawn { why: why.to_string() };
     let found = program(filled, variables).map_err(|why| ChildError::Spawn { why })?;
-    // What was allowed is what is executed, wherever a link leads by now; under the name that it was found
-    // by, which tells programs such as a virtual environment's who they are.
+    // The program that was approved is executed, even if a symlink has changed since. `argv[0]` is the name
+    // that it was found by, which e.g. programs of a Python virtual environment need.
     let program = filled.program.clone().unwrap_or_else(|| found.clone());
     if is_ourselves(&program) {
         return Err(ChildError::Spawn { why: "it would start Switchboard itself".to_owned() });
@@ -180,7 +180,7 @@ async fn noted(note: Option<GuardNote>, role: Role, pid: Option<u32>) -> Option<
 
 #[expect(clippy::disallowed_methods, reason = "the one place where the daemon starts a child's guard")]
 fn guard_command(note: Option<&GuardNote>) -> std::process::Command {
-    // Not by its path: that may be another version by now, or gone.
+    // Not by its path: the binary there may have been replaced or removed.
     let mut command = std::process::Command::new("/proc/self/exe");
     if cfg!(not(target_os = "linux")) {
         command = std::process::Command::new(std::env::current_exe().unwrap_or_default());
@@ -189,7 +189,7 @@ fn guard_command(note: Option<&GuardNote>) -> std::process::Command {
     command
 }
 
-/// What the guard is to start.
+/// The order for the guard.
 fn order(program: &Path, found: &Path, filled: &ResolvedCommand, run_log: &RunLog) -> GuardOrder {
     let mut args: Vec<OsString> = filled.args.iter().map(OsString::from).collect();
     let container = container(program, filled, run_log).map(|Container { note, id_file, run }| {
@@ -210,16 +210,16 @@ fn order(program: &Path, found: &Path, filled: &ResolvedCommand, run_log: &RunLo
 
 /// A child that runs in a container.
 struct Container {
-    /// What the run log keeps about it.
+    /// The run log's note of the container.
     note: PathBuf,
-    /// The file for its id, unless its own arguments name one.
+    /// The file for the container id, unless the child's own arguments name one.
     id_file: Option<PathBuf>,
-    /// Which argument is the `run`.
+    /// Index of the `run` argument.
     run: usize,
 }
 
-/// `docker run …` and the like start what is no descendant of ours: such a child leaves its container's
-/// id in a file, and is stopped by it.
+/// `docker run …` and the like start processes that are not our descendants. Such a child writes its
+/// container id to a file, and the container is stopped by that id.
 fn container(program: &Path, filled: &ResolvedCommand, run_log: &RunLog) -> Option<Container> {
     let name = program.file_name()?.to_str()?;
     let run = filled.args.iter().position(|arg| arg == "run")?;
@@ -228,7 +228,7 @@ fn container(program: &Path, filled: &ResolvedCommand, run_log: &RunLog) -> Opti
     }
     let own = crate::trust::container_id_file(&filled.args).map(ToOwned::to_owned);
     let has_own = own.is_some();
-    // An engine refuses a file that is there already: one from the last time goes, anything else stays.
+    // The engine refuses an existing file: one that an earlier start left is removed, any other file stays.
     if let Some(own) = &own {
         remove_container_id(&filled.runs_in().join(own));
     }
@@ -236,7 +236,7 @@ fn container(program: &Path, filled: &ResolvedCommand, run_log: &RunLog) -> Opti
     Some(Container { note, id_file: (!has_own).then_some(file), run })
 }
 
-/// The child's own end of its input travels to the guard as the first message on its socket.
+/// Sends the child's end of its stdin to the guard, as the first message on its socket.
 fn pass_input(control: &OwnedFd, input: &OwnedFd) -> std::io::Result<()> {
     let descriptors = [input.as_fd()];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
@@ -246,8 +246,8 @@ fn pass_input(control: &OwnedFd, input: &OwnedFd) -> std::io::Result<()> {
     Ok(())
 }
 
-/// The program that will run: as given when it is a path (from the child's directory), else the
-/// first executable of that name on the search path.
+/// The program that will run: as given if it is a path (relative to the child's directory), else the first
+/// executable of that name in `PATH`.
 pub fn program(filled: &ResolvedCommand, variables: &Variables) -> Result<PathBuf, String> {
     if filled.cmd.contains('/') {
         return Ok(filled.cwd.join(&filled.cmd));
@@ -259,13 +259,13 @@ pub fn program(filled: &ResolvedCommand, variables: &Variables) -> Result<PathBu
         .map(|folder| folder.join(&filled.cmd))
         .find(|file| is_executable(file))
         .ok_or_else(|| match declared {
-            // What a definition declares may be a secret, even here.
+            // Values in a definition may be secret, even in `PATH`.
             Some(_) => format!("command `{}` not found in the PATH that its `env` sets", filled.written.cmd),
             None => format!("command `{}` not found in PATH `{path}`", filled.written.cmd),
         })
 }
 
-/// Whether it is this very program, or the shim beside it, under whatever name.
+/// Whether it is this binary, or the shim next to it, under whatever name.
 fn is_ourselves(program: &Path) -> bool {
     let (Ok(ours), Ok(program)) = (std::env::current_exe(), program.canonicalize()) else { return false };
     [ours.with_file_name("switchboard"), ours]
@@ -295,7 +295,7 @@ impl Guard {
         Err(ChildError::Spawn { why: format!("`{program}`: {why}") })
     }
 
-    /// How the child ended.
+    /// Waits until the child has ended, and returns how.
     pub(super) async fn exit(&mut self) -> Exit {
         while let Ok(Some(report)) = self.reports.next_line().await {
             let number = |word| report.strip_prefix(word).and_then(|text: &str| text.parse().ok());
@@ -311,8 +311,8 @@ impl Guard {
         self.seen.unwrap_or(Exit::Unknown)
     }
 
-    /// Orders the guard to clear up now, and waits until it has. `Unknown` if it did not get to it: what it guarded
-    /// is the daemon's then.
+    /// Tells the guard to clear up, and waits until it has. `Unknown` if it failed: then the
+    /// daemon kills what is left.
     pub(super) async fn clear(mut self) -> Exit {
         let _ = self.reports.get_mut().get_mut().shutdown().await;
         let id = self.pid();
@@ -323,7 +323,7 @@ impl Guard {
             () = is_stuck(id) => None,
         };
         if done.is_none() {
-            // By its own handle, which cannot be another process's; a stopped one does not mind.
+            // Through its handle, which cannot refer to another process. KILL also ends a stopped guard.
             let _ = self.process.kill().await;
         }
         let (note, container) = (self.note.take(), self.container.take().filter(|_| done.is_none()));
@@ -338,7 +338,7 @@ impl Guard {
     }
 }
 
-/// Resolves when a guard does not clear up: its child stops it again and again, or time is up.
+/// Resolves when a guard fails to clear up: its child keeps stopping it, or the timeout has passed.
 async fn is_stuck(guard: u32) {
     let give_up = Instant::now() + CLEAR_TIMEOUT;
     let mut stopped = 0;
@@ -356,11 +356,11 @@ async fn is_stuck(guard: u32) {
     }
 }
 
-/// Makes a guard go on that was stopped and that `/proc` does not show us. Whether it was stopped.
+/// Continues a stopped guard that `/proc` does not show. Returns whether it was stopped.
 fn has_continued_unseen(guard: u32) -> bool {
     let Some(pid) = i32::try_from(guard).ok().and_then(Pid::from_raw) else { return false };
     let options = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-    // Only of a child of ours that nobody has waited for: the number is still its own.
+    // `waitid` reports only a child of ours that was not reaped, so the pid is still valid.
     let status = waitid(WaitId::Pid(pid), options).ok().flatten();
     status.is_some_and(|status| status.stopped()) && kill_process(pid, Signal::CONT).is_ok()
 }
@@ -371,12 +371,12 @@ mod tests {
 
     #[test]
     #[expect(clippy::disallowed_methods, reason = "a process to stop")]
-    fn a_stopped_process_goes_on_without_a_look_at_proc() {
+    fn a_stopped_process_is_continued_without_proc() {
         let mut process = std::process::Command::new("sleep").arg("60").spawn().unwrap();
         let pid = Pid::from_child(&process);
         let was_running = has_continued_unseen(process.id());
         kill_process(pid, Signal::STOP).unwrap();
-        // The kernel stops it in its own time.
+        // The kernel stops it asynchronously.
         let until = std::time::Instant::now() + Duration::from_secs(30);
         let mut was_stopped = false;
         while !was_stopped && std::time::Instant::now() < until {

@@ -21,21 +21,21 @@ use crate::environment::Variables;
 use crate::metrics::child_metrics::ChildMetrics;
 use crate::subscriptions::Subscriptions;
 
-/// What every child stands on.
+/// Dependencies that [`Child::start`] borrows.
 #[derive(Debug, Clone, Copy)]
 pub struct StartDeps<'a> {
     pub subscriptions: &'a Arc<Subscriptions>,
     pub variables: &'a Variables,
     pub registry: &'a Arc<ChildRegistry>,
-    /// Whether a host without roots lends its workspace as a root.
+    /// Whether the child gets the workspace as a root if its host has no roots.
     pub lends_workspace: bool,
     pub run_log: &'a Arc<RunLog>,
     pub runners: &'a Arc<Runners>,
     pub launcher: &'a Launcher,
     pub http_clients: &'a Arc<HttpClients>,
-    /// Who knows the credentials of children that run elsewhere.
+    /// Credentials of remote children.
     pub logins: &'a dyn Authorizers,
-    /// What is counted of children of this name.
+    /// Metrics of the children with this name.
     pub metrics: &'a Arc<ChildMetrics>,
 }
 
@@ -72,7 +72,8 @@ impl Child {
         let result = match &child.transport {
             ChildTransport::Stdio(_) => {
                 let legacy = start.remembered == Some(Protocol::Legacy);
-                // The probe is part of the start: it leaves most of the time for the handshake that follows.
+                // The probe gets at most a quarter of the start timeout, which leaves time for
+                // the handshake after it.
                 let probing = handshake::PROBE.min(start.limits.spawn / 4);
                 timeout_at(deadline, handshake::run(&child, legacy, probing)).await
             }

@@ -1,5 +1,5 @@
-//! The last lines a child wrote to its standard error, always drained, never blocking it; and what it wrote to its
-//! standard output that is no message, which is meant for people as well.
+//! The last lines that a child wrote to stderr, which is always drained so that it never blocks the child;
+//! and its lines on stdout that are no messages, which are meant for users as well.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -13,19 +13,19 @@ use tokio::sync::futures::Notified;
 use crate::definition::Redactor;
 use crate::visible::clipped;
 
-/// What is kept of each child, in bytes and per line.
+/// Limits for the text of one child, and for one line.
 const MAX_RING_BYTES: usize = 64 * 1024;
 const MAX_LINE_BYTES: usize = 4 * 1024;
 
-/// Lines shown in a fault.
+/// Lines shown in an error message.
 const TAIL_LINES: usize = 5;
 const TAIL_BYTES: usize = 1024;
 
-/// Lines of all children of this process are numbered in one row, from 1.
+/// Lines of all children are numbered in one sequence, from 1.
 static NUMBER: AtomicU64 = AtomicU64::new(0);
 static WRITTEN: Notify = Notify::const_new();
 
-/// Resolves when a child, whichever, has written a line since this was called.
+/// Resolves when any child has written a line since this call.
 pub fn written() -> Notified<'static> {
     WRITTEN.notified()
 }
@@ -35,13 +35,13 @@ pub struct StderrLine {
     pub number: u64,
     pub at: SystemTime,
     pub text: Box<str>,
-    /// It was written to standard output, where only messages belong.
+    /// It was written to stdout, where only messages belong.
     pub stdout: bool,
 }
 
 #[derive(Debug, Default)]
 pub struct StderrRing {
-    /// Values that are replaced in every line before it is kept.
+    /// Values that are redacted in every line before it is stored.
     hidden: Redactor,
     // A leaf lock: held for a push or a copy, never across an await.
     buffer: Mutex<StderrBuffer>,
@@ -51,12 +51,11 @@ pub struct StderrRing {
 struct StderrBuffer {
     lines: VecDeque<StderrLine>,
     bytes: usize,
-    /// Lines on standard output that are no messages, and the first of them.
+    /// Number of stdout lines that are no messages, and the first of them.
     stdout: u64,
     first: Option<Box<str>>,
 }
 
-/// Where a line comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum OutputStream {
     Stdout,
@@ -64,7 +63,7 @@ enum OutputStream {
 }
 
 impl StderrRing {
-    /// For a child that was given these values.
+    /// `hidden` are the values that the child was given.
     pub fn new(hidden: Redactor) -> Self {
         Self { hidden, ..Self::default() }
     }
@@ -73,7 +72,7 @@ impl StderrRing {
         &self.hidden
     }
 
-    /// Reads until the child and everything that shares its standard error is gone.
+    /// Reads until the child and every process that shares its stderr is gone.
     pub(super) async fn drain(&self, mut stderr: impl AsyncRead + Unpin, name: &str) {
         let mut chunk = vec![0; 16 * 1024];
         let mut line = Vec::new();
@@ -95,12 +94,12 @@ impl StderrRing {
             }
         }
         if !line.is_empty() {
-            // It may have been ended in the middle of it.
+            // The child may have been killed in the middle of the line.
             self.push(&line, true, name, OutputStream::Stderr);
         }
     }
 
-    /// A line of its standard output that is no message.
+    /// Stores a stdout line that is no message.
     pub(super) fn push_stdout(&self, line: &[u8], name: &str) {
         self.push(
             &line[..line.len().min(MAX_LINE_BYTES)],
@@ -110,7 +109,7 @@ impl StderrRing {
         );
     }
 
-    /// `is_cut`: there was more of the line, or may have been.
+    /// `is_cut`: the line was truncated, or may have been.
     fn push(&self, line: &[u8], is_cut: bool, name: &str, stream: OutputStream) {
         let stdout = stream == OutputStream::Stdout;
         let text = String::from_utf8_lossy(line);
@@ -142,23 +141,23 @@ impl StderrRing {
         WRITTEN.notify_waiters();
     }
 
-    /// A line of our own about a child that has no standard error here.
+    /// Adds a line of the daemon's own, for a child that has no stderr here.
     pub fn note(&self, text: &str, name: &str) {
         self.push(text.as_bytes(), false, name, OutputStream::Stderr);
     }
 
-    /// Those that came after line `number`.
+    /// The lines after line `number`.
     pub fn after(&self, number: u64) -> Vec<StderrLine> {
         let kept = self.buffer.lock().expect("BUG: a push panicked");
         kept.lines.iter().filter(|line| line.number > number).cloned().collect()
     }
 
-    /// How many lines on standard output are no messages.
+    /// Number of stdout lines that are no messages.
     pub fn stdout_lines(&self) -> u64 {
         self.buffer.lock().expect("BUG: a push panicked").stdout
     }
 
-    /// What a fault tells of it; empty if there is nothing to tell.
+    /// Its last output for an error message; empty if there is none.
     pub fn last_lines(&self) -> String {
         let stdout = {
             let kept = self.buffer.lock().expect("BUG: a push panicked");
@@ -172,7 +171,7 @@ impl StderrRing {
         stdout.into_iter().chain(stderr).collect::<Vec<_>>().join("; ")
     }
 
-    /// The end of what it wrote to standard error.
+    /// The last lines of stderr.
     fn tail(&self) -> String {
         let kept = self.buffer.lock().expect("BUG: a push panicked");
         let mut tail: Vec<String> = Vec::new();
@@ -189,7 +188,7 @@ impl StderrRing {
     }
 }
 
-/// Without control characters: child output ends up in terminals and in models' contexts.
+/// Removes control characters: child output ends up in terminals and in models' contexts.
 fn printable(text: &str) -> Box<str> {
     let mut clean = String::with_capacity(text.len());
     let mut chars = text.chars().peekable();
@@ -270,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_told_of_a_child_names_both_streams() {
+    fn last_lines_name_both_streams() {
         let ring = StderrRing::default();
         assert_eq!(ring.last_lines(), "");
         ring.push(b"oh no", false, "t", OutputStream::Stderr);

@@ -1,8 +1,8 @@
-//! How long calls may take. The limit counts silence: progress starts it anew, an open question to the host stops
-//! it, and a call as a whole ends all the same.
+//! Timeouts of calls. `rpc` limits silence: progress restarts it, and an open question to the host suspends
+//! it. `max` limits the call as a whole.
 //!
-//! One timer for all calls of a child, which fires when the first of them may be due. Nearly every call is
-//! answered long before, and then has cost no timer at all.
+//! All calls of a child share one timer, which fires when the first of them may be due. Nearly every call is
+//! answered long before and costs no timer at all.
 
 use std::sync::Mutex;
 
@@ -16,24 +16,24 @@ use super::{Child, Limits};
 pub(super) struct CallTable {
     // A leaf lock: held to look up or change entries, never across an await or a write.
     pub(super) calls: Mutex<Calls>,
-    /// A call may be due sooner than was thought.
+    /// Notified when the next timeout may be due sooner than scheduled.
     timeouts_changed: Notify,
 }
 
 impl Child {
-    /// From now on this call is bound by `limits`.
+    /// Applies `limits` to this call from now on.
     pub(super) fn limit(&self, id: ChildId, limits: Limits) {
         if self.calls().limit(id, limits) {
             self.call_table.timeouts_changed.notify_one();
         }
     }
 
-    /// The timeouts of some calls started again, so that the next one may be due sooner; or none will ever be again.
+    /// Wakes the timer: a timeout was restarted and may now be the next one due, or the child has ended.
     pub(super) fn reschedule_timeouts(&self) {
         self.call_table.timeouts_changed.notify_one();
     }
 
-    /// Gives up on calls when they are due, until the child has ended.
+    /// Fails overdue calls and questions until the child has ended.
     pub(super) async fn run_timeouts(&self) {
         loop {
             let sooner = self.call_table.timeouts_changed.notified();

@@ -1,4 +1,4 @@
-//! A child's own list of tools, as it wrote them.
+//! A child's tools, as it wrote them, and their cache.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
@@ -21,11 +21,11 @@ pub struct Tool {
     /// The whole definition as the child wrote it.
     pub raw: Box<RawValue>,
     pub input_schema: Option<Box<RawValue>>,
-    /// What the schema says of the names of arguments, read once and not with every call.
+    /// Argument names of the schema, parsed once and not per call.
     pub names: Names,
 }
 
-/// What makes a schema more than a list of members: whether a call fits it, only its server can say.
+/// Keywords that make a schema more than a list of properties. Only the server can validate such a schema.
 const COMPOSED: [&str; 12] = [
     "$ref",
     "$dynamicRef",
@@ -41,12 +41,12 @@ const COMPOSED: [&str; 12] = [
     "patternProperties",
 ];
 
-/// Which arguments a call must have, and which it may. Only what a server would surely refuse is forbidden: nothing
-/// by a schema that cannot be read, and no argument is missed that has a default.
+/// Argument names that a call must have and may have. Rejects only what the server would certainly refuse: a
+/// schema that cannot be read rejects nothing, and an argument with a default is not required.
 #[derive(Debug, Default)]
 pub struct Names {
     pub required: Vec<Box<str>>,
-    /// Nothing but these, if the schema says so.
+    /// The only names allowed, if the schema forbids others.
     pub only: Option<Vec<Box<str>>>,
 }
 
@@ -68,7 +68,7 @@ impl Names {
     }
 }
 
-/// Whether a server surely misses a property that it requires. A default can stand in a part of its schema, too.
+/// Whether the server certainly needs this required property. A composed schema may hide a default.
 fn is_missed(property: &Members<'_>) -> bool {
     property.get("default").is_none() && COMPOSED.iter().all(|key| property.get(key).is_none())
 }
@@ -79,7 +79,7 @@ pub struct ToolList {
 }
 
 impl ToolList {
-    /// A tool without a name cannot be called; of two with one name only the first can.
+    /// Skips tools without a name, and all but the first of those with the same name.
     pub fn from_raw(raw: &[&RawValue]) -> Self {
         let mut names = HashSet::new();
         let tools = raw.iter().filter_map(|raw| tool(raw)).filter(|tool| names.insert(tool.name.clone()));
@@ -91,7 +91,7 @@ impl ToolList {
     }
 }
 
-/// Where the list stays between uses.
+/// Cache of a child's tool list.
 #[derive(Debug, Default)]
 pub(super) struct ToolCache {
     // A leaf lock: held to copy or replace handles.
@@ -104,9 +104,9 @@ type Fetched = Result<Arc<ToolList>, ChildError>;
 #[derive(Debug, Default)]
 struct ToolCacheState {
     list: Option<Arc<ToolList>>,
-    /// Counts the times the child said that its tools changed.
+    /// How often the child said that its tools changed.
     generation: u64,
-    /// The question that is open, for all who want to know.
+    /// The fetch in flight, shared by all callers.
     open: Option<watch::Receiver<Option<Fetched>>>,
     failed: Option<(Instant, ChildError)>,
 }
@@ -135,7 +135,7 @@ impl ToolCache {
             if let Some(list) = &state.list {
                 return Ok(list.clone());
             }
-            // It failed while this caller waited for its turn: that is its answer too.
+            // The fetch failed while this caller waited for its turn: it gets the same error.
             if let Some((_, error)) = state.failed.as_ref().filter(|(when, _)| *when >= asked) {
                 return Err(error.clone());
             }
@@ -143,7 +143,7 @@ impl ToolCache {
         self.refresh(child, limits).await
     }
 
-    /// Asks, or joins those who already do.
+    /// Starts a fetch, or joins the one in flight.
     pub(super) async fn refresh(&self, child: &Arc<Child>, limits: Limits) -> Fetched {
         let mut open = {
             let mut state = self.lock();
@@ -168,7 +168,7 @@ impl ToolCache {
     }
 }
 
-/// Fetches the list once for everybody. One that changed meanwhile is told, but not kept.
+/// Fetches the list once for all callers. A list that changed during the fetch is returned, but not cached.
 async fn refresh_once(
     child: Arc<Child>,
     limits: Limits,
@@ -195,7 +195,7 @@ async fn fetch(child: &Arc<Child>, limits: Limits) -> Result<ToolList, ChildErro
 }
 
 impl Child {
-    /// Whether a tool can be used the way that this child is reached.
+    /// Whether the tool can be called over this child's transport.
     fn may_use(&self, tool: &RawValue) -> bool {
         if !self.transport.repeats_arguments() {
             return true;

@@ -1,5 +1,5 @@
-//! The transport to a child: a pipe to its standard input, or messages to where it runs. All that knows the difference
-//! when a message is sent; what comes back is sorted alike.
+//! The transport to a child: a pipe to its stdin, or HTTP. The only place that distinguishes the two when
+//! sending; received messages take the same path.
 
 use std::time::Duration;
 
@@ -17,8 +17,8 @@ pub(super) enum ChildTransport {
 }
 
 impl ChildTransport {
-    /// Sends one message, which ends with a line break; `id` is that of a request. `coalesce`: there are others at
-    /// this moment. `yields`: it may wait for room instead.
+    /// Sends one message, which ends with a line break; `id` is set for a request. `coalesce`: queue it, to
+    /// be written together with others. `yields`: it is a call, which can wait for room instead.
     pub(super) fn send(
         &self,
         id: Option<ChildId>,
@@ -32,7 +32,7 @@ impl ChildTransport {
         }
     }
 
-    /// Waits until there may be room for a call, as long as the child reads.
+    /// Waits until there may be room for a call, as long as the child keeps reading.
     pub(super) async fn room(&self, patience: Duration, due: Instant) -> Result<(), Unsent> {
         match self {
             Self::Stdio(outbox) => outbox.room(patience, due).await,
@@ -40,7 +40,7 @@ impl ChildTransport {
         }
     }
 
-    /// Bytes that were sent and that the child has not read, or never did.
+    /// Bytes sent that the child has not read; after the close, those that it never read.
     pub(super) fn unread(&self) -> u64 {
         match self {
             Self::Stdio(outbox) => outbox.unread(),
@@ -62,7 +62,7 @@ impl ChildTransport {
         }
     }
 
-    /// Whether arguments of tools are headers too.
+    /// Whether tool arguments are also sent as HTTP headers.
     pub(super) fn repeats_arguments(&self) -> bool {
         match self {
             Self::Stdio(_) => false,
@@ -80,7 +80,7 @@ impl ChildTransport {
 }
 
 impl Child {
-    /// Nobody waits for the answer to this call any more. `notify_child`: the child may be told by a notification.
+    /// Cancels a call that nobody waits for. `notify_child`: a cancel notification may be sent.
     pub(super) fn cancel(&self, id: ChildId, notify_child: bool) {
         match &self.transport {
             ChildTransport::Stdio(_) if notify_child => self.notify(&cancelled(id)),
@@ -90,7 +90,7 @@ impl Child {
     }
 }
 
-/// The notification that takes a request back.
+/// The notification that cancels a request.
 pub(super) fn cancelled(ChildId(id): ChildId) -> Vec<u8> {
     let params = format!(r#"{{"requestId":{id},"reason":"the caller no longer waits"}}"#);
     rpc::notification(methods::CANCELLED, Some(&params))

@@ -1,4 +1,4 @@
-//! `switchboard add` and `switchboard remove`: definitions of the person's own.
+//! `switchboard add` and `switchboard remove`: the user's own definitions.
 
 use std::path::{Path, PathBuf};
 
@@ -21,7 +21,7 @@ use crate::hosts::import::{Literal, hide_secrets};
 use crate::value_resolver::ValueResolver;
 use crate::visible::{is_hidden, visible};
 
-/// The person's own files.
+/// The user's own config and folders.
 pub(super) struct PersonalConfig {
     pub(super) config: Config,
     pub(super) home: PathBuf,
@@ -49,7 +49,7 @@ impl PersonalConfig {
         self.config.folder.join("mcps").join(name).join(".mcp.json")
     }
 
-    /// Writes a definition into a file of its own, if the daemon would take it.
+    /// Writes a definition into its own file, if the daemon would accept it.
     pub(super) fn define(&self, name: &str, definition: &Value) -> Result<PathBuf, String> {
         let file = self.file(name);
         let folder = file.parent().unwrap_or(Path::new("/"));
@@ -57,7 +57,7 @@ impl PersonalConfig {
         let earlier = std::fs::read(&file).ok();
         std::fs::create_dir_all(folder).map_err(failed)?;
         replace(&file, format!("{definition:#}\n").as_bytes()).map_err(failed)?;
-        // Read back as the daemon will read it; what it would not take is not left there.
+        // Read back as the daemon will read it; a definition that it would reject is not left there.
         let (after, problems) = self.definitions();
         let found = after.iter().find(|known| known.name == name && known.file == file);
         let globs = &self.config.discover_globs;
@@ -104,7 +104,7 @@ pub(super) async fn run(args: &Args, add: &Add) -> Exit {
     }
 }
 
-/// What `import` would not write into a file.
+/// Names for the secrets in this definition, which `import` would move out of the file.
 fn secrets(add: &Add) -> Vec<String> {
     let mut names = Vec::new();
     if let Ok(Value::Object(mut definition)) = definition(add) {
@@ -116,7 +116,7 @@ fn secrets(add: &Add) -> Vec<String> {
     names
 }
 
-/// What keeps a server that was just defined from working yet.
+/// Why a server that was just defined cannot work yet.
 async fn note(args: &Args, name: &str) -> Option<String> {
     let own = PersonalConfig::open(args).ok()?;
     let (definitions, _) = own.definitions();
@@ -160,7 +160,7 @@ fn write(args: &Args, add: &Add) -> Result<PathBuf, Vec<String>> {
     if file.exists() && !add.force {
         return Err(one(format!("`{}` is there already; `--force` takes its place", file.display())));
     }
-    // What else is in it is not ours to drop.
+    // Other servers in the same file must not be overwritten.
     if let Some(other) = before.iter().find(|known| known.file == file && known.name != add.name) {
         return Err(one(format!("`{}` holds `{}` too; change it by hand", file.display(), other.name)));
     }
@@ -186,7 +186,7 @@ fn definition(add: &Add) -> Result<Value, String> {
         return Ok(definition);
     }
     let (command, rest) = add.command.split_first().ok_or("no command")?;
-    // A path from here means nothing from where the definition stands.
+    // A relative path would mean something else from the definition's folder.
     let here = |path: &Path| std::path::absolute(path).map(|path| path.display().to_string());
     let is_path = command.contains('/') && !command.starts_with(['~', '$']);
     let command =
@@ -221,7 +221,7 @@ pub(super) async fn remove(args: &Args, name: &str) -> Exit {
     }
 }
 
-/// Gives the server that was meant, and the file that it was in.
+/// Returns the server's name and the file it was in.
 fn take_out(args: &Args, name: &str) -> Result<(String, PathBuf), Vec<String>> {
     let one = |complaint: String| vec![complaint];
     let own = PersonalConfig::open(args)?;
@@ -240,10 +240,10 @@ fn take_out(args: &Args, name: &str) -> Result<(String, PathBuf), Vec<String>> {
         .map_err(|why| one(format!("`{}` cannot be changed: {why}", file.display())))?
     {
         None => std::fs::remove_file(&file).map_err(failed)?,
-        // Behind a link is the file that its person keeps.
+        // Behind a symlink, the target is rewritten.
         Some(rest) => file.canonicalize().and_then(|real| replace(&real, rest.as_bytes())).map_err(failed)?,
     }
-    // Only if nothing else is in it.
+    // Fails if anything else is in the folder.
     if !file.exists()
         && let Some(folder) = file.parent()
     {
@@ -252,7 +252,7 @@ fn take_out(args: &Args, name: &str) -> Result<(String, PathBuf), Vec<String>> {
     Ok((known.name.clone(), file))
 }
 
-/// The file without this entry, everything else as it was; `None` if it is about this server alone.
+/// The text without this entry, otherwise unchanged; `None` if the whole file defines this server.
 fn without(text: &str, name: &str) -> Result<Option<String>, String> {
     let body = text.trim_start_matches('\u{feff}');
     let root = CstRootNode::parse(body, &ParseOptions::default()).map_err(|error| error.to_string())?;

@@ -1,6 +1,6 @@
-//! `switchboard allow` and `switchboard deny`: a person's word on what a workspace would run.
+//! `switchboard allow` and `switchboard deny`: the user's decision on what a workspace may run.
 //!
-//! Works without a daemon, on what the files say at this moment: what is shown is what is written down.
+//! Works without a daemon, on the files as they are now: what is shown is what is recorded.
 
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ use crate::trust::view::{Values, View, mentioned};
 use crate::trust::{Decision, Record, TrustStatus};
 use crate::visible::visible;
 
-/// Names of variables that programs set for what they start in place of a person. Not a lock: a bump.
+/// Variables that agents set for the commands they run. A speed bump, not a lock.
 const AGENTS: [&str; 14] = [
     "AI_AGENT",
     "AMP_CURRENT_THREAD_ID",
@@ -40,7 +40,7 @@ const AGENTS: [&str; 14] = [
 ];
 const AGENT_PREFIXES: [&str; 3] = ["CODEX_", "COPILOT_AGENT_", "CURSOR_"];
 
-/// A definition that somebody can have a say in.
+/// A definition that the user can allow or deny.
 struct Candidate {
     definition: Definition,
     /// What would run.
@@ -53,7 +53,7 @@ struct Candidate {
 }
 
 impl LocalConfig {
-    /// Everything in a workspace, and of the person's own, that is not simply allowed.
+    /// All definitions of a workspace, and those of the user that may need a decision.
     fn candidates(&self, root: Option<&Path>) -> Vec<Candidate> {
         let mut all = candidates(&self.personal, true);
         if let Some(root) = root {
@@ -66,7 +66,7 @@ impl LocalConfig {
         all
     }
 
-    /// Those that are meant by what was typed.
+    /// The candidates selected by what was typed.
     fn meant(&self, args: &Args, what: Option<&str>) -> Result<Vec<Candidate>, Exit> {
         let here = self.here(args);
         let Some(what) = what else { return Ok(self.candidates(here.as_deref())) };
@@ -91,7 +91,7 @@ impl LocalConfig {
         if path.is_dir() {
             return Ok(self.candidates(self.locations.workspace(&path).as_deref()));
         }
-        // The workspace of a file is the nearest folder above that finds it.
+        // A file's workspace is the nearest folder above it that finds it.
         let found = path.ancestors().skip(1).chain(here.as_deref()).find_map(|root| {
             let all = self.candidates(Some(&self.locations.workspace(root)?));
             let of_file: Vec<_> = all
@@ -107,7 +107,7 @@ impl LocalConfig {
     }
 }
 
-/// `own`: of the person's own, what is simply allowed is nobody's question.
+/// `own`: the layer is the user's, whose allowed definitions need no decision.
 fn candidates(layer: &Layer, own: bool) -> Vec<Candidate> {
     let candidate = |definition: &Definition, wanted: &Launch, before: Option<&Launch>, denied: bool| {
         let chosen = layer.config.suite(&definition.name).suite_name;
@@ -127,7 +127,7 @@ fn candidates(layer: &Layer, own: bool) -> Vec<Candidate> {
         match &entry.trust_status {
             TrustStatus::Held => Some(candidate(definition, now?, None, false)),
             TrustStatus::Outdated { pending: waiting } => Some(candidate(definition, waiting, now, false)),
-            // Allowed once: with a program that may be another by now.
+            // Was allowed with a certain program, which may have changed since.
             TrustStatus::Allowed => (!own || definition.command()?.program.is_some())
                 .then(|| now.map(|now| candidate(definition, now, Some(now), false)))
                 .flatten(),
@@ -160,7 +160,7 @@ pub(super) async fn run(args: &Args, what: Option<&str>) -> Exit {
     };
     let (mut allowed, mut left) = (0, 0);
     for candidate in meant {
-        // What a person denied comes up only when they name it.
+        // A denied definition comes up only if it is named.
         if candidate.denied && what.is_none() {
             continue;
         }
@@ -177,13 +177,13 @@ pub(super) async fn run(args: &Args, what: Option<&str>) -> Exit {
     if left > 0 { Exit::Held } else { Exit::Ok }
 }
 
-/// Shows one and asks. `None` if there is nothing to ask.
+/// Shows one candidate and asks. `None` if there is nothing to ask.
 async fn consider(local: &LocalConfig, candidate: &Candidate) -> Option<bool> {
     let program = match &candidate.wanted {
         Launch::Process(launch) => Some(local.resolver.find_program(launch).await),
         Launch::Remote(_) => None,
     };
-    // Allowed as it is, and nothing about its program is new.
+    // Already allowed, and its program has not changed.
     let settled = match (&candidate.wanted, &program) {
         (Launch::Process(LaunchCommand { program: Some(was), .. }), Some(Ok(found))) => was == found,
         (Launch::Process(LaunchCommand { program: Some(_), .. }), _) => false,
@@ -224,7 +224,7 @@ async fn consider(local: &LocalConfig, candidate: &Candidate) -> Option<bool> {
         (remote, _) => remote.clone(),
     };
     if !prompt::yes(&"allow this version? [y/N] ".into()) {
-        // With the same text only its program is another: then nothing of it runs.
+        // If only the program has changed, there is no allowed version to keep running.
         match candidate.before.as_ref().is_some_and(|before| *before != candidate.wanted) {
             true => say!("  this version stays held; the one that you allowed keeps running"),
             false => say!("  stays held"),
@@ -323,13 +323,13 @@ pub(super) fn list(args: &Args) -> Exit {
     Exit::Ok
 }
 
-/// Whether its version is one that nobody has allowed.
+/// Whether this version is neither allowed nor denied.
 fn waits(candidate: &Candidate) -> bool {
     let same = candidate.before.as_ref().is_some_and(|before| before.digest() == candidate.wanted.digest());
     !same && !candidate.denied
 }
 
-/// Why there is no person who could say yes.
+/// Why no user can be asked here.
 fn nobody_here() -> Option<String> {
     let agent = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok()).find(|name| {
         AGENTS.contains(&name.as_str()) || AGENT_PREFIXES.iter().any(|prefix| name.starts_with(prefix))

@@ -1,4 +1,4 @@
-//! Asking the daemon over its socket.
+//! Sends requests to the daemon over its socket.
 
 use std::path::Path;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use super::Exit;
 use crate::args::Args;
 use crate::daemon;
 
-/// How long a daemon whose backlog is full is waited for.
+/// How long to wait for a daemon whose backlog is full.
 const CONNECT: Duration = Duration::from_secs(10);
 
 #[derive(Debug, thiserror::Error)]
@@ -23,7 +23,7 @@ pub(super) enum AskError {
     NoDaemon(String),
     #[error("switchboardd did not answer: {0}")]
     Broken(String),
-    /// Nobody has allowed what was asked for.
+    /// The server awaits the user's approval.
     #[error("{0}")]
     Held(String),
     #[error("{0}")]
@@ -31,7 +31,7 @@ pub(super) enum AskError {
 }
 
 impl AskError {
-    /// Says it, and gives the exit code that belongs to it.
+    /// Prints the error and returns its exit code.
     pub(super) fn tell(&self) -> Exit {
         super::output::complain(self);
         match self {
@@ -46,7 +46,7 @@ impl AskError {
     }
 }
 
-/// A connection of its own; dropping it closes it.
+/// One connection to the daemon, closed on drop.
 pub(super) struct DaemonConnection {
     sender: hyper::client::conn::http1::SendRequest<Full<Bytes>>,
     connection: tokio::task::JoinHandle<()>,
@@ -68,7 +68,7 @@ impl DaemonConnection {
         Self::at(args).await
     }
 
-    /// The same, without keeping hold of the arguments.
+    /// Like `open`, but the future does not borrow `args`.
     pub(super) fn at(args: &Args) -> impl Future<Output = Result<Self, AskError>> + use<> {
         let socket = daemon::home().map(|home| daemon::runtime_paths_in_use(args, &home).socket);
         async move { Self::to(&socket.map_err(|error| AskError::broken(&error))?).await }
@@ -78,7 +78,7 @@ impl DaemonConnection {
         let connected = tokio::time::timeout(CONNECT, peer::connect(socket)).await;
         let connected = connected.unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into()));
         let stream = connected.map_err(|error| match error.kind() {
-            // Somebody else's socket is said to be that.
+            // `peer::connect` refused a socket of another user, and its message says so.
             std::io::ErrorKind::PermissionDenied if error.raw_os_error().is_none() => {
                 AskError::Refused(error.to_string())
             }
@@ -119,7 +119,7 @@ impl DaemonConnection {
 }
 
 impl DaemonResponse {
-    /// What it says, if it is what was asked for.
+    /// The body of a 200 response; any other status is an error.
     pub(super) fn json(&self) -> Result<Value, AskError> {
         let answer: Value = serde_json::from_slice(&self.body).unwrap_or(Value::Null);
         if self.status == StatusCode::OK {
@@ -135,7 +135,7 @@ impl DaemonResponse {
     }
 }
 
-/// One request, one JSON answer.
+/// Sends one request and returns its JSON answer.
 pub(super) async fn ask(
     args: &Args,
     method: Method,
@@ -147,7 +147,7 @@ pub(super) async fn ask(
     line.send(method, path, &[], body).await?.json()
 }
 
-/// The same for what a daemon answers at once: one that hangs is waited for as long as `limit`.
+/// Like `ask`, for requests that a daemon answers at once: gives up after `limit`.
 pub(super) async fn ask_within(
     limit: Duration,
     args: &Args,
@@ -161,18 +161,18 @@ pub(super) async fn ask_within(
     })
 }
 
-/// An order about a suite, as it is seen from here.
+/// Sends an order about a suite, as seen from this command's workspace.
 pub(super) async fn order(args: &Args, order: &str, suite: &str) -> Result<Value, AskError> {
     let body = json!({ "suite": suite, "workspace": super::workspace(args) });
     ask(args, Method::POST, &format!("/control/{order}"), Some(&body)).await
 }
 
-/// Has a daemon that runs look again; without one there is nothing to tell.
+/// Makes a running daemon reload; without one there is nothing to do.
 pub(super) async fn tell_daemon(args: &Args) {
     let _ = ask(args, Method::POST, "/control/reload", None).await;
 }
 
-/// The part of a URL that names the project a command is about.
+/// The query string that names the project a command is about.
 pub(super) fn about(workspace: Option<&Path>) -> String {
     let Some(workspace) = workspace.and_then(Path::to_str) else { return String::new() };
     let mut query = url::form_urlencoded::Serializer::new(String::new());

@@ -1,4 +1,4 @@
-//! `switchboard call`: a subtool from a shell, with all that may happen on its way.
+//! `switchboard call`: calls a subtool from a shell, with progress, logs and questions.
 
 use std::io::{IsTerminal, Read};
 
@@ -20,7 +20,7 @@ use crate::visible::Printable;
 
 const TOKEN: &str = "call";
 
-/// Kinds of faults that are no server's.
+/// Failure kinds that are not the server's fault.
 const NOT_THE_SERVERS: [&str; 5] =
     ["daemon_draining", "daemon_failed", "invalid_params", "unknown_method", "not_allowed"];
 
@@ -70,7 +70,7 @@ async fn call(args: &Args, suite: &str, subtool: &str, arguments: &Value) -> Res
         )));
     }
     let person = std::io::stdin().is_terminal() && person_reads_errors();
-    // Whether a new version may run is asked by `switchboard allow`, and not in passing.
+    // A new version is approved by `switchboard allow`, not in the middle of a call.
     let asks = person && known["waiting"].is_null();
     let workspace = project(args);
     let mut talk = DaemonSession::open(args, workspace.as_deref(), asks).await?;
@@ -94,34 +94,34 @@ async fn call(args: &Args, suite: &str, subtool: &str, arguments: &Value) -> Res
                 unanswered => unanswered,
             })?),
         };
-        // Also while somebody is asked.
+        // Ctrl-C also works while the user is asked.
         let reply = tokio::select! {
             biased;
             _ = &mut interrupted => break None,
             reply = news.on_message(&server, &message, asks) => reply,
         };
         if let Some(reply) = reply {
-            // Whatever becomes of it: the call's own answer tells.
+            // Ignored: the call's own answer reports a failure.
             let _ = talk.send(&reply).await;
         }
     };
     news.clear();
     let Some(answer) = answer else {
-        // The connection of the call closes when this returns, and that cancels it in the server.
+        // Returning closes the call's connection, and that cancels the call in the server.
         complain(&format!("cancelled `{subtool}` of `{server}`"));
         return Ok(Exit::Interrupted);
     };
     Ok(tell(args, &answer))
 }
 
-/// What is told and asked while a call runs.
+/// Shows progress and logs, and answers questions, while a call runs.
 #[derive(Default)]
 struct CallProgress {
     shown: bool,
 }
 
 impl CallProgress {
-    /// An answer, if this was a question.
+    /// Returns a reply if the message was a request.
     async fn on_message(&mut self, server: &str, message: &Value, asks: bool) -> Option<Value> {
         let reply = |result: Value| json!({ "jsonrpc": "2.0", "id": message["id"], "result": result });
         match message["method"].as_str()? {
@@ -177,7 +177,7 @@ impl CallProgress {
         print_remark(&Printable::text(format_args!("{server}: {}: {said}", printable!("{level}"))));
     }
 
-    /// Takes the line of progress away.
+    /// Erases the progress line.
     fn clear(&mut self) {
         if std::mem::take(&mut self.shown) {
             progress(&Printable::default());
@@ -185,7 +185,7 @@ impl CallProgress {
     }
 }
 
-/// Prints a result as a person or a program wants it; gives the exit code that belongs to it.
+/// Prints a result for the user, or as JSON; returns its exit code.
 pub(super) fn tell(args: &Args, answer: &Value) -> Exit {
     if let Some(error) = answer.get("error") {
         if args.json {
@@ -226,7 +226,7 @@ pub(super) fn tell(args: &Args, answer: &Value) -> Exit {
     if is_error { Exit::Error } else { Exit::Ok }
 }
 
-/// By the kind of a failure of ours; a server's own error has none.
+/// By the daemon's failure kind; a server's own error has none.
 fn exit_of(kind: Option<&str>) -> Exit {
     match kind {
         Some("held") => Exit::Held,
@@ -236,7 +236,7 @@ fn exit_of(kind: Option<&str>) -> Exit {
     }
 }
 
-/// A text as it is; of anything else what it is, since nobody wants its bytes on a terminal.
+/// Text as it is; images and audio are only described, since their bytes are useless on a terminal.
 fn content(part: &Value) -> String {
     let bytes = |value: &Value| value.as_str().map_or(0, |text| text.len() / 4 * 3);
     match part["type"].as_str() {
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_text_is_named() {
+    fn content_other_than_text_is_described() {
         assert_eq!(content(&json!({ "type": "text", "text": "a\nb" })), "a\nb");
         let picture = content(&json!({ "type": "image", "mimeType": "image/png", "data": "AAAA" }));
         assert!(picture.contains("image/png") && picture.contains("3 bytes"), "{picture}");

@@ -1,4 +1,4 @@
-//! `switchboard check FILE`: what is wrong with a file, where, and which hosts would not take it.
+//! `switchboard check FILE`: what is wrong with a file, where, and which hosts would reject it.
 
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
@@ -22,12 +22,12 @@ use crate::trust::secrets_in_arguments;
 use crate::trust::view::{mentioned, shown_url};
 use crate::visible::{Printable, visible};
 
-/// What is to be said of a file.
+/// The result of checking one file.
 #[derive(Default)]
 struct FileCheck {
     problems: Vec<Problem>,
     notes: Vec<Problem>,
-    /// What is defined in it, and can be started or reached.
+    /// Definitions that can be started or reached.
     servers: Vec<(Definition, Launch)>,
     hosts: Vec<String>,
 }
@@ -39,7 +39,7 @@ pub(super) fn run(args: &Args, files: &[PathBuf]) -> Exit {
         let mut verdict = look(args, &resolved(file));
         verdict.problems.sort_by_key(|problem| problem.at);
         verdict.notes.sort_by_key(|note| note.at);
-        // As it was typed: shorter, and as good to click on.
+        // As typed: shorter, and still clickable.
         verdict.problems.iter_mut().chain(&mut verdict.notes).for_each(|said| said.file.clone_from(file));
         if !verdict.problems.is_empty() {
             exit = Exit::Error;
@@ -76,7 +76,7 @@ impl FileCheck {
     }
 }
 
-/// A server elsewhere whose URL says already that nobody can reach it.
+/// Rejects a remote server whose literal URL cannot be reached.
 pub(super) fn reachable(launch: Launch) -> Result<Launch, String> {
     if let Launch::Remote(remote) = &launch
         && remote.url.literal().is_some()
@@ -89,7 +89,7 @@ pub(super) fn reachable(launch: Launch) -> Result<Launch, String> {
     Ok(launch)
 }
 
-/// All of it, without the values of variables and headers.
+/// The whole definition, without the values of variables and headers.
 fn server(definition: &Definition, launch: &Launch) -> Value {
     let timeout = definition.timeout.map(|timeout| timeout.as_millis());
     let mut server = match launch {
@@ -116,13 +116,13 @@ fn server(definition: &Definition, launch: &Launch) -> Value {
 }
 
 fn tell(file: &Path, verdict: &FileCheck) {
-    // Lines of a file are for a person's eyes: what was named by accident goes nowhere else.
+    // Excerpts of the file are shown on a terminal only, in case a wrong file was named.
     let pictured = is_terminal();
     let shown = |problem: &Problem| if pictured { problem.pictured() } else { problem.to_string() };
     for problem in &verdict.problems {
         print(&Printable::text(shown(problem)));
     }
-    // Where it stands says enough of what is only worth a note.
+    // Notes show a position but no excerpt.
     for note in &verdict.notes {
         say!("note: {}", indented(note));
     }
@@ -145,8 +145,8 @@ fn tell(file: &Path, verdict: &FileCheck) {
     }
 }
 
-/// A path in full and without `..`, which leads out of where the path begins. Links behind the last `..` stay: what is
-/// linked into the person's config folder is their own.
+/// Makes a path absolute and resolves its `..`. Symlinks after the last `..` stay: a file linked into the
+/// user's config folder counts as the user's own.
 fn resolved(path: &Path) -> PathBuf {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let parts: Vec<Component<'_>> = path.components().collect();
@@ -158,7 +158,7 @@ fn resolved(path: &Path) -> PathBuf {
     }
 }
 
-/// As the path is written, or by where it really leads.
+/// Compares the paths as written, then with symlinks resolved.
 fn is_below(file: &Path, folder: &Path) -> bool {
     let real = |path: &Path| path.canonicalize().ok();
     file.starts_with(folder)
@@ -192,7 +192,8 @@ fn look(args: &Args, file: &Path) -> FileCheck {
         }
         return FileCheck { problems, notes, hosts, ..FileCheck::default() };
     }
-    // `${workspaceFolder}` means the person's config folder in a file below it, and there the project of a session.
+    // In a file below the user's config folder, `${workspaceFolder}` is that folder; as a `cwd` it is the
+    // session's project.
     let own = own_config.parent().unwrap_or(Path::new("/"));
     let is_own = is_below(file, own);
     let config = Config::defaults(if is_own { own } else { folder });
@@ -222,7 +223,7 @@ fn look(args: &Args, file: &Path) -> FileCheck {
     verdict
 }
 
-/// Settings in a config for servers that are not there.
+/// Settings in a config for servers that do not exist.
 fn unused(args: &Args, folder: &Path, extent: Extent) -> Vec<Problem> {
     let Some(local) = LocalConfig::open_if_possible(args) else { return Vec::new() };
     match extent {

@@ -1,4 +1,4 @@
-//! A conversation with the daemon as a host has it: for commands that call something.
+//! A session with the daemon, like a host's, for commands that call tools.
 
 use std::path::Path;
 
@@ -10,17 +10,17 @@ use tokio::sync::mpsc;
 use super::ask::{AskError, DaemonConnection};
 use crate::args::Args;
 
-/// More than a person reads at once; a server that tells more waits in its mailbox.
+/// Messages buffered for the user; further ones wait in the session's mailbox.
 const UNREAD: usize = 64;
 
-/// The newest revision in which questions come as requests of their own.
+/// The newest revision in which servers send questions as requests.
 const REVISION: &str = "2025-11-25";
 
 pub(super) struct DaemonSession<'a> {
     args: &'a Args,
     session: String,
     sent: u64,
-    /// What comes without being asked for.
+    /// Messages that the daemon sends unasked.
     pub(super) mail: mpsc::Receiver<Value>,
     poll: tokio::task::JoinHandle<()>,
 }
@@ -32,7 +32,7 @@ impl Drop for DaemonSession<'_> {
 }
 
 impl<'a> DaemonSession<'a> {
-    /// `asks`: whether there is a person here who can be asked something.
+    /// `asks`: whether a user can answer questions here.
     pub(super) async fn open(args: &'a Args, workspace: Option<&Path>, asks: bool) -> Result<Self, AskError> {
         let wanted = json!({ "workspace": workspace, "version": env!("CARGO_PKG_VERSION"), "hop": HOP });
         let mut line = DaemonConnection::open(args).await?;
@@ -52,7 +52,7 @@ impl<'a> DaemonSession<'a> {
         Ok(talk)
     }
 
-    /// One message on a connection of its own, and what it is answered with; dropping this cancels a request.
+    /// Sends one message on its own connection and returns the answer; dropping the future cancels a request.
     pub(super) fn send(&mut self, message: &Value) -> impl Future<Output = Result<Value, AskError>> + use<> {
         self.sent += 1;
         let (line, session, seq) =
@@ -74,7 +74,7 @@ pub(super) fn request(method: &str, params: &Value) -> Value {
     json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params })
 }
 
-/// Brings the mail until nobody takes it any more.
+/// Polls the mailbox until the receiver is dropped or the daemon fails.
 async fn fetch(mut line: DaemonConnection, session: String, tell: mpsc::Sender<Value>) {
     let mut after = 0;
     loop {
@@ -88,7 +88,7 @@ async fn fetch(mut line: DaemonConnection, session: String, tell: mpsc::Sender<V
             }
         }
         if !batch["draining"].is_null() && batch["messages"].as_array().is_none_or(Vec::is_empty) {
-            // It still finishes what is under way; there is only nothing more to hear soon.
+            // A draining daemon answers polls at once while it finishes calls in flight.
             tokio::time::sleep(std::time::Duration::from_millis(100)).await;
         }
     }

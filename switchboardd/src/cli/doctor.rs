@@ -1,5 +1,5 @@
-//! `switchboard doctor`: everything that keeps things from working, each with the command that mends it. Works without a
-//! daemon; changes nothing.
+//! `switchboard doctor`: finds everything that does not work, each with the command that fixes it. Works
+//! without a daemon; changes nothing.
 
 mod definitions;
 mod files;
@@ -19,12 +19,12 @@ use crate::args::Args;
 use crate::daemon;
 use crate::visible::{Printable, visible};
 
-/// How much it matters.
+/// How serious a finding is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Severity {
     /// As it should be.
     Fine,
-    /// Works, but could do harm, or stop working.
+    /// Works, but is risky or may stop working.
     Warning,
     /// Something does not work.
     Error,
@@ -43,10 +43,10 @@ impl Severity {
 #[derive(Debug, Clone)]
 pub(super) struct Finding {
     severity: Severity,
-    /// What was looked at: a word for programs.
+    /// What was checked, as a keyword for programs.
     about: &'static str,
     what: String,
-    /// The command that mends it.
+    /// The command that fixes it.
     mend: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! `switchboard --dry-run`: what a host would be shown, and what is behind it, without a daemon.
+//! `switchboard --dry-run`: shows what hosts would see, and which servers are behind it, without a daemon.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -81,14 +81,14 @@ pub(super) async fn run(args: &Args) -> Exit {
     exit
 }
 
-/// Starts the child, and gives what it lists.
+/// Starts the child and returns its tool list.
 async fn subtools(suite: &Suite, caller: &Arc<Caller>) -> Result<Arc<ToolList>, Failure> {
     let lease = suite.lease(CallContext::new(caller, None)).await?;
     let tools = lease
         .tools(suite.limits, tokio::time::Instant::now())
         .await
         .map_err(|error| suite.failed(None, error))?;
-    // What it lists besides is asked for, and all of it written down, before it is stopped.
+    // Its other lists are fetched and saved before it is stopped.
     if let Some(pool) = &suite.pool
         && tokio::time::timeout(WRITES_DOWN, pool.manifest_kept()).await.is_err()
     {
@@ -97,7 +97,7 @@ async fn subtools(suite: &Suite, caller: &Arc<Caller>) -> Result<Arc<ToolList>, 
     Ok(tools)
 }
 
-/// With a mark on those that are not exposed.
+/// Subtools that are not exposed are marked.
 fn show(suite: &Suite, list: &ToolList) {
     let width = list.tools.iter().map(|tool| tool.name.chars().count()).max().unwrap_or(0).min(40);
     for tool in &list.tools {

@@ -1,6 +1,6 @@
-//! `switchboard explain`: everything about one server that a person may ask, and no value of a secret.
+//! `switchboard explain`: everything about one server, except the values of secrets.
 //!
-//! Read from the files by the command itself, so that it works without a daemon; what only a daemon knows is added.
+//! The command reads the files itself, so it works without a daemon; a running daemon adds its state.
 
 use std::path::PathBuf;
 
@@ -24,7 +24,7 @@ use crate::trust::{Decision, Record, TrustStatus};
 use crate::value_resolver::Origin;
 use crate::visible::visible;
 
-/// A definition, and whose it is.
+/// A definition and the layer it was found in.
 struct FoundDefinition<'a> {
     definition: &'a Definition,
     trust_status: TrustStatus,
@@ -33,7 +33,7 @@ struct FoundDefinition<'a> {
     own: bool,
 }
 
-/// One line of what is told: a word, and what there is to say under it.
+/// One entry of the output: a label and its text.
 type Fact = (&'static str, String);
 
 pub(super) async fn run(args: &Args, suite: &str) -> Exit {
@@ -48,7 +48,7 @@ pub(super) async fn run(args: &Args, suite: &str) -> Exit {
         Err(AskError::Refused(_)) => None,
         Err(unanswered) => return unanswered.tell(),
     };
-    // A suite's name may be one that only the daemon made.
+    // The daemon may have chosen a suite name that no file contains.
     let name = live.as_ref().and_then(|live| live["child"].as_str()).unwrap_or(suite);
     let layers =
         || std::iter::once((&local.personal, true)).chain(project.as_ref().map(|layer| (layer, false)));
@@ -168,7 +168,7 @@ async fn executed(local: &LocalConfig, found: &FoundDefinition<'_>) -> Vec<Fact>
         before,
         root: &found.layer.config.folder,
         is_masked: true,
-        // Values in a project's file are nobody's secret; those of the person's own files may be one.
+        // A project's file holds no secret of the user's; the user's own files may.
         values: if found.own { Values::None } else { Values::All },
         given: &given,
     };
@@ -176,7 +176,7 @@ async fn executed(local: &LocalConfig, found: &FoundDefinition<'_>) -> Vec<Fact>
     if let Launch::Process(launch) = launch {
         let runners = Runners::new(&local.locations.state, &local.personal.config.folder);
         let args: Vec<String> = launch.args.iter().map(ToString::to_string).collect();
-        // A session's workspace is not known here, and is nothing of the person's own config.
+        // The session's workspace is unknown here, and is never inside the user's config folder.
         let cwd = match launch.cwd_is_workspace {
             true => PathBuf::new(),
             false => launch.base.join(launch.cwd.to_string()),
@@ -208,7 +208,7 @@ fn told(name: &str, origin: &Origin) -> String {
     }
 }
 
-/// Variables and headers with what they are set to, as far as that is no secret: which `${…}` is none.
+/// Variables and headers with masked values: of each value only its `${…}` references are shown.
 fn variables(launch: &Launch) -> Vec<(String, String)> {
     match launch {
         Launch::Process(launch) => {
@@ -256,7 +256,7 @@ fn trust(local: &LocalConfig, found: &FoundDefinition<'_>) -> Vec<Fact> {
     vec![("trust", text)]
 }
 
-/// What the daemon knows, and what to do about it.
+/// What the daemon reports; steps for the user are added to `next`.
 fn state(live: Option<&Value>, found: &FoundDefinition<'_>, next: &mut Vec<String>) -> Vec<Fact> {
     let name = shell_word(&found.definition.name);
     match found.trust_status {
@@ -326,7 +326,7 @@ fn state(live: Option<&Value>, found: &FoundDefinition<'_>, next: &mut Vec<Strin
     facts
 }
 
-/// How it ended, what went wrong last, and what it wrote: each once, although one may repeat the other.
+/// Exits, the last error and the last output; text that one repeats from another is shown once.
 fn failures(live: &Value) -> Vec<Fact> {
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
     let mut facts: Vec<Fact> = Vec::new();
@@ -376,7 +376,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_failure_is_told_once() {
+    fn a_failure_is_shown_once() {
         let live = json!({
             "exits": [{ "ageMs": 1000, "what": "exited with status 1: no key" }],
             "lastError": "exited with status 1: no key",

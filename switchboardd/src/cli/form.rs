@@ -1,4 +1,4 @@
-//! A question of a server, put to the person at the terminal: one line for each field.
+//! Puts a server's question to the user at the terminal, one line per field.
 
 use serde_json::{Map, Value, json};
 
@@ -8,10 +8,10 @@ use super::output::{print_remark, remark};
 use super::prompt;
 use crate::visible::Printable;
 
-/// Asks, and gives the result of an `elicitation/create`. Nothing typed where something has to be declines.
+/// Asks, and returns the result of an `elicitation/create`. An empty answer to a required field declines.
 pub(super) async fn ask(server: &str, params: &Value) -> Value {
     let message = params["message"].as_str().unwrap_or_default();
-    // Lines of its own stay lines; nothing else that it wrote moves the cursor.
+    // The server's line breaks stay; nothing else that it wrote can move the cursor.
     print_remark(&Printable::text(format_args!("`{server}` asks: {message}")));
     prompt::discard_typed();
     let declined = json!({ "action": "decline" });
@@ -87,7 +87,7 @@ impl Field {
         printable!("  {} ({what}{default}{may}): ", self.title)
     }
 
-    /// What was typed, as what it has to be; `None` for nothing.
+    /// Parses the typed text by the field's type; `None` if there is neither text nor a default.
     fn value(&self, typed: &str) -> Result<Option<Value>, Printable> {
         if typed.is_empty() {
             return Ok(self.default.clone());

@@ -1,4 +1,4 @@
-//! `switchboard import`: the servers that hosts start themselves become definitions of one's own.
+//! `switchboard import`: turns servers that hosts start themselves into the user's own definitions.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -28,7 +28,7 @@ use crate::hosts::{Entry, Host, survey, words};
 use crate::secrets::{Secrets, SecretsError, check_name};
 use crate::visible::visible;
 
-/// One server of one host.
+/// One server in a host's file.
 struct HostEntry {
     host: &'static Host,
     file: PathBuf,
@@ -36,7 +36,7 @@ struct HostEntry {
     inputs: Value,
 }
 
-/// And what becomes of it.
+/// What became of one `HostEntry`.
 struct ImportResult {
     host: &'static Host,
     file: PathBuf,
@@ -51,7 +51,7 @@ enum ImportOutcome {
         secrets: Vec<String>,
         notes: Vec<String>,
     },
-    /// The same as this one of one's own, from before or from another host.
+    /// Launches the same server as this definition, which existed before or was imported from another host.
     Same {
         name: String,
     },
@@ -60,9 +60,9 @@ enum ImportOutcome {
     },
 }
 
-/// What is written when all is decided.
+/// Secrets to store, collected before anything is written.
 struct NewSecrets<'a> {
-    /// What is set already.
+    /// Secrets that are already set.
     kept: &'a BTreeMap<String, String>,
     new: BTreeMap<String, String>,
 }
@@ -98,7 +98,7 @@ async fn take(args: &Args, import: &Import, named: &[&'static Host]) -> Result<E
     let mut broken = !problems.is_empty();
     let mut failed = BTreeSet::new();
     if !import.which.dry_run {
-        // The values first: a definition without them would not start.
+        // Secrets first: a definition without them would not start.
         for (name, value) in &new_secrets.new {
             secrets.set(name, value, &own_variables()).await.map_err(|error| one(&error))?;
         }
@@ -150,7 +150,7 @@ async fn take(args: &Args, import: &Import, named: &[&'static Host]) -> Result<E
     Ok(if broken { Exit::Error } else { setup_run.exit() })
 }
 
-/// Every server of every host that is meant.
+/// All servers of the selected hosts.
 fn read(machine: &Machine, named: &[&'static Host]) -> (Vec<HostEntry>, Vec<Problem>) {
     let (mut entries, mut problems) = (Vec::new(), Vec::new());
     for host in HOSTS.iter().filter(|host| named.is_empty() || named.iter().any(|named| named.id == host.id))
@@ -177,7 +177,7 @@ fn read(machine: &Machine, named: &[&'static Host]) -> (Vec<HostEntry>, Vec<Prob
     (entries, problems)
 }
 
-/// The secrets that are set: without them nobody can tell whether a server is there already.
+/// The secrets that are already set: their values tell whether a server is a duplicate.
 async fn kept(secrets: &Secrets) -> Result<BTreeMap<String, String>, SecretsError> {
     let names: Vec<String> = secrets.list()?.into_keys().collect();
     secrets.values(&names, &own_variables()).await
@@ -194,7 +194,7 @@ fn decide<'a>(
         definitions.iter().filter_map(|known| Some((signature(known)?, known.name.clone()))).collect();
     let mut new_secrets = NewSecrets { kept, new: BTreeMap::new() };
     let mut import_results = Vec::new();
-    // Those of all projects first: what a project has as well goes by their names.
+    // Entries without a project first: a project's duplicate then refers to them.
     let (wide, narrow): (Vec<_>, Vec<_>) =
         entries.into_iter().partition(|found| found.entry.project.is_none());
     for HostEntry { host, file, entry, inputs } in wide.into_iter().chain(narrow) {
@@ -230,7 +230,7 @@ fn consider(
     let read = parsed(own, &wished, &body)?;
     reachable(read.launch.clone()?)?;
     let launch = signature(&read).unwrap_or_default();
-    // A server of a project runs there; the same of all projects does as well.
+    // A project's entry is a duplicate if it differs from a global one only by running in its project.
     let anywhere = match (&entry.project, &read.launch) {
         (Some(project), Ok(Launch::Process(launch))) if !has_relative(&words(&entry.value)) => {
             let mut bare = body.clone();
@@ -246,7 +246,7 @@ fn consider(
     if let Some(name) = launches.get(&launch).or_else(|| launches.get(anywhere.as_ref()?)) {
         return Ok(ImportOutcome::Same { name: name.clone() });
     }
-    // Free as a name, and as a folder that may hold something else.
+    // Neither a definition nor a file has this name.
     let is_free = |name: &String| !names.contains(name) && !own.file(name).exists();
     let numbered = (2..).map(|number| format!("{wished}-{number}"));
     let name = std::iter::once(wished.clone()).chain(numbered).find(is_free).unwrap_or_default();
@@ -273,14 +273,14 @@ fn consider(
 }
 
 impl NewSecrets<'_> {
-    /// The name under which a value is kept, or will be.
+    /// The name under which the value is stored, or will be.
     fn name(&self, chosen: &mut BTreeMap<String, String>, literal: Literal) -> Result<String, String> {
         let Literal { name, value, variable } = literal;
         let suits = |name: &String| match (self.kept.get(name), chosen.get(name)) {
             (Some(kept), _) | (None, Some(kept)) => *kept == value,
             (None, None) => true,
         };
-        // The same value of the same variable is not kept twice.
+        // The same value of the same variable is not stored twice.
         let is_same = |(known, kept): &(&String, &String)| {
             let of = |variable: &String| known.strip_suffix(variable.as_str()).is_some_and(is_prefix);
             **kept == value && variable.as_ref().is_some_and(of)
@@ -299,7 +299,7 @@ impl NewSecrets<'_> {
     }
 }
 
-/// What stands before a variable in a secret's name.
+/// Whether this text may precede a variable in a secret's name.
 fn is_prefix(text: &str) -> bool {
     text.is_empty() || text.ends_with('_')
 }
@@ -310,7 +310,7 @@ fn named_definition(name: &str, body: &Map<String, Value>) -> Value {
     Value::Object(whole)
 }
 
-/// Read as the daemon would read it from its file.
+/// Parses the definition as the daemon would read it from its file.
 fn parsed(own: &PersonalConfig, name: &str, body: &Map<String, Value>) -> Result<Definition, String> {
     let file = own.file(name);
     let document = Document::from_text(&file, &named_definition(name, body).to_string());
@@ -330,7 +330,7 @@ fn parsed(own: &PersonalConfig, name: &str, body: &Map<String, Value>) -> Result
     }
 }
 
-/// What two definitions have in common that start or reach the same thing, wherever they stand.
+/// Equal for definitions that start or reach the same server, whatever file they are in.
 fn signature(definition: &Definition) -> Option<String> {
     let launch = match definition.launch.as_ref().ok()? {
         Launch::Remote(remote) => json!([remote.url, remote.headers]),
@@ -344,7 +344,7 @@ fn signature(definition: &Definition) -> Option<String> {
     Some(launch.to_string())
 }
 
-/// Takes what was imported out of the files of hosts.
+/// Removes imported servers from the hosts' files.
 fn remove(
     setup_run: &mut SetupRun,
     state: &Path,
@@ -406,7 +406,7 @@ impl ImportResult {
                 told["as"] = json!(name);
                 told["secrets"] = json!(secrets);
                 told["notes"] = json!(notes);
-                // Its secrets have names by now.
+                // Contains no secret: values were replaced by `${NAME}`.
                 told["definition"] = definition.clone();
             }
             ImportOutcome::Same { name } => {

@@ -1,4 +1,4 @@
-//! `switchboard introspect`: what a suite can do, for a person who wants to call it.
+//! `switchboard introspect`: shows a user what a suite can do.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use super::status::project;
 use crate::args::Args;
 use crate::visible::{Printable, visible_json};
 
-/// A server that runs answers within this; another has to be started first.
+/// A running server answers within this time; after it, the user is told that the server is starting.
 const STARTS: Duration = Duration::from_secs(1);
 
 pub(super) async fn run(args: &Args, suite: &str, query: Option<&str>, full: bool) -> Exit {
@@ -45,7 +45,7 @@ async fn look(args: &Args, suite: &str, query: Option<&str>, full: bool) -> Resu
         return Ok(super::call::tell(args, &all));
     }
     let (is_redacted, all) = (has_no_schemas(&all), tools(&all));
-    // The name of one means that one.
+    // An exact subtool name selects that subtool.
     if let Some(tool) = query.and_then(|query| all.iter().find(|tool| tool["name"] == query)) {
         if args.json || full {
             print_json(tool);
@@ -85,7 +85,7 @@ async fn look(args: &Args, suite: &str, query: Option<&str>, full: bool) -> Resu
     Ok(Exit::Ok)
 }
 
-/// The suite's own answer, as a host gets it. Starts a server that never ran.
+/// The suite's own answer, as a host gets it. Starts the server if it never ran.
 async fn introspect(args: &Args, suite: &str, server: &str, arguments: &Value) -> Result<Value, AskError> {
     let call = request("tools/call", &json!({ "name": suite, "arguments": arguments }));
     let path = format!("/proxy{}", about(project(args).as_deref()));
@@ -105,7 +105,7 @@ fn tools(answer: &Value) -> Vec<Value> {
     told(answer)["tools"].as_array().cloned().unwrap_or_default()
 }
 
-/// Whether the answer leaves schemas out that were asked for, which it says.
+/// Whether the answer says that it leaves out the requested schemas.
 fn has_no_schemas(answer: &Value) -> bool {
     told(answer).get("hint").is_some()
 }
@@ -115,7 +115,7 @@ fn told(answer: &Value) -> Value {
     serde_json::from_str(text).unwrap_or_default()
 }
 
-/// One subtool: what it does, and what it takes.
+/// Prints one subtool: what it does and what it takes.
 fn single(suite: &str, tool: &Value, is_redacted: bool) {
     let paint = Paint::for_stdout();
     let name = tool["name"].as_str().unwrap_or_default();
@@ -155,7 +155,7 @@ fn single(suite: &str, tool: &Value, is_redacted: bool) {
         required.iter().map(|name| ((*name).to_owned(), example(&schema["properties"][*name]))).collect();
     let mut words = vec![suite.to_owned(), name.to_owned()];
     if !example.is_empty() {
-        // Escaped as JSON: what is pasted is what was meant, and nothing of it hides.
+        // JSON-escaped: no hidden character gets into a command that is pasted.
         words.push(visible_json(&Value::Object(example).to_string()).into_owned());
     }
     let words: Vec<String> = words.iter().map(shell_word).collect();
@@ -163,7 +163,7 @@ fn single(suite: &str, tool: &Value, is_redacted: bool) {
     say!("  switchboard call {}", words.join(" "));
 }
 
-/// Something of the right kind to begin with.
+/// A placeholder of the right type.
 fn example(about: &Value) -> Value {
     match (&about["enum"][0], about["type"].as_str()) {
         (choice @ Value::String(_), _) => choice.clone(),

@@ -1,4 +1,4 @@
-//! The person's files, read by a command at this moment: what a daemon would make of them.
+//! The user's files as they are now, read by a command the way a daemon would.
 
 use std::path::{Path, PathBuf};
 
@@ -11,7 +11,6 @@ use crate::discover::LastGoodDefinitions;
 use crate::layer::{Layer, Locations};
 use crate::value_resolver::ValueResolver;
 
-/// What a command knows of the person's files.
 pub(super) struct LocalConfig {
     pub(super) locations: Locations,
     pub(super) personal: Layer,
@@ -20,7 +19,7 @@ pub(super) struct LocalConfig {
 }
 
 impl LocalConfig {
-    /// As it is, or not at all: for commands that can do without.
+    /// `None` if anything fails; a broken config is replaced by the last good one.
     pub(super) fn open_if_possible(args: &Args) -> Option<Self> {
         let home = daemon::home().ok()?;
         let (config_file, state) = daemon::files_in_use(args, &home);
@@ -53,7 +52,7 @@ impl LocalConfig {
         Layer::workspace(root, &self.locations, &self.trust, &mut LastGoodDefinitions::default())
     }
 
-    /// The workspace that was typed in.
+    /// The workspace that the command applies to.
     pub(super) fn here(&self, args: &Args) -> Option<PathBuf> {
         self.locations.workspace(&super::workspace(args)?)
     }

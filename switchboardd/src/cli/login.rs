@@ -1,4 +1,4 @@
-//! `switchboard login` and `logout`: a person's way into remote servers that ask for one.
+//! `switchboard login` and `logout`: OAuth logins to remote servers.
 
 use serde_json::json;
 

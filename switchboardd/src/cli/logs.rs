@@ -1,4 +1,4 @@
-//! `switchboard logs`: the daemon's own, or what a server wrote to its standard error.
+//! `switchboard logs`: the daemon's log, or what a server wrote to its standard error.
 
 mod tail;
 
@@ -17,12 +17,12 @@ use crate::args::Args;
 use crate::visible::Printable;
 use crate::{daemon, logging};
 
-/// How long one question for more lines stays open.
+/// How long one request for more lines stays open.
 const WAIT_MS: u64 = 25_000;
-/// How often somebody looks who waits for the next daemon.
+/// How often `--follow` checks for the next daemon.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
-/// What is wanted of a log.
+/// Which lines of a log are wanted.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct LogQuery {
     pub(super) follow: bool,
@@ -76,14 +76,14 @@ async fn of_suite(args: &Args, suite: &str, wish: LogQuery) -> Exit {
             return Exit::Ok;
         }
         if next["draining"] == true {
-            // It answers at once until it is gone.
+            // A draining daemon answers at once until it is gone.
             tokio::time::sleep(POLL_INTERVAL).await;
         }
         answer = next;
     }
 }
 
-/// Lines after those of an earlier answer.
+/// Fetches the lines after those of an earlier answer.
 async fn more(args: &Args, suite: &str, earlier: &Value, wait_ms: u64) -> Result<Value, AskError> {
     let after = earlier["next"].as_u64().unwrap_or(0);
     let workspace = super::workspace(args);
@@ -101,7 +101,7 @@ fn lines(answer: &Value) -> &[Value] {
     answer["lines"].as_array().map_or(&[][..], Vec::as_slice)
 }
 
-/// An error means that nobody reads any more.
+/// An error means that the reader went away.
 fn show(args: &Args, lines: &[Value]) -> std::io::Result<()> {
     for line in lines {
         if args.json {
@@ -171,7 +171,7 @@ async fn of_file(args: &Args, file: &Path, wish: LogQuery) -> Exit {
     }
 }
 
-/// Becomes `journalctl`, which knows its own files best.
+/// Replaces this process with `journalctl`.
 #[expect(clippy::disallowed_methods, reason = "the person's own log, from the person's own command line")]
 fn journalctl(args: &Args, wish: LogQuery) -> Exit {
     use std::os::unix::process::CommandExt;

@@ -1,4 +1,4 @@
-//! `switchboard ls`: the suites that a host in this folder is shown.
+//! `switchboard ls`: the suites that a host in this folder sees.
 
 use hyper::Method;
 use serde_json::{Value, json};
@@ -43,7 +43,7 @@ pub(super) async fn run(args: &Args) -> Exit {
     if !table.is_empty() {
         table.lines(paint, width()).iter().for_each(print);
     }
-    // What keeps one from being used is not for a pipe to find among the names.
+    // Why a suite cannot be used goes to standard error, not among the names in a pipe.
     for suite in
         suites.iter().filter(|suite| matches!(suite["state"].as_str(), Some("held" | "misconfigured")))
     {

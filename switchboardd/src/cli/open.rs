@@ -1,4 +1,4 @@
-//! `switchboard open`: the status page, let in by a code that works once.
+//! `switchboard open`: opens the status page with a code that works once.
 
 use hyper::Method;
 use serde_json::json;
@@ -12,8 +12,8 @@ use super::output::{print_json_line, say};
 use crate::args::Args;
 use crate::{daemon, page_access};
 
-/// A private file that leads to the page, by its address: what a browser is started with, every user can read. The
-/// daemon takes it away.
+/// Writes a private file that redirects to the page, and returns its URL. The browser gets that URL because
+/// every local user can read its arguments. The daemon deletes the file.
 fn write_link_file(args: &Args, page: &str) -> Option<String> {
     let (_, state) = daemon::files_in_use(args, &daemon::home().ok()?);
     let file = page_access::link_file(&state);

@@ -1,6 +1,7 @@
-//! What commands write: results to standard output, colour only where a person looks, columns that line up.
+//! Output of commands: results on standard output, colour only on a terminal, aligned columns.
 //!
-//! The one place that writes to a terminal. Text gets there as a `Printable` or as JSON without hidden characters.
+//! The only place that writes to a terminal. Text gets there as a `Printable`, or as JSON without hidden
+//! characters.
 #![allow(clippy::disallowed_methods, reason = "the one place that knows standard output and standard error")]
 
 use std::fmt::Display;
@@ -14,12 +15,12 @@ use switchboard_wire::printable;
 use super::Exit;
 use crate::visible::{Colour, Printable, visible_json};
 
-/// Below this nothing can be laid out.
+/// Narrower terminals are treated as this wide.
 const NARROWEST: usize = 40;
 
 /// Whether this command has printed something.
 static ANSWERED: AtomicBool = AtomicBool::new(false);
-/// What went wrong, for those who want to read it in JSON.
+/// Errors so far, for `close` to print as JSON.
 static COMPLAINTS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 /// One line on standard output, from a format string.
@@ -34,17 +35,17 @@ macro_rules! remark {
 
 pub(super) use {remark, say};
 
-/// Commands may print; a reader that went away (`| head`) is no error.
+/// Prints a line. A reader that went away (`| head`) is no error.
 pub(super) fn print(text: &Printable) {
     let _ = try_print(text);
 }
 
-/// The same for those who stop when nobody reads any more.
+/// Like `print`, but reports that the reader went away.
 pub(super) fn try_print(text: &Printable) -> io::Result<()> {
     write_out(&format!("{}\n", text.as_str()))
 }
 
-/// A server's own text: a program gets it as it is, a terminal what can be shown of it.
+/// Prints a server's text: unchanged into a pipe, without hidden characters on a terminal.
 pub(super) fn print_exact(text: &str) {
     if is_terminal() {
         print(&Printable::text(text));
@@ -53,7 +54,7 @@ pub(super) fn print_exact(text: &str) {
     }
 }
 
-/// What this program generates from its own constants: help, completions, pages of the manual.
+/// Prints text generated from our own constants: help, completions, manual pages.
 pub(super) fn print_generated(text: &[u8]) {
     ANSWERED.store(true, Ordering::Relaxed);
     let _ = io::stdout().write_all(text);
@@ -63,7 +64,7 @@ pub(super) fn print_json(value: &Value) {
     let _ = write_out(&format!("{}\n", visible_json(&format!("{value:#}"))));
 }
 
-/// One object on one line, of many. An error means that nobody reads any more.
+/// Prints one of several objects on one line. An error means that the reader went away.
 pub(super) fn print_json_line(value: &Value) -> io::Result<()> {
     write_out(&format!("{}\n", visible_json(&value.to_string())))
 }
@@ -75,12 +76,12 @@ fn write_out(text: &str) -> io::Result<()> {
     out.flush()
 }
 
-/// For a person, beside the result.
+/// Prints a message for the user, apart from the result.
 pub(super) fn print_remark(text: &Printable) {
     let _ = writeln!(io::stderr(), "{}", text.as_str());
 }
 
-/// A question; the answer is typed behind it. It goes where a person sees it.
+/// Prints a question, without a line break, where the user sees it.
 pub(super) fn question(text: &Printable) {
     if person_reads_errors() || !is_terminal() {
         let _ = write!(io::stderr(), "{}", text.as_str()).and_then(|()| io::stderr().flush());
@@ -89,42 +90,41 @@ pub(super) fn question(text: &Printable) {
     }
 }
 
-/// In place of the line that the cursor is on.
+/// Replaces the line that the cursor is on.
 pub(super) fn progress(text: &Printable) {
     let _ = write!(io::stderr(), "\r\x1b[2K{}", text.as_str());
     let _ = io::stderr().flush();
 }
 
-/// Whether a person sees what goes to standard output.
+/// Whether a user sees standard output.
 pub(super) fn is_terminal() -> bool {
     io::stdout().is_terminal()
 }
 
-/// Whether a person sees what goes to standard error.
+/// Whether a user sees standard error.
 pub(super) fn person_reads_errors() -> bool {
     io::stderr().is_terminal()
 }
 
-/// A text that may have several lines, to stand in a line: those below the first are indented, so that none of them
-/// is taken for a line of our own.
+/// Indents all lines but the first, so that none of them looks like a line of ours.
 pub(super) fn indented(text: impl Display) -> Printable {
     let text = Printable::text(text);
     let below = |(at, line): (usize, &str)| match at {
         0 => Printable::line(line),
         _ => printable!("    {line}"),
     };
-    // Tabs of a traceback are spaces here.
+    // Tracebacks contain tabs.
     Printable::lines(text.as_str().replace('\t', "    ").trim_end().lines().enumerate().map(below))
 }
 
-/// Says to a person what went wrong, and keeps it for `close`.
+/// Prints an error for the user and remembers it for `close`.
 pub(super) fn complain(error: &dyn Display) {
     let error = Printable::text(error);
     print_remark(&printable!("switchboard: {error}"));
     COMPLAINTS.lock().expect("BUG: a push panicked").push(error.as_str().to_owned());
 }
 
-/// The end of a command: one that had nothing to print but was to answer in JSON prints what went wrong.
+/// Ends a command: one that failed without output prints its errors as JSON if JSON was asked for.
 pub(super) fn close(as_json: bool, exit: Exit) -> Exit {
     if as_json && !matches!(exit, Exit::Ok) && !ANSWERED.load(Ordering::Relaxed) {
         let said = COMPLAINTS.lock().expect("BUG: a push panicked").join("\n");
@@ -134,13 +134,13 @@ pub(super) fn close(as_json: bool, exit: Exit) -> Exit {
     exit
 }
 
-/// Says what went wrong.
+/// Reports an error and returns its exit code.
 pub(super) fn failed(error: &dyn Display) -> Exit {
     complain(error);
     Exit::Error
 }
 
-/// What a word means to whoever reads it.
+/// What a piece of text signals to the reader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Tone {
     Plain,
@@ -177,7 +177,7 @@ impl Paint {
     }
 }
 
-/// How many characters fit on a line; no limit where no terminal is.
+/// Width of the terminal; unlimited if standard output is none.
 pub(super) fn width() -> usize {
     if !io::stdout().is_terminal() {
         return usize::MAX;
@@ -186,7 +186,7 @@ pub(super) fn width() -> usize {
     size.map(|size| usize::from(size.ws_col)).filter(|columns| *columns > 0).unwrap_or(80).max(NARROWEST)
 }
 
-/// `3 m`, `2 h`: as exact as somebody wants it who looks at it.
+/// `3 m`, `2 h`: in one unit, rounded down.
 pub(super) fn age(ms: u64) -> String {
     let seconds = ms / 1000;
     match seconds {
@@ -209,7 +209,7 @@ pub(super) fn memory(kib: u64) -> String {
     }
 }
 
-/// A path as a person would write it.
+/// Shortens the home directory to `~`.
 pub(super) fn tilde(path: &str) -> String {
     let home = crate::daemon::home().ok().and_then(|home| home.into_os_string().into_string().ok());
     match home.as_deref().and_then(|home| path.strip_prefix(home)) {
@@ -239,7 +239,7 @@ pub(super) fn toned(tone: Tone, text: impl Display) -> Cell {
     Cell { text: Printable::line(text), tone }
 }
 
-/// Rows whose columns line up. What does not fit on a line goes on below it.
+/// Aligned columns. A last cell that is too long is wrapped below its row.
 #[derive(Debug, Default)]
 pub(super) struct Table {
     heading: Vec<&'static str>,
@@ -271,7 +271,7 @@ impl Table {
         let widths: Vec<usize> = (0..columns)
             .map(|at| rows().filter_map(|row| row.get(at)).map(length).max().unwrap_or(0))
             .collect();
-        // The last column is the one that holds sentences: it may go on below.
+        // The last column holds sentences and may wrap.
         let fixed: usize =
             widths.iter().take(columns.saturating_sub(1)).map(|width| width + 2).sum::<usize>() + 2;
         let mut lines = Vec::new();
@@ -298,8 +298,7 @@ impl Table {
     }
 }
 
-/// Lines of at most so many characters, broken between words; a word that is longer stays whole, so that it can be
-/// copied.
+/// Breaks text between words, at `width` characters. A longer word stays whole, so that it can be copied.
 pub(super) fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for paragraph in text.lines() {
@@ -352,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_line_up_and_sentences_go_on_below() {
+    fn columns_line_up_and_long_cells_wrap() {
         let mut table = Table::new(&["SUITE", "STATE", "NOTE"]);
         table.row(vec![cell("a_suite"), toned(Tone::Good, "ready"), cell("")]);
         table.row(vec![cell("long_suite"), cell("failed"), cell("exited with status 1 before answering")]);

@@ -1,4 +1,4 @@
-//! `switchboard` alone on a terminal: help and the state of things; and where the socket is.
+//! `switchboard` alone on a terminal: help and status. Also prints the socket's path.
 
 use serde_json::json;
 

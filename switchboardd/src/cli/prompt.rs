@@ -1,4 +1,4 @@
-//! Asking a person at the terminal: a yes, a line, or something that must not be seen.
+//! Asks the user at the terminal: for a yes, a line, or hidden input.
 
 use std::io::{self, BufRead};
 
@@ -8,10 +8,10 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use super::output::{question, remark};
 use crate::visible::Printable;
 
-/// A terminal cuts longer lines off, silently.
+/// A terminal silently truncates longer lines.
 const LONGEST_LINE: usize = if cfg!(target_os = "macos") { 1022 } else { 4094 };
 
-/// Asks; anything but a clear yes is a no. What was typed before the question is no answer to it.
+/// Asks; anything but a clear yes is a no. Input typed before the question is discarded.
 pub(super) fn yes(message: &Printable) -> bool {
     discard_typed();
     question(message);
@@ -20,23 +20,23 @@ pub(super) fn yes(message: &Printable) -> bool {
     matches!(answer.trim().to_lowercase().as_str(), "y" | "yes")
 }
 
-/// Forgets what was typed so far and not read.
+/// Discards input that was typed but not read.
 pub(super) fn discard_typed() {
-    // An error means that it is no terminal: then nothing was typed.
+    // Fails if standard input is no terminal: then nothing was typed.
     let _ = tcflush(rustix::stdio::stdin(), QueueSelector::IFlush);
 }
 
-/// One line from the terminal that is standard input, without showing it. A signal that would end us
-/// ends the asking instead; either way the terminal shows again what is typed.
+/// Reads one line from the terminal on standard input, without echo. A signal that would end the process ends
+/// the prompt instead; the echo is restored either way.
 pub(super) async fn hidden(message: &Printable) -> io::Result<String> {
-    // Before the echo goes: from here on a Ctrl-C no longer ends the process.
+    // Before the echo is turned off: from here on Ctrl-C no longer ends the process.
     let mut ends =
         [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup(), SignalKind::quit()]
             .map(signal);
     let quiet = EchoOff::new()?;
     question(message);
     let (tell, told) = tokio::sync::oneshot::channel();
-    // A thread of its own, which nobody waits for: it cannot be woken from its read.
+    // A detached thread: its read cannot be interrupted.
     std::thread::spawn(move || {
         let mut line = String::new();
         let read = io::stdin().lock().read_line(&mut line);
@@ -56,11 +56,11 @@ pub(super) async fn hidden(message: &Printable) -> io::Result<String> {
     Ok(line)
 }
 
-/// One line from the terminal that is standard input; an error at its end.
+/// Reads one line from the terminal on standard input; an error at its end.
 pub(super) async fn line(message: &Printable) -> io::Result<String> {
     question(message);
     let (tell, told) = tokio::sync::oneshot::channel();
-    // As above: nobody waits for it.
+    // Detached, as above.
     std::thread::spawn(move || {
         let mut line = String::new();
         let read = io::stdin().lock().read_line(&mut line);
@@ -81,7 +81,7 @@ async fn any(signals: &mut [io::Result<Signal>; 4]) {
     .await;
 }
 
-/// A terminal that does not show what is typed, until this is dropped.
+/// Turns the terminal's echo off until it is dropped.
 struct EchoOff {
     before: Termios,
 }

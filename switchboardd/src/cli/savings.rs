@@ -1,4 +1,4 @@
-//! `switchboard savings`.
+//! `switchboard savings`: prints the savings report.
 
 use hyper::Method;
 use serde_json::Value;
@@ -28,7 +28,7 @@ pub(super) async fn run(args: &Args) -> Exit {
     }
 }
 
-/// The figures for a person.
+/// The report as text.
 fn told(savings: &Value, paint: Paint) -> Printable {
     let suites = savings["suites"].as_array().map_or(&[][..], Vec::as_slice);
     let (known, unknown): (Vec<&Value>, Vec<&Value>) =
@@ -160,7 +160,7 @@ fn told(savings: &Value, paint: Paint) -> Printable {
     Printable::lines(lines)
 }
 
-/// The first column to the left, the others to the right.
+/// Aligns the first column to the left, the others to the right.
 fn columns<const N: usize>(table: &[[String; N]]) -> Vec<Printable> {
     let width = |column: usize| table.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
     let widths: Vec<usize> = (0..N).map(width).collect();

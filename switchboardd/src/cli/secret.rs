@@ -16,7 +16,7 @@ use crate::daemon;
 use crate::environment::Variables;
 use crate::secrets::{SecretLocation, Secrets, StoreOutcome, TOO_LONG, check_name};
 
-/// A daemon that takes longer than this to hear of it will read the secrets when it next reloads.
+/// How long to wait for the daemon; a slower one reads the secrets at its next reload.
 const RELOAD: Duration = Duration::from_secs(5);
 
 pub(super) async fn run(args: &Args, what: &Secret) -> Exit {
@@ -42,7 +42,7 @@ pub(super) async fn run(args: &Args, what: &Secret) -> Exit {
 }
 
 async fn set(args: &Args, secrets: &Secrets, name: &str) -> Exit {
-    // Before anybody types a value in vain.
+    // Fails before the user types a value.
     if let Err(error) = check_name(name) {
         return failed(&error);
     }
@@ -78,7 +78,7 @@ async fn value(name: &str) -> io::Result<String> {
     }
     let mut bytes = Vec::new();
     io::stdin().lock().take(TOO_LONG).read_to_end(&mut bytes)?;
-    // Not the error's own way out: it would carry the bytes along.
+    // The error is dropped: it contains the bytes.
     let mut value = String::from_utf8(bytes).map_err(|_| io::Error::other("it is not UTF-8"))?;
     if value.ends_with('\n') {
         value.pop();
@@ -113,7 +113,7 @@ fn ls(secrets: &Secrets, as_json: bool) -> Exit {
     Exit::Ok
 }
 
-/// A running daemon is to know at once; none will read it when it starts.
+/// Makes a running daemon reload; any other reads the secrets when it starts.
 async fn reload(args: &Args) {
     match tokio::time::timeout(RELOAD, ask(args, Method::POST, "/control/reload", None)).await {
         Ok(Ok(_) | Err(AskError::NoDaemon(_))) => {}
@@ -122,7 +122,7 @@ async fn reload(args: &Args) {
     }
 }
 
-/// What leads to the keyring of the person who types.
+/// This command's environment, which leads to the user's keyring.
 pub(super) fn own_variables() -> Variables {
     let own = std::env::vars_os();
     Variables::from_all(

@@ -1,4 +1,4 @@
-//! `switchboard service`: the daemon in the hands of systemd or launchd, and out of them again.
+//! `switchboard service`: puts the daemon under systemd or launchd, and takes it out again.
 
 mod install;
 mod launchd;
@@ -20,7 +20,7 @@ use crate::visible::Printable;
 
 pub(super) use manager::ServiceManager;
 
-/// Why the service is as it was.
+/// Why a service command failed.
 #[derive(Debug, thiserror::Error)]
 enum ServiceError {
     #[error("{0}")]
@@ -49,7 +49,7 @@ fn file_error(path: &Path) -> impl Fn(std::io::Error) -> ServiceError + '_ {
     |error| ServiceError::File { what: path.display().to_string(), error }
 }
 
-/// What the person who types the command has.
+/// The user's home and runtime paths.
 struct ServicePaths {
     home: PathBuf,
     paths: RuntimePaths,
@@ -87,7 +87,7 @@ pub(super) async fn run(args: &Args, what: Service) -> Exit {
     }
 }
 
-/// What was found or done, for people and for programs.
+/// What was found or done: lines for users, facts for programs.
 #[derive(Debug, Default)]
 struct ServiceReport {
     lines: Vec<String>,

@@ -1,4 +1,4 @@
-//! `switchboard setup` and `switchboard undo`: the files of hosts.
+//! `switchboard setup` and `switchboard undo`: change the hosts' own files.
 
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
@@ -21,11 +21,11 @@ use crate::hosts::table::{HOSTS, by_id};
 use crate::hosts::{Host, shim};
 use crate::visible::{Printable, visible};
 
-/// More of a line than this is of no use on a terminal.
+/// Longer lines of a diff are clipped.
 const MAX_LINE: usize = 160;
 const CONTEXT: usize = 3;
 
-/// What is to be told of one file.
+/// The result for one file of a host.
 pub(super) struct HostFileReport {
     host: &'static Host,
     file: PathBuf,
@@ -35,7 +35,7 @@ pub(super) struct HostFileReport {
 struct SetupOutcome {
     word: &'static str,
     diff: Option<String>,
-    /// How others could change the file that is written.
+    /// How other users could change the file.
     warning: Option<String>,
 }
 
@@ -160,7 +160,7 @@ pub(super) fn undo(args: &Args, undo: &Undo) -> Exit {
         let planned = plan_undo(host, record);
         setup_run.one(host, &record.file, planned, || {
             let records = Records::open(&state).map_err(|error| Problem::of(&state, error.to_string()))?;
-            // Somebody else may have been quicker.
+            // Another process may have undone it meanwhile.
             match records.of(&record.file).map_err(|why| Problem::of(&record.file, why))? {
                 Some(record) => take_back(&records, host, &record),
                 None => Ok(Kind::Forget),
@@ -177,7 +177,7 @@ pub(super) fn undo(args: &Args, undo: &Undo) -> Exit {
     }
 }
 
-/// Goes through files one by one.
+/// Processes files one by one.
 pub(super) struct SetupRun {
     pub(super) as_json: bool,
     pub(super) dry_run: bool,
@@ -291,7 +291,7 @@ fn word(kind: Kind, would: bool) -> &'static str {
     }
 }
 
-/// The hosts that were typed.
+/// The hosts with the typed ids.
 pub(super) fn named(ids: &[String]) -> Result<Vec<&'static Host>, Exit> {
     let mut hosts: Vec<&'static Host> = Vec::new();
     for id in ids.iter().map(|id| id.trim()).filter(|id| !id.is_empty()) {
@@ -311,7 +311,7 @@ pub(super) fn named(ids: &[String]) -> Result<Vec<&'static Host>, Exit> {
     Ok(hosts)
 }
 
-/// Files of other programs are changed only after a yes.
+/// Other programs' files are changed only with the user's consent.
 pub(super) fn refuse_unasked(args: &Args, which: &Which) -> Option<Exit> {
     let can_ask = std::io::stdin().is_terminal() && !args.json;
     if which.dry_run || which.yes || can_ask {
@@ -327,7 +327,7 @@ fn agreed(file: &Path) -> bool {
     prompt::yes(&printable!("change {}? [y/N] ", visible(&file.display().to_string())))
 }
 
-/// Line by line, in the usual notation, without secrets.
+/// A unified diff with secrets masked.
 fn difference(host: &Host, file: &Path, plan: &Plan) -> String {
     let shown = |text: &Option<String>| masked(host, text.as_deref().unwrap_or_default());
     let (before, after) = (shown(&plan.before), shown(&plan.after));
@@ -351,7 +351,7 @@ fn difference(host: &Host, file: &Path, plan: &Plan) -> String {
     lines.join("\n")
 }
 
-/// The end of a long line, where something is added.
+/// Clips a long line at its start: additions are at its end.
 fn short(line: &str) -> String {
     let line = line.replace('\t', "    ");
     let line = visible(&line).into_owned();

@@ -1,4 +1,4 @@
-//! `switchboard completions` and `switchboard man`: made from what the command line itself knows.
+//! `switchboard completions` and `switchboard man`, generated from the command line's definition.
 
 use std::path::Path;
 
@@ -62,9 +62,9 @@ fn write(as_json: bool, folder: &Path, pages: &[(String, Vec<u8>)]) -> Exit {
     Exit::Ok
 }
 
-/// Every page by its name: one for each command, and the daemon's.
+/// All pages by name: one per command, and the daemon's.
 fn pages() -> Vec<(String, Vec<u8>)> {
-    // clap's own way to lay out a page knows nothing of our groups; it lists every command by itself.
+    // clap's manual pages ignore our help groups and list every command.
     let mut whole = args::command().disable_help_subcommand(true);
     whole.build();
     let mut pages = Vec::new();
@@ -74,7 +74,7 @@ fn pages() -> Vec<(String, Vec<u8>)> {
 }
 
 fn add(command: &Command, name: &str, pages: &mut Vec<(String, Vec<u8>)>) {
-    // Built, a command knows itself by its whole name, `switchboard-secret-set`.
+    // `build` has given the command its full name, `switchboard-secret-set`.
     pages.push((name.to_owned(), rendered(command.clone())));
     for sub in command.get_subcommands().filter(|sub| !sub.is_hide_set() && sub.get_name() != "help") {
         add(sub, &format!("{name}-{}", sub.get_name()), pages);
@@ -83,7 +83,7 @@ fn add(command: &Command, name: &str, pages: &mut Vec<(String, Vec<u8>)>) {
 
 fn rendered(command: Command) -> Vec<u8> {
     let mut text = Vec::new();
-    // A Vec takes everything.
+    // Writing to a `Vec` cannot fail.
     let _ = Man::new(command).manual("Switchboard").render(&mut text);
     text
 }

@@ -1,11 +1,11 @@
-//! Words of a command that a person may copy.
+//! Quotes words of commands that users copy.
 
 use std::ffi::OsStr;
 use std::fmt::Write;
 
 use crate::visible::is_hidden;
 
-/// A word as it can be typed into a shell: quoted if it has to be, so that it is one word and nothing of it is run.
+/// Quotes a word for a shell if needed: it stays one word, and nothing in it is executed.
 pub(super) fn shell_word(word: &(impl AsRef<OsStr> + ?Sized)) -> String {
     let word = word.as_ref().to_string_lossy();
     let plain = |c: char| c.is_ascii_alphanumeric() || "_-./@+=:".contains(c);
@@ -15,7 +15,7 @@ pub(super) fn shell_word(word: &(impl AsRef<OsStr> + ?Sized)) -> String {
     if !word.chars().any(is_hidden) {
         return format!("'{}'", word.replace('\'', r"'\''"));
     }
-    // What cannot be seen is written by its number, in the one way of quoting that knows numbers.
+    // Hidden characters become numeric escapes, which only `$'…'` supports.
     let mut quoted = String::from("$'");
     for c in word.chars() {
         match c {

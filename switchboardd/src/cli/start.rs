@@ -1,4 +1,4 @@
-//! `switchboard start`, `stop`, `restart` and `reload`: orders to the daemon as a whole, and one to a suite.
+//! `switchboard start`, `stop`, `restart` and `reload`: control the daemon, or restart one suite.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -19,12 +19,12 @@ use crate::daemon;
 use crate::document::Problem;
 use switchboard_wire::runtime_paths::RuntimePaths;
 
-/// Calls in flight have 10 s to finish, and children some to end. No answer takes longer.
+/// A stopping daemon gives calls in flight 10 s, then stops its children. No answer takes longer.
 const STOP_TIMEOUT: Duration = Duration::from_secs(20);
-/// How long a daemon that answers nobody may take for what is left.
+/// How long a daemon that no longer answers may take to exit.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(8);
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
-/// What takes longer than this is worth a word.
+/// A longer wait is reported.
 const NOTICE_AFTER: Duration = Duration::from_millis(700);
 
 pub(super) async fn run(args: &Args) -> Exit {
@@ -54,7 +54,7 @@ fn told(args: &Args, status: &Value, what: &str) -> Exit {
     Exit::Ok
 }
 
-/// Has a daemon start, and gives its status and who started it.
+/// Starts a daemon; returns its status and how it was started.
 async fn bring_up(args: &Args) -> Result<(Value, &'static str), Exit> {
     if let Some(manager) = ServiceManager::to_start(args).await {
         let started = manager.start().await;
@@ -64,14 +64,14 @@ async fn bring_up(args: &Args) -> Result<(Value, &'static str), Exit> {
             .map_err(|unanswered| unanswered.tell())?;
         return Ok((status, "started by the service"));
     }
-    // The shim knows how to start a daemon; it does so for its first message.
+    // A shim starts the daemon for its first message.
     let shim = spawn(args).map_err(|error| failed(&format!("`switchboard` could not be run: {error}")))?;
     let answer = tokio::time::timeout(STOP_TIMEOUT, shim.wait_with_output()).await;
     let status = ask_within(STOP_TIMEOUT, args, Method::GET, "/status").await;
     status.map(|status| (status, "started")).map_err(|unanswered| {
         let answer: Value =
             answer.ok().and_then(Result::ok).map_or(Value::Null, |answer| first_line(&answer.stdout));
-        // What the shim heard says more than a socket whose daemon ends in this moment.
+        // The shim's error says more than a socket whose daemon is just exiting.
         match (answer["error"]["message"].as_str(), unanswered) {
             (Some(why), _) => failed(&why),
             (None, AskError::NoDaemon(_)) => {
@@ -82,13 +82,13 @@ async fn bring_up(args: &Args) -> Result<(Value, &'static str), Exit> {
     })
 }
 
-/// What a shim answers first.
+/// The shim's first message.
 fn first_line(output: &[u8]) -> Value {
     let line = output.split(|byte| *byte == b'\n').next().unwrap_or_default();
     serde_json::from_slice(line).unwrap_or_default()
 }
 
-/// A shim with an empty conversation: it opens a session, which starts the daemon, and ends.
+/// A shim with an empty conversation: it opens a session, which starts the daemon, and exits.
 #[expect(clippy::disallowed_methods, reason = "the command line starts the shim, which is no child")]
 fn spawn(args: &Args) -> std::io::Result<tokio::process::Child> {
     use tokio::io::AsyncWriteExt;
@@ -100,7 +100,7 @@ fn spawn(args: &Args) -> std::io::Result<tokio::process::Child> {
     if let Some(config) = &args.config {
         command.arg("--config").arg(config);
     }
-    // What it would say to a person is in its answer, too.
+    // Its messages for users are in its answer, too.
     let mut shim = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
     if let Some(mut stdin) = shim.stdin.take() {
         let hello = serde_json::json!({
@@ -120,10 +120,10 @@ fn spawn(args: &Args) -> std::io::Result<tokio::process::Child> {
 }
 
 pub(super) async fn stop(args: &Args) -> Exit {
-    // Before the daemon hears of it: a shim that finds no daemon must find this.
+    // Before the daemon is told: a shim that finds no daemon must find this mark.
     let paths = daemon::home().ok().map(|home| daemon::runtime_paths(args, &home));
     match paths.as_ref().map(|paths| paths.mark_stopped()) {
-        // Where there is no folder there never was a daemon.
+        // Without the folder there never was a daemon.
         Some(Err(error)) if error.kind() != std::io::ErrorKind::NotFound => {
             remark!("switchboard: running shims may bring it back: {}", indented(error));
         }
@@ -150,7 +150,8 @@ pub(super) async fn stop(args: &Args) -> Exit {
     if !gone(args, None).await {
         return failed(&format!("switchboardd is still there after {} s", STOP_TIMEOUT.as_secs()));
     }
-    // It answers nobody any more. Its file is gone when all is written, and its lock is free when it has ended.
+    // It no longer answers. It removes its file when everything is written, and its lock is free once it has
+    // exited.
     let is_there = |paths: &RuntimePaths| daemon::running(paths).is_some() || is_locked(&paths.daemon_lock);
     let begun = Instant::now();
     while paths.as_ref().is_some_and(is_there) && begun.elapsed() < EXIT_TIMEOUT {
@@ -168,7 +169,7 @@ fn gone_for_now(args: &Args, said: &str) -> Exit {
     Exit::Ok
 }
 
-/// Waits until the daemon is gone, or another than `boot` is there; says what it waits for.
+/// Waits until the daemon is gone or has another `boot` id; prints what it waits for.
 async fn gone(args: &Args, boot: Option<&str>) -> bool {
     let begun = Instant::now();
     let mut said = String::new();
@@ -190,7 +191,7 @@ async fn gone(args: &Args, boot: Option<&str>) -> bool {
     false
 }
 
-/// What a daemon that is to go still has to finish.
+/// What a stopping daemon still has to finish.
 fn busy(status: &Value) -> String {
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
     let workspaces = list(&status["workspaces"]);
@@ -216,7 +217,7 @@ fn busy(status: &Value) -> String {
     )
 }
 
-/// Of one suite, or of the daemon.
+/// Restarts one suite, or the daemon.
 pub(super) async fn restart(args: &Args, suite: Option<&str>) -> Exit {
     let Some(suite) = suite else { return restart_daemon(args).await };
     match order(args, "restart", suite).await {
@@ -259,7 +260,7 @@ async fn restart_daemon(args: &Args) -> Exit {
     told(args, &status, "restarted")
 }
 
-/// What is wrong with the config of the daemon that runs now, and what it uses instead.
+/// Problems in the running daemon's config, and what it uses instead.
 fn mistakes(args: &Args, running: &Value) -> Vec<Problem> {
     let (Some(file), Ok(home)) = (running["config"].as_str(), daemon::home()) else { return Vec::new() };
     let (_, state) = daemon::files_in_use(args, &home);
@@ -290,7 +291,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_waited_for_is_named() {
+    fn busy_names_calls_in_flight() {
         let kid = json!({ "child": "kid", "children": [{ "inFlight": 2 }] });
         let idle = json!({ "child": "idle", "children": [{ "inFlight": 0 }] });
         let status = json!({ "suites": [kid, idle], "workspaces": [] });

@@ -1,4 +1,4 @@
-//! `switchboard status`: the daemon, who uses it, what runs for them, and what went wrong.
+//! `switchboard status`: the daemon, its sessions, suites and children, and the last error.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -18,10 +18,10 @@ use super::shell_word::shell_word;
 use crate::args::Args;
 use crate::visible::Printable;
 
-/// Stands for subtools that no server has: their names are anybody's words.
+/// Stands for subtools that no server has: callers choose such names freely.
 const OTHER: &str = "_other";
 
-/// A daemon that takes longer hangs.
+/// A daemon that takes longer is hung.
 const STATUS_TIMEOUT: Duration = Duration::from_secs(20);
 
 pub(super) async fn run(args: &Args) -> Exit {
@@ -38,7 +38,7 @@ pub(super) async fn run(args: &Args) -> Exit {
     }
 }
 
-/// What the daemon says of itself and of the project that this is about, and whether it is another than we.
+/// The daemon's status for this command's project, with the reason for a pending restart.
 pub(super) async fn look(args: &Args) -> Result<Value, super::ask::AskError> {
     let path = format!("/status{}", about(project(args).as_deref()));
     let mut status = ask_within(STATUS_TIMEOUT, args, Method::GET, &path).await?;
@@ -52,13 +52,13 @@ pub(super) async fn look(args: &Args) -> Result<Value, super::ask::AskError> {
     Ok(status)
 }
 
-/// The project that a command is about: the nearest folder, from here upwards, that defines servers.
+/// The project of a command: the nearest folder, from here upwards, that defines servers; else this folder.
 pub(super) fn project(args: &Args) -> Option<PathBuf> {
     let folder = super::workspace(args);
     LocalConfig::open_if_possible(args).and_then(|local| local.here(args)).or(folder)
 }
 
-/// What a daemon says that has noticed its successor.
+/// The pending restart of a daemon that noticed its successor.
 fn why_pending(next: &Value) -> Option<String> {
     let binary = next["binary"].as_str()?;
     Some(match (next["problem"].as_str(), next["version"].as_str()) {
@@ -72,12 +72,12 @@ fn why_pending(next: &Value) -> Option<String> {
     })
 }
 
-/// Whether the program that runs is no longer the one on the disk.
+/// Whether the running program is no longer the one on disk.
 fn is_replaced(status: &Value) -> bool {
     status["replaced"] == true
 }
 
-/// Why the daemon should be started anew, if it should.
+/// Why the daemon should be restarted, if it should.
 pub(super) fn skew(status: &Value, ours: &str, replaced: bool) -> Option<String> {
     let theirs = status["version"].as_str().unwrap_or("unknown");
     if theirs != ours {
@@ -94,7 +94,7 @@ fn text(value: &Value) -> String {
     value.as_str().unwrap_or("-").to_owned()
 }
 
-/// What was said on several lines, on one.
+/// Joins lines into one.
 fn on_one_line(said: &str) -> String {
     said.lines().collect::<Vec<_>>().join(" | ")
 }
@@ -103,7 +103,7 @@ fn since(value: &Value) -> String {
     value.as_u64().map_or_else(|| "-".to_owned(), age)
 }
 
-/// The status for a person.
+/// The status as text.
 pub(super) fn told(status: &Value) -> Printable {
     let paint = Paint::for_stdout();
     let mut lines = daemon(status, paint);
@@ -143,7 +143,7 @@ pub(super) fn told(status: &Value) -> Printable {
     Printable::lines(lines)
 }
 
-/// What went wrong last: on a call, or before one could be made.
+/// The last failed call, else the last server that failed.
 fn last_error(status: &Value, suites: &[&Value]) -> Option<String> {
     if let Some(last) = list(&status["lastErrors"]).first() {
         let past = status["nowMs"].as_u64()?.saturating_sub(last["at"].as_u64()?);
@@ -152,7 +152,7 @@ fn last_error(status: &Value, suites: &[&Value]) -> Option<String> {
             .filter_map(Value::as_str)
             .filter(|name| *name != OTHER);
         let mut of: Vec<_> = of.map(|name| format!("`{name}`")).collect();
-        // A call that names no subtool is one of the suite's own tool.
+        // Without a subtool, both names are the suite's.
         of.dedup();
         return Some(format!(
             "last error, {} ago, {}: {}",
@@ -170,7 +170,7 @@ fn last_error(status: &Value, suites: &[&Value]) -> Option<String> {
     ))
 }
 
-/// How many there were, and how long they took.
+/// How many calls there were, and how long they took.
 fn calls(calls: &Value) -> Option<String> {
     let total = calls["total"].as_u64().filter(|total| *total > 0)?;
     let ms = |key: &str| calls[key].as_f64().map_or_else(|| "-".to_owned(), |ms| format!("{ms:.1} ms"));
@@ -242,7 +242,7 @@ fn daemon(status: &Value, paint: Paint) -> Vec<Printable> {
     lines
 }
 
-/// Why there is no TCP, and what helps: another port only where the port is what was not to be had.
+/// Why there is no TCP, and the fix: another port helps only if the port is the problem.
 fn no_tcp(place: &Value, why: &str) -> String {
     match place["noToken"] == true {
         true => format!("{why}; mend that, then `switchboard restart`"),
@@ -291,7 +291,7 @@ fn suites(suites: &[Value]) -> Table {
     table
 }
 
-/// What a person should know of a suite that is not simply there.
+/// A note for the user: pending approval, last error, or a remote server's URL.
 pub(super) fn note(suite: &Value) -> Cell {
     if let Some(waiting) = suite["waiting"].as_str() {
         let what = if suite["state"] == "held" { "would run" } else { "an update would run" };

@@ -1,12 +1,11 @@
-//! Settings in a config for servers that are not there: most often the name of a suite stands where the name of its
-//! server belongs.
+//! Finds settings for servers that do not exist; often a suite's name was written instead of its server's.
 
 use crate::config::Basis;
 use crate::document::{Document, Problem, nearest};
 use crate::layer::Layer;
 use crate::suite_name;
 
-/// One for each key of `suites` that names no server of this layer or of the `other` one.
+/// One problem per key of `suites` that names no server of this layer or of `other`.
 pub(super) fn unused_settings(layer: &Layer, other: Option<&Layer>) -> Vec<Problem> {
     let config = &layer.config;
     if config.basis != Basis::Whole {

@@ -1,5 +1,6 @@
-//! What is used of a config with a mistake: the last version of its file that had none, else what can be understood of
-//! this one. A mistake costs no editor its tools.
+//! What is used while a config has a mistake: the last version of the file without one, else whatever can be
+//! understood of the current one. So a mistake does not cost an editor its tools if an earlier version was
+//! good.
 
 use std::path::{Path, PathBuf};
 
@@ -11,33 +12,33 @@ use crate::document::{Document, Problem};
 use crate::event_loop::may_block;
 use crate::files::{private, replace};
 
-/// How a config came about.
+/// Where a config comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Basis {
-    /// Its file says it, all of it.
+    /// The whole file, which has no mistake.
     Whole,
-    /// Its file said it once, and has a mistake now.
+    /// An earlier version of the file, which has a mistake now.
     LastGood,
-    /// Its file says it, and more that cannot be understood.
+    /// The part of the file that can be understood.
     Partial,
 }
 
-/// What can be used of a file, and what is wrong with it.
+/// The usable config of a file, and the file's problems.
 #[derive(Debug)]
 pub struct Usable {
     pub config: Config,
     pub problems: Vec<Problem>,
 }
 
-/// Versions of files that had no mistake, one for each file, in a folder of ours.
+/// The last version without a mistake of each file, stored in the state folder.
 #[derive(Debug, Clone)]
 pub struct LastGood {
     folder: PathBuf,
 }
 
-/// More than a person has projects with a config of their own; the oldest go first.
+/// More than any user has projects with a config. Above it, the oldest go first.
 const MAX_CONFIGS: usize = 256;
-/// No config is longer, with all that its characters take in JSON.
+/// Longer than any config, even with its characters escaped in JSON.
 const MAX_CONFIG_BYTES: u64 = 16 * 1024 * 1024;
 
 impl LastGood {
@@ -45,7 +46,7 @@ impl LastGood {
         Self { folder: state.join("configs") }
     }
 
-    /// What a daemon works with.
+    /// The config that the daemon works with.
     pub fn usable(&self, file: &Path, extent: Extent) -> Usable {
         let (config, mut problems) = Config::understood(file, extent);
         if problems.is_empty() {
@@ -56,7 +57,7 @@ impl LastGood {
         Usable { config, problems }
     }
 
-    /// Keeps a config that was read without a mistake. Of a file that is gone nothing is kept.
+    /// Stores a config without mistakes. If its file is gone, deletes the stored version.
     pub fn keep(&self, config: &Config) {
         if config.basis != Basis::Whole {
             return;
@@ -80,7 +81,7 @@ impl LastGood {
         }
     }
 
-    /// The last version without a mistake, as it would be read now.
+    /// Parses the stored version again, by the current rules.
     pub fn recall(&self, file: &Path, extent: Extent) -> Option<Config> {
         let kept = private::read(&self.file(file), MAX_CONFIG_BYTES).ok()??;
         let kept: Value = serde_json::from_slice(&kept).ok()?;
@@ -108,7 +109,7 @@ impl LastGood {
 }
 
 impl Config {
-    /// The sentence that says what is used while its file has a mistake.
+    /// The message that says what is used while the file has a mistake.
     pub fn in_place_of_the_file(&self, file: &Path) -> Problem {
         match self.basis {
             Basis::Partial => {
@@ -135,7 +136,7 @@ mod tests {
         let (file, kept) = (folder.path().join(FILE), LastGood::new(&folder.path().join("state")));
         let write = |text: &str| std::fs::write(&file, text).unwrap();
         let usable = || kept.usable(&file, Extent::Personal);
-        // Nothing was kept yet: what can be understood is used.
+        // Nothing is stored yet, so the partial config is used.
         write(r#"{"timeouts": {"rpcMs": 5, "maxMs": "x"}, "nonsense": 1}"#);
         let first = usable();
         assert_eq!((first.config.basis, first.config.timeouts.rpc_ms), (Basis::Partial, 5));
@@ -159,11 +160,11 @@ mod tests {
         }
         let stored = kept.file(&file);
         assert_eq!(std::fs::metadata(&stored).unwrap().permissions().mode() & 0o777, 0o600);
-        // Nor is one used that others can read, and may have written.
+        // A stored version that others can read is not used: they may have written it.
         std::fs::set_permissions(&stored, std::fs::Permissions::from_mode(0o644)).unwrap();
         assert_eq!(usable().config.basis, Basis::Partial);
         std::fs::set_permissions(&stored, std::fs::Permissions::from_mode(0o600)).unwrap();
-        // Of a file that was removed nothing comes back.
+        // A stored version does not survive the removal of its file.
         std::fs::remove_file(&file).unwrap();
         kept.keep(&usable().config);
         write("{");
@@ -171,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn each_file_has_its_own() {
+    fn each_file_has_its_own_last_good_version() {
         let folder = tempfile::tempdir().unwrap();
         let kept = LastGood::new(folder.path());
         let (one, other) = (folder.path().join("a").join(FILE), folder.path().join("b").join(FILE));
@@ -182,7 +183,7 @@ mod tests {
         kept.keep(&kept.usable(&one, Extent::Personal).config);
         std::fs::write(&other, "{").unwrap();
         assert_eq!(kept.usable(&other, Extent::Personal).config.basis, Basis::Partial);
-        // What a person may set is nothing that a workspace may.
+        // A workspace cannot recall what only the user may set.
         assert!(kept.recall(&one, Extent::Workspace).is_none());
         assert!(kept.recall(&one, Extent::Personal).is_some());
     }

@@ -1,4 +1,4 @@
-//! From the members of the file to a [`Config`]. The key lists are what the schema is held against.
+//! Reads a [`Config`] from the members of the file. Tests compare the key lists with the schema.
 
 use std::collections::{BTreeMap, HashSet};
 use std::net::SocketAddr;
@@ -27,7 +27,7 @@ pub(super) const ROOT: [&str; 11] = [
     "oauth",
     "watch",
 ];
-/// What a workspace has no say in.
+/// Keys that a workspace cannot set.
 const PERSONAL: [&str; 5] = ["http", "budget", "trust", "oauth", "watch"];
 pub(super) const TRUST: [&str; 2] = ["elicit", "roots"];
 pub(super) const OAUTH: [&str; 2] = ["clientIdUrl", "clients"];
@@ -44,13 +44,13 @@ pub(super) const HTTP: [&str; 3] = ["listen", "openDiscovery", "allowedOrigins"]
 
 const DAY_MS: u64 = 24 * 60 * 60 * 1000;
 const SUMMARY: (u64, u64) = (8, 4096);
-/// Each is a walk through folders.
+/// Each glob is a walk through folders.
 const MAX_GLOBS: usize = 64;
 const MAX_POOL: u64 = 64;
 const MAX_CHILDREN: u64 = 1024;
 const MAX_MEMORY_MB: u64 = 1024 * 1024;
 
-/// Keys that people write a level too high, with the one that they belong into.
+/// Keys that users often put one level too high, with the key that they belong under.
 const INNER: [(&str, &str); 10] = [
     ("expose", "suites"),
     ("allow", "suites"),
@@ -64,11 +64,11 @@ const INNER: [(&str, &str); 10] = [
     ("mode", "introspection"),
 ];
 
-/// Keys of the root whose settings keep something from others.
+/// Root keys that can restrict or hide something.
 const GUARDING: [&str; 5] = ["suites", "introspection", "http", "trust", "discoverGlobs"];
 
-/// Reads as much as can be understood. What a mistake may be about is never laxer than what was written: where that
-/// cannot be told, the strictest holds.
+/// Reads as much as can be understood. A mistake never makes a setting laxer than what was written; if the
+/// meaning is unclear, the strictest value is used.
 pub(super) fn config(fields: &Fields<'_>, folder: &Path, extent: Extent) -> Config {
     fields.only(&ROOT);
     let mut config = Config::defaults(folder);
@@ -149,12 +149,12 @@ pub(super) fn config(fields: &Fields<'_>, folder: &Path, extent: Extent) -> Conf
     config
 }
 
-/// A key that is not known may be one that is, with a mistake in its name.
+/// Handles an unknown key that may be a misspelled known one.
 fn mistyped(config: &mut Config, name: &str, near: Option<&str>, node: &Node<'_>) {
     let inner = nearest(name, INNER.iter().map(|(inner, _)| *inner));
     let outer =
         inner.and_then(|inner| INNER.iter().find(|(name, _)| *name == inner)).map(|(_, outer)| *outer);
-    // `suite` says of which servers it speaks; `expose` on its own does not.
+    // `suite` names the servers it is about; a misplaced `expose` does not.
     if near == Some("suites") && node.is_object() {
         for (child, node) in node.object().iter().flat_map(Fields::entries) {
             config.suites.entry(child.to_owned()).or_default().unclear = Some(unclear(&node.place()));
@@ -167,7 +167,7 @@ fn mistyped(config: &mut Config, name: &str, near: Option<&str>, node: &Node<'_>
     heed_misplaced(config, node, &[]);
 }
 
-/// What the object at a key may hold.
+/// The keys that the object at `key` may have.
 fn inside(key: &str) -> &'static [&'static str] {
     match key {
         "timeouts" => &TIMEOUTS,
@@ -183,11 +183,11 @@ fn inside(key: &str) -> &'static [&'static str] {
     }
 }
 
-/// Parts of the config, each with a setting of it that stands in the wrong place.
+/// Parts of the config, each with a setting that belongs to it but is in the wrong place.
 type Misplaced<'d> = BTreeMap<&'static str, Node<'d>>;
 
-/// Finds settings that stand where they mean nothing, such as a level too deep, in and below a value: keys of the config
-/// that are not `known` there.
+/// Finds settings in the wrong place, such as a level too deep, in and below a value: keys of the config that
+/// are not `known` there.
 fn find_misplaced<'d>(node: &Node<'d>, known: &[&str], found: &mut Misplaced<'d>) {
     if node.is_array() {
         node.items().iter().flatten().for_each(|item| find_misplaced(item, &[], found));
@@ -200,7 +200,7 @@ fn find_misplaced<'d>(node: &Node<'d>, known: &[&str], found: &mut Misplaced<'d>
                 found.entry(part).or_insert(node);
             }
         } else if key == "clients" && node.is_object() {
-            // The keys in there are names of servers.
+            // The keys of `clients` are names of servers.
             for (_, client) in node.object().iter().flat_map(Fields::entries) {
                 find_misplaced(&client, &CLIENT, found);
             }
@@ -210,7 +210,7 @@ fn find_misplaced<'d>(node: &Node<'d>, known: &[&str], found: &mut Misplaced<'d>
     }
 }
 
-/// The part of the config that a key is about, if that keeps something from others.
+/// The part of the config that a key belongs to, if that part can restrict or hide something.
 fn part_of(key: &str) -> Option<&'static str> {
     let inner = INNER.iter().find(|(inner, _)| inner.eq_ignore_ascii_case(key)).map(|(_, outer)| *outer);
     inner.or_else(|| GUARDING.into_iter().find(|guarding| guarding.eq_ignore_ascii_case(key)))
@@ -222,7 +222,7 @@ fn heed_misplaced(config: &mut Config, node: &Node<'_>, known: &[&str]) {
     found.iter().for_each(|(part, setting)| strictest(config, part, &setting.place()));
 }
 
-/// The keys of `suites` are names of servers. What stands in the wrong place in one may hide tools of that one.
+/// The keys of `suites` are names of servers. A misplaced setting inside one may hide tools of that server.
 fn heed_misplaced_in_suites(config: &mut Config, suites: &Node<'_>) {
     let mut of_all = Misplaced::new();
     for (child, node) in suites.object().iter().flat_map(Fields::entries) {
@@ -242,7 +242,7 @@ fn heed_misplaced_in_suites(config: &mut Config, suites: &Node<'_>) {
     of_all.iter().for_each(|(part, setting)| strictest(config, part, &setting.place()));
 }
 
-/// What holds of a part that cannot be understood at all.
+/// Applies the strictest value of a part that cannot be understood.
 fn strictest(config: &mut Config, key: &str, place: &str) {
     match key {
         "suites" => config.unclear = Some(unclear(place)),
@@ -269,7 +269,8 @@ fn mentions(text: &str, word: &str) -> bool {
     text.split(|c: char| !c.is_alphanumeric()).any(|one| one == word)
 }
 
-/// Of a file that is no JSON, or cannot be read: the defaults, and the strictest of what it speaks of.
+/// For a file that is not JSON or cannot be read: the defaults, and the strictest value of each part that the
+/// text mentions; without text, of every part.
 pub(super) fn unread(folder: &Path, text: Option<&str>, problem: &Problem) -> Config {
     let mut config = Config { basis: super::Basis::Partial, ..Config::defaults(folder) };
     let place = Problem { message: String::new(), ..problem.clone() }.to_string();
@@ -279,7 +280,7 @@ pub(super) fn unread(folder: &Path, text: Option<&str>, problem: &Problem) -> Co
             strictest(&mut config, outer, place);
         }
     }
-    // Where nothing at all is known of it, no server can be used, and each is shown with the reason.
+    // Without any text, the globs stay: no server can be used, and each is listed with the reason.
     if text.is_some_and(|text| mentions(text, "discoverGlobs")) {
         strictest(&mut config, "discoverGlobs", place);
     }
@@ -333,7 +334,7 @@ fn oauth(fields: &Fields<'_>, folder: &Path) -> OauthConfig {
     OauthConfig { client_id_url, clients }
 }
 
-/// Whether a URL can be the id of a client: that of a document, which anybody can fetch safely.
+/// Whether a URL can be a client id: the `https` URL of a document, which any server can fetch safely.
 fn is_document(text: &str) -> bool {
     Url::parse(text).is_ok_and(|url| {
         url.scheme() == "https" && url.path() != "/" && url.fragment().is_none() && url.username().is_empty()
@@ -355,7 +356,7 @@ fn client(node: &Node<'_>, folder: &Path) -> Option<ClientConfig> {
     if client_secret.is_some() && text("clientId").is_none() {
         node.complain("a `clientSecret` needs its `clientId`".to_owned());
     }
-    // Without one, the server would decide who gets to see it.
+    // Without an issuer, the server would decide who receives the secret.
     if client_secret.is_some() && text("issuer").is_none() {
         node.complain("a `clientSecret` needs the `issuer` that it is for".to_owned());
     }
@@ -371,7 +372,7 @@ fn client(node: &Node<'_>, folder: &Path) -> Option<ClientConfig> {
     })
 }
 
-/// Keys of a suite that hide nothing: a mistake in one of them costs that key.
+/// Keys of a suite that hide nothing: a mistake in one of them affects that key only.
 const HARMLESS: [&str; 6] = ["suiteName", "description", "summaryMaxChars", "timeouts", "pool", "validate"];
 
 fn suite(node: &Node<'_>) -> SuiteConfig {
@@ -417,7 +418,7 @@ fn pool(node: &Node<'_>) -> PoolConfig {
     let strangers = fields.unknown_members(&POOL);
     let mistyped = strangers.are_more || strangers.first.iter().any(|(_, near)| *near == Some("scope"));
     let mut config = PoolConfig {
-        // Nobody shares what may be meant to be one session's own.
+        // If the scope is unclear, no sessions share a child that may be meant for one.
         scope: match fields.get("scope") {
             Some(node) => node.word(&scopes).or(Some(Scope::Session)),
             None => mistyped.then_some(Scope::Session),
@@ -517,7 +518,7 @@ fn http(node: &Node<'_>, base: Http) -> Http {
     }
 }
 
-/// What is wrong with an address to listen on, if anything.
+/// The problem with a `listen` address, if there is one.
 pub(crate) fn listen_problem(listen: &str) -> Option<String> {
     if listen == "off" {
         return None;
@@ -531,7 +532,7 @@ pub(crate) fn listen_problem(listen: &str) -> Option<String> {
     }
 }
 
-/// Globs that stay inside the folder of the file.
+/// Drops globs that are invalid or leave the folder of the file.
 fn globs(node: &Node<'_>) -> Option<Vec<String>> {
     let mut globs = node.texts()?;
     if globs.len() > MAX_GLOBS {
@@ -563,7 +564,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mistake_costs_its_part() {
+    fn a_mistake_affects_only_its_own_part() {
         let config = understood(
             r#"{"nonsense": 1, "timeouts": {"rpcMs": 5, "maxMs": "x"}, "watch": "poll", "suites": {"a": {"suiteName": "x y", "description": "d"}}}"#,
         );
@@ -609,14 +610,14 @@ mod tests {
         }
         assert_eq!(understood("{").unclear("a"), None);
         assert_eq!(understood(r#"{"suite": {}}"#).unclear("a"), None);
-        // However many mistakes there are.
+        // The number of mistakes does not matter.
         let many: String = (0..200).map(|n| format!(r#""k{n}": {{"timeouts": {{"x": 1}}}},"#)).collect();
         let config = understood(&format!(r#"{{"suites": {{{many} "last": {{"expose": {{"x": 1}}}}}}}}"#));
         assert!(config.unclear("last").is_some() && config.unclear("k1").is_none());
     }
 
     #[test]
-    fn suites_at_the_wrong_place_hide_what_they_may_hide() {
+    fn misplaced_suites_make_all_servers_unclear() {
         for text in [
             r#"{"suites": [{"a": {"expose": {"deny": ["x"]}}}]}"#,
             r#"{"suites": null}"#,
@@ -628,7 +629,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_in_the_wrong_place_are_the_strictest() {
+    fn misplaced_settings_apply_the_strictest_value() {
         let settings = r#"{"http": {"listen": "off"}, "trust": {"elicit": false}, "introspection": {"mode": "redacted"},
             "suites": {"a": {"expose": {"deny": ["x"]}, "pool": {"scope": "session"}}}, "discoverGlobs": ["mine/*"]}"#;
         for text in [
@@ -644,7 +645,7 @@ mod tests {
             assert_eq!(config.suite("b").pool.scope, Some(Scope::Session), "{text}");
             assert!(config.unclear("a").is_some() && config.discover_globs.is_empty(), "{text}");
         }
-        // Each for itself, and only what it is about.
+        // Each setting by itself affects only its own part.
         for (inner, outer) in INNER {
             for text in [
                 format!(r#"{{"switchboard": {{"{inner}": []}}}}"#),
@@ -667,7 +668,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_in_the_wrong_place_of_a_suite_are_its_own() {
+    fn misplaced_settings_in_a_suite_affect_that_suite_only() {
         for text in [
             r#"{"suites": {"a": {"timeouts": {"deny": ["x"]}}, "b": {}}}"#,
             r#"{"suites": {"a": {"pool": {"expose": {"deny": ["x"]}}}, "b": {}}}"#,
@@ -684,7 +685,7 @@ mod tests {
         }
         let config = understood(r#"{"suites": {"http": {"listen": "off"}}}"#);
         assert_eq!(config.http, closed());
-        // Servers may have any name, and a mistake elsewhere says nothing of what stands in its place.
+        // Servers may have any name, and a mistake elsewhere does not affect correctly placed settings.
         let config = understood(
             r#"{"nonsense": 1, "suites": {"http": {"expose": {"deny": ["x"]}, "pool": {"scope": "call"}}, "trust": {}},
                 "oauth": {"clients": {"mode": {"clientId": "x"}}}, "introspection": {"mode": "full"}}"#,
@@ -695,7 +696,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_that_are_too_many_to_look_at_may_be_about_anything() {
+    fn too_many_unknown_keys_apply_the_strictest_values() {
         let many: String = (0..64).map(|n| format!(r#""k{n}": 1, "#)).collect();
         let config = understood(&format!(r#"{{{many} "nonsense": 1}}"#));
         assert_eq!((&config.http, &config.trust), (&closed(), &UNTRUSTING));
@@ -713,7 +714,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_becomes_laxer_by_a_mistake() {
+    fn a_mistake_never_makes_a_setting_laxer() {
         for (text, listen) in [
             (r#"{"http": {"listen": "Off"}}"#, "off"),
             (r#"{"http": {"lisen": "off"}}"#, "off"),
@@ -765,7 +766,7 @@ mod tests {
     }
 
     #[test]
-    fn a_workspace_sets_nothing_of_the_persons_own() {
+    fn a_workspace_sets_nothing_of_the_users_own() {
         let text = r#"{"http": {"listen": "127.0.0.1:1"}, "trust": {"roots": ["/"]}, "budget": {"children": 1}, "watch": "poll"}"#;
         let document = Document::from_text(Path::new("/w/switchboard.config.json"), text);
         let (config, problems) = Config::of_document(&document, Path::new("/w"), Extent::Workspace);

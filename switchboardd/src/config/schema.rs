@@ -1,4 +1,5 @@
-//! Holds `switchboard.config.schema.json`, what is accepted, the defaults and the README together.
+//! Tests that keep `switchboard.config.schema.json`, the accepted keys, the defaults and the README in
+//! agreement.
 
 use std::path::Path;
 
@@ -87,7 +88,7 @@ fn the_schemas_defaults_are_the_defaults() {
     }
 }
 
-/// The schema's limits are the reader's: a value on each bound is read, one beyond it is not.
+/// The schema's limits are the reader's: each bound is accepted, and a value beyond it is not.
 #[test]
 fn the_schemas_bounds_are_the_readers() {
     let schema = schema();

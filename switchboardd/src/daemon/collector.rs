@@ -1,5 +1,5 @@
-//! The tasks that send what was measured to a collector. They are beside everything else: a collector that is down,
-//! slow or wrong costs spans, which are counted, and nothing besides.
+//! Tasks that export spans and metrics to a collector. A collector that is down, slow or broken costs only
+//! spans, which are counted.
 
 mod otlp_metrics;
 
@@ -20,14 +20,14 @@ use crate::telemetry::spans::{self, Spans};
 use otlp_metrics::OtlpMetrics;
 use switchboard_wire::backoff::Backoff;
 
-/// How often a batch is tried; the pause between doubles.
+/// How often a batch is tried; the pause in between doubles.
 const TRIES: u32 = 4;
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 
-/// As long as a daemon that goes waits for its last spans.
+/// How long a stopping daemon waits for its last exports.
 const GOODBYE: Duration = Duration::from_secs(2);
 
-/// What is exported, until it is closed.
+/// The export tasks.
 #[derive(Debug)]
 pub(super) struct Telemetry {
     tasks: JoinSet<()>,
@@ -35,7 +35,7 @@ pub(super) struct Telemetry {
 }
 
 impl Telemetry {
-    /// Begins what the settings ask for.
+    /// Starts the exports that the settings ask for.
     pub(super) fn begin(daemon: &Arc<Daemon>, settings: Settings) -> Self {
         for warning in &settings.warnings {
             tracing::warn!(target: "telemetry", "{warning}");
@@ -57,7 +57,7 @@ impl Telemetry {
         Self { tasks, closing }
     }
 
-    /// Sends what is left, for a moment at most.
+    /// Sends what is left, for `GOODBYE` at most.
     pub(super) async fn close(mut self) {
         self.closing.send_replace(true);
         let _ =
@@ -110,7 +110,7 @@ async fn send_metrics(
             _ = closes.wait_for(|closing| *closing) => true,
         };
         let body = figures.request(&daemon).await;
-        // The next ones say all that these did.
+        // A failure loses nothing: the next metrics are cumulative.
         post.send(&body, &mut closes).await;
         if closing {
             return;
@@ -118,21 +118,21 @@ async fn send_metrics(
     }
 }
 
-/// The way to one address of a collector.
+/// Sends to one endpoint of a collector.
 struct OtlpExporter {
     daemon: Arc<Daemon>,
     target: Target,
     headers: HeaderMap,
     what: &'static str,
     client: Option<Client>,
-    /// A failure is told once, until something was taken again.
+    /// A failure is logged once, until a send succeeds.
     fails: bool,
 }
 
-/// Why nothing was taken.
+/// Why an export failed.
 struct ExportError {
     why: String,
-    /// Whether it may be taken later.
+    /// Whether a retry may succeed.
     later: bool,
 }
 
@@ -158,7 +158,7 @@ impl OtlpExporter {
         Self { daemon: daemon.clone(), target, headers, what, client: None, fails: false }
     }
 
-    /// True if it was taken.
+    /// True if the collector accepted it.
     async fn send(&mut self, body: &Value, closes: &mut watch::Receiver<bool>) -> bool {
         let body: bytes::Bytes = match self.target.spelling {
             Spelling::Protobuf => body.protobuf(),
@@ -184,7 +184,7 @@ impl OtlpExporter {
             }
             tokio::select! {
                 () = tokio::time::sleep(backoff.next_pause()) => {}
-                // One more try, and no waiting.
+                // One more try, without a pause.
                 _ = closes.wait_for(|closing| *closing) => {}
             }
         }
@@ -216,13 +216,13 @@ impl OtlpExporter {
         tokio::time::timeout(timeout, attempt).await.unwrap_or_else(|_| Err(late()))
     }
 
-    /// Made with the first thing that is sent.
+    /// Created for the first export.
     async fn client(&mut self) -> Result<Client, ExportError> {
         if let Some(client) = &self.client {
             return Ok(client.clone());
         }
         let services = &self.daemon.services;
-        // On this machine there is neither a proxy nor a certificate to ask the login shell for.
+        // A local collector needs neither a proxy nor certificates, so no login shell.
         let is_near = is_loopback(&self.target.url) && self.target.url.scheme() == "http";
         let client = if is_near {
             services.http_clients.client(&self.target.url, &Variables::default()).await
@@ -233,14 +233,14 @@ impl OtlpExporter {
                 .await
         };
         let client = client.map_err(|error| ExportError { why: error.to_string(), later: true })?;
-        // Without the login shell's word the proxy may be missing: then it is made again for the next.
+        // Without the login shell's environment the proxy may be missing: then the client is not cached.
         if is_near || services.value_resolver.has_shell() {
             self.client = Some(client.clone());
         }
         Ok(client)
     }
 
-    /// Without what may be secret.
+    /// The endpoint without what may be secret.
     fn shown(&self) -> String {
         let url = &self.target.url;
         let port = url.port_or_known_default().map_or(String::new(), |port| format!(":{port}"));

@@ -2,7 +2,7 @@
 
 use crate::document::Problem;
 
-/// What keeps a daemon from starting. Nothing after the start ends it.
+/// Why a daemon cannot start, or cannot hand over to its successor.
 #[derive(Debug, thiserror::Error)]
 pub enum Fatal {
     #[error("HOME is not set and the user database does not say where it is")]

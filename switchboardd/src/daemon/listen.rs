@@ -1,4 +1,4 @@
-//! The sockets to serve on: handed over by whoever started us, or bound here.
+//! The listening sockets: handed over by the process that started us, or bound here.
 
 use std::net::{SocketAddr, TcpListener as StdTcpListener};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -17,14 +17,14 @@ use super::fatal::Fatal;
 use super::lock_file;
 use crate::event_loop::may_block;
 
-/// Where the protocol of `LISTEN_FDS` begins to count.
+/// The first descriptor of the `LISTEN_FDS` protocol.
 const FIRST_HANDED: usize = 3;
 
-/// How long a daemon whose backlog is full is asked for a connection.
+/// How long to try connecting to a daemon whose backlog is full.
 const CONNECT: Duration = Duration::from_secs(2);
 
-/// In `LISTEN_FDNAMES`, for a successor: a TCP address that the config asked for. What somebody else bound for us is
-/// wanted whatever the config says.
+/// Names in `LISTEN_FDNAMES`, for a successor: a TCP address that the config asked for, and all other
+/// sockets, which are served whatever the config says.
 const BY_CONFIG: &str = "switchboard-config";
 const BY_OTHERS: &str = "switchboard-kept";
 
@@ -33,18 +33,18 @@ const BY_OTHERS: &str = "switchboard-kept";
 pub(super) struct BoundSockets {
     sockets: Vec<StdListener>,
     tcp: Vec<Tcp>,
-    /// Why there is none.
+    /// Why there is no TCP address.
     no_tcp: Option<String>,
 }
 
 #[derive(Debug)]
 struct Tcp {
     listener: StdTcpListener,
-    /// Ours to close when the config says something else.
+    /// Closed when the config asks for another address.
     by_config: bool,
 }
 
-/// A second handle of a socket, and what a successor is told of it.
+/// A duplicate of a socket, and its name for a successor.
 #[derive(Debug)]
 pub(super) struct HandoverSocket {
     fd: OwnedFd,
@@ -58,7 +58,8 @@ impl AsFd for HandoverSocket {
 }
 
 impl BoundSockets {
-    /// What a shim, systemd or launchd bound for us, in any order. Without a unix socket among it, ours is bound here.
+    /// The sockets that a shim, systemd or launchd bound for us, in any order. Without a unix socket among
+    /// them, binds ours.
     pub(super) async fn obtain(paths: &RuntimePaths) -> Result<Self, Fatal> {
         let mut bound = handed()?;
         #[cfg(target_os = "macos")]
@@ -69,15 +70,15 @@ impl BoundSockets {
         Ok(bound)
     }
 
-    /// Where the unix socket is found, if it is found there.
+    /// The path of the unix socket, if the socket is found there.
     pub(super) fn path(&self) -> Option<PathBuf> {
         let address = self.sockets.first()?.local_addr().ok()?;
         let path = address.as_pathname().filter(|path| path.is_absolute())?;
         identity(path).map(|_| path.to_owned())
     }
 
-    /// Adds the TCP address that is wanted, if it is to be had: a taken port is a warning, the socket is enough. One
-    /// that was handed over takes its place, unless a predecessor had it for a config that says something else by now.
+    /// Binds the wanted TCP address if possible: a taken port is only a warning. A TCP socket that was handed
+    /// over is used instead, unless a predecessor bound it for a config that has changed.
     pub(super) fn with_tcp(mut self, listen: &str) -> Result<Self, Fatal> {
         if let Some(problem) = crate::config::listen_problem(listen) {
             return Err(Fatal::Listen(problem));
@@ -116,7 +117,7 @@ impl BoundSockets {
         self.tcp.first().and_then(|tcp| tcp.listener.local_addr().ok())
     }
 
-    /// Second handles, for a successor to go on with.
+    /// Duplicates of all sockets, for a successor.
     pub(super) fn handover_sockets(&self) -> std::io::Result<Vec<HandoverSocket>> {
         let sockets = self.sockets.iter().map(|socket| (socket.as_fd(), BY_OTHERS));
         let tcp = self.tcp.iter().map(|tcp| {
@@ -143,13 +144,13 @@ impl BoundSockets {
     }
 }
 
-/// Whether a listener is what binding to `listen` would give.
+/// Whether a listener has the address that binding to `listen` would give.
 fn is_at(listener: &StdTcpListener, listen: &str) -> bool {
     let (Ok(is), Ok(wanted)) = (listener.local_addr(), listen.parse::<SocketAddr>()) else { return false };
     is.ip() == wanted.ip() && (wanted.port() == 0 || is.port() == wanted.port())
 }
 
-/// By `LISTEN_FDS`, if `LISTEN_PID` is ours.
+/// Sockets from `LISTEN_FDS`, if `LISTEN_PID` is ours.
 fn handed() -> Result<BoundSockets, Fatal> {
     let names = std::env::var("LISTEN_FDNAMES").unwrap_or_default();
     let mut handed = ListenFd::from_env();
@@ -182,7 +183,7 @@ fn handed() -> Result<BoundSockets, Fatal> {
     Ok(bound)
 }
 
-/// The socket that our property list has under `Sockets`.
+/// The socket under `Sockets` in our property list.
 #[cfg(target_os = "macos")]
 fn by_launchd() -> Option<StdListener> {
     let binding: service_binding::Binding = "fd://Switchboard".parse().ok()?;
@@ -192,21 +193,21 @@ fn by_launchd() -> Option<StdListener> {
     }
 }
 
-/// Which file a path leads to.
+/// Identifies the file at a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Identity {
     device: u64,
     inode: u64,
 }
 
-/// The socket that is found at `path`, if one is.
+/// The socket at `path`, if there is one.
 pub(super) fn identity(path: &Path) -> Option<Identity> {
     may_block();
     let meta = std::fs::symlink_metadata(path).ok().filter(|meta| meta.file_type().is_socket())?;
     Some(Identity { device: meta.dev(), inode: meta.ino() })
 }
 
-/// Makes room for a socket. Whatever is no socket was not ours, and stays.
+/// Removes an old socket. Anything else is not ours and stays.
 pub(crate) fn remove_dead_socket(path: &Path) -> Result<(), Fatal> {
     match std::fs::symlink_metadata(path) {
         Ok(meta) if !meta.file_type().is_socket() => Err(Fatal::Listen(format!(
@@ -219,7 +220,7 @@ pub(crate) fn remove_dead_socket(path: &Path) -> Result<(), Fatal> {
     }
 }
 
-/// Binds under the start lock, so that two who start at once do not take the socket from each other.
+/// Binds under the start lock, so that two daemons that start at once cannot take the socket from each other.
 async fn bind(paths: &RuntimePaths) -> Result<StdListener, Fatal> {
     let wrong = |error: std::io::Error| Fatal::Io {
         what: format!("`{}` cannot be bound", paths.socket.display()),
@@ -227,7 +228,7 @@ async fn bind(paths: &RuntimePaths) -> Result<StdListener, Fatal> {
     };
     let _starting = lock_file::start_lock(paths).await?;
     for socket in [&paths.socket_in_use(), &paths.socket] {
-        // One that takes no more connections is there, too.
+        // A timeout means that the daemon is there: its backlog is full.
         let connected = tokio::time::timeout(CONNECT, peer::connect(socket)).await;
         if connected.is_ok_and(|connected| connected.is_err()) {
             continue;
@@ -245,7 +246,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_socket_stays() {
+    fn a_file_that_is_no_socket_stays() {
         let folder = tempfile::tempdir().unwrap();
         let (file, link, dead) =
             (folder.path().join("file"), folder.path().join("link"), folder.path().join("dead"));

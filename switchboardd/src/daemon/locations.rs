@@ -12,7 +12,7 @@ pub fn home() -> Result<PathBuf, Fatal> {
     std::env::home_dir().filter(|home| home.is_absolute()).ok_or(Fatal::NoHome)
 }
 
-/// Where token, logs and the like are kept.
+/// The folder for token, logs and other state.
 pub fn state_folder(home: &Path) -> PathBuf {
     std::env::var_os("XDG_STATE_HOME").map(PathBuf::from).filter(|folder| folder.is_absolute()).map_or_else(
         || switchboard_wire::runtime_paths::state_directory(home),
@@ -26,8 +26,8 @@ pub fn config_file(args: &Args, home: &Path) -> PathBuf {
     named.unwrap_or_else(|| personal_file(home))
 }
 
-/// Where the files of a person's daemon are, for commands: those of the one that runs, which may have been started
-/// with another environment than theirs; else those that one would use which is started like this.
+/// Config file and state folder, for commands: those of the running daemon, which may have been started in
+/// another environment; else those that a daemon started from here would use.
 pub fn files_in_use(args: &Args, home: &Path) -> (PathBuf, PathBuf) {
     let running = running(&runtime_paths(args, home));
     let of_daemon = |key: &str| running.as_ref().and_then(|told| told[key].as_str()).map(PathBuf::from);
@@ -38,7 +38,7 @@ pub fn files_in_use(args: &Args, home: &Path) -> (PathBuf, PathBuf) {
     (config, of_daemon("state").unwrap_or_else(|| state_folder(home)))
 }
 
-/// What the daemon of this place says of itself in its file, if it runs. Nobody is asked, so none is started by it.
+/// The contents of the running daemon's file. Opens no connection, so that it cannot start a daemon.
 pub fn running(paths: &RuntimePaths) -> Option<serde_json::Value> {
     let text = switchboard_wire::runtime_paths::read_own(&paths.daemon_file).ok()?;
     let told: serde_json::Value = serde_json::from_slice(&text).ok()?;
@@ -46,7 +46,7 @@ pub fn running(paths: &RuntimePaths) -> Option<serde_json::Value> {
     switchboard_wire::process::is_same(pid, told["startTime"].as_u64()).then_some(told)
 }
 
-/// The paths that was named, or this user's.
+/// The paths next to the named socket, else this user's.
 pub fn runtime_paths(args: &Args, home: &Path) -> RuntimePaths {
     match &args.socket {
         Some(socket) => RuntimePaths::beside(&std::path::absolute(socket).unwrap_or_else(|_| socket.clone())),
@@ -54,15 +54,15 @@ pub fn runtime_paths(args: &Args, home: &Path) -> RuntimePaths {
     }
 }
 
-/// The same with the socket of the daemon that runs, if one does: it may have been started when the place for
-/// sockets was another.
+/// Like `runtime_paths`, but with the socket of the running daemon, if there is one: it may have been started
+/// with another runtime directory.
 pub fn runtime_paths_in_use(args: &Args, home: &Path) -> RuntimePaths {
     let mut paths = runtime_paths(args, home);
     paths.socket = paths.socket_in_use();
     paths
 }
 
-/// The directories that the command line trusts. One that is not there is a mistake, not a wish.
+/// The directories trusted on the command line. One that does not exist is an error.
 pub fn trust_roots(args: &Args) -> Result<Vec<PathBuf>, Fatal> {
     let real = |root: &PathBuf| {
         root.canonicalize()

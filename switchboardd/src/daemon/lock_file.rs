@@ -1,4 +1,4 @@
-//! That there is one daemon and no second, and the file that says who it is.
+//! The locks that keep a second daemon from starting, and the file that describes the one that serves.
 
 use std::fs::File;
 use std::net::SocketAddr;
@@ -13,7 +13,7 @@ use switchboard_wire::runtime_paths::RuntimePaths;
 use super::fatal::Fatal;
 use crate::child::process_tree::Process;
 
-/// A daemon that drains holds its lock this long at most.
+/// A draining daemon holds its lock no longer than this.
 const DAEMON_LOCK_TIMEOUT: Duration = Duration::from_secs(20);
 const START_LOCK_TIMEOUT: Duration = Duration::from_secs(10);
 const LOCK_RETRY_INTERVAL: Duration = Duration::from_millis(20);
@@ -23,7 +23,7 @@ pub(super) struct DaemonLock {
     _file: File,
 }
 
-/// Waits for a predecessor that is on its way out; one that stays means there is no room for us.
+/// Waits for a predecessor that is shutting down; one that stays is an error.
 pub(super) async fn lock(paths: &RuntimePaths) -> Result<DaemonLock, Fatal> {
     exclusive(&paths.daemon_lock, DAEMON_LOCK_TIMEOUT)
         .await?
@@ -56,8 +56,8 @@ async fn exclusive(path: &Path, patience: Duration) -> Result<Option<File>, Fata
     }
 }
 
-/// Writes who serves, for those who want to know without asking. Whoever stopped an earlier one, this one
-/// was started.
+/// Writes the file that describes this daemon, for commands. Also clears the marks of an earlier stop or
+/// failure.
 pub(super) fn write_daemon_file(
     paths: &RuntimePaths,
     tcp: Option<SocketAddr>,

@@ -1,5 +1,5 @@
-//! Tells whoever keeps us as a service how things stand, by systemd's protocol of datagrams (sd_notify(3)). Written here
-//! because a send must never hold up the one thread that works, whatever the reader does.
+//! Reports our state to the service manager, by sd_notify(3). Implemented here because a send must never
+//! block the event loop, whatever the reader does.
 
 use std::ffi::OsStr;
 use std::io;
@@ -11,20 +11,20 @@ use tokio::net::UnixDatagram;
 
 use crate::daemon_state::Daemon;
 
-/// A reader that takes nothing for so long is told nothing.
+/// A send that takes longer is dropped.
 const SEND_TIMEOUT: Duration = Duration::from_secs(1);
-/// Counts change in bursts; one line a second is enough for whoever reads them.
+/// Counts change in bursts; one status line a second is enough.
 const BETWEEN_COUNTS: Duration = Duration::from_secs(1);
 
-/// Who started us, if they want to hear from us.
+/// The service manager, if it wants notifications.
 pub(super) struct SdNotify {
     socket: Option<UnixDatagram>,
-    /// They end us when they hear nothing for this long.
+    /// The manager kills us if it hears nothing for this long.
     watchdog: Option<Duration>,
 }
 
 impl SdNotify {
-    /// As the environment says. It stays there: children get one of their own, without any of this.
+    /// Reads the environment, and leaves it as it is: children get an environment of their own.
     pub(super) fn from_env() -> Self {
         let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
         let socket = variable("NOTIFY_SOCKET").and_then(|name| match connect(&name) {
@@ -56,8 +56,8 @@ impl SdNotify {
         self.send("STOPPING=1\nSTATUS=finishing what is under way").await;
     }
 
-    /// Says that we are well as long as we are, twice in the time that is allowed for it; never resolves. It runs on
-    /// the thread that dispatches every call, so that nothing is said when that one does not get round to it.
+    /// Sends the keep-alive twice per watchdog period; never resolves. It runs on the thread that dispatches
+    /// every call, so that a blocked event loop sends nothing.
     pub(super) async fn run_watchdog(&self) {
         let Some(watchdog) = self.watchdog else { return std::future::pending().await };
         loop {
@@ -66,7 +66,7 @@ impl SdNotify {
         }
     }
 
-    /// Tells the counts of suites and sessions when they change; never resolves.
+    /// Sends the numbers of suites and sessions when they change; never resolves.
     pub(super) async fn run_status_updates(&self, daemon: &Daemon) {
         if self.socket.is_none() {
             return std::future::pending().await;
@@ -91,7 +91,7 @@ fn counts(daemon: &Daemon) -> String {
     format!("{}, {}", of(daemon.catalog().suites.len(), "suite"), of(daemon.sessions.count(), "session"))
 }
 
-/// `WATCHDOG_USEC`, if it is meant for us and not for whoever started us.
+/// `WATCHDOG_USEC`, if it is meant for this process.
 fn watchdog_timeout(microseconds: Option<String>, pid: Option<String>, ours: u32) -> Option<Duration> {
     let for_us = pid.is_none_or(|pid| pid.parse() == Ok(ours));
     let time = microseconds?.parse().ok().filter(|time| *time > 0).map(Duration::from_micros);
@@ -105,7 +105,7 @@ fn connect(name: &OsStr) -> io::Result<UnixDatagram> {
     UnixDatagram::from_std(socket)
 }
 
-/// A path, or a name that stands in no folder.
+/// A path or an abstract name.
 fn address(name: &[u8]) -> io::Result<SocketAddr> {
     match name {
         [b'/', ..] => SocketAddr::from_pathname(OsStr::from_bytes(name)),
@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_watchdog_is_ours_or_somebody_elses() {
+    fn a_watchdog_of_another_process_is_ignored() {
         let check = |time: Option<&str>, pid: Option<&str>| {
             watchdog_timeout(time.map(Into::into), pid.map(Into::into), 7).map(|time| time.as_micros())
         };

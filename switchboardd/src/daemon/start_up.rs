@@ -28,27 +28,27 @@ use crate::layer::Locations;
 use crate::reload::Reloader;
 use crate::telemetry;
 
-/// How long clearing up waits for the first answers to be given.
+/// How long clearing up waits, so that the first answers go out before it.
 const AFTER_FIRST_ANSWERS: Duration = Duration::from_millis(100);
-/// How often the daemon looks whether its socket can still be found.
+/// How often the daemon checks that its socket can still be found.
 const SOCKET_CHECK_INTERVAL: Duration = Duration::from_secs(2);
 
-/// As long as it is held, nobody else starts a daemon at this place.
+/// While it is held, no other process starts a daemon at these paths.
 pub async fn start_lock(paths: &RuntimePaths) -> Result<std::fs::File, Fatal> {
     let io = |error| Fatal::Io { what: format!("`{}` cannot be used", paths.start_lock.display()), error };
     paths.prepare().map_err(io)?;
     lock_file::start_lock(paths).await
 }
 
-/// Leaves why there is no daemon where the shim that started it looks: it has no standard error to say it on.
+/// Writes why the daemon failed to where the shim that started it looks: the daemon has no standard error.
 pub fn write_failure_file(args: &Args, fatal: &Fatal) {
     let Ok(home) = home() else { return };
     let words = format!("{}\n{fatal}", std::process::id());
-    // Without the folder there is no shim that waits for us.
+    // Without the folder, no shim is waiting.
     let _ = crate::files::replace(&runtime_paths(args, &home).failure, words.as_bytes());
 }
 
-/// From the command line to the end of the daemon.
+/// Runs the daemon, from the command line to its end.
 pub async fn serve(args: &Args) -> Result<(), Fatal> {
     crate::unreadable::close();
     crate::files::raise_limit();
@@ -65,26 +65,26 @@ pub async fn serve(args: &Args) -> Result<(), Fatal> {
     let reloader = Reloader::new(&daemon);
     reloader.note_broken(problems);
     let telemetry = telemetry::settings(&env_file).map(|wanted| Telemetry::begin(&daemon, wanted));
-    // Whatever it leads to ended with the daemon that gave it out.
+    // Its code is invalid: the daemon that issued it has ended.
     crate::page_access::remove_link_file(&state, Duration::ZERO);
     publish_addresses(&daemon, &paths, &bound, token, state, &listen);
     daemon.catalog().keep_warm();
     let handover_sockets = bound.handover_sockets().map_err(io("the sockets cannot be kept".to_owned()))?;
     let listeners = bound.open().map_err(io("the sockets cannot be served".to_owned()))?;
-    // From here on nobody ends us without a word: whoever hears that we are ready may say at once that we are to go.
+    // Signals are caught before readiness is reported: the manager may send one right after it.
     let signals = Signals::catch();
     let displaced = until_displaced(&paths, identity);
     let idle = args.idle_exit.map(Duration::from_secs);
     let service = Service { daemon: daemon.clone(), reloader, handover_sockets, sd_notify, binary, idle };
     let successor = service.run(listeners, signals, displaced).await;
-    // Whatever is left of an earlier run is for the next one to find, if we had no time for it.
+    // Otherwise the run log stays, and the next daemon clears what is left.
     if daemon.services.registry.all().is_empty() && swept.is_finished() {
         daemon.services.run_log.close();
     }
     daemon.services.savings_recorder.flush();
     lock_file::remove_daemon_file(&paths);
     drop(lock);
-    // Nobody but this process waits for a collector.
+    // After the lock is released: only this process waits for the collector.
     if let Some(telemetry) = telemetry {
         telemetry.close().await;
     }
@@ -115,7 +115,7 @@ impl Claim {
         let state = state_folder(&home);
         crate::files::state::prepare(&state).map_err(Fatal::State)?;
         let bound = BoundSockets::obtain(&paths).await?;
-        // A socket that was handed over may have been bound when the place for sockets was another.
+        // A socket that was handed over may be bound to another path.
         if let Some(socket) = bound.path() {
             paths.socket = socket;
         }
@@ -163,7 +163,7 @@ impl Token {
         let file = state.join("token");
         match token::obtain(&file) {
             Ok(secret) => Ok((Self { secret, file, is_missing: false }, bound.with_tcp(listen)?)),
-            // Nobody could read the token, so nobody could use the port.
+            // Without a token file no client could use the port.
             Err(error) => {
                 let why = format!("`{}` cannot be written: {error}", file.display());
                 tracing::warn!(target: "daemon", "no TCP: {why}");
@@ -219,7 +219,7 @@ fn publish_addresses(
     });
 }
 
-/// Why browsers do not find us, and what to do about it.
+/// Why browsers cannot reach us, and how to fix it.
 fn no_page(listen: &str, config: &Path) -> String {
     let mend = format!("in `{}`, then `switchboard restart`", config.display());
     if listen == "off" {
@@ -233,13 +233,13 @@ fn no_page(listen: &str, config: &Path) -> String {
     )
 }
 
-/// Adopts what falls to us from now on, and clears up in the background what an earlier daemon and its
-/// guards, killed together, left behind.
+/// Adopts orphans from now on, and clears in the background what an earlier daemon left behind when it was
+/// killed together with its guards.
 fn take_over(paths: &RuntimePaths) -> (RunLog, JoinHandle<()>) {
     crate::child::adopt_orphans();
     let (run_log, stale_runs) = RunLog::open(paths.daemon_file.with_extension("ledger"));
     let swept = tokio::spawn(async move {
-        // Whoever started us waits for its first answer: looking at every process comes after that.
+        // The process that started us waits for its first answer: scanning all processes comes after that.
         tokio::time::sleep(AFTER_FIRST_ANSWERS).await;
         let _ = try_run_blocking(move || stale_runs.sweep()).await;
     });
@@ -277,7 +277,7 @@ impl Service {
             self.sd_notify.ready(&daemon).await;
             is_due = self.until_end(&mut signals, displaced).await;
             if !is_due {
-                // Nobody follows in this process: who connects once the server is closed is to find that out at once.
+                // No successor: a client that connects after the server has closed must fail at once.
                 handover_sockets.clear();
                 self.sd_notify.stopping().await;
             }
@@ -293,12 +293,12 @@ impl Service {
             }
             () = self.sd_notify.run_watchdog() => false,
         };
-        // Somebody may have stopped it meanwhile.
+        // The user may have stopped it meanwhile.
         let is_due = is_due && left && daemon.draining() == Some(Draining::Restart);
         self.binary.filter(|_| is_due).map(|binary| (binary, handover_sockets))
     }
 
-    /// Resolves when the daemon is to go; true if a successor takes over.
+    /// Resolves when the daemon must stop; true if a successor takes over.
     async fn until_end(&self, signals: &mut Signals, displaced: impl Future<Output = ()>) -> bool {
         let daemon = &self.daemon;
         let mut phase = daemon.phase();
@@ -321,8 +321,8 @@ impl Service {
     }
 }
 
-/// Resolves when those who look for the daemon no longer find this one, because its socket was removed or
-/// replaced. Never, if it was not to be found there in the first place (somebody handed over another).
+/// Resolves when clients no longer find this daemon, because its socket was removed or replaced. Never, if
+/// the socket was not at this path at start (another one was handed over).
 async fn until_displaced(paths: &RuntimePaths, identity: Option<listen::Identity>) {
     if identity.is_none() {
         return std::future::pending().await;
@@ -391,7 +391,7 @@ mod tests {
         std::fs::remove_file(&paths.socket).unwrap();
         let _second = std::os::unix::net::UnixListener::bind(&paths.socket).unwrap();
         tokio::time::timeout(SOCKET_CHECK_INTERVAL * 2, displaced).await.unwrap();
-        // Nothing there to begin with: somebody handed over a socket from elsewhere.
+        // No socket at this path from the start: another one was handed over.
         let never = until_displaced(&paths, None);
         assert!(tokio::time::timeout(SOCKET_CHECK_INTERVAL * 3, never).await.is_err());
     }

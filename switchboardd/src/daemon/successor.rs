@@ -1,5 +1,6 @@
-//! An upgrade replaces the binary of a daemon that runs. It makes room for the new one when nobody needs it, by becoming
-//! it: the listening sockets stay open, so that whoever comes meanwhile just waits. While it is busy it goes on.
+//! Hands over to a new version after an upgrade. When nobody needs the daemon, it executes the new binary in
+//! the same process: the listening sockets stay open, so that new clients just wait. A busy daemon keeps
+//! serving.
 
 use std::ffi::OsString;
 use std::fs::Metadata;
@@ -18,21 +19,21 @@ use super::listen::HandoverSocket;
 use crate::daemon_state::{Daemon, Successor};
 use crate::event_loop::{may_block, run_blocking};
 
-/// How often the binary is looked at. One that is the same at two looks is no longer being written.
+/// How often the binary is checked. If two checks agree, it is no longer being written.
 const CHECK_INTERVAL: Duration = Duration::from_secs(2);
-/// So long a new binary may take to say its version.
+/// How long a new binary may take to print its version.
 const SAY_VERSION: Duration = Duration::from_secs(5);
-/// Above the descriptors that everything has open.
+/// Above the descriptors that are usually open.
 const FIRST_IN_ROW: i32 = 64;
 
-/// The file that this process runs, by the path that it was started by.
+/// The binary that this process runs, by the path it was started with.
 #[derive(Debug, Clone)]
 pub(super) struct Binary {
     path: PathBuf,
     running: Identity,
 }
 
-/// One content of a file.
+/// Identifies one version of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Identity {
     device: u64,
@@ -60,7 +61,7 @@ impl Binary {
             std::env::current_exe().ok()?
         };
         let running = Identity::of(&std::fs::metadata(running).ok()?);
-        // A link that we were started by is what an upgrade changes, not the file that it led to.
+        // If we were started through a symlink, an upgrade changes the link and not its target.
         let called = std::env::args_os().next().map(PathBuf::from).filter(|path| path.is_absolute());
         let path = match called {
             Some(path) if std::fs::metadata(&path).is_ok_and(|meta| Identity::of(&meta) == running) => path,
@@ -69,7 +70,7 @@ impl Binary {
         Some(Self { path, running })
     }
 
-    /// What stands in its place, if that is something else.
+    /// The file at the path, if it is another one.
     fn replacement(&self) -> Option<(Identity, Metadata)> {
         may_block();
         let meta =
@@ -79,7 +80,8 @@ impl Binary {
     }
 }
 
-/// Resolves when there is another binary and nobody would miss this one. Notes it in the daemon's state.
+/// Resolves when there is a new binary and the daemon can hand over. Records the successor in the daemon's
+/// state.
 pub(super) async fn is_due(daemon: &Arc<Daemon>, binary: Option<&Binary>) {
     let Some(binary) = binary else { return std::future::pending().await };
     let mut before = None;
@@ -113,7 +115,7 @@ pub(super) async fn is_due(daemon: &Arc<Daemon>, binary: Option<&Binary>) {
     }
 }
 
-/// Whether a binary is one to make room for.
+/// Whether a binary may take over.
 async fn judge(path: &Path, meta: &Metadata) -> Successor {
     let version = match crate::files::is_ours_alone(meta) {
         Ok(()) => version(path).await,
@@ -135,7 +137,7 @@ async fn judge(path: &Path, meta: &Metadata) -> Successor {
     Successor { binary: path.to_owned(), version, problem }
 }
 
-/// What a binary says of itself: one that cannot be run is found out before anybody makes room for it.
+/// The version that a binary prints: one that cannot run is rejected before the daemon hands over.
 async fn version(path: &Path) -> Result<String, String> {
     let mut command = tokio::process::Command::from(command(path));
     command.arg("--version").env_clear().stdin(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
@@ -151,7 +153,7 @@ async fn version(path: &Path) -> Result<String, String> {
     }
 }
 
-/// Becomes the binary that stands there now, with the same arguments and sockets. Returns only if that fails.
+/// Executes the new binary with the same arguments and sockets. Returns only if that fails.
 pub(super) fn take_over(binary: &Binary, kept: &[HandoverSocket]) -> io::Error {
     let row = match in_a_row(kept) {
         Ok(row) => row,
@@ -170,13 +172,13 @@ pub(super) fn take_over(binary: &Binary, kept: &[HandoverSocket]) -> io::Error {
         .args(arguments)
         .env("LISTEN_PID", std::process::id().to_string())
         .env("LISTEN_FDS", row.len().to_string())
-        // The first ones are in use here and cannot be put elsewhere; whoever reads this is ours.
+        // The usual first descriptors are in use here; the reader of this variable is our own binary.
         .env("LISTEN_FDS_FIRST_FD", row.first().map_or(FIRST_IN_ROW, AsRawFd::as_raw_fd).to_string())
         .env("LISTEN_FDNAMES", kept.iter().map(|kept| kept.name).collect::<Vec<_>>().join(":"));
     command.exec()
 }
 
-/// Copies with consecutive numbers, which is how they are handed over.
+/// Duplicates with consecutive numbers, as `LISTEN_FDS` requires.
 fn in_a_row(kept: &[impl AsFd]) -> io::Result<Vec<OwnedFd>> {
     let mut from = FIRST_IN_ROW;
     loop {
@@ -215,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_replaced_file_is_another_one() {
+    fn a_replaced_file_is_noticed() {
         let folder = tempfile::tempdir().unwrap();
         let path = program(folder.path(), "one");
         let running = Identity::of(&fs::metadata(&path).unwrap());
@@ -230,7 +232,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn only_what_runs_and_is_ours_takes_over() {
+    async fn only_a_binary_that_runs_and_is_ours_takes_over() {
         let folder = tempfile::tempdir().unwrap();
         for (script, expected) in [
             ("#!/bin/sh\necho switchboard 9.8.7\n", Ok("9.8.7")),

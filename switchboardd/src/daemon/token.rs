@@ -22,7 +22,7 @@ pub(super) fn obtain(file: &Path) -> io::Result<String> {
     Ok(token)
 }
 
-/// A token that others could have read, or that is not one, is not used again.
+/// A token that others could have read, or that is malformed, is not used again.
 fn kept(file: &Path) -> Option<String> {
     let text = crate::files::private::read(file, 4 * BYTES as u64).ok()??;
     let token = String::from_utf8(text).ok()?.trim().to_owned();
@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_stays_the_same_until_it_may_be_known() {
+    fn a_token_is_reused_unless_others_could_read_it() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("s/token");
         let first = obtain(&file).unwrap();

@@ -42,7 +42,7 @@ pub fn collect_gauges(daemon: &Daemon, memory_usage: &MemoryUsage) -> Gauges {
     }
 }
 
-/// What of this layer waits for a person's word.
+/// Number of definitions in this layer that await the user's approval.
 fn pending(catalog: &Catalog, layer: &Layer) -> usize {
     let is_own =
         |suite: &&Suite| layer.entries.iter().any(|entry| entry.definition.file == suite.definition.file);

@@ -7,18 +7,18 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use switchboard_wire::hop::Draining;
 use tokio::sync::{Notify, watch};
 
-/// How far the daemon is with going.
+/// How far the daemon's shutdown has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
     Serving,
-    /// Calls in flight finish, nothing new begins.
+    /// Calls in flight finish; new ones are refused.
     Draining(Draining),
-    /// They have: whoever still waits for mail is sent away.
+    /// They have finished; waiting polls are answered at once.
     Leaving(Draining),
 }
 
 impl Phase {
-    /// What a shim is to make of the daemon's going, if it goes.
+    /// What a shim must do when the daemon leaves; `None` while it serves.
     pub fn draining(self) -> Option<Draining> {
         match self {
             Self::Serving => None,
@@ -27,7 +27,7 @@ impl Phase {
     }
 }
 
-/// Another binary that stands where this daemon's was.
+/// The binary that has replaced this daemon's.
 #[derive(Debug, Clone)]
 pub struct Successor {
     pub binary: PathBuf,
@@ -77,10 +77,10 @@ impl Shutdown {
         gone.ok().and_then(|phase| phase.draining()).unwrap_or(Draining::Stop)
     }
 
-    /// From now on nothing new is taken in.
+    /// Begins draining: new requests are refused.
     pub fn drain(&self, draining: Draining) {
         self.phase.send_if_modified(|phase| {
-            // What has begun is not undone: neither a stop by a restart, nor the leaving by anything.
+            // A stop overrides a restart, but not the reverse; leaving is final.
             let later = match *phase {
                 Phase::Serving => true,
                 Phase::Draining(before) => before == Draining::Restart && draining == Draining::Stop,
@@ -93,7 +93,7 @@ impl Shutdown {
         });
     }
 
-    /// Nothing is under way any more: the mailboxes close.
+    /// Ends the waiting polls, after all calls have finished.
     pub fn leave(&self) {
         self.phase.send_modify(|phase| {
             if let Phase::Draining(draining) = *phase {
@@ -123,12 +123,12 @@ impl Shutdown {
         self.requests.load(Ordering::Relaxed) == 0
     }
 
-    /// How many requests there have been.
+    /// The number of requests since the start.
     pub fn total_requests(&self) -> u64 {
         self.total_requests.load(Ordering::Relaxed)
     }
 
-    /// Resolves when no request is under way.
+    /// Resolves when no request is in flight.
     pub async fn wait_idle(&self) {
         loop {
             let idle = self.idle.notified();
@@ -139,7 +139,7 @@ impl Shutdown {
         }
     }
 
-    /// What takes over when nothing is under way, if the binary was replaced.
+    /// The binary that takes over when the daemon is idle, if the daemon's was replaced.
     pub fn successor(&self) -> Option<Successor> {
         self.successor.lock().expect("BUG: a copy panicked").clone()
     }
@@ -154,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_has_begun_is_not_undone() {
+    fn draining_is_not_undone() {
         let shutdown = Shutdown::default();
         let phase = shutdown.phase();
         shutdown.drain(Draining::Restart);

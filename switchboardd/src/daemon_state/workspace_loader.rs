@@ -18,16 +18,16 @@ use crate::pool::{ChildServices, Pool, Pools};
 use crate::session::{Session, Sessions};
 use crate::workspace::{Workspace, Workspaces};
 
-/// A workspace that nobody came back to is let go after this.
+/// An unused workspace is evicted after this time.
 const EVICT_AFTER: Duration = Duration::from_secs(5 * 60);
-/// More than a person has open; those that nobody is in go first.
+/// More than a user has open; unused ones are evicted first.
 const MAX_WORKSPACES: usize = 128;
-/// Who asked for a workspace has their session in it after this, or is not coming.
+/// A session that requested a workspace joins it within this time, or never.
 const JOIN_GRACE: Duration = Duration::from_secs(10);
-/// No host waits longer for its workspace; it hears of it later.
+/// A host waits no longer than this for its workspace; it is notified when the workspace is loaded.
 const LOAD_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Somebody who is on the way to their workspace.
+/// A workspace that is still loading.
 pub type WorkspaceLoad = JoinHandle<Arc<Workspace>>;
 
 #[derive(Debug)]
@@ -65,13 +65,13 @@ impl WorkspaceLoader {
         (loader, workspaces)
     }
 
-    /// The workspace of this directory, loaded if need be; that of nobody's if it cannot be one, or does not
-    /// answer.
+    /// The workspace of this directory, loaded if necessary. Returns `personal` if the directory cannot be a
+    /// workspace or does not respond in time.
     pub async fn workspace(self: &Arc<Self>, named: Option<&Path>) -> Arc<Workspace> {
         self.resolve_workspace(named).await.0
     }
 
-    /// The same, with a way to the right one if it takes longer than anybody waits.
+    /// Like `workspace`, with the pending load if it takes longer than `LOAD_TIMEOUT`.
     pub async fn resolve_workspace(
         self: &Arc<Self>,
         named: Option<&Path>,
@@ -88,7 +88,7 @@ impl WorkspaceLoader {
         }
     }
 
-    /// A session that did not wait for its workspace is there at last.
+    /// Moves a session into its workspace, once that is loaded.
     pub async fn attach_workspace(self: Arc<Self>, session: Arc<Session>, arrival: WorkspaceLoad) {
         if let Ok(workspace) = arrival.await
             && workspace.root.is_some()
@@ -109,15 +109,15 @@ impl WorkspaceLoader {
         let Some((own, memory)) = try_run_blocking(move || loader.read_new(&folder)).await else {
             return self.workspaces.personal.clone();
         };
-        // Somebody else may have been quicker.
+        // Another request may have loaded it meanwhile.
         if let Some(known) = self.find_workspace(&root) {
             return known;
         }
         let workspace = self.add_workspace(root, own, memory);
         workspace.catalog().log_loaded(None);
         tokio::spawn(self.clone().evict_when_unused(workspace.clone()));
-        // Its folders are watched from there on, and looked at once more: they may have changed meanwhile,
-        // and so may the person's own.
+        // Triggers a reload, which watches its folders and reads them again: they may have changed meanwhile,
+        // and so may the user's own files.
         self.reload_requests.notify_changed();
         workspace
     }
@@ -130,7 +130,8 @@ impl WorkspaceLoader {
         (own, memory)
     }
 
-    /// Takes the pools and shows them in one turn of the event loop: pools that no workspace shows are swept.
+    /// Gets the pools and publishes them in one turn of the event loop, because `sweep` retires pools that no
+    /// workspace shows.
     fn add_workspace(&self, root: PathBuf, own: Layer, memory: LastGoodDefinitions) -> Arc<Workspace> {
         let personal = self.workspaces.personal.catalog().personal.clone();
         let catalog = Catalog::build(&personal, Some(&Arc::new(own)), &self.pools, &self.services, 1);
@@ -171,8 +172,8 @@ impl WorkspaceLoader {
         self.sweep_pools();
     }
 
-    /// Lets those go that are unused for longest, if there are too many. Somebody may be on the way into one that was
-    /// asked for a moment ago, such as `arrived`: those stay, up to as many again.
+    /// Evicts the workspaces that have been unused for longest, if there are too many. Recently requested
+    /// ones, such as `arrived`, may be about to be joined: they stay, up to twice the limit.
     fn evict_surplus(&self, arrived: &Arc<Workspace>) {
         let mut all = self.workspaces.all();
         let surplus = all.len().saturating_sub(MAX_WORKSPACES);
@@ -189,8 +190,9 @@ impl WorkspaceLoader {
         }
     }
 
-    /// What nobody shows any more goes when it has finished. A catalog takes its pools in the same turn of the event
-    /// loop in which it is shown, and this runs on that loop too: it never meets pools of a catalog under way.
+    /// Retires the pools that no catalog shows any more. A catalog gets its pools and is published within one
+    /// turn of the event loop, and this runs on that loop too, so it never sees pools of an unpublished
+    /// catalog.
     pub fn sweep_pools(&self) {
         let mut shown: HashSet<*const Pool> = HashSet::new();
         let all = self.workspaces.all();
@@ -203,7 +205,7 @@ impl WorkspaceLoader {
     }
 }
 
-/// The first look, before anybody is served.
+/// The first read, before the daemon serves.
 fn load_personal(
     config: Config,
     locations: &Locations,
@@ -225,7 +227,7 @@ mod tests {
     use crate::reload::{ReloadCause, Reloader};
 
     #[tokio::test(start_paused = true)]
-    async fn a_workspace_that_everybody_left_is_let_go() {
+    async fn an_unused_workspace_is_evicted() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap();
         let (home, work) = (root.join("home"), root.join("work"));
@@ -260,7 +262,7 @@ mod tests {
         assert!(daemon.workspaces.all().is_empty() && daemon.workspace_loader.pools.all().is_empty());
         assert!(reloader.watched().unwrap().0 < watched);
         running.abort();
-        // HOME and `/` are nobody's workspace.
+        // HOME and `/` are never a workspace.
         for none in [&home, Path::new("/")] {
             assert!(daemon.workspace_loader.workspace(Some(none)).await.root.is_none());
         }
@@ -291,7 +293,7 @@ mod tests {
         (folder, daemon, works)
     }
 
-    /// Whether the pools that this workspace shows are the ones that are known, none of them retired.
+    /// Whether the workspace's pools are registered, i.e. not retired.
     fn is_served(daemon: &Daemon, workspace: &Workspace) -> bool {
         let known = daemon.workspace_loader.pools.all();
         let catalog = workspace.catalog();
@@ -321,7 +323,7 @@ mod tests {
         for work in &works {
             all.push(daemon.workspace_loader.workspace(Some(work)).await);
         }
-        // The first three were one too many each.
+        // Each of the first three exceeded twice the limit.
         for workspace in &all[3..] {
             assert!(is_served(&daemon, workspace), "{:?}", workspace.root);
         }

@@ -1,7 +1,7 @@
-//! A destination as people, models and logs may see it. Pure.
+//! A remote server's URL as users, models and logs may see it. Pure.
 //!
-//! What we say of a destination is built from its URL as it is written. What others say (a server that repeats the
-//! path it was asked for, a certificate that names the host) goes through [`Shown::hide`] first.
+//! Our own messages show the URL as written in its file. Text from others (a server that repeats the path it
+//! was asked for, a certificate that names the host) goes through [`DisplayUrl::redact`] first.
 
 use std::borrow::Cow;
 
@@ -10,14 +10,14 @@ use crate::expand::{Template, Values};
 use crate::mask::{MASK, masked_path, masked_query};
 use crate::visible::visible;
 
-/// The URL of a destination as it is written, and what must not be repeated of what was filled in.
+/// The URL of a remote server as written, and a redactor for the filled-in values.
 #[derive(Clone, Default, PartialEq, Eq, Hash)]
 pub struct DisplayUrl {
     pub url: String,
     pub redactor: Redactor,
 }
 
-/// The values are what it hides.
+/// Does not print the values that it hides.
 impl std::fmt::Debug for DisplayUrl {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_tuple("DisplayUrl").field(&self.url).finish()
@@ -36,18 +36,18 @@ impl DisplayUrl {
         Self { url: shown_url(&remote.url), redactor: Redactor::new(filled.chain(literal)) }
     }
 
-    /// A text with every value that was filled in replaced by its name.
+    /// Replaces every filled-in value in a text by its name.
     pub fn redact<'a>(&self, text: &'a str) -> Cow<'a, str> {
         self.redactor.redact(text)
     }
 
-    /// Whether a text holds nothing that must not be repeated.
+    /// Whether a text contains no hidden value.
     pub fn is_clean(&self, text: &str) -> bool {
         self.redactor.is_clean(text)
     }
 }
 
-/// What may be told of a value that is a whole URL: its host, its path, and what stands behind it.
+/// The parts of a value that is a whole URL, to be hidden one by one: host, path, query and secrets in them.
 fn parts(value: &str) -> Vec<String> {
     let Ok(url) = url::Url::parse(value) else { return Vec::new() };
     let pairs = url.query_pairs().map(|(_, value)| value.into_owned());
@@ -56,12 +56,12 @@ fn parts(value: &str) -> Vec<String> {
     whole.chain(segments).map(ToOwned::to_owned).chain(pairs).collect()
 }
 
-/// Without what may be a password in it, a secret in its path, or a key behind the `?`.
+/// The URL without its password, without secrets in its path, and without its query.
 pub fn shown_url(url: &Template) -> String {
     shown_with_query(url, |_| "…".to_owned())
 }
 
-/// The same with the query, in which only what looks like a secret is left out: for whoever decides about it.
+/// Like [`shown_url`] with the query, but without what looks like a secret in it: for the user who decides.
 pub fn shown_whole_url(url: &Template) -> String {
     shown_with_query(url, masked_query)
 }
@@ -74,7 +74,7 @@ fn shown_with_query(url: &Template, shown: impl Fn(&str) -> String) -> String {
     };
     let url = match url.split_once("://") {
         Some((scheme, rest)) => {
-            // A host ends at the first of these; what comes after an `@` behind them is no host.
+            // The host ends at the first of these; an `@` after them does not belong to it.
             let (host, path) = rest.find(['/', '\\', '#']).map_or((rest, ""), |at| rest.split_at(at));
             let host = host.rsplit_once('@').map_or(host.to_owned(), |(_, host)| format!("…@{host}"));
             format!("{scheme}://{host}{}", masked_path(path))
@@ -84,7 +84,7 @@ fn shown_with_query(url: &Template, shown: impl Fn(&str) -> String) -> String {
     visible(&format!("{url}{query}")).into_owned()
 }
 
-/// The parts of a URL's path that [`shown_url`] leaves out.
+/// The parts of the URL's path that [`shown_url`] masks.
 fn masked_literals(url: &Template) -> Vec<String> {
     let url = url.to_string();
     let path = url.split('?').next().and_then(|url| url.split_once("://"));
@@ -134,17 +134,17 @@ mod tests {
             ("https://h/mcp?token=${KEY:-hunter2}", "https://h/mcp?token=${KEY:-•••}"),
             ("https://h/mcp?s=Y2FuYXJ5MDEyMzQ1Njc4OQ", "https://h/mcp?s=•••"),
             ("https://h/mcp?ghp_0123456789abcdefghij&a", "https://h/mcp?•••&a"),
-            // `;` separates for some servers, and may stand in a secret for others.
+            // Some servers separate by `;`, for others it may be part of a secret.
             ("https://h/mcp?a=1;token=hunter2", "https://h/mcp?a=1;token=•••"),
             ("https://h/mcp?a=1;token=hunter2;b=hunter3&c=2", "https://h/mcp?a=1;token=•••&c=2"),
             ("https://h/mcp?token=${KEY};hunter2", "https://h/mcp?token=${KEY}•••"),
             ("https://h/mcp?s=Y2FuYXJ5MDEyMzQ1Njc4OQ;hunter2", "https://h/mcp?s=•••"),
             ("https://h/mcp?a=1;;b=2;&c=3;", "https://h/mcp?a=1;;b=2;&c=3;"),
-            // The default of a gap is one value, whatever it holds.
+            // The default of a placeholder is one value, whatever it contains.
             ("https://h/mcp?token=${KEY:-a&hunter2}&b=1", "https://h/mcp?token=${KEY:-•••}&b=1"),
             ("https://h/mcp?token=${KEY:-a;hunter2}", "https://h/mcp?token=${KEY:-•••}"),
             ("https://h/mcp?b=${KEY:-c&d}&token=hunter2", "https://h/mcp?b=${KEY:-c&d}&token=•••"),
-            // No gaps, so what stands in them separates.
+            // Not placeholders, so `&` inside them separates.
             ("https://h/mcp?b=${!c&token=hunter2}", "https://h/mcp?b=${!c&token=•••"),
             ("https://h/mcp?b=${c&token=hunter2", "https://h/mcp?b=${c&token=•••"),
             ("https://me:pw@h/?a=\u{202e}b", "https://…@h/?a=\\u{202e}b"),
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn others_words_are_told_without_the_values() {
+    fn values_are_redacted_from_the_text_of_others() {
         let shown =
             shown("https://${HOOK}.example/${HOOK}/${TINY}/ghp_0123456789abcdefghij", "Bearer ${KEY}");
         for said in ["Se/cret One", "Se/cret%20One", "se/cret one", "Se%2Fcret+One"] {
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_is_where_a_url_really_leads() {
+    fn the_shown_host_is_the_real_one() {
         for url in [r"https://evil.example\@github.com/mcp", "https://evil.example#@github.com/mcp"] {
             let shown = shown_url(&Template::text(url));
             assert!(shown.starts_with("https://evil.example"), "{url}: {shown}");

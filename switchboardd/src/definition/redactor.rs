@@ -1,4 +1,4 @@
-//! Values that were given to a server and must not be repeated by what it prints or says. Pure.
+//! Hides the values that a server was given from what it prints or says. Pure.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -9,13 +9,13 @@ use super::LaunchCommand;
 use crate::expand::{Template, Values};
 use crate::mask::{MASK, is_secret, masked_parts, masked_path, masked_value, password};
 
-/// Shorter values are not looked for in what others say: they are no secrets, and stand in many words.
+/// In bytes. Shorter values are not hidden: they are no secrets, and occur in many words.
 const MIN_CHARS: usize = 4;
 
-/// A value of several lines is also hidden line by line, from this length on.
+/// A value of several lines is also hidden line by line, for lines of at least this many bytes.
 const MIN_LINE_CHARS: usize = 8;
 
-/// Values that are settings and no secrets. They stand in many lines of a log.
+/// Values that are settings, not secrets. They occur in many log lines.
 const SETTINGS: [&str; 17] = [
     "true",
     "false",
@@ -36,17 +36,17 @@ const SETTINGS: [&str; 17] = [
     "development",
 ];
 
-/// Variables of every login shell that say who and where a person is: no secrets, and a path in a message is read.
+/// Variables of every login shell that name the user and their folders: no secrets, and messages need paths.
 const PUBLIC: [&str; 13] = [
     "HOME", "USER", "LOGNAME", "SHELL", "PATH", "PWD", "LANG", "LC_ALL", "TERM", "TMPDIR", "HOSTNAME",
     "DISPLAY", "EDITOR",
 ];
 
-/// What is replaced, and by what; the longest first.
+/// Pairs of hidden text and its replacement, longest text first.
 #[derive(Clone, Default, PartialEq, Eq, Hash)]
 pub struct Redactor(Arc<[(String, String)]>);
 
-/// The values are what it hides.
+/// Does not print the values that it hides.
 impl std::fmt::Debug for Redactor {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_tuple("Redactor").field(&self.0.len()).finish()
@@ -54,7 +54,7 @@ impl std::fmt::Debug for Redactor {
 }
 
 impl Redactor {
-    /// Each value with what is shown in its place. Other spellings of a value are hidden as well.
+    /// Takes each value with its replacement. Also hides other encodings of a value.
     pub(super) fn new(values: impl Iterator<Item = (String, String)>) -> Self {
         let mut hidden: Vec<(String, String)> = values.flat_map(spellings).collect();
         hidden.sort_by(|one, other| other.0.len().cmp(&one.0.len()).then_with(|| one.cmp(other)));
@@ -62,8 +62,8 @@ impl Redactor {
         Self(hidden.into())
     }
 
-    /// What a local server is given: values for `${NAME}`, variables that are passed on, its env file, and what looks
-    /// like a secret in its definition.
+    /// Hides what a local server is given: values for `${NAME}`, variables passed on, its env file, and texts
+    /// in its definition that look like secrets.
     pub(super) fn of_launch(launch: &LaunchCommand, values: &Values) -> Self {
         let named = |name: &str, value: &str| {
             let name = format!("${{{name}}}");
@@ -79,7 +79,7 @@ impl Redactor {
         Self::new(filled.chain(written))
     }
 
-    /// A text with every value replaced by its name.
+    /// Replaces every value in a text by its name.
     pub fn redact<'a>(&self, text: &'a str) -> Cow<'a, str> {
         let mut text = Cow::Borrowed(text);
         for (value, name) in self.0.iter() {
@@ -90,7 +90,7 @@ impl Redactor {
         text
     }
 
-    /// The same of a text that was cut off, perhaps in the middle of a value.
+    /// Like [`Self::redact`], for a text that was cut off, perhaps in the middle of a value.
     pub fn redact_cut<'a>(&self, text: &'a str) -> Cow<'a, str> {
         let text = self.redact(text);
         let whole = text.trim_end_matches('\u{fffd}');
@@ -101,7 +101,7 @@ impl Redactor {
         }
     }
 
-    /// Whether a text holds nothing that must not be repeated.
+    /// Whether a text contains no hidden value.
     pub fn is_clean(&self, text: &str) -> bool {
         !self.0.iter().any(|(value, _)| text.contains(value.as_str()))
     }
@@ -121,7 +121,7 @@ fn is_public(name: &str) -> bool {
     PUBLIC.contains(&name) || name.starts_with("XDG_")
 }
 
-/// A value, its lines if it has several, and of a URL what is secret in it.
+/// A value, its lines if it has several, and the secret parts of a URL.
 fn whole_and_parts(value: &str) -> Vec<String> {
     let value = value.trim();
     let mut all = vec![value.to_owned()];
@@ -144,7 +144,7 @@ fn whole_and_parts(value: &str) -> Vec<String> {
     all
 }
 
-/// Texts of a definition itself that look like secrets.
+/// Texts in the definition itself that look like secrets.
 fn literals(launch: &LaunchCommand) -> Vec<String> {
     let mut all = Vec::new();
     for (name, value) in launch.env.iter().filter_map(|(name, value)| Some((name, value.as_ref()?))) {
@@ -167,7 +167,7 @@ fn literals(launch: &LaunchCommand) -> Vec<String> {
     all
 }
 
-/// A value as it stands in a URL's path, in its query or a form, in its host, and as JSON writes it.
+/// A value as written in a URL's path, query or host, in a form, and in JSON.
 fn spellings((value, name): (String, String)) -> Vec<(String, String)> {
     let form: String = byte_serialize(value.as_bytes()).collect();
     let path = url::Url::parse("http://x/").ok().map(|mut url| {

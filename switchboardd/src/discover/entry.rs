@@ -1,4 +1,4 @@
-//! One entry of a `.mcp.json`, whichever host's spelling it has, to a definition.
+//! Turns one entry of a `.mcp.json`, in the spelling of any host, into a definition.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path, PathBuf};
@@ -8,9 +8,9 @@ use crate::definition::{Definition, Launch, LaunchCommand, Remote, Transport};
 use crate::document::{Fields, Node};
 use crate::expand::{Dialect, ExpansionContext, Template};
 
-/// What can stand in `command` of a file with one server.
+/// Keys of `command` in a file with one server.
 pub(super) const COMMAND: [&str; 6] = ["cmd", "args", "env", "envFile", "passEnv", "cwd"];
-/// What can stand in an entry.
+/// Keys of an entry.
 pub const ENTRY: [&str; 20] = [
     "type",
     "command",
@@ -33,7 +33,7 @@ pub const ENTRY: [&str; 20] = [
     "enabled",
     "transport",
 ];
-/// What other hosts keep there for themselves.
+/// Keys that other hosts use for themselves; they are ignored.
 const FOREIGN: [&str; 37] = [
     "alwaysAllow",
     "alwaysLoad",
@@ -75,29 +75,29 @@ const FOREIGN: [&str; 37] = [
 ];
 const PLUGIN: [&str; 7] = ["type", "command", "args", "env", "cwd", "url", "headers"];
 
-/// Programs that run what their arguments name.
+/// Programs that run the command in their arguments.
 const WRAPPERS: [&str; 13] = [
     "env", "sh", "bash", "zsh", "dash", "fish", "nohup", "setsid", "nice", "timeout", "exec", "sudo",
     "stdbuf",
 ];
 const OURSELVES: [&str; 2] = ["switchboard", "switchboardd"];
 
-/// From here on a `timeout` is in milliseconds; below it, in seconds. Hosts do not agree.
+/// A `timeout` from here on is in milliseconds, a smaller one in seconds. Hosts do not agree on the unit.
 const MILLISECONDS_FROM: f64 = 1000.0;
 
-/// What a file of variables holds, or why it cannot be used.
+/// The variables in an env file, or why it cannot be used.
 type Variables = Result<BTreeMap<String, String>, String>;
 
-/// Where an entry stands.
+/// The file of an entry, and the context for `${…}` in it.
 #[derive(Clone)]
 pub struct EntryLocation<'a> {
     pub file: &'a Path,
     pub context: ExpansionContext,
-    /// Reads a file of variables.
+    /// Reads an env file.
     pub variables: &'a dyn Fn(&Path) -> Variables,
 }
 
-/// `None` for one without a usable name, and for one that its writer does not want.
+/// `None` for an entry without a usable name, and for one that is turned off.
 pub(super) fn read(name: &str, node: &Node<'_>, location: &EntryLocation<'_>) -> Option<Definition> {
     let name = valid_name(node, name.to_owned())?;
     let Some(fields) = node.object() else {
@@ -141,7 +141,7 @@ pub(super) fn definition(
     Definition { name, description, launch, timeout, file, at: None, unclear_in: None }
 }
 
-/// Names appear in routes, tool names and messages: to be seen, and short.
+/// Names appear in routes, tool names and messages, so they must be printable and short.
 pub(super) fn valid_name(node: &Node<'_>, name: String) -> Option<String> {
     if name.is_empty() || name.chars().count() > 64 || name.chars().any(crate::visible::is_hidden) {
         node.complain("a server's name has 1 to 64 printable characters");
@@ -150,7 +150,7 @@ pub(super) fn valid_name(node: &Node<'_>, name: String) -> Option<String> {
     Some(name)
 }
 
-/// Hosts write either; whoever wrote it does not want the server.
+/// Hosts write either `disabled` or `enabled`.
 pub(super) fn is_off(fields: &Fields<'_>) -> bool {
     let flag = |name| fields.get(name).and_then(|node| node.flag());
     flag("disabled") == Some(true) || flag("enabled") == Some(false)
@@ -177,7 +177,7 @@ pub(super) fn launch(fields: &Fields<'_>, location: &EntryLocation<'_>) -> Resul
     }
 }
 
-/// `known`: the members it may have, where nobody has looked yet.
+/// `known`: the keys that `fields` may have; empty if they were checked already.
 pub(super) fn process(
     fields: &Fields<'_>,
     key: &str,
@@ -238,14 +238,14 @@ pub(super) fn process(
         Some(cwd) => Template::parse(&from_home(&cwd, &location.context), &location.context)?,
         None => Template::text(folder),
     };
-    // A directory that is known is written out, so that equal launches are equal wherever they stand.
+    // A literal directory is made absolute, so that equal commands compare equal wherever they are defined.
     let (cwd, base) = match cwd.literal().map(|cwd| tidy(&location.context.folder.join(cwd))) {
         Some(known) => (Template::text(known.to_string_lossy()), PathBuf::from("/")),
         None => (cwd, location.context.folder.clone()),
     };
     let templates = argv.iter().map(|arg| Template::parse(arg, &location.context));
     let mut templates = templates.collect::<Result<Vec<_>, _>>()?;
-    // A command of its own makes no gaps: see the specification of plugins.
+    // Plugins' commands are not expanded, by the plugin specification.
     let cmd = match location.context.dialect {
         Dialect::All | Dialect::OpenCode => templates.remove(0),
         Dialect::Plugin => {
@@ -356,7 +356,7 @@ fn env_file(
     Ok((file.canonicalize().unwrap_or(file), variables))
 }
 
-/// `~/` at the front, as people write it.
+/// Expands a leading `~/`.
 fn from_home(text: &str, places: &ExpansionContext) -> String {
     match text.strip_prefix("~/") {
         Some(rest) if places.dialect != Dialect::Plugin => {
@@ -366,12 +366,12 @@ fn from_home(text: &str, places: &ExpansionContext) -> String {
     }
 }
 
-/// A path without `.` in it.
+/// Removes `.` components.
 fn tidy(path: &Path) -> PathBuf {
     path.components().filter(|part| *part != Component::CurDir).collect()
 }
 
-/// What Agent Plugins may not do.
+/// Rejects what Agent Plugins may not do.
 fn contained(fields: &Fields<'_>, launch: Launch, location: &EntryLocation<'_>) -> Result<Launch, String> {
     let stays = |path: &Path| {
         let path = location.context.folder.join(path);
@@ -390,7 +390,7 @@ fn contained(fields: &Fields<'_>, launch: Launch, location: &EntryLocation<'_>) 
         let real = |path: &Path| path.canonicalize().ok();
         let inside = match (real(&path), real(&location.context.folder)) {
             (Some(path), Some(folder)) => path.starts_with(folder),
-            // What does not exist leads nowhere.
+            // A path that does not exist leads nowhere.
             _ => true,
         };
         lexical && inside
@@ -418,7 +418,7 @@ fn contained(fields: &Fields<'_>, launch: Launch, location: &EntryLocation<'_>) 
     Ok(launch)
 }
 
-/// Hosts do not agree on the unit; sizes do not overlap much.
+/// Guesses the unit by size, since hosts do not agree on one.
 fn timeout(fields: &Fields<'_>) -> Option<Duration> {
     let node = fields.get("timeout")?;
     let amount = node.amount()?;
@@ -431,7 +431,7 @@ fn timeout(fields: &Fields<'_>) -> Option<Duration> {
     Duration::try_from_secs_f64((ms / 1000.0).min(24.0 * 3600.0)).ok()
 }
 
-/// Itself, or through a program that runs what it is told to.
+/// Whether the command is Switchboard itself, or a wrapper that would run it.
 fn would_start_switchboard(argv: &[String]) -> bool {
     let base = |word: &str| word.rsplit('/').next().unwrap_or_default().to_owned();
     let is_ours = |word: &str| OURSELVES.contains(&base(word).as_str());

@@ -1,10 +1,10 @@
-//! What other hosts would make of a file: for people who share one between them.
+//! What other hosts would make of a file: for users who share one file between hosts.
 
 use super::shapes::Shape;
 use crate::definition::{Definition, Launch};
 use crate::document::Document;
 
-/// What may stand in a file, blanks aside, and who would not see in it what we see.
+/// Texts that may occur in a file (white space removed), and which hosts would read them differently.
 const PARTS: [(&str, &str); 14] = [
     ("\"cwd\":", "Claude Code ignores `cwd`"),
     ("\"envFile\":", "only Cursor and VS Code read `envFile`"),
@@ -22,7 +22,7 @@ const PARTS: [(&str, &str); 14] = [
     ("${CLAUDE_P", "only Claude Code fills in `${CLAUDE_…}`, and in plugins only"),
 ];
 
-/// Sentences for a person.
+/// Notes for the user.
 pub fn notes(document: &Document, shape: Option<Shape>, definitions: &[Definition]) -> Vec<String> {
     let Some(shape) = shape else { return Vec::new() };
     let text = document.text();
@@ -41,7 +41,7 @@ pub fn notes(document: &Document, shape: Option<Shape>, definitions: &[Definitio
         Shape::OpenCode => "only OpenCode reads `mcp`",
     };
     let mut notes = vec![wants.to_owned()];
-    // What would they say of the rest of a file that they do not look into?
+    // Other hosts do not read these files at all, so the notes below do not apply.
     if matches!(shape, Shape::OneChild | Shape::Zed | Shape::OpenCode) {
         return notes;
     }
@@ -63,7 +63,7 @@ pub fn notes(document: &Document, shape: Option<Shape>, definitions: &[Definitio
     notes
 }
 
-/// `${NAME}` or `${NAME:-default}`, and none of the names that hosts give to places.
+/// Finds `${NAME}` or `${NAME:-default}`, except the names that hosts reserve for paths.
 fn has_plain_gap(text: &str) -> bool {
     text.split("${").skip(1).any(|behind| {
         let end = behind.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(behind.len());
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn each_shape_has_its_readers() {
+    fn each_shape_names_the_hosts_that_read_it() {
         let entry = r#"{"x": {"command": "c"}}"#;
         check(&format!(r#"{{"mcpServers": {entry}}}"#), &["Zed", "Visual Studio"], &["refuses", "${"]);
         check(&format!(r#"{{"mcpServers": {entry},}}"#), &["Claude Code refuses"], &[]);
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_host_does_not_know_is_said() {
+    fn unsupported_keys_of_hosts_are_noted() {
         let check = |entry: &str, says: &[&str], not: &[&str]| {
             check(&format!(r#"{{"mcpServers": {{"x": {entry}}}}}"#), says, not);
         };

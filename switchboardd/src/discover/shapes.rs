@@ -1,5 +1,5 @@
-//! The shapes of a `.mcp.json`: one child per file, `mcpServers`, `servers` with `inputs`, the flat map,
-//! Agent Plugins, and what Zed and OpenCode write.
+//! The shapes of a `.mcp.json`: one server per file, `mcpServers`, `servers` with `inputs`, the flat map,
+//! Agent Plugins, and the formats of Zed and OpenCode.
 
 use std::collections::BTreeMap;
 
@@ -22,23 +22,25 @@ const ONE_CHILD: [&str; 12] = [
     "enabled",
     "version",
 ];
-/// The members that hold many, by the hosts that write them.
+/// The keys that hold a map of servers, each used by different hosts.
 pub const SERVER_MAPS: [&str; 4] = ["mcpServers", "servers", "context_servers", "mcp"];
-/// No name of a server in a flat map: somebody meant something else.
+/// Not allowed as names of servers in a flat map: such a file was meant to have another shape.
 const RESERVED: [&str; 8] =
     ["mcpServers", "servers", "inputs", "context_servers", "mcp", "sandbox", "command", "url"];
 const PLUGIN_SCHEMA: &str = "https://agent-plugins.org/schemas/1.";
 const MAX_SERVERS: usize = 256;
-/// It stands in for every mention of its input: a long one would make a small file a huge definition.
+/// In bytes. Each use of an input repeats its default, so a long one would make a small file a huge
+/// definition.
 const MAX_DEFAULT: usize = 256;
 
-/// What a file says.
+/// The contents of a file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FileContents {
     pub definitions: Vec<Definition>,
     pub problems: Vec<Problem>,
     pub notes: Vec<Problem>,
-    /// Whether nothing can be made of it; then the definitions are none, and an earlier version's may stay.
+    /// Whether the file is unusable as a whole; then there are no definitions, and the last good version may
+    /// stay.
     pub broken: bool,
     pub shape: Option<Shape>,
 }
@@ -70,7 +72,7 @@ fn root(fields: &Fields<'_>, location: &EntryLocation<'_>) -> Option<(Shape, Vec
         fields.complain(format!("has both `{one}` and `{other}`; nobody can tell which is meant"));
         return None;
     }
-    // A server may be called `servers`; the member of that name is then no map of servers.
+    // A key of `SERVER_MAPS` always holds the map of servers, never a server of that name.
     if let Some(key) = present.first()
         && let Some(node) = fields.get(key)
     {
@@ -115,7 +117,7 @@ fn is_plugin(fields: &Fields<'_>) -> bool {
     schema.is_some_and(|schema| schema.starts_with(PLUGIN_SCHEMA) && schema.ends_with("/mcp.schema.json"))
 }
 
-/// Every value describes a server, and no name says that something else was meant.
+/// Whether every value describes a server, and no key is reserved.
 fn is_flat(fields: &Fields<'_>) -> bool {
     let mut any = false;
     let all = fields.entries().filter(|(name, _)| *name != "$schema").all(|(name, node)| {
@@ -125,7 +127,7 @@ fn is_flat(fields: &Fields<'_>) -> bool {
     any && all
 }
 
-/// What each input is where nobody has set it.
+/// The defaults of the inputs that have one.
 fn inputs(fields: &Fields<'_>) -> BTreeMap<String, String> {
     let Some(items) = fields.get("inputs").and_then(|inputs| inputs.items()) else { return BTreeMap::new() };
     let known = items.iter().filter_map(|item| {
@@ -142,7 +144,7 @@ fn inputs(fields: &Fields<'_>) -> BTreeMap<String, String> {
     known.collect()
 }
 
-/// `Some(None)` for one that its writer does not want.
+/// `Some(None)` for a server that is turned off.
 fn one(fields: &Fields<'_>, location: &EntryLocation<'_>) -> Option<Option<Definition>> {
     fields.only(&ONE_CHILD);
     let node = fields.get("name")?;
@@ -324,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn what_codex_writes_is_understood() {
+    fn codex_entries_are_understood() {
         let (found, problems) = read(
             r#"{"a": {"command": "c", "env_vars": ["P"], "startup_timeout_sec": 5},
                 "b": {"url": "https://u", "bearer_token_env_var": "T", "http_headers": {"X-Y": "z"}}}"#,
@@ -346,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_shape_is_said() {
+    fn a_file_without_a_known_shape_is_reported() {
         let told = |text: &str| read(text).1.join("; ");
         assert!(told(r#"{"mcpServers": {}, "servers": {}}"#).contains("both `mcpServers` and `servers`"));
         assert!(told(r#"{"mcpServer": {"x": {"command": "c"}}}"#).contains("did you mean `mcpServers`?"));

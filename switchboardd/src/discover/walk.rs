@@ -1,4 +1,4 @@
-//! From globs to files: which folders are entered, what matches in them, and what to watch for.
+//! Finds the files that globs match, and the folders to watch for changes.
 
 use std::collections::{HashSet, VecDeque};
 use std::ffi::OsStr;
@@ -10,37 +10,37 @@ use globset::{GlobBuilder, GlobMatcher};
 
 use crate::event_loop::may_block;
 
-/// Folders deeper than any glob of ours needs, and more of them and of files than anybody has.
+/// Limits on depth, folders and files, beyond any real use.
 const MAX_DEPTH: usize = 16;
 const MAX_FOLDERS: usize = 20_000;
 const MAX_FILES: usize = 20_000;
-/// What a workspace, which is somebody else's, may cost.
+/// The folder limit for a workspace, whose content is not trusted.
 const MAX_CONFINED: usize = 2_000;
 
-/// Folders full of other people's files: `**` is not meant to go there.
+/// Folders of third-party files, which `**` does not enter.
 const SKIPPED: [&str; 2] = [".git", "node_modules"];
 
-/// What the globs led to.
+/// What the globs match.
 #[derive(Debug, Default)]
 pub struct WalkResult {
     /// In a stable order.
     pub files: Vec<PathBuf>,
     pub dirs: Vec<WatchedDir>,
-    /// Links to folders, which can be pointed elsewhere.
+    /// Links to folders, which may be redirected.
     pub links: Vec<PathBuf>,
-    /// Whether there was more than anybody has.
+    /// Whether a limit was reached.
     pub cut_short: bool,
 }
 
-/// A folder that a glob leads through.
+/// A folder that a glob passes through.
 #[derive(Debug, Clone)]
 pub struct WatchedDir {
-    /// Where it really is.
+    /// Its real path.
     pub folder: PathBuf,
     pub rule: WatchRule,
 }
 
-/// How a glob leads through a folder: decides whether something new in it matters.
+/// How a glob passes through a folder; decides whether something new in it is relevant.
 #[derive(Debug, Clone)]
 pub struct WatchRule {
     pattern: Arc<Pattern>,
@@ -49,7 +49,7 @@ pub struct WatchRule {
 }
 
 impl WatchRule {
-    /// Whether a file or folder of this name could change what the glob finds.
+    /// Whether a file or folder of this name could change what the glob matches.
     pub fn is_relevant(&self, name: &OsStr, may_be_folder: bool) -> bool {
         self.pattern.is_match(&self.below.join(name))
             || (may_be_folder
@@ -58,7 +58,7 @@ impl WatchRule {
     }
 }
 
-/// Walks `root` for all globs. Confined, nothing outside of it is entered, whatever links say.
+/// Walks `root` for all globs. If `confined`, nothing outside of it is entered, even through links.
 pub fn walk(root: &Path, globs: &[String], confined: bool) -> WalkResult {
     may_block();
     let mut walked = WalkResult::default();
@@ -77,20 +77,20 @@ pub fn walk(root: &Path, globs: &[String], confined: bool) -> WalkResult {
 #[derive(Debug)]
 struct Pattern {
     matcher: PathMatcher,
-    /// How many folders deep a file can be.
+    /// How many folders deep a match can be.
     depth: usize,
 }
 
-/// What a glob says of the folders on the way to a file.
+/// What a glob requires of the folders on the way to a file.
 #[derive(Debug)]
 enum PathMatcher {
-    /// One part per path component, so that only folders on the way are entered.
+    /// One matcher per path component, so that only matching folders are entered.
     Components(Vec<ComponentMatcher>),
-    /// Not which component is which: `**`, or alternatives of different depth.
+    /// For globs that cannot be split into components: `**`, or alternatives of different depth.
     Whole(GlobMatcher),
 }
 
-/// One component. Most are plain, and need none of the matchers, which take memory for every workspace.
+/// One component. Most are plain and need no compiled matcher, which would take memory for every workspace.
 #[derive(Debug)]
 enum ComponentMatcher {
     Name(String),
@@ -119,10 +119,10 @@ impl ComponentMatcher {
 }
 
 impl Pattern {
-    /// The config reader has refused what does not build.
+    /// `None` only for an invalid glob, which the config reader has already refused.
     fn new(glob: &str) -> Option<Self> {
         let anywhere = glob.contains("**");
-        // A part that is no glob of its own, as in `[a/b]`, says nothing of the folders on the way.
+        // A part that is not a glob by itself, as in `[a/b]`, does not describe a single folder.
         let parts = (!anywhere && !has_slash_in_braces(glob))
             .then(|| glob.split('/').map(ComponentMatcher::new).collect());
         let matcher = match parts.flatten() {
@@ -136,7 +136,7 @@ impl Pattern {
         Some(Self { matcher, depth })
     }
 
-    /// Whether the glob means this file, named from the root on.
+    /// Whether the glob matches this path, relative to the root.
     fn is_match(&self, path: &Path) -> bool {
         match &self.matcher {
             PathMatcher::Components(parts) => {
@@ -148,7 +148,7 @@ impl Pattern {
         }
     }
 
-    /// Whether one folder may be come to in several ways.
+    /// Whether a folder may be reached in several ways.
     fn leads_anywhere(&self) -> bool {
         matches!(self.matcher, PathMatcher::Whole(_))
     }
@@ -168,7 +168,7 @@ struct Walk<'w> {
     pattern: Arc<Pattern>,
 }
 
-/// A folder yet to be entered: below the root by name, and where it really is.
+/// A folder to enter: its path below the root, and its real path.
 struct Next {
     below: PathBuf,
     real: PathBuf,
@@ -176,8 +176,8 @@ struct Next {
 }
 
 impl Walk<'_> {
-    /// Folders first, links to folders after them: one that can be reached both ways is found under its
-    /// own name, and with `**` once.
+    /// Visits folders before links to folders, so that a folder that can be reached both ways is found under
+    /// its own name, and with `**` only once.
     fn run(&self, walked: &mut WalkResult) {
         let mut folders =
             VecDeque::from([Next { below: PathBuf::new(), real: self.real.to_owned(), depth: 0 }]);
@@ -188,7 +188,7 @@ impl Walk<'_> {
             if self.pattern.leads_anywhere() && !identity(&real).is_some_and(|folder| seen.insert(folder)) {
                 continue;
             }
-            // All globs together: each of them is a walk.
+            // The limits are for all globs together, since each of them is a walk.
             if walked.dirs.len() >= if self.confined { MAX_CONFINED } else { MAX_FOLDERS }
                 || walked.files.len() > MAX_FILES
             {
@@ -224,7 +224,7 @@ impl Walk<'_> {
         }
     }
 
-    /// The folder that a link leads to, if it may be entered.
+    /// The folder that a link points to, if it may be entered.
     fn leads_to(&self, link: &Path) -> Option<PathBuf> {
         let real = link.canonicalize().ok()?;
         (real.is_dir() && (!self.confined || real.starts_with(self.real))).then_some(real)
@@ -236,7 +236,7 @@ fn identity(folder: &Path) -> Option<(u64, u64)> {
     Some((meta.dev(), meta.ino()))
 }
 
-/// Such alternatives shift the components behind them.
+/// Such alternatives may differ in the number of components.
 fn has_slash_in_braces(glob: &str) -> bool {
     let mut open = 0_usize;
     let mut letters = glob.chars();
@@ -283,7 +283,7 @@ mod tests {
         assert_eq!(count("{a/b,a}/*/.mcp.json"), 2);
         assert_eq!(count("{a,x}/b/.mcp.json"), 1);
         assert_eq!(count("node_modules/*/.mcp.json"), 1);
-        // No part of it is a glob of its own.
+        // No part of it is a valid glob by itself.
         assert_eq!(count("[a/b]/[a/b]/.mcp.json"), 1);
     }
 
@@ -304,12 +304,12 @@ mod tests {
         let expect = ["a", "b", "c", "d", "linked/x"].map(|name| Path::new(name).join(".mcp.json"));
         assert_eq!(names, expect);
         assert_eq!(walk(folder.path(), &["**/.mcp.json".to_owned()], true).files.len(), 4);
-        // Without `**` a link is as good as a folder, as often as the glob says.
+        // Without `**`, links are entered like folders, as often as the glob says.
         assert_eq!(files(folder.path(), "*/up/*/.mcp.json").len(), 16);
     }
 
     #[test]
-    fn folders_on_the_way_care_for_what_could_matter() {
+    fn watch_rules_match_only_relevant_names() {
         let folder = tempfile::tempdir().unwrap();
         write(folder.path(), "mcps/a/.mcp.json");
         let walked = walk(folder.path(), &["mcps/*/.mcp.json".to_owned()], false);

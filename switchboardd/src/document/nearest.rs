@@ -1,9 +1,9 @@
-//! The known name that a mistyped one was most likely meant to be.
+//! Finds the known name that a mistyped one was most likely meant to be.
+/// Known names are shorter, and comparing long ones is costly.
 
-/// Nothing that we know has a longer name, and comparing is costly.
 const MAX_NAME: usize = 128;
 
-/// `None` if nothing known is close.
+/// `None` if no known name is similar.
 pub fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     if name.len() > MAX_NAME {
         return None;
@@ -19,7 +19,7 @@ pub fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&
         .map(|(_, candidate)| candidate)
 }
 
-/// Letters to insert, drop, change or swap.
+/// Edit distance: letters to insert, drop, change or swap.
 fn distance(a: &[char], b: &[char]) -> usize {
     let mut rows = vec![vec![0; b.len() + 1]; a.len() + 1];
     for i in 0..=a.len() {

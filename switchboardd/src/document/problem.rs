@@ -1,31 +1,31 @@
-//! What is to be said of a file, with its place.
+//! A problem in a file, with its position.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
 use crate::visible::visible;
 
-/// As much of a line as a terminal shows.
+/// How many characters of a line are shown.
 pub(super) const MAX_LINE: usize = 160;
 
-/// Something in a file that its writer should know.
+/// Something in a file that its author should know.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
     pub file: PathBuf,
     /// Line and column, counted from 1; `None` for the file as a whole.
     pub at: Option<(usize, usize)>,
     pub message: String,
-    /// The line itself. For a person's terminal only: what a glob hit by accident is nobody else's to read.
+    /// The line itself, for the user's own terminal only: a glob may have matched a private file by accident.
     pub line: Option<Box<str>>,
 }
 
 impl Problem {
-    /// Something about the file as a whole.
+    /// A problem of the file as a whole.
     pub fn of(file: &Path, message: impl Into<String>) -> Self {
         Self { file: file.to_owned(), at: None, message: message.into(), line: None }
     }
 
-    /// With the line and a mark under the place, for a terminal.
+    /// With the line and a mark under the position, for a terminal.
     pub fn pictured(&self) -> String {
         let (Some((number, column)), Some(line)) = (self.at, &self.line) else { return self.to_string() };
         let shown: String = line.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
@@ -39,7 +39,7 @@ impl Problem {
     }
 }
 
-/// Nothing hides in it: names and values in it are somebody else's.
+/// Hidden characters are escaped, since names and values come from the file.
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&visible(&self.file.display().to_string()))?;

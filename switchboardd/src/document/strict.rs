@@ -1,4 +1,4 @@
-//! What no file may have, wherever it stands in it.
+//! Checks that apply to every document: nesting depth and duplicate members.
 
 use std::collections::HashSet;
 
@@ -7,10 +7,10 @@ use jsonc_parser::common::Ranged;
 
 use super::join;
 
-/// No file that a person writes is nested deeper.
+/// No file that a user writes is nested deeper.
 pub(super) const MAX_DEPTH: usize = 64;
 
-/// The place of the first value that is too deep.
+/// The offset of the first value that is nested too deeply.
 pub(super) fn too_deep(value: &Value<'_>, depth: usize) -> Option<usize> {
     if depth > MAX_DEPTH {
         return Some(value.range().start);
@@ -24,7 +24,7 @@ pub(super) fn too_deep(value: &Value<'_>, depth: usize) -> Option<usize> {
     }
 }
 
-/// The place and path of the first member that its object has twice.
+/// The offset and path of the first duplicate member.
 pub(super) fn duplicate(value: &Value<'_>, path: &str) -> Option<(usize, String)> {
     match value {
         Value::Object(object) => {

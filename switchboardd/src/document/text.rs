@@ -1,4 +1,4 @@
-//! The text of a file that somebody else may have put there.
+//! Reads a file that may come from an untrusted source.
 
 use std::path::Path;
 
@@ -7,8 +7,8 @@ pub use crate::files::regular::Unreadable;
 
 const MAX_BYTES: u64 = 1024 * 1024;
 
-/// The text of a file that somebody else may have put there: a regular one, of a sane size, and none that
-/// leads out of `within`. Never waits, whatever stands there under that name.
+/// Reads a file that may come from an untrusted source. It must be regular, of a sane size, and its real path
+/// must be inside `within`. Never blocks, whatever kind of file it is.
 pub fn read_text(file: &Path, within: Option<&Path>) -> Result<String, Unreadable> {
     regular::read_text(file, MAX_BYTES, within)
 }

@@ -1,5 +1,5 @@
-//! The `params` of a request as a child of the other era takes them. The host's own members keep their bytes and
-//! their order; only what belongs to one hop is put in or left out.
+//! Converts the `params` of a request for a child of the other era. The host's own members keep their bytes
+//! and their order; only the members that belong to one hop are added or removed.
 
 use switchboard_wire::envelope::quoted;
 use switchboard_wire::framing::push_single_line;
@@ -11,7 +11,7 @@ use crate::client_capabilities::ClientCapabilities;
 use crate::log_level::LogLevel;
 use crate::methods;
 
-/// What a modern child is told of whoever asks.
+/// What a modern child is told about the caller.
 #[derive(Debug, Clone)]
 pub struct Envelope {
     pub capabilities: String,
@@ -20,7 +20,7 @@ pub struct Envelope {
 }
 
 impl Envelope {
-    /// For what we ask ourselves.
+    /// For the daemon's own requests.
     pub fn ours() -> Self {
         Self { capabilities: "{}".to_owned(), client: None, level: None }
     }
@@ -43,7 +43,7 @@ impl Envelope {
     }
 }
 
-/// What a host that can be asked these things declares.
+/// The `capabilities` object that declares these capabilities.
 pub fn capabilities(client: ClientCapabilities) -> String {
     let mut all = Vec::new();
     match (client.elicitation_form, client.elicitation_url) {
@@ -61,7 +61,7 @@ pub fn capabilities(client: ClientCapabilities) -> String {
     format!("{{{}}}", all.join(","))
 }
 
-/// `params` for a modern child: with the envelope in its `_meta`.
+/// `params` for a modern child, with the envelope in `_meta`.
 pub fn with_envelope(params: Option<Raw<'_>>, envelope: &Envelope, out: &mut Vec<u8>) {
     let members = params.and_then(Members::of).unwrap_or_default();
     out.push(b'{');
@@ -90,7 +90,7 @@ pub fn with_envelope(params: Option<Raw<'_>>, envelope: &Envelope, out: &mut Vec
     out.push(b'}');
 }
 
-/// `params` of a modern host for a legacy child: without the envelope, and without what a retry brings.
+/// A modern host's `params` for a legacy child: without the envelope and without the members of a retry.
 pub fn without_envelope(params: Raw<'_>, out: &mut Vec<u8>) {
     let Some(members) = Members::of(params) else {
         return push_single_line(params.get().as_bytes(), out);
@@ -123,7 +123,7 @@ pub fn without_envelope(params: Raw<'_>, out: &mut Vec<u8>) {
     out.push(b'}');
 }
 
-/// A modern host's `params` without the extensions it declared: behind a suite there is no way to use them.
+/// A modern host's `params` without the extensions that it declared, which cannot be used through a suite.
 pub fn without_extensions(params: Raw<'_>) -> Option<Vec<u8>> {
     let meta = Members::of(params)?.get("_meta")?;
     let declared = Members::of(meta)?.get(CAPABILITIES_KEY)?;
@@ -140,7 +140,7 @@ pub fn without_extensions(params: Raw<'_>) -> Option<Vec<u8>> {
     Some(switchboard_wire::envelope::splice(whole, hole, format!("{{{}}}", kept.join(",")).as_bytes()))
 }
 
-/// The members that are not one hop's own, each with a comma behind it.
+/// Writes the members that do not belong to one hop, each followed by a comma.
 fn push_kept(meta: &Members<'_>, out: &mut Vec<u8>) {
     for (key, value) in meta.0.iter().filter(|(key, _)| !is_hop_key(key)) {
         push_key(key, out);
@@ -173,7 +173,7 @@ mod tests {
     const KEYS: &str = r#""io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{},"io.modelcontextprotocol/clientInfo":{"name":"h"},"io.modelcontextprotocol/logLevel":"error""#;
 
     #[test]
-    fn a_modern_child_is_told_who_asks_and_the_rest_stays() {
+    fn the_envelope_is_added_and_the_rest_stays() {
         assert_eq!(dress(None), format!(r#"{{"_meta":{{{KEYS}}}}}"#));
         assert_eq!(dress(Some("{}")), format!(r#"{{"_meta":{{{KEYS}}}}}"#));
         let params =
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_legacy_child_hears_nothing_of_the_other_era() {
+    fn a_legacy_child_gets_no_modern_members() {
         let check = |params: &str, expect: &str| {
             let mut out = Vec::new();
             without_envelope(raw(params), &mut out);
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn extensions_end_at_a_suite() {
+    fn extensions_are_removed_for_suites() {
         let params = r#"{"_meta":{"io.modelcontextprotocol/clientCapabilities":{"extensions":{"t":{}},"roots":{}}},"n":1.0}"#;
         let without = without_extensions(raw(params)).unwrap();
         assert_eq!(
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn capabilities_are_those_that_a_host_has() {
+    fn capabilities_round_trip() {
         assert_eq!(capabilities(ClientCapabilities::default()), "{}");
         let all =
             ClientCapabilities { sampling: true, elicitation_form: true, elicitation_url: true, roots: true };

@@ -1,4 +1,4 @@
-//! Errors that a legacy child has and a modern host has not. Every other one passes as it is.
+//! Maps errors of legacy children that the modern era does not have. All others pass unchanged.
 
 use switchboard_wire::envelope::{INVALID_PARAMS, quoted, range_of};
 use switchboard_wire::members::{Members, remove_members};
@@ -10,9 +10,9 @@ const URL_ELICITATION_REQUIRED: &str = "-32042";
 #[derive(Debug, PartialEq, Eq)]
 pub enum MappedError {
     AsItIs,
-    /// The whole error object.
+    /// The new error object.
     Error(String),
-    /// It is a question in this era: the whole result.
+    /// A question in the modern era: the whole result.
     NeedsInput(String),
 }
 
@@ -30,7 +30,7 @@ pub fn for_modern(error: Raw<'_>) -> MappedError {
     }
 }
 
-/// `data.elicitations`, each a form of its own that is opened by its address.
+/// The `input_required` result for `data.elicitations`; each of them is a URL to open.
 fn asks(error: &Members<'_>) -> Option<String> {
     let data = error.get("data").and_then(Members::of)?;
     let list: Vec<&serde_json::value::RawValue> =
@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn only_codes_that_this_era_does_not_have_are_changed() {
+    fn only_codes_that_the_modern_era_lacks_are_changed() {
         let own = r#"{"code":-32000,"message":"m","data":{"n":1.0}}"#;
         assert_eq!(mapped(own), MappedError::AsItIs);
         let missing = r#"{"code":-32002,"message":"Resource not found","data":{"uri":"x:y"}}"#;
@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_to_open_is_a_question() {
+    fn a_url_elicitation_error_becomes_a_question() {
         let error = r#"{"code":-32042,"message":"m","data":{"elicitations":[{"mode":"url","elicitationId":"e1","url":"https://x","message":"open"}]}}"#;
         assert_eq!(
             mapped(error),

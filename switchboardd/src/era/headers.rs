@@ -1,5 +1,5 @@
-//! The headers in which a modern request by HTTP repeats what its body says. Pure, and the same for whoever reads
-//! them (`http/registry/headers.rs`) and whoever writes them (`child/remote/headers.rs`).
+//! The headers in which a modern HTTP request repeats parts of its body. Pure; used to check them
+//! (`http/streamable/headers.rs`) and to write them (`child/remote/headers.rs`).
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -8,26 +8,26 @@ use switchboard_wire::envelope::string;
 use switchboard_wire::members::Members;
 use switchboard_wire::raw::Raw;
 
-/// How deep a schema is looked into.
+/// How deep a schema is searched.
 const DEPTH: usize = 16;
 
-/// The word in a tool's schema that makes an argument a header too.
+/// The schema keyword that requires an argument to be repeated in a header.
 const KEYWORD: &str = "x-mcp-header";
 
 const PREFIX: &str = "=?base64?";
 const SUFFIX: &str = "?=";
 
-/// An argument of a tool that is a header too.
+/// A tool argument that is repeated in a header.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HeaderParam {
-    /// What stands behind `mcp-param-`, in lower case.
+    /// The header's name after `mcp-param-`, in lower case.
     pub header: Box<str>,
-    /// Where it stands in `arguments`.
+    /// The path of the argument within `arguments`.
     pub path: Vec<Box<str>>,
 }
 
 impl HeaderParam {
-    /// What the arguments of a call say here; `null` says nothing.
+    /// The value in the arguments of a call; `null` counts as missing.
     pub fn value<'a>(&self, arguments: Option<Raw<'a>>) -> Option<Raw<'a>> {
         let found = self.path.iter().try_fold(arguments?, |value, key| Members::of(value)?.get(key));
         found.filter(|value| !value.is_null())
@@ -44,7 +44,7 @@ pub fn name_member(method: &str) -> Option<&'static str> {
     }
 }
 
-/// The arguments in a tool's input schema that are headers too.
+/// The arguments in a tool's input schema that are repeated in headers.
 pub fn header_params(schema: Raw<'_>) -> Vec<HeaderParam> {
     let mut found = Vec::new();
     collect(schema, &mut Vec::new(), &mut found);
@@ -64,9 +64,9 @@ fn collect(schema: Raw<'_>, path: &mut Vec<Box<str>>, found: &mut Vec<HeaderPara
     }
 }
 
-/// Why a tool with this input schema may not be used over HTTP; `None` if it may.
+/// Why a tool with this input schema cannot be used over HTTP; `None` if it can.
 pub fn header_schema_error(schema: Raw<'_>) -> Option<String> {
-    // Most schemas have nothing of the kind.
+    // Fast path: most schemas do not have the keyword.
     if !schema.get().contains(KEYWORD) {
         return None;
     }
@@ -77,7 +77,7 @@ pub fn header_schema_error(schema: Raw<'_>) -> Option<String> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SchemaPosition {
     Root,
-    /// Below `properties` and nothing else.
+    /// Reached through `properties` only.
     Property,
     Elsewhere,
 }
@@ -129,7 +129,7 @@ fn header_param_error(
     if header.is_empty() || !header.bytes().all(is_token) {
         return Some(format!("`{KEYWORD}` cannot be part of a header's name"));
     }
-    // Not numbers: no two programs write all of them alike.
+    // No floating-point numbers: programs format them differently.
     let is_plain =
         property.text("type").is_some_and(|kind| matches!(&*kind, "string" | "integer" | "boolean"));
     if !is_plain {
@@ -138,7 +138,7 @@ fn header_param_error(
     (!names.insert(header.to_ascii_lowercase())).then(|| format!("`{KEYWORD}: {header}` is there twice"))
 }
 
-/// A plain value as a header says it; `None` for what is no plain value.
+/// A string, number or boolean as header text; `None` for any other value.
 pub fn header_value(value: Raw<'_>) -> Option<Cow<'_, str>> {
     if let Some(text) = string(value) {
         return Some(text);
@@ -160,7 +160,7 @@ pub fn header_value(value: Raw<'_>) -> Option<Cow<'_, str>> {
     }
 }
 
-/// A text as the value of a header: as it is, or in base64 where that would not come across.
+/// A text as a header value: unchanged, or in base64 if it is not a valid header value.
 pub fn encoded(text: &str) -> Cow<'_, str> {
     let is_plain = text.bytes().all(|byte| matches!(byte, b'\t' | b' '..=b'~'))
         && text.trim_matches([' ', '\t']).len() == text.len()
@@ -168,7 +168,7 @@ pub fn encoded(text: &str) -> Cow<'_, str> {
     if is_plain { text.into() } else { format!("{PREFIX}{}{SUFFIX}", to_base64(text.as_bytes())).into() }
 }
 
-/// The text that a header's value stands for; `None` if it says that it is base64 and is not.
+/// The text of a header value; `None` if it is marked as base64 but invalid.
 pub fn decoded(value: &str) -> Option<String> {
     match value.strip_prefix(PREFIX).and_then(|rest| rest.strip_suffix(SUFFIX)) {
         None => Some(value.to_owned()),
@@ -191,7 +191,7 @@ fn to_base64(bytes: &[u8]) -> String {
     text
 }
 
-/// Standard base64, with its padding.
+/// Decodes standard base64 with padding.
 fn from_base64(text: &str) -> Option<Vec<u8>> {
     let digit =
         |byte: u8| DIGITS.iter().position(|digit| *digit == byte).and_then(|at| u32::try_from(at).ok());
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn base64_is_read_whole_or_not_at_all() {
+    fn only_valid_base64_is_decoded() {
         for (text, bytes) in
             [("SGVsbG8=", "Hello"), ("", ""), ("SGVs", "Hel"), ("w6k=", "é"), ("SGVsbA==", "Hell")]
         {
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_not_come_across_is_encoded() {
+    fn invalid_header_values_are_encoded() {
         for plain in ["us-west1", "a b", "", "=?base64?x"] {
             assert_eq!(encoded(plain), plain);
         }
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn plain_values_have_one_spelling() {
+    fn equal_values_are_formatted_equally() {
         let said = |value: &str| header_value(raw(value)).map(Cow::into_owned);
         for (value, text) in [
             ("42", "42"),
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn tools_that_break_the_rules_are_found() {
+    fn invalid_header_schemas_are_rejected() {
         let fine = [
             r#"{"properties":{"a":{"type":"string"}}}"#,
             r#"{"properties":{"a":{"type":"string","x-mcp-header":"A"},"b":{"type":"object","properties":{"c":{"type":"integer","x-mcp-header":"C"}}}}}"#,

@@ -1,4 +1,4 @@
-//! A server's questions as each era has them: a request to the host, or an entry of `inputRequests`.
+//! Converts a server's questions between the eras: a request to the host, or an entry in `inputRequests`.
 
 use switchboard_wire::envelope::{quoted, string};
 use switchboard_wire::members::{Members, insert_members, remove_members};
@@ -8,10 +8,10 @@ use switchboard_wire::rpc;
 use crate::methods;
 use crate::visible::is_hidden;
 
-/// More than a host could show to anybody.
+/// More than a host could show to a user.
 const MAX_INPUTS: usize = 64;
 
-/// An `input_required` result, taken apart.
+/// A parsed `input_required` result.
 #[derive(Debug)]
 pub struct InputRequired<'a> {
     pub requests: Vec<InputRequest<'a>>,
@@ -26,7 +26,7 @@ pub struct InputRequest<'a> {
 }
 
 impl<'a> InputRequired<'a> {
-    /// Or what is wrong with it.
+    /// Parses a result; the error says what is wrong with it.
     pub fn read(result: Raw<'a>) -> Result<Self, String> {
         let members = Members::of(result).ok_or("its `input_required` is no object")?;
         let state = members.get("requestState").filter(|state| !state.is_null());
@@ -58,8 +58,8 @@ impl<'a> InputRequired<'a> {
 }
 
 impl InputRequest<'_> {
-    /// The same as a request to a legacy host; its id is replaced on the way. The legacy era tells addresses
-    /// that are opened apart by an id: `mint` makes one.
+    /// The question as a request to a legacy host; the caller replaces the id. Legacy URL elicitations need
+    /// an `elicitationId`: `mint` makes one.
     pub fn to_legacy(&self, mint: impl FnOnce() -> String) -> Vec<u8> {
         let params = self.params.map_or("{}", Raw::get);
         let members = self.params.and_then(Members::of).unwrap_or_default();
@@ -73,11 +73,11 @@ impl InputRequest<'_> {
     }
 }
 
-/// The code of an error that names addresses which a person has to open first.
+/// The code of a legacy error that lists URLs which the user must open first.
 const WANTS_ADDRESS: &str = "-32042";
 
-/// What is wrong with the address that an elicitation wants opened; `None` if it has none, or a good one. A host
-/// may hand it to whatever opens addresses, so only those of the web are passed on.
+/// What is wrong with the URL of an elicitation; `None` if it has none or a valid one. A host may pass it to
+/// any URL opener, so only http and https are let through.
 pub fn bad_address(params: Option<Raw<'_>>) -> Option<&'static str> {
     let params = Members::of(params?)?;
     let by_url = params.text("mode").as_deref() == Some("url");
@@ -91,7 +91,7 @@ pub fn bad_address(params: Option<Raw<'_>>) -> Option<&'static str> {
     (!scheme.is_some_and(is_web)).then_some("`url` must begin with `https://` or `http://`")
 }
 
-/// The same of all input requests of a modern child's result.
+/// `bad_address` for all input requests in a modern child's result.
 pub fn bad_address_in_inputs(result: Raw<'_>) -> Option<String> {
     let inputs = Members::of(result)?.get("inputRequests").and_then(Members::of)?;
     inputs.0.iter().find_map(|(key, request)| {
@@ -100,7 +100,7 @@ pub fn bad_address_in_inputs(result: Raw<'_>) -> Option<String> {
     })
 }
 
-/// The same of an error that says what has to be opened.
+/// `bad_address` for an error that lists URLs to open.
 pub fn bad_address_in_error(error: Raw<'_>) -> Option<String> {
     let error = Members::of(error)?;
     error.get("code").filter(|code| code.get() == WANTS_ADDRESS)?;
@@ -110,14 +110,14 @@ pub fn bad_address_in_error(error: Raw<'_>) -> Option<String> {
     Some(format!("wants an address opened that is refused: {why}"))
 }
 
-/// A legacy child's question as an entry of `inputRequests`, without its key.
+/// A legacy child's question as an entry in `inputRequests`, without its key.
 pub fn to_modern(method: &str, params: Option<Raw<'_>>) -> String {
     let params =
         params.map_or_else(|| "{}".to_owned(), |params| remove_members(params, |key| key == "elicitationId"));
     format!(r#"{{"method":{},"params":{params}}}"#, quoted(method))
 }
 
-/// What a host that is gone, or does not want to, would say; `None` where only an error says it.
+/// The result of a host that has left or declines; `None` if only an error can express it.
 pub fn declined_result(method: &str, action: &str) -> Option<String> {
     match method {
         methods::ELICITATION => Some(format!(r#"{{"action":"{action}"}}"#)),
@@ -126,7 +126,7 @@ pub fn declined_result(method: &str, action: &str) -> Option<String> {
     }
 }
 
-/// What a client must have declared to be asked this.
+/// The capability that a client must have declared to be asked this.
 pub fn required_capability(method: &str, params: Option<Raw<'_>>) -> &'static str {
     let by_url =
         || params.and_then(Members::of).and_then(|params| params.text("mode")).as_deref() == Some("url");
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn questions_cross_over_with_their_bytes() {
+    fn questions_are_converted_byte_for_byte() {
         let result = r#"{"resultType":"input_required","inputRequests":{"a":{"method":"elicitation/create","params":{"mode":"url","url":"http://u","n":1.0}},"b":{"method":"roots/list"}},"requestState":"s"}"#;
         let read = InputRequired::read(raw(result)).unwrap();
         assert_eq!(read.state.unwrap().get(), "\"s\"");
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn only_addresses_of_the_web_are_passed_on() {
+    fn only_http_and_https_urls_are_passed_on() {
         let bad = |url: &str| {
             let params = serde_json::json!({"mode": "url", "url": url}).to_string();
             bad_address(Some(raw(&params))).is_some()
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn what_asks_nothing_or_the_wrong_thing_is_refused() {
+    fn invalid_input_requests_are_refused() {
         for result in [
             "{}",
             r#"{"inputRequests":{}}"#,

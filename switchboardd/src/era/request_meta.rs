@@ -1,4 +1,4 @@
-//! What a modern request says of whoever sent it: nothing is known of them but this.
+//! The `_meta` of a modern request: all that is known about its sender.
 
 use std::borrow::Cow;
 
@@ -18,7 +18,7 @@ pub struct RequestMeta {
     /// As the host wrote them.
     pub capabilities: Box<str>,
     pub client: Option<Box<str>>,
-    /// Logs are wanted only by requests that say so.
+    /// A request gets log messages only if it names a level.
     pub level: Option<LogLevel>,
 }
 
@@ -39,7 +39,7 @@ pub fn capabilities<'a>(meta: &Members<'a>) -> Option<Raw<'a>> {
     meta.get(CAPABILITIES_KEY).filter(|capabilities| capabilities.get().starts_with('{'))
 }
 
-/// `None` for a request of a legacy host.
+/// `None` for a legacy request.
 pub fn parse(method: &str, params: &RequestParams<'_>) -> Result<Option<RequestMeta>, InvalidRequest> {
     let modern_only = matches!(method, methods::DISCOVER | methods::LISTEN);
     let meta = &params.meta;
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_says_which_era_it_is_of() {
+    fn the_era_is_read_from_the_request() {
         assert!(claim("tools/list", "{}").unwrap().is_none());
         assert!(claim("initialize", r#"{"protocolVersion":"2025-11-25"}"#).unwrap().is_none());
         let modern = r#"{"_meta":{"io.modelcontextprotocol\/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"sampling":{}},"io.modelcontextprotocol/logLevel":"error"}}"#;
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_or_unknown_is_named() {
+    fn the_error_names_missing_or_unknown_keys() {
         let only = |inner: &str| format!(r#"{{"_meta":{{{inner}}}}}"#);
         let version = r#""io.modelcontextprotocol/protocolVersion":"2026-07-28""#;
         let failure = claim("tools/list", &only(version)).unwrap_err();

@@ -1,20 +1,20 @@
-//! `requestState` on its way through a host, which may do with it what it likes: signed with a key that lives as
-//! long as this daemon, bound to the request that it was given for, and good for some time only.
+//! Signs `requestState`, which travels through an untrusted host: with a key of this daemon run, bound to the
+//! request that it was issued for, and with an expiry.
 
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use switchboard_wire::secret;
 
-/// What a state leads back to.
+/// What a state refers to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StateTarget {
-    /// A call that waits here, by its name.
+    /// A suspended call, by its name.
     SuspendedCall(String),
-    /// The child that asked, by its process, with the state that it gave.
+    /// The child that asked, by its process id, with the state that it gave.
     Child { pid: u32, state: Option<String> },
 }
 
-/// The request that a state was given for.
+/// The request that a state was issued for.
 #[derive(Debug, Clone, Copy)]
 pub struct StateBinding<'a> {
     pub session: &'a str,
@@ -44,7 +44,7 @@ impl StateSigner {
         Self { run_id: run_id.into(), key: crate::random::hex(32).into() }
     }
 
-    /// `until` in seconds.
+    /// `until`: the expiry, in seconds on the caller's clock.
     pub fn issue(&self, target: &StateTarget, binding: StateBinding<'_>, until: u64) -> String {
         let (kind, inner) = match target {
             StateTarget::SuspendedCall(name) => (format!("p{name}"), ""),
@@ -85,7 +85,7 @@ impl StateSigner {
         let until = until.to_string();
         for part in [&until, kind, binding.session, binding.face, binding.method, binding.fingerprint, inner]
         {
-            // With their lengths, so that no two lists of parts read the same.
+            // Prefixed with their lengths, so that no two lists of parts have the same encoding.
             mac.update(&(part.len() as u64).to_le_bytes());
             mac.update(part.as_bytes());
         }
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_else_does() {
+    fn any_other_state_is_rejected() {
         let signer = StateSigner::new("0a1b2c3d");
         let target = StateTarget::Child { pid: 7, state: Some("inner".into()) };
         let state = signer.issue(&target, BINDING, 10);

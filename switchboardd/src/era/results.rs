@@ -1,5 +1,5 @@
-//! Results on their way from one era to the other. `resultType`, `ttlMs`, `cacheScope` and the server's name in
-//! `_meta` belong to the modern one: put in for its hosts, taken out for all others.
+//! Converts results between the eras. `resultType`, `ttlMs`, `cacheScope` and the server info in `_meta`
+//! exist only in the modern one: added for modern hosts, removed for legacy ones.
 
 use switchboard_wire::envelope::quoted;
 use switchboard_wire::members::{Members, insert_members, remove_members};
@@ -8,18 +8,18 @@ use switchboard_wire::raw::Raw;
 use super::SERVER_KEY;
 use crate::methods;
 
-/// What a modern result is.
+/// The type of a modern result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Kind {
     Complete,
     InputRequired,
-    /// Of an extension.
+    /// Defined by an extension.
     Other(String),
 }
 
 impl Kind {
     pub fn of(result: Raw<'_>) -> Self {
-        // Nearly all are complete, and most say so far behind a long content.
+        // A text search avoids parsing long results; without the member a result is complete.
         if !result.get().contains("resultType") {
             return Self::Complete;
         }
@@ -31,7 +31,7 @@ impl Kind {
     }
 }
 
-/// A modern child's result for a legacy host.
+/// A modern child's result, for a legacy host.
 pub fn for_legacy(result: Raw<'_>) -> String {
     let plain = remove_members(result, |key| matches!(key, "resultType" | "ttlMs" | "cacheScope"));
     let Some(meta) = parsed(&plain).and_then(Members::of).and_then(|plain| plain.get("_meta")) else {
@@ -48,7 +48,7 @@ pub fn for_legacy(result: Raw<'_>) -> String {
     format!("{}{kept}{}", &plain[..place.start], &plain[place.end..])
 }
 
-/// A legacy child's result, or one of ours, for a modern host. `server`: who made it.
+/// A legacy child's result or one of ours, for a modern host. `server`: the server that made it.
 pub fn for_modern(result: Raw<'_>, method: &str, server: &str) -> String {
     let Some(members) = Members::of(result) else { return result.get().to_owned() };
     let mut more = Vec::new();
@@ -82,7 +82,7 @@ pub fn for_modern(result: Raw<'_>, method: &str, server: &str) -> String {
     }
 }
 
-/// Results of these say how long they hold.
+/// Methods whose results carry caching information.
 fn is_cached(method: &str) -> bool {
     matches!(
         method,
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_modern_host_is_told_what_it_is_owed() {
+    fn a_modern_host_gets_all_modern_members() {
         let check = |method: &str, result: &str, expect: &str| {
             assert_eq!(for_modern(raw(result), method, r#"{"name":"s"}"#), expect);
         };
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn kinds_are_told_apart() {
+    fn kinds_are_distinguished() {
         assert_eq!(Kind::of(raw("{}")), Kind::Complete);
         assert_eq!(Kind::of(raw(r#"{"text":"resultType"}"#)), Kind::Complete);
         assert_eq!(Kind::of(raw(r#"{"resultType":"input_required"}"#)), Kind::InputRequired);

@@ -1,4 +1,5 @@
-//! A modern request that comes back with answers: what it brings, and what it was.
+//! A modern request that is retried with answers: its additional members, and the fingerprint of the first
+//! try.
 
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
@@ -8,7 +9,7 @@ use switchboard_wire::raw::Raw;
 
 use crate::era::InvalidRequest;
 
-/// The members of a retry that its first try did not have.
+/// The members that a retry has in addition to the first try.
 #[derive(Debug)]
 pub struct Retry<'a> {
     pub responses: Members<'a>,
@@ -16,7 +17,7 @@ pub struct Retry<'a> {
 }
 
 impl<'a> Retry<'a> {
-    /// `None` for a request that is no retry.
+    /// `None` if the request is no retry.
     pub fn of(params: Option<Raw<'a>>) -> Result<Option<Self>, InvalidRequest> {
         let Some(params) = params.filter(|params| {
             params.get().contains("inputResponses") || params.get().contains("requestState")
@@ -45,7 +46,7 @@ impl<'a> Retry<'a> {
     }
 }
 
-/// `params` with another `requestState`, or with none.
+/// `params` with another `requestState`, or without one.
 pub fn with_state(params: Raw<'_>, state: Option<&str>) -> String {
     match (Members::of(params).and_then(|params| params.get("requestState")), state) {
         (None, _) => params.get().to_owned(),
@@ -57,7 +58,7 @@ pub fn with_state(params: Raw<'_>, state: Option<&str>) -> String {
     }
 }
 
-/// `params` of a first try with what a retry brings.
+/// The `params` of the first try with the members of a retry.
 pub fn with_answers(params: &str, responses: &[(String, String)], state: Option<Raw<'_>>) -> String {
     let mut more = Vec::new();
     if !responses.is_empty() {
@@ -71,8 +72,8 @@ pub fn with_answers(params: &str, responses: &[(String, String)], state: Option<
     insert_members(if params.is_empty() { "{}" } else { params }, &more.join(","))
 }
 
-/// A fingerprint of what is asked for: everything but what may differ between a request and its retry. The order
-/// of keys is nothing that a host has to keep.
+/// A fingerprint of the request, equal for a request and its retry: without the members that may differ, and
+/// independent of the order of keys.
 pub fn fingerprint(params: Option<Raw<'_>>) -> String {
     let asked = params.map_or_else(
         || "{}".to_owned(),
@@ -85,10 +86,10 @@ pub fn fingerprint(params: Option<Raw<'_>>) -> String {
     Sha256::digest(plain.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// From here on a value is taken as it is written.
+/// From this depth on, a value is used as it is written.
 const DEEP: usize = 32;
 
-/// A value with its keys in order and nothing between its tokens; numbers and strings as they are written.
+/// Writes a value with sorted keys and without whitespace; numbers and strings as they are written.
 fn push_plain(value: Raw<'_>, depth: usize, out: &mut String) {
     let text = value.get();
     if let Some(mut members) = Members::of(value).filter(|_| depth < DEEP) {
@@ -128,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_retry_is_known_by_what_it_brings() {
+    fn a_retry_is_recognised_by_its_members() {
         assert!(Retry::of(Some(raw(r#"{"arguments":{"inputResponses":1}}"#))).unwrap().is_none());
         let retry =
             Retry::of(Some(raw(r#"{"inputResponses":{"a":{}},"requestState":"s\n"}"#))).unwrap().unwrap();
@@ -145,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_go_behind_what_was_asked() {
+    fn answers_are_appended_to_the_params() {
         let answers = [("a".to_owned(), r#"{"action":"accept"}"#.to_owned())];
         assert_eq!(
             with_answers(r#"{"n":1.0}"#, &answers, Some(raw(r#""s""#))),

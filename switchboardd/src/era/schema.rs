@@ -1,5 +1,5 @@
-//! A modern tool may give any JSON, a legacy host takes objects only: what is none is put into one, in the schema
-//! and in the results alike.
+//! Legacy hosts accept only objects as structured results. Other outputs of modern tools are wrapped as
+//! `{"result": …}`, in both schema and results.
 
 use std::borrow::Cow;
 
@@ -7,12 +7,12 @@ use switchboard_wire::envelope::{quoted, range_of};
 use switchboard_wire::members::Members;
 use switchboard_wire::raw::Raw;
 
-/// Whether the results of this tool are put into an object for a legacy host.
+/// Whether the results of this tool are wrapped for a legacy host.
 pub fn is_wrapped(tool: Raw<'_>) -> bool {
     output_schema(tool).is_some_and(is_no_object)
 }
 
-/// A tool's definition as a legacy host takes it.
+/// A tool's definition, for a legacy host.
 pub fn tool_for_legacy(tool: Raw<'_>) -> Cow<'_, str> {
     match output_schema(tool).filter(|schema| is_no_object(*schema)) {
         None => Cow::Borrowed(tool.get()),
@@ -26,7 +26,7 @@ pub fn tool_for_legacy(tool: Raw<'_>) -> Cow<'_, str> {
     }
 }
 
-/// A list of tools as a legacy host takes it.
+/// A list of tools, for a legacy host.
 pub fn list_for_legacy(result: Raw<'_>) -> Cow<'_, str> {
     if !result.get().contains("outputSchema") {
         return Cow::Borrowed(result.get());
@@ -44,7 +44,7 @@ pub fn list_for_legacy(result: Raw<'_>) -> Cow<'_, str> {
     Cow::Owned(replaced(result, tools, &format!("[{}]", all.join(","))))
 }
 
-/// The result of a call as a legacy host takes it.
+/// The result of a call, for a legacy host.
 pub fn result_for_legacy(result: Raw<'_>, wrap: bool) -> Cow<'_, str> {
     let Some(members) = Members::of(result) else { return Cow::Borrowed(result.get()) };
     let Some(content) = members.get("structuredContent") else { return Cow::Borrowed(result.get()) };
@@ -52,7 +52,7 @@ pub fn result_for_legacy(result: Raw<'_>, wrap: bool) -> Cow<'_, str> {
         return Cow::Borrowed(result.get());
     }
     let out = replaced(result, content, &format!(r#"{{"result":{}}}"#, content.get()));
-    // A host that reads no structured content has to find it somewhere.
+    // Repeat it as text for hosts that do not read structured content.
     let blocks = members.get("content").map_or("[]", Raw::get);
     if blocks.contains("\"text\"") {
         return Cow::Owned(out);
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn objects_stay_and_others_are_put_into_one() {
+    fn non_object_schemas_are_wrapped() {
         let object = r#"{"name":"t","outputSchema":{"type":"object","x":1.0}}"#;
         assert_eq!(tool_for_legacy(raw(object)), object);
         assert_eq!(tool_for_legacy(raw(r#"{"name":"t"}"#)), r#"{"name":"t"}"#);
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn results_follow_their_schema() {
+    fn results_are_wrapped_like_their_schema() {
         let check = |result: &str, wrap: bool, expect: &str| {
             assert_eq!(result_for_legacy(raw(result), wrap), expect);
         };

@@ -8,20 +8,20 @@ use switchboard_wire::rpc;
 use super::SUBSCRIPTION_KEY;
 use crate::methods;
 
-/// A notification of the subscription `id`; `members` stand before its `_meta`, each with a comma behind it.
+/// A notification for the subscription `id`. `members` come before `_meta`, each followed by a comma.
 pub fn notification(method: &str, members: &str, id: &str) -> Vec<u8> {
     let meta = format!(r#""_meta":{{"{SUBSCRIPTION_KEY}":{id}}}"#);
     rpc::notification(method, Some(&format!("{{{members}{meta}}}")))
 }
 
-/// The end of the subscription `id`, as the answer to its request.
+/// The end of the subscription `id`, as the result of its request.
 pub fn ended(id: &str) -> Vec<u8> {
     let meta = format!(r#""_meta":{{"{SUBSCRIPTION_KEY}":{id}}}"#);
     rpc::result(id, &format!(r#"{{"resultType":"complete",{meta}}}"#))
 }
 
-/// A child's word that a resource changed, for somebody who knows it as `shown` and hears of it by the request
-/// `listen`, or without one. What else the child says stays as it is.
+/// A child's update of a resource, with the URI `shown` and the id of the listen request, if any. All other
+/// members stay as the child wrote them.
 pub fn resource_updated(params: Raw<'_>, shown: &str, listen: Option<&str>) -> Vec<u8> {
     let members = Members::of(params).unwrap_or_default();
     let rest = remove_members(params, |key| matches!(key, "uri" | "_meta"));
@@ -51,7 +51,7 @@ mod tests {
     }
 
     #[test]
-    fn an_update_carries_the_id_of_who_listens_and_of_nobody_else() {
+    fn an_update_carries_only_the_id_of_its_own_listen_request() {
         let modern = r#"{"uri":"a:1","x": 1.0,"_meta":{"io.modelcontextprotocol/subscriptionId":7,"k":[ ]}}"#;
         check(modern, None, r#"{"x": 1.0,"uri":"s:1","_meta":{"k":[ ]}}"#);
         check(
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_names_the_subscription_too() {
+    fn the_end_names_the_subscription() {
         let ended: serde_json::Value = serde_json::from_slice(&ended("\"1\"")).unwrap();
         assert_eq!(ended["result"]["_meta"][SUBSCRIPTION_KEY], "1");
         assert_eq!(ended["id"], "1");

@@ -19,9 +19,9 @@ use crate::session::Session;
 use crate::suite::summary::summary;
 use crate::suite::{SuiteReply, SuspendableCall};
 
-/// Hosts show this much of the instructions; names beyond it would be cut anyway.
+/// Hosts truncate longer instructions.
 const INSTRUCTIONS: usize = 1800;
-/// As much of what one server says of itself.
+/// Limit for the instructions of one server.
 const OWN_INSTRUCTIONS: usize = 400;
 
 pub(super) async fn answer(
@@ -83,7 +83,7 @@ async fn call(
     Ok(links::rewrite_uris(catalog, suite.child_name(), said))
 }
 
-/// For a modern host: it gets the question as an answer, and comes back with the person's word.
+/// For a modern host: it gets the question as the result, and retries with the user's answer.
 fn ask_first(
     daemon: Arc<Daemon>,
     session: Arc<Session>,
@@ -99,13 +99,13 @@ fn ask_first(
         consent::ask(&daemon, &session, &caller, before.suite(&name).ok_or_else(unknown)?).await;
         let catalog = session.workspace().catalog();
         let suite = catalog.suite(&name).ok_or_else(unknown)?;
-        // Whoever asked has had an answer by then.
+        // No notes: if the user was asked, the request has already been answered with the question.
         let said = suite.run(&caller, &params, None).await?;
         Ok(links::rewrite_uris(&catalog, suite.child_name(), said))
     }
 }
 
-/// Everything fits one page, so there is no cursor that could be meant.
+/// Everything fits one page, so no cursor is valid.
 fn list(
     daemon: &Daemon,
     caller: &Arc<Caller>,
@@ -122,7 +122,7 @@ fn list(
     }
 }
 
-/// The first time that a host is shown a suite, that is noted: it was spared the tools behind it.
+/// Records for the savings report the suites that this host sees for the first time.
 fn note_shown(daemon: &Daemon, caller: &Arc<Caller>, catalog: &Catalog) {
     let Some(mut usage) = caller.usage() else { return };
     let all = std::iter::once(Fingerprint::AGGREGATE).chain(catalog.pools().map(|pool| pool.fingerprint()));
@@ -144,7 +144,7 @@ fn initialize(catalog: &Catalog, caller: &Caller, request: Request<'_>) -> Strin
     .to_string()
 }
 
-/// The same for a modern host, but for what every result has.
+/// `initialize` for a modern host, without the members that every result has.
 pub(super) fn discover(catalog: &Catalog) -> String {
     serde_json::json!({
         "supportedVersions": methods::MODERN_REVISIONS,
@@ -164,7 +164,7 @@ fn capabilities() -> serde_json::Value {
     })
 }
 
-/// What the host is told before it sees anything.
+/// The instructions for the host's model.
 pub fn instructions(catalog: &Catalog) -> String {
     let mut text = String::from(
         "Each tool here is a suite that stands for one MCP server. Call it with {\"action\":\"introspect\"} first to see its subtools, then with {\"action\":\"call\",\"subtool\":…,\"args\":{…}}. Suites: ",
@@ -184,8 +184,8 @@ pub fn instructions(catalog: &Catalog) -> String {
     if catalog.suites.is_empty() {
         text.push_str("none yet");
     }
-    // What the servers themselves have to say, as far as there is room, and it is at hand: nobody waits for
-    // a disk here.
+    // Adds the servers' own instructions while there is room, only from manifests in memory: no disk access
+    // here.
     for suite in &catalog.suites {
         let manifest = suite.pool.as_ref().and_then(|pool| pool.manifest());
         let said =

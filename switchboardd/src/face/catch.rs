@@ -1,4 +1,4 @@
-//! A panic costs the call it happens on and nothing else.
+//! Catches panics, so that a panic fails only the request it happens in.
 
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};

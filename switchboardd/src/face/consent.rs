@@ -1,5 +1,5 @@
-//! Asks the host's person whether a held server may run. Only a shim's session is asked: behind it there is
-//! a host that shows the question to somebody. The answer is the only word the daemon itself writes down.
+//! Asks the host's user whether a held server may run. Only shim sessions are asked: their host can show the
+//! question to a user. The answer is the only trust decision that the daemon itself stores.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -20,22 +20,22 @@ use crate::suite::Suite;
 use crate::trust::view::{Values, View};
 use crate::trust::{Decision, Record, TrustStatus};
 
-/// Hosts give up on a call after a minute; the question stays open, and its answer counts all the same.
+/// Hosts time out a call after a minute. The question stays open, and a later answer still counts.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(50);
 
 const ALLOW: &str = "allow this version";
 const NOT_NOW: &str = "not now";
 const NEVER: &str = "never";
 
-/// What is asked about, as it was when it was asked: what is allowed is what was shown.
+/// What the question was about when it was asked: the user allows exactly what was shown.
 struct Asked {
     definition: Definition,
-    /// With the program that was found for it.
+    /// Includes the program that was found for it.
     launch: Launch,
     host: String,
 }
 
-/// Whether this caller can be asked about it.
+/// Whether this caller can be asked about the suite.
 pub(super) fn may_ask(daemon: &Daemon, session: &Session, caller: &Caller, suite: &Suite) -> bool {
     suite.pending().is_some()
         && session.is_shims
@@ -43,8 +43,8 @@ pub(super) fn may_ask(daemon: &Daemon, session: &Session, caller: &Caller, suite
         && caller.profile().client_capabilities.elicitation_form
 }
 
-/// True if the person has allowed it, and it may be tried again. Where an allowed version serves on, nobody
-/// waits for the answer.
+/// True if the user has allowed the server and the call may go ahead. If an older, allowed version serves the
+/// call, this does not wait for the answer.
 pub(super) async fn ask(
     daemon: &Arc<Daemon>,
     session: &Arc<Session>,
@@ -85,13 +85,13 @@ impl Question {
     async fn put(self) -> Option<oneshot::Receiver<bool>> {
         let (launch, program) = match self.waiting {
             Launch::Process(launch) => {
-                // Nobody can allow what is not there; the answer to the call says what is missing.
+                // A missing program cannot be allowed; the call's failure reports it.
                 let program = self.daemon.services.value_resolver.find_program(&launch).await.ok()?;
                 (Launch::Process(LaunchCommand { program: Some(program.clone()), ..launch }), Some(program))
             }
             remote => (remote, None),
         };
-        // Once for each version of each server, and each program that was found for it.
+        // Ask once per session for each version of a server and each program that was found for it.
         let Definition { file, name, .. } = &self.definition;
         if !self.session.may_ask(&format!("{file:?} {name:?} {} {program:?}", launch.digest())) {
             return None;
@@ -119,7 +119,7 @@ impl Question {
     }
 }
 
-/// Sends the question on its way. Whoever answers, whenever they do, is heard.
+/// Sends the question. The answer is handled whenever it comes.
 fn put(
     daemon: &Arc<Daemon>,
     caller: &Caller,
@@ -153,7 +153,7 @@ fn put(
     caller.ask(request.as_bytes(), id, methods::ELICITATION, params, heard).is_some()
 }
 
-/// What the person chose; `None` if they chose nothing.
+/// The user's choice; `None` if the user made none.
 fn decision(response: &[u8]) -> Option<String> {
     let response: Members<'_> = Raw::parse(response).and_then(Members::of)?;
     let result = response.get("result").and_then(Members::of)?;

@@ -26,7 +26,7 @@ pub struct RequestContext<'a> {
     /// The session's caller, or that of this one call.
     pub caller: &'a Arc<Caller>,
     pub via: EntryPoint,
-    /// The span that it came with, beside what it says itself.
+    /// The parent span from its HTTP headers; one in `_meta` takes precedence.
     pub parent: Option<Context>,
 }
 
@@ -39,7 +39,7 @@ pub struct IncomingRequest<'a> {
 }
 
 impl IncomingRequest<'_> {
-    /// Which era it is of, right or wrong.
+    /// Its era. A request with invalid modern metadata counts as modern.
     pub fn era(&self) -> ProtocolEra {
         era_of(self.method, self.params)
     }
@@ -73,7 +73,7 @@ impl Request<'_> {
         self.notes.iter().for_each(|note| note.suite(&suite.metrics));
     }
 
-    /// Notes how it went.
+    /// Records the outcome in its notes.
     pub(super) fn record_outcome(&self, said: &Result<SuiteReply, Failure>) {
         let Some(note) = self.notes else { return };
         match said {

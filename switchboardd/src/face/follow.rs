@@ -1,5 +1,5 @@
-//! `resources/subscribe` and `resources/unsubscribe`: a child is asked for the first host that follows a
-//! resource and told when the last one no longer does.
+//! `resources/subscribe` and `resources/unsubscribe`. The child is subscribed for the first host that follows
+//! a resource, and unsubscribed after the last.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::methods;
 use crate::subscriptions::Subscriber;
 use crate::suite::{CallContext, Suite, SuiteReply};
 
-/// `own`: the resource as its child knows it.
+/// `own`: the resource's URI as its child knows it.
 pub(super) async fn answer(
     suite: &Suite,
     caller: &Arc<Caller>,
@@ -24,7 +24,7 @@ pub(super) async fn answer(
     own: &str,
 ) -> Result<SuiteReply, Failure> {
     let follows = request.method == methods::SUBSCRIBE;
-    // Who hears nothing but answers cannot follow anything; the child may say so.
+    // A caller without a mailbox cannot be notified, so it is not registered; the child may refuse it.
     let known = suite.pool.as_ref().filter(|_| caller.owner().mailbox().is_some());
     let subscriptions = known.map(|pool| pool.subscriptions());
     let follower = Subscriber::host(caller);
@@ -40,7 +40,7 @@ pub(super) async fn answer(
     {
         return Err(Failure::InvalidParams("too many resources are followed".to_owned()));
     }
-    // A modern child knows no such request: it is listened to for another resource, or for one less.
+    // A modern child has no such request; its listen request is changed instead.
     let lease = suite.lease(CallContext::new(caller, None)).await?;
     if lease.era() == ProtocolEra::Modern {
         if follows {
@@ -51,7 +51,7 @@ pub(super) async fn answer(
         return Ok(SuiteReply::Own("{}".to_owned()));
     }
     drop(lease);
-    // Noted before it is asked for: news may come before the answer.
+    // Registered before the request is sent: an update may arrive before the answer.
     let said = forward(suite, caller, request, None, named.swapped(own)).await;
     if let Some(subscriptions) = subscriptions.filter(|_| follows && !is_done(&said)) {
         subscriptions.remove(own, &follower);

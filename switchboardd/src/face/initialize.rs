@@ -7,8 +7,8 @@ use crate::caller::Caller;
 use crate::client_capabilities::ClientCapabilities;
 use crate::methods::{LATEST_LEGACY, LEGACY_REVISIONS};
 
-/// Notes what the host said of itself and gives the revision to speak: the one it asked for if we
-/// know it, else our newest. A host that leaves something out is taken to have said the least.
+/// Records the host's profile and returns the revision to speak: the requested one if we know it, else our
+/// newest legacy one. Members that the host leaves out get the most restrictive default.
 pub(super) fn negotiate(caller: &Caller, params: Option<Raw<'_>>) -> &'static str {
     let params = params.and_then(Members::of).unwrap_or_default();
     let wanted = params.text("protocolVersion");

@@ -1,5 +1,5 @@
-//! Resources that a result speaks of, under the names that hosts know them by: a URI that several children use has
-//! another one on the aggregate face, wherever it is said.
+//! Rewrites resource URIs in results. A URI that several children use is renamed on the aggregate face, so
+//! results must contain the new name too.
 
 use std::ops::Range;
 
@@ -12,14 +12,14 @@ use switchboard_wire::raw::Raw;
 use crate::catalog::Catalog;
 use crate::suite::SuiteReply;
 
-/// What `child` said, with its renamed resources under their other names; every other byte is the child's.
+/// Rewrites the renamed URIs in a reply of `child`; every other byte stays.
 pub(super) fn rewrite_uris(catalog: &Catalog, child: &str, said: SuiteReply) -> SuiteReply {
     let body = match &said {
         SuiteReply::Child(answer) => &answer.body[..],
         SuiteReply::Own(result) => result.as_bytes(),
         SuiteReply::Error(_) | SuiteReply::NeedsInput(_) => return said,
     };
-    // Nearly no result speaks of any.
+    // Fast path: most results contain no URI.
     if memmem::find(body, b"\"uri\"").is_none() {
         return said;
     }
@@ -44,7 +44,7 @@ pub(super) fn rewrite_uris(catalog: &Catalog, child: &str, said: SuiteReply) -> 
     }
 }
 
-/// `None` if nothing has another name.
+/// `None` if nothing is renamed.
 fn rename(result: Raw<'_>, name: impl Fn(&str) -> Option<String>) -> Option<String> {
     let whole = result.get();
     let mut changes: Vec<(Range<usize>, String)> = Vec::new();
@@ -67,7 +67,7 @@ fn rename(result: Raw<'_>, name: impl Fn(&str) -> Option<String>) -> Option<Stri
     Some(out)
 }
 
-/// Where URIs stand: in the contents of a resource, in the content of a result, in the messages of a prompt.
+/// The URIs in the contents of a resource, in the content of a result, and in the messages of a prompt.
 fn uris(result: Raw<'_>) -> Vec<Raw<'_>> {
     let Some(members) = Members::of(result) else { return Vec::new() };
     let mut blocks: Vec<Raw<'_>> = Vec::new();
@@ -85,7 +85,7 @@ fn uri(block: Raw<'_>) -> Option<Raw<'_>> {
     block.get("uri").or_else(|| Members::of(block.get("resource")?)?.get("uri"))
 }
 
-/// The items of an array, or the one thing that stands in its place.
+/// The items of an array, or the single value in its place.
 fn items(raw: Raw<'_>) -> Vec<Raw<'_>> {
     if !raw.get().starts_with('[') {
         return vec![raw];
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn uris_are_renamed_wherever_they_stand_and_nothing_else_is() {
+    fn uris_are_renamed_everywhere_and_nothing_else_is() {
         check(
             r#"{"z": 1.0,"contents":[{"uri":"a:1","text":"a:1"},{"x":1,"uri":"b:2"},{"uri":"a:1"}]}"#,
             Some(

@@ -1,5 +1,5 @@
-//! `subscriptions/listen`: a modern host hears that something changed only while a request of its own says that it
-//! listens. The first thing it hears is what it will hear of.
+//! `subscriptions/listen`: a modern host gets change notifications only while such a request is open. The
+//! first message acknowledges which of them it will get.
 
 use std::sync::Arc;
 
@@ -20,17 +20,17 @@ use crate::pool::Pool;
 use crate::subscriptions::Subscriber;
 use crate::suite::{CallContext, Suite, SuiteReply};
 
-/// What can be listened for, by the word for it, by the notification, and by the capability that it takes.
+/// For each kind: the member of the filter, the notification, and the capability that the child must have.
 const KINDS: [(&str, &str, &str); 3] = [
     ("toolsListChanged", methods::TOOLS_CHANGED, "tools"),
     ("promptsListChanged", methods::PROMPTS_CHANGED, "prompts"),
     ("resourcesListChanged", methods::RESOURCES_CHANGED, "resources"),
 ];
 
-/// Resources that one request may follow.
+/// Limit of resources that one request may follow.
 const MAX_FOLLOWED: usize = 1024;
 
-/// Never answers: the request ends when its host cancels it or leaves.
+/// Returns only on failure: the request stays open until its host cancels it or disconnects.
 pub(super) async fn answer(
     context: RequestContext<'_>,
     catalog: &Catalog,
@@ -38,7 +38,7 @@ pub(super) async fn answer(
 ) -> Result<SuiteReply, Failure> {
     let RequestContext { daemon, session, face, caller: hears, .. } = context;
     if hears.mailbox().is_none() {
-        // An answer that is JSON and finite cannot carry what comes later.
+        // A finite JSON answer cannot carry later notifications.
         return Err(Failure::UnknownMethod { method: request.method.to_owned() });
     }
     let wishes = Wishes::read(request.params.raw)?;
@@ -102,7 +102,7 @@ impl Wishes {
     }
 }
 
-/// Who the child is; one that nobody knows yet is started and asked.
+/// The child's server info; starts a child that has never run.
 async fn server_info(suite: &Suite, caller: &Arc<Caller>) -> Result<ServerInfo, Failure> {
     if let Some(server_info) = suite.server_info() {
         return Ok(server_info);
@@ -111,7 +111,7 @@ async fn server_info(suite: &Suite, caller: &Arc<Caller>) -> Result<ServerInfo, 
     Ok(lease.server_info().clone())
 }
 
-/// The resources that can be followed, noted as followed.
+/// Subscribes to those resources that can be followed.
 async fn follow(
     catalog: &Catalog,
     single: Option<&Suite>,
@@ -140,7 +140,7 @@ async fn follow(
     kept
 }
 
-/// A resource that is followed for as long as this is kept.
+/// A resource subscription; dropping it unsubscribes.
 struct Following {
     pool: Arc<Pool>,
     child: Box<str>,
@@ -150,7 +150,8 @@ struct Following {
 }
 
 impl Following {
-    /// Has a child tell of its changes: those that run, or one that is started for it, which then knows.
+    /// Subscribes all running children that serve the caller, or starts one, which then reads the
+    /// subscriptions.
     fn begin(&self, catalog: &Catalog, hears: &Arc<Caller>) {
         let running = self.pool.running();
         let uri = [self.own.clone()];
@@ -176,7 +177,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_was_asked_for_is_wished() {
+    fn only_requested_kinds_are_selected() {
         let read = |text: &str| Wishes::read(Raw::parse(text.as_bytes()));
         let wishes = read(
             r#"{"notifications":{"toolsListChanged":true,"promptsListChanged":false,"resourceSubscriptions":["a:1"]}}"#,

@@ -1,4 +1,4 @@
-//! A request of a modern host: it stands for itself, and so does its answer.
+//! Answers the requests of modern hosts, each of which is self-contained.
 
 use std::sync::OnceLock;
 
@@ -23,14 +23,13 @@ use crate::methods;
 use crate::session::Session;
 use crate::suite::{InputNeeded, SuiteReply};
 
-/// One request with all that its answer needs.
 struct ModernRequest<'a> {
     context: RequestContext<'a>,
     catalog: &'a Catalog,
-    /// The session's name; of those who have none, their workspace's.
+    /// The session's id; for sessionless requests, a name for their workspace.
     state_owner: String,
     request: Request<'a>,
-    /// Made when a state is opened or closed.
+    /// Computed when a request state is verified or signed.
     fingerprint: OnceLock<String>,
     client_capabilities: ClientCapabilities,
 }
@@ -126,7 +125,7 @@ impl ModernRequest<'_> {
         }
     }
 
-    /// What a `requestState` is good for.
+    /// What a `requestState` is bound to.
     fn state_binding(&self) -> StateBinding<'_> {
         let face = self.context.face.child().unwrap_or_default();
         let (session, method) = (&*self.state_owner, self.request.method);
@@ -134,7 +133,7 @@ impl ModernRequest<'_> {
         StateBinding { session, face, method, fingerprint }
     }
 
-    /// The whole answer.
+    /// The whole response message.
     fn finish(&self, said: SuiteReply) -> Result<Vec<u8>, Failure> {
         let id = self.request.id.get();
         let result = match said {
@@ -183,7 +182,7 @@ impl ModernRequest<'_> {
         Raw::parse(result.as_bytes()).map_or_else(|| result.to_owned(), |result| self.modern(result))
     }
 
-    /// Who answers.
+    /// The `serverInfo` of the server that answers.
     fn server(&self) -> String {
         let server_info = self
             .context
@@ -195,7 +194,7 @@ impl ModernRequest<'_> {
             .map_or_else(|| era::server().to_string(), |server_info| server_info.server.get().to_owned())
     }
 
-    /// A modern child's question, with its state in ours.
+    /// A modern child's question, with its request state sealed in ours.
     fn wrapped(&self, answer: &ChildResponse, pid: u32) -> Vec<u8> {
         let id = self.request.id.get();
         let Ok(Message::Response { outcome: Outcome::Result(result), .. }) = Message::parse(&answer.body)

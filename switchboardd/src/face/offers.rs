@@ -1,5 +1,5 @@
-//! Prompts, resources, templates and completions of all children on the aggregate face. Lists come from what
-//! children last said and start none; everything else goes to the one child whose it is.
+//! Prompts, resources, templates and completions of all children on the aggregate face. Lists come from
+//! cached data and start no child; every other request is forwarded to the child that owns the item.
 
 use std::sync::Arc;
 
@@ -24,10 +24,10 @@ use crate::session::Session;
 use crate::suite::outgoing::Swap;
 use crate::suite::{Suite, SuiteReply};
 
-/// The `_meta` of a list from which something is missing.
+/// `_meta` key of an incomplete list.
 const INCOMPLETE: &str = "switchboard/incomplete";
 
-/// A page of a list, with the children named from which nothing, or nothing new, could be had.
+/// A page of a list; `_meta` names the children whose items are missing or stale.
 pub(super) async fn list(
     session: &Session,
     caller: &Caller,
@@ -67,7 +67,7 @@ fn unknown_cursor(cursor: Raw<'_>) -> Failure {
     Failure::InvalidParams(format!("unknown cursor {}", cursor.get()))
 }
 
-/// Children whose lists may be missing or old, and why.
+/// Children whose lists may be missing or stale, with the reason.
 fn list_failures(catalog: &Catalog) -> Vec<(String, String)> {
     let list_failure = |suite: &Suite| {
         let pool = suite.pool.as_ref()?;
@@ -82,7 +82,8 @@ fn list_failures(catalog: &Catalog) -> Vec<(String, String)> {
     catalog.suites.iter().filter_map(list_failure).collect()
 }
 
-/// A log message, once for each session and child; of strangers nobody knows what they have heard.
+/// Logs a warning to the host, once per session and child. Anonymous callers are not tracked and get it every
+/// time.
 fn tell(session: &Session, caller: &Caller, child: &str, why: &str) {
     let is_told = || !session.id.is_empty() && !session.may_ask(&format!("lists {child}"));
     if !caller.wants_level(LogLevel::Warning) || is_told() {
@@ -93,7 +94,7 @@ fn tell(session: &Session, caller: &Caller, child: &str, why: &str) {
     caller.push(MessageKind::Log, rpc::notification(methods::LOG_MESSAGE, Some(&params)));
 }
 
-/// `prompts/get`: to the child whose prompt it is.
+/// `prompts/get`: forwards to the child that owns the prompt.
 pub(super) async fn prompt(
     catalog: &Catalog,
     caller: &Arc<Caller>,
@@ -104,7 +105,8 @@ pub(super) async fn prompt(
     forward_to_owner(catalog, caller, request, &named, owner).await
 }
 
-/// `resources/read`: to the child whose resource it is. What it answers with has the name that was asked for.
+/// `resources/read`: forwards to the child that owns the resource. URIs in the answer are those that the host
+/// knows.
 pub(super) async fn read(
     catalog: &Catalog,
     caller: &Arc<Caller>,
@@ -127,7 +129,7 @@ async fn forward_to_owner(
     Ok(links::rewrite_uris(catalog, suite.child_name(), said))
 }
 
-/// `resources/subscribe` and its opposite.
+/// `resources/subscribe` and `resources/unsubscribe`.
 pub(super) async fn follow(
     catalog: &Catalog,
     caller: &Arc<Caller>,
@@ -138,7 +140,7 @@ pub(super) async fn follow(
     super::follow::answer(suite, caller, request, &named, &own).await
 }
 
-/// `completion/complete`: to the child whose prompt or template is meant.
+/// `completion/complete`: forwards to the child that owns the prompt or template.
 pub(super) async fn complete(
     catalog: &Catalog,
     caller: &Arc<Caller>,
@@ -160,20 +162,20 @@ pub(super) async fn complete(
     }
 }
 
-/// A name in a request.
+/// A name or URI in a request.
 pub(super) struct Named<'a> {
     pub(super) text: String,
     raw: Raw<'a>,
 }
 
 impl<'a> Named<'a> {
-    /// What has to be changed in the request so that it says `own`.
+    /// The replacement that makes the request say `own`; `None` if it does already.
     pub(super) fn swapped(&self, own: &str) -> Option<Swap<'a>> {
         (self.text != own).then(|| Swap { raw: self.raw, with: quoted(own) })
     }
 }
 
-/// A string member, which is there once.
+/// A string member; an error if it is missing or repeated.
 pub(super) fn member<'a>(object: &Members<'a>, name: &str) -> Result<Named<'a>, Failure> {
     let mut found = object.0.iter().filter(|(key, _)| key == name);
     let raw = match (found.next(), found.next()) {
@@ -183,7 +185,8 @@ pub(super) fn member<'a>(object: &Members<'a>, name: &str) -> Result<Named<'a>, 
     raw.ok_or_else(|| Failure::InvalidParams(format!("`{name}` must be there once, and a string")))
 }
 
-/// What children offer, with what they said has changed a moment ago: whoever called for the change asks for it next.
+/// The merged items, after waiting for lists that children just reported as changed: the host that caused the
+/// change will list them next.
 async fn current(catalog: &Catalog) -> Arc<MergedItems> {
     for pool in catalog.suites.iter().filter_map(|suite| suite.pool.as_ref()) {
         pool.subscriptions().wait_until_renewed().await;
@@ -193,7 +196,7 @@ async fn current(catalog: &Catalog) -> Arc<MergedItems> {
 
 pub(super) async fn owner<'c>(catalog: &'c Catalog, shown: &str) -> Result<(&'c Suite, Box<str>), Failure> {
     let mut merged = catalog.offers();
-    // What is known goes to its child without waiting, in the order of the session.
+    // A known resource is forwarded without waiting, to keep the session's order.
     if merged.resource(shown).is_none() {
         merged = current(catalog).await;
     }
@@ -202,7 +205,7 @@ pub(super) async fn owner<'c>(catalog: &'c Catalog, shown: &str) -> Result<(&'c 
     Ok((suite(catalog, child)?, own))
 }
 
-/// The child whose prompt it is, and what that calls it.
+/// The child that owns the prompt, and the child's own name for it.
 async fn prompter<'c>(catalog: &'c Catalog, shown: &str) -> Result<(&'c Suite, Box<str>), Failure> {
     let mut merged = catalog.offers();
     if merged.prompt(shown).is_none() {

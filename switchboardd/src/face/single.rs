@@ -1,4 +1,4 @@
-//! One child as it is: its own names and bytes, only ids and progress tokens are ours on the way.
+//! One child unchanged: its own names and bytes; only request ids and progress tokens are replaced.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -84,7 +84,8 @@ async fn dispatch(suite: &Suite, caller: &Arc<Caller>, request: Request<'_>) -> 
     }
 }
 
-/// The tool that a call names: once, so that we and the child read the same.
+/// The tool that a call names. A repeated `name` is refused, so that the daemon and the child read the same
+/// one.
 fn called_tool(params: &Members<'_>) -> Result<String, Failure> {
     let mut names = params.0.iter().filter(|(key, _)| key == "name");
     match (names.next(), names.next()) {
@@ -100,7 +101,7 @@ async fn initialize(
     request: Request<'_>,
 ) -> Result<SuiteReply, Failure> {
     let revision = initialize::negotiate(caller, request.params.raw);
-    // A child that ran before need not run to say who it is.
+    // A child that ran before is described by its manifest and need not be started.
     if let Some(manifest) = suite.manifest() {
         return Ok(SuiteReply::Own(manifest.server_info.to_json_for(revision)));
     }
@@ -108,7 +109,7 @@ async fn initialize(
     Ok(SuiteReply::Own(lease.server_info().to_json_for(revision)))
 }
 
-/// Who it is, for a modern host.
+/// The child's `server/discover` result, for a modern host.
 pub(super) async fn discover(
     catalog: &Catalog,
     name: &str,
@@ -122,8 +123,7 @@ pub(super) async fn discover(
     Ok(SuiteReply::Own(lease.server_info().for_discover()))
 }
 
-/// The list from what is known: of a child that does not run but did, and wherever `expose`, which
-/// holds on every face, leaves something out.
+/// A tool list from cached data, filtered by `expose`, which applies on every face.
 fn known_tools(suite: &Suite, caller: &Caller, list: &ToolList) -> SuiteReply {
     let exposed = list.tools.iter().filter(|tool| suite.settings.expose.permits(&tool.name));
     let tools: Vec<_> = match caller.era() {
@@ -142,7 +142,7 @@ async fn list_tools(
     if !runs && let Some(manifest) = suite.manifest() {
         return Ok(known_tools(suite, caller, &manifest.tools));
     }
-    // Of a child behind HTTP not every tool can be used.
+    // Some tools of a remote child may be unusable, so its list is filtered.
     if suite.settings.expose.is_open() && !suite.is_remote() {
         return forward(suite, caller, request, None, None).await;
     }
@@ -151,7 +151,7 @@ async fn list_tools(
     Ok(known_tools(suite, caller, &list))
 }
 
-/// Sends a request on as it is, but for ids, tokens and what is swapped.
+/// Forwards a request unchanged except for ids, progress tokens and `swap`.
 pub(super) async fn forward(
     suite: &Suite,
     caller: &Arc<Caller>,

@@ -1,4 +1,4 @@
-//! Reading a file that has to be private: its owner's alone, and nothing that could block or surprise.
+//! Reads files that must be private: owned by us, closed to others, and regular.
 
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -21,7 +21,7 @@ pub enum Unfit {
     TooLong { file: PathBuf, limit: u64 },
 }
 
-/// The whole of a private file; `None` if there is none. What is checked is what was opened.
+/// Reads a whole private file; `None` if there is none. The checks apply to the opened file, not to its name.
 pub fn read(file: &Path, limit: u64) -> Result<Option<Vec<u8>>, Unfit> {
     let unreadable = |error| Unfit::Unreadable { file: file.to_owned(), error };
     let (opened, meta) = match regular::open(file, Links::Refuse) {

@@ -28,7 +28,7 @@ pub enum NotOpened {
     Failed(io::Error),
 }
 
-/// Why a file's text cannot be had.
+/// Why a file's text is not available.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Unreadable {
     Absent,
@@ -44,7 +44,8 @@ pub fn open(file: &Path, links: Links) -> Result<(File, Metadata), NotOpened> {
         io::ErrorKind::NotFound => NotOpened::Absent,
         _ => NotOpened::Failed(error),
     };
-    // Before it is opened, since opening a device can do things; and after, since it may be another by then.
+    // Checked before opening, because opening a device can have effects, and again after, because the file
+    // may have been replaced.
     let before = match links {
         Links::Follow => std::fs::metadata(file),
         Links::Refuse => file.symlink_metadata(),
@@ -93,7 +94,7 @@ pub fn read_text(file: &Path, limit: u64, within: Option<&Path>) -> Result<Strin
     })
 }
 
-/// Where an open file really is. Asked of the open file: its name may mean another one by now.
+/// The real path of an open file. Taken from the descriptor, since the name may refer to another file now.
 fn real_path(opened: &File, name: &Path) -> Option<PathBuf> {
     use std::os::fd::AsRawFd;
     if cfg!(target_os = "linux") {
@@ -108,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_is_read_where_it_really_is() {
+    fn a_file_is_read_only_if_its_real_path_is_inside() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap();
         let (inside, outside) = (root.join("in"), root.join("out"));

@@ -1,5 +1,5 @@
-//! The folder that everything is kept in which outlives a daemon, and those below it: nobody else may have a hand in
-//! them. Consent, secrets and logins are in there.
+//! The state folder, which holds everything that outlives a daemon, consent, secrets and logins included. No
+//! other user may be able to tamper with it or with the folders below.
 
 use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -9,7 +9,7 @@ use switchboard_wire::folder::{self, private_folder};
 
 use crate::event_loop::may_block;
 
-/// Those below it that only we make.
+/// Subfolders that only the daemon and its commands use.
 pub const FOLDERS: [&str; 9] = [
     "trust",
     "logs",
@@ -22,12 +22,12 @@ pub const FOLDERS: [&str; 9] = [
     "daemon.guards",
 ];
 
-/// Those that only children use: one that is not safe keeps the children that need it from being started, and nobody
-/// else from anything.
+/// Subfolders that only children use: an unsafe one keeps the children that need it from starting, and
+/// affects nothing else.
 pub const CHILD_FOLDERS: [&str; 2] = ["runners", "data"];
 
-/// Makes the folder, and refuses to use it if others could tamper with it or with what is below. One that cannot be
-/// made is no danger; whoever wants to write there finds out.
+/// Creates the folder, and refuses it if others could tamper with it or with what is below. A folder that
+/// cannot be created is no danger; writing to it fails later.
 pub fn prepare(state: &Path) -> io::Result<()> {
     match private_folder(state) {
         Err(error) if is_refusal(&error) => Err(error),
@@ -35,20 +35,21 @@ pub fn prepare(state: &Path) -> io::Result<()> {
     }
 }
 
-/// Earlier versions made some of these with the modes that the umask left, so that others, or the group of the user's
-/// own, could read or write them; nobody else could come through the folder above. One that another group or everybody
-/// can write is not ours to trust and stays as it is.
+/// Closes a folder that an earlier version created with the modes of the umask, so that others or the user's
+/// own group could read or write it; nobody else could enter the folder above. A folder that another group or
+/// everybody can write is not trusted and stays as it is.
 fn close(folder: &Path) {
     let Ok(meta) = std::fs::symlink_metadata(folder) else { return };
     let is_ours = meta.is_dir() && meta.uid() == rustix::process::getuid().as_raw();
     let is_open = meta.mode() & 0o077 != 0;
-    // A sticky folder that everybody can write counts as ours alone where it is above one of ours, but not here.
+    // A sticky folder that everybody can write is acceptable above one of ours, but not here.
     if is_ours && is_open && meta.mode() & 0o002 == 0 && folder::is_ours_alone(&meta).is_ok() {
         let _ = std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o700));
     }
 }
 
-/// The same without making it: what is not there holds nothing that somebody could have put there.
+/// Like [`prepare`], without creating the folder. A missing folder holds nothing that others could have put
+/// there.
 pub fn check(state: &Path) -> io::Result<()> {
     refusal(folder::check(state))?;
     CHILD_FOLDERS.iter().for_each(|name| close(&state.join(name)));
@@ -59,7 +60,7 @@ pub fn check(state: &Path) -> io::Result<()> {
     })
 }
 
-/// Refuses one of [`CHILD_FOLDERS`] if others could tamper with it. One that is not there yet is fine.
+/// Refuses one of [`CHILD_FOLDERS`] if others could tamper with it. A missing one is fine.
 pub fn check_child_folder(folder: &Path) -> io::Result<()> {
     may_block();
     refusal(folder::check_itself(folder))
@@ -69,7 +70,7 @@ fn refusal(checked: io::Result<()>) -> io::Result<()> {
     checked.or_else(|error| if is_refusal(&error) { Err(error) } else { Ok(()) })
 }
 
-/// What is ours to say, and not the system's.
+/// Whether the error is our own refusal, not one of the system.
 fn is_refusal(error: &io::Error) -> bool {
     error.raw_os_error().is_none()
 }
@@ -107,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn what_leads_out_of_the_folder_is_refused() {
+    fn links_in_place_of_state_folders_are_refused() {
         let folder = tempfile::tempdir().unwrap();
         let state = folder.path().join("s");
         check(&state).unwrap();

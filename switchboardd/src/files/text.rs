@@ -1,13 +1,13 @@
-//! The text of a file that belongs to another program of the same person.
+//! Reads a text file that belongs to another program of the same user.
 
 use std::path::Path;
 
 use super::regular::{self, Unreadable};
 
-/// Hosts keep histories beside their settings; none is longer.
+/// Hosts store histories in their settings files; none is longer.
 const MAX_BYTES: u64 = 64 * 1024 * 1024;
 
-/// The text; `None` if there is no such file. Never waits, whatever stands there under that name.
+/// The text; `None` if there is no such file. Never blocks, whatever kind of file it is.
 pub fn read_text(file: &Path) -> Result<Option<String>, String> {
     match regular::read_text(file, MAX_BYTES, None) {
         Ok(text) => Ok(Some(text)),

@@ -1,4 +1,4 @@
-//! Changing a host's file: what becomes of its text. Pure; who writes it is `swap.rs`.
+//! Computes the new text of a host's file. Pure; `swap.rs` writes it.
 
 use std::path::Path;
 
@@ -7,19 +7,19 @@ use super::{Entry, Format, Host, KEY, Refusal, is_off, json, survey, toml, words
 
 const MARK: char = '\u{feff}';
 
-/// What setting a host up comes to.
+/// The effect of setting a host up.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Change {
-    /// It starts this shim already.
+    /// The entry starts this shim already.
     Same { is_off: bool },
-    /// It starts another one of ours; only the path is new.
+    /// The entry starts another shim of ours; only its path changes.
     Moved { text: String },
-    /// It has an entry now; this many of the keys that lead to it were there before.
+    /// An entry was added; this many of the keys on its path existed before.
     Added { text: String, there_before: usize },
 }
 
 impl Host {
-    /// The text with an entry that starts this shim.
+    /// Adds or updates the entry that starts this shim.
     pub fn with_shim(&self, text: &str, shim: &str) -> Result<Change, Refusal> {
         let (mark, text) = unmarked(text);
         let ours = self.format.read(text)?.entries.into_iter().find(is_under_our_name);
@@ -53,7 +53,7 @@ impl Host {
         Ok(Change::Moved { text: format!("{mark}{text}") })
     }
 
-    /// The text without our entry; `None` if there is none.
+    /// Removes our entry; `None` if there is none.
     pub fn without_shim(&self, text: &str, there_before: usize) -> Result<Option<String>, Refusal> {
         let (mark, text) = unmarked(text);
         if !self
@@ -73,7 +73,7 @@ impl Host {
         Ok(rest.map(|rest| format!("{mark}{rest}")))
     }
 
-    /// The text without a server, and that server as it was written; `None` if there is none of that name.
+    /// Removes a server and also returns its text; `None` if no server has this name.
     pub fn without_server(
         &self,
         text: &str,
@@ -94,7 +94,7 @@ impl Host {
         Ok(taken.map(|(rest, raw)| (format!("{mark}{rest}"), raw)))
     }
 
-    /// The text with a server that was taken out of it; `None` if another has its name by now.
+    /// Puts a removed server back; `None` if another one has its name now.
     pub fn with_server(
         &self,
         text: &str,
@@ -120,7 +120,7 @@ impl Host {
         Ok(Some(format!("{mark}{text}")))
     }
 
-    /// What a person would write by hand.
+    /// What a user would write by hand.
     pub fn snippet(&self, shim: &str) -> String {
         let tree = Tree::entry(self.entry, shim);
         let made = match self.format {
@@ -143,7 +143,7 @@ fn path(key: &str, project: Option<&Path>) -> Vec<String> {
     }
 }
 
-/// The byte order mark of a text, and the rest.
+/// Splits off the byte order mark.
 fn unmarked(text: &str) -> (&str, &str) {
     text.split_at(text.len() - text.strip_prefix(MARK).unwrap_or(text).len())
 }

@@ -1,20 +1,20 @@
-//! What hosts fill in, written the way definitions have it: `${NAME}`.
+//! Converts hosts' placeholders to those of definitions: `${NAME}`.
 
 use serde_json::Value;
 
 use super::{Gaps, Host};
 use crate::env_file::is_name;
 
-/// Reads the texts of one entry.
+/// Converts the texts of one entry.
 #[derive(Debug)]
 pub(super) struct Reader<'a> {
     pub(super) host: &'a Host,
-    /// What VS Code asks its person for.
+    /// Values that VS Code asks its user for.
     inputs: &'a Value,
     pub(super) notes: Vec<String>,
 }
 
-/// Names that stand for the project that is open, which a server of one's own does not have.
+/// Placeholders for the open project, which a user's own definition does not have.
 const PROJECT: [&str; 9] = [
     "workspaceFolder",
     "workspaceFolderBasename",
@@ -32,7 +32,7 @@ impl<'a> Reader<'a> {
         Self { host, inputs, notes: Vec::new() }
     }
 
-    /// One text. `Err` says why nothing can be made of it.
+    /// Converts one text. `Err` says why that is impossible.
     pub(super) fn text(&mut self, text: &str) -> Result<String, String> {
         match self.host.gaps {
             Gaps::Secrets => secrets(text),
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_a_host_can_know_is_said() {
+    fn placeholders_that_only_a_host_can_fill_are_refused() {
         check("cursor", "${workspaceFolder}/x", Err("the project that is open"));
         check("claude-code", "${CLAUDE_PROJECT_DIR}", Err("the project that is open"));
         check("vscode", "${command:x.y}", Err("only VS Code can fill in"));

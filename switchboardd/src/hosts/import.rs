@@ -1,5 +1,5 @@
-//! A host's server as a definition of one's own: the same command or address, with what the host would fill in written
-//! the way definitions have it.
+//! Converts a host's server to a definition: the same command or URL, with the host's placeholders written as
+//! definitions have them.
 
 use serde_json::{Map, Value, json};
 
@@ -7,40 +7,40 @@ use super::gaps::Reader;
 use super::{Entry, Host, Unit, is_off, survey, url, words};
 use crate::mask::{is_secret, is_secret_name, looks_secret, password};
 
-/// What is made of an entry.
+/// A converted entry.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Draft {
-    /// In the shape of a file with one server, without its name.
+    /// In the shape of a single-server file, without its name.
     pub definition: Map<String, Value>,
-    /// What its person should know.
+    /// Notes for the user.
     pub notes: Vec<String>,
 }
 
-/// A value that must not stand in a file, and what to call it.
+/// A secret that must not stay in a file, and the name to store it under.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Literal {
     pub name: String,
     pub value: String,
-    /// The variable that it was the value of.
+    /// The variable whose value it was.
     pub variable: Option<String>,
 }
 
-/// Names only.
+/// Never prints the value.
 impl std::fmt::Debug for Literal {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Literal").field("name", &self.name).finish_non_exhaustive()
     }
 }
 
-/// Members that choose among a server's tools.
+/// Members that filter a server's tools.
 const FILTERS: [&str; 6] =
     ["includeTools", "excludeTools", "enabled_tools", "disabled_tools", "disabledTools", "tools"];
 
-/// `timeouts.childSpawnMs` where nobody sets it, and the most it takes.
+/// Default and maximum of `timeouts.childSpawnMs`.
 const USUAL_START_MS: f64 = 8000.0;
 const MAX_START_MS: f64 = 600_000.0;
 
-/// Why a server is left out, or what is made of it.
+/// Converts an entry, or says why it is left out.
 pub fn draft(host: &Host, entry: &Entry, inputs: &Value) -> Result<Draft, String> {
     if is_off(&entry.value) {
         return Err(format!("it is turned off in {}", host.name));
@@ -147,7 +147,7 @@ fn process(
     Ok(())
 }
 
-/// Hosts start servers in the project that is open; paths from there mean nothing elsewhere.
+/// Hosts start servers in the open project; a relative path means nothing in any other folder.
 fn place(entry: &Entry, words: &[String], command: &mut Map<String, Value>) -> Result<(), String> {
     match (&entry.project, words.iter().find(|word| is_relative(word))) {
         (Some(project), _) => {
@@ -163,12 +163,12 @@ fn is_relative(word: &str) -> bool {
     matches!(word, "." | "..") || word.starts_with("./") || word.starts_with("../")
 }
 
-/// Whether a command line means something by where it is run.
+/// Whether a command line depends on its working directory.
 pub fn has_relative(words: &[String]) -> bool {
     words.iter().any(|word| is_relative(word))
 }
 
-/// What a host gives a server to start, in milliseconds, if that is more than it has here.
+/// The host's start-up timeout in milliseconds, if it exceeds our default.
 pub fn startup_ms(value: &Value) -> Option<u64> {
     let seconds = value["startup_timeout_sec"].as_f64().map(|seconds| seconds * 1000.0);
     let ms = seconds.or_else(|| value["startup_timeout_ms"].as_f64())?;
@@ -186,7 +186,7 @@ fn remote(
         Some("sse") => true,
         Some("ws" | "websocket") => return Err("it is reached by WebSocket".to_owned()),
         Some(_) => false,
-        // What these two mean by a bare `url`.
+        // These two hosts mean SSE by a bare `url`.
         None => matches!(host.id, "gemini" | "cline") && value.get("url").is_some(),
     };
     definition.insert("type".to_owned(), json!(if is_sse { "sse" } else { "http" }));
@@ -212,7 +212,7 @@ fn remote(
     Ok(())
 }
 
-/// In milliseconds, from where on nobody takes it for seconds.
+/// The timeout of a call in milliseconds. Below 1000 it could be mistaken for seconds and is ignored.
 fn timeout(host: &Host, value: &Value) -> Option<u64> {
     let seconds = value["tool_timeout_sec"].as_f64().map(|seconds| seconds * 1000.0);
     let given = value["timeout"].as_f64();
@@ -221,11 +221,11 @@ fn timeout(host: &Host, value: &Value) -> Option<u64> {
         Unit::Seconds => given.map(|seconds| seconds * 1000.0),
         Unit::Nothing => None,
     };
-    // A day is more than any call takes.
+    // A day is longer than any call takes.
     seconds.or(ms).filter(|ms| (1000.0..=86_400_000.0).contains(ms)).map(|ms| ms as u64)
 }
 
-/// Has `keep` take every literal secret out of a definition; what it gives stands in its place.
+/// Replaces each literal secret in a definition by what `keep` returns for it.
 pub fn hide_secrets(
     server: &str,
     definition: &mut Map<String, Value>,
@@ -239,7 +239,7 @@ pub fn hide_secrets(
     if let Some(command) = definition.get_mut("command").and_then(Value::as_object_mut) {
         for (name, value) in command.get_mut("env").and_then(Value::as_object_mut).into_iter().flatten() {
             if let Some(text) = value.as_str().filter(|text| !text.contains("${") && is_secret(name, text)) {
-                // Under its bare name, every other server that asks for that one would be given it.
+                // Under its bare name, every other server that uses this name would get it.
                 *value = json!(keep(&format!("{prefix}_{name}"), text, Some(name))?);
             }
         }
@@ -265,7 +265,7 @@ pub fn hide_secrets(
                     } else if let Some((name, value)) =
                         text.split_once([':', '=']).filter(|(name, value)| is_secret(name, value.trim()))
                     {
-                        // `--header "Authorization: Bearer …"` and the like.
+                        // Such as `--header "Authorization: Bearer …"`.
                         let (scheme, secret) = scheme(value);
                         let hidden = hide(&format!("{prefix}_{name}"), secret)?;
                         *arg = json!(format!("{}{scheme}{hidden}", &text[..text.len() - value.len()]));
@@ -293,7 +293,7 @@ pub fn hide_secrets(
     Ok(())
 }
 
-/// A query's values, and a password in front of the host.
+/// Hides secrets in the query, and a password before the host.
 fn hide_in_url(
     prefix: &str,
     url: &str,
@@ -320,7 +320,7 @@ fn hide_in_url(
     Ok(changed.then(|| format!("{address}?{}", parts.join("&"))))
 }
 
-/// `Bearer ` and the like, and what stands behind it.
+/// Splits off `Bearer ` and the like.
 fn scheme(value: &str) -> (&str, &str) {
     let bare = value.trim_start();
     let blank = value.len() - bare.len();
@@ -329,7 +329,7 @@ fn scheme(value: &str) -> (&str, &str) {
     value.split_at(blank + end.map_or(0, |begin| begin.len()))
 }
 
-/// As a variable may be called.
+/// Makes a valid variable name.
 fn variable_name(name: &str) -> String {
     let clean: String =
         name.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' }).collect();
@@ -340,7 +340,7 @@ fn variable_name(name: &str) -> String {
     }
 }
 
-/// A server's name that a folder can have.
+/// Makes a server's name usable as a folder name.
 pub fn folder_name(name: &str) -> String {
     let clean: String = name.trim().chars().filter(|c| !crate::visible::is_hidden(*c) || *c == ' ').collect();
     let clean = clean.replace('/', "-");
@@ -354,7 +354,7 @@ mod tests {
     use super::super::table::by_id;
     use super::*;
 
-    /// A definition without its secrets, and what they were called.
+    /// The definition without its secrets, and the secrets with their names.
     fn hidden(definition: Value) -> (Value, Vec<(String, String)>) {
         let Value::Object(mut definition) = definition else { panic!("no object") };
         let mut kept = Vec::new();
@@ -419,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_taken_over_is_said() {
+    fn entries_that_cannot_be_imported_are_refused() {
         let why = |host: &str, value: Value| {
             let entry = Entry { name: "x".to_owned(), project: None, value };
             draft(by_id(host).unwrap(), &entry, &Value::Null).unwrap_err()

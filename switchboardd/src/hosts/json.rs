@@ -1,4 +1,4 @@
-//! JSON with comments, as most hosts have it.
+//! Reads JSON with comments, the format of most hosts.
 
 pub(super) mod edit;
 
@@ -51,7 +51,7 @@ fn add(
     Ok(())
 }
 
-/// The object that a file is; `None` for a file without a value.
+/// The root object; `None` for a file without a value.
 pub(super) fn root(text: &str) -> Result<Option<Object<'_>>, Refusal> {
     let parsed = parse_to_ast(text, &CollectOptions::default(), &DIALECT).map_err(|error| {
         Refusal::at(text, error.range().start, format!("not valid JSON: {}", error.kind()))
@@ -63,7 +63,7 @@ pub(super) fn root(text: &str) -> Result<Option<Object<'_>>, Refusal> {
     }
 }
 
-/// A member by its name. One that is there twice is nobody's to choose from.
+/// A member by its name. A duplicate is an error.
 pub(super) fn member<'o, 't>(
     text: &str,
     object: &'o Object<'t>,

@@ -6,18 +6,18 @@ use std::path::{Path, PathBuf};
 use super::table::HOSTS;
 use super::{Base, Host, HostFile};
 
-/// What decides where hosts keep their files.
+/// Determines where hosts keep their files.
 #[derive(Debug, Clone)]
 pub struct Machine {
     pub home: PathBuf,
-    /// Absolute folders that variables name.
+    /// Absolute folders named by environment variables.
     pub variables: BTreeMap<&'static str, PathBuf>,
-    /// Where programs are looked for.
+    /// The folders on PATH.
     pub path: Vec<PathBuf>,
     pub is_mac: bool,
 }
 
-/// What shows that a host is here.
+/// The evidence that a host is installed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Trace {
     File,
@@ -25,7 +25,7 @@ pub enum Trace {
     Program,
 }
 
-/// A host that is on this machine.
+/// A host found on this machine.
 #[derive(Debug)]
 pub struct Present {
     pub host: &'static Host,
@@ -36,7 +36,7 @@ const VARIABLES: [&str; 5] =
     ["XDG_CONFIG_HOME", "CLAUDE_CONFIG_DIR", "COPILOT_HOME", "CODEX_HOME", "CONTINUE_GLOBAL_DIR"];
 
 impl Machine {
-    /// As the environment of whoever types says.
+    /// From this process's environment.
     pub fn here(home: &Path) -> Self {
         let variable = |name: &&'static str| Some((*name, PathBuf::from(std::env::var_os(name)?)));
         let variables = VARIABLES.iter().filter_map(variable).filter(|(_, folder)| folder.is_absolute());
@@ -49,12 +49,12 @@ impl Machine {
         }
     }
 
-    /// The hosts that are here.
+    /// The hosts on this machine.
     pub fn present(&self) -> Vec<Present> {
         HOSTS.iter().filter_map(|host| Some(Present { host, by: self.trace(host)? })).collect()
     }
 
-    /// How one shows that it is here.
+    /// The evidence for one host, if there is any.
     pub fn trace(&self, host: &Host) -> Option<Trace> {
         if host.places.iter().any(|place| self.file(place).exists()) {
             return Some(Trace::File);
@@ -66,14 +66,14 @@ impl Machine {
         host.programs.iter().any(|name| runs(name)).then_some(Trace::Program)
     }
 
-    /// The files of a host that are there.
+    /// A host's files that exist.
     pub fn existing(&self, host: &Host) -> Vec<PathBuf> {
-        // A link that leads nowhere is somebody's file, too.
+        // A dangling symlink is a user's file, too.
         let is_there = |file: &PathBuf| file.symlink_metadata().is_ok();
         host.places.iter().map(|place| self.file(place)).filter(is_there).collect()
     }
 
-    /// The files that a host is told in, whether they are there or not.
+    /// The files in which a host is set up, existing or not.
     pub fn targets(&self, host: &Host) -> Vec<PathBuf> {
         let existing = self.existing(host);
         if host.alternatives && !existing.is_empty() {
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn of_alternatives_the_one_that_is_there_is_taken() {
+    fn an_existing_alternative_is_chosen() {
         let folder = tempfile::tempdir().unwrap();
         let machine = machine(folder.path());
         let opencode = by_id("opencode").unwrap();

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::Host;
 use crate::mask::{MASK, is_harmless, is_secret_name, looks_secret, without_passwords};
 
-/// A host's file as it may be shown: its lines are what they were, its secrets are not.
+/// A host's file with its secrets masked and its lines unchanged.
 pub fn masked(host: &Host, text: &str) -> String {
     let mut hidden: Vec<String> = Vec::new();
     if let Ok(contents) = host.format.read(text) {
@@ -20,14 +20,14 @@ pub fn masked(host: &Host, text: &str) -> String {
     hidden.sort_by_key(|value| std::cmp::Reverse(value.len()));
     let mut text = by_looks(&without_passwords(text));
     for value in hidden {
-        // As it is, and as JSON writes it.
+        // As it is, and as JSON escapes it.
         let escaped = Value::from(value.as_str()).to_string();
         text = text.replace(escaped.trim_matches('"'), MASK).replace(&value, MASK);
     }
     text
 }
 
-/// Every value that is not simply a reference to one. Short ones would take the rest of the text with them.
+/// Collects all values except placeholders. Masking short values would damage the rest of the text.
 fn collect(values: &Value, hidden: &mut Vec<String>) {
     let texts = values.as_object().into_iter().flat_map(|values| values.values()).filter_map(Value::as_str);
     hidden.extend(
@@ -37,7 +37,7 @@ fn collect(values: &Value, hidden: &mut Vec<String>) {
     );
 }
 
-/// Masks what stands behind a secret's name, and what looks like one.
+/// Masks values after a secret's name, and text that looks like a secret.
 fn by_looks(text: &str) -> String {
     let (mut shown, mut is_next) = (String::with_capacity(text.len()), false);
     let mut rest = text;
@@ -50,7 +50,7 @@ fn by_looks(text: &str) -> String {
         rest = &rest[token.len()..];
         let bare = token.trim_matches(['"', '\'']);
         if bare.is_empty() || !(is_quoted || is_word(first)) {
-            // What stands between a name and its value leaves the value one.
+            // A separator between name and value: the value is still to come.
             is_next &= matches!(first, ':' | '=' | ',' | '"' | '\'') || first.is_whitespace();
             shown.push_str(token);
             continue;
@@ -58,7 +58,7 @@ fn by_looks(text: &str) -> String {
         let last = bare.rsplit([' ', '=']).next().unwrap_or(bare);
         if (is_next && !is_harmless(bare)) || looks_secret(bare) || looks_secret(last) {
             shown.push_str(&token.replace(bare, MASK));
-            // A scheme is followed by what it is about.
+            // An authorization scheme is followed by its credentials.
             is_next = is_next && matches!(bare.to_ascii_lowercase().as_str(), "bearer" | "basic" | "token");
         } else {
             shown.push_str(token);

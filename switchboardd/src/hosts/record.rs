@@ -1,5 +1,5 @@
-//! What was done to the files of hosts, kept so that it can be undone: the bytes that stood there and what was written.
-//! Such files hold secrets, so these do too: closed to others.
+//! Records of changes to hosts' files, so that they can be undone: the original text and a fingerprint of
+//! what we wrote. Such files hold secrets, so only the user can read the records.
 
 use std::fs::File;
 use std::io;
@@ -25,11 +25,11 @@ pub struct Record {
     pub original: Option<String>,
     /// The fingerprint of what we wrote last.
     pub written: String,
-    /// Folders that were made for it, outermost first.
+    /// Folders that were created for it, outermost first.
     pub folders: Vec<PathBuf>,
-    /// How many of the keys that lead to our entry were there before; `None` if there is no entry of ours.
+    /// How many of the keys on our entry's path existed before; `None` if we added no entry.
     pub there_before: Option<usize>,
-    /// Servers that were taken out.
+    /// Servers that were removed.
     pub taken: Vec<Taken>,
 }
 
@@ -55,7 +55,7 @@ impl Record {
         }
     }
 
-    /// Whether something stands in it that may stand nowhere else.
+    /// Whether the record may hold the only copy of something.
     pub fn holds_something(&self) -> bool {
         !self.taken.is_empty() || self.original.as_deref().is_some_and(|text| !text.trim().is_empty())
     }
@@ -70,7 +70,7 @@ pub fn fingerprint(text: &str) -> String {
     crate::digest::hex(text.as_bytes())
 }
 
-/// The folder of all records. One at a time has it.
+/// The folder of all records, locked by one process at a time.
 #[derive(Debug)]
 pub struct Records {
     folder: PathBuf,
@@ -78,12 +78,12 @@ pub struct Records {
 }
 
 impl Records {
-    /// To read, and change nothing.
+    /// Read-only, without the lock.
     pub fn peek(state: &Path) -> Self {
         Self { folder: state.join("hosts"), _lock: None }
     }
 
-    /// Waits until nobody else has it.
+    /// Waits for the lock.
     pub fn open(state: &Path) -> io::Result<Self> {
         let folder = state.join("hosts");
         private_folder(&folder)?;
@@ -99,12 +99,12 @@ impl Records {
         }
     }
 
-    /// What is known of a file.
+    /// The record of a file.
     pub fn of(&self, file: &Path) -> Result<Option<Record>, String> {
         read(&self.place(file))
     }
 
-    /// Every record, and what is wrong with those that cannot be read.
+    /// All records, and what is wrong with those that cannot be read.
     pub fn all(&self) -> (Vec<Record>, Vec<String>) {
         let (mut found, mut problems) = (Vec::new(), Vec::new());
         let files = std::fs::read_dir(&self.folder).into_iter().flatten().flatten().map(|entry| entry.path());
@@ -141,7 +141,7 @@ impl Records {
 
 fn read(file: &Path) -> Result<Option<Record>, String> {
     let Some(body) = private::read(file, LIMIT).map_err(|unfit| unfit.to_string())? else { return Ok(None) };
-    // Where, and not what: the parser's own words may quote a value.
+    // The position only: the parser's message may quote a value.
     let record: Record = serde_json::from_slice(&body).map_err(|error| {
         let file = file.display();
         format!(

@@ -1,4 +1,4 @@
-//! Putting Switchboard into a host's file, and taking it out again.
+//! Adds Switchboard to a host's file, and removes it again.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -10,31 +10,31 @@ use crate::document::Problem;
 use crate::files::others_can_write;
 use crate::files::text::read_text;
 
-/// What setting up, or undoing, would do to a file.
+/// What setting up or undoing would do to a file.
 #[derive(Debug)]
 pub struct Plan {
     pub before: Option<String>,
-    /// `None`: the file goes.
+    /// `None`: the file is deleted.
     pub after: Option<String>,
     pub kind: Kind,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// It is set up already.
+    /// Set up already.
     Already,
-    /// The same, but its host was told to leave it alone.
+    /// Set up already, but disabled in the host.
     Off,
     Add,
-    /// The shim's path is another one.
+    /// The shim's path changes.
     Move,
-    /// Byte for byte what it was.
+    /// The original text is restored.
     Restore,
-    /// The host changed the file meanwhile: only what is ours goes.
+    /// The host changed the file meanwhile: only our changes are removed.
     TakeOut,
     /// Nothing of ours is in it any more.
     Forget,
-    /// Servers that were imported go.
+    /// Imported servers are removed.
     Thin,
 }
 
@@ -44,18 +44,18 @@ impl Plan {
     }
 }
 
-/// What setting up would come to. Writes nothing.
+/// Plans setting up. Writes nothing.
 pub fn plan(host: &Host, file: &Path, shim: &str) -> Result<Plan, Problem> {
     let before = read_text(file).map_err(|why| Problem::of(file, why))?;
     let (kind, after) = added(host, file, before.as_deref(), shim).map_err(|refusal| refusal.of(file))?;
     Ok(Plan { after: after.map(|(text, _)| text).or_else(|| before.clone()), before, kind })
 }
 
-/// Our kind of change, and the text that it makes with the keys that were there before.
+/// The kind of change; the new text with the number of keys on the path that existed before.
 type Added = (Kind, Option<(String, Option<usize>)>);
 
 fn added(host: &Host, file: &Path, text: Option<&str>, shim: &str) -> Result<Added, Refusal> {
-    // Continue reads its older file only as long as there is no new one.
+    // Continue reads its older file only while the new one does not exist.
     if text.is_none() && host.id == "continue" && file.with_extension("json").exists() {
         return Err(Refusal::new(
             "is not there, and would take the place of `config.json`; have Continue make it first",
@@ -69,7 +69,7 @@ fn added(host: &Host, file: &Path, text: Option<&str>, shim: &str) -> Result<Add
     })
 }
 
-/// How somebody else could change a host's file, and with it what the host starts; `None` if nobody can.
+/// How other users could change a host's file, and with it what the host starts; `None` if they cannot.
 pub fn exposure(file: &Path) -> Option<String> {
     let there = file.ancestors().find_map(|path| path.canonicalize().ok())?;
     others_can_write(&there, &mut HashMap::new())
@@ -100,7 +100,7 @@ pub fn set_up(records: &Records, host: &Host, file: &Path, shim: &str) -> Result
         },
         |before, after| {
             let mut record = base(host, file, before, known.as_ref());
-            // An entry that a person wrote is theirs; only its path is ours then.
+            // An entry that the user wrote is theirs; then only its path is ours.
             record.there_before = there_before.get().or(record.there_before);
             record.written = after.map(fingerprint).unwrap_or_default();
             if record.original.is_none() && record.folders.is_empty() {
@@ -117,11 +117,11 @@ pub fn set_up(records: &Records, host: &Host, file: &Path, shim: &str) -> Result
     swapped.map(|_| kind)
 }
 
-/// The record to go on with: what stood there before all of ours.
+/// The record to continue with. Its original is the text from before all our changes.
 pub(super) fn base(host: &Host, file: &Path, before: Option<&str>, known: Option<&Record>) -> Record {
     let fresh = || Record::new(host.id, file, before);
     let Some(known) = known else { return fresh() };
-    // The only copy of something is kept, whatever became of the file.
+    // The only copy of something is kept, whatever happened to the file.
     let before = match before {
         Some(before) if !before.trim().is_empty() || !known.holds_something() => before,
         _ if known.holds_something() => return known.clone(),
@@ -130,14 +130,14 @@ pub(super) fn base(host: &Host, file: &Path, before: Option<&str>, known: Option
     if known.is_ours(before) {
         return known.clone();
     }
-    // The host changed it since: without what is ours it is what it would be without us.
+    // The host changed it since: the original is that text without our changes.
     match without_ours(host, known, before) {
         Ok(Some(original)) => Record { original: Some(original), ..known.clone() },
         _ => fresh(),
     }
 }
 
-/// The text without our entry and with what we took out of it; `None` if nothing of this is in it.
+/// Removes our entry and puts removed servers back; `None` if there is nothing to undo.
 fn without_ours(host: &Host, record: &Record, text: &str) -> Result<Option<String>, Refusal> {
     let mut rest = match record.there_before {
         Some(there_before) => host.without_shim(text, there_before)?,
@@ -155,7 +155,7 @@ fn without_ours(host: &Host, record: &Record, text: &str) -> Result<Option<Strin
 fn undone(host: &Host, record: &Record, text: Option<&str>) -> Result<(Kind, Option<String>), Refusal> {
     let is_gone = text.is_none_or(|text| text.trim().is_empty());
     if let Some(original) = record.original.as_ref().filter(|_| is_gone && record.holds_something()) {
-        // The only copy there is.
+        // The record holds the only copy.
         return Ok((Kind::Restore, Some(original.clone())));
     }
     let Some(text) = text else { return Ok((Kind::Forget, None)) };
@@ -171,7 +171,7 @@ fn undone(host: &Host, record: &Record, text: Option<&str>) -> Result<(Kind, Opt
     })
 }
 
-/// What undoing would come to. Writes nothing.
+/// Plans an undo. Writes nothing.
 pub fn plan_undo(host: &Host, record: &Record) -> Result<Plan, Problem> {
     let before = read_text(&record.file).map_err(|why| Problem::of(&record.file, why))?;
     let (kind, after) =
@@ -179,7 +179,7 @@ pub fn plan_undo(host: &Host, record: &Record) -> Result<Plan, Problem> {
     Ok(Plan { before, after, kind })
 }
 
-/// Takes back what was done to a file.
+/// Undoes our changes to a file.
 pub fn undo(records: &Records, host: &Host, record: &Record) -> Result<Kind, Problem> {
     let mut kind = Kind::Forget;
     if let Some(folder) = record.file.parent().filter(|_| record.holds_something()) {
@@ -201,7 +201,7 @@ pub fn undo(records: &Records, host: &Host, record: &Record) -> Result<Kind, Pro
     )?;
     if record.original.is_none() {
         for folder in record.folders.iter().rev() {
-            // Only those that nobody else uses by now.
+            // Fails for folders that are not empty.
             let _ = std::fs::remove_dir(folder);
         }
     }
@@ -211,7 +211,7 @@ pub fn undo(records: &Records, host: &Host, record: &Record) -> Result<Kind, Pro
     Ok(kind)
 }
 
-/// The folders that are not there yet, outermost first.
+/// The folders that do not exist yet, outermost first.
 fn missing_folders(file: &Path) -> Vec<PathBuf> {
     let above = file.ancestors().skip(1).take_while(|folder| !folder.exists());
     let mut missing: Vec<PathBuf> = above.map(Path::to_owned).collect();
@@ -219,7 +219,7 @@ fn missing_folders(file: &Path) -> Vec<PathBuf> {
     missing
 }
 
-/// The project that a server is for, and its name.
+/// A server's project and name.
 pub type Server = (Option<PathBuf>, String);
 
 fn thinned(host: &Host, text: &str, servers: &[Server]) -> Result<(String, Vec<Taken>), Refusal> {
@@ -233,7 +233,7 @@ fn thinned(host: &Host, text: &str, servers: &[Server]) -> Result<(String, Vec<T
     Ok((rest, taken))
 }
 
-/// What taking servers out of a file would come to. Writes nothing.
+/// Plans removing servers from a file. Writes nothing.
 pub fn plan_removal(host: &Host, file: &Path, servers: &[Server]) -> Result<Plan, Problem> {
     let before = read_text(file).map_err(|why| Problem::of(file, why))?;
     let after =
@@ -241,7 +241,7 @@ pub fn plan_removal(host: &Host, file: &Path, servers: &[Server]) -> Result<Plan
     Ok(Plan { after: before.is_some().then_some(after.0), before, kind: Kind::Thin })
 }
 
-/// Takes servers out of a file.
+/// Removes servers from a file.
 pub fn take_out(records: &Records, host: &Host, file: &Path, servers: &[Server]) -> Result<Kind, Problem> {
     let known = records.of(file).map_err(|why| Problem::of(file, why))?;
     let taken = std::cell::RefCell::new(Vec::new());

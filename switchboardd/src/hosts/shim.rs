@@ -1,4 +1,4 @@
-//! Which shim hosts are to start: one that will still be there tomorrow.
+//! Finds the shim that hosts should start, by a path that outlives an upgrade.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::KEY;
 
-/// Why there is no shim to write into a file.
+/// Why no shim can be written into a host's file.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum NoShim {
     #[error("`{}` is no program that can be started", .0.display())]
@@ -24,7 +24,7 @@ pub enum NoShim {
     NoText(PathBuf),
 }
 
-/// The shim that was named, or the one that belongs to this very program.
+/// The shim that was named, else the one installed with this program.
 pub fn find(named: Option<&Path>, path: &[PathBuf]) -> Result<String, NoShim> {
     if let Some(named) = named {
         let named = std::path::absolute(named).unwrap_or_else(|_| named.to_owned());
@@ -43,7 +43,7 @@ pub fn find(named: Option<&Path>, path: &[PathBuf]) -> Result<String, NoShim> {
     text(found)
 }
 
-/// Package managers keep each version in a folder of its own and a link on PATH: the link outlives the version.
+/// Package managers keep each version in its own folder and a link on PATH: the link outlives the version.
 fn by_lasting_name(beside: PathBuf, path: &[PathBuf]) -> Option<PathBuf> {
     let real = beside.canonicalize().ok();
     let on_path = path.iter().map(|folder| folder.join(KEY));
@@ -51,7 +51,7 @@ fn by_lasting_name(beside: PathBuf, path: &[PathBuf]) -> Option<PathBuf> {
     Some(same.next().unwrap_or(beside))
 }
 
-/// Where our own binary is, also when an upgrade replaced it while we ran.
+/// The path of our own binary, even if an upgrade replaced it while we run.
 fn ourselves() -> PathBuf {
     let path = std::env::current_exe().unwrap_or_default();
     match path.as_os_str().as_bytes().strip_suffix(b" (deleted)") {
@@ -64,7 +64,7 @@ fn is_program(file: &Path) -> bool {
     file.metadata().is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
 }
 
-/// Whether cargo put it there.
+/// Whether it is in a cargo build folder.
 fn is_built(file: &Path) -> bool {
     let real = file.canonicalize().unwrap_or_else(|_| file.to_owned());
     real.ancestors()
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_link_on_path_is_preferred_to_what_it_leads_to() {
+    fn a_link_on_path_is_preferred_to_its_target() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         std::fs::create_dir_all(at("v1")).unwrap();
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cargo_built_is_not_there_to_stay() {
+    fn a_cargo_build_folder_is_recognised() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("target/debug/switchboard");
         std::fs::create_dir_all(file.parent().unwrap()).unwrap();

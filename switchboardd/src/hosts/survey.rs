@@ -1,4 +1,4 @@
-//! What each host on this machine still starts by itself, and whether Switchboard is there already.
+//! Finds the servers that hosts still start themselves, and whether Switchboard is set up.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +9,7 @@ use crate::document::Problem;
 use crate::expand::Template;
 use crate::files::text::read_text;
 
-/// A host that is here.
+/// A host on this machine.
 #[derive(Debug)]
 pub struct Surveyed {
     pub host: &'static Host,
@@ -17,42 +17,42 @@ pub struct Surveyed {
     pub files: Vec<File>,
 }
 
-/// One of its files, which may not be there yet.
+/// One of its files, which may not exist yet.
 #[derive(Debug)]
 pub struct File {
     pub path: PathBuf,
-    /// Or why nothing can be made of it.
+    /// The error says why the file cannot be read.
     pub state: Result<State, Problem>,
 }
 
 #[derive(Debug, Default)]
 pub struct State {
-    /// What the host starts or reaches itself.
+    /// Servers that the host starts or connects to itself.
     pub servers: Vec<Server>,
-    /// The entry that leads to Switchboard.
+    /// The entry that starts Switchboard.
     pub switchboard: Option<Switchboard>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
 pub struct Server {
     pub name: String,
-    /// Claude Code keeps some for one project only.
+    /// Claude Code has servers for a single project.
     pub project: Option<PathBuf>,
-    /// The program, or where it is reached; never arguments, which may be secrets.
+    /// The program or the URL; never arguments, which may be secrets.
     pub command: String,
-    /// Whether its host was told to leave it alone.
+    /// Whether it is disabled in the host.
     pub is_off: bool,
 }
 
 #[derive(Debug, PartialEq, Eq)]
 pub struct Switchboard {
     pub command: PathBuf,
-    /// Whether that program is there.
+    /// Whether that program exists.
     pub exists: bool,
     pub is_off: bool,
 }
 
-/// Looks at every host that is here. Reads only.
+/// Surveys every host on this machine. Read-only.
 pub fn survey(machine: &Machine) -> Vec<Surveyed> {
     let look = |present: super::machine::Present| {
         let mut paths = machine.existing(present.host);
@@ -87,7 +87,7 @@ pub fn is_ours(entry: &Entry) -> bool {
 
 fn server(entry: Entry) -> Server {
     let command = words(&entry.value).into_iter().next();
-    // What stands in the path of a URL and behind it may be a secret.
+    // The path and the query of a URL may contain secrets.
     let place = |url: &str| shown_url(&Template::text(url.split(['?', '#']).next().unwrap_or_default()));
     let command = command.or_else(|| url(&entry.value).map(place));
     Server {
@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_host_is_seen_with_what_it_starts_itself() {
+    fn survey_finds_a_hosts_own_servers() {
         let folder = tempfile::tempdir().unwrap();
         let write = |file: &str, text: &str| {
             let file = folder.path().join(file);

@@ -1,5 +1,5 @@
-//! Replacing a file that a running program may write at the same moment: whole or not at all, and nothing that the other
-//! one wrote is lost.
+//! Replaces a file that a running program may write at the same time: atomically, and without losing what
+//! that program wrote.
 
 use std::ffi::OsString;
 use std::fs::{OpenOptions, Permissions};
@@ -15,27 +15,26 @@ use super::Refusal;
 use crate::document::Problem;
 use crate::files::text::read_text;
 
-/// Who writes in between that often is busy with something.
+/// A program that writes in between this often is busy.
 const TRIES: usize = 100;
-/// How long a file that makes no sense may be one that is just being written.
+/// How long a file that cannot be parsed may still be in the middle of a write.
 const INCOMPLETE_GRACE: Duration = Duration::from_millis(60);
-/// Between two looks at a file that somebody writes: many times what a save takes from its first byte to its last.
+/// Time between two reads of a file that is being written: many times what a save takes.
 const RETRY_INTERVAL: Duration = Duration::from_millis(20);
-/// What was written longer ago than this is not being written now.
+/// A file written longer ago than this is not being written now.
 const RECENT_WRITE: Duration = Duration::from_secs(1);
 const BUSY: &str = "is written by another program all the time; close that one and try again";
 const DRAFT: &str = ".switchboard-";
 
-/// What is to become of a file.
+/// What to do with a file.
 #[derive(Debug)]
 pub enum Edit {
     Keep,
     Write(String),
-    /// It goes.
     Delete,
 }
 
-/// What became of it.
+/// What was done with it.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Swapped {
     Kept,
@@ -43,8 +42,8 @@ pub enum Swapped {
     Deleted,
 }
 
-/// Has `edit` look at the text (`None`: there is no file) and does what it says, again until nobody wrote in between.
-/// `about_to` is told before each try what stands there and what will.
+/// Passes the text (`None`: no file) to `edit` and applies the result; starts over if another program wrote
+/// in between. Before each try, `about_to` gets the old and the new text.
 pub fn swap(
     path: &Path,
     mut edit: impl FnMut(Option<&str>) -> Result<Edit, Refusal>,
@@ -86,14 +85,14 @@ pub fn swap(
         if is_done {
             return Ok(if wanted.is_some() { Swapped::Written } else { Swapped::Deleted });
         }
-        // Somebody writes. What they are going to have written is what we go on from.
+        // Another program writes. We continue with what it will have written.
         (known, stands) = settled(known, had_text)?;
     }
     Err(Problem::of(path, BUSY))
 }
 
-/// The text once nobody is in the midst of writing it. Hosts empty a file and fill it again: one that had text has some
-/// again, and two looks at it agree. One that takes another's place is whole at once.
+/// The text once no program is in the middle of writing it. Hosts truncate a file and fill it again: one that
+/// had text must have some again, and two reads must agree. A file that replaces another is complete at once.
 fn settled(real: &Path, known: Which, had_text: bool) -> Result<(Which, Option<String>), String> {
     let look = || (which(real), read_text(real));
     let mut last = (known, Ok(None));
@@ -120,7 +119,7 @@ fn has_text(text: Option<&str>) -> bool {
     text.is_some_and(|text| !text.trim().is_empty())
 }
 
-/// Which file it is that stands there; numbers are given out again, so with when it was made.
+/// Identifies a file: by its inode and, because inodes are reused, its creation time.
 type Which = Option<(u64, Option<SystemTime>)>;
 
 fn which(real: &Path) -> Which {
@@ -132,7 +131,7 @@ fn is_fresh(real: &Path) -> bool {
     written.is_ok_and(|written| written.elapsed().is_ok_and(|since| since < RECENT_WRITE))
 }
 
-/// Behind a link is the file that its person keeps.
+/// Follows a symlink to its target.
 fn real_path(path: &Path) -> Result<PathBuf, String> {
     if !path.is_symlink() {
         return Ok(path.to_owned());
@@ -140,10 +139,10 @@ fn real_path(path: &Path) -> Result<PathBuf, String> {
     path.canonicalize().map_err(|_| "is a link that leads nowhere".to_owned())
 }
 
-/// The next version of a file, beside it; nothing is left of it when it is dropped.
+/// The next version of a file, in the same folder; removed on drop.
 struct Draft {
     path: PathBuf,
-    /// It is a host's, and could not go back.
+    /// It holds a host's text that could not be put back.
     is_left: bool,
 }
 
@@ -161,7 +160,7 @@ impl Draft {
                     "has another name as well (a hard link), which would go on with the old text".to_owned()
                 );
             }
-            // It could be replaced all the same; whoever closed it does not want that.
+            // Replacing it would work, but whoever made it read-only does not want that.
             if access(real, Access::WRITE_OK).is_err() {
                 return Err(format!("is read-only; `chmod u+w '{}'` opens it", real.display()));
             }
@@ -176,7 +175,7 @@ impl Draft {
             if uid.is_root() {
                 std::os::unix::fs::fchown(&file, Some(meta.uid()), Some(meta.gid())).map_err(failed)?;
             } else if meta.gid() != rustix::process::getegid().as_raw() {
-                // A group that is not ours to give away.
+                // Fails if we are not in that group.
                 let _ = std::os::unix::fs::fchown(&file, None, Some(meta.gid()));
             }
             file.set_permissions(Permissions::from_mode(meta.mode() & 0o7777)).map_err(failed)?;
@@ -185,14 +184,14 @@ impl Draft {
         Ok(draft)
     }
 
-    /// Both change places at once; false, and all is as it was, if by then something else stood there.
+    /// Exchanges both files atomically. False, with everything as before, if the text had changed meanwhile.
     fn exchange(self, real: &Path, stood: &str, wanted: &str) -> io::Result<bool> {
         let is_there =
             |path: &Path, text: &str| read_text(path).is_ok_and(|now| now.as_deref() == Some(text));
         match renameat_with(CWD, &self.path, CWD, real, RenameFlags::EXCHANGE) {
             Ok(()) if is_there(&self.path, stood) => Ok(true),
             Ok(()) => self.give_back(real, wanted).map(|()| false),
-            // Not every file system can; then the moment between looking and moving stays.
+            // Not every file system supports it; then a race between check and rename remains.
             Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS | rustix::io::Errno::NOTSUP) => {
                 Ok(is_there(real, stood) && std::fs::rename(&self.path, real).map(|()| true)?)
             }
@@ -200,8 +199,8 @@ impl Draft {
         }
     }
 
-    /// What is here is newer than what stands there: its host may still write into it, and must do so in its place. Again
-    /// if meanwhile a newer one came.
+    /// Puts the host's file back: it is newer than ours, and the host may still write into it. Repeats if an
+    /// even newer one appeared meanwhile.
     fn give_back(self, real: &Path, placed: &str) -> io::Result<()> {
         let mut placed = Ok(Some(placed.to_owned()));
         for _ in 0..TRIES {
@@ -217,7 +216,7 @@ impl Draft {
         Err(self.left(&io::Error::other("another program writes it all the time")))
     }
 
-    /// The file of a host that cannot go back to its place: it stays, under a name that nobody clears away.
+    /// Keeps a host's file that cannot be put back, under a name that `sweep` does not remove.
     fn left(mut self, error: &io::Error) -> io::Error {
         let kept = self.path.with_extension("kept");
         let kept = if std::fs::rename(&self.path, &kept).is_ok() { kept } else { self.path.clone() };
@@ -225,17 +224,17 @@ impl Draft {
         io::Error::other(format!("{error}; what its host wrote last is in `{}`", kept.display()))
     }
 
-    /// To where nothing stands; false if something does by now.
+    /// Creates the file; false if there is one by now.
     fn place(self, real: &Path) -> io::Result<bool> {
         match std::fs::hard_link(&self.path, real) {
             Ok(()) => Ok(true),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
-            // Not every file system has links.
+            // Not every file system has hard links.
             Err(_) => std::fs::rename(&self.path, real).map(|()| true),
         }
     }
 
-    /// Takes the file away; false, and it is back, if by then something else was in it.
+    /// Removes the file; false, and the file is back, if its text had changed meanwhile.
     fn take(self, real: &Path, stood: &str) -> io::Result<bool> {
         std::fs::rename(real, &self.path)?;
         if read_text(&self.path).is_ok_and(|taken| taken.as_deref() == Some(stood)) {
@@ -243,7 +242,7 @@ impl Draft {
         }
         match std::fs::hard_link(&self.path, real) {
             Ok(()) => Ok(false),
-            // A newer one came.
+            // A newer file exists.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
             Err(_) => match std::fs::rename(&self.path, real) {
                 Ok(()) => Ok(false),
@@ -268,7 +267,7 @@ fn draft_path(real: &Path, pid: u32) -> PathBuf {
     real.with_file_name(name)
 }
 
-/// Clears away what others left who were killed.
+/// Removes drafts of processes that were killed.
 fn sweep(real: &Path) {
     let Some(folder) = real.parent().and_then(|folder| std::fs::read_dir(folder).ok()) else { return };
     let own = draft_path(real, 0);

@@ -1,4 +1,4 @@
-//! Every host, and what is known of its files. What differs between them is here and nowhere else.
+//! Every host, and what is known of its files, as data.
 
 use super::{Base, Format, Gaps, Host, HostFile, Part, Unit};
 
@@ -12,7 +12,7 @@ const fn place(base: Base, file: &'static str, folder: &'static str) -> HostFile
     HostFile { base, file, folder: Some(folder) }
 }
 
-/// One that is written to only where it is already.
+/// A file that is used only if it exists.
 const fn existing(base: Base, file: &'static str) -> HostFile {
     HostFile { base, file, folder: None }
 }
@@ -38,7 +38,7 @@ const fn plain(
     }
 }
 
-/// In the order in which people are told of them.
+/// In the order in which users see them.
 pub static HOSTS: [Host; 16] = [
     Host {
         format: Format::Json { key: "mcpServers", projects: true },
@@ -48,7 +48,7 @@ pub static HOSTS: [Host; 16] = [
             "Claude Code",
             &["claude"],
             &[
-                // With the variable set the file stands in that folder; without, beside `~/.claude`.
+                // With the variable set, the file is in that folder; without it, next to `~/.claude`.
                 HostFile {
                     base: Base::Variable("CLAUDE_CONFIG_DIR", ""),
                     file: ".claude.json",
@@ -120,7 +120,7 @@ pub static HOSTS: [Host; 16] = [
     ),
     Host {
         format: Format::Toml,
-        // Without it, Codex has every call wait for the one before.
+        // Without it, Codex runs one call at a time.
         entry: &[("command", Part::Shim), ("supports_parallel_tool_calls", Part::True)],
         timeout: Unit::Nothing,
         ..plain(
@@ -203,7 +203,7 @@ pub static HOSTS: [Host; 16] = [
         alternatives: true,
         format: Format::Json { key: "mcp", projects: false },
         entry: &[("type", Part::Text("local")), ("command", Part::Argv), ("enabled", Part::True)],
-        // How long its list of tools may take.
+        // Its `timeout` limits fetching the list of tools.
         timeout: Unit::Nothing,
         ..plain(
             "opencode",

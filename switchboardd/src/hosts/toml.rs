@@ -1,4 +1,4 @@
-//! TOML, as Codex has it: `[mcp_servers.NAME]`.
+//! Reads TOML, the format of Codex: `[mcp_servers.NAME]`.
 
 pub(super) mod edit;
 

@@ -1,20 +1,20 @@
-//! What is written into a host's file, before it has that file's format.
+//! Values to write into a host's file, before they get that file's format.
 
 use super::Part;
 
-/// A value to be written, its members in their order.
+/// A value to write; members keep their order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Tree {
     Object(Vec<(String, Tree)>),
     List(Vec<String>),
     Text(String),
     Flag(bool),
-    /// As it stood in a file of the same format.
+    /// Text taken from a file of the same format.
     Raw(String),
 }
 
 impl Tree {
-    /// The entry that leads to the shim.
+    /// The entry that starts the shim.
     pub(super) fn entry(parts: &[(&str, Part)], shim: &str) -> Self {
         let tree = |part: &Part| match part {
             Part::Shim => Self::Text(shim.to_owned()),
@@ -28,7 +28,7 @@ impl Tree {
     }
 }
 
-/// A text in quotes, which JSON, TOML and YAML all read alike.
+/// A quoted string that is valid in JSON, TOML and YAML.
 pub(super) fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }

@@ -1,4 +1,4 @@
-//! YAML, as Continue has it: a list `mcpServers`.
+//! Reads YAML, the format of Continue: a list `mcpServers`.
 
 pub(super) mod edit;
 
@@ -22,7 +22,7 @@ pub(super) fn read(text: &str) -> Result<Contents, Refusal> {
     };
     for item in items {
         let value = plain(item);
-        // One that another file defines has no name of its own here.
+        // An item that refers to another file has no name here.
         let Some(name) = value["name"].as_str() else { continue };
         contents.entries.push(Entry { name: name.to_owned(), project: None, value });
     }

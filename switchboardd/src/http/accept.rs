@@ -1,19 +1,19 @@
-//! What a caller is willing to be answered with.
+//! Reads the `Accept` header.
 
 use axum::http::HeaderMap;
 use axum::http::header::ACCEPT;
 
-/// Whether JSON is welcome. No `Accept` means anything is; of several ranges the most specific one counts.
+/// Whether JSON is accepted. No `Accept` accepts anything; of several ranges the most specific one counts.
 pub(super) fn takes_json(headers: &HeaderMap) -> bool {
     !headers.contains_key(ACCEPT) || takes(headers, ["application/json", "application/*", "*/*"])
 }
 
-/// Whether both an event stream and JSON were asked for, as Streamable HTTP wants it said.
+/// Whether the caller accepts both an event stream and JSON, as Streamable HTTP requires.
 pub(super) fn takes_both(headers: &HeaderMap) -> bool {
     takes_events(headers) && headers.contains_key(ACCEPT) && takes_json(headers)
 }
 
-/// Whether an event stream was asked for; who says nothing has not.
+/// Whether an event stream is accepted. A request without `Accept` does not accept one.
 pub(super) fn takes_events(headers: &HeaderMap) -> bool {
     takes(headers, ["text/event-stream", "text/*", "*/*"])
 }
@@ -29,13 +29,13 @@ fn takes(headers: &HeaderMap, names: [&str; 3]) -> bool {
         .unwrap_or(false)
 }
 
-/// Whether the caller wants an event stream and would take nothing else.
+/// Whether the caller accepts an event stream and nothing else.
 pub(super) fn wants_only_events(headers: &HeaderMap) -> bool {
     let mut welcome = ranges(headers).filter(|range| range.welcome).peekable();
     welcome.peek().is_some() && welcome.all(|range| range.name == "text/event-stream")
 }
 
-/// A media range in lower case, and whether it is not refused by `q=0`.
+/// A media range in lower case; `welcome` unless it has `q=0`.
 struct Range {
     name: String,
     welcome: bool,
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn accept_is_read_as_it_is_meant() {
+    fn the_most_specific_range_decides() {
         check(None, true, false);
         check(Some("*/*"), true, false);
         check(Some("application/json, text/event-stream"), true, false);

@@ -1,8 +1,8 @@
-//! The gate: may this request come in? Asked of every route.
+//! Decides for every request whether it may come in, and what it may see and do.
 //!
-//! A web page in the person's browser can send requests to loopback addresses and other users can
-//! connect to TCP ports, so on TCP the `Host` must be ours, an `Origin` must be allowed, and a token
-//! is needed for anything that does or shows more than names. The unix socket admits only its owner.
+//! A web page in the user's browser can send requests to loopback addresses, and other local users can
+//! connect to TCP ports. So on TCP the `Host` must be ours, an `Origin` must be allowed, and everything that
+//! acts or shows more than names needs a token. The unix socket admits only its owner.
 
 use std::sync::Arc;
 
@@ -20,32 +20,32 @@ use super::{page, streamable};
 use crate::daemon_state::Daemon;
 use crate::header_names;
 
-/// What browsers say of a request: who asks, and what for.
+/// Headers in which browsers say which site sent a request, and for what.
 const SITE: &str = "sec-fetch-site";
 const MODE: &str = "sec-fetch-mode";
 
-/// What a request that was let in may see and do.
+/// What an authorized request may see and do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Access {
     /// Everything.
     Full,
-    /// What a status page needs: all that can be seen there, and nothing can be done.
+    /// Read access for the status page: see everything, change nothing.
     Read,
     /// Names and states only.
     Names,
 }
 
-/// What a request shows of who sent it.
+/// The credential that a request carries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Credential {
-    /// It came on the socket, or has the token.
+    /// It came on the unix socket, or carries the token.
     Token,
-    /// It has what a status page is given.
+    /// It carries the bearer of a status page.
     Page,
     Nothing,
 }
 
-/// What a request shows; a connection on which nothing was shown may not stay.
+/// The credential of a request. A valid one exempts its connection from the limits for tokenless connections.
 pub(super) fn credential<B>(
     daemon: &Daemon,
     connection: &AcceptedConnection,
@@ -63,8 +63,8 @@ pub(super) fn credential<B>(
     shown
 }
 
-/// What all answers on TCP say: they are for whoever asked, and are what they say they are. Nobody without a token keeps
-/// a connection.
+/// Adds the headers that every response on TCP has: no sniffing, same origin only. A connection without a
+/// credential is closed after its response.
 pub(super) fn add_security_headers<B>(peer: &PeerAddress, shown: Credential, response: &mut Response<B>) {
     if let PeerAddress::Unix = peer {
         return;
@@ -94,7 +94,7 @@ pub(super) async fn check(State(daemon): State<Arc<Daemon>>, mut request: Reques
         }
         Err(refusal) => refusal.into_response(),
     };
-    // A page that may ask may also read why it was turned away.
+    // An allowed page may also read the error of a refused request.
     if let Some(origin) = origin {
         response.headers_mut().insert("access-control-allow-origin", origin);
         response.headers_mut().insert("vary", HeaderValue::from_static("origin"));
@@ -105,7 +105,7 @@ pub(super) async fn check(State(daemon): State<Arc<Daemon>>, mut request: Reques
     response
 }
 
-/// Whether this request may come in, and how far.
+/// Whether the request is authorized, and for what.
 pub(super) fn authorize<B>(
     daemon: &Daemon,
     peer: &PeerAddress,
@@ -135,7 +135,7 @@ pub(super) fn authorize<B>(
     match path {
         "/health" | "/ready" | "/version" if reads => Ok(Access::Full),
         _ if reads && is_for_pages(path) && shown == Credential::Page => Ok(Access::Read),
-        // The page itself shows nothing, and what it is to read with is given for a code.
+        // The page's files hold no data. The page exchanges a code for its bearer.
         _ if reads && page::is_part(path) => Ok(Access::Names),
         page::SESSION if *request.method() == Method::POST => Ok(Access::Names),
         _ if reads && is_discovery(path) && daemon.catalog().config().http.open_discovery => {
@@ -145,7 +145,7 @@ pub(super) fn authorize<B>(
     }
 }
 
-/// No `Origin`, or one that is on the list.
+/// True without an `Origin`, or with a single one that the config allows.
 fn origin_is_allowed(daemon: &Daemon, headers: &HeaderMap) -> bool {
     let mut origins = headers.get_all(ORIGIN).iter();
     let Some(origin) = origins.next() else { return true };
@@ -155,8 +155,8 @@ fn origin_is_allowed(daemon: &Daemon, headers: &HeaderMap) -> bool {
     known && origins.next().is_none()
 }
 
-/// Whether a browser says that another page asks, which is not one of those that may: those send an `Origin`, which is
-/// checked before. A person may follow a link to the status page.
+/// True if a browser reports that a page of another site sent the request. Requests with an `Origin` are not
+/// decided here: `origin_is_allowed` has checked them. Any site may link to the status page.
 fn is_of_another_site<B>(request: &Request<B>) -> bool {
     let headers = request.headers();
     let is_ours = |site: &HeaderValue| site == "same-origin" || site == "none";
@@ -169,8 +169,8 @@ fn is_of_another_site<B>(request: &Request<B>) -> bool {
     !is_followed_link
 }
 
-/// Our own page, which comes from the very address that it asks. It reads, and asks for what it reads with; it has
-/// no business at other routes.
+/// True for requests of our own status page, which has the same origin. It may read, and exchange its code
+/// for a bearer; nothing else.
 fn is_own_page<B>(request: &Request<B>) -> bool {
     let (headers, path) = (request.headers(), request.uri().path());
     let wanted = match *request.method() {
@@ -181,7 +181,7 @@ fn is_own_page<B>(request: &Request<B>) -> bool {
     wanted && is_same_origin(headers)
 }
 
-/// Exactly one `Origin`, and it is where the request went. The `Host` was found to be ours before.
+/// True for exactly one `Origin` that equals the `Host`, which was checked before.
 pub(super) fn is_same_origin(headers: &HeaderMap) -> bool {
     let mut origins = headers.get_all(ORIGIN).iter();
     let (Some(origin), None) = (origins.next(), origins.next()) else { return false };
@@ -189,7 +189,7 @@ pub(super) fn is_same_origin(headers: &HeaderMap) -> bool {
     origin.as_bytes().strip_prefix(b"http://").is_some_and(|origin| Some(origin) == host)
 }
 
-/// What a status page reads.
+/// The paths that a status page reads.
 fn is_for_pages(path: &str) -> bool {
     matches!(path, "/status" | "/savings" | page::FEED) || is_under(path, "/suites")
 }
@@ -202,7 +202,7 @@ fn is_under(path: &str, root: &str) -> bool {
     path == root || path.strip_prefix(root).is_some_and(|rest| rest.starts_with('/'))
 }
 
-/// Exactly one `Host`, and it names the very address we listen on.
+/// True for exactly one `Host` that names the address we listen on.
 fn host_is_ours<B>(request: &Request<B>, peer: &PeerAddress) -> bool {
     let mut hosts = request.headers().get_all(HOST).iter();
     let (Some(host), None) = (hosts.next(), hosts.next()) else { return false };
@@ -222,7 +222,7 @@ fn is_ours(host: &[u8], peer: &PeerAddress) -> bool {
     }
 }
 
-/// What stands behind the one `Authorization: Bearer`.
+/// The value of the only `Authorization: Bearer` header.
 fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
     let mut values = headers.get_all(AUTHORIZATION).iter();
     let (Some(value), None) = (values.next(), values.next()) else { return None };
@@ -268,7 +268,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_our_own_names_are_ours() {
+    fn only_loopback_names_with_our_port_are_ours() {
         let tcp = PeerAddress::Tcp("127.0.0.1:7420".parse().unwrap());
         for host in ["127.0.0.1:7420", "localhost:7420", "LOCALHOST:7420", "[::1]:7420"] {
             assert!(is_ours(host.as_bytes(), &tcp), "{host}");
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn only_where_a_request_went_is_its_own_origin() {
+    fn only_an_origin_equal_to_the_host_is_same_origin() {
         let with = |origins: &[&str]| {
             let mut headers = HeaderMap::new();
             headers.insert(HOST, "127.0.0.1:7420".parse().unwrap());

@@ -1,5 +1,5 @@
-//! Several messages in one array: only the revision 2025-03-26 has them, so only a session that agreed on it, or a
-//! caller without one that names it, is understood.
+//! JSON-RPC batches on the proxy routes. Only revision 2025-03-26 has them, so they are accepted only from a
+//! session that negotiated it or from a sessionless caller that names it in `MCP-Protocol-Version`.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::header_names;
 use crate::methods;
 use crate::session::Session;
 
-/// The messages of a batch that may be one.
+/// The messages of `body`, if it is an array and this caller may send batches.
 pub(super) fn of<'a>(
     session: &Session,
     headers: &HeaderMap,

@@ -1,4 +1,4 @@
-//! Orders from the person's own command line: unix socket only, and none adds a server or gives consent.
+//! Commands of the user's command line. Unix socket only; none of them adds a server or gives consent.
 
 mod explain;
 mod login;
@@ -24,19 +24,19 @@ use crate::event_loop::run_blocking;
 use crate::page_access::{self, CODE_LIFE};
 use crate::reload::{ReloadCause, Reloaded, Reloader};
 
-/// So long a command may take from a code to the file that leads in by it.
+/// How long the command may take to write the link file after it received the code.
 const WRITTEN_WITHIN: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 struct ControlRequest {
     suite: Option<String>,
-    /// Where it was typed.
+    /// The directory in which the command was run.
     workspace: Option<PathBuf>,
-    /// For `logs`: the last line that is known, and how long to wait for another.
+    /// For `logs`: the number of the last line that the caller has.
     #[serde(default)]
     after: u64,
-    /// Of which daemon: another one counts anew.
+    /// The run id of the daemon that numbered `after`; another daemon numbers its lines anew.
     boot: Option<String>,
     #[serde(default)]
     wait_ms: u64,
@@ -81,7 +81,8 @@ pub(super) async fn order(
     }
 }
 
-/// A mistake in the config is no failure of the order: everything else was read, and the answer says what there is now.
+/// A mistake in the config does not fail the reload: everything else was read, and the answer shows the new
+/// state.
 async fn reload(daemon: &Daemon, reloader: &Arc<Reloader>) -> Result<Response, HttpError> {
     let Reloaded { catalog, config_problems } = reloader.reload(ReloadCause::Requested).await;
     let problems: Vec<String> =
@@ -96,12 +97,12 @@ async fn reload(daemon: &Daemon, reloader: &Arc<Reloader>) -> Result<Response, H
     Ok(json_response(StatusCode::OK, answer.to_string()))
 }
 
-/// A page for a browser, with the code that lets it in.
+/// A link to the status page, with a code that lets the browser in.
 fn open(daemon: &Daemon) -> Result<Response, HttpError> {
     let url = daemon.page_access.issue_link().map_err(HttpError::BadRequest)?;
     if let Some(state) = daemon.info.get().map(|place| place.state.clone()) {
         tokio::spawn(async move {
-            // The command writes it a moment after this.
+            // The command writes the link file after it has received this answer.
             tokio::time::sleep(CODE_LIFE + WRITTEN_WITHIN).await;
             run_blocking(move || page_access::remove_link_file(&state, CODE_LIFE)).await;
         });
@@ -125,7 +126,7 @@ fn held(server: &str) -> HttpError {
     HttpError::Held(format!("server `{server}` is held; `switchboard allow {server}` shows it and asks"))
 }
 
-/// A suite by its own name or its child's: as it is seen where the order was given, or anywhere else.
+/// Finds a suite by its own name or its child's: first in the workspace of the command, then in all others.
 async fn found(daemon: &Arc<Daemon>, order: &ControlRequest) -> Result<(Arc<Catalog>, usize), HttpError> {
     let name =
         order.suite.as_deref().ok_or_else(|| HttpError::BadRequest("`suite` is missing".to_owned()))?;

@@ -1,4 +1,5 @@
-//! What `curl` shows: health, version, suites and status. Nothing here starts a child.
+//! The read-only routes for people and tools: health, version, suites and status. Nothing here starts a
+//! child.
 
 mod state;
 
@@ -30,7 +31,7 @@ pub(super) async fn health() -> Response {
     shown(&json!({ "status": "ok" }))
 }
 
-/// Ready to take calls: not on the way out.
+/// Whether the daemon takes calls, i.e. is not shutting down.
 pub(super) async fn ready(State(daemon): State<Arc<Daemon>>) -> Response {
     match *daemon.phase().borrow() {
         Phase::Serving => shown(&json!({ "ready": true })),
@@ -80,12 +81,12 @@ pub(super) async fn tools(
     let Some(list) = suite.tools_if_known() else {
         return Ok(shown(&json!({ "suite": suite.name, "known": false, "tools": [] })));
     };
-    // Written by hand: the definitions stay as the child wrote them.
+    // Formatted by hand, so that the tool definitions stay byte for byte as the child wrote them.
     let body = format!(r#"{{"suite":{},"known":true,"tools":[{}]}}"#, json!(suite.name), suite.listed(&list));
     Ok(json_response(StatusCode::OK, body))
 }
 
-/// `?workspace=` has that one loaded and shown, whether or not a session is in it.
+/// `?workspace=` loads and shows that workspace, even without a session in it.
 pub(super) async fn status(
     State(daemon): State<Arc<Daemon>>,
     State(reloader): State<Arc<Reloader>>,
@@ -102,7 +103,7 @@ pub(super) async fn status(
     shown(&everything(&daemon, &reloader, &memory_usage))
 }
 
-/// All that a status says.
+/// The full status.
 pub(super) fn everything(daemon: &Daemon, reloader: &Reloader, memory_usage: &MemoryUsage) -> Value {
     let catalog = daemon.catalog();
     let metrics = &daemon.services.metrics;
@@ -132,7 +133,7 @@ pub(super) fn everything(daemon: &Daemon, reloader: &Reloader, memory_usage: &Me
         "introspections": overall.introspections,
         "lastErrors": metrics_json::last_errors(metrics),
         "whereabouts": daemon.info.get(),
-        // Commands cannot look for themselves: this process is closed to others.
+        // Commands cannot check this: this process is not readable from outside.
         "replaced": std::env::current_exe().is_ok_and(|path| path.to_string_lossy().ends_with(" (deleted)")),
         "watchedFolders": watched.map(|(folders, _)| folders),
         "watchFailed": watched.is_some_and(|(_, failed)| failed),
@@ -150,7 +151,7 @@ pub(super) fn everything(daemon: &Daemon, reloader: &Reloader, memory_usage: &Me
     })
 }
 
-/// A new version that waits until nothing is under way, or cannot take over: which, and why.
+/// The new binary that takes over once the daemon is idle, or the problem that prevents it.
 fn restart_pending(daemon: &Daemon) -> Value {
     daemon.shutdown.successor().map_or(
         Value::Null,
@@ -158,7 +159,7 @@ fn restart_pending(daemon: &Daemon) -> Value {
     )
 }
 
-/// A suite with what was measured of it.
+/// A suite with its metrics.
 fn measured(metrics: &Metrics, memory_usage: &MemoryUsage, suite: &Suite) -> Value {
     let mut body = described(suite, Access::Full);
     if suite.is_held() {
@@ -174,7 +175,7 @@ fn measured(metrics: &Metrics, memory_usage: &MemoryUsage, suite: &Suite) -> Val
     body
 }
 
-/// All suites, as a GET on the aggregate face shows them.
+/// All suites, as a GET on the aggregate face returns them.
 pub(super) fn overview(catalog: &Catalog, access: Access) -> Response {
     let suites: Vec<Value> = catalog.suites.iter().map(|suite| described(suite, access)).collect();
     let mut body = json!({ "status": "ok", "suites": suites });
@@ -192,7 +193,7 @@ fn problems(catalog: &Catalog) -> Vec<String> {
     catalog.problems.iter().map(ToString::to_string).collect()
 }
 
-/// By its own name or its server's; else the nearest one there is.
+/// Finds a suite by its own name or its server's; the error suggests the nearest name.
 fn named<'c>(catalog: &'c Catalog, name: &str) -> Result<&'c Suite, HttpError> {
     catalog.named(name).ok_or_else(|| no_such(name, &[catalog]))
 }

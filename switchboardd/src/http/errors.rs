@@ -1,4 +1,4 @@
-//! Where failures leave the house: every answer that is not the one hoped for is made here.
+//! Turns every refused or failed request into an HTTP response.
 
 use axum::body::Body;
 use axum::extract::Request;
@@ -13,7 +13,7 @@ use switchboard_wire::rpc;
 use super::page;
 use crate::error::fault;
 
-/// Why a request is turned away before it reaches a face.
+/// Why a request is refused before it reaches a face.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum HttpError {
     #[error("{0}")]
@@ -50,7 +50,7 @@ pub(super) enum HttpError {
     NotFound(String),
     #[error("{0}")]
     BadRequest(String),
-    /// Nobody has allowed it.
+    /// The server is held: the user has not allowed it.
     #[error("{0}")]
     Held(String),
     #[error(
@@ -63,14 +63,14 @@ pub(super) enum HttpError {
     Rpc(#[from] RpcError),
 }
 
-/// What is wrong with a message over Streamable HTTP, as a fault with a status.
+/// A refused message over Streamable HTTP: a JSON-RPC error with an HTTP status.
 #[derive(Debug, thiserror::Error, PartialEq)]
 #[error("{message}")]
 pub(super) struct RpcError {
     pub(super) status: StatusCode,
     pub(super) code: i64,
     pub(super) message: String,
-    /// The request's, where it could be read.
+    /// The request's id, if it could be read.
     pub(super) id: Option<Box<str>>,
     pub(super) data: Option<serde_json::Value>,
 }
@@ -152,7 +152,7 @@ pub(super) fn json_response(status: StatusCode, body: impl Into<Body>) -> Respon
     json(status, body.into())
 }
 
-/// The same with a body of any kind.
+/// Like `json_response`, for any body type.
 pub(super) fn json<B>(status: StatusCode, body: B) -> Response<B> {
     let mut response = Response::new(body);
     *response.status_mut() = status;
@@ -164,7 +164,7 @@ pub(super) async fn no_route(request: Request) -> HttpError {
     HttpError::NotFound(format!("there is nothing at `{}`", request.uri().path()))
 }
 
-/// For the routes with one method; those with several say so themselves.
+/// Only for routes with one method; the others return `WrongMethod` themselves.
 pub(super) async fn wrong_method(request: Request) -> HttpError {
     let path = request.uri().path();
     let posts = path.starts_with("/hop/") || path.starts_with("/control/") || path == page::SESSION;

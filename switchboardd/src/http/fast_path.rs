@@ -1,5 +1,5 @@
-//! The short way: what shims send, which is nearly everything, goes past the router. Its layers and boxed futures cost
-//! more than all that is done for a message, and a daemon that nobody looks at never builds it.
+//! Bypasses the router for the requests of shims, which are nearly all requests. The router's layers and
+//! boxed futures cost more than handling a message, and a daemon that serves only shims never builds it.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use super::{auth, hop, proxy};
 use crate::daemon_state::Daemon;
 use crate::face::Face;
 
-/// An answer to a message, or whatever a route or a refusal makes.
+/// A full body for a message; a boxed body for all else.
 pub(super) type FastResponse = Response<Either<Full<Bytes>, Body>>;
 
 #[derive(Debug, Clone, Copy)]
@@ -28,9 +28,9 @@ pub(super) enum FastPath {
 }
 
 impl FastPath {
-    /// `None` for what the router has to look at.
+    /// `None` if the router must handle the request.
     pub(super) fn of<B>(request: &Request<B>) -> Option<Self> {
-        // What a browser sends is answered with more headers.
+        // Browsers need CORS headers in the response, which the router adds.
         if *request.method() != Method::POST || request.headers().contains_key(ORIGIN) {
             return None;
         }

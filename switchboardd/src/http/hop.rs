@@ -1,4 +1,4 @@
-//! The shim's own routes: opening a session and fetching its mailbox.
+//! The shim's own routes: open a session, poll its mailbox.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::list_changes;
 use crate::mailbox::MessageBatch;
 use crate::session::Session;
 
-/// No poll waits longer than this, whatever it asks for.
+/// Longest wait of a poll.
 const MAX_WAIT: Duration = Duration::from_secs(60);
 
 pub(super) async fn open(
@@ -52,7 +52,7 @@ pub(super) async fn open(
         replay(&daemon, &session, message);
     }
     if !open.handshake.is_empty() {
-        // It comes from another daemon, which may have shown it something else.
+        // The session comes from another daemon, which may have shown the host different lists.
         list_changes::notify_all_lists_changed(&session);
     }
     if let Some(shim) = connection.peer_pid() {
@@ -66,8 +66,8 @@ pub(super) async fn open(
     Ok(json_response(StatusCode::OK, json!(opened).to_string()))
 }
 
-/// What the host said to an earlier daemon: taken in again, answered long ago. Nobody waits for a child here: one that
-/// does not answer would keep the host from all the others.
+/// Replays the host's handshake with an earlier daemon; the answers are discarded. It does not wait for
+/// children: one that hangs would cut the host off from all others.
 fn replay(daemon: &Arc<Daemon>, session: &Arc<Session>, message: &RawValue) {
     let body = message.get().as_bytes();
     match Message::parse(body) {
@@ -104,7 +104,7 @@ pub(super) async fn poll(
         .and_then(|id| daemon.sessions.get(id))
         .filter(|session| session.is_shims)
         .ok_or(HttpError::UnknownSession)?;
-    // The one that mail is fetched on has a place whatever else there is.
+    // The mailbox connection is admitted even above the session's limit.
     let _ = connection.attach_session(&session);
     let body = read_body(request.into_body()).await?;
     let poll: MailboxPoll = serde_json::from_slice(&body)
@@ -118,7 +118,7 @@ pub(super) async fn poll(
             break batch;
         }
         let nothing = MessageBatch { messages: Vec::new(), next: poll.after };
-        // The news of draining interrupts a session's wait once; later polls wait like any other.
+        // The start of draining interrupts one poll per session; later polls wait normally.
         let leaving = match *phase.borrow_and_update() {
             Phase::Serving => false,
             Phase::Draining(_) => {

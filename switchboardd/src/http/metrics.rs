@@ -1,4 +1,4 @@
-//! `/metrics`: what Prometheus scrapes. What is told is gathered in `metrics_export.rs`.
+//! `/metrics` for Prometheus. `metrics_export.rs` gathers the metrics.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ pub(super) async fn metrics(
     let memory_usage = daemon.services.budget.measure_memory().await;
     let now = collect_gauges(&daemon, &memory_usage);
     let metrics = daemon.services.metrics.clone();
-    // Thousands of lines take a while: not on the one thread.
+    // Formatting thousands of lines takes a while: not on the event loop.
     let text = try_run_blocking(move || {
         let mut text = MetricsText::new(format);
         export(&metrics, &now, &mut text);
@@ -38,7 +38,7 @@ pub(super) async fn metrics(
     Ok(response)
 }
 
-/// OpenMetrics for whoever names it, and the old format for everybody else, curl among them.
+/// OpenMetrics if the client asks for it; the classic text format for all others, e.g. curl.
 fn format(headers: &HeaderMap) -> MetricsFormat {
     let named = headers.get_all(ACCEPT).iter().filter_map(|accept| accept.to_str().ok());
     let mut kinds = named.flat_map(|accept| accept.split(','));
@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn openmetrics_is_for_those_who_name_it() {
+    fn openmetrics_is_only_for_clients_that_ask_for_it() {
         let of = |accept: &str| {
             let mut headers = HeaderMap::new();
             headers.insert(ACCEPT, accept.parse().unwrap());

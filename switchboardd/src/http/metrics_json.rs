@@ -1,17 +1,18 @@
-//! What was measured, as `/status` shows it. The page reads this shape:
+//! The metrics in `/status`. The status page reads this format:
 //!
 //! ```json
 //! "calls": {"total": 12, "errors": 1, "inFlight": 0, "p50Ms": 0.41, "p99Ms": 12.5,
 //!           "series": [{"at": 1763311200000, "count": 3, "errors": 0, "p50Ms": 0.4, "p99Ms": 0.9}]}
 //! ```
 //!
-//! `calls` stands at the top and in every suite. The quantiles are those of all calls since the daemon started, `null`
-//! before the first one. `series` has a point for each 5 s (`stepMs` at the top) of the last 5 min in which a call ended,
-//! the oldest first; `at` is the Unix time in milliseconds at which the step began, and what is left out is zero.
-//! `introspections` are no calls. `lastErrors` at the top: `{"at", "method", "suite", "tool", "kind", "message"}`, the
-//! newest first; `kind` is a word that programs can rely on, `message` never holds arguments or results.
-//! `memoryKb` of a child is what it and all it started take (shared pages once), `memoryKb` at the top the daemon's own;
-//! both are at most a second old, and `null` where nobody says.
+//! `calls` is at the top level and in every suite. The quantiles cover all calls since the daemon started,
+//! and are `null` before the first call. `series` has one point per 5 s step (`stepMs` at the top level) of
+//! the last 5 min in which a call ended, oldest first; `at` is the start of the step in Unix milliseconds,
+//! and missing steps are zero. `introspections` are not counted as calls. `lastErrors` at the top level:
+//! `{"at", "method", "suite", "tool", "kind", "message"}`, newest first; `kind` is stable for programs,
+//! `message` never contains arguments or results. `memoryKb` of a child includes all its descendants (shared
+//! pages counted once); at the top level it is the daemon's own. Both are at most a second old, and `null` if
+//! unknown.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -20,7 +21,7 @@ use serde_json::{Value, json};
 use crate::metrics::Metrics;
 use crate::metrics::suite_metrics::{MetricFigures, Point, STEP};
 
-/// How far apart the points of a chart are.
+/// Distance between two points of a chart.
 pub(super) fn step_ms() -> u64 {
     whole_millis(STEP)
 }
@@ -67,7 +68,7 @@ pub(super) fn unix_millis(time: SystemTime) -> u64 {
     whole_millis(time.duration_since(UNIX_EPOCH).unwrap_or_default())
 }
 
-/// With three places, which are microseconds.
+/// Milliseconds, rounded to microseconds.
 fn millis(time: Duration) -> f64 {
     (time.as_secs_f64() * 1e6).round() / 1e3
 }

@@ -1,4 +1,5 @@
-//! The status page: a shell that shows nothing by itself, the way in for it, and what keeps it up to date.
+//! The status page: its static files, the exchange of a code for a bearer, and the feed that keeps the page
+//! up to date.
 
 mod feed;
 
@@ -21,21 +22,21 @@ use crate::digest;
 use crate::page_access::{BEARER_LIFE, FEEDS};
 use crate::reload::Reloader;
 
-/// Where a page changes its code for a bearer.
+/// Where the page exchanges its code for a bearer.
 pub(super) const SESSION: &str = "/page/session";
-/// Where it hears what is new.
+/// Where the page receives status updates.
 pub(super) const FEED: &str = "/status/events";
 
-/// Anybody on this machine can send a code: it has to be short and come soon.
+/// Any local user can post a code, so size and time are limited.
 const CODE_BYTES: usize = 1024;
 const CODE_TIME: Duration = Duration::from_secs(5);
 
-/// Nothing from elsewhere, nothing inline, no markup made from text.
+/// Only our own files: nothing from other origins, nothing inline, no HTML built from strings.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
                       base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
                       require-trusted-types-for 'script'; trusted-types 'none'";
 
-/// A file of the page, as it was when the daemon was built. It is in memory only while somebody looks at it.
+/// A file of the page, embedded in the binary. The kernel loads it into memory only when it is served.
 struct PageFile {
     path: &'static str,
     kind: &'static str,
@@ -100,7 +101,7 @@ struct CodeExchange {
     code: String,
 }
 
-/// A code for a bearer, to our own page alone: browsers say where a POST comes from.
+/// Exchanges a code for a bearer. Same-origin only: browsers set `Origin` on a POST.
 pub(super) async fn exchange(
     State(daemon): State<Arc<Daemon>>,
     request: Request,
@@ -122,7 +123,7 @@ pub(super) async fn exchange(
     Ok(response)
 }
 
-/// What a status says, again whenever it changes.
+/// The status, sent again whenever it changes.
 pub(super) async fn feed(
     State(daemon): State<Arc<Daemon>>,
     State(reloader): State<Arc<Reloader>>,

@@ -1,4 +1,4 @@
-//! The proxy routes: one JSON-RPC message in, one JSON answer out, finite and never an event stream.
+//! The proxy routes: one JSON-RPC message in, one JSON answer out, never an event stream.
 
 use std::path::PathBuf;
 use std::pin::pin;
@@ -40,10 +40,10 @@ const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 const SEQ: HeaderName = HeaderName::from_static(SEQ_HEADER);
 const MAILBOX: HeaderName = HeaderName::from_static(MAILBOX_HEADER);
 
-/// A message that is missing for this long in a session's order is not coming.
+/// After this time, a missing sequence number is taken for lost.
 const SEQUENCE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A body that takes longer than this to arrive holds a connection and a place in line for nothing.
+/// Time limit for a body: a slow one holds a connection and its place in the session's order.
 const BODY_TIME: Duration = Duration::from_secs(60);
 
 pub(super) async fn aggregate(
@@ -79,7 +79,7 @@ async fn serve(daemon: Arc<Daemon>, face: Face, access: Access, request: Request
     answered.unwrap_or_else(IntoResponse::into_response)
 }
 
-/// GET: what is behind the route. Clients that try for an event stream are told that there is none.
+/// GET: describes what is behind the route. A client that wants an event stream is refused.
 fn describe(
     catalog: &Catalog,
     face: &Face,
@@ -121,12 +121,12 @@ where
     {
         return Err(HttpError::NotFound(Failure::NoSuchChild { child: name.clone() }.to_string()));
     }
-    // A shim says once what its host is shown.
+    // A shim chooses its face once, when it opens the session.
     let face = if *face == Face::Aggregate { &session.face } else { face };
-    // The place in the session's order is taken before the body is read, and given up however this ends.
+    // Take the ticket before reading the body; it is released however this function ends.
     let admission = match head.headers.get(SEQ) {
         None => None,
-        // Only a session has an order to be in.
+        // Only sessions number their messages.
         Some(_) if !head.headers.contains_key(SESSION) => {
             return Err(HttpError::BadHeader(SEQ_HEADER));
         }
@@ -135,13 +135,13 @@ where
             Some(session.admit(seq.ok_or(HttpError::BadHeader(SEQ_HEADER))?))
         }
     };
-    // On the socket only its owner can hold a place for nothing, which costs nobody else.
+    // No time limit on the unix socket: only the owner connects, and a slow body delays only its own session.
     let body = match connection.map(|connection| connection.peer_address()) {
         Some(PeerAddress::Unix) => collect(body).await?,
         _ => read_body(body).await?,
     };
     if !has_place {
-        // Its number has passed: nobody waits for it.
+        // The ticket is released, so later messages do not wait for this number.
         return Err(HttpError::Crowded);
     }
     let (mut ticket, duplicate) = match admission {
@@ -150,10 +150,10 @@ where
         None => (None, false),
     };
     if let Some(ticket) = ticket.as_mut().filter(|ticket| ticket.is_waiting()) {
-        // A message before it that never comes must not hold it up for ever.
+        // Do not wait forever for an earlier message that never comes.
         if tokio::time::timeout(SEQUENCE_TIMEOUT, ticket.wait()).await.is_err() {
             ticket.give_up_waiting();
-            // Those before it that did come go first, which takes no time unless one of them hangs.
+            // Earlier messages that have arrived still go first; this takes no time unless one of them hangs.
             let _ = tokio::time::timeout(SEQUENCE_TIMEOUT, ticket.wait()).await;
         }
     }
@@ -169,7 +169,7 @@ where
             let method = method.name();
             let request = IncomingRequest { id, method: &method, params };
             if let Some(draining) = daemon.draining() {
-                // A shim keeps it for the next daemon.
+                // The shim sends it again to the next daemon.
                 if session.is_shims || method != methods::TOOLS_CALL {
                     return Err(HttpError::Draining(draining));
                 }
@@ -179,7 +179,7 @@ where
             let parent = parent(daemon, &head.headers);
             let answer = run_request(context(daemon, face, &session, parent), request, ticket);
             if method == methods::LISTEN {
-                // Nothing that will ever be finished: the next daemon is to be told.
+                // A listen request never finishes by itself; the shim sends it again to the next daemon.
                 return tokio::select! {
                     answer = answer => Ok(with_watermark(&session, answer.ok_or(StatusCode::NO_CONTENT))),
                     draining = daemon.wait_for_drain() => Err(HttpError::Draining(draining)),
@@ -201,7 +201,7 @@ where
     }
 }
 
-/// What came, without what is in it.
+/// Logs kind, id, method and size of a message, not its content.
 pub(super) fn log(message: &Message<'_>, bytes: usize) {
     if tracing::enabled!(target: "http", tracing::Level::DEBUG) {
         let (kind, id, method) = match message {
@@ -213,7 +213,7 @@ pub(super) fn log(message: &Message<'_>, bytes: usize) {
     }
 }
 
-/// The span that a request's headers name; only who exports spans wants to know. It goes no further.
+/// The parent span from the request's headers, if spans are exported. It is not passed on to children.
 pub(super) fn parent(daemon: &Daemon, headers: &HeaderMap) -> Option<Context> {
     daemon.services.metrics.spans()?;
     Context::parse(headers.get(TRACEPARENT)?.to_str().ok()?)
@@ -230,7 +230,7 @@ pub(super) fn context<'a>(
     RequestContext { daemon, session, face, caller: &session.caller, via, parent }
 }
 
-/// What a request without a session is about: the workspace that it names, if it may name one.
+/// The workspace that a sessionless request names, if it has the access to name one; else the default.
 pub(super) async fn workspace_of(daemon: &Arc<Daemon>, access: Access, uri: &Uri) -> Arc<Workspace> {
     let named = uri.query().filter(|_| access == Access::Full).and_then(|query| {
         let query: Query<Named> = Query::try_from_uri(uri).ok().filter(|_| !query.is_empty())?;
@@ -244,19 +244,19 @@ struct Named {
     workspace: Option<PathBuf>,
 }
 
-/// The session that a request names; without one, whoever asks about its workspace. And whether the session may have
-/// this connection.
+/// The session that a request names, or an anonymous one for its workspace; and whether the session may have
+/// one more connection.
 async fn session_of(
     daemon: &Arc<Daemon>,
     head: &Parts,
     connection: Option<&Arc<AcceptedConnection>>,
 ) -> Result<(Arc<Session>, bool), HttpError> {
     let Some(id) = head.headers.get(SESSION) else {
-        // The gate lets nobody post who may not do everything.
+        // The authorization check admits only callers with full access here.
         let workspace = workspace_of(daemon, Access::Full, &head.uri).await;
         return Ok((daemon.anonymous_session(&workspace), true));
     };
-    // A connection keeps its session alive, so that is still the one.
+    // A connection keeps its session alive, so the attached session is still valid.
     if let Some(session) = connection
         .and_then(|connection| connection.session())
         .filter(|known| known.id.as_bytes() == id.as_bytes())
@@ -286,7 +286,7 @@ where
         return Err(HttpError::TooLarge);
     }
     let mut body = pin!(body);
-    // Short ones come in one piece, which is taken as it is.
+    // A short body arrives in one piece and is not copied.
     let (mut first, mut whole) = (Bytes::new(), BytesMut::new());
     while let Some(frame) = body.frame().await {
         let Ok(piece) = frame.map_err(|_| HttpError::Incomplete)?.into_data() else { continue };
@@ -307,7 +307,8 @@ where
     Ok(if whole.is_empty() { first } else { whole.freeze() })
 }
 
-/// An answer, or an empty one of that status, with the number of the newest message that comes before it.
+/// An answer or an empty response, with the watermark: the number of the newest message that the host must
+/// read before it.
 fn with_watermark(session: &Session, answer: Result<Vec<u8>, StatusCode>) -> Response<Full<Bytes>> {
     let mut response = match answer {
         Ok(body) => errors::json(StatusCode::OK, Full::from(body)),
@@ -317,7 +318,7 @@ fn with_watermark(session: &Session, answer: Result<Vec<u8>, StatusCode>) -> Res
             response
         }
     };
-    // None is the same as 0.
+    // A missing header means 0.
     if let Some(number @ 1..) = session.caller.mailbox().map(|mailbox| mailbox.watermark()) {
         response.headers_mut().insert(MAILBOX, HeaderValue::from(number));
     }

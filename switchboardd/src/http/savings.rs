@@ -14,7 +14,7 @@ use super::proxy::workspace_of;
 use crate::daemon_state::Daemon;
 use crate::savings::SavingsCache;
 
-/// All suites of the person and of every workspace that is open; `?workspace=` opens one.
+/// Covers the user's suites and those of every open workspace; `?workspace=` opens one.
 pub(super) async fn show(
     State(daemon): State<Arc<Daemon>>,
     State(cache): State<Arc<SavingsCache>>,

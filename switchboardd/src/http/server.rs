@@ -1,4 +1,4 @@
-//! Connections: where they come in, how many there may be, and which session they keep alive.
+//! Accepts connections, limits their number, and ties each to the session that it keeps alive.
 
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -21,22 +21,22 @@ use crate::daemon_state::Daemon;
 use crate::reload::Reloader;
 use crate::session::Session;
 
-/// On TCP anybody on the machine can connect: heads must come soon and be short.
+/// Any local user can connect over TCP, so request heads must be short and arrive soon.
 const TCP_HEAD_TIME: Duration = Duration::from_secs(5);
 const HEAD_BYTES: usize = 16 * 1024;
-/// On the unix socket only the owner can: many shims with many calls each.
+/// Only the owner can connect to the unix socket; there may be many shims with many calls each.
 const SOCKET_CONNECTIONS: usize = 2048;
-/// Of these, as many as one session may have: more than any shim needs, and few enough that others find a place.
+/// Connections of one session: more than a shim needs, and few enough to leave room for others.
 const SESSION_CONNECTIONS: usize = 256;
 
-/// After a failed accept (no descriptors left, say), how long to leave it.
+/// Pause after a failed accept, e.g. when no descriptors are left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// One connection, as the routes see it.
 #[derive(Debug)]
 pub(super) struct AcceptedConnection {
     peer: Peer,
-    /// On TCP.
+    /// Only on TCP.
     slot: Option<ConnectionSlot>,
     daemon: Arc<Daemon>,
     session: OnceLock<Arc<Session>>,
@@ -47,7 +47,6 @@ impl AcceptedConnection {
         &self.peer.address
     }
 
-    /// The process at the other end.
     pub(super) fn peer_pid(&self) -> Option<u32> {
         self.peer.pid
     }
@@ -57,7 +56,7 @@ impl AcceptedConnection {
         self.session.get()
     }
 
-    /// From now on this connection keeps `session` alive. False if that has more connections than one may have.
+    /// Makes this connection keep `session` alive. False if the session has too many connections.
     pub(super) fn attach_session(&self, session: &Arc<Session>) -> bool {
         if self.session.get().is_none() && self.session.set(session.clone()).is_ok() {
             session.connected();
@@ -65,14 +64,14 @@ impl AcceptedConnection {
         session.connections() <= SESSION_CONNECTIONS
     }
 
-    /// A request on it carried a token.
+    /// Notes that a request on this connection carried a token.
     pub(super) fn token_accepted(&self) {
         if let Some(place) = &self.slot {
             place.token_accepted();
         }
     }
 
-    /// Resolves when a connection has to go that anybody can hold.
+    /// Resolves when a tokenless TCP connection must be closed; never on the unix socket.
     async fn wait_until_over(&self) {
         match &self.slot {
             Some(place) => place.wait_until_over().await,
@@ -89,11 +88,11 @@ impl Drop for AcceptedConnection {
     }
 }
 
-/// All listeners and the connections that came through them.
+/// All listeners and their connections.
 pub struct HttpServer {
     daemon: Arc<Daemon>,
     reloader: Arc<Reloader>,
-    /// Made when somebody first asks for a route that is not the shim's.
+    /// Built for the first request that the fast path does not handle.
     app: OnceLock<Router>,
     close: watch::Sender<bool>,
     tasks: Mutex<JoinSet<()>>,
@@ -126,7 +125,7 @@ impl HttpServer {
         });
     }
 
-    /// Takes no new connections and no further requests on old ones; resolves when all are gone.
+    /// Stops accepting connections and requests; resolves when all connections are closed.
     pub async fn close(&self) {
         self.close.send_replace(true);
         let mut tasks = std::mem::take(&mut *self.tasks.lock().expect("BUG: a spawn panicked"));
@@ -152,7 +151,8 @@ impl HttpServer {
                 }
             };
             let slot = match peer.address {
-                // Modes keep others out; this holds even where somebody changed them.
+                // The socket's file mode keeps other users out. This check holds even if the mode was
+                // changed.
                 PeerAddress::Unix if peer.uid != Some(own_uid) => {
                     tracing::warn!(target: "http", "another user's connection to the socket was refused");
                     continue;
@@ -169,7 +169,7 @@ impl HttpServer {
         Arc::new(AcceptedConnection { peer, slot, daemon: self.daemon.clone(), session: OnceLock::new() })
     }
 
-    /// `place`: held for as long as the connection is.
+    /// Holds `place` as long as the connection lives.
     fn spawn_serving(
         self: &Arc<Self>,
         stream: Stream,
@@ -185,12 +185,12 @@ impl HttpServer {
 
     async fn serve(self: Arc<Self>, stream: Stream, connection: Arc<AcceptedConnection>) {
         let mut http = http1::Builder::new();
-        // On the socket nobody needs to be told the time.
+        // Shims do not need a `Date` header.
         http.max_buf_size(HEAD_BYTES)
             .auto_date_header(!matches!(connection.peer_address(), PeerAddress::Unix));
         if let PeerAddress::Tcp(_) = connection.peer_address() {
-            // Also closes idle connections after that time, which on the unix socket would race with
-            // a shim's next call: there is no such limit there.
+            // This also closes idle connections, which on the unix socket would race with a shim's next call,
+            // so there is no such limit there.
             http.timer(TokioTimer::new()).header_read_timeout(TCP_HEAD_TIME);
         }
         let (server, own) = (self.clone(), connection.clone());
@@ -222,7 +222,7 @@ impl HttpServer {
 
     fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         let mut tasks = self.tasks.lock().expect("BUG: a spawn panicked");
-        // Ended ones are let go as new ones come, so that the set does not grow.
+        // Reap finished tasks, so that the set does not grow.
         while tasks.try_join_next().is_some() {}
         tasks.spawn(task);
     }

@@ -1,4 +1,4 @@
-//! An answer that is an event stream: pieces, for as long as they come.
+//! A response that is an event stream, fed from a channel.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};

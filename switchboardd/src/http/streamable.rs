@@ -1,6 +1,6 @@
-//! The registry endpoints: the faces by Streamable HTTP with event streams, for hosts that speak HTTP.
+//! `/mcp` and `/mcp/{child}`: the faces over Streamable HTTP with event streams, for hosts that speak HTTP.
 //!
-//! What a message is taken for is decided in `classify.rs`. A legacy host has a session and streams
+//! `classify.rs` decides which era a message belongs to. A legacy host has a session and streams
 //! (`legacy.rs`); a modern one has neither (`modern.rs`).
 
 mod calls;
@@ -67,7 +67,8 @@ async fn post(
     request: Request,
 ) -> Result<Response, HttpError> {
     let (head, body) = request.into_parts();
-    // Also of a request that is refused: a host that still writes would not see why.
+    // The body is read even if the request is then refused: a host that is still writing would not see the
+    // error.
     let body = read_body(body).await?;
     if !accept::takes_both(&head.headers) {
         let why = "the `Accept` header must list both `application/json` and `text/event-stream`";

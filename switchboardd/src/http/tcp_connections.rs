@@ -1,5 +1,5 @@
-//! How many connections there may be on TCP, where anybody on the machine can connect. Only those that have shown a
-//! token may stay; all others have a short time, and the oldest of them makes room when there are too many.
+//! Limits the connections on TCP, where any local user can connect. Only connections that have sent a token
+//! may stay; the others time out soon, and the oldest of them is closed when there are too many.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,29 +9,29 @@ use std::time::Duration;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 const MAX_CONNECTIONS: usize = 256;
-/// Those that have shown no token; the rest is for those that have.
+/// Limit of connections without a token; the rest is reserved for those with one.
 const MAX_TOKENLESS: usize = 192;
-/// How long a connection may last that has shown no token. What can be had without one is small and there at once.
+/// Maximum life of a connection without a token. The responses that need none are small and fast.
 const TOKENLESS_TIMEOUT: Duration = Duration::from_secs(10);
 
 #[derive(Debug)]
 pub(super) struct TcpConnections {
     free: Arc<Semaphore>,
-    /// Connections that have shown no token, the oldest first.
-    // A leaf lock: held for an insert, a look or a removal.
+    /// Connections without a token, oldest first.
+    // A leaf lock: held for an insert, a lookup or a removal.
     tokenless: Mutex<VecDeque<Arc<TokenState>>>,
 }
 
-/// What one connection has shown.
+/// Whether one connection has sent a token, or was evicted.
 #[derive(Debug, Default)]
 struct TokenState {
     has_token: AtomicBool,
-    /// It was told to make room, or has shown a token: it looks which.
+    /// Wakes the connection after either flag was set.
     changed: Notify,
     is_evicted: AtomicBool,
 }
 
-/// The place of one connection, given back when dropped.
+/// The slot of one connection, released on drop.
 #[derive(Debug)]
 pub(super) struct ConnectionSlot {
     connections: Arc<TcpConnections>,
@@ -44,7 +44,8 @@ impl TcpConnections {
         Arc::new(Self { free: Arc::new(Semaphore::new(MAX_CONNECTIONS)), tokenless: Mutex::default() })
     }
 
-    /// A place for a new connection. Waits only while all of them are taken by those that have shown a token.
+    /// Takes a slot for a new connection, evicting the oldest tokenless one if necessary. Waits only while
+    /// connections with a token hold all slots.
     pub(super) async fn take(self: &Arc<Self>) -> ConnectionSlot {
         if self.lock().len() >= MAX_TOKENLESS || self.free.available_permits() == 0 {
             self.evict();
@@ -55,7 +56,7 @@ impl TcpConnections {
         ConnectionSlot { connections: self.clone(), token_state, _permit: permit }
     }
 
-    /// The oldest of those without a token goes.
+    /// Closes the oldest connection without a token.
     fn evict(&self) {
         if let Some(oldest) = self.lock().pop_front() {
             oldest.is_evicted.store(true, Ordering::Relaxed);
@@ -73,7 +74,7 @@ impl TcpConnections {
 }
 
 impl ConnectionSlot {
-    /// From now on this connection may stay.
+    /// Lifts the time limit from this connection.
     pub(super) fn token_accepted(&self) {
         if !self.token_state.has_token.swap(true, Ordering::Relaxed) {
             self.connections.forget(&self.token_state);
@@ -81,7 +82,7 @@ impl ConnectionSlot {
         }
     }
 
-    /// Resolves when a connection that has shown no token has to go.
+    /// Resolves when a connection without a token must be closed.
     pub(super) async fn wait_until_over(&self) {
         let end = tokio::time::Instant::now() + TOKENLESS_TIMEOUT;
         loop {
@@ -120,7 +121,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_oldest_without_a_token_makes_room() {
+    async fn the_oldest_connection_without_a_token_is_evicted() {
         let places = TcpConnections::new();
         let mut all = Vec::new();
         for _ in 0..MAX_TOKENLESS {
@@ -135,7 +136,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn those_with_a_token_keep_their_places() {
+    async fn connections_with_a_token_are_not_evicted() {
         let places = TcpConnections::new();
         let mut all = Vec::new();
         for _ in 0..MAX_CONNECTIONS {
@@ -152,7 +153,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn nobody_stays_without_a_token() {
+    async fn connections_without_a_token_time_out() {
         let places = TcpConnections::new();
         let (one, other) = (places.take().await, places.take().await);
         other.token_accepted();

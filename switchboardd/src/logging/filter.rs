@@ -1,6 +1,6 @@
-//! Which events become lines: ours from the level that was asked for, those of libraries only if they warn or are asked
-//! for by name. A library may log what our own lines cause (a change in a watched folder, a poll of a socket), and each
-//! of those lines would cause the next.
+//! Selects the events to log: ours from the requested level on, those of libraries only if they are warnings
+//! or requested by name. A library may log what our own lines cause (a change in a watched folder, a poll of
+//! a socket), and each of those lines would cause the next.
 
 use tracing::Metadata;
 use tracing::level_filters::LevelFilter;
@@ -10,8 +10,8 @@ use tracing_subscriber::registry::Registry;
 
 pub(super) type Chosen = Box<dyn Filter<Registry> + Send + Sync>;
 
-/// A level or a list of directives. A lone word that is no level would be taken for a target's name, and
-/// silence everything else.
+/// Parses a level or a list of directives. A single word that is no level is rejected: it would be read as a
+/// target and silence everything else.
 pub(super) fn chosen(wanted: &str) -> Option<Chosen> {
     let known = wanted.contains(['=', ',']) || is_level(wanted);
     let own: EnvFilter = known.then(|| wanted.parse().ok()).flatten()?;
@@ -29,7 +29,7 @@ fn is_level(word: &str) -> bool {
     ["off", "error", "warn", "info", "debug", "trace"].iter().any(|level| level.eq_ignore_ascii_case(word))
 }
 
-/// The same directives, but a level for everybody means warnings for libraries.
+/// The same directives, but a global level is lowered to warnings for libraries.
 fn for_libraries(wanted: &str) -> String {
     let one = |directive: &str| match directive.trim().parse::<LevelFilter>() {
         Ok(level) => level.min(LevelFilter::WARN).to_string(),

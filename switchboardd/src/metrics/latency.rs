@@ -1,11 +1,10 @@
-//! How long things took, in little room: eight steps for every doubling, so that a quantile is off by a twelfth at
-//! most.
+//! A compact latency histogram: eight buckets per power of two, so a quantile is off by an eighth at most.
 
 use std::time::Duration;
 
-/// Steps for every doubling.
+/// Buckets per power of two.
 const STEPS: u64 = 8;
-/// Up to an hour and eleven minutes, in microseconds; what took longer counts as that.
+/// In microseconds: one hour and eleven minutes. Longer times count as this.
 const LONGEST: u64 = u32::MAX as u64;
 const BUCKETS: usize = 240;
 
@@ -37,7 +36,7 @@ impl Latency {
         self.count = 0;
     }
 
-    /// The time that this part of all did not exceed; `None` if there was nothing.
+    /// The time that this fraction of all measurements did not exceed; `None` if there are none.
     pub fn quantile(&self, part: f64) -> Option<Duration> {
         let all: u64 = self.buckets.iter().map(|count| u64::from(*count)).sum();
         #[expect(clippy::cast_precision_loss, reason = "nobody tells quantiles of 2^52 calls apart")]
@@ -64,7 +63,7 @@ fn bucket(took: Duration) -> usize {
     usize::try_from((u64::from(doublings) + 1) * STEPS + step).unwrap_or(BUCKETS - 1)
 }
 
-/// Where a bucket begins and how wide it is, in microseconds.
+/// Lower bound and width of a bucket, in microseconds.
 fn range(at: usize) -> (f64, f64) {
     let at = at as u64;
     let (from, width) = match (at / STEPS).checked_sub(1) {

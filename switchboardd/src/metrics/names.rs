@@ -1,16 +1,16 @@
-//! Names that may stand in a label. There is a most to how many are told apart: a caller can make up as many as it
-//! likes, and whoever keeps the figures would have to keep a line for each.
+//! Interned label values. Their number is bounded: callers can make up any number of names, and the
+//! monitoring system would have to store a series for each.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-/// Names of suites, children and tools in all.
+/// Limit for the names of suites, children and tools together.
 pub const MAX_NAMES: usize = 2000;
 
-/// Stands for all names that came when there were enough.
+/// Replaces every name above the limit.
 pub const OTHER: &str = "_other";
 
-/// A name, as a number.
+/// An interned name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct LabelName(u16);
 
@@ -20,7 +20,7 @@ impl LabelName {
 
 #[derive(Debug, Default)]
 pub struct LabelNames {
-    // A leaf lock: held for a look or an insert.
+    // A leaf lock: held only for a lookup or an insert.
     known: Mutex<NamesState>,
 }
 
@@ -31,12 +31,12 @@ struct NamesState {
 }
 
 impl LabelNames {
-    /// The number of a name that has one.
+    /// Looks up a name without interning it.
     pub fn find(&self, name: &str) -> Option<LabelName> {
         self.lock().numbers.get(name).copied().map(LabelName)
     }
 
-    /// Gives it a number, as long as there are some.
+    /// Interns a name; [`LabelName::OTHER`] if the table is full or the name too long.
     pub fn number(&self, name: &str) -> LabelName {
         let mut known = self.lock();
         if let Some(number) = known.numbers.get(name) {
@@ -62,7 +62,7 @@ impl LabelNames {
     }
 }
 
-/// A longer name is none that a person gave.
+/// In bytes. No user picks longer names.
 const MAX_NAME_CHARS: usize = 128;
 
 #[cfg(test)]
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn there_are_so_many_names_and_no_more() {
+    fn interned_names_are_bounded() {
         let names = LabelNames::default();
         let first = names.number("first");
         for number in 0..5000 {

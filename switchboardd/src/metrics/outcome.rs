@@ -1,4 +1,5 @@
-//! What an answer says of how an operation went, for a label: a word from a short list, whatever a child makes up.
+//! Classifies responses for the `error_type` label. The values come from a fixed list, whatever a child
+//! sends.
 
 use memchr::memmem;
 use switchboard_wire::envelope::Outcome;
@@ -7,11 +8,11 @@ use switchboard_wire::raw::Raw;
 
 /// A result that says `isError`.
 pub const TOOL_ERROR: &str = "tool_error";
-/// Its host no longer wanted it.
+/// The host cancelled the request.
 pub const CANCELLED: &str = "cancelled";
 const OTHER: &str = "_other";
 
-/// Of a response; `None` if all went well.
+/// Classifies a response; `None` for success.
 pub fn of(outcome: Outcome<'_>) -> Option<&'static str> {
     match outcome {
         Outcome::Error(error) => Some(of_error(error)),
@@ -19,23 +20,23 @@ pub fn of(outcome: Outcome<'_>) -> Option<&'static str> {
     }
 }
 
-/// Of a result of ours.
+/// Classifies a result that the daemon wrote itself.
 pub fn of_text(result: &str) -> Option<&'static str> {
     memmem::find(result.as_bytes(), MARK)?;
     of_result(Raw::parse(result.as_bytes())?)
 }
 
-/// In a text its quotes would have backslashes.
+/// Matches only a key: inside a JSON string the quotes would be escaped.
 const MARK: &[u8] = b"\"isError\"";
 
 fn of_result(result: Raw<'_>) -> Option<&'static str> {
-    // Nearly no result has one, and those that have none are not looked into.
+    // Almost no result contains it, and a result without it need not be parsed.
     memmem::find(result.get().as_bytes(), MARK)?;
     let is_error = Members::of(result)?.get("isError")?;
     (is_error.get() == "true").then_some(TOOL_ERROR)
 }
 
-/// Of an error object: its code, if it is one that means something.
+/// The error's code, if it is a known one.
 pub fn of_error(error: Raw<'_>) -> &'static str {
     let code = Members::of(error).and_then(|error| error.get("code")?.get().parse::<i64>().ok());
     match code {
@@ -62,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_says_how_it_went() {
+    fn a_response_is_classified_by_its_outcome() {
         for (outcome, wanted) in [
             (r#""result":{"content":[]}"#, None),
             (r#""result":{"isError":false}"#, None),

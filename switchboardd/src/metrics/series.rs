@@ -1,23 +1,23 @@
-//! One line of figures for each kind of thing that takes time, with a most to how many there are.
+//! One histogram per kind of operation; the number of histograms is bounded.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
 use super::names::LabelName;
 
-/// Bounds of the buckets in seconds: those of the OpenTelemetry conventions for MCP, and three below them, because
-/// most of what passes here takes less than the first.
+/// Bucket bounds in seconds: those of the OpenTelemetry conventions for MCP, plus three below them, because
+/// most operations here are faster than the lowest.
 pub const OPERATION: [f64; 17] =
     [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0];
 
-/// The same for what lasts as long as an editor is open: an hour, a day, and what is between.
+/// Bucket bounds in seconds for sessions and child lifetimes, from 100 ms to a week.
 pub const SESSION: [f64; 12] =
     [0.1, 1.0, 10.0, 60.0, 300.0, 900.0, 3600.0, 14_400.0, 43_200.0, 86_400.0, 259_200.0, 604_800.0];
 
-/// From here on suites and tools are no longer told apart; what is left is bounded by itself.
+/// Above this many series, owner and tool become `_other`; the remaining labels have few values.
 pub const MAX_SERIES: usize = 2000;
 
-/// By which entry point somebody came.
+/// The entry point a request came through.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum EntryPoint {
     Shim,
@@ -35,34 +35,34 @@ impl EntryPoint {
     }
 }
 
-/// What took its time.
+/// What is timed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum OperationKind {
-    /// A request of a host. `single`: at the face of one child.
+    /// A host's request. `single`: sent to the face of one child.
     HostRequest { via: EntryPoint, single: bool, method: &'static str },
-    /// A request of ours to a child.
+    /// A request from the daemon to a child.
     ChildRequest { remote: bool, method: &'static str },
     /// A host's session.
     Session { via: EntryPoint },
-    /// A child's life, from the end of its handshake.
+    /// A child's lifetime, from the end of its handshake.
     ChildLifetime { remote: bool },
 }
 
-/// What things have in common that are counted together.
+/// The labels of one series.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct SeriesKey {
     pub kind: OperationKind,
     /// The suite, or the child.
     pub owner: Option<LabelName>,
     pub tool: Option<LabelName>,
-    /// `None` if all went well.
+    /// `None` for success.
     pub error: Option<&'static str>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Histogram {
     pub bounds: &'static [f64],
-    /// The last one is for what is above all bounds.
+    /// The last bucket counts values above all bounds.
     pub buckets: Box<[u64]>,
     pub sum: Duration,
 }
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_comes_the_series_stay_few() {
+    fn the_number_of_series_is_bounded() {
         let (names, mut series) = (LabelNames::default(), AllSeries::default());
         let errors = ["a", "b", "c"];
         let what = OperationKind::HostRequest { via: EntryPoint::Proxy, single: false, method: "tools/call" };

@@ -1,5 +1,5 @@
-//! The figures of one suite, or of all: how many calls, how many failed, how long they took, and the same for the
-//! last minutes, for charts.
+//! Metrics of one suite, or of all together: calls, failures and latency, in total and over the last five
+//! minutes for charts.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,19 +9,19 @@ use std::time::Duration;
 use super::latency::Latency;
 use super::names::{LabelName, LabelNames};
 
-/// One point of a chart.
+/// The time between two points of a chart.
 pub const STEP: Duration = Duration::from_secs(5);
-/// Points of a chart: five minutes.
+/// Points in a chart: five minutes.
 pub const POINTS: usize = 60;
 
 #[derive(Debug)]
 pub struct SuiteMetrics {
     pub(super) names: Arc<LabelNames>,
     text: Box<str>,
-    /// Given when there is something to count: a suite that nobody calls takes no number.
+    /// Interned on first use, so that unused suites take no name.
     name: OnceLock<LabelName>,
     in_flight: AtomicUsize,
-    // A leaf lock: held to count or to copy. Made with the first call.
+    // A leaf lock: held only to count or to copy. Allocated by the first call.
     counts: Mutex<Option<Box<Counts>>>,
 }
 
@@ -30,7 +30,7 @@ struct Counts {
     errors: u64,
     introspections: u64,
     latency: Latency,
-    /// Of the step that has not ended yet.
+    /// Calls in the current step.
     current: Latency,
     current_errors: u32,
     step: u64,
@@ -40,7 +40,7 @@ struct Counts {
 /// What happened within one [`STEP`].
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Point {
-    /// How many steps after the daemon's start.
+    /// Number of steps since the daemon started.
     pub step: u64,
     pub count: u64,
     pub errors: u32,
@@ -48,7 +48,7 @@ pub struct Point {
     pub p99: Duration,
 }
 
-/// A copy, for people.
+/// A snapshot for display.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct MetricFigures {
     pub total: u64,
@@ -57,7 +57,7 @@ pub struct MetricFigures {
     pub in_flight: usize,
     pub p50: Option<Duration>,
     pub p99: Option<Duration>,
-    /// The oldest first; steps in which nothing happened are left out.
+    /// Oldest first; steps without calls are left out.
     pub points: Vec<Point>,
 }
 
@@ -76,7 +76,7 @@ impl SuiteMetrics {
         *self.name.get_or_init(|| self.names.number(&self.text))
     }
 
-    /// Whether there is anything to tell of it.
+    /// Whether it was ever used.
     pub(super) fn is_used(&self) -> bool {
         self.name.get().is_some() || self.in_flight.load(Ordering::Relaxed) > 0
     }
@@ -131,7 +131,7 @@ impl SuiteMetrics {
 }
 
 impl Counts {
-    /// Closes the step that was current, if it is over.
+    /// Closes the current step if it is over.
     fn turn(&mut self, step: u64) {
         if step == self.step {
             return;
@@ -163,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_minutes_are_kept_and_no_more() {
+    fn only_the_last_five_minutes_are_kept() {
         let metrics = SuiteMetrics::new("x", &Arc::default());
         assert_eq!(metrics.figures(7), MetricFigures::default());
         for step in 0..1000 {
@@ -180,7 +180,7 @@ mod tests {
             Some((999, 2, 0))
         );
         assert_eq!(figures.points[0].step, 940);
-        // Time goes on without a call.
+        // Steps pass without calls.
         let later = metrics.figures(1050);
         assert_eq!(
             later.points.iter().map(|point| point.step).collect::<Vec<_>>(),

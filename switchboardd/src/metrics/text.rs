@@ -1,7 +1,7 @@
-//! Figures as text for Prometheus: its own format 0.0.4, or OpenMetrics 1.0.0 for those who ask for it.
+//! Writes metrics as text for Prometheus: its own format 0.0.4, or OpenMetrics 1.0.0 on request.
 //!
-//! Written here and not by a library, because the figures are kept in tables of ours with a most to them, and a
-//! library would want to keep them in its own. Pure.
+//! Written by hand because a library would keep the values in its own registry, and ours live in bounded
+//! tables. Pure.
 
 use std::fmt::{Display, Write};
 
@@ -32,7 +32,7 @@ pub enum MetricType {
 /// Names and values of a sample's labels.
 pub type Labels<'a> = &'a [(&'static str, &'a str)];
 
-/// A text that grows by families of samples. All samples of one family stand together.
+/// Metrics text under construction. All samples of a family must follow each other.
 #[derive(Debug)]
 pub struct MetricsText {
     format: MetricsFormat,
@@ -49,7 +49,7 @@ impl MetricsText {
     /// Begins a family. A counter's name is given without `_total`.
     pub fn family(&mut self, name: &'static str, sort: MetricType, help: &str) -> &mut Self {
         (self.name, self.sort) = (name, sort);
-        // The one format names a counter as its samples are named, the other does not.
+        // Prometheus puts `_total` into the family's name, OpenMetrics only into the samples' names.
         let suffix = if self.format == MetricsFormat::Prometheus { self.suffix() } else { "" };
         let word = match sort {
             MetricType::Counter => "counter",
@@ -99,7 +99,7 @@ impl MetricsText {
     ) -> &mut Self {
         self.out.push_str(self.name);
         self.out.push_str(suffix);
-        // An empty value is the same as no label.
+        // Both formats treat an empty value like a missing label.
         let labels = labels.iter().filter(|(_, value)| !value.is_empty()).copied();
         let mut sign = '{';
         for (name, value) in labels.chain(bound.map(|bound| ("le", bound))) {
@@ -117,7 +117,7 @@ impl MetricsText {
     }
 }
 
-/// Both formats escape these three, and nothing else.
+/// Both formats escape these three characters and no others.
 fn push_escaped(value: &str, out: &mut String) {
     for letter in value.chars() {
         match letter {
@@ -129,7 +129,7 @@ fn push_escaped(value: &str, out: &mut String) {
     }
 }
 
-/// With a point also where it is whole: OpenMetrics writes bounds so, and who compares texts wants them alike.
+/// Always with a decimal point: OpenMetrics requires it for bounds, and both formats should agree.
 pub fn number(value: f64) -> String {
     if value.fract() == 0.0 { format!("{value:.1}") } else { value.to_string() }
 }

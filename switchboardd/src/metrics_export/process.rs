@@ -1,4 +1,4 @@
-//! What the system says of this process. Nothing where there is no `/proc`.
+//! What the operating system reports about this process. Without `/proc` most values are missing.
 
 use std::fs;
 
@@ -13,7 +13,7 @@ pub(super) struct ProcessStats {
     pub(super) virtual_memory: Option<u64>,
     pub(super) open_files: Option<u64>,
     pub(super) most_files: Option<u64>,
-    /// Since the epoch.
+    /// In seconds since the epoch.
     pub(super) start_time: Option<f64>,
 }
 
@@ -26,7 +26,7 @@ impl ProcessStats {
         let Some((_, stat)) = stat.rsplit_once(") ") else {
             return Self { most_files, open_files, ..Self::default() };
         };
-        // Counted from the state, which is the third field of all.
+        // `stat` begins at the state, which is field 3.
         let field = |at: usize| stat.split(' ').nth(at - 3)?.trim().parse::<u64>().ok();
         #[expect(
             clippy::cast_precision_loss,
@@ -44,7 +44,7 @@ impl ProcessStats {
     }
 }
 
-/// When the machine was started.
+/// When the machine booted, in seconds since the epoch.
 fn boot_time() -> Option<f64> {
     let stat = fs::read_to_string("/proc/stat").ok()?;
     stat.lines().find_map(|line| line.strip_prefix("btime "))?.trim().parse().ok()
@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn this_process_is_known() {
+    fn stats_of_this_process_are_read() {
         let own = ProcessStats::read();
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs_f64();
         let started = own.start_time.unwrap();

@@ -1,15 +1,16 @@
-//! How near an address is. A server out in the world must not send us to what is only reachable from here. Pure.
+//! How private an IP address is. A public server must not send us to addresses reachable only from here
+//! (SSRF). Pure.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use url::{Host, Url};
 
-/// The nearer, the smaller.
+/// Ordered from private to public.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum AddressScope {
     /// This machine.
     Loopback,
-    /// Networks that not everybody is in.
+    /// Private, link-local and reserved ranges.
     Private,
     Public,
 }
@@ -25,7 +26,7 @@ impl AddressScope {
         }
     }
 
-    /// What a URL says of itself: an address, or a name that always means this machine.
+    /// The scope that a URL itself shows: by an IP address, or by a name that always means this machine.
     pub fn of_url(url: &Url) -> Option<Self> {
         match url.host()? {
             Host::Ipv4(address) => Some(of_v4(address)),
@@ -54,7 +55,7 @@ fn of_v4(address: Ipv4Addr) -> AddressScope {
         || address.is_link_local()
         || address.is_broadcast()
         || address.is_multicast()
-        // Shared by carriers; "this network"; for measurements; reserved.
+        // Carrier-grade NAT; "this network"; benchmarking; reserved.
         || (a == 100 && b & 0xc0 == 64)
         || a == 0
         || (a == 198 && b & 0xfe == 18)
@@ -71,7 +72,7 @@ fn of_v6(address: Ipv6Addr) -> AddressScope {
         return AddressScope::Loopback;
     }
     let first = address.segments()[0];
-    // What carries an IPv4 address inside is as near as that one.
+    // An address that embeds an IPv4 address has the scope of that one.
     let segments = address.segments();
     let inner = match segments {
         [0x64, 0xff9b, .., high, low] => Some((high, low)),
@@ -81,7 +82,7 @@ fn of_v6(address: Ipv6Addr) -> AddressScope {
     if let Some((high, low)) = inner {
         return of_v4(Ipv4Addr::from(u32::from(high) << 16 | u32::from(low)));
     }
-    // Unique local, link local, multicast; and whatever is not global unicast.
+    // Unique local, link local, multicast, and everything else that is not global unicast.
     if first & 0xe000 == 0x2000 { AddressScope::Public } else { AddressScope::Private }
 }
 
@@ -95,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_are_near_or_far() {
+    fn addresses_have_their_scope() {
         for here in ["127.0.0.1", "127.9.9.9", "0.0.0.0", "::1", "::", "::ffff:127.0.0.1", "64:ff9b::7f00:1"]
         {
             check(here, AddressScope::Loopback);
@@ -126,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn some_urls_say_where_they_lead() {
+    fn literal_urls_have_a_scope() {
         let written = |text: &str| AddressScope::of_url(&Url::parse(text).unwrap());
         assert_eq!(written("http://localhost:1/x"), Some(AddressScope::Loopback));
         assert_eq!(written("http://a.localhost./x"), Some(AddressScope::Loopback));

@@ -1,16 +1,16 @@
-//! What a server that wants a token says of it: the `Bearer` part of a `WWW-Authenticate` header.
+//! Parses the `Bearer` challenge of a `WWW-Authenticate` header.
+/// What the header asks for. All of it is unverified.
 
-/// What such a header asks for. Everything in it is the server's word, and nothing more.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct BearerChallenge {
-    /// Where the server says what it is and who gives out its tokens.
+    /// The URL of the server's metadata, which names its authorization servers.
     pub resource_metadata: Option<String>,
     pub scope: Option<String>,
     pub error: Option<String>,
 }
 
 impl BearerChallenge {
-    /// The first `Bearer` challenge of a header that may hold several of several kinds.
+    /// The first `Bearer` challenge of a header that may hold several schemes.
     pub fn parse(header: &str) -> Option<Self> {
         let mut found: Option<Self> = None;
         let mut reader = ChallengeReader(header);
@@ -42,12 +42,12 @@ impl BearerChallenge {
             "error" => &mut self.error,
             _ => return,
         };
-        // Said twice, the first one counts: nobody gets to correct it from behind.
+        // The first value counts: a repeated parameter cannot override it.
         slot.get_or_insert(value);
     }
 }
 
-/// What is left of a header.
+/// The unread rest of a header.
 struct ChallengeReader<'h>(&'h str);
 
 impl<'h> ChallengeReader<'h> {
@@ -61,14 +61,14 @@ impl<'h> ChallengeReader<'h> {
                 self.0 = rest;
                 return Some(word);
             }
-            // A stray sign is stepped over.
+            // Skips a stray character.
             let mut rest = rest.chars();
             rest.next()?;
             self.0 = rest.as_str();
         }
     }
 
-    /// The value behind a name; `None` if the word was no name.
+    /// The value of a parameter; `None` if the word was a scheme.
     fn value(&mut self) -> Option<String> {
         let rest = self.0.trim_start_matches([' ', '\t']).strip_prefix('=')?;
         let rest = rest.trim_start_matches([' ', '\t']);
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn other_kinds_are_left_alone() {
+    fn other_schemes_are_ignored() {
         assert_eq!(BearerChallenge::parse(r#"Basic realm="Bearer", scope="a""#), None);
         check(r#"Basic realm="a, b", Bearer scope="c", DPoP scope="d", algs="ES256""#, None, Some("c"), None);
         check(r#"Negotiate abc==, Bearer scope="c""#, None, Some("c"), None);
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_ends_the_reading_and_nothing_else() {
+    fn malformed_headers_are_tolerated() {
         for header in ["", ",,,", "=", "\"", "= = =", "Basic"] {
             assert_eq!(BearerChallenge::parse(header), None, "{header}");
         }

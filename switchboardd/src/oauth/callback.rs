@@ -1,7 +1,7 @@
-//! Where a browser comes back to after a login: a port of this machine, for one answer and a few minutes.
+//! The local port that a browser returns to after a login: for one answer and a few minutes.
 //!
-//! Anybody on the machine, and any page in a browser, can knock there. Only the request that carries our own `state`
-//! ends the waiting; what else comes is turned away and changes nothing.
+//! Any process on the machine, and any page in a browser, can connect. Only a request with our own `state`
+//! ends the wait; all others are rejected and change nothing.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -21,31 +21,32 @@ use tokio::sync::oneshot;
 use tokio::task::{AbortHandle, JoinSet};
 
 const PATH: &str = "/callback";
-/// For one request of a browser on this machine.
+/// For one request of a local browser.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
-/// A browser opens a few, some of them in vain. Anybody can open more: the oldest makes room for the newest.
+/// A browser opens a few connections, some of them unused. Others can open more: the oldest makes room for
+/// the newest.
 const MAX_CONNECTIONS: usize = 32;
 
-/// What an answer has to look like to be the one.
+/// What a valid callback must contain.
 #[derive(Debug, Clone)]
 pub struct ExpectedCallback {
     pub state: String,
     pub issuer: String,
-    /// The authorization server has said that it always names itself.
+    /// The authorization server has declared that it always sends its issuer.
     pub names_issuer: bool,
 }
 
-/// What a browser brought.
+/// What the callback contained.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CallbackResult {
     Code(String),
-    /// The authorization server said no, in these words.
+    /// The authorization server refused, with this message.
     Denied(String),
-    /// The answer is of somebody else.
+    /// The answer names another issuer, or lacks a required one.
     WrongIssuer(Option<String>),
 }
 
-/// A port that nothing has come to yet.
+/// A bound port, before the first request.
 #[derive(Debug)]
 pub struct CallbackServer {
     listener: TcpListener,
@@ -53,7 +54,7 @@ pub struct CallbackServer {
 }
 
 impl CallbackServer {
-    /// `before`: a port that would be good to have again.
+    /// `before`: the port to reuse if it is free.
     pub async fn open(before: Option<u16>) -> io::Result<Self> {
         let listener = match before {
             Some(port) => match TcpListener::bind(("127.0.0.1", port)).await {
@@ -74,7 +75,7 @@ impl CallbackServer {
         format!("http://127.0.0.1:{}{PATH}", self.port)
     }
 
-    /// Waits for the answer; whoever waits decides for how long.
+    /// Waits for the callback. The caller sets the timeout.
     pub async fn answer(self, expected: ExpectedCallback) -> CallbackResult {
         let (tell, mut told) = oneshot::channel();
         let handler = Arc::new(CallbackHandler {
@@ -88,7 +89,7 @@ impl CallbackServer {
             tokio::select! {
                 biased;
                 brought = &mut told => {
-                    // Whoever brought it is still reading the page.
+                    // The browser is still reading its page.
                     let left = tokio::time::timeout(Duration::from_secs(1), async { while visitors.join_next().await.is_some() {} });
                     let _ = left.await;
                     return brought.expect("BUG: the handler outlives the waiting");
@@ -109,11 +110,11 @@ impl CallbackServer {
     }
 }
 
-/// Who takes answers, once.
+/// Accepts one answer.
 struct CallbackHandler {
     expected: ExpectedCallback,
     host: String,
-    // A leaf lock: held to take it.
+    // A leaf lock: held only to take the sender.
     tell: Mutex<Option<oneshot::Sender<CallbackResult>>>,
 }
 
@@ -160,11 +161,11 @@ impl CallbackHandler {
     }
 }
 
-/// What an answer says; `None` if it is not to the question that was asked. Pure.
+/// Evaluates a callback; `None` if it does not belong to our request. Pure.
 fn judge(query: &str, expected: &ExpectedCallback) -> Option<CallbackResult> {
     let mut fields = std::collections::BTreeMap::new();
     for (name, value) in url::form_urlencoded::parse(query.as_bytes()) {
-        // Said twice is said by two.
+        // A repeated parameter means tampering; reject.
         if fields.insert(name.into_owned(), value.into_owned()).is_some() {
             return None;
         }
@@ -172,7 +173,7 @@ fn judge(query: &str, expected: &ExpectedCallback) -> Option<CallbackResult> {
     if !secret::is_same(fields.get("state")?.as_bytes(), expected.state.as_bytes()) {
         return None;
     }
-    // Word for word: what only looks alike is another one.
+    // Compared exactly: a similar issuer is another one.
     match fields.remove("iss") {
         Some(issuer) if issuer == expected.issuer => {}
         None if !expected.names_issuer => {}
@@ -185,7 +186,7 @@ fn judge(query: &str, expected: &ExpectedCallback) -> Option<CallbackResult> {
     fields.remove("code").filter(|code| !code.is_empty()).map(CallbackResult::Code)
 }
 
-/// A page without anything in it that could be fetched, run or framed.
+/// A page that loads, runs and frames nothing.
 fn page(status: StatusCode, says: &'static str) -> Response<Full<Bytes>> {
     let body = format!(
         "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>Switchboard</title><p>{says}</p></html>\n"
@@ -221,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn only_our_own_state_is_heard() {
+    fn only_our_own_state_is_accepted() {
         let code = CallbackResult::Code("c".to_owned());
         check("code=c&state=s1", false, Some(&code));
         check("code=c&state=s1&iss=https%3A%2F%2Fas", true, Some(&code));
@@ -239,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn another_issuer_ends_it() {
+    fn another_issuer_ends_the_wait() {
         let wrong = |issuer: &str| CallbackResult::WrongIssuer(Some(issuer.to_owned()));
         check("code=c&state=s1&iss=https%3A%2F%2Fevil", false, Some(&wrong("https://evil")));
         check("code=c&state=s1&iss=https%3A%2F%2Fas%2F", true, Some(&wrong("https://as/")));
@@ -248,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_is_passed_on_in_its_words() {
+    fn a_refusal_keeps_its_message() {
         check(
             "error=access_denied&error_description=no+%1b%5b31m&state=s1",
             false,

@@ -1,5 +1,5 @@
-//! Who we are to an authorization server: a client that the person registered there, a document that describes us,
-//! or a registration of our own.
+//! How we identify ourselves to an authorization server: as a client that the user registered there, by a
+//! client metadata document, or by dynamic registration.
 
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -9,7 +9,7 @@ use super::metadata::{self, AuthServerMetadata};
 use super::scopes::Scopes;
 use crate::secrets::SecretString;
 
-/// What a client is called where people see it.
+/// The client name that users see.
 const NAME: &str = "Switchboard";
 
 /// A client as an authorization server knows it.
@@ -21,13 +21,13 @@ pub struct OauthClient {
     pub method: ClientAuthMethod,
     #[serde(rename = "way")]
     pub registration: Registration,
-    /// The port that it was registered with.
+    /// The callback port that it was registered with.
     pub port: Option<u16>,
-    /// When its secret ends, in seconds since 1970.
+    /// When its secret expires, in seconds since 1970.
     pub expires: Option<u64>,
 }
 
-/// How a client shows a token endpoint that it is the one.
+/// How a client authenticates at a token endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ClientAuthMethod {
     #[serde(rename = "none")]
@@ -38,11 +38,11 @@ pub enum ClientAuthMethod {
     Post,
 }
 
-/// How a client came to be.
+/// How a client was obtained.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Registration {
-    /// The person registered it and set it in their config.
+    /// The user registered it and set it in the config.
     #[serde(rename = "set")]
     Configured,
     /// Its id is the URL of a document about it.
@@ -52,12 +52,12 @@ pub enum Registration {
     Dynamic,
 }
 
-/// What the person set for one server.
+/// The client set in the config for one server.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PresetClient {
     pub id: String,
     pub secret: Option<SecretString>,
-    /// Whose client it is, if the person said so.
+    /// The issuer that it belongs to, if known.
     pub issuer: Option<String>,
 }
 
@@ -80,17 +80,17 @@ pub enum NoClient {
     NoMethod(String),
 }
 
-/// What there is to choose from.
+/// The clients that we could use.
 #[derive(Debug, Clone, Copy)]
 pub struct ClientOptions<'a> {
     pub preset: Option<&'a PresetClient>,
-    /// The URL of a document about us.
+    /// The URL of our client metadata document.
     pub document: Option<&'a str>,
-    /// What this authorization server knew us as before.
+    /// The client that this authorization server knew before.
     pub before: Option<&'a OauthClient>,
 }
 
-/// What is to be done.
+/// Whether to use a client or register one.
 #[derive(Debug, PartialEq, Eq)]
 pub enum ClientPlan {
     Use(OauthClient),
@@ -98,7 +98,7 @@ pub enum ClientPlan {
 }
 
 impl ClientOptions<'_> {
-    /// Pure: which of them it is.
+    /// Chooses a client. Pure.
     pub fn plan(&self, authority: &AuthServerMetadata, now: u64) -> Result<ClientPlan, NoClient> {
         let issuer = || authority.issuer.clone();
         if let Some(preset) = self.preset {
@@ -141,7 +141,7 @@ impl ClientOptions<'_> {
     }
 }
 
-/// The method for a client that has a secret, or none.
+/// The method for a client with or without a secret.
 fn with_secret(authority: &AuthServerMetadata, has_secret: bool) -> Option<ClientAuthMethod> {
     let supported = authority.token_endpoint_auth_methods_supported.as_deref();
     let has = |name: &str| supported.is_none_or(|all| all.iter().any(|method| method == name));
@@ -153,7 +153,7 @@ fn with_secret(authority: &AuthServerMetadata, has_secret: bool) -> Option<Clien
     }
 }
 
-/// The method to be registered with: a program on somebody's machine keeps no secret well, so none where that will do.
+/// The method to register with. A program on a user's machine cannot keep a secret well, so none if possible.
 fn wanted(authority: &AuthServerMetadata) -> Option<ClientAuthMethod> {
     let supported = authority.token_endpoint_auth_methods_supported.as_deref();
     let has = |name: &str| supported.is_none_or(|all| all.iter().any(|method| method == name));
@@ -174,7 +174,7 @@ struct RegistrationResponse {
     token_endpoint_auth_method: Option<String>,
 }
 
-/// Registers us as a program on somebody's machine, with the address that it will be called back at.
+/// Registers us as a native client with this redirect URI.
 pub async fn register(
     fetch: &Fetch,
     authority: &AuthServerMetadata,
@@ -206,7 +206,7 @@ pub async fn register(
     Ok(accept(given, authority, port))
 }
 
-/// What was registered, which need not be what was asked for.
+/// The client as registered, which may differ from what we asked for.
 fn accept(given: RegistrationResponse, authority: &AuthServerMetadata, port: u16) -> OauthClient {
     let method = match given.token_endpoint_auth_method.as_deref() {
         Some("none") => Some(ClientAuthMethod::Public),
@@ -250,7 +250,7 @@ mod tests {
     const NOTHING: ClientOptions<'static> = ClientOptions { preset: None, document: None, before: None };
 
     #[test]
-    fn what_the_person_set_comes_first_and_stays_with_its_issuer() {
+    fn a_configured_client_comes_first_and_stays_with_its_issuer() {
         let preset = PresetClient {
             id: "mine".to_owned(),
             secret: Some(SecretString::new("s".to_owned())),
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_document_is_used_where_it_is_read() {
+    fn a_client_document_is_used_where_supported() {
         let mut server = authority(Some(&["none"]));
         let choice = ClientOptions { document: Some("https://me/c.json"), ..NOTHING };
         assert!(matches!(choice.plan(&server, 0).unwrap(), ClientPlan::Register { .. }));
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_registered_counts() {
+    fn the_registered_method_counts() {
         let method = |methods: Option<&[&str]>, secret, method| {
             let client = accept(registered(secret, method), &authority(methods), 1);
             assert_eq!(client.secret.is_some(), client.method != ClientAuthMethod::Public);

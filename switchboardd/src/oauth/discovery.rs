@@ -1,4 +1,4 @@
-//! From a server that wants a token to the authorization server that gives it out.
+//! Finds the authorization server of a server that wants a token.
 
 use url::Url;
 
@@ -7,12 +7,12 @@ use super::fetch::{Fetch, FetchError, Fetched};
 use super::metadata::{self, AuthServerMetadata, InvalidMetadata, ResourceMetadata};
 use super::well_known;
 
-/// What a login needs to know of both.
+/// What a login needs to know of both servers.
 #[derive(Debug, Clone)]
 pub struct DiscoveredServer {
-    /// What tokens are asked for, word for word as the server writes it.
+    /// The resource to request tokens for, exactly as the server writes it.
     pub resource: String,
-    /// What the server lists of itself.
+    /// The scopes that the server lists.
     pub scopes: Option<Vec<String>>,
     pub authority: AuthServerMetadata,
 }
@@ -29,7 +29,7 @@ pub enum DiscoveryError {
     NoAuthority(String),
 }
 
-/// `before`: who gave out the last token.
+/// `before`: the issuer of the last token.
 pub async fn find(
     fetch: &Fetch,
     server: &Url,
@@ -45,7 +45,7 @@ pub async fn find(
                 .ok_or_else(|| DiscoveryError::NoAuthority(issuer.clone()))?;
             Ok(DiscoveredServer { resource: resource.resource, scopes: resource.scopes_supported, authority })
         }
-        // It says nothing of itself: a server of 2025-03-26 is its own authorization server.
+        // No metadata: a server of 2025-03-26 is its own authorization server.
         None => {
             let found = authority(fetch, &well_known::origin(server)).await?;
             let authority = found.unwrap_or_else(|| AuthServerMetadata::by_default(server));
@@ -54,7 +54,7 @@ pub async fn find(
     }
 }
 
-/// The server's own document; `None` if there is none.
+/// The server's metadata; `None` if it has none.
 pub async fn resource(
     fetch: &Fetch,
     server: &Url,
@@ -84,12 +84,12 @@ async fn authority(fetch: &Fetch, issuer: &str) -> Result<Option<AuthServerMetad
     Ok(None)
 }
 
-/// A page that is no such document is none: many hosts answer every path with something.
+/// Any other document counts as none: many hosts answer every path with something.
 fn read<T: serde::de::DeserializeOwned>(fetched: &Fetched) -> Option<T> {
     fetched.status.is_success().then(|| serde_json::from_slice(&fetched.body).ok())?
 }
 
-/// A server's URL as the name of a resource: no fragment, and no slash where there is no path.
+/// A server's URL as a resource identifier: no fragment, and no slash where there is no path.
 fn canonical(server: &Url) -> String {
     let mut url = server.clone();
     url.set_fragment(None);

@@ -1,7 +1,7 @@
-//! The few requests a login makes. Each is short, small, goes where it was sent and no nearer to home than the
-//! server itself is: whoever answers decides neither what else we speak to, nor how much we read.
+//! The few requests a login makes. They are bounded in time and size, never follow redirects to another
+//! origin, and never reach a more private network than the server's own (SSRF guard).
 //!
-//! A [`Fetch`] is made for one errand and dropped after it: a daemon that logs in nowhere carries none of this.
+//! A [`Fetch`] is created for one task and then dropped: a daemon without logins has none.
 
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -21,11 +21,11 @@ use crate::child::remote::http_clients::external_client;
 use crate::environment::Variables;
 use crate::methods;
 
-/// For one request, with everything that belongs to it.
+/// For one request, including its response.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
-/// The largest documents of this kind that are known have 20 KiB.
+/// The largest known documents of this kind have 20 KiB.
 const MAX_BODY: usize = 256 * 1024;
-/// From one place of a host to another of the same.
+/// Redirects within one origin.
 const MAX_HOPS: usize = 3;
 
 #[derive(Debug, thiserror::Error)]
@@ -46,12 +46,12 @@ pub enum FetchError {
     NoClient(String),
 }
 
-/// A whole answer.
+/// A complete response.
 #[derive(Debug)]
 pub struct Fetched {
     pub status: StatusCode,
     pub body: Vec<u8>,
-    /// What a `WWW-Authenticate` said, all of them joined.
+    /// The values of all `WWW-Authenticate` headers, joined.
     pub challenge: Option<String>,
 }
 
@@ -62,8 +62,8 @@ pub struct Fetch {
 }
 
 impl Fetch {
-    /// For a login to this server. `met`: how far away it was when it was heard of. A name can lead to one place now
-    /// and to another one then; what counts is the farther one.
+    /// For a login to this server. `met`: the scope of its address when its challenge arrived. A name can
+    /// resolve to different addresses over time; the more public scope counts.
     pub async fn new(
         server: &Url,
         met: Option<AddressScope>,
@@ -72,7 +72,7 @@ impl Fetch {
         let nearest =
             Arc::new(Nearest::new(address_scope_of(server).await.max(met.unwrap_or(AddressScope::Loopback))));
         let resolver = Resolver { nearest: nearest.clone() };
-        // Behind a proxy, it is the proxy that looks names up.
+        // Behind a proxy, the proxy resolves names.
         let client = external_client(variables, |client| {
             client.dns_resolver(Arc::new(resolver)).timeout(REQUEST_TIMEOUT).pool_max_idle_per_host(0)
         });
@@ -80,13 +80,13 @@ impl Fetch {
         Ok(Self { client, nearest })
     }
 
-    /// A document; redirects within its host are followed.
+    /// Fetches a document; follows redirects within its origin.
     pub async fn document(&self, url: &Url) -> Result<Fetched, FetchError> {
         let ask = |at: &Url| Ok(self.request(Method::GET, at)?.header(ACCEPT, "application/json"));
         self.follow(url, false, ask).await
     }
 
-    /// What a server says to somebody without a token; redirects within its host are followed.
+    /// Sends a request without a token; follows redirects within its origin.
     pub async fn probe(&self, url: &Url) -> Result<Fetched, FetchError> {
         let ask = |at: &Url| {
             Ok(self
@@ -98,7 +98,7 @@ impl Fetch {
         self.follow(url, true, ask).await
     }
 
-    /// `is_server`: it is the server itself that answers, and tells by it how far away it is.
+    /// `is_server`: the server itself answers, and its address may raise the scope.
     async fn follow(
         &self,
         url: &Url,
@@ -122,7 +122,7 @@ impl Fetch {
         Err(FetchError::Elsewhere(shown(url)))
     }
 
-    /// JSON, which goes to that place or nowhere.
+    /// Posts JSON; a redirect is an error.
     pub async fn post(&self, url: &Url, body: String) -> Result<Fetched, FetchError> {
         let request = self.request(Method::POST, url)?;
         let request = request.header(CONTENT_TYPE, "application/json").header(ACCEPT, "application/json");
@@ -133,7 +133,7 @@ impl Fetch {
         finish(response, url).await
     }
 
-    /// A form, with the name and secret of the client in its header if there are any.
+    /// Posts a form, with the client's id and secret in a header if given.
     pub async fn form(
         &self,
         url: &Url,
@@ -152,7 +152,7 @@ impl Fetch {
         finish(self.send(request, url).await?, url).await
     }
 
-    /// What the `oauth2` crate wants to have sent.
+    /// Sends a request of the `oauth2` crate.
     async fn carry(&self, request: HttpRequest) -> Result<HttpResponse, FetchError> {
         let (parts, body) = request.into_parts();
         let url = metadata::endpoint("token endpoint", &parts.uri.to_string())?;
@@ -202,7 +202,7 @@ async fn finish(mut response: Response, url: &Url) -> Result<Fetched, FetchError
     Ok(Fetched { status, body, challenge })
 }
 
-/// The innermost reason, without the URL: its query may hold what is nobody's business.
+/// The innermost cause, without the URL: its query may hold a secret.
 fn failed(error: &reqwest::Error, url: &Url) -> FetchError {
     if error.is_timeout() {
         return FetchError::Late { url: shown(url) };
@@ -214,7 +214,7 @@ fn failed(error: &reqwest::Error, url: &Url) -> FetchError {
     FetchError::Unreached { url: shown(url), why: reason.to_string() }
 }
 
-/// A URL as people see it: without its query.
+/// A URL for messages: without its query.
 pub fn shown(url: &Url) -> String {
     let mut url = url.clone();
     url.set_query(None);
@@ -222,8 +222,8 @@ pub fn shown(url: &Url) -> String {
     url.to_string()
 }
 
-/// How near a server is: as far away as the farthest of its addresses, so that nobody gets nearer by adding one. One
-/// that cannot be found now is taken to be far away: it will not be reached either.
+/// The scope of a server: that of its most public address, so that adding a private one gains nothing. A name
+/// that does not resolve counts as public: it will not be reached either.
 async fn address_scope_of(server: &Url) -> AddressScope {
     if let Some(address_scope) = AddressScope::of_url(server) {
         return address_scope;
@@ -237,7 +237,7 @@ async fn address_scope_of(server: &Url) -> AddressScope {
     }
 }
 
-/// The nearest address scope that a server may lead to: its own.
+/// The most private address scope that the server may lead to: its own.
 #[derive(Debug)]
 struct Nearest(Mutex<AddressScope>);
 
@@ -256,7 +256,7 @@ impl Nearest {
     }
 }
 
-/// Looks names up, and keeps what is nearer than the server to itself.
+/// Resolves names, and drops addresses more private than the server's.
 struct Resolver {
     nearest: Arc<Nearest>,
 }
@@ -281,7 +281,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_server_in_the_world_leads_to_nothing_near() {
+    async fn a_public_server_cannot_lead_to_private_addresses() {
         let fetch = Fetch::new(&Url::parse("https://1.1.1.1/mcp").unwrap(), None, &Variables::default())
             .await
             .unwrap();
@@ -290,9 +290,9 @@ mod tests {
         assert!(matches!(refused, FetchError::Unfit(_)), "{refused}");
     }
 
-    /// Its name leads to this machine by now; the one who asked for the login was elsewhere.
+    /// The name now resolves to this machine, but the server that asked for the login was public.
     #[tokio::test]
-    async fn a_name_that_moves_does_not_bring_a_server_nearer() {
+    async fn a_name_that_moves_does_not_lower_the_scope() {
         let name = Url::parse("http://localhost:9/mcp").unwrap();
         let fetch = Fetch::new(&name, Some(AddressScope::Public), &Variables::default()).await.unwrap();
         leads_nowhere_near(&fetch).await;
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shown_has_no_query() {
+    fn shown_urls_have_no_query() {
         let url = Url::parse("https://x/a?code=secret#s").unwrap();
         assert_eq!(shown(&url), "https://x/a");
     }

@@ -1,4 +1,4 @@
-//! From a code to tokens, from a refresh token to the next ones, and back to none.
+//! Exchanges a code for tokens, refreshes tokens and revokes them.
 
 use std::time::SystemTime;
 
@@ -21,17 +21,17 @@ use super::stored_login::{Grant, Tokens};
 use crate::time::unix_seconds;
 use crate::visible::clipped;
 
-/// What others say of their errors is shown up to here.
+/// Foreign error messages are clipped to this many characters.
 const MAX_WORDS: usize = 200;
 
 #[derive(Debug, thiserror::Error)]
 pub enum GrantError {
     #[error("{0}")]
     Fetch(#[from] FetchError),
-    /// What was presented is not valid, or not any more.
+    /// The code or token is not valid, or no longer.
     #[error("the authorization server refused: {0}")]
     Spent(String),
-    /// It does not know us.
+    /// It does not know our client.
     #[error("the authorization server does not know this client: {0}")]
     Stranger(String),
     #[error("the authorization server refused: {0}")]
@@ -40,7 +40,7 @@ pub enum GrantError {
     Nonsense(&'static str),
 }
 
-/// A page that a person is to open, and what belongs to it.
+/// The page that the user opens, with the secrets that belong to it.
 #[derive(Debug)]
 pub struct AuthorizationUrl {
     pub url: Url,
@@ -48,7 +48,7 @@ pub struct AuthorizationUrl {
     pub verifier: PkceCodeVerifier,
 }
 
-/// Everything that decides what is asked for.
+/// Everything that determines the authorization request.
 #[derive(Debug, Clone)]
 pub struct AuthorizationTerms {
     pub authority: AuthServerMetadata,
@@ -108,7 +108,7 @@ impl AuthorizationTerms {
     }
 }
 
-/// The next tokens. What is not said again stays as it was.
+/// Fetches new tokens. Values that the answer omits stay as they were.
 pub async fn refresh(fetch: &Fetch, grant: &Grant, client: &OauthClient) -> Result<Tokens, GrantError> {
     let before = grant.tokens.refresh.as_ref().ok_or(GrantError::Nonsense("there is no refresh token"))?;
     let place = TokenUrl::new(grant.token_endpoint.clone())
@@ -124,7 +124,7 @@ pub async fn refresh(fetch: &Fetch, grant: &Grant, client: &OauthClient) -> Resu
     tokens(&answer, &grant.tokens.scopes, Some(before.reveal()))
 }
 
-/// Has the authorization server forget them, the one that makes others first.
+/// Revokes both tokens, refresh token first.
 pub async fn revoke(
     fetch: &Fetch,
     grant: &Grant,
@@ -193,7 +193,7 @@ fn tokens(answer: &BasicTokenResponse, asked: &Scopes, before: Option<&str>) -> 
     Ok(made)
 }
 
-/// Never the body of an answer: there may be a token in it.
+/// Never includes the body of an answer: it may contain a token.
 fn refused(error: RequestTokenError<FetchError, BasicErrorResponse>) -> GrantError {
     match error {
         RequestTokenError::Request(error) => GrantError::Fetch(error),
@@ -213,7 +213,7 @@ fn refused(error: RequestTokenError<FetchError, BasicErrorResponse>) -> GrantErr
     }
 }
 
-/// What an error answer says of itself, as the end of a sentence.
+/// The error in a response, as the end of a sentence.
 pub fn said(body: &[u8]) -> String {
     #[derive(Deserialize)]
     struct Said {
@@ -229,7 +229,7 @@ pub fn said(body: &[u8]) -> String {
     }
 }
 
-/// Others' words, so that nothing hides in them and they come to an end.
+/// Clips a foreign message and makes its hidden characters visible.
 pub fn shortened(words: &str) -> String {
     clipped(words, MAX_WORDS)
 }
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_asks_for_everything_that_keeps_it_safe() {
+    fn an_authorization_url_has_pkce_state_and_resource() {
         let page = terms("a b").page().unwrap();
         let fields: BTreeMap<_, _> = page.url.query_pairs().into_owned().collect();
         assert_eq!(fields["resource"], "https://x");
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn others_words_come_to_an_end() {
+    fn foreign_messages_are_clipped() {
         assert_eq!(shortened("a\nb"), r"a\u{a}b");
         assert_eq!(shortened(&"x".repeat(300)).chars().count(), MAX_WORDS + 1);
         assert_eq!(said(br#"{"error":"x","error_description":"y"}"#), ": x: y");
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_of_another_kind_are_not_taken() {
+    fn tokens_of_another_type_are_refused() {
         let read = |text: &str| serde_json::from_str::<BasicTokenResponse>(text).unwrap();
         let asked = Scopes::of_text("a");
         assert!(tokens(&read(r#"{"access_token":"t","token_type":"DPoP"}"#), &asked, None).is_err());

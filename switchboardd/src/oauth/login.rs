@@ -1,8 +1,8 @@
-//! The login to one remote child: what a request is sent with, and what is done when that is not enough.
+//! The login to one remote child: the token to send with a request, and what to do when it is refused.
 //!
-//! One value for all sessions and children of the same login. Whoever changes what is kept holds its turn, and the lock
-//! on the disk against other processes; what was renewed is on the disk before anybody uses it. None of that is given
-//! up half-way when a host cancels its call: it runs in a task of its own.
+//! All sessions and children of the same login share one value. The stored login changes only under `turn`
+//! and under a file lock against other processes; renewed tokens are saved before they are used. Renewals run
+//! in their own task, so that a host's cancelled call cannot interrupt them.
 
 mod asking;
 mod attempt;
@@ -32,7 +32,7 @@ use crate::definition::DisplayUrl;
 use crate::secrets::{SecretLocation, SecretString};
 use crate::visible::visible;
 
-/// A server that asks for more scopes more often than this is not given in to.
+/// A server that asks for more scopes more often than this is refused.
 const MAX_STEPS: usize = 3;
 const STEPS_WITHIN: Duration = Duration::from_secs(10 * 60);
 /// How long a call waits for a new token while the old one is still good.
@@ -42,18 +42,18 @@ const IN_TIME: Duration = Duration::from_secs(1);
 pub struct Login {
     child: Box<str>,
     url: Url,
-    /// What it is kept under.
+    /// The name it is stored under.
     name: String,
     store: LoginStore,
     config: Arc<Mutex<OauthConfig>>,
     me: Weak<Self>,
-    // A leaf lock: held for a look or a change.
+    // A leaf lock: held only to read or change.
     state: Mutex<LoginState>,
-    /// Whoever changes what is kept holds it, across everything that takes.
+    /// Held while the stored login changes, including the requests this needs.
     turn: tokio::sync::Mutex<()>,
-    /// The attempt that a person is in the middle of. Held while one begins, so that two begin one.
+    /// The user's current attempt. Locked while one begins, so that two callers share it.
     attempt: tokio::sync::Mutex<Option<Arc<Attempt>>>,
-    /// How often there were other tokens than before.
+    /// Incremented when the tokens change.
     entered: watch::Sender<u64>,
 }
 
@@ -62,33 +62,33 @@ struct LoginState {
     is_loaded: bool,
     kept: StoredLogin,
     header: Option<HeaderValue>,
-    /// When tokens were refused that should have been good.
+    /// When tokens were refused that should have been valid.
     refused: Vec<Instant>,
-    /// What the server last asked for and did not get.
+    /// The server's last unmet challenge.
     demand: Option<BearerChallenge>,
-    /// A client that may be unknown where it was registered.
+    /// The id of a client that its authorization server may have forgotten.
     doubted: Option<String>,
-    /// When it asked for more scopes.
+    /// When the server asked for more scopes.
     steps: Vec<Instant>,
-    /// What is kept could not be written down: it is newer than what is on the disk.
+    /// The login could not be saved: it is newer than what is on disk.
     is_unsaved: bool,
-    /// When a renewal last failed that may work another time, and why.
+    /// When a renewal last failed that may work later, and why.
     failed: Option<(Instant, AuthError)>,
-    /// How far away the server was when it was heard of, by the connection itself.
+    /// The scope of the server's address, from the connections that brought its challenges.
     met: Option<AddressScope>,
-    /// How the server is spoken of.
+    /// The server's URL for messages.
     shown: DisplayUrl,
 }
 
-/// What there is to send at once.
+/// The token that can be sent at once.
 enum CachedToken {
     Unknown,
     Ready(Option<HeaderValue>),
-    /// It is time for another one; this one may do until then.
+    /// A renewal is due; this token may do until then.
     Due(Option<HeaderValue>),
 }
 
-/// Tells of other tokens of a login. It holds the login: nobody would enter any into one that was forgotten.
+/// Notifies of new tokens. Keeps the login alive: a dropped one would not get any.
 #[derive(Debug)]
 pub struct Entries {
     _login: Arc<Login>,
@@ -100,21 +100,21 @@ impl Entries {
         self.entered.has_changed().unwrap_or(false)
     }
 
-    /// Resolves when there are other tokens than when this was made, or than when it last resolved.
+    /// Resolves when the tokens have changed since this was created or last resolved.
     pub async fn changed(&mut self) {
-        // Not an error as long as the login is held.
+        // Cannot fail while the login is held.
         let _ = self.entered.changed().await;
     }
 }
 
-/// What became of tokens on the way out.
+/// What happened to the tokens on logout.
 #[derive(Debug, PartialEq, Eq)]
 pub enum LogoutOutcome {
     /// There were none.
     Nothing,
-    /// They are no longer valid anywhere.
+    /// The authorization server revoked them.
     Revoked,
-    /// They are deleted here; why the authorization server does not know of it.
+    /// Deleted here only; the text says why they were not revoked.
     Deleted(String),
 }
 
@@ -139,14 +139,14 @@ impl Login {
         })
     }
 
-    /// Begins an attempt that a person is to finish, or joins the one they are in the middle of.
+    /// Begins an attempt for the user to finish, or joins the open one.
     pub async fn begin(&self, afresh: bool) -> Result<Arc<Attempt>, AuthError> {
         let mut slot = self.attempt.lock().await;
         let demanded = self.demanded();
         if let Some(open) = slot.as_ref().filter(|open| !afresh && open.is_open() && open.covers(&demanded)) {
             return Ok(open.clone());
         }
-        // The one before gives up its port and, perhaps, a registration that did not work.
+        // The previous attempt frees its port and may mark its registration as doubtful.
         if let Some(before) = slot.take() {
             before.give_up().await;
         }
@@ -155,40 +155,40 @@ impl Login {
         Ok(attempt)
     }
 
-    /// The attempt that was begun last, whatever became of it.
+    /// The last attempt, whatever its outcome.
     pub async fn latest(&self) -> Option<Arc<Attempt>> {
         self.attempt.lock().await.clone()
     }
 
-    /// Whether a person is in the middle of an attempt, or one begins.
+    /// Whether an attempt is open, or one begins.
     pub(super) fn is_open(&self) -> bool {
         self.attempt.try_lock().map_or(true, |slot| slot.as_ref().is_some_and(|open| open.is_open()))
     }
 
-    /// Tells when there are other tokens than now: a person has logged in, or they were renewed.
+    /// Notifies when the tokens change: the user has logged in, or they were renewed.
     pub fn entries(&self) -> Entries {
         Entries { _login: self.me(), entered: self.entered.subscribe() }
     }
 
-    /// Waits until nobody is in the middle of changing what is kept.
+    /// Waits until no change of the stored login is in progress.
     pub(super) async fn settled(&self) {
         drop(self.turn.lock().await);
     }
 
-    /// Where the login is kept, in a word.
+    /// Where the login is stored.
     pub async fn place(&self) -> Option<SecretLocation> {
         self.store.place(&self.name).await.ok().flatten()
     }
 
-    /// The page of an attempt that a person is in the middle of. It names the server, so a model is not told of one
-    /// that a secret is part of.
+    /// The page of the open attempt. It names the server, so a model must not see one that contains a
+    /// secret.
     async fn open_page(&self) -> Option<Box<str>> {
         let slot = self.attempt.lock().await;
         let open = slot.as_ref().filter(|open| open.is_open()).map(|open| open.url.as_str());
         open.filter(|page| self.state().shown.is_clean(page)).map(Into::into)
     }
 
-    /// Forgets everything, here and there.
+    /// Deletes the login here and revokes its tokens.
     pub async fn log_out(&self) -> Result<LogoutOutcome, String> {
         let me = self.me();
         let task = tokio::spawn(async move { me.revoke_and_delete().await });
@@ -206,7 +206,7 @@ impl Login {
             Err(LoginStoreError::Damaged) => StoredLogin::default(),
             Err(error) => return Err(error.to_string()),
         };
-        // Here first: whatever the other side does, nobody uses them any more.
+        // Deleted here first: whatever the server answers, they are no longer used.
         self.store.remove(&self.name).await.map_err(|error| error.to_string())?;
         self.remember(StoredLogin::default());
         let (Some(grant), client) = (&kept.grant, kept.client()) else { return Ok(LogoutOutcome::Nothing) };
@@ -223,7 +223,7 @@ impl Login {
             .map_or_else(|error| LogoutOutcome::Deleted(self.told(&error)), |()| LogoutOutcome::Revoked))
     }
 
-    /// The header that goes out with the next request.
+    /// The header for the next request.
     async fn current(&self) -> Result<Option<HeaderValue>, AuthError> {
         if let CachedToken::Unknown = self.cached_token() {
             let _turn = self.turn.lock().await;
@@ -236,8 +236,8 @@ impl Login {
             CachedToken::Unknown => Ok(None),
             CachedToken::Ready(header) => Ok(header),
             CachedToken::Due(Some(before)) => {
-                // It is good for a while yet: nobody waits for a slow authorization server, and one that fails is not
-                // the end. It may be refused by then; and it may not.
+                // The old token is valid for a while yet: calls do not wait for a slow authorization server,
+                // and a failed renewal is not fatal. The server may or may not accept the old token.
                 let renewed = timeout(IN_TIME, self.renew(Some(before.clone()), None)).await;
                 Ok(if let Ok(Ok(_)) = renewed { self.header() } else { Some(before) })
             }
@@ -264,7 +264,7 @@ impl Login {
         Err(self.wanted().await)
     }
 
-    /// The server wants scopes that the token does not have.
+    /// The server wants scopes that the token lacks.
     async fn step_up(
         &self,
         demand: BearerChallenge,
@@ -298,7 +298,7 @@ impl Login {
         Err(self.wanted().await)
     }
 
-    /// Only a person can help: whoever called knows whether theirs can be asked.
+    /// Only the user can help: the caller knows whether they can be asked.
     async fn wanted(&self) -> AuthError {
         AuthError::Login { child: self.child.clone(), open: self.open_page().await }
     }
@@ -320,11 +320,11 @@ impl Login {
         }
     }
 
-    /// From now on this is what is kept.
+    /// Replaces the login in memory.
     fn remember(&self, kept: StoredLogin) {
         let mut memory = self.state();
         let header = kept.grant.as_ref().and_then(|grant| Tokens::header(&grant.tokens));
-        // What is read for the first time has been there before.
+        // Loading for the first time is no change.
         if memory.is_loaded && header.is_some() && header != memory.header {
             self.entered.send_modify(|times| *times += 1);
         }
@@ -347,7 +347,8 @@ impl Login {
         Scopes::of_text(scope.unwrap_or_default())
     }
 
-    /// The client that the person set for this child. One without an issuer is bound to the first that saw it.
+    /// The client in the config for this child. One without an issuer belongs to the first that it was used
+    /// with.
     async fn preset(&self, kept: &StoredLogin) -> Result<Option<PresetClient>, String> {
         let config = self.config().clients.get(&*self.child).cloned().unwrap_or_default();
         let Some(id) = config.client_id else { return Ok(None) };
@@ -359,7 +360,7 @@ impl Login {
         Ok(Some(PresetClient { id, secret, issuer: config.issuer.or(seen) }))
     }
 
-    /// From now on the server is spoken of like this.
+    /// Sets how messages name the server.
     pub(super) fn speaks_of(&self, shown: &DisplayUrl) {
         let mut memory = self.state();
         if memory.shown != *shown {
@@ -367,7 +368,7 @@ impl Login {
         }
     }
 
-    /// Others' words may be in it: they must not do anything to whoever reads them, and repeat no secret.
+    /// Foreign text may be part of it: hidden characters are made visible and secrets removed.
     fn told(&self, what: &dyn std::fmt::Display) -> String {
         visible(&self.state().shown.redact(&what.to_string())).into_owned()
     }
@@ -391,7 +392,7 @@ impl Login {
 
 #[cfg(test)]
 impl Login {
-    /// As if a person had logged in.
+    /// As if a user had logged in.
     pub(super) fn enter(&self) {
         self.entered.send_modify(|times| *times += 1);
     }

@@ -1,4 +1,4 @@
-//! The two documents a login is made from, and what is checked before a word of them is believed. Pure.
+//! The two metadata documents of a login, and the checks before they are used. Pure.
 
 use serde::Deserialize;
 use url::Url;
@@ -6,7 +6,7 @@ use url::Url;
 use super::address_scope::AddressScope;
 use super::well_known;
 
-/// What a server says of itself.
+/// A server's description of itself.
 #[derive(Debug, Clone, Deserialize)]
 pub struct ResourceMetadata {
     pub resource: String,
@@ -15,7 +15,7 @@ pub struct ResourceMetadata {
     pub scopes_supported: Option<Vec<String>>,
 }
 
-/// What an authorization server says of itself.
+/// An authorization server's description of itself.
 #[derive(Debug, Clone, Deserialize)]
 pub struct AuthServerMetadata {
     pub issuer: String,
@@ -32,7 +32,7 @@ pub struct AuthServerMetadata {
     pub client_id_metadata_document_supported: bool,
 }
 
-/// Why a document is not believed.
+/// Why a document is rejected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidMetadata {
     #[error("its metadata is about `{0}`, which it is not")]
@@ -46,7 +46,7 @@ pub enum InvalidMetadata {
 }
 
 impl ResourceMetadata {
-    /// The document, if it is about this server.
+    /// Accepts the document if it is about this server.
     pub fn checked(self, server: &Url) -> Result<Self, InvalidMetadata> {
         if well_known::covers(&self.resource, server) {
             Ok(self)
@@ -55,7 +55,7 @@ impl ResourceMetadata {
         }
     }
 
-    /// Who gives out its tokens: whoever did so before, if that is still so.
+    /// The issuer of its tokens: the previous one, if it is still listed.
     pub fn issuer(&self, before: Option<&str>) -> Option<&str> {
         let named = || self.authorization_servers.iter().map(String::as_str);
         named().find(|issuer| Some(*issuer) == before).or_else(|| named().next())
@@ -63,9 +63,9 @@ impl ResourceMetadata {
 }
 
 impl AuthServerMetadata {
-    /// The document, if it is of this issuer, names endpoints that can be used, and is safe to log in with.
+    /// Accepts the document if it is from this issuer, names usable endpoints and supports PKCE.
     pub fn checked(self, issuer: &str) -> Result<Self, InvalidMetadata> {
-        // Word for word, but for a slash at the end, which no two URLs of one host can differ by alone.
+        // Compared exactly but for a trailing slash, by which alone no two issuers differ.
         if self.issuer.trim_end_matches('/') != issuer.trim_end_matches('/') {
             return Err(InvalidMetadata::Issuer { asked: issuer.to_owned(), found: self.issuer });
         }
@@ -81,7 +81,7 @@ impl AuthServerMetadata {
         Ok(self)
     }
 
-    /// What a server of revision 2025-03-26 has that describes neither itself nor its authorization server.
+    /// Defaults for a server of revision 2025-03-26 without any metadata.
     pub fn by_default(server: &Url) -> Self {
         let at = |path| well_known::at(server, path, None).into();
         Self {
@@ -99,7 +99,7 @@ impl AuthServerMetadata {
     }
 }
 
-/// A URL that a login may go to: encrypted, unless it never leaves this machine.
+/// A URL that a login may use: https, or http on this machine.
 pub fn endpoint(what: &'static str, text: &str) -> Result<Url, InvalidMetadata> {
     let unfit = |why| InvalidMetadata::Endpoint { what, url: text.to_owned(), why };
     let url = Url::parse(text).map_err(|_| unfit("it is no URL"))?;
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn endpoints_are_encrypted_or_never_leave() {
+    fn endpoints_must_be_https_or_local() {
         for good in ["https://x/a?b", "http://127.0.0.1:1/a", "http://localhost/a", "http://[::1]/a"] {
             assert!(endpoint("e", good).is_ok(), "{good}");
         }
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_resource_must_be_the_server() {
+    fn metadata_must_be_about_the_server() {
         let server = Url::parse("https://x/mcp").unwrap();
         let of = |resource: &str| ResourceMetadata {
             resource: resource.to_owned(),

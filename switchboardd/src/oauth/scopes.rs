@@ -1,6 +1,6 @@
 //! Which scopes a login asks for. Pure.
+/// Requests a refresh token, where the authorization server supports it.
 
-/// Asking for it is asking for a refresh token, where an authorization server has it at all.
 const OFFLINE: &str = "offline_access";
 
 /// Scopes in the order they were first named.
@@ -11,18 +11,18 @@ pub struct Scopes(Vec<String>);
 /// Where scopes may come from.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ScopeSources<'a> {
-    /// What the person set for this server.
+    /// Set in the config for this server.
     pub set: Option<&'a [String]>,
-    /// What the server asked for when it refused.
+    /// Demanded by the server when it refused a request.
     pub demanded: Option<&'a str>,
-    /// What the server lists of itself.
+    /// Listed by the server.
     pub listed: Option<&'a [String]>,
-    /// What its authorization server knows.
+    /// Supported by its authorization server.
     pub known: Option<&'a [String]>,
 }
 
 impl Scopes {
-    /// Of words between spaces.
+    /// Splits a text at spaces.
     pub fn of_text(text: &str) -> Self {
         Self::of_words(text.split_ascii_whitespace())
     }
@@ -51,7 +51,7 @@ impl Scopes {
         self.0.iter().map(String::as_str)
     }
 
-    /// These and those.
+    /// The union.
     pub fn and(mut self, more: &Self) -> Self {
         more.iter().for_each(|word| self.add(word));
         self
@@ -68,8 +68,8 @@ impl std::fmt::Display for Scopes {
     }
 }
 
-/// The person's word, else the server's demand, else its list, else nothing: then the authorization server decides.
-/// `before` is what was asked for earlier and is not to be lost.
+/// The config's scopes and those demanded; without either, the server's list; else none: then the
+/// authorization server decides. `before` holds scopes requested earlier, which are requested again.
 pub fn choose(wishes: ScopeSources<'_>, before: &Scopes) -> Scopes {
     let of = |list: &[String]| Scopes::of_words(list.iter().map(String::as_str));
     let demanded = wishes.demanded.map(Scopes::of_text).filter(|scopes| !scopes.is_empty());
@@ -81,7 +81,7 @@ pub fn choose(wishes: ScopeSources<'_>, before: &Scopes) -> Scopes {
         (None, None, None) => Scopes::default(),
     };
     let mut chosen = before.clone().and(&wanted);
-    // By itself it would ask for nothing else.
+    // Alone, it would request no access at all.
     if !chosen.is_empty() && wishes.known.is_some_and(|known| known.iter().any(|word| word == OFFLINE)) {
         chosen.add(OFFLINE);
     }
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn the_nearest_word_counts() {
+    fn config_and_challenge_come_before_the_list() {
         check(None, None, None, "", "");
         check(None, None, Some("l m"), "", "l m");
         check(None, Some("d"), Some("l m"), "", "d");
@@ -112,13 +112,13 @@ mod tests {
     }
 
     #[test]
-    fn what_was_granted_is_asked_for_again() {
+    fn earlier_scopes_are_requested_again() {
         check(None, Some("write read"), None, "read list", "read list write");
         check(None, None, None, "read", "read");
     }
 
     #[test]
-    fn offline_access_is_asked_for_where_it_is_known() {
+    fn offline_access_is_requested_where_supported() {
         let known = ["offline_access".to_owned(), "x".to_owned()];
         let wishes = ScopeSources { demanded: Some("a"), known: Some(&known), ..ScopeSources::default() };
         assert_eq!(choose(wishes, &Scopes::default()).to_string(), "a offline_access");
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn more_is_known_from_the_same() {
+    fn scopes_are_unique_and_comparable() {
         let scopes = Scopes::of_text("a b a");
         assert_eq!(scopes.to_string(), "a b");
         assert!(scopes.holds(&Scopes::of_text("b")) && !scopes.holds(&Scopes::of_text("b c")));

@@ -1,5 +1,5 @@
-//! Where logins are kept: in the keyring of the system or, where none answers, in a private file, by the same means
-//! as the person's secrets and apart from them. No `${…}` of a definition ever stands for one of these.
+//! Stores logins: in the system's keyring or, where there is none, in a private file. Works like the user's
+//! secrets, but apart from them: no `${…}` of a definition can refer to a login.
 
 use std::fs::File;
 use std::io;
@@ -20,7 +20,7 @@ use crate::files::open_own;
 use crate::secrets::{SecretLocation, Secrets, SecretsError, StoreOutcome};
 use crate::value_resolver::ValueResolver;
 
-/// Longer than another process takes for all the requests that it makes with a login in its hands.
+/// Longer than another process holds the lock for all its requests.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(45);
 const TRY_AGAIN: Duration = Duration::from_millis(20);
 
@@ -34,7 +34,7 @@ pub enum LoginStoreError {
     Unlocked { file: PathBuf, error: io::Error },
 }
 
-/// All logins of one person.
+/// All logins of the user.
 #[derive(Debug, Clone)]
 pub struct LoginStore {
     folder: PathBuf,
@@ -48,20 +48,20 @@ impl LoginStore {
         Self { secrets: Secrets::within(folder.clone()), folder, resolver }
     }
 
-    /// What is kept under a name.
+    /// The login stored under a name.
     pub async fn load(&self, name: &str) -> Result<Option<StoredLogin>, LoginStoreError> {
-        // Most have none, and then nobody has to be asked for the way to a keyring.
+        // Most names have none; then the environment for the keyring is not needed.
         if !self.secrets.listed().await?.contains_key(name) {
             return Ok(None);
         }
         let variables = &self.shell_environment().await.variables;
         let mut values = self.secrets.values(&[name.to_owned()], variables).await?;
-        // Not the parser's own words: they may quote a token.
+        // The parser's error is dropped: it may quote a token.
         let read = |text: String| serde_json::from_str(&text).map_err(|_| LoginStoreError::Damaged);
         values.remove(name).map(read).transpose()
     }
 
-    /// Where it is kept.
+    /// Where the login is stored.
     pub async fn place(&self, name: &str) -> Result<Option<SecretLocation>, LoginStoreError> {
         Ok(self.secrets.listed().await?.remove(name))
     }
@@ -83,17 +83,17 @@ impl LoginStore {
         }
     }
 
-    /// What leads out of here, and to a keyring.
+    /// The login shell's environment, for proxies and the keyring.
     pub async fn shell_environment(&self) -> Arc<ShellEnvironment> {
         self.resolver.shell_environment().await
     }
 
-    /// A text of the config with its `${…}` filled in.
+    /// Fills in the `${…}` in a text of the config.
     pub async fn fill(&self, template: &Template) -> Result<String, String> {
         self.resolver.text(template).await
     }
 
-    /// Waits until no other process works on this login, or for as long as one can take. Its drop lets the next one in.
+    /// Locks this login against other processes; fails after `LOCK_TIMEOUT`. Dropping the file unlocks it.
     pub async fn lock(&self, name: &str) -> Result<File, LoginStoreError> {
         let (file, folder) = (self.folder.join(format!("{name}.lock")), self.folder.clone());
         let path = file.clone();
@@ -126,7 +126,7 @@ async fn exclusive(lock: File) -> io::Result<File> {
     }
 }
 
-/// The name that a login is kept under: its child's, and a fingerprint of where that is.
+/// The name a login is stored under: its child's, and a fingerprint of child and URL.
 pub fn name(child: &str, url: &str) -> String {
     let fit = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };
     let plain: String = child.chars().map(fit).take(40).collect();
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn nobody_is_waited_for_without_end() {
+    async fn waiting_for_a_lock_times_out() {
         let state = tempfile::tempdir().unwrap();
         let resolver = Arc::new(ValueResolver::new(state.path(), state.path()));
         let store = LoginStore::new(state.path(), resolver);
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_login_is_one_childs_at_one_place() {
+    fn a_name_depends_on_child_and_url() {
         let one = name("github", "https://x/mcp");
         assert!(one.starts_with("login.github."));
         assert_ne!(one, name("github", "https://y/mcp"));

@@ -1,4 +1,4 @@
-//! What is kept of one login: who we are to each authorization server, and the tokens of the last one.
+//! What is stored of one login: our client at each authorization server, and the tokens of the last one.
 
 use std::collections::BTreeMap;
 
@@ -9,10 +9,10 @@ use super::client::OauthClient;
 use super::scopes::Scopes;
 use crate::secrets::SecretString;
 
-/// A token is renewed this long before it ends, or at a fifth of its life if that is less.
+/// A token is renewed this long before it expires, or a fifth of its lifetime before if that is less.
 const RENEW_BEFORE_SECONDS: u64 = 60;
 
-/// All of one login. What stands under an issuer is never shown to another.
+/// One login. A client is never shown to another issuer than its own.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct StoredLogin {
@@ -26,11 +26,11 @@ pub struct StoredLogin {
 #[serde(rename_all = "camelCase")]
 pub struct Grant {
     pub issuer: String,
-    /// What the tokens are for.
+    /// The resource that the tokens are for.
     pub resource: String,
     pub token_endpoint: String,
     pub revocation_endpoint: Option<String>,
-    /// What was asked for, granted or not.
+    /// The requested scopes, granted or not.
     pub asked: Scopes,
     pub tokens: Tokens,
 }
@@ -40,26 +40,26 @@ pub struct Grant {
 pub struct Tokens {
     pub access: SecretString,
     pub refresh: Option<SecretString>,
-    /// In seconds since 1970; `None` if nobody said so.
+    /// In seconds since 1970; `None` if unknown.
     pub ends: Option<u64>,
     pub renew_at: Option<u64>,
     pub scopes: Scopes,
 }
 
 impl StoredLogin {
-    /// The client that the tokens were given to.
+    /// The client that the tokens were issued to.
     pub fn client(&self) -> Option<&OauthClient> {
         self.clients.get(&self.grant.as_ref()?.issuer)
     }
 
-    /// Whose tokens there are.
+    /// The issuer of the tokens.
     pub fn issuer(&self) -> Option<&str> {
         self.grant.as_ref().map(|grant| grant.issuer.as_str())
     }
 }
 
 impl Grant {
-    /// Whether there is a way to another token without a person.
+    /// Whether new tokens can be had without the user.
     pub fn is_renewable(&self) -> bool {
         self.tokens.refresh.is_some()
     }
@@ -90,7 +90,7 @@ impl Tokens {
         self.refresh.is_some() && self.renew_at.is_some_and(|at| at <= now)
     }
 
-    /// The value of `Authorization`; `None` for a token that no header can hold.
+    /// The value of `Authorization`; `None` if the token does not fit into a header.
     pub fn header(&self) -> Option<HeaderValue> {
         let mut value = HeaderValue::from_str(&format!("Bearer {}", self.access.reveal())).ok()?;
         value.set_sensitive(true);

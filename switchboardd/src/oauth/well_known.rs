@@ -1,4 +1,4 @@
-//! Where the documents about a server and about its authorization server are looked for. Pure.
+//! URLs at which servers and authorization servers publish their metadata. Pure.
 
 use url::Url;
 
@@ -6,7 +6,7 @@ const RESOURCE: &str = "/.well-known/oauth-protected-resource";
 const AUTHORITY: &str = "/.well-known/oauth-authorization-server";
 const OPENID: &str = "/.well-known/openid-configuration";
 
-/// Where a server describes itself, if it did not say: behind its own path, then at the root.
+/// URLs for a server that named none: with its path, then at the root.
 pub fn of_resource(server: &Url) -> Vec<Url> {
     let path = path_of(server);
     let mut places = vec![at(server, &format!("{RESOURCE}{path}"), server.query())];
@@ -16,7 +16,7 @@ pub fn of_resource(server: &Url) -> Vec<Url> {
     places
 }
 
-/// Where an authorization server describes itself, in the order in which they are tried.
+/// URLs for an authorization server, in the order in which they are tried.
 pub fn of_authority(issuer: &Url) -> Vec<Url> {
     let path = issuer.path().trim_end_matches('/');
     if path.is_empty() {
@@ -27,12 +27,12 @@ pub fn of_authority(issuer: &Url) -> Vec<Url> {
         .into()
 }
 
-/// Scheme, host and port, as an issuer is written.
+/// Scheme, host and port, as issuers are written.
 pub fn origin(url: &Url) -> String {
     url.origin().ascii_serialization()
 }
 
-/// A path of the same host.
+/// A path on the same host.
 pub fn at(base: &Url, path: &str, query: Option<&str>) -> Url {
     let mut url = base.clone();
     url.set_path(path);
@@ -41,7 +41,7 @@ pub fn at(base: &Url, path: &str, query: Option<&str>) -> Url {
     url
 }
 
-/// The path, which the root has none of.
+/// The path, empty for the root.
 fn path_of(url: &Url) -> &str {
     match url.path() {
         "/" => "",
@@ -49,7 +49,7 @@ fn path_of(url: &Url) -> &str {
     }
 }
 
-/// Whether what calls itself `resource` is this server, or a part of its host that the server is in.
+/// Whether `resource` is this server, or a path prefix of it on the same origin.
 pub fn covers(resource: &str, server: &Url) -> bool {
     let Ok(resource) = Url::parse(resource) else { return false };
     if resource.origin() != server.origin() || resource.fragment().is_some() {
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_is_asked_behind_its_path_first() {
+    fn a_servers_path_is_tried_before_the_root() {
         let base = "https://x/.well-known/oauth-protected-resource";
         assert_eq!(texts(&of_resource(&url("https://x/"))), [base]);
         assert_eq!(texts(&of_resource(&url("https://x/a/mcp"))), [&*format!("{base}/a/mcp"), base]);
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn an_authority_with_a_path_has_three_places() {
+    fn an_issuer_with_a_path_has_three_urls() {
         assert_eq!(
             texts(&of_authority(&url("https://x:8443"))),
             [

@@ -1,7 +1,7 @@
-//! When a child that keeps dying may be started again. Pure: `now` comes from outside.
+//! When a child that keeps crashing may be started again. Pure: `now` is passed in.
 //!
-//! Each crash doubles the pause before the next start; five within a minute open the circuit, and
-//! callers are answered at once until it has been quiet for a while.
+//! Each crash doubles the pause before the next start. Five crashes within a minute open the circuit: callers
+//! are refused at once until the longest pause is over.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
-/// Crashes within this time that open the circuit, and how long it stays open.
+/// `TOO_MANY` crashes within this time open the circuit.
 const WINDOW: Duration = Duration::from_secs(60);
 const TOO_MANY: usize = 5;
 
@@ -22,8 +22,8 @@ pub(super) struct Breaker {
 }
 
 impl Breaker {
-    /// A child died. One that worked and was `killed` from outside was no part of a crash loop: what
-    /// came before is forgotten, and its successor starts after the shortest pause.
+    /// A child crashed. One that had served calls and was `killed` from outside is not part of a crash loop:
+    /// earlier crashes are forgotten, and the next child starts after the shortest pause.
     pub(super) fn crashed(&mut self, killed: bool, now: Instant) {
         if killed {
             self.crashes.clear();
@@ -33,7 +33,7 @@ impl Breaker {
         self.next_start = Some(now + self.pause());
     }
 
-    /// When the next start may be; `None` for at once.
+    /// When the next start is allowed; `None` if it is allowed now.
     pub(super) fn next_start(&self, now: Instant) -> Option<Instant> {
         self.next_start.filter(|start| *start > now)
     }
@@ -42,7 +42,7 @@ impl Breaker {
         self.crashes.len() >= TOO_MANY && self.next_start(now).is_some()
     }
 
-    /// A person said that it is mended.
+    /// Forgets all crashes.
     pub(super) fn reset(&mut self) {
         *self = Self::default();
     }
@@ -66,7 +66,7 @@ impl Breaker {
 mod tests {
     use super::*;
 
-    /// Starts within a minute of a child that dies at once and is called all the time.
+    /// Counts the starts per minute of a child that crashes at once and is called all the time.
     #[test]
     fn a_crash_loop_starts_at_most_ten_times_a_minute() {
         let mut breaker = Breaker::default();
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn a_single_crash_costs_a_moment_and_is_forgotten() {
+    fn a_single_crash_costs_the_shortest_pause_and_is_forgotten() {
         let mut breaker = Breaker::default();
         let now = Instant::now();
         breaker.crashed(false, now);
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn children_that_work_are_replaced_at_once_however_often_they_are_killed() {
+    fn children_that_served_are_replaced_after_the_shortest_pause_however_often_they_are_killed() {
         let mut breaker = Breaker::default();
         let now = Instant::now();
         for _ in 0..1000 {

@@ -1,18 +1,18 @@
-//! How the children of a pool ended, the last few of them: for people who ask what happened.
+//! How the last few children of a pool ended, for users.
 
 use std::collections::VecDeque;
 use std::time::SystemTime;
 
-/// More than this nobody reads.
+/// More than a user would read.
 const MAX_ENTRIES: usize = 8;
 
-/// One child that is no more, or never was.
+/// A child that ended, or could not be started.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChildEnd {
     pub at: SystemTime,
     /// Continues the words "server `name` …".
     pub what: String,
-    /// Nobody had told it to.
+    /// It was not told to end.
     pub bad: bool,
 }
 

@@ -1,4 +1,4 @@
-//! The way to a child: a caller takes the next step until it has the right to use one, or is refused.
+//! Leases a child: a caller takes one step after another until it may use a child or is refused.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use crate::metrics::child_metrics::StartReason;
 pub struct Lease {
     member: Arc<Member>,
     pool: Arc<Pool>,
-    /// With scope `call`: how long the child may take to come back from a call that was cancelled.
+    /// With scope `call`: how long the child may take to be usable again after a cancelled call.
     comes_back: Option<Duration>,
 }
 
@@ -39,9 +39,9 @@ impl Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        // With a debt that is dropped somebody has asked it already, and forgives it in time.
+        // If the debt is `Dropped`, another `settle` is already running and forgives it in time.
         if let Some(within) = self.comes_back.filter(|_| self.member.debt() == Debt::Open) {
-            // None when the daemon is on its way out.
+            // There is no runtime when the daemon is exiting.
             let runtime = tokio::runtime::Handle::try_current();
             runtime.into_iter().for_each(|runtime| {
                 drop(runtime.spawn(settle(self.pool.clone(), self.member.clone(), within)));
@@ -53,12 +53,12 @@ impl Drop for Lease {
 }
 
 impl Pool {
-    /// A child to use, started if need be. A start goes on even if this caller gives up.
+    /// Leases a child, starting one if necessary. A start continues even if this caller gives up.
     pub async fn lease(self: &Arc<Self>, caller: &Arc<Caller>, limits: Limits) -> Result<Lease, PoolError> {
         self.lease_since(caller, limits, Instant::now()).await
     }
 
-    /// The same for a call that came in at `asked`: it has waited since.
+    /// Like [`Pool::lease`], for a call that came in at `asked` and has waited since.
     pub async fn lease_since(
         self: &Arc<Self>,
         caller: &Arc<Caller>,
@@ -69,7 +69,7 @@ impl Pool {
             && self.settings().scope != Scope::Call
             && let Some(member) = self.members().into_iter().find(|member| member.pid() == pid)
         {
-            // It comes back with answers to what this one asked.
+            // The host comes back with answers to questions of this child.
             member.change_leases(1);
             return Ok(Lease { member, pool: self.clone(), comes_back: None });
         }
@@ -78,7 +78,7 @@ impl Pool {
         let mut waiter = Waiter::new(caller, asked);
         let mut waiting = None;
         loop {
-            // Told of every change from here on, also before it is awaited.
+            // Created before the step, so that no change is missed.
             let changed = self.changed.notified();
             let (step, is_call) = {
                 let mut state = self.lock();
@@ -109,7 +109,7 @@ impl Pool {
                 Step::Refuse(refusal) => return Err(refusal),
                 Step::Rest(until) => tokio::time::sleep_until(until).await,
                 Step::Wait => {
-                    // From the second look on this caller counts as one that waits.
+                    // From the second step on, this caller counts as waiting.
                     if waiting.is_none() {
                         waiting = Some(Waiting::new(self));
                         waiter.counted = true;
@@ -128,8 +128,8 @@ impl Pool {
     }
 }
 
-/// A call was given up on, and its child has not answered it. Many never do and are free all the same: one that answers
-/// something else has read that the call was cancelled. One that does not is still busy, or gone for good.
+/// A call was cancelled, and its child has not answered it. Many servers never do, but are usable: one that
+/// answers a `ping` has read the cancel. One that does not is still busy, or hangs.
 async fn settle(pool: Arc<Pool>, member: Arc<Member>, within: Duration) {
     let (begin, last) = (Instant::now(), member.last_call());
     if !member.answers(within).await {
@@ -146,7 +146,7 @@ async fn settle(pool: Arc<Pool>, member: Arc<Member>, within: Duration) {
     pool.has_changed();
 }
 
-/// Counts a caller among those who wait.
+/// Counts a caller as waiting.
 struct Waiting {
     pool: Arc<Pool>,
 }

@@ -16,26 +16,26 @@ pub struct Member {
     /// When it was last given out or back.
     // A leaf lock: held to copy or replace the time.
     used: Mutex<Instant>,
-    /// The last lease was given back.
+    /// Notified when the last lease is returned.
     free: Notify,
-    /// Calls that wait until their hosts come back with answers.
+    /// Calls that wait until their hosts come back with answers to questions.
     suspended_calls: AtomicI64,
     debts: Debts,
-    /// It answered a call of a host.
+    /// Records that it answered a host's call.
     served: AtomicBool,
-    /// It was stopped because children take too much memory.
+    /// The child was stopped because all children together used too much memory.
     evicted: AtomicBool,
-    /// It ended by itself, and another was started in its place.
+    /// It crashed, and another child was started in its place.
     replaced: AtomicBool,
 }
 
-/// What a child owes to hosts that gave up on their calls.
+/// Whether a child still owes answers to cancelled calls of hosts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Debt {
     None,
-    /// It has answered something else since: it need not answer what was cancelled.
+    /// It has answered a later request: it may never answer the cancelled ones.
     Dropped,
-    /// It may still be working on it.
+    /// It may still be working on a cancelled call.
     Open,
 }
 
@@ -75,7 +75,7 @@ impl Member {
         &self.child
     }
 
-    /// Somebody took the right to use it, or gave it back.
+    /// Adds a lease (1) or returns one (-1).
     pub(super) fn change_leases(&self, change: i64) {
         *self.used.lock().expect("BUG: a copy panicked") = Instant::now();
         if self.leases.fetch_add(change, Ordering::Relaxed) + change == 0 {
@@ -87,12 +87,12 @@ impl Member {
         self.leases.load(Ordering::Relaxed)
     }
 
-    /// When it was last given out or back. Probes and lists are not use.
+    /// When the last lease was taken or returned. Probes and list fetches do not count as use.
     pub fn last_used(&self) -> Instant {
         *self.used.lock().expect("BUG: a copy panicked")
     }
 
-    /// Nobody has a right to it and it owes nobody an answer.
+    /// Whether the child has no leases and no calls in flight.
     pub fn is_idle(&self) -> bool {
         self.leases() == 0 && self.child.in_flight() == 0
     }
@@ -113,7 +113,7 @@ impl Member {
         self.child.is_alive() && !self.child.is_retiring()
     }
 
-    /// A call here began to wait until its host comes back, or no longer does.
+    /// Counts a call that starts (1) or stops (-1) waiting for its host to come back with answers.
     pub fn change_suspended_calls(&self, change: i64) {
         self.suspended_calls.fetch_add(change, Ordering::Relaxed);
     }
@@ -160,17 +160,17 @@ impl Member {
         }
     }
 
-    /// Whether it has not answered a call up to this one that was given up on.
+    /// Whether an abandoned call up to this one is unanswered.
     pub(super) fn still_owes(&self, up_to: ChildId) -> bool {
         self.child.owes_between(self.debts.forgiven.load(Ordering::Relaxed), up_to)
     }
 
-    /// It has answered something that came after these calls.
+    /// The child has answered a request that was sent after these calls.
     pub(super) fn drop_debts(&self, up_to: ChildId) {
         self.debts.dropped.fetch_max(up_to.0, Ordering::Relaxed);
     }
 
-    /// What was given up on of these calls counts no more.
+    /// Abandoned calls up to this one no longer count.
     pub(super) fn forgive(&self, up_to: ChildId) {
         self.debts.forgiven.fetch_max(up_to.0, Ordering::Relaxed);
     }

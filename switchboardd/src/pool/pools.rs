@@ -1,4 +1,4 @@
-//! All pools: one for each launch and scope, whichever catalogs show it.
+//! All pools: one for each launch and scope, whichever catalogs contain it.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -10,19 +10,20 @@ use crate::definition::Launch;
 
 #[derive(Debug, Default)]
 pub struct Pools {
-    // A leaf lock: held for an insert, a look or a sweep.
+    // A leaf lock: held for a lookup, an insert or a sweep.
     known: Mutex<HashMap<(Launch, Scope), PoolEntry>>,
 }
 
 #[derive(Debug)]
 struct PoolEntry {
     pool: Arc<Pool>,
-    /// Whose settings it has: a workspace's, or the person's own.
+    /// The workspace whose settings it has; `None` for the user's own.
     owner: Option<PathBuf>,
 }
 
 impl Pools {
-    /// The pool of this launch, with these settings; those of a workspace touch nobody else's.
+    /// The pool of this launch, with these settings. A workspace's settings do not apply to the
+    /// pool of another owner.
     pub fn get(
         &self,
         name: &str,
@@ -49,7 +50,7 @@ impl Pools {
         self.lock().values().map(|known| known.pool.clone()).collect()
     }
 
-    /// Takes out those that nobody wants any more.
+    /// Removes the pools that are no longer wanted, and returns them.
     pub fn sweep(&self, wanted: impl Fn(&Arc<Pool>) -> bool) -> Vec<Arc<Pool>> {
         let mut gone = Vec::new();
         self.lock().retain(|_, known| {

@@ -9,21 +9,21 @@ use crate::definition::Launch;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Settings {
     pub scope: Scope,
-    /// Children kept initialised and waiting.
+    /// How many initialised children are kept ready.
     pub warm: usize,
     pub max: usize,
-    /// A child that nobody used for this long goes.
+    /// A child that was not used for this long is stopped.
     pub idle: Duration,
 }
 
-/// Which roots the children of a pool are told.
+/// Which roots the children of a pool get.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RootsOf {
-    /// Those of the session that owns the child; of a host without roots its workspace.
+    /// Those of the session that owns the child; its workspace if the host has no roots.
     Session,
-    /// The same, but a host without roots leaves the server the folders of its arguments.
+    /// Like `Session`, but if the host has no roots, the server keeps the folders of its arguments.
     SessionOrArguments,
-    /// None: sessions share the children. `missed` if the server is known to follow roots.
+    /// None, because sessions share the children. `missed`: the server is known to use roots.
     Nobody { missed: bool },
 }
 
@@ -44,7 +44,7 @@ impl Settings {
         let max = config.max.unwrap_or(if scope == Scope::Shared { 1 } else { 8 });
         Self {
             scope,
-            // Nobody knows in which workspace a spare will be used.
+            // It is not known in which workspace a spare will be used.
             warm: if launch.runs_in_workspace() && scope == Scope::Session {
                 0
             } else {

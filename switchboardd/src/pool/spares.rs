@@ -1,7 +1,7 @@
-//! When starts that no call asked for may be tried again: those of spares, of children that somebody follows, and
-//! after a look at a child's tools. Pure: `now` comes from outside.
+//! When starts that no call asked for may be retried: those of spares, of children with subscribed resources,
+//! and after `introspect`. Pure: `now` is passed in.
 //!
-//! A start that only an event can make good waits for that event. Every other failure doubles the pause.
+//! A failure that only an event can fix waits for that event. Every other failure doubles the pause.
 
 use std::time::Duration;
 
@@ -16,22 +16,22 @@ use crate::value_resolver::NotLaunchable;
 
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
-/// Children come and go in numbers: after one has gone, callers who wait for its place have it first.
+/// After a child has gone, callers that wait for its slot get it first.
 pub(super) const AFTER_DEPARTURE: Duration = Duration::from_secs(1);
-/// A spare that was stopped to save memory would be stopped again.
+/// A spare that was evicted to save memory would be evicted again.
 const FIRST_EVICTION: Duration = Duration::from_secs(30);
 const LONGEST_EVICTION: Duration = Duration::from_secs(60 * 60);
 
-/// Nobody tells when a program is back that was allowed.
+/// No event reports that an allowed program is back, so it is polled.
 const PROGRAM_PAUSE: Duration = Duration::from_secs(5 * 60);
 
-/// What has to happen before the next try.
+/// The event that has to happen before the next attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RetryCondition {
     /// A variable is set, or the allowed program is back.
     Values,
     Login,
-    /// A child has gone.
+    /// A child is gone.
     Room,
 }
 
@@ -41,12 +41,12 @@ pub(super) struct Spares {
     evictions: u32,
     after: Option<Instant>,
     waits_for: Option<RetryCondition>,
-    /// When it is tried all the same.
+    /// When a start is attempted without the event.
     look_again: Option<Instant>,
 }
 
 impl Spares {
-    /// A start failed that no call asked for. Gives what it waits for from now on, unless it did before.
+    /// A start failed that no call asked for. Returns the condition that it waits for now, if that is new.
     pub(super) fn failed(&mut self, error: &PoolError, now: Instant) -> Option<RetryCondition> {
         let cure = cure(error);
         match cure {
@@ -54,7 +54,7 @@ impl Spares {
             Some(RetryCondition::Room) => self.pause_until(now + AFTER_DEPARTURE),
             Some(RetryCondition::Values | RetryCondition::Login) => {}
         }
-        // It got further than to its program.
+        // This start got past the check of its program.
         if self.look_again.take().is_some() && cure.is_none() {
             self.waits_for = None;
         }
@@ -64,13 +64,13 @@ impl Spares {
         cure.filter(|_| is_new)
     }
 
-    /// The next try has to wait, longer than the last one had to.
+    /// Delays the next attempt, longer than the last one.
     pub(super) fn pause(&mut self, now: Instant) {
         self.failures = self.failures.saturating_add(1);
         self.pause_until(now + backoff::pause_after(self.failures, FIRST_PAUSE, LONGEST_PAUSE));
     }
 
-    /// A start for a call failed: what only an event can make good keeps spares from being tried, too.
+    /// A start for a call failed: if only an event can fix that, spares wait for the event too.
     pub(super) fn call_failed(&mut self, error: &PoolError, now: Instant) -> Option<RetryCondition> {
         match cure(error) {
             Some(RetryCondition::Values | RetryCondition::Login) => self.failed(error, now),
@@ -78,18 +78,18 @@ impl Spares {
         }
     }
 
-    /// A child that nobody had was stopped to save memory.
+    /// A child that nobody used was evicted to save memory.
     pub(super) fn evicted(&mut self, now: Instant) {
         self.evictions = self.evictions.saturating_add(1);
         self.pause_until(now + backoff::pause_after(self.evictions, FIRST_EVICTION, LONGEST_EVICTION));
     }
 
-    /// What was waited for has happened.
+    /// The event has happened.
     pub(super) fn cured(&mut self, by: RetryCondition) {
         self.waits_for.take_if(|cure| *cure == by);
     }
 
-    /// A child came up: nothing keeps the others from it.
+    /// A child has started, so others can start too.
     pub(super) fn started(&mut self) {
         self.failures = 0;
         self.waits_for = None;
@@ -110,7 +110,7 @@ impl Spares {
         (self.waits_for.is_none() || is_due) && self.later(now).is_none()
     }
 
-    /// When one may be tried, if that is only a question of time.
+    /// When a start may be attempted, if it only has to wait for a pause.
     pub(super) fn later(&self, now: Instant) -> Option<Instant> {
         let after = if self.waits_for.is_none() { self.after } else { self.look_again };
         after.filter(|after| *after > now)
@@ -132,7 +132,7 @@ fn cure(error: &PoolError) -> Option<RetryCondition> {
     }
 }
 
-/// Whether the program is the one thing that is missing: no file that we watch changes when it is there.
+/// Whether only the program is missing: no watched file changes when it is back.
 fn lacks_program(error: &PoolError) -> bool {
     matches!(error, PoolError::NotLaunchable(NotLaunchable::Held { .. } | NotLaunchable::NoProgram(_)))
 }
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_event_cures_waits_for_that_event_and_for_no_timer() {
+    fn a_failure_that_an_event_fixes_waits_for_that_event_and_no_timer() {
         let login = AuthError::Login { child: "k".into(), open: None };
         let cases = [
             (
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_was_allowed_is_looked_for_again() {
+    fn a_missing_program_is_looked_for_again() {
         let held = NotLaunchable::Held { found: "/b".to_owned(), allowed: "/a".to_owned() };
         for error in
             [held, NotLaunchable::NoProgram("command `a` not found".to_owned())].map(PoolError::NotLaunchable)
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_found_no_room_holds_up_no_spare() {
+    fn a_call_without_room_delays_no_spare() {
         let mut spares = Spares::default();
         let now = Instant::now();
         let full = PoolError::NoRoom(NoRoom::Children { running: 1, most: 1 });
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_spare_that_costs_too_much_memory_comes_back_more_and_more_seldom() {
+    fn each_eviction_doubles_the_pause_of_spares() {
         let mut spares = Spares::default();
         let now = Instant::now();
         spares.evicted(now);

@@ -1,7 +1,7 @@
-//! Bringing children up: for calls, and for nobody yet.
+//! Starts children, for calls and as spares.
 //!
-//! A start that fails refuses those who wait for it. One that no call asked for is tried again after a pause, or when
-//! what keeps it from working is over (`spares.rs`).
+//! A failed start refuses the callers that wait for it. A start that no call asked for is retried after a
+//! pause, or when its retry condition is met (`spares.rs`).
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -28,14 +28,14 @@ const PACKAGE_RUNNERS: [&str; 9] =
 const PACKAGE_RUNNER_SPAWN: Duration = Duration::from_secs(120);
 
 impl Pool {
-    /// Carries out a start that was noted. Only one for a caller waits for room in the budget.
+    /// Runs a registered start. Only a start that a call needs waits for room in the budget.
     pub(super) async fn start(self: Arc<Self>, start: Arc<Start>, limits: Limits, reason: StartReason) {
         self.metrics.started(reason);
         if self.lock().replaces_one() {
             self.metrics.restarted();
         }
         let registry = self.services.registry.clone();
-        // Told of whoever goes from here on.
+        // Enabled before the start, so that no freed slot is missed.
         let mut left = pin!(registry.slot_freed());
         left.as_mut().enable();
         let mut noted = StartGuard { pool: &self, start: &start, open: true };
@@ -67,7 +67,7 @@ impl Pool {
                 level.into_iter().for_each(|level| member.set_level(level));
                 member.follow(&member.followed(), true);
                 if start.owner.as_ref().is_some_and(|owner| owner.is_closed()) {
-                    // Its session has ended while it started.
+                    // Its session has ended during the start.
                     member.stop();
                 }
                 tokio::spawn(self.clone().supervise(member, limits));
@@ -77,12 +77,13 @@ impl Pool {
         self.has_changed();
         self.fill_up(limits);
         drop(start);
-        // Whoever looks at the values says so (`check_values`).
+        // `check_values` reports when the values are set.
         let Some(cure) = cure.filter(|cure| *cure != RetryCondition::Values) else { return };
         let replaced = {
             let mut state = self.lock();
             if cure == RetryCondition::Login && login.as_ref().is_some_and(Entries::has_changed) {
-                // Other tokens came while it started: it is tried again, but a server that takes none of them not at once.
+                // The tokens changed during the start: it is retried, but after a pause, in case the server
+                // accepts none of them.
                 state.spares.pause(Instant::now());
             }
             state.await_cure()
@@ -105,7 +106,7 @@ impl Pool {
         };
         let happened = tokio::select! {
             happened = happened => happened,
-            // Another start waits for it, or the pool is gone.
+            // Another start waits instead, or the pool is gone.
             _ = replaced => false,
         };
         if let Some(pool) = pool.upgrade().filter(|_| happened) {
@@ -113,7 +114,7 @@ impl Pool {
         }
     }
 
-    /// `login` tells of other tokens than those that a remote server was started with.
+    /// `login` reports tokens that are newer than those of this start.
     async fn bring_up(
         &self,
         start: &Start,
@@ -161,15 +162,15 @@ impl Pool {
         }
         let start =
             ChildStart { name: &self.name, limits, ownership, stderr: ring, remembered: self.protocol() };
-        // Before the first request: whoever logs in while the server refuses it is not missed.
+        // Before the first request, so that a login while the server refuses it is not missed.
         *login = self.login_to(&target).ok().flatten().map(|login| login.entries());
         let begin = Instant::now();
         let started = match Child::start(&start, &target, &deps, slot).await {
             Err(StartError { of_probe: true, error }) => {
-                // Some servers end when they hear something before `initialize`.
+                // Some servers exit if they are sent anything before `initialize`.
                 tracing::debug!(target: "pool", child = &*self.name, "{error}; it is started again and not asked");
                 let slot = self.services.budget.admit(room_until, here).await?;
-                // What it wrote at its first start says nothing that it does not say again.
+                // The stderr of its first start is dropped: the second one writes the same again.
                 let ring = Arc::new(StderrRing::new(target.redactor().clone()));
                 {
                     let mut state = self.lock();
@@ -189,7 +190,7 @@ impl Pool {
         Ok(child)
     }
 
-    /// A server elsewhere has no standard error here: what happens to its connection takes that place.
+    /// A remote server has no stderr here: events of its connection are stored instead.
     pub(super) fn note_connection(&self, ring: &StderrRing, what: impl FnOnce() -> String) {
         if matches!(self.launch, Launch::Remote(_)) {
             ring.note(&what(), &self.name);
@@ -203,13 +204,14 @@ impl Pool {
         }
     }
 
-    /// How its children were last spoken with, in this run or an earlier one.
+    /// The protocol of its children at the last start, in this run or an earlier one.
     fn protocol(&self) -> Option<Protocol> {
         let seen = self.lock().protocol;
         seen.or_else(|| self.manifest().map(|manifest| manifest.protocol))
     }
 
-    /// Gives what the next start that no call asks for has to wait for, if nobody waits for it yet.
+    /// Records a failed start. Returns the retry condition for starts that no call asks for, if
+    /// none waits for it yet.
     fn note_failure(
         &self,
         start: &Arc<Start>,
@@ -217,7 +219,7 @@ impl Pool {
         reason: StartReason,
     ) -> Option<RetryCondition> {
         let is_call = reason == StartReason::Call && start.is_needed();
-        // A spare that found no room is nobody's failure.
+        // A spare without room is not a failure.
         let counts = is_call || !matches!(failure, PoolError::NoRoom(_));
         if counts {
             tracing::warn!(target: "pool", child = &*self.name, "{failure}");
@@ -257,7 +259,7 @@ impl Pool {
         }
     }
 
-    /// Starts a child in the background, unless one runs or the last ones failed.
+    /// Starts a shared child in the background, unless one runs or the last starts failed.
     pub fn warm_up(self: &Arc<Self>, limits: Limits) {
         let start = {
             let mut state = self.lock();
@@ -278,7 +280,7 @@ impl Pool {
         }
     }
 
-    /// Starts the spares that are missing. The config may be another one, and with it how much room there is.
+    /// Starts the missing spares. The config may have changed, and with it the room in the budget.
     pub fn keep_warm(self: &Arc<Self>, limits: Limits) {
         {
             let mut state = self.lock();
@@ -288,7 +290,7 @@ impl Pool {
         self.fill_up(limits);
     }
 
-    /// What starts have waited for that no call asked for has happened.
+    /// The retry condition of starts that no call asked for is met.
     pub(super) fn cured(self: &Arc<Self>, by: RetryCondition) {
         let limits = {
             let mut state = self.lock();
@@ -300,7 +302,7 @@ impl Pool {
         }
     }
 
-    /// Starts the children that are missing although no call asks for them, or comes back for them later.
+    /// Starts missing children that no call asks for, or schedules a later check.
     pub(super) fn fill_up(self: &Arc<Self>, limits: Limits) {
         let (missing, later) = {
             let mut state = self.lock();
@@ -326,7 +328,7 @@ impl Pool {
     }
 }
 
-/// A start that was noted in the pool; taken off however it ends.
+/// A registered start; ends it if the task is dropped.
 struct StartGuard<'a> {
     pool: &'a Pool,
     start: &'a Arc<Start>,
@@ -336,7 +338,7 @@ struct StartGuard<'a> {
 impl Drop for StartGuard<'_> {
     fn drop(&mut self) {
         if self.open {
-            // It was given up half-way: nobody waits for it any longer.
+            // The start was dropped before it finished.
             let failure = PoolError::Child(ChildError::Stopped);
             self.pool.lock().end_start(self.start, Some(&failure), Instant::now());
             self.pool.has_changed();

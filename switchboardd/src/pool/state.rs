@@ -32,46 +32,46 @@ pub(super) use steps::{Step, Waiter};
 pub(super) struct State {
     pub(super) settings: Settings,
     pub(super) members: Vec<Arc<Member>>,
-    /// Starts under way.
+    /// Starts in progress.
     pub(super) starting: Vec<Arc<Start>>,
     pub(super) waiting: usize,
     pub(super) breaker: Breaker,
     pub(super) spares: Spares,
-    /// How many spares the settings asked for when a child was last used, or, of the person's own servers, when the settings
-    /// were last read: a change of a workspace's files starts none.
+    /// How many spares the settings asked for when a child was last used or, for the user's own servers, when
+    /// the settings were last read. So a change of a workspace's files starts none.
     wanted_spares: usize,
-    /// Goes when another start waits for what makes starts possible that no call asks for: one waits for each pool.
+    /// Dropped when another start waits for a retry condition: only one start per pool waits.
     awaits_cure: Option<oneshot::Sender<()>>,
-    /// Starts for calls that failed lately, the latest last.
+    /// Starts for calls that failed recently, the latest last.
     pub(super) failed: VecDeque<Arc<Start>>,
     pub(super) last_failure: Option<PoolError>,
-    /// What the breaker rests for.
+    /// The error to report while the breaker pauses.
     pub(super) last_crash: Option<ChildError>,
     pub(super) ran_before: bool,
-    /// Its definition is gone: children serve those who have them or wait for them, and go.
+    /// Its definition is gone: children serve current and waiting callers, then stop.
     pub(super) retired: bool,
     /// What is known of the child without asking it.
     pub(super) manifest: Option<Arc<Manifest>>,
-    /// How its children were spoken with when they were last started.
+    /// The protocol of its children at the last start.
     pub(super) protocol: Option<Protocol>,
-    /// Why a child that runs could not be asked for its lists.
+    /// Why the lists of a running child could not be fetched.
     pub(super) lists_failed: Option<ChildError>,
-    /// What the child that was started last wrote to its standard error.
+    /// Stderr of the child that was started last.
     pub(super) last_stderr: Arc<StderrRing>,
-    /// And the one before it.
+    /// Stderr of the child before that.
     pub(super) previous_stderr: Option<Arc<StderrRing>>,
     pub(super) history: History,
-    /// When somebody comes back for the spares, because a pause is over.
+    /// When a task checks for missing spares, after a pause.
     woken_at: Option<Instant>,
-    /// The limits that its spares were last wanted with.
+    /// The limits that spares were last started with.
     pub(super) limits: Option<Limits>,
-    /// Sessions whose own child ended while they followed a resource of it.
+    /// Sessions whose own child ended while they subscribed to its resources.
     pub(super) follow_on: Vec<Arc<Caller>>,
     pub(super) starts: u64,
-    /// Children that ended by themselves and have not been replaced.
+    /// Children that crashed and have not been replaced.
     pub(super) lost: u64,
     pub(super) start_took: Option<Duration>,
-    /// A fingerprint of the values that the children which run were started with.
+    /// Digest of the values that the running children were started with.
     pub(super) values: Option<String>,
 }
 
@@ -107,7 +107,7 @@ impl State {
         }
     }
 
-    /// Whether a start is in the place of one that ended by itself, buried or not.
+    /// Whether a start replaces a child that crashed, even if its end was not processed yet.
     pub(super) fn replaces_one(&mut self) -> bool {
         let dead = self.members.iter().find(|member| !member.is_replaced() && member.ended_by_itself());
         if let Some(dead) = dead {
@@ -123,12 +123,12 @@ impl State {
         self.members.iter().filter(|member| member.is_serving())
     }
 
-    /// A child is used, or the person's own settings are read: from now on as many spares are kept as they say.
+    /// A child is used, or the user's own settings were read: adopts their number of spares.
     pub(super) fn want_spares(&mut self) {
         self.wanted_spares = self.settings.warm;
     }
 
-    /// What failed before counts no more.
+    /// Forgets past failures.
     pub(super) fn reset_breaker(&mut self) {
         self.breaker.reset();
         self.spares.reset();
@@ -140,18 +140,18 @@ impl State {
         serving + self.starting.len() >= self.settings.max
     }
 
-    /// A child has ended that was told to. One that was nobody's and took too much memory is not replaced at once.
+    /// A child was stopped and has ended. An evicted spare is not replaced at once.
     pub(super) fn stopped(&mut self, member: &Member, was_spare: bool, now: Instant) {
         if was_spare && member.is_evicted() {
             self.spares.evicted(now);
         }
         if member.has_served() {
-            // What keeps the next one from starting has nothing to do with how this one ended.
+            // What prevents the next start has nothing to do with how this child ended.
             self.last_failure.take_if(|failure| !matches!(failure, PoolError::NotLaunchable(_)));
         }
     }
 
-    /// Whether a child may go for having been idle.
+    /// Whether an idle child may be stopped.
     pub(super) fn is_surplus(&self, member: &Arc<Member>) -> bool {
         let spare = |member: &&Arc<Member>| self.settings.scope != Scope::Session || !member.is_owned();
         if !self.members.iter().any(|known| Arc::ptr_eq(known, member)) {

@@ -1,5 +1,5 @@
-//! Servers that are known to keep state for one user at a time, or to follow the roots of one host: each session gets
-//! its own.
+//! Servers that are known to keep state for one user at a time, or to use the roots of one host: each
+//! session gets its own child.
 
 use crate::definition::{Launch, LaunchCommand};
 
@@ -12,7 +12,7 @@ const KNOWN: [KnownServer; 9] = [
     KnownServer::keeps_state("puppeteer-mcp"),
     KnownServer::keeps_state("chrome-devtools-mcp"),
     KnownServer::keeps_state("browser-use"),
-    // One history of thoughts for each process.
+    // It keeps one history of thoughts per process.
     KnownServer::keeps_state("server-sequential-thinking"),
     // It serves the folders of its arguments until its host names roots, which replace them.
     KnownServer { word: "server-filesystem", follows_roots: true },
@@ -44,13 +44,13 @@ pub(super) fn is_stateful(launch: &Launch) -> bool {
     KnownServer::of(launch).is_some()
 }
 
-/// Whether a server is known to follow its host's roots. A shared child is told none.
+/// Whether a server is known to use its host's roots. A shared child gets none.
 pub(super) fn follows_roots(launch: &Launch) -> bool {
     KnownServer::of(launch).is_some_and(|known| known.follows_roots)
 }
 
-/// Whether the arguments already say which folders the server may use: a workspace that is lent as a root would
-/// replace them.
+/// Whether the arguments already name the folders that the server may use: a workspace that is passed as a
+/// root would replace them.
 pub(super) fn names_folders(launch: &Launch) -> bool {
     follows_roots(launch) && matches!(launch, Launch::Process(launch) if has_folders(launch))
 }

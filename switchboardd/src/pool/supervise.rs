@@ -1,4 +1,4 @@
-//! Looking after children until they end.
+//! Supervises children until they end.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,16 +13,18 @@ use crate::config::Scope;
 use crate::event_loop::try_run_blocking;
 use crate::manifest::Manifest;
 
-/// A child that says its lists changed says so several times; one look is enough.
+/// A child may report several list changes in a row; one fetch is enough.
 const LIST_CHANGE_DEBOUNCE: Duration = Duration::from_millis(200);
 
-/// How long those who waited for a start may take to lease the child.
+/// How long callers that waited for a start may take to lease the child.
 const LATE_LEASE_GRACE: Duration = Duration::from_secs(1);
 
 impl Pool {
-    /// Looks whether what this launch needs is set, and has children go that were started with other values.
+    /// Checks whether the values that this launch needs are set, and replaces children that were
+    /// started with other values.
     pub async fn check_values(self: &Arc<Self>) {
-        // A child that does not run gets its values when it starts: until then it is enough that they are set.
+        // A child that does not run gets its values when it starts: until then it is
+        // enough that they are set.
         let resolver = &self.services.value_resolver;
         let filled = if self.running().is_empty() {
             resolver.is_set(&self.launch).await.map(|()| None)
@@ -52,7 +54,8 @@ impl Pool {
         }
     }
 
-    /// Looks after a child until it ends: keeps its manifest, lets it go when nobody needs it.
+    /// Supervises a child until it ends: keeps its manifest up to date, and stops it when it
+    /// is idle or retiring.
     pub(super) async fn supervise(self: Arc<Self>, member: Arc<Member>, limits: Limits) {
         if self.lock().retired {
             tokio::time::sleep(LATE_LEASE_GRACE).await;
@@ -84,8 +87,8 @@ impl Pool {
         self.fill_up(limits);
     }
 
-    /// A session follows resources of a child of its own that ended: the next one has to tell of them. Those of a child
-    /// that sessions share are looked at whenever one is missing.
+    /// Remembers the session of a child that ended, if it subscribed to resources: the next child has to
+    /// report their changes. For shared children, subscriptions are checked whenever none is left.
     fn note_followed(&self, ended: &Child) {
         let Ownership::Host(owner) = ended.ownership() else { return };
         if owner.is_closed() || owner.is_anonymous() || ended.followed().is_empty() {
@@ -99,7 +102,7 @@ impl Pool {
         }
     }
 
-    /// Stops a child that nobody needs; gives the moment to look again.
+    /// Stops a child that is idle and not needed; returns when to check again.
     fn let_go_if_idle(&self, member: &Arc<Member>) -> Instant {
         let state = self.lock();
         let (now, idle) = (Instant::now(), state.settings.idle);
@@ -112,7 +115,7 @@ impl Pool {
             tracing::info!(target: "pool", child = &*self.name, pid = member.pid(), "idle for {} s", idle.as_secs());
             member.stop();
         }
-        // In use, or a spare: looked at again after as long.
+        // In use, or a spare: check again after the same time.
         now + idle.max(LIST_CHANGE_DEBOUNCE)
     }
 
@@ -122,7 +125,7 @@ impl Pool {
             Ok(tools) => tools,
             Err(error) => return self.note_lists(child, Some(error)),
         };
-        // What cannot be asked for now is as it was.
+        // If these lists cannot be fetched now, the last known ones stay.
         let (offers, failed) = match child.offers(limits).await {
             Ok(offers) => (offers, None),
             Err(error) => {
@@ -130,7 +133,7 @@ impl Pool {
             }
         };
         if !child.is_alive() {
-            // The next one knows better.
+            // The next child writes a newer manifest.
             return;
         }
         let server_info = child.server_info().clone();
@@ -141,14 +144,14 @@ impl Pool {
         let _ = try_run_blocking(move || manifests.write(&launch, &manifest)).await;
     }
 
-    /// Its lists were asked for: those who see them may have news to hear.
+    /// The lists were fetched, or that failed: sessions may have to be notified.
     fn note_lists(&self, child: &Child, failed: Option<ChildError>) {
-        // A child that ended says so itself.
+        // If the child has ended, its end is the reason.
         self.lock().lists_failed = failed.filter(|_| child.is_alive());
         self.services.lists_changed.notify_one();
     }
 
-    /// The child has ended; if nobody told it to, that counts against it.
+    /// The child has ended; unless it was stopped, that counts as a crash.
     fn on_child_ended(&self, ended: &Arc<Member>) {
         let ending = ended.why_ended();
         let error = Some(&ending).filter(|ending| **ending != ChildError::Stopped).map(ChildError::kind);

@@ -1,6 +1,6 @@
-//! Whether what definitions ask for by `${…}` is set, looked at in the background: whoever lacks something is
-//! shown as such, whoever runs with an old value is renewed. One look at a time; nobody's keyring is opened for
-//! a child that does not run.
+//! Checks in the background whether the values that definitions need for `${…}` are set. A server that lacks
+//! one is reported as misconfigured; children with outdated values are replaced. One check at a time; no
+//! keyring is opened for a child that is not running.
 
 use std::collections::HashSet;
 use std::future::Future;
@@ -16,12 +16,12 @@ use crate::daemon_state::Daemon;
 use crate::event_loop::may_block;
 use crate::pool::Pool;
 
-/// What the last look was made of.
+/// The state of the background checks.
 #[derive(Debug, Default)]
 pub(super) struct ValueChecks {
-    // Held over a look: one at a time.
+    // Held during a check: one at a time.
     turn: tokio::sync::Mutex<()>,
-    /// Something may have changed since the last look began.
+    /// Something may have changed since the last check began.
     again: AtomicBool,
     // A leaf lock: held to compare or replace.
     last: Mutex<LastCheck>,
@@ -35,12 +35,13 @@ struct LastCheck {
     pools: HashSet<usize>,
 }
 
-/// Which file it is, and when it or its mode was changed; `None` if it is not there.
+/// The file's inode and the time of its last change (ctime); `None` if it does not exist.
 type FileStamp = Option<(u64, i64, i64)>;
 
 impl ValueChecks {
-    /// Has `look` look; it says whether it could. Told by a person, the look is over when this resolves; otherwise it
-    /// goes on in the background, as it does when the person gives up: others may have left their look to it.
+    /// Runs `look`, which returns whether it succeeded. If the user requested it, waits for the result;
+    /// otherwise it runs in the background. It also continues if the user gives up, because other changes may
+    /// rely on this check.
     async fn check<L, F>(self: &Arc<Self>, why: ReloadCause, look: L)
     where
         L: Fn(ReloadCause) -> F + Send + Sync + 'static,
@@ -57,7 +58,7 @@ impl ValueChecks {
                     checks.again.store(true, Ordering::SeqCst);
                 }
             }
-            // Nobody listens if the person gave up.
+            // Nobody receives it if the user gave up.
             let _ = done.send(());
             checks.check_while_changed(look).await;
         });
@@ -66,7 +67,7 @@ impl ValueChecks {
         }
     }
 
-    /// Whoever looks now looks again for those who come meanwhile. A look that failed is left to the next change.
+    /// Repeats the check for changes that arrived during it. A failed check is left to the next change.
     async fn check_while_changed<L, F>(&self, look: L)
     where
         L: Fn(ReloadCause) -> F,
@@ -95,7 +96,7 @@ impl ValueChecks {
         self.check(why, look).await;
     }
 
-    /// False if the files could not be looked at in time.
+    /// False if the files could not be read in time.
     async fn check_once(&self, daemon: &Daemon, why: ReloadCause) -> bool {
         let files: Vec<PathBuf> = daemon.services.value_resolver.files().to_vec();
         let Some(stamps) =
@@ -129,7 +130,7 @@ fn stamp(file: &PathBuf) -> FileStamp {
     Some((meta.ino(), meta.ctime(), meta.ctime_nsec()))
 }
 
-/// A pool, apart from all others that there are at one time.
+/// Identifies a pool among all current ones.
 fn pool_id(pool: &Arc<Pool>) -> usize {
     Arc::as_ptr(pool).addr()
 }
@@ -144,7 +145,7 @@ mod tests {
 
     use super::*;
 
-    /// Looks that each need a permit to end, and how many began.
+    /// Checks that each need a permit to finish, and how many have begun.
     fn looks() -> (Arc<Semaphore>, Arc<AtomicUsize>) {
         (Arc::new(Semaphore::new(0)), Arc::default())
     }
@@ -171,11 +172,11 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_change_during_a_look_is_looked_at_although_the_person_gave_up() {
+    async fn a_change_during_a_check_is_checked_although_the_user_gave_up() {
         let (checks, looks) = (Arc::<ValueChecks>::default(), looks());
         let told = tokio::spawn(check(checks.clone(), ReloadCause::Requested, looks.clone(), true));
         settle().await;
-        // It finds that somebody looks already.
+        // It finds that a check is already running.
         check(checks.clone(), ReloadCause::FileEvent, looks.clone(), true).await;
         settle().await;
         assert_eq!(looks.1.load(Ordering::SeqCst), 1);
@@ -186,7 +187,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_look_that_a_person_asked_for_is_over_before_the_next_one() {
+    async fn a_requested_check_finishes_before_the_next_one() {
         let (checks, looks) = (Arc::<ValueChecks>::default(), looks());
         let told = tokio::spawn(check(checks.clone(), ReloadCause::Requested, looks.clone(), true));
         settle().await;
@@ -197,7 +198,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_look_that_failed_is_made_once_more_and_then_left_to_the_next_change() {
+    async fn a_failed_check_is_repeated_once() {
         let (checks, looks) = (Arc::<ValueChecks>::default(), looks());
         looks.0.add_permits(9);
         check(checks.clone(), ReloadCause::Requested, looks.clone(), false).await;

@@ -1,34 +1,34 @@
-//! The word about a suite that costs more than it saves (pure).
+//! Advice on suites that cost more than they save (pure).
+/// With fewer sessions, usage is not significant.
 
-/// Fewer sessions prove nothing.
 const MIN_SESSIONS: u64 = 3;
 
-/// What is known of one suite, in tokens.
+/// The token counts of one suite.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct TokenBalance {
     pub(super) tools: usize,
-    /// What its tools take where each is listed, and what the suite takes.
+    /// Tokens of its tools if each were listed, and of the suite's one tool.
     pub(super) listed: u64,
     pub(super) shown: u64,
-    /// What a model fetches that asks for all of it.
+    /// Tokens of a full introspection.
     pub(super) introspection: u64,
     pub(super) sessions: u64,
-    /// What models fetched of it in all those sessions.
+    /// Tokens that models fetched from it in all those sessions.
     pub(super) introspected: u64,
 }
 
 impl TokenBalance {
-    /// What one session is spared before it introspects anything.
+    /// Tokens that one session saves before it introspects anything.
     pub(super) fn saves(self) -> i64 {
         signed(self.listed) - signed(self.shown)
     }
 
-    /// What all sessions were spared, net of what they fetched.
+    /// Tokens that all sessions saved, net of what they fetched.
     pub(super) fn net(self) -> i64 {
         signed(self.sessions) * self.saves() - signed(self.introspected)
     }
 
-    /// What a person should know of it. `child` is what `--child` takes.
+    /// A hint for the user, if the suite is not worth it. `child` is the argument for `--child`.
     pub(super) fn advice(self, suite: &str, child: &str) -> Option<String> {
         let tools =
             if self.tools == 1 { "tool takes".to_owned() } else { format!("{} tools take", self.tools) };
@@ -41,7 +41,7 @@ impl TokenBalance {
                 self.listed, self.shown
             ));
         }
-        // A session in four that introspects it, and nothing is left.
+        // If one session in four introspects the suite, the saving is gone.
         if 4 * self.saves() < signed(self.introspection) {
             return Some(format!(
                 "`{suite}` is so small that it costs more as soon as a model introspects it: it spares {} tokens where \
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_suite_that_costs_is_spoken_of() {
+    fn advice_is_given_only_for_a_suite_that_costs() {
         assert_eq!((FAIR.saves(), FAIR.net(), FAIR.advice("s", "c")), (900, 1800, None));
         let even = TokenBalance { introspected: 2700, ..FAIR };
         assert_eq!((even.net(), even.advice("s", "c")), (0, None));
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn a_small_suite_is_told_where_it_is_cheaper() {
+    fn advice_for_a_small_suite_names_the_child_option() {
         let small = TokenBalance { tools: 1, listed: 99, ..FAIR };
         assert!(word(small).contains("its tool takes 99 tokens, the suite 100"));
         let slight = TokenBalance { tools: 2, listed: 120, introspection: 110, ..FAIR };

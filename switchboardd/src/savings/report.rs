@@ -1,4 +1,4 @@
-//! From what was gathered and noted to the figures.
+//! Turns the snapshot and the recorded totals into the report.
 
 use std::collections::HashSet;
 use std::time::{Duration, UNIX_EPOCH};
@@ -13,10 +13,10 @@ use crate::savings_recorder::{Fingerprint, SavingsFile, SuiteTotals};
 use crate::time::utc;
 use crate::tokens::TOKENIZER;
 
-/// What a reader of these numbers must know.
+/// A caveat for readers of the report.
 const NOTE: &str = "counted with OpenAI's o200k_base; Claude's tokenizer is not public, and its counts differ by some percent";
 
-/// What a suite takes before a model, in tokens.
+/// Tokens that a suite takes in a model's context.
 struct SuiteTokens {
     listed: u64,
     shown: u64,
@@ -72,7 +72,7 @@ fn suite_tokens(kept: &SavingsFile, row: &SuiteRow, suite_tools: &SuiteTools) ->
     })
 }
 
-/// A suite's figures, and its part of the whole.
+/// A suite's figures, and its net saving in tokens.
 fn suite(all: &SavingsSnapshot, kept: &SavingsFile, row: &SuiteRow) -> (Value, i64) {
     let mut told = json!({
         "name": row.name,
@@ -124,7 +124,7 @@ fn suite(all: &SavingsSnapshot, kept: &SavingsFile, row: &SuiteRow) -> (Value, i
     (told, balance.net())
 }
 
-/// What one session is shown, against what it would be shown; suites of which nothing is known aside.
+/// Tokens listed without and shown with Switchboard, and the number of suites; unknown suites are left out.
 fn totals(all: &SavingsSnapshot, kept: &SavingsFile, view: &WorkspaceView) -> (u64, u64, usize) {
     let known = view.suites.iter().filter_map(|at| {
         let row = &all.suites[*at];
@@ -169,7 +169,7 @@ fn session(all: &SavingsSnapshot, kept: &SavingsFile, session_row: &SessionRow) 
             let (listed, shown, _) = totals(all, kept, &all.views[session_row.view]);
             (listed, shown)
         }
-        // As it is: nothing is saved, nothing is lost.
+        // A single child is shown unchanged: nothing is saved and nothing is lost.
         Some(child) => {
             let mut rows = all.views[session_row.view].suites.iter().map(|at| &all.suites[*at]);
             let listed = rows.find(|row| row.child == *child).and_then(|row| match &row.known {
@@ -198,18 +198,19 @@ fn users(all: &SavingsSnapshot, pool_usage: &PoolUsage) -> usize {
     all.sessions.iter().filter(|session_row| session_row.used.contains(&pool_usage.fingerprint)).count()
 }
 
-/// Children that sessions would have for themselves, less those that run. Below zero when more run than are used.
+/// Children that sessions would run without sharing, minus those that run. Negative if more run than are
+/// used.
 fn avoided(all: &SavingsSnapshot, pool_usage: &PoolUsage) -> i64 {
     signed(users(all, pool_usage) as u64) - signed(pool_usage.children as u64)
 }
 
-/// An estimate: what is private to a child that runs now, for each that does not. Nobody knows it where none runs.
+/// Estimate: the average private memory of a running child, times the avoided children. `None` if none runs.
 fn memory_avoided(all: &SavingsSnapshot, pool_usage: &PoolUsage) -> Option<i64> {
     let each = signed(pool_usage.copies?) / signed(pool_usage.children.max(1) as u64);
     Some(each * avoided(all, pool_usage))
 }
 
-/// Each pool once: two definitions may share one.
+/// Local pools without duplicates: two definitions may share one.
 fn pool_usages(all: &SavingsSnapshot) -> Vec<&PoolUsage> {
     let mut seen = HashSet::new();
     let stocks = all.suites.iter().filter_map(|row| row.pool_usage.as_ref());

@@ -8,22 +8,22 @@ use serde_json::{Map, Value};
 
 use crate::savings_recorder::Fingerprint;
 
-/// What a host puts before a model of a tool. Titles, annotations and output schemas are not counted, on
-/// either side.
+/// The parts of a tool that a host passes to a model. Titles, annotations and output schemas are not counted,
+/// with or without Switchboard.
 const COUNTED_MEMBERS: [&str; 3] = ["name", "description", "inputSchema"];
 
-/// Hosts cut what a server says of itself about there.
+/// Hosts cut a server's instructions at about this length.
 const MAX_INSTRUCTIONS: usize = 2048;
 
-/// All there is, at one moment.
+/// The state of the daemon at one moment.
 #[derive(Debug, Default)]
 pub struct SavingsSnapshot {
     pub texts: HashMap<Fingerprint, String>,
     pub suites: Vec<SuiteRow>,
-    /// The person's own first, then one for each workspace.
+    /// The user's own first, then one per workspace.
     pub views: Vec<WorkspaceView>,
     pub sessions: Vec<SessionRow>,
-    /// What the daemon itself takes, in bytes.
+    /// Memory of the daemon itself, in bytes.
     pub daemon: Option<u64>,
 }
 
@@ -31,7 +31,7 @@ pub struct SavingsSnapshot {
 pub struct SuiteRow {
     pub name: String,
     pub child: String,
-    /// Whose it is; the person's own have none.
+    /// The workspace that defines it; `None` if it is the user's own.
     pub workspace: Option<PathBuf>,
     pub known: ToolsKnown,
     pub shown: Fingerprint,
@@ -48,11 +48,11 @@ pub enum ToolsKnown {
     Misconfigured,
 }
 
-/// What stands behind a suite.
+/// The tools behind a suite.
 #[derive(Debug)]
 pub struct SuiteTools {
     pub tools: usize,
-    /// Of these, such as `expose` hides.
+    /// Tools that `expose` hides.
     pub hidden: usize,
     pub listed: Vec<Fingerprint>,
     pub introspection: Fingerprint,
@@ -64,9 +64,9 @@ pub struct PoolUsage {
     pub fingerprint: Fingerprint,
     pub is_remote: bool,
     pub children: usize,
-    /// What their processes take, in bytes.
+    /// Memory of their processes, in bytes.
     pub memory: Option<u64>,
-    /// What so many more of them would take, in bytes.
+    /// Memory that a second set of these children would take, in bytes.
     pub copies: Option<u64>,
     pub start_ms: Option<u64>,
 }
@@ -86,11 +86,11 @@ pub struct SessionRow {
     pub folder: Option<PathBuf>,
     /// Its place in `SavingsSnapshot::views`.
     pub view: usize,
-    /// The one child that it sees as it is.
+    /// The child, if the session sees a single child unchanged.
     pub child: Option<String>,
     pub used: Vec<Fingerprint>,
     pub fetched: Vec<(Fingerprint, u64)>,
-    /// What its shim takes, in bytes.
+    /// Memory of its shim, in bytes.
     pub shim: Option<u64>,
 }
 
@@ -113,7 +113,7 @@ impl SavingsSnapshot {
     }
 }
 
-/// A definition as a host puts it before a model: written without spaces, so that nobody gains by writing more.
+/// A tool as a host passes it to a model, in compact JSON, so that whitespace does not inflate the savings.
 fn seen(definition: &str) -> String {
     let Ok(Value::Object(all)) = serde_json::from_str(definition) else { return definition.to_owned() };
     let seen: Map<String, Value> =

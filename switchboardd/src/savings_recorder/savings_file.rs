@@ -1,5 +1,6 @@
-//! The file that outlives the daemon: what was noted of each suite, and how many tokens a text has. Nothing is
-//! counted twice, and a text is kept only until it was counted. A file that cannot be read is begun anew.
+//! The file that outlives the daemon: the totals of each suite and the token counts of texts. No text is
+//! counted twice, and a text is stored only until it is counted. A file that cannot be read is started
+//! afresh.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::AddAssign;
@@ -18,41 +19,41 @@ use crate::time::unix_seconds;
 use crate::tokens::{MAX_TEXT, TOKENIZER};
 
 const VERSION: u32 = 1;
-/// Anything longer is not one of ours.
+/// A longer file was not written by us.
 const MAX_BYTES: u64 = 64 * 1024 * 1024;
-/// Definitions that come and go leave their past behind; beyond this many the oldest is forgotten.
+/// Suites of removed definitions stay in the file; above this many, the least recently updated is dropped.
 const MAX_SUITES: usize = 512;
-/// Texts that wait to be counted, in bytes; beyond it they only count as not counted.
+/// Limit for texts that wait to be counted, in bytes. Texts above it count as `uncounted`.
 const MAX_WAITING_TEXT: usize = 8 * 1024 * 1024;
-/// Numbers of tokens that are remembered.
+/// Above this many token counts, the unused ones are dropped.
 const MAX_COUNTS: usize = 8192;
 
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct SavingsFile {
     version: u32,
     tokenizer: String,
-    /// When the first note was made, in seconds since 1970.
+    /// When the file was started, in seconds since 1970.
     pub since: u64,
     suites: BTreeMap<String, SuiteTotals>,
     counts: BTreeMap<String, u64>,
     texts: BTreeMap<String, String>,
 }
 
-/// What was noted of one suite.
+/// The totals of one suite.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SuiteTotals {
-    /// Sessions that were shown it.
+    /// Sessions that were shown the suite.
     pub sessions: u64,
     pub introspections: u64,
-    /// What they gave, in tokens, as far as it was counted.
+    /// Tokens of the introspections that were counted.
     pub introspected: u64,
-    /// Introspections whose tokens nobody will know.
+    /// Introspections that can never be counted.
     pub uncounted: u64,
     pub cold_avoided: u64,
     pub cold_avoided_ms: u64,
     pub cold_added: u64,
     pub cold_added_ms: u64,
-    /// What is to be counted, and how often it was fetched.
+    /// Texts that wait to be counted, and how often each was fetched.
     waiting: BTreeMap<String, u64>,
     touched: u64,
 }
@@ -116,7 +117,7 @@ impl SavingsFile {
         self.texts.values().map(String::as_str)
     }
 
-    /// So many tokens these texts have.
+    /// Records the token counts of these texts.
     pub fn add_counts(&mut self, counted: &[(String, u64)]) {
         self.counts.extend(counted.iter().map(|(text, tokens)| (Fingerprint::of(text).to_string(), *tokens)));
         self.add_up_counted();
@@ -130,7 +131,7 @@ impl SavingsFile {
         self.suites.get(&suite.to_string()).cloned().unwrap_or_default()
     }
 
-    /// Forgets numbers that are not among `used` if there are too many.
+    /// If there are too many counts, drops those that are not in `used`.
     pub fn trim(&mut self, used: &HashSet<Fingerprint>) {
         if self.counts.len() > MAX_COUNTS {
             let used: HashSet<String> = used.iter().map(ToString::to_string).collect();
@@ -138,7 +139,7 @@ impl SavingsFile {
         }
     }
 
-    /// What has a number is added up; what has none and never will is said to have none.
+    /// Adds counted texts to the totals, and counts those that can never be counted as `uncounted`.
     fn add_up_counted(&mut self) {
         for past in self.suites.values_mut() {
             past.waiting.retain(|mark, times| match self.counts.get(mark) {
@@ -157,12 +158,12 @@ impl SavingsFile {
     }
 }
 
-/// Where it is.
+/// Reads and writes the file.
 #[derive(Debug)]
 pub struct SavingsStore {
     folder: PathBuf,
-    /// What could not be written.
-    // Held while the file is read and written, beside the one thread that works.
+    /// Content that could not be written.
+    // Held while the file is read and written; never taken on the event loop.
     unwritten: Mutex<Option<SavingsFile>>,
 }
 
@@ -171,7 +172,7 @@ impl SavingsStore {
         Self { folder: state.to_owned(), unwritten: Mutex::default() }
     }
 
-    /// Nobody else writes meanwhile, another daemon of this person included.
+    /// Applies `change` to the file under a lock that also excludes other daemons of this user.
     pub fn change<T>(&self, change: impl FnOnce(&mut SavingsFile) -> T) -> T {
         may_block();
         let mut unwritten = self.unwritten.lock().expect("BUG: a note panicked");
@@ -200,7 +201,7 @@ impl SavingsStore {
     }
 }
 
-/// Numbers of another tokenizer are none of ours.
+/// Rejects counts of another tokenizer.
 fn read(text: &[u8]) -> Option<SavingsFile> {
     let kept: SavingsFile = (text.len() as u64 <= MAX_BYTES).then(|| serde_json::from_slice(text).ok())??;
     (kept.version == VERSION && kept.tokenizer == TOKENIZER).then_some(kept)
@@ -217,7 +218,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn notes_outlive_the_daemon_and_texts_wait_until_they_are_counted() {
+    fn records_outlive_the_daemon_and_texts_are_kept_until_counted() {
         let folder = tempfile::tempdir().unwrap();
         let state = folder.path().join("state");
         let suite = Fingerprint::of("suite");
@@ -239,14 +240,14 @@ mod tests {
         });
         assert_eq!((past.sessions, past.introspections, past.introspected, past.uncounted), (2, 4, 12, 0));
         assert_eq!((past.cold_avoided, past.cold_avoided_ms, past.cold_added), (2, 14, 0));
-        // What has a number is not kept as text, and counts at once from then on.
+        // A counted text is not stored, and is added to the totals at once.
         recorder.record_fetched(suite, Fingerprint::of("text"), "text");
         let (waiting, past) = recorder.change(|kept| (kept.waiting().count(), kept.totals(suite)));
         assert_eq!((waiting, past.introspected), (0, 15));
     }
 
     #[test]
-    fn what_cannot_be_kept_is_said_to_be_uncounted() {
+    fn texts_over_the_limit_are_uncounted() {
         let folder = tempfile::tempdir().unwrap();
         let (recorder, suite) = (SavingsRecorder::new(folder.path()), Fingerprint::of("suite"));
         let long = "x".repeat(MAX_TEXT + 1);
@@ -256,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_file_is_begun_anew_and_one_that_cannot_be_written_loses_nothing() {
+    fn a_damaged_file_is_replaced_and_a_failed_write_loses_nothing() {
         let folder = tempfile::tempdir().unwrap();
         let suite = Fingerprint::of("suite");
         for damage in [
@@ -269,7 +270,7 @@ mod tests {
             assert_eq!(SavingsRecorder::new(folder.path()).change(|kept| kept.counts.len()), 0, "{damage}");
         }
         std::fs::remove_file(folder.path().join("savings.json")).unwrap();
-        // A folder in the way of the file.
+        // A folder in place of the file.
         std::fs::create_dir_all(folder.path().join("savings.json/x")).unwrap();
         let recorder = SavingsRecorder::new(folder.path());
         recorder.record_shown([suite].into_iter());

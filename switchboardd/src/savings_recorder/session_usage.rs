@@ -2,36 +2,36 @@
 
 use super::Fingerprint;
 
-/// Different texts that are remembered for one session; later ones are still part of the whole.
+/// Limit for distinct texts remembered per session; later ones still count in the totals.
 const MAX_FETCHED: usize = 256;
 
 #[derive(Debug, Default)]
 pub struct SessionUsage {
-    /// The catalog whose suites it was shown last.
+    /// The catalog whose suites the session was last shown.
     generation: Option<u64>,
     shown: Vec<Fingerprint>,
-    /// With the number of the start that it last knew of.
+    /// Each with the number of its start that the session last saw.
     used: Vec<(Fingerprint, u64)>,
-    /// How many of them are processes of this machine.
+    /// How many of them are local processes.
     processes: usize,
     fetched: Vec<(Fingerprint, u64)>,
 }
 
-/// How a session came to a child.
+/// How a session reached a child.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ChildUse {
-    /// It has used it before.
+    /// The session has used it before.
     Known,
-    /// For the first time, and it ran already: without us the session would have started one.
+    /// First use, and the child was running: without sharing, the session would have started its own.
     FoundRunning,
-    /// For the first time, and it had to be started: so it would have been without us.
+    /// First use, and the child had to be started, as it would have been without sharing.
     Started,
-    /// It used it before and had to wait for another: without us its own would have run on.
+    /// The session used it before and had to wait for a new start: its own child would have kept running.
     StartedAgain,
 }
 
 impl SessionUsage {
-    /// Those among `suites` that it had not been shown yet. `generation` tells catalogs apart.
+    /// Returns those of `suites` that the session was not shown before. `generation` identifies the catalog.
     pub fn record_shown(
         &mut self,
         generation: u64,
@@ -45,8 +45,8 @@ impl SessionUsage {
         new
     }
 
-    /// `ran`: whether it did already; `starts`: how often it was started so far; `here`: whether it is a process of
-    /// this machine. Calls that wait for one start together count once.
+    /// `ran`: the child was running; `starts`: how often it was started so far; `here`: it is a local
+    /// process. Calls that wait for the same start count once.
     pub fn record_use(&mut self, child: Fingerprint, ran: bool, starts: u64, here: bool) -> ChildUse {
         let Some((_, last)) = self.used.iter_mut().find(|(used, _)| *used == child) else {
             self.used.push((child, starts));
@@ -65,17 +65,17 @@ impl SessionUsage {
         self.fetched.truncate(MAX_FETCHED);
     }
 
-    /// The children that it has used.
+    /// The children that the session has used.
     pub fn used(&self) -> impl Iterator<Item = Fingerprint> {
         self.used.iter().map(|(child, _)| *child)
     }
 
-    /// How many processes it would have started for itself.
+    /// How many processes the session would have started for itself.
     pub fn processes(&self) -> usize {
         self.processes
     }
 
-    /// What it fetched, and how often.
+    /// The texts that the session fetched, and how often.
     pub fn fetched(&self) -> &[(Fingerprint, u64)] {
         &self.fetched
     }
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_use_is_told_from_the_next() {
+    fn first_and_later_uses_are_distinguished() {
         let (mut usage, one, two) = (SessionUsage::default(), Fingerprint::of("1"), Fingerprint::of("2"));
         let mut came = |child, ran, starts| usage.record_use(child, ran, starts, child == one);
         assert_eq!(came(one, false, 1), ChildUse::Started);
@@ -95,7 +95,7 @@ mod tests {
         assert_eq!(came(one, true, 1), ChildUse::Known);
         assert_eq!(came(one, false, 2), ChildUse::StartedAgain);
         assert_eq!(came(one, false, 2), ChildUse::Known);
-        // Others had it started anew meanwhile; nobody waited here.
+        // Another session caused a restart; this one did not wait.
         assert_eq!(came(one, true, 3), ChildUse::Known);
         assert_eq!(came(two, true, 1), ChildUse::FoundRunning);
         assert_eq!(usage.used().collect::<Vec<_>>(), [one, two]);

@@ -1,4 +1,4 @@
-//! The private file: all names, where each value is, and the values for which there is no keyring.
+//! The private file: all names, where each value is stored, and the values themselves if there is no keyring.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -14,7 +14,7 @@ use crate::event_loop::{may_block, run_blocking};
 use crate::files::{open_own, private};
 
 const VERSION: u64 = 1;
-/// Room for a few hundred values of the greatest length.
+/// Room for several hundred values of the maximum length.
 const LIMIT: u64 = 64 * 1024 * 1024;
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -31,21 +31,21 @@ pub(super) enum SecretEntry {
     File { value: SecretString },
 }
 
-/// Read first: another version may have another shape.
+/// Read first: another version may have a different format.
 #[derive(Deserialize)]
 struct Version {
     version: u64,
 }
 
 impl Index {
-    /// What is in the file; nothing if there is none.
+    /// Reads the file; empty if there is none.
     pub(super) fn load(folder: &Path) -> Result<Self, SecretsError> {
         may_block();
         let file = file(folder);
         let Some(body) = private::read(&file, LIMIT)? else {
             return Ok(Self { version: VERSION, secrets: BTreeMap::new() });
         };
-        // Where, and not what: the parser's own words may quote a value.
+        // Reports only the position: the parser's message may quote a value.
         let damaged = |error: serde_json::Error| SecretsError::Damaged {
             file: file.clone(),
             line: error.line(),
@@ -65,7 +65,7 @@ impl Index {
     }
 }
 
-/// Waits until nobody else writes. Its drop lets the next one in.
+/// Takes the write lock, waiting for other writers. Dropping the file releases it.
 pub(super) async fn lock(folder: &Path) -> Result<File, SecretsError> {
     let (file, folder) = (folder.join("lock"), folder.to_owned());
     let path = file.clone();

@@ -1,5 +1,5 @@
-//! The keyring of the system, asked by a process of its own: `switchboardd --keyring` reads one request,
-//! gives one answer and ends. It ends as well when whoever asked lets go of its standard input.
+//! The system's keyring, accessed by a separate process: `switchboardd --keyring` reads one request, writes
+//! one answer and exits. It also exits when its standard input closes.
 
 #[cfg(target_os = "macos")]
 mod keychain;
@@ -24,16 +24,16 @@ use super::SecretString;
 use crate::environment::{Variables, shell_helper};
 use crate::event_loop::run_blocking;
 
-/// The first argument that makes this binary speak to the keyring.
+/// The first argument that makes this binary talk to the keyring.
 pub const KEYRING: &str = "--keyring";
 
-/// What our items are found by.
+/// The service attribute of our items.
 const SERVICE: &str = "switchboard";
 
-/// Long enough for a person to unlock it, short enough for a call that waits.
+/// Long enough for the user to unlock the keyring, short enough for a waiting call.
 const KEYRING_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Some hundred values of the greatest length.
+/// Several hundred values of the maximum length.
 const MAX_ANSWER: u64 = 64 * 1024 * 1024;
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -44,7 +44,7 @@ pub(super) enum KeyringRequest {
     Remove { name: String },
 }
 
-/// The values that were asked for and found.
+/// The requested values that were found.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct KeyringAnswer {
     pub(super) values: BTreeMap<String, SecretString>,
@@ -62,7 +62,7 @@ pub enum KeyringError {
     Refused(String),
 }
 
-/// One question to the keyring that `variables` lead to.
+/// Sends one request to the keyring of the session that `variables` describe.
 pub(super) async fn ask(
     request: &KeyringRequest,
     variables: &Variables,
@@ -96,7 +96,7 @@ async fn ask_process(request: &KeyringRequest, variables: &Variables) -> Result<
     answer.map_err(KeyringError::Refused)
 }
 
-/// Where the session's D-Bus is, if nobody said so.
+/// The runtime directory with the session's D-Bus, if `XDG_RUNTIME_DIR` is not set.
 async fn runtime_folder(variables: &Variables) -> Option<PathBuf> {
     if variables.iter().any(|(name, _)| name == "XDG_RUNTIME_DIR") {
         return None;
@@ -105,7 +105,7 @@ async fn runtime_folder(variables: &Variables) -> Option<PathBuf> {
     run_blocking(move || folder.is_dir().then_some(folder)).await
 }
 
-/// The whole life of `switchboardd --keyring`.
+/// The main function of `switchboardd --keyring`.
 #[expect(
     clippy::disallowed_methods,
     clippy::print_stderr,

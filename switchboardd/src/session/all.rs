@@ -11,12 +11,12 @@ use crate::workspace::Workspace;
 
 #[derive(Debug, Default)]
 pub struct Sessions {
-    // A leaf lock: held for an insert, a look or a removal.
+    // A leaf lock: held for an insert, a lookup or a removal.
     by_id: Mutex<HashMap<Box<str>, Arc<Session>>>,
-    /// One for each workspace that is asked about without a session.
-    // A leaf lock: held for an insert, a look or a removal.
+    /// One per workspace that is used without a session.
+    // A leaf lock: held for an insert, a lookup or a removal.
     anonymous: Mutex<Vec<Arc<Session>>>,
-    /// One came or went, or there is something else to see.
+    /// Fires when a session was added or removed, or when `stir` is called.
     stirred: Notify,
 }
 
@@ -30,7 +30,7 @@ impl Sessions {
         self.lock().get(id).cloned()
     }
 
-    /// False if it had gone before.
+    /// False if it was removed before.
     pub fn remove(&self, id: &str) -> bool {
         let removed = self.lock().remove(id).is_some();
         self.stir();
@@ -41,7 +41,7 @@ impl Sessions {
         self.lock().len()
     }
 
-    /// Resolves when a session comes or goes, or what they see changes.
+    /// Resolves when a session is added or removed, or when what sessions see changes.
     pub fn changed(&self) -> Notified<'_> {
         self.stirred.notified()
     }
@@ -62,7 +62,7 @@ impl Sessions {
             return known.clone();
         }
         let session = Session::anonymous(workspace);
-        // One that was let go meanwhile is nobody's to remember.
+        // A workspace that was unloaded meanwhile is not remembered.
         if is_loaded() {
             all.push(session.clone());
         }

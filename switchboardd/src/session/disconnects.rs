@@ -12,26 +12,26 @@ use super::{Session, Sessions};
 pub struct Disconnects {
     // A leaf lock: held for an insert, a look or a removal.
     known: Mutex<KnownDisconnects>,
-    /// A session went, or is known to have heard that the daemon goes.
+    /// Fires when a session lost its last connection, or acknowledged the drain.
     changed: Notify,
 }
 
 #[derive(Debug, Default)]
 struct KnownDisconnects {
-    /// Sessions that know that the daemon goes.
+    /// Sessions that know that the daemon is shutting down.
     drain_acked: HashSet<Box<str>>,
-    /// When the last connection of a session closed, the latest time it did.
+    /// When each session last lost its last connection.
     disconnected_at: HashMap<Box<str>, Instant>,
 }
 
 impl Disconnects {
-    /// A session asked for more mail after it was told that the daemon goes: it sends nothing new.
+    /// Notes that a session has polled again after it was told of the drain: it sends nothing new.
     pub fn ack_drain(&self, session: &Session) {
         self.lock().drain_acked.insert(session.id.clone());
         self.changed.notify_waiters();
     }
 
-    /// Resolves when every session that is connected knows that the daemon goes.
+    /// Resolves when every connected session knows that the daemon is shutting down.
     pub async fn wait_for_drain_acks(&self, sessions: &Sessions) {
         loop {
             let changed = self.changed.notified();

@@ -3,12 +3,12 @@
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Face {
     Aggregate,
-    /// The child of this name, nothing renamed.
+    /// The child of this name, with nothing renamed.
     Child(String),
 }
 
 impl Face {
-    /// The child's name, if it is one child's.
+    /// The child's name, if this is the face of one child.
     pub fn child(&self) -> Option<&str> {
         match self {
             Self::Aggregate => None,

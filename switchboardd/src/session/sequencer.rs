@@ -1,7 +1,7 @@
-//! Lets a session's messages through in the order of their numbers, however they travelled.
+//! Dispatches a session's messages in the order of their numbers, whatever order they arrive in.
 //!
-//! A message takes its place when its head has been read and gives it up when it was dispatched or
-//! dropped, so a connection that closes half-way never holds up those behind it.
+//! A message takes its ticket when its head has been read, and releases it when it is dispatched or dropped.
+//! So a connection that closes half-way never blocks the messages after it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
@@ -22,14 +22,14 @@ pub(super) struct Sequencer {
 struct SequencerState {
     next: u64,
     waiting: BTreeMap<u64, oneshot::Sender<()>>,
-    /// Numbers that gave up their place before it was their turn.
+    /// Numbers released before it was their turn.
     passed: BTreeSet<u64>,
-    /// Below this number, those that have not come are not waited for.
+    /// Numbers below this one are not waited for if they have not arrived.
     given_up: u64,
 }
 
 impl SequencerState {
-    /// Goes on to the next number that is still to come, and lets it through if it waits.
+    /// Moves to the next number that is still expected, and admits it if it is waiting.
     fn advance(&mut self) {
         if self.next < self.given_up {
             let first = self.waiting.keys().next().map_or(self.given_up, |first| self.given_up.min(*first));
@@ -56,11 +56,11 @@ impl Default for Sequencer {
 #[derive(Debug)]
 pub enum Admission {
     Ticket(SequenceTicket),
-    /// That number was through before: the message it belonged to was called off.
+    /// This number has been seen before; its message was cancelled.
     Duplicate,
 }
 
-/// A place in the order. Dropping it lets the next one through.
+/// A place in the order. Dropping it admits the next message.
 #[derive(Debug)]
 pub struct SequenceTicket {
     session: Arc<Session>,
@@ -116,7 +116,7 @@ impl SequenceTicket {
         }
     }
 
-    /// Waits no longer for those before it that have not come: they are not coming. Those that have come go first.
+    /// Stops waiting for earlier messages that have not arrived. Those that have arrived still go first.
     pub fn give_up_waiting(&mut self) {
         let mut state = self.session.sequencer.lock();
         if state.next < self.seq {
@@ -125,15 +125,15 @@ impl SequenceTicket {
         }
     }
 
-    /// Whether there may be messages before this one that are not through.
+    /// Whether earlier messages may still be pending.
     pub fn is_waiting(&self) -> bool {
         self.called.is_some()
     }
 
-    /// Resolves when all messages before this one are through.
+    /// Resolves when all earlier messages were dispatched or given up.
     pub async fn wait(&mut self) {
         if let Some(called) = &mut self.called {
-            // The other end goes only with the session.
+            // The sender is dropped only with the session.
             let _ = called.await;
             self.called = None;
         }
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_pass_in_order_whatever_order_they_came_in() {
+    fn messages_are_admitted_in_order_of_their_numbers() {
         let session = anonymous_session();
         let mut third = ticket(&session, 3);
         let mut second = ticket(&session, 2);
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_gives_up_early_holds_nobody_up() {
+    fn a_ticket_dropped_early_blocks_no_later_message() {
         let session = anonymous_session();
         drop(ticket(&session, 2));
         let mut third = ticket(&session, 3);
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_that_never_comes_is_given_up_once_for_all() {
+    fn a_missing_number_is_given_up_for_all_messages() {
         let session = anonymous_session();
         let mut second = ticket(&session, 2);
         let mut third = ticket(&session, 3);
@@ -207,11 +207,11 @@ mod tests {
         let session = anonymous_session();
         let mut sixth = ticket(&session, 6);
         let (mut second, mut third) = (ticket(&session, 2), ticket(&session, 3));
-        // Number 1 never comes, nor does 5; 4 has come and gone.
+        // Numbers 1 and 5 never arrive; 4 has arrived and was dropped.
         drop(ticket(&session, 4));
         sixth.give_up_waiting();
         assert!(is_admitted(&mut second) && !is_admitted(&mut third) && !is_admitted(&mut sixth));
-        // One that comes late and is still before its turn takes its place.
+        // A late message whose turn has not passed still takes its place.
         let mut fifth = ticket(&session, 5);
         drop(second);
         assert!(is_admitted(&mut third) && !is_admitted(&mut fifth));
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_passes_once() {
+    fn a_number_is_admitted_once() {
         let session = anonymous_session();
         drop(ticket(&session, 1));
         drop(ticket(&session, 3));

@@ -1,7 +1,8 @@
-//! The event streams of one session over HTTP: its own, for what belongs to no call, and one for each call.
+//! The event streams of one session over HTTP: its own, for messages that belong to no call, and one for each
+//! call.
 //!
-//! A stream is a mailbox that is read by one connection at a time. It outlives its connections, so that a host
-//! which lost one can go on where it was.
+//! A stream is a mailbox that one connection reads at a time. It outlives its connections, so that a host
+//! that lost one can resume.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,10 +13,10 @@ use tokio::time::Instant;
 
 use crate::mailbox::Mailbox;
 
-/// Streams of answered calls that are kept for hosts which lost their connection.
+/// Limits of the streams of finished calls that are retained for hosts to resume.
 const MAX_REPLAY_STREAMS: usize = 32;
 const KEPT_BYTES: usize = 8 * 1024 * 1024;
-/// Calls of one session at a time; further ones wait.
+/// Concurrent calls of one session; further ones wait.
 const CALLS: usize = 64;
 
 /// The number of the session's own stream.
@@ -25,9 +26,9 @@ const OWN: u64 = 0;
 pub struct Streams {
     pub calls: Arc<Semaphore>,
     own: Arc<Stream>,
-    // A leaf lock: held to look at or change the list.
+    // A leaf lock: held to read or change the list.
     state: Mutex<StreamList>,
-    /// Connections that read a stream.
+    /// Connections that are reading a stream.
     readers: AtomicUsize,
     // A leaf lock: held to copy or replace the value.
     contact: Mutex<Instant>,
@@ -43,7 +44,7 @@ struct StreamList {
 pub struct Stream {
     number: u64,
     pub mailbox: Arc<Mailbox>,
-    /// Counts the connections that came for it; only the latest reads.
+    /// Counts the connections that have read this stream; only the latest one reads.
     reader: watch::Sender<StreamReader>,
 }
 
@@ -53,7 +54,7 @@ struct StreamReader {
     there: bool,
 }
 
-/// Where a host is in a stream: the id of an event.
+/// A host's position in a stream, sent as the SSE event id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EventId {
     pub stream: u64,
@@ -88,7 +89,7 @@ impl Streams {
         &self.own
     }
 
-    /// A stream for a call. The oldest of those that nobody needs any more goes for it.
+    /// Opens a stream for a call. Evicts the oldest finished, unread streams if there are too many.
     pub fn open(&self) -> Arc<Stream> {
         let mut state = self.lock();
         state.opened += 1;
@@ -110,7 +111,7 @@ impl Streams {
         stream
     }
 
-    /// The stream that a host was reading when it had this mark.
+    /// The stream that an event id refers to.
     pub fn find(&self, event_id: EventId) -> Option<Arc<Stream>> {
         if event_id.stream == OWN {
             return Some(self.own.clone());
@@ -118,12 +119,12 @@ impl Streams {
         self.lock().calls.iter().find(|stream| stream.number == event_id.stream).cloned()
     }
 
-    /// Its call was answered without it.
+    /// Removes the stream of a call that was answered as JSON.
     pub fn forget(&self, stream: &Stream) {
         self.lock().calls.retain(|known| known.number != stream.number);
     }
 
-    /// The session has ended: whoever reads hears no more.
+    /// Ends all streams, when the session ends.
     pub fn close(&self) {
         self.calls.close();
         self.own.mailbox.close();
@@ -132,18 +133,18 @@ impl Streams {
         }
     }
 
-    /// The host was heard of.
+    /// Notes that the host made contact.
     pub fn touch(&self) {
         *self.contact.lock().expect("BUG: a copy panicked") = Instant::now();
     }
 
-    /// Since when nothing was heard of the host; `None` while it reads.
+    /// The time of the host's last contact; `None` while it reads a stream.
     pub fn silent_since(&self) -> Option<Instant> {
         let reads = self.readers.load(Ordering::Relaxed) > 0;
         (!reads).then(|| *self.contact.lock().expect("BUG: a copy panicked"))
     }
 
-    /// A connection begins to read; one that read before it ends.
+    /// Starts a reader; the previous reader of the stream ends.
     pub fn read(self: &Arc<Self>, stream: &Arc<Stream>) -> ReadGuard {
         let mut turn = 0;
         stream.reader.send_modify(|reader| {
@@ -169,7 +170,7 @@ impl Stream {
     }
 }
 
-/// A connection that reads a stream, until it is dropped.
+/// A connection that reads a stream, until dropped.
 #[derive(Debug)]
 pub struct ReadGuard {
     streams: Arc<Streams>,
@@ -178,7 +179,7 @@ pub struct ReadGuard {
 }
 
 impl ReadGuard {
-    /// Resolves when another connection has come for the stream.
+    /// Resolves when another connection has taken over the stream.
     pub async fn overtaken(&self) {
         let mut reader = self.stream.reader.subscribe();
         let _ = reader.wait_for(|reader| reader.turn != self.turn).await;
@@ -198,7 +199,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn marks_are_read_as_they_are_written() {
+    fn event_ids_round_trip() {
         let event_id = EventId { stream: 3, letter: 14 };
         assert_eq!(EventId::parse(&event_id.to_string()), Some(event_id));
         for wrong in ["", "3", "3.", ".4", "a.b", "1.2.3", "-1.2"] {
@@ -207,7 +208,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_connection_reads_and_the_latest_wins() {
+    async fn the_latest_connection_reads_the_stream() {
         let streams = Streams::new(Arc::default());
         let stream = streams.own().clone();
         assert!(!stream.is_read());
@@ -221,7 +222,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn few_streams_of_answered_calls_are_kept() {
+    async fn the_number_of_finished_streams_is_limited() {
         let streams = Streams::new(Arc::default());
         let open = streams.open();
         for _ in 0..MAX_REPLAY_STREAMS * 2 {

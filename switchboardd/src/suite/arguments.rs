@@ -1,5 +1,5 @@
-//! What a call's arguments must have, as far as it can be told without a schema engine: required
-//! names, and unknown names where the schema forbids them. The rest is left to the child.
+//! Checks a call's arguments without a schema engine: required names, and unknown names if the schema forbids
+//! them. Everything else is left to the child.
 
 use switchboard_wire::members::Members;
 use switchboard_wire::raw::Raw;
@@ -7,7 +7,7 @@ use switchboard_wire::raw::Raw;
 use crate::child::Names;
 use crate::document::nearest;
 
-/// A sentence that says how to mend the arguments, or `None` if they may go.
+/// A sentence that tells the model how to fix the arguments; `None` if they are acceptable.
 pub(super) fn complaint(names: &Names, args: Option<Raw<'_>>) -> Option<String> {
     if names.required.is_empty() && names.only.is_none() {
         return None;
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_a_default_is_not_missed() {
+    fn arguments_that_may_have_a_default_are_not_required() {
         let schema = |of: &str| {
             format!(r#"{{"type":"object","properties":{{"a":{{}},"b":{of}}},"required":["a","b"]}}"#)
         };
@@ -79,12 +79,12 @@ mod tests {
             check(&schema(of), "{}", Some("missing argument `a` in `args`"));
         }
         check(&schema(r#"{"type":"string"}"#), r#"{"a":1}"#, Some("missing argument `b` in `args`"));
-        // Nothing is said of it but that it is required.
+        // The schema lists it as required but does not define it.
         check(r#"{"required":["a"]}"#, "{}", None);
     }
 
     #[test]
-    fn a_value_is_never_judged() {
+    fn values_are_not_checked() {
         let schema =
             r#"{"properties":{"n":{"type":"integer"}},"required":["n"],"additionalProperties":false}"#;
         for value in [r#""7""#, "null", "[]", "1e9"] {
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn a_schema_that_cannot_be_used_forbids_nothing() {
+    fn an_unusable_schema_forbids_nothing() {
         for more in [
             r##""$ref":"#/$defs/x""##,
             r#""allOf":[{}]"#,

@@ -1,5 +1,5 @@
-//! The action `call`: checks what a model asks for against the child's own list, sends it, and passes the
-//! child's answer on untouched.
+//! The action `call`: checks the request against the child's own tool list, sends it, and passes the child's
+//! response on unchanged.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::error::Failure;
 use crate::methods;
 use crate::pool::{Lease, PoolError};
 
-/// A request on its way to a child that is held for it.
+/// A request that was sent to a child, with the lease on that child.
 pub struct SentCall {
     pub(super) call: InFlight,
     pub(super) lease: Lease,
@@ -27,7 +27,7 @@ impl SentCall {
         self.answer_and_lease(limits).await.0
     }
 
-    /// The same, for those who have more to say to the child.
+    /// `answer`, for callers that send more requests to the same child.
     pub(super) async fn answer_and_lease(self, limits: Limits) -> (Result<ChildResponse, ChildError>, Lease) {
         let answer = self.call.answer(limits).await;
         match &answer {
@@ -39,7 +39,7 @@ impl SentCall {
     }
 }
 
-/// Why a call is not sent, with the sentence that says so.
+/// Why a call is not sent, with the reply that explains it.
 enum Rejection {
     /// There is no such subtool.
     Unknown(SuiteReply),
@@ -68,16 +68,16 @@ impl Suite {
         }
         let failed = |error| self.failed(Some(subtool), error);
 
-        // Calls of one session reach one child in the order they came, also while it starts. Where each
-        // call has a process of its own there is no order to keep.
+        // Calls of one session reach a child in the order they arrived, even while it starts. With a process
+        // per call there is no order to keep.
         let own_process = self.pool.as_ref().is_some_and(|pool| pool.settings().scope == Scope::Call);
         let send_right = if own_process { None } else { caller.send_queue(self.child_name()).await };
         let mut lease = self.lease(call).await?;
         if self.settings.validate != Some(false) {
             let mut checked = self.check(&lease, subtool, args, call.asked).await;
             if is_unsent(&checked) {
-                // It ended while nobody used it, and the question for its list did not reach it: the
-                // next one is asked.
+                // The child ended while idle, and the request for its tool list did not reach it: use another
+                // one.
                 lease = self
                     .next_lease(lease, caller)
                     .await
@@ -104,8 +104,8 @@ impl Suite {
         self.await_response(sent, call, methods::TOOLS_CALL, &params).await
     }
 
-    /// Sends a request to a leased child. One that ended while nobody used it is replaced once: not a
-    /// byte of the request reached it, so this is no second try.
+    /// Sends a request to a leased child. A child that ended while idle is replaced once. This is no retry:
+    /// not a byte of the request was written.
     pub async fn send(
         &self,
         lease: Lease,
@@ -148,8 +148,8 @@ impl Suite {
         }
     }
 
-    /// Another child in place of one that ended unused. If there is none, that is why the call fails: how the one before
-    /// ended is for those whose calls it had.
+    /// Leases another child instead of one that ended while idle. If that fails, the call fails with this
+    /// error; how the first child ended does not concern this call.
     async fn next_lease(&self, ended: Lease, caller: &Arc<Caller>) -> Result<Lease, PoolError> {
         drop(ended);
         match &self.pool {
@@ -158,7 +158,7 @@ impl Suite {
         }
     }
 
-    /// Checks subtool and arguments against the running child's own list; a sentence if they do not fit.
+    /// Checks subtool and arguments against the child's tool list.
     async fn check(
         &self,
         lease: &Lease,
@@ -174,7 +174,7 @@ impl Suite {
         let Some(tool) = list.find(subtool) else {
             return Ok(Some(Rejection::Unknown(self.unknown_subtool(subtool, &list))));
         };
-        // What is wrong with arguments cannot be said without saying what its schema has.
+        // In redacted mode, an error about arguments would reveal the schema.
         if self.mode == Mode::Redacted {
             return Ok(None);
         }
@@ -187,7 +187,7 @@ impl Suite {
         }))
     }
 
-    /// Only at the most detailed level, and never what `redact` names.
+    /// Logs the arguments at trace level only, with the fields in `redact` masked.
     fn trace_arguments(&self, subtool: &str, args: Option<Raw<'_>>) {
         if tracing::enabled!(target: "suite", tracing::Level::TRACE) {
             let args = args.map_or_else(|| "{}".to_owned(), |args| redacted(args, &self.settings.redact));
@@ -196,7 +196,7 @@ impl Suite {
     }
 }
 
-/// Whether a request found its child ended before a byte of it was written.
+/// Whether the child had ended before a byte of the request was written.
 fn is_unsent<T>(outcome: &Result<T, Failure>) -> bool {
     matches!(outcome, Err(Failure::Child { error: ChildError::Unsent, .. }))
 }

@@ -18,7 +18,7 @@ pub struct CallContext<'a> {
     pub tool: Option<&'a str>,
     /// The host's progress token, as the host wrote it.
     pub token: Option<&'a str>,
-    /// Where is noted what becomes of it.
+    /// Where its outcome is recorded.
     pub notes: Option<&'a OperationNotes>,
 }
 

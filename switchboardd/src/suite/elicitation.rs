@@ -1,5 +1,5 @@
-//! Between a legacy host and a modern child: the child's `input_required` becomes real requests to the host, and
-//! the host's answers another request to the child, as that era wants it.
+//! Bridges a legacy host and a modern child: the child's `input_required` becomes requests to the host, and
+//! the host's answers become a retry of the call.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,12 +21,12 @@ use crate::error::Failure;
 use crate::methods;
 use crate::pool::Lease;
 
-/// A child that asks more often than this never ends.
+/// Limit of question rounds per call, in case a child never stops asking.
 const ROUNDS: usize = 8;
 
-/// Why the host's answers did not come together.
+/// Why the host's answers are incomplete.
 enum NoAnswers {
-    /// The host's own error.
+    /// The error that the host answered with.
     Refused(String),
     Child(ChildError),
 }
@@ -80,7 +80,7 @@ impl Suite {
     }
 }
 
-/// A modern child's result as a legacy host takes it.
+/// Converts a modern child's result for a legacy host.
 fn projected(lease: &Lease, tool: Option<&str>, method: &str, result: Raw<'_>) -> String {
     let plain = results::for_legacy(result);
     let Some(raw) = Raw::parse(plain.as_bytes()) else { return plain };
@@ -96,7 +96,7 @@ fn projected(lease: &Lease, tool: Option<&str>, method: &str, result: Raw<'_>) -
     }
 }
 
-/// Puts all questions to the host at once and waits for every answer.
+/// Sends all questions to the host at once and waits for every answer.
 async fn ask_host(
     caller: &Arc<Caller>,
     requests: &[InputRequest<'_>],
@@ -126,7 +126,7 @@ async fn ask_host(
                 Some(instead) => Some(instead),
                 None => return Err(NoAnswers::Refused(error)),
             },
-            // It could not be asked, or has gone.
+            // The host could not be asked, or has left.
             Ok(Err(_)) => declined_result(&request.method, "decline"),
             Err(_) => declined_result(&request.method, "cancel"),
         };
@@ -149,7 +149,7 @@ fn outcome(response: &[u8]) -> Result<String, String> {
     }
 }
 
-/// Questions that are withdrawn when the call ends before they are answered.
+/// Questions to withdraw if the call ends before they are answered.
 struct OpenQuestions<'a> {
     caller: &'a Arc<Caller>,
     questions: Vec<Box<str>>,

@@ -1,4 +1,4 @@
-//! The text that `introspect` answers with: what the subtools are and how to call them.
+//! The text that `introspect` returns: the subtools and how to call them.
 
 use std::fmt::Write;
 
@@ -10,27 +10,27 @@ use crate::config::{Expose, Mode};
 
 use super::summary::summary;
 
-/// Tools a query leaves at most.
+/// Maximum number of tools for a query.
 const BEST: usize = 5;
-/// What is looked at of a query and of a description. Each word of one is looked for in the other, for every tool, on
-/// the thread that serves all hosts.
+/// How much of a query and of a description is searched. Each word of the query is searched in each
+/// description, on the event loop.
 const QUERY_CHARS: usize = 300;
 const DESCRIPTION_CHARS: usize = 4000;
 
-/// For those who ask for what is not shown.
+/// The hint if schemas were asked for in redacted mode.
 const NO_SCHEMAS: &str = "no schema is shown: `introspection.mode` is \"redacted\" in the config; `call` forwards the arguments that you give";
 
-/// What the caller wants to see.
+/// What to include.
 #[derive(Debug, Clone, Copy)]
 pub struct Wish<'a> {
     pub mode: Mode,
     pub summary_max_chars: usize,
     pub query: Option<&'a str>,
-    /// Whether whole definitions were asked for.
+    /// Whether the model asked for whole definitions.
     pub wants_schemas: bool,
 }
 
-/// What [`text`] lists.
+/// The tools that [`text`] lists, joined for a JSON array.
 pub fn entries(list: &ToolList, expose: &Expose, wish: Wish<'_>) -> String {
     let allowed = list.tools.iter().filter(|tool| expose.permits(&tool.name));
     joined(allowed, wish)
@@ -66,7 +66,7 @@ pub fn text(list: &ToolList, expose: &Expose, wish: Wish<'_>) -> String {
     out
 }
 
-/// One subtool in full, as the child wrote it; without its schemas if nobody is to see them.
+/// One subtool in full, as the child wrote it; without schemas in redacted mode.
 pub fn single(tool: &Tool, wish: Wish<'_>) -> String {
     if wish.mode == Mode::Redacted {
         let mut out = String::from(r#"{"tools":["#);
@@ -92,7 +92,7 @@ fn entry(tool: &Tool, wish: Wish<'_>, out: &mut String) {
     out.push('}');
 }
 
-/// The tools that a query is most likely about, best first.
+/// The tools that best match a query, best first.
 fn best<'t>(tools: &[&'t Tool], query: &str) -> Vec<&'t Tool> {
     let words: Vec<String> = words(first(query, QUERY_CHARS));
     let named: Vec<&Tool> = tools.iter().copied().filter(|tool| is_named(tool, &words)).collect();
@@ -102,12 +102,12 @@ fn best<'t>(tools: &[&'t Tool], query: &str) -> Vec<&'t Tool> {
     let mut scored: Vec<(usize, &Tool)> = tools.iter().map(|tool| (score(tool, &words), *tool)).collect();
     let most = scored.iter().map(|(score, _)| *score).max().unwrap_or(0);
     scored.retain(|(score, _)| *score > 0 && *score * 2 >= most);
-    // Stable, so equals stay in the child's own order.
+    // A stable sort: equal scores stay in the child's order.
     scored.sort_by_key(|(score, _)| std::cmp::Reverse(*score));
     scored.into_iter().take(BEST).map(|(_, tool)| tool).collect()
 }
 
-/// Whether a query of more than one word says a tool's name, or enough of it: then it is about that and nothing else.
+/// Whether all words of a query of several words occur in the tool's name: then only such tools match.
 fn is_named(tool: &Tool, query: &[String]) -> bool {
     let name = words(&tool.name);
     query.len() > 1 && query.iter().all(|word| name.contains(word))
@@ -132,12 +132,12 @@ fn score(tool: &Tool, query: &[String]) -> usize {
         .sum()
 }
 
-/// The first so many characters of a text.
+/// The first `count` characters of a text.
 fn first(text: &str, count: usize) -> &str {
     text.char_indices().nth(count).map_or(text, |(end, _)| &text[..end])
 }
 
-/// Lower-case words; `camelCase` and `snake_case` come apart.
+/// Lower-case words; `camelCase` and `snake_case` are split.
 fn words(text: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let mut before_lower = false;
@@ -240,7 +240,7 @@ mod tests {
         let shown = |query: &str| shown(Wish { query: Some(query), ..SUMMARY });
         assert!(shown(&begins).contains("search_issues"));
         assert!(shown(&ends).contains("no subtool matches"));
-        // Without the bound this takes minutes.
+        // Without the limit this takes minutes.
         let tools = (0..200).map(|_| tool("search", &"word ".repeat(2000))).collect();
         let query = "some words ".repeat(1024 * 1024);
         let wish = Wish { query: Some(&query), ..SUMMARY };

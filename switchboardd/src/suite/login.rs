@@ -1,5 +1,5 @@
-//! A child that wants its person to log in: whoever called is sent to the page, where their host can do that, and
-//! what they called is tried again. A server that asked for a login has taken nothing of the call.
+//! Handles a child that requires a login: the user is sent to the login page, if the host supports that, and
+//! the call is repeated. This is safe: a server that asks for a login has not processed the call.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,27 +20,27 @@ use crate::methods;
 use crate::oauth::Login;
 use crate::oauth::login::Attempt;
 
-/// One to get in, and two for scopes that turn out to be missing.
+/// One login for access, and two for scopes that turn out to be missing.
 pub const LOGINS: usize = 3;
 
-/// The question to a modern host, by its key.
+/// The key of the question to a modern host.
 const KEY: &str = "switchboard-login";
 
-/// Hosts give up on a call after a minute; a modern one is asked to come back before that.
+/// Hosts time out a call after a minute; a modern one is asked to retry before that.
 const LOGIN_WAIT: Duration = Duration::from_secs(45);
 
-/// What became of a call that wants a login.
+/// The outcome of a call that requires a login.
 pub enum LoginOutcome {
-    /// It may be tried again.
+    /// The call may be repeated.
     LoggedIn,
-    /// Nobody can be asked: the failure stands.
+    /// The user cannot be asked; the failure stands.
     NotPossible,
-    /// The host is to show a page, and to come back.
+    /// The host must show the login page and retry.
     NeedsInput(SuiteReply),
 }
 
 impl Suite {
-    /// Has the person behind a caller log in, if that is what a call failed for.
+    /// Asks the caller's user to log in, if the call failed for lack of a login.
     pub async fn log_in(&self, caller: &Arc<Caller>, failure: &Failure) -> Result<LoginOutcome, Failure> {
         if !wants_login(failure) || !caller.profile().client_capabilities.elicitation_url {
             return Ok(LoginOutcome::NotPossible);
@@ -57,7 +57,8 @@ impl Suite {
         Ok(LoginOutcome::LoggedIn)
     }
 
-    /// A modern host that came back from the page: whether its person is in. One who is not yet is asked once more.
+    /// Handles the retry of a modern host after the login page. Asks again if the login is not finished in
+    /// time.
     pub async fn resume_after_login(&self, params: &Members<'_>) -> Result<Option<SuiteReply>, Failure> {
         let Some(action) = action(params) else { return Ok(None) };
         let Some(login) = self.login().await else { return Ok(None) };
@@ -82,7 +83,7 @@ impl Suite {
     }
 }
 
-/// Whether these are a modern host's words about a login.
+/// Whether the params answer a login question.
 pub fn is_about_login(params: &Members<'_>) -> bool {
     action(params).is_some()
 }
@@ -92,7 +93,7 @@ fn action(params: &Members<'_>) -> Option<String> {
     Some(Members::of(response)?.text("action")?.into_owned())
 }
 
-/// The same without those words, which are not for a child.
+/// The params without the answer to the login question, which is not for a child.
 pub fn without_login<'a>(params: &Members<'a>) -> Members<'a> {
     Members(params.0.iter().filter(|(key, _)| key != "inputResponses").cloned().collect())
 }
@@ -104,13 +105,13 @@ fn wants_login(failure: &Failure) -> bool {
     )
 }
 
-/// The question as a modern child would put it, so that it goes the way of theirs.
+/// The question in the format of a modern child, so that it takes the same path.
 fn login_question(child: &str, attempt: &Attempt) -> SuiteReply {
     let request = json!({ "method": methods::ELICITATION, "params": attempt.invitation(child) });
     let result = json!({ "resultType": "input_required", "inputRequests": { KEY: request } });
     let body = Bytes::from(rpc::result("0", &result.to_string()));
     let id = rpc::ID_START..rpc::ID_START + 1;
-    // No process has this number: whichever child there is then will do.
+    // No process has this id, so the retry may use any child.
     SuiteReply::NeedsInput(Box::new(InputNeeded::Child {
         answer: ChildResponse { body, id, era: ProtocolEra::Modern, error: None },
         pid: 0,

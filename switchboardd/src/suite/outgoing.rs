@@ -10,8 +10,8 @@ use switchboard_wire::rpc;
 use crate::child::ChildId;
 use crate::methods;
 
-/// The news that a call still waits for its child, as progress on the host's own token. The value stays far
-/// below any that the child itself will send, because progress may only grow.
+/// Progress while a call waits for its child, under the host's token. The value is far below any that the
+/// child will send, because progress must not decrease.
 pub(super) fn waiting(token: &str, starts: bool, child: &str, seconds: u64) -> Vec<u8> {
     let doing = if starts { "starting" } else { "waiting for a free process of" };
     let message = quoted(&format!("{doing} `{child}`: {seconds} s"));
@@ -29,11 +29,11 @@ pub enum OutgoingParams<'a> {
     Forward { params: Option<Raw<'a>>, token: Option<Raw<'a>>, swap: Option<&'a Swap<'a>> },
 }
 
-/// A value within `params` that goes on as another one.
+/// A value within `params` that is replaced when the request is forwarded.
 #[derive(Debug)]
 pub struct Swap<'a> {
     pub raw: Raw<'a>,
-    /// As JSON.
+    /// The new value, as JSON.
     pub with: String,
 }
 
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn the_token_is_ours_and_the_rest_the_hosts() {
+    fn only_the_progress_token_is_replaced() {
         check(
             r#"{"_meta":{"x/y":1.0,"progressToken":"abc","traceparent":"00"},"task":{"ttl":5},"name":"s"}"#,
             None,

@@ -1,4 +1,4 @@
-//! One line that says what a subtool is for.
+//! Shortens a text to one line.
 
 use unicode_segmentation::UnicodeSegmentation;
 

@@ -1,12 +1,12 @@
-//! A request that was sent to a child, up to its answer, with whatever the child asks on the way: which of the
-//! four ways between the eras it goes is decided here.
+//! Waits for the response to a request that was sent to a child, and handles the child's questions on the
+//! way. There are four combinations of eras:
 //!
-//! | host | child | a question |
+//! | host | child | a question from the child |
 //! |---|---|---|
-//! | legacy | legacy | goes to the host by itself (`child/inbound.rs`) |
-//! | legacy | modern | is put to the host, and the call made again with the answers (`elicitation.rs`) |
-//! | modern | legacy | ends the host's request, not the child's: that waits until the host comes back |
-//! | modern | modern | passes; the host comes back to the same child |
+//! | legacy | legacy | is sent to the host directly (`child/inbound.rs`) |
+//! | legacy | modern | is put to the host; the call is repeated with the answers (`elicitation.rs`) |
+//! | modern | legacy | ends the host's request, not the child's, which is suspended until the host retries |
+//! | modern | modern | passes through; the host retries at the same child |
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -25,20 +25,21 @@ use crate::era::{ProtocolEra, question};
 use crate::error::Failure;
 use crate::pool::Member;
 
-/// Questions that come one after the other within this are one round.
+/// Questions that arrive within this time are put to the host together.
 const ROUND: Duration = Duration::from_millis(25);
 
-/// What a modern host has to answer before its request is.
+/// The input that a modern host must supply before its request can be answered.
 #[derive(Debug)]
 pub enum InputNeeded {
-    /// A legacy child does, and works on when the host comes back.
+    /// A legacy child or the daemon asked; the call is suspended until the host retries.
     Suspended { call: SuspendableCall, inputs: Vec<InputEntry> },
-    /// A modern child does, and has answered; the host is to come back to this process.
+    /// A modern child asked, and its request is over; the host must retry at this process. With pid 0 it is
+    /// the daemon's login question.
     Child { answer: ChildResponse, pid: u32 },
 }
 
 impl Suite {
-    /// Waits for the answer to what was sent.
+    /// Waits for the response to `sent`.
     pub async fn await_response(
         &self,
         sent: SentCall,
@@ -90,25 +91,25 @@ impl Suite {
 
 type ReplyFuture = Pin<Box<dyn Future<Output = Result<SuiteReply, Failure>> + Send>>;
 
-/// A call of a modern host in which it may be asked something. Dropping it tells those who ask that nobody comes
-/// back.
+/// A call of a modern host that may be suspended by questions. Dropping it cancels the open questions and the
+/// call.
 pub struct SuspendableCall {
     waiting: ReplyFuture,
     caller: Arc<Caller>,
     pub child: Box<str>,
-    /// The child that works on it, and the call there.
+    /// The child that runs it, and its id there.
     child_call: Option<(Arc<Member>, ChildId)>,
     suspended: bool,
-    /// Its answer is a question of a call within it, which goes on.
+    /// Its result is a question of a nested call, which stays alive.
     handed_on: bool,
-    /// What its host would have to declare for what it was not asked.
+    /// The capability that the host lacks for a question that was not asked.
     missing_capability: Option<&'static str>,
-    /// No call takes longer than this.
+    /// The maximum duration of a call.
     pub longest: Duration,
 }
 
 impl SuspendableCall {
-    /// `answer` asks `caller`, and only that one.
+    /// `answer` must put its questions to `caller` only.
     pub fn new(
         caller: &Arc<Caller>,
         suite: &Suite,
@@ -127,7 +128,7 @@ impl SuspendableCall {
         }
     }
 
-    /// Waits until there is an answer, or a question.
+    /// Runs until there is a response or a question.
     pub async fn run_until_input(mut self) -> Result<SuiteReply, Failure> {
         let caller = self.caller.clone();
         let stateless = caller.as_stateless().expect("BUG: only modern requests are suspended");
@@ -145,7 +146,7 @@ impl SuspendableCall {
             let missing_capability = stateless.take_missing_capability();
             let inputs = stateless.inputs();
             if !inputs.is_empty() {
-                // The child knows already what it has to do without.
+                // The child has already been told that it was refused.
                 self.missing_capability = None;
                 self.suspend();
                 return Ok(SuiteReply::NeedsInput(Box::new(InputNeeded::Suspended { call: self, inputs })));
@@ -154,8 +155,8 @@ impl SuspendableCall {
         }
     }
 
-    /// Other hosts are served by another child as long as this one waits for a word, if there can be one: what it
-    /// says meanwhile may be about this call.
+    /// Suspends the call. While the child waits for input, other hosts get another child if possible, because
+    /// the child's messages may concern this call.
     fn suspend(&mut self) {
         self.suspended = true;
         self.caller.as_stateless().into_iter().for_each(StatelessRequest::suspend);
@@ -164,7 +165,7 @@ impl SuspendableCall {
         }
     }
 
-    /// The host came back by a request that hears what is said from now on, progress under this token.
+    /// Continues the call for the retry in `listener`, with progress under its token.
     pub fn resume(&mut self, listener: &Arc<Caller>, token: Option<&str>) {
         if let Some((child, id)) = &self.child_call {
             child.retoken(*id, token);
@@ -180,7 +181,7 @@ impl SuspendableCall {
         self.suspended = false;
     }
 
-    /// The host came back with these.
+    /// Passes on the answers that the host's retry brought.
     pub fn supply_inputs(&self, responses: &Members<'_>) {
         if let Some(stateless) = self.caller.as_stateless() {
             for (key, result) in &responses.0 {
@@ -197,8 +198,8 @@ impl SuspendableCall {
             .and_then(StatelessRequest::take_missing_capability)
             .or(self.missing_capability);
         match missing_capability {
-            // However the child takes a refusal, and however fast: the host is told what it lacks. Work that was
-            // done without is done.
+            // Tell the host which capability it lacks, however the child reacted to the refusal. A successful
+            // result stands.
             Some(required) if !is_done(&answer) => Err(Failure::LacksCapability { required }),
             _ => answer,
         }
@@ -218,7 +219,7 @@ fn is_done(answer: &Result<SuiteReply, Failure>) -> bool {
 
 impl Drop for SuspendableCall {
     fn drop(&mut self) {
-        // First the questions, then the call, whose own drop cancels it.
+        // Cancel the questions first; then the call, by dropping its future.
         if let Some(stateless) = self.caller.as_stateless().filter(|_| !self.handed_on) {
             stateless.abandon();
         }

@@ -1,5 +1,5 @@
-//! A message of the OpenTelemetry protocol as a tree, written as protobuf or as JSON. Both are spelled out by the same
-//! tree, so neither can say what the other does not. Pure.
+//! An OTLP message as a tree, written as protobuf or as JSON. Both come from the same tree, so they cannot
+//! differ. Pure.
 
 use std::fmt::Write;
 
@@ -8,12 +8,12 @@ use switchboard_wire::envelope::quoted;
 #[derive(Debug, Clone)]
 pub enum Value {
     Message(Vec<Field>),
-    /// Repeated messages: each is written as a field of its own.
+    /// Repeated messages; protobuf writes each as its own field.
     List(Vec<Value>),
     Text(String),
-    /// In JSON as hexadecimal digits, which is what ids are there.
+    /// Hexadecimal in JSON, as OTLP requires for ids.
     Id(Box<[u8]>),
-    /// In JSON as a string: numbers of 64 bits do not fit there.
+    /// A string in JSON, whose numbers cannot hold 64 bits.
     Fixed64(u64),
     Fixed64s(Vec<u64>),
     Double(f64),
@@ -39,7 +39,7 @@ pub fn message(fields: impl Into<Vec<Field>>) -> Value {
     Value::Message(fields.into())
 }
 
-/// An attribute with a text.
+/// An attribute with a string value.
 pub fn attribute(key: &str, value: &str) -> Value {
     attribute_of(key, field(1, "stringValue", Value::Text(value.to_owned())))
 }
@@ -55,7 +55,7 @@ impl Value {
         out.into_bytes()
     }
 
-    /// Of a message; anything else has no place of its own there.
+    /// Only a message can be written by itself; other values give no bytes.
     pub fn protobuf(&self) -> Vec<u8> {
         let mut out = Vec::new();
         if let Self::Message(fields) = self {
@@ -178,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_message_is_the_same_in_both_spellings() {
+    fn a_message_is_written_as_json_and_as_protobuf() {
         let value = message([
             field(1, "traceId", Value::Id([0xab, 1].into())),
             field(5, "name", Value::Text("a\"é".to_owned())),

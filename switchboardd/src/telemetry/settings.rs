@@ -1,6 +1,7 @@
-//! What the standard `OTEL_…` variables say. Nothing is exported unless an endpoint is among them. Pure.
+//! Parses the standard `OTEL_…` variables. Nothing is exported unless one of them names an endpoint. Pure.
 //!
-//! What cannot be done as it was asked for is said, with the variable's name, and never done in another way.
+//! Every unsupported value gives a warning that names its variable. An unsupported exporter, protocol or
+//! endpoint turns that export off; any other bad value is ignored or replaced by the default.
 
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ pub enum Spelling {
     Json,
 }
 
-/// Where one kind of data goes.
+/// Where one signal (traces or metrics) is sent.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Target {
     pub url: Url,
@@ -27,20 +28,20 @@ pub struct Target {
 pub struct Settings {
     pub traces: Option<Target>,
     pub metrics: Option<Target>,
-    /// `service.name` and what else is said of all data.
+    /// `service.name` and the other attributes of all data.
     pub resource: Vec<(String, String)>,
     pub sampler: Sampler,
-    /// Spans that may wait, and that go together.
+    /// Limits for spans that wait, and for spans in one request.
     pub queue: usize,
     pub batch: usize,
-    /// How long spans wait for others, and how often figures are sent.
+    /// How long spans wait for a batch, and how often metrics are sent.
     pub delay: Duration,
     pub interval: Duration,
     pub warnings: Vec<String>,
 }
 
 impl Settings {
-    /// `None` if nothing is to be exported and there is nothing to say. An empty variable is one that is not set.
+    /// `None` if nothing is to be exported and there are no warnings. An empty variable counts as unset.
     pub fn read(variable: impl Fn(&str) -> Option<String>) -> Option<Self> {
         let variable = |name: &str| {
             variable(name).map(|value| value.trim().to_owned()).filter(|value| !value.is_empty())
@@ -87,7 +88,7 @@ impl<V: Fn(&str) -> Option<String>> Reader<'_, V> {
         }
     }
 
-    /// The variable of this kind of data, else the one for all of it, with the name of the one that counts.
+    /// The variable of this signal, else the one for all signals, with the name of the one that is set.
     fn own_or_all(&self, kind: &str, rest: &str) -> Option<(String, String)> {
         let names = [format!("OTEL_EXPORTER_OTLP_{kind}_{rest}"), format!("OTEL_EXPORTER_OTLP_{rest}")];
         names.into_iter().find_map(|name| (self.variable)(&name).map(|value| (name, value)))
@@ -100,7 +101,7 @@ impl<V: Fn(&str) -> Option<String>> Reader<'_, V> {
         match (self.variable)(&exporter).as_deref() {
             None | Some("otlp") => {}
             Some("none") => return None,
-            // `/metrics` is there in any case.
+            // `/metrics` is always served.
             Some("prometheus") if kind == "METRICS" => return None,
             Some(other) => {
                 self.warn(format!(
@@ -138,7 +139,7 @@ impl<V: Fn(&str) -> Option<String>> Reader<'_, V> {
         let url =
             Url::parse(&url).ok().filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
         let Some(url) = url else {
-            // It may hold a password.
+            // The value may contain a password, so it is not shown.
             self.warn(format!("`{name}` is no `http://` or `https://` address, so nothing is sent there"));
             return None;
         };
@@ -215,13 +216,13 @@ impl<V: Fn(&str) -> Option<String>> Reader<'_, V> {
         all
     }
 
-    /// `key=value,…`, each with `%` and two digits for what could not stand there.
+    /// `key=value,…`, with values percent-encoded.
     fn pairs(&mut self, name: &str, text: &str) -> Vec<(String, String)> {
         let mut all = Vec::new();
         for pair in text.split(',').filter(|pair| !pair.trim().is_empty()) {
             match pair.split_once('=').map(|(key, value)| (key.trim(), decoded(value.trim()))) {
                 Some((key, Some(value))) if !key.is_empty() => all.push((key.to_owned(), value)),
-                // It may hold a password.
+                // The part may contain a password, so it is not shown.
                 _ => {
                     self.warn(format!("`{name}` must be `key=value,…`; a part of it is not and was left out"))
                 }
@@ -260,7 +261,7 @@ mod tests {
     const ALL: (&str, &str) = ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://localhost:4318/base/");
 
     #[test]
-    fn nothing_is_exported_unless_somebody_says_where_to() {
+    fn nothing_is_exported_without_an_endpoint() {
         for nothing in [
             &[][..],
             &[("OTEL_SERVICE_NAME", "x"), ("OTEL_TRACES_SAMPLER", "always_on")],
@@ -304,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_done_is_said_and_not_done_otherwise() {
+    fn unsupported_values_give_a_warning() {
         for (variable, value) in [
             ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc"),
             ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "http/xml"),

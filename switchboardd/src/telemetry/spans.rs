@@ -1,4 +1,4 @@
-//! Spans of requests that are over, on their way out. A queue with an end: whoever makes one never waits.
+//! The bounded queue of finished spans that wait to be sent. Pushing never waits.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,7 +11,7 @@ use super::message::{Value, attribute, field, message};
 use super::trace::{Context, Sampler};
 use crate::methods;
 
-/// A request of a host, or one of ours to a child.
+/// A host's request, or a request from the daemon to a child.
 #[derive(Debug, Clone)]
 pub struct Span {
     pub context: Context,
@@ -22,9 +22,9 @@ pub struct Span {
     /// The suite, or the child.
     pub whose: Option<Arc<str>>,
     pub id: Box<str>,
-    /// What became of it, if not what was wished for.
+    /// The error word; `None` for success.
     pub error: Option<&'static str>,
-    /// What was called off is no failure.
+    /// False for success and for a cancelled request.
     pub failed: bool,
     pub begun: SystemTime,
     pub took: Duration,
@@ -32,7 +32,7 @@ pub struct Span {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
-    /// By which entry point it came.
+    /// `face` names the entry point.
     Server {
         face: &'static str,
     },
@@ -46,9 +46,9 @@ pub struct Spans {
     pub sampler: Sampler,
     most: usize,
     batch: usize,
-    // A leaf lock: held to push or to take a batch.
+    // A leaf lock: held only to push or to take a batch.
     queue: Mutex<VecDeque<Span>>,
-    /// There are enough for a batch.
+    /// Notified when a batch is full.
     enough: Notify,
     sent: AtomicU64,
     dropped: AtomicU64,
@@ -67,7 +67,7 @@ impl Spans {
         })
     }
 
-    /// One that finds no room is dropped and counted.
+    /// A span that does not fit is dropped and counted.
     pub fn push(&self, span: Span) {
         let waiting = {
             let mut queue = self.queue.lock().expect("BUG: a push panicked");
@@ -83,7 +83,7 @@ impl Spans {
         }
     }
 
-    /// Those that go together, the oldest first.
+    /// The next batch, oldest span first.
     pub fn take(&self) -> Vec<Span> {
         let mut queue = self.queue.lock().expect("BUG: a copy panicked");
         let count = queue.len().min(self.batch);
@@ -102,7 +102,7 @@ impl Spans {
         self.dropped.fetch_add(count as u64, Ordering::Relaxed);
     }
 
-    /// How many were taken by the collector, and how many by nobody.
+    /// Spans that the collector accepted, and spans that were dropped.
     pub fn counts(&self) -> (u64, u64) {
         (self.sent.load(Ordering::Relaxed), self.dropped.load(Ordering::Relaxed))
     }
@@ -117,7 +117,7 @@ pub fn request(resource: &Value, spans: &[Span]) -> Value {
     message([field(1, "resourceSpans", Value::List(vec![of_resource]))])
 }
 
-/// Who measured.
+/// The instrumentation scope.
 pub fn scope() -> Value {
     message([
         field(1, "name", Value::Text("switchboard".to_owned())),
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn what_finds_no_room_is_dropped_and_counted() {
+    fn a_full_queue_drops_and_counts_spans() {
         let spans = Spans::new(Sampler { parent_based: true, ratio: 1.0 }, 5, 2);
         (0..8).for_each(|id| spans.push(span(id)));
         let ids: Vec<_> = std::iter::from_fn(|| Some(spans.take()).filter(|batch| !batch.is_empty()))

@@ -1,4 +1,4 @@
-//! Which trace a request belongs to, by the W3C's `traceparent`, and which traces are kept. Pure, but for the ids.
+//! Trace contexts by the W3C's `traceparent`, and sampling. Pure, except for random ids.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use switchboard_wire::raw::Raw;
 
 const KEY: &str = "traceparent";
 
-/// One span of one trace.
+/// The identity of one span within its trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Context {
     pub trace: [u8; 16],
@@ -17,12 +17,12 @@ pub struct Context {
 }
 
 impl Context {
-    /// `None` if this is none, or none that means anything.
+    /// `None` if the text is not a valid `traceparent`.
     pub fn parse(text: &str) -> Option<Self> {
         let mut parts = text.trim().split('-');
         let (version, trace, span, flags) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
         let version = bytes::<1>(version)?[0];
-        // A later version may have more to say; this one may not.
+        // Version 0 allows no further fields; later versions may.
         if version == 0xff || (version == 0 && parts.next().is_some()) {
             return None;
         }
@@ -31,7 +31,7 @@ impl Context {
         (found.trace != [0; 16] && found.span != [0; 8]).then_some(found)
     }
 
-    /// What a request says of itself in its `_meta`.
+    /// The context in the `_meta` of a request.
     pub fn of(meta: &Members<'_>) -> Option<Self> {
         Self::parse(&meta.text(KEY)?)
     }
@@ -41,7 +41,7 @@ impl Context {
         Self { span: crate::random::bytes(), ..self }
     }
 
-    /// The `params` of a request that is made within this span.
+    /// Writes `params` with this context in their `_meta.traceparent`.
     pub fn push_into(self, params: Option<Raw<'_>>, out: &mut Vec<u8>) {
         let Some(params) = params else {
             return out.extend_from_slice(format!(r#"{{"_meta":{{"{KEY}":"{self}"}}}}"#).as_bytes());
@@ -75,7 +75,7 @@ impl fmt::Display for Context {
     }
 }
 
-/// Small letters and digits, exactly so many.
+/// Decodes exactly `N` bytes of lowercase hexadecimal.
 fn bytes<const N: usize>(text: &str) -> Option<[u8; N]> {
     let digit = |letter: u8| match letter {
         b'0'..=b'9' => Some(letter - b'0'),
@@ -93,12 +93,12 @@ fn bytes<const N: usize>(text: &str) -> Option<[u8; N]> {
     Some(all)
 }
 
-/// Which traces are kept.
+/// Decides which traces are recorded.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Sampler {
-    /// Whether a host's word on it counts.
+    /// Whether a host's own decision is followed.
     pub parent_based: bool,
-    /// Of those that nobody has decided on, this part.
+    /// The fraction that is recorded where no host has decided.
     pub ratio: f64,
 }
 
@@ -112,7 +112,7 @@ impl Sampler {
         Context { trace, span: crate::random::bytes(), sampled: said.unwrap_or_else(|| self.keeps(trace)) }
     }
 
-    /// Everybody who samples by ratio decides alike on one trace.
+    /// Decides by the trace id, so that all samplers with this ratio agree on a trace.
     fn keeps(self, trace: [u8; 16]) -> bool {
         let [.., a, b, c, d, e, f, g, h] = trace;
         let number = u64::from_be_bytes([a, b, c, d, e, f, g, h]) >> 1;
@@ -129,11 +129,11 @@ mod tests {
     const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
     #[test]
-    fn only_a_right_traceparent_is_one() {
+    fn invalid_traceparents_are_rejected() {
         let right = Context::parse(PARENT).unwrap();
         assert_eq!(right.to_string(), PARENT);
         assert!(!Context::parse(&PARENT.replace("-01", "-00")).unwrap().sampled);
-        // Later versions may say more.
+        // Later versions may have more fields.
         assert_eq!(Context::parse(&format!("cc{}-what-else", &PARENT[2..])), Some(right));
         for wrong in [
             "",
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_says_which_span_it_is_within_and_nothing_else_changes() {
+    fn traceparent_is_written_and_nothing_else_changes() {
         let context = Context::parse(PARENT).unwrap();
         let own = format!(r#""traceparent":"{PARENT}""#);
         for (before, after) in [
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_kept_is_decided_once() {
+    fn the_sampler_follows_the_parent_or_the_ratio() {
         let parent = Context::parse(PARENT).unwrap();
         let unkept = Context { sampled: false, ..parent };
         let by_parent = Sampler { parent_based: true, ratio: 1.0 };

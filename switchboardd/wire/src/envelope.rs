@@ -1,8 +1,8 @@
-//! The JSON-RPC 2.0 envelope, parsed without touching what is inside.
+//! The JSON-RPC 2.0 envelope, parsed without touching its payload.
 //!
-//! Everything that is payload stays a borrowed slice of the frame, so key order, `1.0`, thirty-digit
-//! integers and unknown members travel as they were written. Ids and tokens are swapped by splicing
-//! bytes, never by serialising again.
+//! The payload stays a borrowed slice of the frame, so key order, `1.0`, thirty-digit integers and unknown
+//! members pass through as written. Ids and tokens are replaced by splicing bytes, never by serialising
+//! again.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -29,11 +29,11 @@ pub enum Message<'a> {
         method: Method<'a>,
         params: Option<Raw<'a>>,
     },
-    /// An answer, good or bad. Its id may be `null` when its request could not be read.
+    /// A result or an error. The id may be `null` if the request could not be read.
     Response {
         id: Raw<'a>,
         outcome: Outcome<'a>,
-        /// The other outcome is there too, and null.
+        /// The other outcome is also present, as `null`.
         both: bool,
     },
 }
@@ -44,7 +44,7 @@ pub enum Outcome<'a> {
     Error(Raw<'a>),
 }
 
-/// A method name as it stands in the message.
+/// A method name as written in the message.
 #[derive(Debug, Clone, Copy)]
 pub struct Method<'a>(Raw<'a>);
 
@@ -59,7 +59,7 @@ impl<'a> Method<'a> {
 pub enum Malformed {
     /// Not JSON at all.
     NotJson,
-    /// JSON, but no JSON-RPC message; says what is wrong with it.
+    /// JSON, but not a JSON-RPC message; says what is wrong with it.
     NotMessage(&'static str),
 }
 
@@ -83,7 +83,7 @@ impl fmt::Display for Malformed {
 
 impl std::error::Error for Malformed {}
 
-/// The members that make an envelope.
+/// The members of an envelope.
 #[derive(Default)]
 struct Flat<'a> {
     jsonrpc: Option<Raw<'a>>,
@@ -95,7 +95,7 @@ struct Flat<'a> {
 }
 
 impl<'a> Flat<'a> {
-    /// `None` if one of them is there twice, so that two readers could read two messages.
+    /// `None` if one of them is duplicated, so that two readers could see different messages.
     fn of(object: Raw<'a>) -> Option<Self> {
         let mut flat = Self::default();
         for (key, value) in object.entries() {
@@ -121,12 +121,12 @@ impl<'a> Message<'a> {
         Self::of(Raw::parse(body).ok_or(Malformed::NotJson)?)
     }
 
-    /// Reads the envelope of what may not be JSON at all, for whoever passes it on to somebody who finds out. What
-    /// does not look like a message is looked at properly.
+    /// Reads the envelope without checking that the rest is JSON, for a message that is passed on to a peer
+    /// that parses it. What does not look like a message is parsed in full.
     pub fn peek(body: &'a [u8]) -> Result<Self, Malformed> {
         let text = std::str::from_utf8(body).map_err(|_| Malformed::NotJson)?;
         match Self::of(Raw::unchecked(text)) {
-            // The id is what somebody will be answered with.
+            // The id is echoed in the answer, so it must be valid.
             Ok(Self::Request { id, .. } | Self::Response { id, .. }) if !id.is_json() => Self::parse(body),
             Ok(message) => Ok(message),
             Err(_) => Self::parse(body),
@@ -166,7 +166,7 @@ impl<'a> Message<'a> {
         let outcome = match (flat.result, flat.error) {
             (Some(result), None) => Outcome::Result(result),
             (None, Some(error)) => Outcome::Error(error),
-            // Written by programs that leave no member out.
+            // Some programs write both members, one as `null`.
             (Some(result), Some(error)) if error.is_null() => Outcome::Result(result),
             (Some(result), Some(error)) if result.is_null() => Outcome::Error(error),
             (Some(_), Some(_)) => return wrong("both `result` and `error`"),
@@ -184,7 +184,7 @@ fn is_id(id: Raw<'_>) -> bool {
     id.get().starts_with(['"', '-', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9'])
 }
 
-/// The text of a JSON string, borrowed when it has no escapes.
+/// The text of a JSON string, borrowed if it has no escapes.
 pub fn string<'a>(raw: impl Into<Raw<'a>>) -> Option<Cow<'a, str>> {
     unquoted(raw.into().get())
 }
@@ -202,7 +202,7 @@ pub fn quoted(text: &str) -> String {
     serde_json::to_string(text).expect("BUG: a string always serialises")
 }
 
-/// Where `inner`, a slice of `outer`, stands in it.
+/// The range of `inner`, a slice of `outer`, in it.
 pub fn range_of(outer: &[u8], inner: &str) -> Range<usize> {
     let start = (inner.as_ptr() as usize).wrapping_sub(outer.as_ptr() as usize);
     let range = start..start.wrapping_add(inner.len());
@@ -210,14 +210,14 @@ pub fn range_of(outer: &[u8], inner: &str) -> Range<usize> {
     range
 }
 
-/// `body` on one line, with the bytes of `hole` replaced.
+/// `body` on one line, with the bytes of `range` replaced.
 pub fn splice(body: &[u8], range: Range<usize>, with: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(body.len() - range.len() + with.len() + 1);
     splice_into(body, range, with, &mut out);
     out
 }
 
-/// The same, appended to what is there.
+/// Like [`splice`], appended to `out`.
 pub fn splice_into(body: &[u8], range: Range<usize>, with: &[u8], out: &mut Vec<u8>) {
     push_single_line(&body[..range.start], out);
     out.extend_from_slice(with);
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_notifications_and_answers_are_told_apart() {
+    fn requests_notifications_and_responses_are_distinguished() {
         let parse = |body: &'static str| Message::parse(body.as_bytes()).unwrap();
         assert!(matches!(parse(r#"{"jsonrpc":"2.0","id":1,"method":"a"}"#), Message::Request { .. }));
         assert!(matches!(parse(r#"{"jsonrpc":"2.0","method":"a"}"#), Message::Notification { .. }));
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_null_beside_an_outcome_is_none() {
+    fn a_null_outcome_is_ignored_if_the_other_is_present() {
         let outcome = |members: &str| {
             let body = format!(r#"{{"jsonrpc":"2.0","id":1,{members}}}"#);
             match Message::parse(body.as_bytes()) {
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_message_says_so() {
+    fn malformed_messages_are_rejected() {
         malformed("{\"incomplete\": json", PARSE_ERROR);
         malformed("", PARSE_ERROR);
         malformed("[1,", PARSE_ERROR);
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn a_glance_sees_what_a_parse_sees() {
+    fn peek_agrees_with_parse() {
         for body in [
             r#"{"jsonrpc":"2.0","id":1,"method":"a","params":{"x":[1,{"y":"}"}]}}"#,
             r#" {"jsonrpc":"2.0","method":"a\"b"} "#,
@@ -320,7 +320,7 @@ mod tests {
             let parsed = format!("{:?}", Message::parse(body.as_bytes()));
             assert_eq!(format!("{:?}", Message::peek(body.as_bytes())), parsed, "{body}");
         }
-        // What is wrong further in is for somebody else to find.
+        // Errors further inside are for the receiver to find.
         let body = br#"{"jsonrpc":"2.0","id":1,"method":"a","params":{"x":nonsense}}"#;
         assert!(Message::parse(body).is_err() && Message::peek(body).is_ok());
         for id in ["1abc", "1:2", "-", "\"\\q\"", "01"] {

@@ -1,24 +1,24 @@
-//! Folders that nobody else may look into or tamper with: those of the socket, and every one that state is kept in.
+//! Folders that no other user may read or tamper with: those of the socket and of all state.
 
 use std::fs::Metadata;
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::Path;
 
-/// Makes a folder, and those above it, for its owner alone. Refuses one that somebody else could tamper with, and says
-/// how that is mended.
+/// Creates a folder, and those above it, for its owner alone. Refuses one that another user could tamper
+/// with, and says how to fix that.
 pub fn private_folder(folder: &Path) -> io::Result<()> {
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     check(folder)
 }
 
-/// Whether a folder that is there is a real one of ours, closed to others, in a place where nobody can put another.
+/// Checks that an existing folder is a real one of ours, closed to others, and that nobody can replace it.
 pub fn check(folder: &Path) -> io::Result<()> {
     check_itself(folder)?;
     check_above(folder)
 }
 
-/// The same without those above it.
+/// Like [`check`], without the folders above it.
 pub fn check_itself(folder: &Path) -> io::Result<()> {
     let meta = std::fs::symlink_metadata(folder)?;
     match flaw(&meta, rustix::process::getuid().as_raw()) {
@@ -27,14 +27,14 @@ pub fn check_itself(folder: &Path) -> io::Result<()> {
     }
 }
 
-/// A real directory of `uid` that nobody else may enter or change.
+/// Whether this is a real directory of `uid` that nobody else may enter or change.
 pub fn is_private(folder: &Path, uid: u32) -> bool {
     std::fs::symlink_metadata(folder).is_ok_and(|meta| flaw(&meta, uid).is_none())
 }
 
 fn check_above(folder: &Path) -> io::Result<()> {
     let Some(parent) = folder.parent() else { return Ok(()) };
-    // Wherever links lead: what others must not be able to change are the folders that are there.
+    // Links are resolved first: it is the real folders that others must not be able to change.
     let real = parent.canonicalize()?;
     for above in real.ancestors() {
         let meta = std::fs::metadata(above)?;
@@ -76,7 +76,7 @@ fn flaw(meta: &Metadata, uid: u32) -> Option<Flaw> {
 }
 
 impl Flaw {
-    /// How to get a folder that will do: by closing one's own, but never one that others live in.
+    /// How to get a suitable folder: close one's own, but never one that is shared with others.
     fn advice(self, folder: &Path, meta: &Metadata) -> String {
         let is_shared = meta.mode() & 0o1000 != 0;
         let folder = folder.display();
@@ -104,19 +104,19 @@ impl Flaw {
     }
 }
 
-/// Whether nobody but its owner, who is us or root, can write it; else why not. The group that is our
-/// own, which nobody else is in, counts as us.
+/// Checks that nobody but its owner, who is us or root, can write it; else why not. The user's own group,
+/// which has no other members, counts as us.
 pub fn is_ours_alone(meta: &Metadata) -> Result<(), String> {
     let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
     if meta.uid() != uid && meta.uid() != 0 {
         return Err(format!("it belongs to another user (uid {})", meta.uid()));
     }
-    // In a folder like /tmp others may add, and may not touch what is there.
+    // In a sticky folder like /tmp, others may add files but not touch existing ones.
     let is_sticky = meta.is_dir() && meta.mode() & 0o1000 != 0;
     if meta.mode() & 0o002 != 0 && !is_sticky {
         return Err("everybody can write it; `chmod o-w` mends that".to_owned());
     }
-    // A group of one's own has the number of its user; with a list of others it shows as the group's, too.
+    // A user's own group has the number of the user. With an access list, its mask shows as the group's mode.
     let is_private = meta.gid() == gid && gid == uid;
     if meta.mode() & 0o020 != 0 && !is_private && !is_sticky {
         return Err(format!("a group can write it (gid {}); `chmod g-w` mends that", meta.gid()));
@@ -124,7 +124,8 @@ pub fn is_ours_alone(meta: &Metadata) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether this uid stands for everybody whom our user namespace does not know: in a sandbox, root is one of them.
+/// Whether this uid stands for all users that our user namespace does not map: in a sandbox, root is one of
+/// them.
 fn is_unmapped(uid: u32) -> bool {
     let Ok(map) = std::fs::read_to_string("/proc/self/uid_map") else { return false };
     !map.lines().any(|line| {
@@ -148,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_real_folder_of_ones_own_that_is_closed_will_do() {
+    fn only_a_real_private_folder_is_accepted() {
         let root = std::env::temp_dir().join(format!("switchboard-folder-{}", std::process::id()));
         let folder = root.join("above/state");
         private_folder(&folder).unwrap();
@@ -163,13 +164,13 @@ mod tests {
             set_mode(&root.join("above"), mode);
             assert!(why(&folder).contains("everybody can write it"), "{}", why(&folder));
         }
-        // Like /tmp: others may add.
+        // Like /tmp: others may add files.
         set_mode(&root.join("above"), 0o1777);
         private_folder(&folder).unwrap();
         let link = root.join("link");
         std::os::unix::fs::symlink(&folder, &link).unwrap();
         assert!(why(&link).contains("is a link"));
-        // What is above may be one.
+        // A folder above may be a link.
         std::os::unix::fs::symlink(root.join("above"), root.join("way")).unwrap();
         private_folder(&root.join("way/state")).unwrap();
         std::fs::write(root.join("file"), "").unwrap();

@@ -1,8 +1,8 @@
-//! Bytes to frames and back.
+//! Splits bytes into frames and writes frames.
 //!
-//! Reads newline-delimited JSON and `Content-Length` frames, told apart message by message, in
-//! fragments of any size. Does not parse JSON: a line that starts like JSON is a message here, and
-//! whoever parses it decides what a broken one means.
+//! Reads newline-delimited JSON and `Content-Length` frames, distinguished message by message, in fragments
+//! of any size. Does not parse JSON: a line that starts like JSON is a message here, and its parser decides
+//! what a broken one means.
 
 use std::ops::Range;
 
@@ -10,13 +10,13 @@ use bytes::{Buf, Bytes, BytesMut};
 
 use crate::oversize::{IdScan, Nest};
 
-/// The longest message that is taken in, from a child or from a host.
+/// The longest message that is accepted from a child or a host.
 pub const MAX_MESSAGE: usize = 16 * 1024 * 1024;
 
-/// Header blocks longer than this are not headers.
+/// A longer header block is not treated as headers.
 const MAX_HEADERS: usize = 8 * 1024;
 
-/// How one message was, or is to be, delimited.
+/// How a message is delimited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Framing {
     Line,
@@ -27,10 +27,10 @@ pub enum Framing {
 pub enum Frame {
     /// Something that looks like a JSON message, without its delimiter.
     Message { body: Bytes, framing: Framing },
-    /// A line that is no message: log output, a banner, half a header.
+    /// A line that is not a message: log output, a banner, half a header.
     Noise(Bytes),
-    /// A message over the limit; its bytes are gone, its `id` was picked up on the way. `asks`: it has a `method`;
-    /// `is_call`: that is `tools/call`.
+    /// A message over the limit. Its bytes are dropped, but its `id` was collected. `asks`: it has a
+    /// `method`; `is_call`: the method is `tools/call`.
     Oversize { id: Option<Box<str>>, asks: bool, is_call: bool, bytes: u64 },
 }
 
@@ -41,7 +41,7 @@ enum State {
         length: Option<usize>,
         seen: usize,
     },
-    /// Up to `length`, or to the end of its value: lengths are wrong more often than values are not closed.
+    /// Ends at `length` or at the end of its value: a wrong length is more common than an unclosed value.
     Body {
         length: usize,
         scanned: usize,
@@ -60,11 +60,11 @@ enum Rest {
     Bytes(usize, Nest),
 }
 
-/// Feed [`Decoder::buffer`], then take frames until there is none.
+/// Feed [`Decoder::buffer`], then take frames until there are none.
 #[derive(Debug)]
 pub struct Decoder {
     buffer: BytesMut,
-    /// Bytes of `buffer` that are known to hold no newline.
+    /// Bytes of `buffer` that are known to contain no newline.
     scanned: usize,
     state: State,
     limit: usize,
@@ -81,18 +81,18 @@ impl Decoder {
         Self { buffer: BytesMut::new(), scanned: 0, state: State::Line, limit }
     }
 
-    /// Where newly read bytes are appended.
+    /// The buffer to append newly read bytes to.
     pub fn buffer(&mut self) -> &mut BytesMut {
         &mut self.buffer
     }
 
-    /// The next whole frame, or `None` until more bytes come.
+    /// The next complete frame, or `None` if more bytes are needed.
     pub fn next_frame(&mut self) -> Option<Frame> {
         loop {
             match &mut self.state {
                 State::Line => {
                     let Some(line) = self.take_line() else {
-                        // One byte more may still be the first half of a line's end.
+                        // One byte more may still be the `\r` of a line's end.
                         if self.buffer.len() > self.limit + 1 {
                             self.skip(Rest::ToNewline);
                             continue;
@@ -143,7 +143,7 @@ impl Decoder {
         }
     }
 
-    /// What is left when no more bytes will come: an unterminated last line still counts.
+    /// The last frame at end of input: an unterminated last line still counts.
     pub fn finish(&mut self) -> Option<Frame> {
         let rest = self.buffer.split().freeze();
         self.scanned = 0;
@@ -197,7 +197,7 @@ impl Decoder {
                 return None;
             }
         }
-        // It only looked like headers (a log line that starts with such a word): carry on by lines.
+        // It only looked like headers (a log line that starts with such a name): continue with lines.
         self.state = State::Line;
         if content(line) > self.limit { Some(oversize(line)) } else { self.on_line(line) }
     }
@@ -248,13 +248,13 @@ fn skipped(scan: IdScan, bytes: u64) -> Frame {
     Frame::Oversize { id: found.id, asks: found.asks, is_call: found.is_call, bytes }
 }
 
-/// How long a line is without its end.
+/// The length of a line without its line break.
 fn content(line: &[u8]) -> usize {
     let line = line.strip_suffix(b"\n").unwrap_or(line);
     line.strip_suffix(b"\r").unwrap_or(line).len()
 }
 
-/// The part of a line between white space; a byte order mark counts as such.
+/// The part of a line between white space; a byte order mark counts as white space.
 fn trimmed(line: &[u8]) -> Range<usize> {
     let bom = if line.starts_with(b"\xef\xbb\xbf") { 3 } else { 0 };
     let body = &line[bom..];
@@ -263,7 +263,7 @@ fn trimmed(line: &[u8]) -> Range<usize> {
     start..end
 }
 
-/// `Some(length)` for a header line that frames of this kind begin with.
+/// `Some` for a header line that such a frame can begin with; its length if it is `Content-Length`.
 fn header(line: &[u8]) -> Option<Option<usize>> {
     let colon = line.iter().take(32).position(|&byte| byte == b':')?;
     let name = line[..colon].trim_ascii();
@@ -274,8 +274,8 @@ fn header(line: &[u8]) -> Option<Option<usize>> {
     name.eq_ignore_ascii_case(b"content-type").then_some(None)
 }
 
-/// One message, ready to be written in one go. Line breaks inside (white space between tokens, as
-/// JSON strings cannot hold raw ones) are left out, so that a line stays a line.
+/// Appends one message, ready to be written at once. Line breaks between tokens are dropped in line framing
+/// (JSON strings cannot contain raw ones), so that a message stays on one line.
 pub fn encode(framing: Framing, body: &[u8], out: &mut Vec<u8>) {
     match framing {
         Framing::Line => {
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn header_names_have_any_case_and_company() {
+    fn header_names_are_case_insensitive() {
         check(
             "content-type: application/json\r\nCONTENT-LENGTH:2\r\n\r\n{}\r\n[]\r\n",
             &[framed("{}"), line("[]")],
@@ -383,7 +383,7 @@ mod tests {
                 &[framed("{\"b\":2}"), line("{\"c\":3}")],
             );
         }
-        // One that is too short leaves a body that whoever parses it complains of.
+        // A length that is too short leaves a body that the parser rejects.
         check("Content-Length: 4\r\n\r\n{\"b\":2}\n", &[framed("{\"b\""), noise(":2}")]);
     }
 

@@ -1,27 +1,27 @@
-//! The words of the hop: the only protocol that is Switchboard's own.
+//! The protocol of the hop between shim and daemon, Switchboard's only own protocol.
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-/// Hop versions this build speaks. Apart from the crate's version: it changes when the hop does.
+/// Hop versions that this build speaks. Independent of the crate's version: it changes only with the hop.
 pub const HOP: Span = Span { min: 1, max: 1 };
 
 pub const PROXY: &str = "/proxy";
 pub const OPEN_SESSION: &str = "/hop/session";
 pub const MAILBOX: &str = "/hop/mailbox";
 
-/// On every POST of a session: which one, and which of its messages, counted from 1.
+/// On every POST of a session: the session, and the sequence number of the message, counted from 1.
 pub const SESSION_HEADER: &str = "switchboard-session";
 pub const SEQ_HEADER: &str = "switchboard-seq";
-/// On every answer: the number of the newest mailbox message that comes before it.
+/// On every response: the number of the newest mailbox message that precedes it.
 pub const MAILBOX_HEADER: &str = "switchboard-mailbox";
-/// On a 503: the daemon is on its way out and did not start this message. Its value is a [`Draining::word`].
+/// On a 503: the daemon is draining and did not start this message. Its value is a [`Draining::word`].
 pub const DRAINING_HEADER: &str = "switchboard-draining";
 
-/// How long a mailbox poll waits for something to say.
+/// How long a mailbox poll waits for a message.
 pub const POLL_WAIT_MS: u64 = 25_000;
 
-/// Calls of one session that may be under way at once; the rest wait in the shim.
+/// Calls of one session that may be in flight at once; the rest wait in the shim.
 pub const MAX_IN_FLIGHT: usize = 64;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,7 +31,7 @@ pub struct Span {
 }
 
 impl Span {
-    /// The newest version both sides speak.
+    /// The newest version that both sides speak.
     pub fn meet(self, other: Self) -> Option<u32> {
         let newest = self.max.min(other.max);
         (newest >= self.min && newest >= other.min).then_some(newest)
@@ -41,15 +41,15 @@ impl Span {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct OpenSession<'a> {
-    /// The directory the host works in, absolute.
+    /// The absolute path of the directory that the host works in.
     pub workspace: Option<String>,
-    /// The one child that it shows as it is; without a name, all of them as suites.
+    /// The one child that the session shows unchanged; if `None`, all children as suites.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub child: Option<String>,
     pub version: String,
     pub hop: Span,
-    /// What the host said at its own start, for a session that lives on in a new daemon: whole
-    /// messages in their order. They are taken in without being answered again.
+    /// The host's own handshake, for a session that moves to a new daemon: whole messages in order. The
+    /// daemon processes them without answering again.
     #[serde(borrow, default, skip_serializing_if = "Vec::is_empty")]
     pub handshake: Vec<&'a RawValue>,
 }
@@ -64,7 +64,7 @@ pub struct SessionOpened {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct MailboxPoll {
-    /// The newest message that arrived; it and all before it may be forgotten.
+    /// The newest message that was received; the daemon may drop it and all earlier ones.
     pub after: u64,
     pub wait_ms: u64,
 }
@@ -75,7 +75,7 @@ pub struct MailboxBatch<'a> {
     pub messages: Vec<&'a RawValue>,
     /// The number of the last message here.
     pub next: u64,
-    /// The daemon is on its way out: hold what is new until the next one serves.
+    /// The daemon is draining: the shim holds new messages until the next daemon serves.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub draining: Option<Draining>,
 }
@@ -83,14 +83,14 @@ pub struct MailboxBatch<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Draining {
-    /// Another daemon is to follow: start it if nobody else does.
+    /// Another daemon is to follow: the shim starts it if nobody else does.
     Restart,
-    /// A person stopped it: do not bring it back.
+    /// The user stopped the daemon: the shim does not start it again.
     Stop,
 }
 
 impl Draining {
-    /// As it stands in a header and in a mailbox batch.
+    /// The value in a header and in a mailbox batch.
     pub fn word(self) -> &'static str {
         match self {
             Self::Restart => "restart",
@@ -98,7 +98,7 @@ impl Draining {
         }
     }
 
-    /// An unknown word is from a newer daemon; that it goes is all that is known.
+    /// An unknown word is from a newer daemon, of which only the draining is known.
     pub fn from_word(word: &str) -> Self {
         if word == Self::Stop.word() { Self::Stop } else { Self::Restart }
     }

@@ -1,9 +1,9 @@
 //! A unix connection that wakes its owner only when there is something to read.
 //!
-//! The kernel calls a connection writable again each time the other side has read from it, so one that is
-//! watched for both wakes the loop once more for every message, for nothing: a third of all wake-ups of a call,
-//! on both ends of the hop. Writing is tried at once, which nearly always succeeds; only what finds no room is
-//! waited for, with a watch of its own that goes when the room is there.
+//! The kernel reports a connection as writable each time the peer has read from it, so registering for both
+//! directions wakes the loop once more per message, for nothing: a third of all wake-ups of a call, on both
+//! ends of the hop. Here a write is tried at once, which nearly always succeeds. Only if the socket is full
+//! does it register for writability, with a second descriptor that is closed afterwards.
 
 use std::cell::RefCell;
 use std::io::{self, IoSlice};
@@ -18,47 +18,48 @@ use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
-/// Bytes asked for in one read, where there is room for many: more than a socket holds.
+/// Bytes per read if the caller's buffer is large: more than a socket holds.
 const LARGE_READ: usize = 256 * 1024;
 
-/// Bytes asked for in one read otherwise.
+/// Bytes per read otherwise.
 const SMALL_READ: usize = 16 * 1024;
 
-/// How long a write waits for room that cannot be watched.
+/// Pause before a write is retried if its socket cannot be registered.
 const SHORTAGE: Duration = Duration::from_millis(10);
 
 thread_local! {
-    /// Where every connection reads to, before the few bytes that came are copied to where they belong. Whose
-    /// buffer they are for has room for many and would have to be zeroed first, which costs more.
+    /// Every connection reads into this buffer first, then copies the few bytes that came. Reading into the
+    /// caller's larger buffer would require zeroing it, which costs more.
     static READ_BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
 #[derive(Debug)]
 pub struct LazyUnixStream {
     stream: AsyncFd<OwnedFd>,
-    /// There while a write waits for room.
+    /// Set while a write waits for room.
     write_wait: Option<WriteWait>,
 }
 
 #[derive(Debug)]
 enum WriteWait {
     Watched(AsyncFd<OwnedFd>),
-    /// There is no descriptor to watch it with: it is tried again after a while.
+    /// No descriptor was available to register: retried after a pause.
     Unwatched(Pin<Box<Sleep>>),
 }
 
 impl LazyUnixStream {
-    /// Takes over a connection of the runtime's.
+    /// Takes over a connection from the runtime.
     pub fn new(stream: tokio::net::UnixStream) -> io::Result<Self> {
         let stream = watch(stream.into_std()?.into(), Interest::READABLE)?;
         Ok(Self { stream, write_wait: None })
     }
 
-    /// Whether the other side has hung up, or said something unasked, as far as the runtime has heard.
+    /// Whether the peer has hung up or sent something unexpected, as far as the runtime knows. This may
+    /// consume a byte, so the connection is unusable if it returns true.
     pub fn became_readable(&mut self) -> bool {
         let mut nobody = Context::from_waker(std::task::Waker::noop());
         let Poll::Ready(Ok(mut ready)) = self.stream.poll_read_ready(&mut nobody) else { return false };
-        // What was told may have been read long ago.
+        // The reported data may have been read already.
         let stirred = rustix::io::read(ready.get_inner(), &mut [0; 1]) != Err(Errno::AGAIN);
         if !stirred {
             ready.clear_ready();
@@ -96,7 +97,7 @@ impl LazyUnixStream {
     }
 }
 
-/// Watches a descriptor, which stays the same for as long as the value lives.
+/// Registers a descriptor, which must stay the same while the value lives.
 #[expect(
     deprecated,
     reason = "what replaces it is unsafe, for the sake of values that change their descriptor"
@@ -116,13 +117,13 @@ impl AsyncRead for LazyUnixStream {
             let size =
                 buffer.remaining().min(if buffer.remaining() > SMALL_READ { LARGE_READ } else { SMALL_READ });
             let read = if size > SMALL_READ {
-                // Whoever makes so much room knows that it will be filled.
+                // A caller with this much room expects it to be filled.
                 let read = rustix::io::read(ready.get_inner(), buffer.initialize_unfilled_to(size));
                 read.inspect(|count| buffer.advance(*count))
             } else {
                 READ_BUFFER.with_borrow_mut(|landing| {
                     if landing.is_empty() {
-                        // Pages that nobody has touched yet cost nothing.
+                        // Untouched zero pages take no memory.
                         *landing = vec![0; SMALL_READ];
                     }
                     let count = rustix::io::read(ready.get_inner(), &mut landing[..size])?;
@@ -132,7 +133,7 @@ impl AsyncRead for LazyUnixStream {
             };
             match read {
                 Ok(count) => {
-                    // All there was has been read: the next byte will be told. An end stays told.
+                    // Everything was read, so wait for the next event. An end of stream stays ready.
                     if 0 < count && count < size {
                         ready.clear_ready();
                     }
@@ -184,7 +185,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_does_not_fit_is_written_when_there_is_room() {
+    async fn a_large_write_completes_when_there_is_room() {
         let (mut here, mut there) = pair();
         let sent: Vec<u8> = (0..4_000_000_u32).map(|number| (number % 251) as u8).collect();
         let expected = sent.clone();
@@ -199,7 +200,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_end_behind_the_last_bytes_is_seen() {
+    async fn the_end_after_the_last_bytes_is_seen() {
         let (mut here, mut there) = pair();
         here.write_all(b"last words").await.unwrap();
         drop(here);
@@ -210,7 +211,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nobody_stirs_while_nothing_is_said() {
+    async fn an_idle_connection_is_not_readable() {
         let (mut here, mut there) = pair();
         assert!(!here.became_readable());
         there.write_all(b"x").await.unwrap();

@@ -5,12 +5,12 @@ use std::borrow::Cow;
 use crate::envelope::unquoted;
 use crate::raw::Raw;
 
-/// An object's members; for small objects (`params`, `_meta`, `arguments`) whose values pass through.
+/// The members of a small object (`params`, `_meta`, `arguments`) whose values pass through.
 #[derive(Debug, Default, Clone)]
 pub struct Members<'a>(pub Vec<(Cow<'a, str>, Raw<'a>)>);
 
 impl<'a> Members<'a> {
-    /// `None` if `raw` is no object.
+    /// `None` if `raw` is not an object.
     pub fn of(raw: impl Into<Raw<'a>>) -> Option<Self> {
         let raw = raw.into();
         if !raw.get().starts_with('{') {
@@ -27,7 +27,7 @@ impl<'a> Members<'a> {
         self.0.iter().find(|(key, _)| key == name).map(|(_, value)| *value)
     }
 
-    /// The member's text, if it is there and a string.
+    /// The member's text, if it exists and is a string.
     pub fn text(&self, name: &str) -> Option<Cow<'a, str>> {
         self.get(name).and_then(crate::envelope::string)
     }
@@ -45,7 +45,7 @@ pub fn remove_members(object: Raw<'_>, unwanted: impl Fn(&str) -> bool) -> Strin
         if unquoted(key).is_some_and(|key| unwanted(&key)) {
             continue;
         }
-        // With the comma before it, unless it is the first one now.
+        // With the comma before it, unless it is now the first member.
         let member = &text[begin..end];
         out.push_str(if out.len() > 1 { member } else { without_comma(member) });
     }
@@ -59,7 +59,7 @@ fn without_comma(member: &str) -> &str {
     space.strip_prefix(',').unwrap_or(member)
 }
 
-/// An object's text with more members at its end, written as `"key":value,…`.
+/// An object's text with `members`, written as `"key":value,…`, appended.
 pub fn insert_members(object: &str, members: &str) -> String {
     let Some(open) = object.strip_suffix('}').filter(|_| !members.is_empty()) else {
         return object.to_owned();
@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn members_go_and_come_without_touching_the_others() {
+    fn members_are_removed_and_inserted_without_touching_the_others() {
         let check = |object: &str, expect: &str| {
             let object = Raw::parse(object.as_bytes()).unwrap();
             assert_eq!(remove_members(object, |key| key.starts_with('x')), expect);

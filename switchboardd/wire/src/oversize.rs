@@ -1,9 +1,9 @@
-//! Finds the top-level `id` of a message that is too long to keep or that is no message, while its bytes go by, so
-//! that the call it answers can be told at once instead of waiting for its deadline; and where a value ends.
+//! Finds the top-level `id` of a message that is too long or malformed while its bytes stream by, so that the
+//! call it answers can fail at once instead of at its deadline. Also finds where a value ends.
 
 use crate::envelope::unquoted;
 
-/// Ids longer than this are given up on.
+/// Longer ids are not collected.
 const MAX_ID: usize = 256;
 
 #[derive(Debug, Default)]
@@ -12,7 +12,7 @@ pub struct IdScan {
     in_string: bool,
     escaped: bool,
     position: ScanPosition,
-    /// The key or the value being collected.
+    /// The key or value being collected.
     text: Vec<u8>,
     found: ScannedMessage,
 }
@@ -20,28 +20,28 @@ pub struct IdScan {
 /// What was found of a message.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct ScannedMessage {
-    /// As it was written, quotes and all.
+    /// As written, with its quotes.
     pub id: Option<Box<str>>,
-    /// It has a `method`: it is no answer.
+    /// It has a `method`, so it is not a response.
     pub asks: bool,
     /// Its `method` is `tools/call`.
     pub is_call: bool,
     /// It has a `result` or an `error`.
     pub answers: bool,
-    /// It says that it is JSON-RPC, of whichever version.
+    /// It has a `jsonrpc` member, of any version.
     pub is_rpc: bool,
-    /// It has a key that no answer has.
+    /// It has a key that no response has.
     pub has_more: bool,
 }
 
 impl ScannedMessage {
-    /// Whether it is meant as an answer. A line of a log may have an `id` and an `error` as well.
+    /// Whether it is meant as a response. A line of a log may have an `id` and an `error`, too.
     pub fn is_answer(&self) -> bool {
         !self.asks && (self.is_rpc || (self.answers && !self.has_more))
     }
 }
 
-/// The id of something that is JSON but no message, if it has one that an answer can carry.
+/// The id of a body that is JSON but not a JSON-RPC message, if an answer can carry that id.
 pub fn readable_id(body: &[u8]) -> Option<Box<str>> {
     let mut scan = IdScan::default();
     if body.starts_with(b"{") {
@@ -50,21 +50,21 @@ pub fn readable_id(body: &[u8]) -> Option<Box<str>> {
     scan.found().id.filter(|id| is_answerable(id))
 }
 
-/// Whether an answer can carry what was found as an id.
+/// Whether an answer can carry this id.
 pub fn is_answerable(id: &str) -> bool {
     id.starts_with(|first: char| first == '"' || first == '-' || first.is_ascii_digit())
 }
 
 #[derive(Debug, Default, Clone, Copy, PartialEq)]
 enum ScanPosition {
-    /// Before, or in, a key of the outermost object.
+    /// Before or in a key of the outermost object.
     #[default]
     Key,
-    /// Behind the key `id`: what comes up to the next comma is wanted.
+    /// After the key `id`: the value up to the next comma is collected.
     Id,
-    /// Behind the key `method`, likewise.
+    /// After the key `method`: the value is collected.
     Method,
-    /// Behind any other key.
+    /// After any other key.
     Other,
 }
 
@@ -73,7 +73,7 @@ impl IdScan {
         for &byte in bytes {
             let ScannedMessage { id, asks, answers, is_rpc, has_more, .. } = &self.found;
             let asks = *asks && self.position != ScanPosition::Method;
-            // What does not say that it is JSON-RPC is no answer if it has another key.
+            // Without `jsonrpc`, a message with another key is not a response.
             if id.is_some() && (asks || (*answers && (*is_rpc || *has_more))) {
                 return;
             }
@@ -153,18 +153,18 @@ impl IdScan {
     }
 }
 
-/// Finds the end of an object or a list, while its bytes go by. Anything else has none.
+/// Finds the end of an object or array while its bytes stream by. Other values have no end.
 #[derive(Debug, Default)]
 pub(crate) struct Nest {
     depth: u32,
     in_string: bool,
     escaped: bool,
-    /// It begins with something else.
+    /// The value is neither an object nor an array.
     other: bool,
 }
 
 impl Nest {
-    /// Behind the byte that closes it, if that is among these.
+    /// The index after the closing byte, if it is among these.
     pub(crate) fn end(&mut self, bytes: &[u8]) -> Option<usize> {
         for (at, byte) in bytes.iter().enumerate() {
             match byte {
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn questions_and_answers_are_told_apart() {
+    fn requests_and_responses_are_distinguished() {
         let found = |message: &str| {
             let mut scan = IdScan::default();
             scan.feed(message.as_bytes());
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_is_told_from_other_questions() {
+    fn a_call_is_distinguished_from_other_requests() {
         let is_call = |message: &str| {
             let mut scan = IdScan::default();
             for byte in message.as_bytes() {

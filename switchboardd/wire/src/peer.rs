@@ -1,5 +1,5 @@
-//! Connecting to the daemon's socket. Whoever does makes sure that it is this user who listens: a socket may be in
-//! a folder where another user was quicker.
+//! Connects to the daemon's socket, and checks that the listener is this user: the socket may be in a folder
+//! where another user was faster.
 
 use std::io::{self, ErrorKind};
 use std::path::Path;
@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use tokio::net::UnixStream;
 
-/// How often a socket whose backlog is full is tried.
+/// Pause between attempts while the backlog is full.
 const BUSY: Duration = Duration::from_millis(5);
 
-/// Connects, if it is our own user who listens. Waits as long as the daemon is there and busy.
+/// Connects, if the listener is our own user. Retries while the daemon's backlog is full.
 pub async fn connect(socket: &Path) -> io::Result<UnixStream> {
     let stream = loop {
         match UnixStream::connect(socket).await {
-            // A full backlog: the daemon is there and busy.
+            // A full backlog: the daemon runs but is busy.
             Err(error) if error.kind() == ErrorKind::WouldBlock => tokio::time::sleep(BUSY).await,
             other => break other?,
         }
@@ -29,7 +29,7 @@ pub async fn connect(socket: &Path) -> io::Result<UnixStream> {
     Ok(stream)
 }
 
-/// Whether nobody listens there, as far as a failed [`connect`] tells.
+/// Whether the error of a failed [`connect`] means that no daemon listens.
 pub fn is_absence(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused)
 }

@@ -1,34 +1,34 @@
-//! One process as the system shows it, for those who did not start it.
+//! Inspects processes that this one did not start.
 
 use std::fs;
 
 use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
 
-/// What `/proc` says of a process at one moment. Where there is no such thing, nothing.
+/// What `/proc` says of a process at one moment. Not available where there is no `/proc`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stat {
-    /// What the kernel calls its program, as far as that is text.
+    /// The kernel's name for its program, non-UTF-8 bytes replaced.
     pub program: String,
     pub zombie: bool,
-    /// Somebody stopped it, by a signal or as a debugger.
+    /// Stopped by a signal or a debugger.
     pub stopped: bool,
     pub parent: u32,
     pub group: u32,
     pub session: u32,
-    /// A number may be given out again; this tells the two apart.
+    /// Distinguishes the process from another that got the same pid.
     pub start_time: u64,
 }
 
 impl Stat {
-    /// `None` once it is gone, and of one that `/proc` does not show: with `hidepid` a process sees none there that it
-    /// could not debug, and daemon and guards let nobody debug them.
+    /// `None` if the process is gone, or if `/proc` does not show it: with `hidepid`, a process sees only
+    /// those that it could debug, and daemon and guards let nobody debug them.
     pub fn of(pid: u32) -> Option<Self> {
         Self::parse(&fs::read(format!("/proc/{pid}/stat")).ok()?)
     }
 
     fn parse(stat: &[u8]) -> Option<Self> {
-        // The name in brackets may hold anything, half a character too, so the fields are counted from its end.
+        // The name may contain any bytes, even `)`, so the fields are counted from its end.
         let end = stat.iter().rposition(|byte| *byte == b')')?;
         let begin = stat.iter().position(|byte| *byte == b'(')?;
         let program = String::from_utf8_lossy(stat.get(begin + 1..end)?).into_owned();
@@ -44,7 +44,7 @@ impl Stat {
     }
 }
 
-/// Whether a process runs. One that has ended does not, even if nobody has asked for its status yet.
+/// Whether a process runs. A zombie does not.
 pub fn is_running(pid: u32) -> bool {
     match Stat::of(pid) {
         Some(stat) => !stat.zombie,
@@ -52,8 +52,8 @@ pub fn is_running(pid: u32) -> bool {
     }
 }
 
-/// Whether the process with this number is still the one that began then. Where nobody tells when, it has to run and to
-/// be one that we may signal.
+/// Whether this pid is still the process that started at `start_time`. If `/proc` does not show it, the
+/// process must exist and we must be allowed to signal it.
 pub fn is_same(pid: u32, start_time: Option<u64>) -> bool {
     match Stat::of(pid) {
         Some(stat) => !stat.zombie && start_time == Some(stat.start_time),
@@ -61,7 +61,7 @@ pub fn is_same(pid: u32, start_time: Option<u64>) -> bool {
     }
 }
 
-/// What the kernel says to a signal that is none. `None` if there can be no such process.
+/// The result of signal 0. `None` if the pid is invalid.
 fn signalled(pid: u32) -> Option<Result<(), Errno>> {
     i32::try_from(pid).ok().and_then(Pid::from_raw).map(test_kill_process)
 }
@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_may_hold_anything() {
+    fn a_program_name_may_contain_anything() {
         let fields = "T 7 8 9 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 4711 0";
         for name in ["sh", "a) b", "(x", "\u{fffd})"] {
             let stat = Stat::parse(format!("12 ({name}) {fields}").as_bytes()).unwrap();
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_there_runs() {
+    fn only_an_existing_process_runs() {
         assert!(is_running(std::process::id()));
         for nobody in [0, i32::MAX.cast_unsigned(), u32::MAX] {
             assert!(!is_running(nobody) && !is_same(nobody, None) && !is_same(nobody, Some(1)), "{nobody}");

@@ -1,9 +1,8 @@
-//! The text of one JSON value, known to be valid: what travels, and what may be looked into without being
-//! parsed again.
+//! The text of one JSON value that is known to be valid, and can be searched without parsing it again.
 //!
-//! A message is checked once, when it comes in. Whoever wants a member of it afterwards walks over text that
-//! cannot be wrong, which takes a fifth of the instructions of another parse; with every level of a call that is
-//! looked into, the same bytes would be parsed once more.
+//! A message is validated once, when it arrives. Later lookups of members walk over text that is known to be
+//! correct, which takes a fifth of the instructions of a parse; otherwise each level of a call would parse
+//! the same bytes again.
 
 use std::fmt;
 
@@ -14,16 +13,16 @@ use serde_json::value::RawValue;
 pub struct Raw<'a>(&'a str);
 
 impl<'a> Raw<'a> {
-    /// `None` if this is no JSON text.
+    /// `None` if this is not JSON.
     pub fn parse(bytes: &'a [u8]) -> Option<Self> {
-        // Strings that are skipped are not checked for being text.
+        // serde_json does not check skipped strings for UTF-8.
         let text = std::str::from_utf8(bytes).ok()?;
         serde_json::from_str::<IgnoredAny>(text).ok()?;
         Some(Self(text.trim_matches(is_space)))
     }
 
-    /// Takes a text for JSON that nobody has checked. Whatever it is, walking over it does no harm; what is found
-    /// in it means something only if somebody else will find out whether it is JSON.
+    /// Treats an unchecked text as JSON. Walking over it is always safe, but the results are meaningful only
+    /// if it is JSON, which the caller must leave to someone else to check.
     pub(crate) fn unchecked(text: &'a str) -> Self {
         Self(text.trim_matches(is_space))
     }
@@ -32,7 +31,7 @@ impl<'a> Raw<'a> {
         self.0
     }
 
-    /// Whether it is JSON, of which [`Raw::unchecked`] knows nothing.
+    /// Whether it is valid JSON, for a value from [`Raw::unchecked`].
     pub(crate) fn is_json(self) -> bool {
         serde_json::from_str::<IgnoredAny>(self.0).is_ok()
     }
@@ -41,7 +40,7 @@ impl<'a> Raw<'a> {
         self.0 == "null"
     }
 
-    /// The members of an object, keys and values as they stand there; of anything else, none.
+    /// The members of an object, keys and values as written; none for any other value.
     pub(crate) fn entries(self) -> Entries<'a> {
         let at = if self.0.starts_with('{') { 1 } else { self.0.len() };
         Entries { text: self.0, at }
@@ -82,7 +81,7 @@ impl<'a> Iterator for Entries<'a> {
     }
 }
 
-/// Behind commas, colons and white space.
+/// Skips commas, colons and white space.
 fn behind_space(bytes: &[u8], mut at: usize) -> usize {
     while let Some(b',' | b':' | b' ' | b'\n' | b'\r' | b'\t') = bytes.get(at) {
         at += 1;
@@ -94,17 +93,17 @@ fn is_space(letter: char) -> bool {
     matches!(letter, ' ' | '\n' | '\r' | '\t')
 }
 
-/// Behind the value that begins at `at`.
+/// The index after the value that begins at `at`.
 fn end_of_value(bytes: &[u8], at: usize) -> usize {
     match bytes.get(at) {
         Some(b'"') => end_of_string(bytes, at),
         Some(b'{' | b'[') => end_of_nest(bytes, at),
-        // A number or a word ends where something else begins.
+        // A number or literal ends before the next delimiter.
         _ => find(bytes, at, BREAK),
     }
 }
 
-/// Behind the object or list that begins at `at`.
+/// The index after the object or array that begins at `at`.
 fn end_of_nest(bytes: &[u8], mut at: usize) -> usize {
     let mut depth = 0_usize;
     loop {
@@ -125,7 +124,7 @@ fn end_of_nest(bytes: &[u8], mut at: usize) -> usize {
     }
 }
 
-/// Behind the string whose first quote is at `at`.
+/// The index after the string whose opening quote is at `at`.
 fn end_of_string(bytes: &[u8], at: usize) -> usize {
     let mut at = at + 1;
     loop {
@@ -148,21 +147,21 @@ fn end_of_string(bytes: &[u8], at: usize) -> usize {
     }
 }
 
-/// Not 0 if one of the eight bytes is this; the lowest bit that is set stands in the first of them.
+/// Nonzero if one of the eight bytes equals `byte`; the lowest set bit is in the first such byte.
 fn holds(word: u64, byte: u8) -> u64 {
     const ONES: u64 = u64::from_le_bytes([1; 8]);
     let other = word ^ (ONES * u64::from(byte));
     other.wrapping_sub(ONES) & !other & (ONES << 7)
 }
 
-/// The next place from `at` on with a byte of this kind; the end if there is none.
+/// The index of the next byte of this kind from `at` on, or the length if there is none.
 fn find(bytes: &[u8], at: usize, kind: u8) -> usize {
     let rest = bytes.get(at..).unwrap_or_default();
     rest.iter().position(|byte| KINDS[usize::from(*byte)] & kind != 0).map_or(bytes.len(), |found| at + found)
 }
 
-/// What ends a number or a word, what begins or ends something in an object or list, what ends a string or
-/// hides its end. A table, because it is asked for nearly every byte.
+/// Kinds of bytes: those that end a number or literal, those that open or close something in an object or
+/// array, and those that end a string or escape its end. A table, because it is used for nearly every byte.
 const BREAK: u8 = 1;
 const NEST: u8 = 2;
 const STRING: u8 = 4;
@@ -189,7 +188,7 @@ mod tests {
 
     use super::*;
 
-    /// Any JSON, written with white space and escapes wherever they may stand.
+    /// Any JSON, with white space and escapes wherever they are allowed.
     fn text() -> impl Strategy<Value = String> {
         let space = || prop_oneof![Just(""), Just(" "), Just("\n\t"), Just("\r\n ")];
         let string = "([a-z,:{}\\[\\]é😀 ]|\\\\\"|\\\\\\\\|\\\\u00e9|\\\\n){0,8}"
@@ -215,7 +214,7 @@ mod tests {
         })
     }
 
-    /// What a real parser finds in an object, in its order.
+    /// What a real parser finds in an object, in order.
     fn parsed(text: &str) -> Option<Vec<(String, Value)>> {
         struct All(Vec<(String, Value)>);
         impl<'de> serde::Deserialize<'de> for All {
@@ -265,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_json_is_none() {
+    fn invalid_json_is_rejected() {
         for text in ["", "{", "{\"a\":}", "[1,", "tru", "\"\n\"", "{} {}", "{\"a\" 1}"] {
             assert!(Raw::parse(text.as_bytes()).is_none(), "{text}");
         }

@@ -1,5 +1,5 @@
-//! Where shim and daemon meet: found from the user id and HOME alone, because hosts hand over very
-//! different environments.
+//! The paths by which shim and daemon find each other. They depend on the user id and HOME only, because
+//! hosts pass very different environments.
 
 use std::fs::OpenOptions;
 use std::io::{self, Read, Write};
@@ -14,13 +14,13 @@ use crate::folder::is_private;
 pub use crate::folder::private_folder;
 use crate::process;
 
-/// The longest path that fits into a unix socket address on every system we run on.
+/// The longest path that fits into a unix socket address on every supported system.
 const MAX_SOCKET_PATH: usize = 103;
 
-/// More than any of our own files of this kind has.
+/// Longer than any of these files.
 const MAX_FILE: u64 = 64 * 1024;
 
-/// What others have to know of the daemon that wrote its file.
+/// What others need to know of the running daemon.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct DaemonFile {
@@ -29,24 +29,24 @@ struct DaemonFile {
     socket: PathBuf,
 }
 
-/// The files two Switchboard processes find each other by.
+/// The files by which two Switchboard processes find each other.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RuntimePaths {
     pub socket: PathBuf,
-    /// Held by whoever starts a daemon, while it does.
+    /// Held by the process that starts a daemon, during the start.
     pub start_lock: PathBuf,
-    /// Held by the daemon as long as it lives.
+    /// Held by the daemon while it lives.
     pub daemon_lock: PathBuf,
-    /// Who serves: pid, start time, version, hop, socket, TCP address.
+    /// Describes the running daemon: pid, start time, version, hop, socket, TCP address.
     pub daemon_file: PathBuf,
-    /// There when a person stopped the daemon: when, for those who have been running since before.
+    /// Exists after the user stopped the daemon, and holds the time of the stop.
     pub stopped: PathBuf,
-    /// Why the last daemon that could not start did not: its pid, and below it its words.
+    /// Why the last failed start failed: the daemon's pid, and the message on the lines below.
     pub failure: PathBuf,
 }
 
 impl RuntimePaths {
-    /// The place of this user.
+    /// The paths of this user.
     pub fn of_user(home: &Path) -> Self {
         let uid = rustix::process::getuid().as_raw();
         let state = state_directory(home);
@@ -66,7 +66,7 @@ impl RuntimePaths {
         }
     }
 
-    /// The place that belongs to a socket somebody named (`--socket`): everything beside it.
+    /// The paths for a socket given by `--socket`: all files are next to it.
     pub fn beside(socket: &Path) -> Self {
         let with = |suffix: &str| {
             let mut name = socket.as_os_str().to_owned();
@@ -83,19 +83,19 @@ impl RuntimePaths {
         }
     }
 
-    /// The socket of the daemon that runs, by the file that it wrote. It is another than `socket` if the place for
-    /// sockets has changed since the daemon was started: the runtime directory was made, or went.
+    /// The socket of the running daemon, from its file. It differs from `socket` if the runtime directory was
+    /// created or removed since the daemon started.
     pub fn socket_in_use(&self) -> PathBuf {
         self.daemon_file().map_or_else(|| self.socket.clone(), |announced| announced.socket)
     }
 
-    /// What the daemon's file says, if that daemon runs.
+    /// The content of the daemon's file, if that daemon still runs.
     fn daemon_file(&self) -> Option<DaemonFile> {
         let told: DaemonFile = serde_json::from_slice(&read_own(&self.daemon_file).ok()?).ok()?;
         (told.socket.is_absolute() && process::is_same(told.pid, told.start_time)).then_some(told)
     }
 
-    /// Notes that a person stopped the daemon, now.
+    /// Records that the user stopped the daemon, now.
     pub fn mark_stopped(&self) -> io::Result<()> {
         let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
         let mut file = OpenOptions::new()
@@ -108,29 +108,29 @@ impl RuntimePaths {
         file.write_all(nanoseconds(SystemTime::now()).to_string().as_bytes())
     }
 
-    /// Whether a person stopped the daemon, and no earlier than `since`.
+    /// Whether the user stopped the daemon at or after `since`.
     pub fn was_stopped_since(&self, since: SystemTime) -> bool {
         self.stopped_at().is_some_and(|at| at >= nanoseconds(since))
     }
 
-    /// Whether a person stopped the daemon before `since`: whoever came after that may start one.
+    /// Whether the user stopped the daemon before `since`: a shim that came later may start one.
     pub fn was_stopped_before(&self, since: SystemTime) -> bool {
         self.stopped_at().is_some_and(|at| at < nanoseconds(since))
     }
 
-    /// A daemon is wanted again.
+    /// Removes the record of a stop, because a daemon is wanted again.
     pub fn forget_stop(&self) {
         let _ = std::fs::remove_file(&self.stopped);
     }
 
-    /// What the daemon with this pid said when it could not start.
+    /// The message of the daemon with this pid, if it failed to start.
     pub fn failure_of(&self, pid: u32) -> Option<String> {
         let told = String::from_utf8(read_own(&self.failure).ok()?).ok()?;
         let (whose, words) = told.split_once('\n')?;
         (whose == pid.to_string()).then(|| words.to_owned())
     }
 
-    /// One serves: whatever kept another from it is over.
+    /// Removes the last failure, because a daemon serves now.
     pub fn forget_failure(&self) {
         let _ = std::fs::remove_file(&self.failure);
     }
@@ -139,7 +139,7 @@ impl RuntimePaths {
         std::str::from_utf8(&read_own(&self.stopped).ok()?).ok()?.trim().parse().ok()
     }
 
-    /// Makes the folders, readable by nobody else, and refuses those that somebody else could tamper with.
+    /// Creates the folders for this user alone, and refuses those that others could tamper with.
     pub fn prepare(&self) -> io::Result<()> {
         for file in [&self.socket, &self.daemon_file] {
             let folder = file.parent().unwrap_or(Path::new("."));
@@ -149,7 +149,7 @@ impl RuntimePaths {
     }
 }
 
-/// Reads a file that nobody but us can have written, through no link.
+/// Reads a file that only we can have written, without following links.
 pub fn read_own(file: &Path) -> io::Result<Vec<u8>> {
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
     let file = OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(file)?;
@@ -166,13 +166,13 @@ fn nanoseconds(time: SystemTime) -> u128 {
     time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos())
 }
 
-/// Where the lock, the daemon's file and, where there is no runtime directory, the socket are.
+/// The folder of the locks, of the daemon's file and, without a runtime directory, of the socket.
 pub fn state_directory(home: &Path) -> PathBuf {
     home.join(".local/state/switchboard")
 }
 
-/// A deep HOME makes a path that no socket address can hold; such a user meets in /tmp, in a folder
-/// whose owner and mode are checked like any other.
+/// If HOME is too deep for a socket address, the socket is in /tmp, in a folder whose owner and mode are
+/// checked like any other.
 fn fitting(socket: PathBuf, home: &Path, uid: u32) -> PathBuf {
     if socket.as_os_str().len() <= MAX_SOCKET_PATH {
         return socket;
@@ -189,7 +189,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stop_counts_for_those_who_were_there() {
+    fn a_stop_is_compared_with_the_start_time() {
         let socket = std::env::temp_dir().join(format!("switchboard-place-{}", std::process::id()));
         let place = RuntimePaths::beside(&socket);
         let before = SystemTime::now();
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_daemon_that_runs_is_found_where_its_file_says() {
+    fn a_running_daemon_is_found_by_its_file() {
         let socket = std::env::temp_dir().join(format!("switchboard-in-use-{}", std::process::id()));
         let place = RuntimePaths::beside(&socket);
         assert_eq!(place.socket_in_use(), socket);
@@ -221,7 +221,7 @@ mod tests {
             let expected = if found { Path::new(at) } else { &socket };
             assert_eq!(place.socket_in_use(), expected, "{told}");
         }
-        // A link leads to somebody's words.
+        // A link may lead to content of someone else.
         let told = serde_json::json!({ "pid": me, "startTime": began, "socket": "/elsewhere/s" });
         std::fs::write(&place.failure, told.to_string()).unwrap();
         std::fs::remove_file(&place.daemon_file).unwrap();

@@ -1,11 +1,11 @@
-//! Text from outside, made so that a person sees all of it: what would hide, reorder or colour the rest
-//! is shown by its number. `Printable` is the only text that a command writes to a terminal.
+//! Makes untrusted text fully visible: characters that would hide, reorder or colour the rest are escaped.
+//! `Printable` is the only text that a command writes to a terminal.
 
 use std::borrow::Cow;
 use std::cell::Cell;
 use std::fmt::{self, Display, Write};
 
-/// The text with every character that cannot be seen written as `\u{…}`.
+/// The text with every hidden character written as `\u{…}`.
 pub fn visible(text: &str) -> Cow<'_, str> {
     if !text.chars().any(is_hidden) {
         return Cow::Borrowed(text);
@@ -67,7 +67,7 @@ fn push_number(shown: &mut String, c: char) {
     let _ = write!(shown, "\\u{{{:x}}}", u32::from(c));
 }
 
-/// Control characters, marks of writing direction, spaces without width, and other ways to hide.
+/// Control characters, bidi marks, zero-width and unusual spaces, and other invisible characters.
 pub fn is_hidden(c: char) -> bool {
     c.is_control()
         || matches!(u32::from(c),
@@ -75,18 +75,19 @@ pub fn is_hidden(c: char) -> bool {
             | 0xAD | 0x34F | 0x61C | 0x115F | 0x1160 | 0x17B4 | 0x17B5 | 0x180B..=0x180F
             | 0x200B..=0x200F | 0x2028..=0x202E | 0x2060..=0x206F | 0x3164 | 0xFE00..=0xFE0F
             | 0xFEFF | 0xFFA0 | 0xFFF0..=0xFFFB | 0x1D173..=0x1D17A | 0xE0000..=0xE0FFF
-            // Format characters of rare scripts, and what no font has: private use and no characters at all.
+            // Format characters of rare scripts, private use characters and noncharacters.
             | 0x70F | 0x13430..=0x1343F | 0x1BCA0..=0x1BCA3 | 0x1D159 | 0xE000..=0xF8FF | 0xFDD0..=0xFDEF
             | 0xF0000..=0x10FFFF)
         || u32::from(c) & 0xFFFE == 0xFFFE
 }
 
-/// Text that a terminal shows as it stands. It holds no control character except line breaks and the colours that
-/// `coloured` adds, and nothing that hides or reorders: whatever goes in is escaped, unless it is a `Printable` itself.
+/// Text that is safe to write to a terminal. It has no control characters except line breaks, tabs and the
+/// colours that `coloured` adds, and nothing that hides or reorders: all input is escaped, unless it is a
+/// `Printable` itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Printable(String);
 
-/// The colours and weights that there are.
+/// The available colours and weights.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Colour {
     Bold,
@@ -96,24 +97,24 @@ pub enum Colour {
     Yellow,
 }
 
-/// A `Printable` from a format string; the whole of it is one line.
+/// A `Printable` from a format string, on one line.
 #[macro_export]
 macro_rules! printable {
     ($($arg:tt)*) => { $crate::visible::Printable::line(::core::format_args!($($arg)*)) };
 }
 
 impl Printable {
-    /// All of it on one line: line breaks are shown by their number, too.
+    /// On one line: line breaks are escaped, too.
     pub fn line(text: impl Display) -> Self {
         Self::escaped(text, false)
     }
 
-    /// With the line breaks and tabs that it has.
+    /// Keeps line breaks and tabs.
     pub fn text(text: impl Display) -> Self {
         Self::escaped(text, true)
     }
 
-    /// One below the other.
+    /// Joins lines.
     pub fn lines(lines: impl IntoIterator<Item = Self>) -> Self {
         let mut all = String::new();
         for (at, line) in lines.into_iter().enumerate() {
@@ -148,7 +149,7 @@ impl Printable {
 
     fn escaped(text: impl Display, several_lines: bool) -> Self {
         let mut into = Escaping { done: String::new(), outside: String::new(), several_lines };
-        // A `Display` that fails is as good as one that ends here.
+        // If `Display` fails, the text ends there.
         let _ = write!(into, "{text}");
         into.flush();
         Self(into.done)
@@ -156,12 +157,12 @@ impl Printable {
 }
 
 thread_local! {
-    /// How many `Printable`s are being written at this moment, one inside the other.
+    /// Nesting depth of `Printable`s that are being formatted.
     static INSIDE: Cell<u32> = const { Cell::new(0) };
 }
 
 impl Display for Printable {
-    /// Into another `Printable` it goes unchanged; into a `String` it is a text like any other.
+    /// Inserted unchanged into another `Printable`; in a `String` it is ordinary text.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         INSIDE.set(INSIDE.get() + 1);
         let written = f.pad(&self.0);
@@ -171,7 +172,7 @@ impl Display for Printable {
 }
 
 impl From<&'static str> for Printable {
-    /// Words of our own.
+    /// For constant text.
     fn from(constant: &'static str) -> Self {
         Self::text(constant)
     }
@@ -185,7 +186,7 @@ impl PartialEq<&str> for Printable {
 
 struct Escaping {
     done: String,
-    /// Not escaped yet: whether a character hides depends on what stands beside it.
+    /// Not escaped yet: whether a character is hidden depends on its neighbours.
     outside: String,
     several_lines: bool,
 }
@@ -224,7 +225,7 @@ impl Escaping {
     }
 }
 
-/// Whether this is the joint of a picture that is made of several, or says that a sign is drawn as a picture.
+/// Whether this is the joiner of a composed emoji, or the variation selector of one.
 fn joins_emoji(before: Option<char>, c: char, next: Option<char>) -> bool {
     const JOINER: char = '\u{200d}';
     const AS_PICTURE: char = '\u{fe0f}';
@@ -245,7 +246,7 @@ fn is_emoji(c: char) -> bool {
         | 0x1F000..=0x1FAFF)
 }
 
-/// JSON text whose strings hold no character that hides: each is written as `\uXXXX`, which means the same.
+/// JSON text in which hidden characters are written as `\uXXXX`, which means the same.
 pub fn visible_json(json: &str) -> Cow<'_, str> {
     let hides = |c: char| is_hidden(c) && c != '\n';
     if !json.contains(hides) {
@@ -271,7 +272,7 @@ mod tests {
     const EVIL: &str = "a\u{202e}b\u{200b}c\x1b[31m\u{9b}2J\r\u{e0041}";
 
     #[test]
-    fn nothing_hides() {
+    fn hidden_characters_are_escaped() {
         assert_eq!(visible("npx -y größe 日本 ✓"), "npx -y größe 日本 ✓");
         assert_eq!(
             visible("a\u{202e}b\u{200b}c\x1b[31m\u{e0041}"),
@@ -292,27 +293,27 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_into_a_printable_is_escaped_once() {
+    fn text_in_a_printable_is_escaped_once() {
         let shown = r"a\u{202e}b\u{200b}c\u{1b}[31m\u{9b}2J\u{d}\u{e0041}";
         assert_eq!(printable!("{EVIL}"), shown);
         assert_eq!(printable!("{}", visible(EVIL)), shown);
         let word = printable!("{EVIL}").coloured(Colour::Red);
         assert_eq!(printable!("<{word}> {EVIL}"), format!("<\x1b[31m{shown}\x1b[0m> {shown}").as_str());
-        // As a text it has no rights.
+        // As a plain string it is escaped.
         let text = word.to_string();
         assert_eq!(printable!("{text}"), format!(r"\u{{1b}}[31m{shown}\u{{1b}}[0m").as_str());
         assert_eq!(printable!("{:>5}|{:<3}|", printable!("ab"), "c"), "   ab|c  |");
     }
 
     #[test]
-    fn lines_stay_lines_where_there_may_be_several() {
+    fn text_keeps_its_line_breaks() {
         assert_eq!(printable!("a\nb"), r"a\u{a}b");
         assert_eq!(Printable::text("a\r\n\tb\rc\x1b"), "a\n\tb\\u{d}c\\u{1b}");
         assert_eq!(Printable::lines([printable!("a"), printable!("b")]), "a\nb");
     }
 
     #[test]
-    fn pictures_of_several_parts_stay_whole() {
+    fn composed_emoji_are_not_escaped() {
         for picture in ["👩‍💻", "❤️‍🔥", "1️⃣", "🏳️‍🌈", "⚠️"] {
             assert_eq!(printable!("x {picture} y"), format!("x {picture} y").as_str());
         }
@@ -330,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn json_means_the_same_and_hides_nothing() {
+    fn visible_json_means_the_same() {
         let json = format!("{:#}", serde_json::json!({ "k\u{9b}": EVIL, "plain": "größe\n" }));
         let shown = visible_json(&json);
         assert!(!shown.contains(|c| is_hidden(c) && c != '\n'), "{shown}");

@@ -7,30 +7,30 @@ use tokio::time::Instant;
 use super::{AbandonedCall, Calls, MAY_ASK};
 use crate::caller::{Caller, StatelessRequest};
 
-/// What a message of the child is, for [`Calls::candidates`].
+/// The kind of a child's message, for [`Calls::candidates`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::child) enum About {
     Question,
-    /// It does no harm if the call that it is about was cancelled a while ago.
+    /// Harmless if it is about a call that was cancelled a while ago.
     Log,
 }
 
-/// Whom a message of the child that names no call may be for.
+/// Who a child's message without a request id may be for.
 #[derive(Debug)]
 pub(in crate::child) enum Candidates {
     Nobody,
     One(Arc<Caller>),
-    /// Several. `only_abandoned_left`: all but one at most have given up, and only the child does not know it yet.
+    /// `only_abandoned_left`: at most one of them still waits; the child may not know
+    /// that the others gave up.
     Several {
         only_abandoned_left: bool,
     },
 }
 
 impl Calls {
-    /// The callers a message of the child that names no call may be for. One that gave up counts as
-    /// long as the child has not answered its call: it may still be working on it. So does one whose host has
-    /// questions and has not come back with the answers. Of several calls of one host it is the one that goes on,
-    /// if only one does.
+    /// Candidate recipients for a child message without a request id. Callers who gave up still count until
+    /// the child answers them, because it may still be working on their calls; so do callers whose call is
+    /// suspended. If all candidates belong to one host, picks its only unsuspended call.
     pub(in crate::child) fn candidates(&self, about: About, now: Instant) -> Candidates {
         let may_speak = |call: &AbandonedCall| match about {
             About::Log => !call.read,
@@ -41,7 +41,7 @@ impl Calls {
         }
         let mut waiting: Vec<_> =
             self.waiting.iter().filter_map(|(id, waiting)| Some((*id, waiting.caller.as_ref()?))).collect();
-        // Of a host's legacy calls the latest: what names no call is most likely about that one.
+        // Newest first: for a legacy host, the message is most likely about its latest call.
         waiting.sort_unstable_by_key(|(id, _)| std::cmp::Reverse(*id));
         let given_up = self.abandoned.values().filter(|call| may_speak(call));
         let given_up = given_up.filter_map(|call| call.caller.as_ref());

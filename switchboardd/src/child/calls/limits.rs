@@ -9,7 +9,7 @@ use crate::caller::Caller;
 use crate::child::Limits;
 
 impl Calls {
-    /// Binds a call to `limits`. True if it may be due before the alarm.
+    /// Applies `limits` to a call. True if it may be due before `next_check`.
     pub(in crate::child) fn limit(&mut self, id: ChildId, limits: Limits) -> bool {
         let Some(waiting) = self.waiting.get_mut(&id.0) else { return false };
         waiting.limits = Some(limits);
@@ -17,7 +17,7 @@ impl Calls {
         self.next_check.is_none_or(|alarm| due < alarm)
     }
 
-    /// Tells the callers whose calls have taken too long, ends the session's questions that have, and says when the
+    /// Fails the calls that are overdue, ends the session's questions that are, and returns when the
     /// next one may be due.
     pub(in crate::child) fn give_up_overdue(&mut self, now: Instant) -> Option<Instant> {
         self.next_check = None;
@@ -38,7 +38,8 @@ impl Calls {
         self.next_check
     }
 
-    /// Progress on a call: the silence is over. Who wants to hear it, under which token?
+    /// Progress on a call restarts its silence timeout. Returns the caller and its progress
+    /// token, if it has one.
     pub(in crate::child) fn progress(
         &mut self,
         id: ChildId,

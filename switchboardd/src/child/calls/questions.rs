@@ -8,29 +8,30 @@ use super::{Calls, ChildId, PendingCall};
 use crate::caller::Caller;
 use crate::methods;
 
-/// A question of the child that is open at a host.
+/// A question of the child that a host has not answered.
 #[derive(Debug)]
 pub(in crate::child) struct ChildQuestion {
     pub(in crate::child) caller: Arc<Caller>,
-    /// The id under which the host knows it.
+    /// The id of the question at the host.
     pub(in crate::child) ours: Box<str>,
     pub(in crate::child) method: Box<str>,
-    /// The calls of that host that were open when it was asked and still are. It lives as long as one of them.
+    /// The calls of that host that were open when the child asked and still are. A bound question
+    /// ends with the last one.
     within: Vec<u64>,
-    /// False for a question that belongs to the session and not to a call: it stops no call's timeout.
+    /// False for a question that belongs to the session and not to a call: it suspends no timeout.
     pub(super) bound: bool,
     pub(super) since: Instant,
 }
 
 impl ChildQuestion {
-    /// Whether its host may answer it later, too: roots are of use for as long as the session lasts.
+    /// Whether a late answer is still useful: roots are, for as long as the session lasts.
     pub(in crate::child) fn may_be_late(&self) -> bool {
         !self.bound && &*self.method == methods::ROOTS_LIST && self.caller.as_stateless().is_none()
     }
 }
 
 impl Calls {
-    /// A call was answered or given up on. Questions that belong to no other call end with it.
+    /// A call was answered or given up on. Ends the questions that belong to no other call.
     pub(super) fn call_ended(&mut self, id: ChildId) {
         if self.questions.is_empty() {
             return;
@@ -42,7 +43,8 @@ impl Calls {
         self.ended.extend(self.questions.extract_if(|_, question| ends(question)));
     }
 
-    /// Questions that ended with their calls: whoever changes a call tells both sides of them.
+    /// Takes the questions that ended with their calls. Whoever changes a call must tell
+    /// both sides about them.
     pub(in crate::child) fn take_ended_questions(&mut self, now: Instant) -> Vec<(Box<str>, ChildQuestion)> {
         let ended = std::mem::take(&mut self.ended);
         ended.iter().for_each(|(_, question)| self.restart_timeouts(question, now));
@@ -57,7 +59,7 @@ impl Calls {
         })
     }
 
-    /// Whether a question to this caller belongs to a call that is open: to `about`, if that is known.
+    /// Whether a question to this caller belongs to an open call; to `about`, if that is known.
     pub(in crate::child) fn may_ask(&self, caller: &Arc<Caller>, about: Option<ChildId>) -> bool {
         !self.calls_of(caller, about).is_empty()
     }
@@ -73,7 +75,8 @@ impl Calls {
         self.waiting.iter().filter(|(_, waiting)| is_theirs(waiting)).map(|(id, _)| *id).collect()
     }
 
-    /// A question to this caller opened: if it belongs to a call, the timeouts of its calls stop. Gives one of the same id that was open.
+    /// Registers a question to this caller. If it belongs to a call, it suspends the silence timeouts of the
+    /// caller's calls. Returns the open question with the same id, if any.
     pub(in crate::child) fn question_opened(
         &mut self,
         theirs: Box<str>,
@@ -84,7 +87,8 @@ impl Calls {
         now: Instant,
     ) -> Option<ChildQuestion> {
         let within = self.calls_of(caller, about);
-        // Roots are the session's, whatever call is open; a modern host is asked for them by one request.
+        // `roots/list` belongs to the session, whatever call is open; a modern host gets
+        // it within one request.
         let is_sessions = method == methods::ROOTS_LIST && caller.as_stateless().is_none();
         let bound = !within.is_empty() && !is_sessions;
         let question =
@@ -92,7 +96,7 @@ impl Calls {
         self.questions.insert(theirs, question)
     }
 
-    /// It was answered or withdrawn: the timeouts start again.
+    /// The question was answered or withdrawn: restarts the timeouts.
     pub(in crate::child) fn question_closed(&mut self, theirs: &str, now: Instant) -> Option<ChildQuestion> {
         let question = self.questions.remove(theirs)?;
         self.restart_timeouts(&question, now);
@@ -107,8 +111,8 @@ impl Calls {
         self.questions.contains_key(theirs)
     }
 
-    /// A question has ended. One of the session has stopped no clock: a child that asks for roots again and again is
-    /// silent on its calls all the same.
+    /// Restarts the timeouts that this question suspended. A question of the session suspended none: a child
+    /// that keeps asking for roots is still silent on its calls.
     fn restart_timeouts(&mut self, ended: &ChildQuestion, now: Instant) {
         for waiting in self.waiting.values_mut().filter(|_| ended.bound) {
             if waiting.caller.as_ref().is_some_and(|waiting| waiting.is_same_host(&ended.caller)) {
@@ -117,7 +121,7 @@ impl Calls {
         }
     }
 
-    /// There are calls, and each of them waits for its host.
+    /// Whether there are calls and each of them waits for its host.
     pub(in crate::child) fn all_asking(&self) -> bool {
         let mut calls = self.waiting.iter().filter(|(id, _)| !self.is_nobodys(**id));
         self.in_flight() > 0 && calls.all(|(_, waiting)| self.is_asking(waiting))

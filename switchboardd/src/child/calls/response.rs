@@ -8,28 +8,28 @@ use switchboard_wire::envelope::splice;
 use crate::child::ChildError;
 use crate::era::ProtocolEra;
 
-/// A request id as we issued it to a child.
+/// A request id that the daemon issued to a child.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ChildId(pub u64);
 
-/// A child's answer: the whole message, and where its id stands in it.
+/// A child's answer: the whole message, and the range of its id.
 #[derive(Debug)]
 pub struct ChildResponse {
     pub body: Bytes,
     pub id: Range<usize>,
-    /// Of the child whose answer it is.
+    /// The era of the child.
     pub era: ProtocolEra,
-    /// What it says of how the call went, for those who count; `None` if all is well.
+    /// The error for metrics; `None` if the call succeeded.
     pub error: Option<&'static str>,
 }
 
 impl ChildResponse {
-    /// The same bytes under the id of the host.
+    /// The answer with the host's id.
     pub fn for_host(&self, host_id: &str) -> Vec<u8> {
         splice(&self.body, self.id.clone(), host_id.as_bytes())
     }
 
-    /// The same child's answer with another result.
+    /// An answer of this child with another result.
     pub fn with_result(&self, result: &str) -> Self {
         let (before, id) = (r#"{"jsonrpc":"2.0","id":"#, "0");
         let body = format!(r#"{before}{id},"result":{result}}}"#);
@@ -42,14 +42,14 @@ impl ChildResponse {
     }
 }
 
-/// What a waiting caller is handed.
+/// What a waiting caller receives.
 #[derive(Debug)]
 pub(in crate::child) enum CallOutcome {
     Response(ChildResponse),
-    /// The child answered with more than anybody takes.
+    /// The child's answer is over the size limit.
     TooLong(u64),
-    /// No answer will come; those to other calls may.
+    /// This call gets no answer; other calls still may.
     Failed(ChildError),
-    /// It took too long. The call stays open until its caller gives up on it.
+    /// The call timed out. It stays open until its caller gives up on it.
     Overdue(ChildError),
 }

@@ -39,7 +39,7 @@ fn late_answers_are_thrown_away_quietly_and_the_caller_stays_a_candidate() {
 }
 
 #[test]
-fn a_question_is_never_guessed_to_be_for_the_one_who_stayed() {
+fn a_question_is_not_routed_to_the_one_caller_that_remains() {
     let mut calls = Calls::default();
     let now = Instant::now();
     let (gone, _a) = calls.open(Some(Caller::anonymous()), None, now).unwrap();
@@ -50,7 +50,7 @@ fn a_question_is_never_guessed_to_be_for_the_one_who_stayed() {
 }
 
 #[test]
-fn one_who_gave_up_counts_until_a_modern_child_has_read_so() {
+fn an_abandoned_call_counts_until_a_modern_child_has_read_the_cancel() {
     let mut calls = Calls::default();
     let now = Instant::now();
     let (gone, _a) = calls.open(Some(Caller::anonymous()), None, now).unwrap();
@@ -67,7 +67,7 @@ fn one_who_gave_up_counts_until_a_modern_child_has_read_so() {
 }
 
 #[test]
-fn what_we_ask_ourselves_is_nobodys() {
+fn requests_of_the_daemon_are_no_candidates() {
     let mut calls = Calls::default();
     let now = Instant::now();
     let (_ours, _a) = calls.open(None, None, now).unwrap();
@@ -77,7 +77,7 @@ fn what_we_ask_ourselves_is_nobodys() {
 }
 
 #[test]
-fn tombstones_are_bounded_and_nobody_is_guessed_beyond_them() {
+fn abandoned_calls_are_bounded_and_overflow_leaves_no_single_candidate() {
     let mut calls = Calls::default();
     for _ in 0..=MAX_ABANDONED {
         let (id, _receiver) = calls.open(Some(Caller::anonymous()), None, Instant::now()).unwrap();
@@ -100,7 +100,7 @@ fn told(receiver: &mut oneshot::Receiver<CallOutcome>) -> Option<ChildError> {
 }
 
 #[test]
-fn an_open_question_stops_the_clock_of_its_caller_only() {
+fn an_open_question_suspends_only_the_timeouts_of_its_caller() {
     let mut calls = Calls::default();
     let now = Instant::now();
     let after = |seconds| now + Duration::from_secs(seconds);
@@ -141,7 +141,7 @@ fn a_question_ends_with_the_last_call_that_it_may_belong_to() {
     let ended = calls.take_ended_questions(after(70));
     assert_eq!(ended.len(), 1);
     assert_eq!((&*ended[0].0, &*ended[0].1.ours), ("q", "ours"));
-    // The call that came later has its silence limit again.
+    // The later call has its silence timeout again.
     assert_eq!(calls.give_up_overdue(after(130)), None);
     assert_eq!(told(&mut c), Some(ChildError::Silent { ms: 60_000 }));
     calls.abandon(third, now);
@@ -149,7 +149,7 @@ fn a_question_ends_with_the_last_call_that_it_may_belong_to() {
 }
 
 #[test]
-fn a_question_that_is_about_a_call_ends_with_that_one() {
+fn a_question_about_a_call_ends_with_that_call() {
     let mut calls = Calls::default();
     let now = Instant::now();
     let host = Caller::named();
@@ -160,7 +160,7 @@ fn a_question_that_is_about_a_call_ends_with_that_one() {
     assert_eq!(replaced.map(|question| question.ours), Some("1".into()));
     calls.deliver(first, answer());
     assert_eq!(calls.take_ended_questions(now).len(), 1);
-    // One of the session itself ends with none of them.
+    // A question of the session ends with none of its calls.
     calls.question_opened("roots".into(), &Caller::named(), "3".into(), "m", None, now);
     calls.deliver(ChildId(2), answer());
     assert!(calls.take_ended_questions(now).is_empty());
@@ -168,7 +168,7 @@ fn a_question_that_is_about_a_call_ends_with_that_one() {
 }
 
 #[test]
-fn roots_that_a_host_never_tells_stop_no_clock_and_end() {
+fn unanswered_roots_requests_expire_and_suspend_no_timeout() {
     let mut calls = Calls::default();
     let now = Instant::now();
     let after = |seconds| now + Duration::from_secs(seconds);
@@ -187,7 +187,7 @@ fn roots_that_a_host_never_tells_stop_no_clock_and_end() {
 }
 
 #[test]
-fn roots_that_a_child_asks_for_again_and_again_end_no_silence() {
+fn repeated_roots_requests_do_not_restart_the_silence_timeout() {
     let mut calls = Calls::default();
     let now = Instant::now();
     let after = |seconds| now + Duration::from_secs(seconds);
@@ -204,7 +204,7 @@ fn roots_that_a_child_asks_for_again_and_again_end_no_silence() {
 }
 
 #[test]
-fn checks_that_a_child_never_answers_are_no_use_and_leave_one_tombstone() {
+fn unanswered_cancel_checks_do_not_count_as_use_and_leave_one_abandoned_call() {
     let mut calls = Calls::default();
     let now = Instant::now();
     for _ in 0..=MAX_ABANDONED {
@@ -218,7 +218,7 @@ fn checks_that_a_child_never_answers_are_no_use_and_leave_one_tombstone() {
     calls.check(last);
     calls.abandon(last, now);
     assert_eq!(calls.deliver(last, answer()), Delivered::Late);
-    // What we ask ourselves is never for a host, however much of it was given up on.
+    // Abandoned requests of the daemon are never candidates, however many there are.
     for _ in 0..=MAX_ABANDONED {
         let (ours, _receiver) = calls.open(None, None, now).unwrap();
         calls.abandon(ours, now);
@@ -228,7 +228,7 @@ fn checks_that_a_child_never_answers_are_no_use_and_leave_one_tombstone() {
 }
 
 #[test]
-fn a_cancelled_call_makes_logs_nobodys_only_until_the_child_has_read_so() {
+fn logs_are_ambiguous_only_until_the_child_has_read_the_cancel() {
     let mut calls = Calls::default();
     let now = Instant::now();
     let later = now + MAY_ASK;
@@ -249,7 +249,7 @@ fn a_cancelled_call_makes_logs_nobodys_only_until_the_child_has_read_so() {
 }
 
 #[test]
-fn progress_starts_the_silence_anew_and_the_end_is_the_end() {
+fn progress_restarts_the_silence_timeout_but_not_the_total_one() {
     let mut calls = Calls::default();
     let now = Instant::now();
     let after = |seconds| now + Duration::from_secs(seconds);
@@ -261,14 +261,14 @@ fn progress_starts_the_silence_anew_and_the_end_is_the_end() {
     assert_eq!(calls.give_up_overdue(after(60)), Some(after(100)));
     assert_eq!(calls.give_up_overdue(after(100)), None);
     assert_eq!(told(&mut receiver), Some(ChildError::Endless { ms: 100_000 }));
-    // It has not been answered: its caller stays a candidate until the child has.
+    // The child has not answered: its caller stays a candidate until it does.
     assert_eq!(calls.in_flight(), 1);
     assert!(calls.abandon(id, Instant::now()));
     assert_eq!(calls.deliver(id, answer()), Delivered::Late);
 }
 
 #[test]
-fn a_call_that_may_be_due_first_moves_the_alarm() {
+fn a_call_that_may_be_due_first_needs_an_earlier_check() {
     let mut calls = Calls::default();
     let now = Instant::now();
     let (slow, _a) = calls.open(None, None, now).unwrap();
@@ -281,7 +281,7 @@ fn a_call_that_may_be_due_first_moves_the_alarm() {
 }
 
 #[test]
-fn closing_the_table_tells_everybody_and_takes_no_more() {
+fn closing_the_table_fails_all_calls_and_refuses_new_ones() {
     let mut calls = Calls::default();
     let (_, mut receiver) = calls.open(Some(Caller::anonymous()), None, Instant::now()).unwrap();
     calls.close();

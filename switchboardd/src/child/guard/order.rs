@@ -1,32 +1,32 @@
-//! What the daemon tells a guard to start. It comes over their socket: a command line can be read by every user of
-//! the machine, and arguments may hold secrets.
+//! The order: what a guard is told to start. The daemon sends it over their socket, because a command line is
+//! readable by every user of the machine and arguments may contain secrets.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Read};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
-/// More than any system takes as arguments of a program.
+/// More than any system accepts as arguments of a program.
 const MAX: u32 = 64 * 1024 * 1024;
 
-/// What stands for a limit that there is none.
+/// Encodes an infinite limit.
 const UNLIMITED: &str = "unlimited";
 
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(in crate::child) struct GuardOrder {
     pub(in crate::child) program: PathBuf,
-    /// What it is called by, if by something else.
+    /// `argv[0]`, if it differs from `program`.
     pub(in crate::child) name: Option<PathBuf>,
-    /// The run log's note of its container.
+    /// The run log's note of the child's container.
     pub(in crate::child) container: Option<PathBuf>,
-    /// Soft limits that the child gets, where ours are others.
+    /// Soft limits for the child, where the daemon's differ.
     pub(in crate::child) files: Option<u64>,
     pub(in crate::child) core: Option<Option<u64>>,
     pub(in crate::child) args: Vec<OsString>,
 }
 
 impl GuardOrder {
-    /// Its length, then one word after the other, each with a zero byte at its end. `None` if a word holds one.
+    /// The length, then the words, each terminated by a zero byte. `None` if a word contains one.
     pub(in crate::child) fn encode(&self) -> Option<Vec<u8>> {
         let path = |path: &Option<PathBuf>| path.clone().unwrap_or_default().into_os_string();
         let core = match self.core {
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_told_arrives() {
+    fn an_order_survives_encoding() {
         let plain = GuardOrder { program: "/bin/x".into(), ..GuardOrder::default() };
         let full = GuardOrder {
             program: "/bin/x".into(),
@@ -93,13 +93,13 @@ mod tests {
         for order in [plain, full, limited] {
             let bytes = order.encode().unwrap();
             assert_eq!(GuardOrder::read(bytes.as_slice()).unwrap(), order);
-            // Half of it starts nothing.
+            // A truncated order is refused.
             assert!(GuardOrder::read(&bytes[..bytes.len() - 1]).is_err());
         }
     }
 
     #[test]
-    fn a_zero_byte_cannot_be_told() {
+    fn a_zero_byte_cannot_be_encoded() {
         assert_eq!(GuardOrder { args: vec!["a\0b".into()], ..GuardOrder::default() }.encode(), None);
     }
 }

@@ -1,12 +1,12 @@
-//! Where a remote child is, and what may be sent there. Pure.
+//! The URL of a remote child, and where redirects may lead. Pure.
 
 use reqwest::Url;
 
 use crate::definition::ResolvedRemote;
 
-/// The URL of a child, if messages may go there; or what is wrong with it.
+/// The URL of a child, if messages may be sent there; the error says what is wrong with it.
 pub fn address(to: &ResolvedRemote) -> Result<Url, String> {
-    // The text may hold a secret, so it is not repeated.
+    // The text may contain a secret, so it is not repeated.
     let url = Url::parse(&to.url).map_err(|error| format!("`url` is not valid: {error}"))?;
     match url.scheme() {
         "https" => {}
@@ -15,7 +15,7 @@ pub fn address(to: &ResolvedRemote) -> Result<Url, String> {
             return Err("`url` is not encrypted: `http://` is for this machine (`localhost`, `127.0.0.1`, `[::1]`) only"
                 .to_owned());
         }
-        // The text may hold a secret, also as far as the first colon.
+        // The scheme may contain a secret too, so it is shown only if the definition spells it out.
         other if to.shown.url.starts_with(other) => {
             return Err(format!("`url` cannot be reached by `{other}`; `https` or `http` can"));
         }
@@ -42,13 +42,14 @@ pub fn is_loopback(url: &Url) -> bool {
     }
 }
 
-/// Where `location` leads from `from`, if that is the same origin; else the origin that it is, for people.
+/// Resolves `location` if it has the same origin as `from`; otherwise returns the other origin
+/// for the error message.
 pub(super) fn follow(from: &Url, location: &str) -> Result<Url, Option<String>> {
     let to = from.join(location).map_err(|_| None)?;
     if to.origin() == from.origin() && matches!(to.scheme(), "http" | "https") {
         return Ok(to);
     }
-    // Only where it leads: the rest may hold what is nobody's business.
+    // Only the origin: the rest may contain secrets.
     let place =
         to.host_str().map_or_else(|| format!("{}:", to.scheme()), |_| to.origin().ascii_serialization());
     Err(Some(if place == "null" { format!("{}:", to.scheme()) } else { place }))
@@ -88,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn a_redirect_stays_where_it_is() {
+    fn redirects_stay_within_the_origin() {
         let from = Url::parse("https://x.example/a/mcp?k=1").unwrap();
         assert_eq!(follow(&from, "/b/").unwrap().as_str(), "https://x.example/b/");
         assert_eq!(follow(&from, "https://x.example:443/c").unwrap().path(), "/c");

@@ -1,8 +1,8 @@
-//! One HTTP request to a remote child and the head of its answer: credentials, challenges and redirects are dealt
-//! with here, so that whoever sends a message sees what the server made of it and nothing else.
+//! Sends one HTTP request to a remote child and returns the response head. Handles credentials, challenges
+//! and redirects, so that callers see only the final response.
 //!
-//! Our own headers and the person's go to the origin that the definition names and nowhere else; nothing of a
-//! host's request is ever among them.
+//! The daemon's headers and the definition's are sent only to the origin that the definition names. They
+//! never contain anything from a host's request.
 
 use std::sync::Arc;
 
@@ -23,12 +23,12 @@ use crate::child::failure::clip;
 use crate::definition::{DisplayUrl, ResolvedRemote};
 use crate::visible::clipped;
 
-/// Redirects of one request that are followed.
+/// Limit of redirects that one request follows.
 const MAX_HOPS: usize = 4;
-/// As much of an error's text as is read.
+/// How much of an error response is read.
 const MAX_REFUSAL: usize = 256 * 1024;
 
-/// Headers that belong to a connection or are ours to say.
+/// Headers that belong to the connection or that only the daemon sets.
 const NOT_THEIRS: [HeaderName; 8] =
     [ACCEPT_ENCODING, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST, TE, TRANSFER_ENCODING, UPGRADE];
 
@@ -36,22 +36,22 @@ const NOT_THEIRS: [HeaderName; 8] =
 pub(super) struct Client {
     http: reqwest::Client,
     pub(super) url: Url,
-    /// How the server is spoken of.
+    /// The URL for messages to the user.
     pub(super) shown: DisplayUrl,
-    /// What the definition sets.
+    /// Headers that the definition sets.
     headers: HeaderMap,
-    /// `None` where the definition sets `Authorization` itself.
+    /// `None` if the definition sets `Authorization` itself.
     authorizer: Option<Arc<dyn Authorizer>>,
 }
 
-/// A request, but for what every request has.
+/// A request, without the parts that every request has.
 #[derive(Debug, Clone)]
 pub(super) struct Outgoing {
     pub(super) method: Method,
     pub(super) url: Url,
     pub(super) headers: HeaderMap,
     pub(super) body: Bytes,
-    /// Whose call it is.
+    /// The caller whose call it is.
     pub(super) caller: Option<Arc<Caller>>,
 }
 
@@ -67,7 +67,7 @@ impl Client {
         Ok(Self { http, url, shown: to.shown.clone(), headers, authorizer })
     }
 
-    /// Sends a request as often as challenges and redirects want it, which is never after it was taken.
+    /// Sends a request, and again after a challenge or a redirect, but never after the server accepted it.
     pub(super) async fn send(&self, outgoing: Outgoing) -> Result<Response, RemoteError> {
         self.sent(outgoing).await.map_err(|error| error.without_values(&self.shown))
     }
@@ -137,7 +137,7 @@ impl Client {
         })
     }
 
-    /// What was tried, as its file writes it; and a hint where both ends speak, but not the same.
+    /// The error with the URL as written in the file, and a hint if the server seems to speak plain HTTP.
     fn unreachable(&self, cause: &str) -> String {
         let is_plain = self.url.scheme() == "https"
             && ["InvalidContentType", "corrupt message"].iter().any(|sign| cause.contains(sign));
@@ -146,7 +146,7 @@ impl Client {
     }
 }
 
-/// What the definition sets, as far as it is a person's to set.
+/// The headers of the definition, without those that users may not set.
 fn headers(to: &ResolvedRemote) -> Result<HeaderMap, RemoteError> {
     let mut headers = HeaderMap::new();
     for (name, value) in &to.headers {
@@ -172,14 +172,14 @@ fn is_challenge(response: &Response) -> bool {
     }
 }
 
-/// What the server wants to see: all that it says of it, as one header.
+/// All challenges of the server, joined into one header.
 fn challenges(response: &Response) -> Option<String> {
     let all = response.headers().get_all(WWW_AUTHENTICATE).iter().filter_map(|header| header.to_str().ok());
     let all: Vec<&str> = all.collect();
     (!all.is_empty()).then(|| all.join(", "))
 }
 
-/// Where a redirect leads, if it is one that repeats the request.
+/// The target of a redirect that repeats the request.
 fn redirected(from: &Url, response: &Response) -> Result<Option<Url>, RemoteError> {
     if !matches!(response.status().as_u16(), 301 | 302 | 307 | 308) {
         return Ok(None);
@@ -192,7 +192,7 @@ fn redirected(from: &Url, response: &Response) -> Result<Option<Url>, RemoteErro
     }
 }
 
-/// Nothing is unpacked, so nothing can unpack to more than it was.
+/// Refuses compressed bodies: nothing is decompressed, so a body cannot expand.
 fn whole(response: Response) -> Result<Response, RemoteError> {
     match response.headers().get(CONTENT_ENCODING) {
         Some(encoding) if encoding != "identity" => {
@@ -203,17 +203,16 @@ fn whole(response: Response) -> Result<Response, RemoteError> {
     }
 }
 
-/// The type of an answer, without its parameters.
+/// The media type of a response, without parameters.
 pub(super) fn content_type(response: &Response) -> String {
     let header = response.headers().get(CONTENT_TYPE).and_then(|header| header.to_str().ok());
     header.unwrap_or_default().split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
 }
 
-/// A body as a whole.
 #[derive(Debug)]
 pub(super) enum Body {
     Whole(Bytes),
-    /// More than anybody takes; at least so much.
+    /// Over the limit; the size is at least this.
     TooLong(u64),
 }
 
@@ -253,7 +252,7 @@ async fn refusal(response: Response) -> String {
     if is_text { shown(&refusal_bytes(response).await) } else { String::new() }
 }
 
-/// A server's words in a message of ours: on one line and not too many.
+/// A server's text for our messages: one line of limited length.
 pub(super) fn shown(body: &[u8]) -> String {
     const MAX_CHARS: usize = 300;
     let text = String::from_utf8_lossy(body);

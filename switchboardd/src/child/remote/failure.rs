@@ -1,4 +1,4 @@
-//! What goes wrong between us and a child that runs elsewhere.
+//! Errors between the daemon and a remote child.
 
 use super::auth::AuthError;
 use crate::definition::DisplayUrl;
@@ -6,7 +6,7 @@ use crate::definition::DisplayUrl;
 /// Why a remote child gave no answer. The texts continue the words "child `name` …".
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RemoteError {
-    /// Not one byte of the request reached it.
+    /// No byte of the request reached it.
     #[error("could not be reached: {why}")]
     Unreachable { why: String },
     #[error("{why} before it answered; the call may or may not have run")]
@@ -34,7 +34,8 @@ pub enum RemoteError {
 }
 
 impl RemoteError {
-    /// The same without what was filled into the URL or the headers: servers repeat what they were sent.
+    /// Redacts the values that were filled into the URL or the headers, because servers repeat
+    /// what they were sent.
     pub(super) fn without_values(mut self, shown: &DisplayUrl) -> Self {
         let text = match &mut self {
             Self::Unreachable { why } | Self::Cut { why } | Self::Auth(AuthError::Failed { why }) => why,
@@ -49,13 +50,13 @@ impl RemoteError {
         self
     }
 
-    /// Whether the request surely did not run.
+    /// Whether the request certainly did not run.
     pub fn is_unsent(&self) -> bool {
         matches!(self, Self::Unreachable { .. } | Self::Changed { .. })
     }
 
-    /// Whether it says that the server does not speak the way that was tried. Refused credentials, failures of the
-    /// server and of the way to it say nothing about that.
+    /// Whether the error shows that the server does not speak the protocol that was tried. Refused
+    /// credentials, server failures and network failures do not show that.
     pub(super) fn is_about_protocol(&self) -> bool {
         match self {
             Self::Status { status, .. } => {
@@ -66,7 +67,7 @@ impl RemoteError {
         }
     }
 
-    /// A word that programs can rely on.
+    /// A stable identifier for programs.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Unreachable { .. } => "child_unreachable",

@@ -1,6 +1,6 @@
-//! Which way a remote server is spoken with: the modern one, `initialize`, or the transport of 2024-11-05. What
-//! worked last is tried first. Only what a server says about the way itself leads to the next one; refused
-//! credentials, failures and time-outs end the attempt.
+//! Finds out which protocol a remote server speaks: the modern one, `initialize`, or the transport of
+//! 2024-11-05. The one that worked last is tried first. Only an answer about the protocol itself leads to the
+//! next attempt; refused credentials, failures and timeouts end the handshake.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,16 +22,16 @@ use crate::definition::Transport;
 use crate::era::envelope::{Envelope, with_envelope};
 use crate::methods;
 
-/// Bounded by whoever starts the child.
+/// No timeouts here: the whole start is bounded by the caller.
 const LIMITS: Limits = Limits { spawn: PATIENT, rpc: PATIENT, max: PATIENT };
 
-/// How long a new session may take to begin.
+/// Timeout of a new session.
 const RENEWAL: Duration = Duration::from_secs(15);
 
-/// What became of one way.
+/// The result of trying one protocol.
 enum ProbeOutcome {
     Initialized(ServerInfo),
-    /// The server does not speak it; what it said.
+    /// The server does not speak it; its error.
     Unsupported(ChildError),
 }
 
@@ -55,7 +55,7 @@ pub(super) async fn run(
             LegacySse => match old_sse::open(child, connection).await? {
                 Opened::Stream(reading) => {
                     let attempt = initialize(child, connection).await?;
-                    // The end of a stream that serves nobody must not be the end of the child.
+                    // The end of a stream that is not used must not end the child.
                     if let ProbeOutcome::Unsupported(_) = attempt {
                         reading.abort();
                     }
@@ -66,7 +66,7 @@ pub(super) async fn run(
         };
         match attempt {
             ProbeOutcome::Initialized(server_info) => return Ok(server_info),
-            // What it says to `initialize` tells a person most.
+            // The answer to `initialize` is the most useful one for the user.
             ProbeOutcome::Unsupported(why) if protocol == Legacy || refusal.is_none() => refusal = Some(why),
             ProbeOutcome::Unsupported(_) => {}
         }
@@ -74,8 +74,8 @@ pub(super) async fn run(
     Err(refusal.expect("BUG: there are ways to try"))
 }
 
-/// A legacy server has forgotten the session `lost`: a new one is begun, once for all who notice.
-/// It goes on if the call that noticed is cancelled: others wait for it too.
+/// A legacy server has forgotten the session `lost`: begins a new one, once for all requests that notice.
+/// This continues if the request that noticed is cancelled, because others wait for it too.
 pub(super) async fn reconnect(
     child: &Arc<Child>,
     connection: &Arc<RemoteConnection>,
@@ -92,7 +92,7 @@ async fn reinitialize(
 ) -> Result<(), ChildError> {
     let (child, connection) = (&child, &connection);
     let _turn = connection.handshake_lock.lock().await;
-    // None at all is one that could not be begun: it is tried again.
+    // No session means that an earlier attempt failed: try again.
     let now = connection.state().session;
     if now != lost && now.is_some() {
         return Ok(());
@@ -116,7 +116,7 @@ async fn discover(child: &Arc<Child>) -> Result<ProbeOutcome, ChildError> {
     let mut params = Vec::new();
     with_envelope(None, &Envelope::ours(), &mut params);
     let mut asked = call(child, methods::DISCOVER, &params).await?;
-    // It refused the revision and then names it among those that it has: it may as well be asked once more.
+    // It refused the revision but lists it as supported: ask once more.
     if let Ok(answer) = &asked
         && let Some(Outcome::Error(error)) = outcome(answer)
         && names_modern(error)
@@ -160,7 +160,7 @@ async fn initialize(
     Ok(ProbeOutcome::Initialized(server_info))
 }
 
-/// The inner error is what a server says that does not speak this way.
+/// The inner error means that the server does not speak this protocol.
 async fn call(
     child: &Arc<Child>,
     method: &str,
@@ -181,13 +181,13 @@ fn outcome(answer: &ChildResponse) -> Option<Outcome<'_>> {
     }
 }
 
-/// Whether the code of an error is one that only the modern era has.
+/// Whether the code of an error exists only in the modern era.
 fn is_modern(error: Raw<'_>) -> bool {
     let code = Members::of(error).and_then(|error| error.get("code")?.get().parse::<i64>().ok());
     code.is_some_and(|code| (-32022..=-32020).contains(&code))
 }
 
-/// Whether it refuses the revision, and names none that we know.
+/// Whether the error refuses our revision and names none that we know.
 fn is_unsupported(error: Raw<'_>) -> bool {
     let code = Members::of(error).and_then(|error| error.get("code"));
     code.is_some_and(|code| code.get() == crate::error_codes::UNSUPPORTED_VERSION.to_string())

@@ -1,4 +1,4 @@
-//! The headers of a message to a remote child, made from the message itself. Pure.
+//! The headers of a message to a remote child, derived from the message. Pure.
 
 use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use switchboard_wire::envelope::Message;
@@ -22,7 +22,7 @@ const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const BOTH: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
 const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
 
-/// Of a message that is posted. `tools`: what the child's tools are, where they say more headers.
+/// The headers of a posted message. `tools`: the child's tools, whose schemas may require more headers.
 pub(super) fn of_message(state: &RemoteState, message: &Message<'_>, tools: Option<&ToolList>) -> HeaderMap {
     let mut headers = HeaderMap::new();
     headers.insert(ACCEPT, BOTH);
@@ -34,7 +34,7 @@ pub(super) fn of_message(state: &RemoteState, message: &Message<'_>, tools: Opti
     headers
 }
 
-/// Of the request for a legacy server's own stream.
+/// The headers of the request for a legacy server's own stream.
 pub(super) fn of_stream(state: &RemoteState, last_id: Option<&str>) -> HeaderMap {
     let mut headers = HeaderMap::new();
     headers.insert(ACCEPT, EVENTS);
@@ -45,7 +45,7 @@ pub(super) fn of_stream(state: &RemoteState, last_id: Option<&str>) -> HeaderMap
     headers
 }
 
-/// What tells a legacy server which conversation it is.
+/// Adds the headers that identify the session at a legacy server.
 pub(super) fn of_session(state: &RemoteState, headers: &mut HeaderMap) {
     if let Some(revision) = state.revision {
         headers.insert(VERSION, HeaderValue::from_static(revision));
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_modern_request_says_in_its_headers_what_its_body_says() {
+    fn the_headers_of_a_modern_request_repeat_its_body() {
         let tool = r#"{"name":"ü","inputSchema":{"properties":{"r":{"type":"string","x-mcp-header":"Region"},"n":{"type":"integer","x-mcp-header":"N"}}}}"#;
         let tool = RawValue::from_string(tool.to_owned()).unwrap();
         let tools = ToolList::from_raw(&[&tool]);
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_legacy_message_says_which_conversation_it_is_of() {
+    fn a_legacy_message_names_its_session() {
         let session = Some(HeaderValue::from_static("s1"));
         let state = RemoteState { revision: Some("2025-06-18"), session, ..RemoteState::default() };
         let call = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t"}}"#;

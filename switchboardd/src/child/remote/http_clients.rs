@@ -1,5 +1,5 @@
-//! The HTTP client behind all remote children. Made when the first one is reached: whoever has none pays nothing for
-//! it, and certificates are read only for those that need them.
+//! The HTTP clients for all remote children. Created on first use: without remote children they cost nothing,
+//! and certificates are read only if needed.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -13,9 +13,9 @@ use super::address::is_loopback;
 use crate::environment::Variables;
 use crate::event_loop::{may_block, run_blocking};
 
-/// How long a connection may take to open.
+/// Timeout for opening a connection.
 const CONNECT: Duration = Duration::from_secs(10);
-/// A connection that nobody used for this long is closed, before servers and routers forget it.
+/// Idle connections are closed after this time, before servers and routers drop them.
 const IDLE: Duration = Duration::from_secs(55);
 const IDLE_PER_HOST: usize = 4;
 
@@ -24,20 +24,20 @@ const ALL_PROXY: [&str; 2] = ["all_proxy", "ALL_PROXY"];
 const NO_PROXY: [&str; 2] = ["no_proxy", "NO_PROXY"];
 const SSL_CERT_FILE: &str = "SSL_CERT_FILE";
 
-/// No process has a number as high as those of children that run elsewhere.
+/// Ids of remote children start here, above every possible pid.
 const FIRST_NUMBER: u32 = 1 << 31;
 
 #[derive(Debug, Default)]
 pub struct HttpClients {
     /// For this machine: no certificates, no proxy.
     local: OnceCell<Client>,
-    /// For other machines, with what it was made by. Whoever makes it holds it.
+    /// For other machines, with the settings it was built from. The lock is held while one is built.
     external: tokio::sync::Mutex<Option<(NetworkSettings, Client)>>,
     reached: AtomicU32,
 }
 
 impl HttpClients {
-    /// A number for a child that has no process.
+    /// An id for a child that has no process.
     pub(super) fn number(&self) -> u32 {
         FIRST_NUMBER + self.reached.fetch_add(1, Ordering::Relaxed) % FIRST_NUMBER
     }
@@ -56,14 +56,14 @@ impl HttpClients {
         if let Some((_, client)) = known.as_ref().filter(|(made_by, _)| *made_by == settings) {
             return Ok(client.clone());
         }
-        // The first one, or the login shell says something else by now.
+        // The first client, or the settings of the login shell have changed.
         let client = external_client(variables, |client| client).await.map_err(unusable)?;
         *known = Some((settings, client.clone()));
         Ok(client)
     }
 }
 
-/// What of the login shell's variables decides how other machines are reached.
+/// The variables of the login shell that decide how other machines are reached.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct NetworkSettings(Vec<Option<String>>);
 
@@ -74,7 +74,7 @@ impl NetworkSettings {
     }
 }
 
-/// A client for other machines, by the proxy and with the certificates of the person's login shell.
+/// A client for other machines, with the proxy and the certificates of the user's login shell.
 pub(crate) async fn external_client(
     variables: &Variables,
     adjust: impl FnOnce(ClientBuilder) -> ClientBuilder,
@@ -101,16 +101,16 @@ fn plain() -> ClientBuilder {
         .http1_only()
 }
 
-/// Says which code does the encryption; once is enough.
+/// Selects the TLS implementation; repeated calls have no effect.
 fn provide() {
     let _ = rustls::crypto::ring::default_provider().install_default();
 }
 
-/// The proxy of the person's login shell.
+/// The proxy of the user's login shell.
 fn proxy(variables: &Variables) -> Option<Proxy> {
     let first = |names: [&str; 2]| names.into_iter().find_map(|name| variables.get(name));
     let address = first(PROXY).or_else(|| first(ALL_PROXY))?;
-    // This machine is never reached through another one.
+    // This machine is never reached through a proxy.
     let direct = format!("localhost,127.0.0.0/8,::1,{}", first(NO_PROXY).unwrap_or_default());
     let direct = NoProxy::from_string(&direct);
     match Proxy::all(address) {
@@ -122,7 +122,7 @@ fn proxy(variables: &Variables) -> Option<Proxy> {
     }
 }
 
-/// Certificates of the file that the person's login shell names, beside those of the system.
+/// The certificates of the file that the user's login shell names, in addition to those of the system.
 fn own_certificates(file: Option<&str>) -> Vec<Certificate> {
     let Some(file) = file else { return Vec::new() };
     may_block();
@@ -134,7 +134,7 @@ fn own_certificates(file: Option<&str>) -> Vec<Certificate> {
     })
 }
 
-/// The innermost reason. The outer ones name the URL, which may hold a secret.
+/// The innermost cause. The outer errors name the URL, which may contain a secret.
 pub fn root_cause(error: &dyn std::error::Error) -> String {
     let mut innermost = error;
     while let Some(source) = innermost.source() {

@@ -1,5 +1,5 @@
-//! What a remote child says, up to where all children are alike: bodies become messages, streams become events,
-//! and each message goes the way that a line of a local child goes.
+//! Receives messages of a remote child: bodies and stream events become messages, which are then dispatched
+//! like the lines of a local child.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,33 +14,32 @@ use super::sse::{Event, Parser};
 use crate::child::calls::CallOutcome;
 use crate::child::{Child, ChildError, ChildId};
 
-/// How long the end of a stream is waited for once its answer is there: a connection that ended well can be used
-/// again.
+/// How long to wait for the end of a stream after the answer: a connection that ended cleanly can be reused.
 const LAST_BYTES: Duration = Duration::from_millis(100);
 
-/// Where a stream that broke may go on.
+/// Where a broken stream can be resumed.
 #[derive(Debug, Default)]
 pub(super) struct ResumePoint {
     pub(super) last_id: Option<Box<str>>,
     pub(super) retry: Option<Duration>,
-    /// Whether the stream said anything at all.
+    /// Whether the stream had any events.
     pub(super) heard: bool,
 }
 
 /// How a stream ended.
 #[derive(Debug)]
 pub(super) enum StreamEnd {
-    /// The answer that was waited for came.
+    /// The expected answer arrived.
     Answered,
-    /// It just ended, or broke; the reason.
+    /// The stream ended or broke before the answer; the reason.
     Open(String),
 }
 
 impl Child {
-    /// Takes in a body, or an event's data: one message, or several as one revision had it. `about`: the call that
-    /// it came in answer to.
+    /// Handles a body, or an event's data: one message, or a batch. `about`: the call that it
+    /// arrived in response to.
     pub(super) fn on_body(self: &Arc<Self>, about: Option<ChildId>, body: &Bytes) {
-        // Every message is one line further on.
+        // From here on every message is a single line.
         let body = if body.contains(&b'\n') || body.contains(&b'\r') {
             let mut line = Vec::with_capacity(body.len());
             push_single_line(body, &mut line);
@@ -52,7 +51,7 @@ impl Child {
         self.on_frame_for(Frame::Message { body, framing: Framing::Line }, about);
     }
 
-    /// No answer will come to this call.
+    /// Fails this call: it gets no answer.
     pub(super) fn fail(&self, id: ChildId, error: ChildError) {
         self.deliver(id, CallOutcome::Failed(error));
     }
@@ -62,7 +61,7 @@ impl Child {
     }
 }
 
-/// Reads the events of a stream, which came in answer to `about` if that is a call.
+/// Reads the events of a stream; `about` is the call that it answers, if any.
 pub(super) async fn read_events(
     child: &Arc<Child>,
     about: Option<ChildId>,
@@ -86,7 +85,7 @@ pub(super) async fn read_events(
             resume_point.last_id = Some(id.into());
         }
         if let (Some(_), Some(bytes)) = (about, parser.too_much()) {
-            // Nobody waits for the end of it.
+            // The rest of it is not needed.
             on_event(child, about, Event::TooLong { bytes });
             return StreamEnd::Answered;
         }

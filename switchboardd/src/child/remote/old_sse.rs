@@ -1,5 +1,5 @@
-//! The transport of 2024-11-05: a stream that carries everything the server says, whose first event tells where
-//! messages are posted to. Nothing of it can be resumed: when the stream ends, so does the child.
+//! The transport of 2024-11-05: a stream that carries everything the server sends, whose first event names
+//! the URL that messages are posted to. The stream cannot be resumed: when it ends, so does the child.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,14 +16,14 @@ use super::sse::{Event, Parser};
 use super::{RemoteConnection, RemoteError, headers};
 use crate::child::Child;
 
-/// How long a stream may take to say where messages go. A server of another kind may keep one open and say nothing.
+/// How long a stream may take to name the endpoint. A server of another kind may keep one
+/// open and send nothing.
 const ENDPOINT: Duration = Duration::from_secs(4);
 
-/// What came of asking for a stream.
 pub(super) enum Opened {
-    /// It is read by this task, until it ends or the child does.
+    /// A task reads it until the stream or the child ends.
     Stream(AbortHandle),
-    /// The server has none of this kind; what it said.
+    /// The server has no such stream; its error.
     None(RemoteError),
 }
 
@@ -71,7 +71,7 @@ struct Reader {
 }
 
 impl Reader {
-    /// Where messages go; `None` if the stream ends before it says so.
+    /// The URL that messages are posted to; `None` if the stream ends before naming it.
     async fn endpoint(&mut self, from: &Url) -> Result<Option<Url>, RemoteError> {
         loop {
             for event in self.waiting.by_ref() {
@@ -92,7 +92,7 @@ impl Reader {
         }
     }
 
-    /// Takes in what the server says until it ends; why it did.
+    /// Handles the server's messages until the stream ends, and returns why it ended.
     async fn read(mut self, child: &Arc<Child>) -> String {
         loop {
             self.waiting.by_ref().for_each(|event| on_event(child, None, event));

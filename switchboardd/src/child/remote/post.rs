@@ -1,7 +1,7 @@
-//! One message to a remote child, and what comes of it.
+//! Sends one message to a remote child and handles the response.
 //!
-//! A request is sent again only where the server said that it did not take it: the session was forgotten, or a
-//! header did not fit. What was cut off may have run, and is told as such.
+//! A request is sent again only if the server said that it did not accept it: it forgot the session, or a
+//! header did not match. If the connection breaks, the call may have run, and the error says so.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,40 +22,40 @@ use crate::child::{Child, ChildError, ChildId, Limits, Protocol, ToolList};
 use crate::error_codes::HEADER_MISMATCH;
 use crate::methods;
 
-/// How long a message may take that nobody waits for.
+/// Timeout of a message that nobody waits for.
 const NOTIFICATION_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How long a list may take that a call waits for.
+/// Timeout of a list that a call waits for.
 const LIST: Duration = Duration::from_secs(60);
 const LIST_LIMITS: Limits = Limits { spawn: LIST, rpc: LIST, max: LIST };
 
-/// Before a stream that broke is asked for again, unless the server says how long.
+/// Pause before a broken stream is resumed, unless the server sets one.
 const RESUME: Duration = Duration::from_secs(1);
-/// Streams in a row that end without a word.
+/// Limit of streams in a row that end without an event.
 const MAX_SILENT: usize = 5;
 
-/// Where the answer to a request comes from.
+/// Where the answer to a request arrives.
 enum ResponseSource {
     OwnResponse,
-    /// On the stream that the server has for all of them.
+    /// On the server's shared stream.
     SharedStream,
 }
 
-/// Sends a request and takes in its answer. However this ends, the call is not left waiting.
+/// Sends a request and handles its answer. However this ends, the call gets an outcome.
 pub(super) async fn send_request(
     child: &Arc<Child>,
     connection: &Arc<RemoteConnection>,
     id: ChildId,
     body: Bytes,
 ) {
-    // Not to listen is no sign of anything.
+    // A server that refuses `subscriptions/listen` may be fine otherwise.
     let stands = child.calls().is_listen_call(id);
     let mut guard = CallGuard { child, id, error: None, later: false };
     match post(child, connection, id, &body).await {
         Ok(ResponseSource::OwnResponse) => {}
         Ok(ResponseSource::SharedStream) => guard.later = true,
         Err(error) => {
-            // The next callers initialize again, and find out what it speaks now.
+            // The next callers get a new child, whose handshake finds out what the server speaks now.
             if needs_new_child(&error) && !stands && child.server_info.get().is_some() {
                 child.retire();
             }
@@ -64,7 +64,7 @@ pub(super) async fn send_request(
     }
 }
 
-/// Sends a message that wants no answer; one that cannot be sent is lost.
+/// Sends a message that needs no answer; one that cannot be sent is lost.
 pub(super) async fn send_notification(child: &Arc<Child>, connection: &Arc<RemoteConnection>, body: Bytes) {
     let state = connection.state();
     let Ok(message) = Message::parse(&body) else { return };
@@ -79,7 +79,7 @@ pub(super) async fn send_notification(child: &Arc<Child>, connection: &Arc<Remot
     tracing::debug!(target: "child", child = child.name(), why, "a message was not taken");
 }
 
-/// A call that must not be left waiting.
+/// Fails a call that would otherwise never be answered.
 struct CallGuard<'a> {
     child: &'a Arc<Child>,
     id: ChildId,
@@ -90,7 +90,7 @@ struct CallGuard<'a> {
 impl Drop for CallGuard<'_> {
     fn drop(&mut self) {
         if !self.later {
-            // Nobody hears it if the answer came, or if it was taken back.
+            // Has no effect if the answer arrived or the call was cancelled.
             self.child.fail(self.id, self.error.take().unwrap_or(RemoteError::Unanswered.into()));
         }
     }
@@ -117,7 +117,7 @@ async fn post(
     let (mut forgotten, mut mismatched) = (false, false);
     loop {
         if !opens {
-            // Whoever initializes again goes first.
+            // A new handshake goes first.
             drop(connection.handshake_lock.lock().await);
         }
         let state = connection.state();
@@ -143,7 +143,7 @@ async fn post(
             return Err(RemoteError::Status { status: status.as_u16(), said: shown(&said) }.into());
         };
         if code(error) == Some(HEADER_MISMATCH) && tools.is_some() && !mismatched {
-            // What its tools want in headers is other than it was.
+            // The headers that its tools require have changed.
             mismatched = true;
             child.renew_tools(LIST_LIMITS).await?;
             continue;
@@ -156,17 +156,17 @@ async fn post(
     }
 }
 
-/// Whether a refused request says that the server is not of the era that it was.
+/// Whether a refused request shows that the server's era has changed.
 fn is_of_the_other_era(protocol: Protocol, code: Option<i64>) -> bool {
     match (protocol, code) {
-        // What servers refuse requests with that are of no session of theirs.
+        // Codes that legacy servers use to refuse requests outside a session.
         (Protocol::Modern, Some(code)) => (-32019..=-32000).contains(&code),
         (Protocol::Legacy | Protocol::LegacySse, Some(code)) => (-32022..=-32020).contains(&code),
         (_, None) => false,
     }
 }
 
-/// The tools whose headers a request has to have.
+/// The tools that define additional headers for a request.
 async fn tools_for(
     child: &Arc<Child>,
     state: &RemoteState,
@@ -178,7 +178,7 @@ async fn tools_for(
     child.tools(LIST_LIMITS, Instant::now()).await.map(Some)
 }
 
-/// The error of a body that is an error answer, whatever its id is.
+/// The error of a body that is an error response, whatever its id is.
 fn fault(body: &[u8]) -> Option<Raw<'_>> {
     let members = Raw::parse(body).and_then(Members::of)?;
     members.get("jsonrpc")?;
@@ -219,7 +219,7 @@ async fn on_response(
     }
 }
 
-/// Reads the stream that a request was answered with, and asks a legacy server for the rest of it if it breaks.
+/// Reads the stream that answers a request. If it breaks, resumes it at a legacy server.
 async fn read_stream(
     child: &Arc<Child>,
     connection: &Arc<RemoteConnection>,

@@ -1,41 +1,41 @@
-//! Server-sent events, out of bytes that come in pieces of any size. Pure.
+//! Parses server-sent events from chunks of any size. Pure.
 //!
-//! Lines end with CR, LF or both; a byte order mark at the front, comments and unknown fields are skipped; an event
-//! that the end of the stream cuts off never was one. What one event may hold is bounded: a longer one is skipped
-//! to its end and said to be too long.
+//! Lines end with CR, LF or both. A byte order mark at the start, comments and unknown fields are skipped. An
+//! event that the end of the stream cuts off is dropped. The size of an event is bounded: a longer one is
+//! skipped to its end and reported as too long.
 
 use std::time::Duration;
 
 use bytes::Bytes;
 
-/// A longer pause than this is not waited for.
+/// Longer pauses are cut to this (ms).
 const LONGEST_RETRY: u64 = 60_000;
-/// A server that wants us back at once wants too much.
+/// A server cannot ask for an immediate reconnect: shorter pauses are raised to this (ms).
 const SHORTEST_RETRY: u64 = 100;
 
-/// What goes back to the server in a header, and what tells events apart.
+/// Limits for the id, which is sent back to the server in a header, and for the event name.
 const LONGEST_ID: usize = 1024;
 const LONGEST_NAME: usize = 128;
 
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Event {
-    /// `name` is empty where the stream did not give one.
+    /// `name` is empty if the stream did not give one.
     Message { name: Box<str>, data: Bytes },
-    /// Its bytes are gone.
+    /// Its bytes were dropped.
     TooLong { bytes: u64 },
 }
 
 #[derive(Debug)]
 pub(super) struct Parser {
     limit: usize,
-    /// The line that has no end yet.
+    /// The current, incomplete line.
     line: Vec<u8>,
-    /// All bytes of the event so far, kept or not.
+    /// All bytes of the event so far, stored or dropped.
     seen: u64,
-    /// What was kept of the event was too much, and is gone.
+    /// The event is over the limit, and its bytes were dropped.
     over: bool,
     after_cr: bool,
-    /// How much of a byte order mark has been seen; `None` once something else has.
+    /// How many bytes of a byte order mark have been seen; `None` once the start is past.
     mark: Option<usize>,
     name: String,
     data: Option<Vec<u8>>,
@@ -63,7 +63,7 @@ impl Parser {
         }
     }
 
-    /// The events that are whole with these bytes.
+    /// Returns the events that these bytes complete.
     pub(super) fn feed(&mut self, bytes: &[u8]) -> Vec<Event> {
         let mut events = Vec::new();
         let mut rest = self.without_mark(bytes);
@@ -88,17 +88,17 @@ impl Parser {
         events
     }
 
-    /// Where a broken stream may go on from.
+    /// The event id from which a broken stream can be resumed.
     pub(super) fn last_id(&self) -> Option<&str> {
         self.last_id.as_deref()
     }
 
-    /// How much of an event there was so far, if that is already too much.
+    /// The size of the current event so far, if it is already over the limit.
     pub(super) fn too_much(&self) -> Option<u64> {
         self.over.then_some(self.seen)
     }
 
-    /// How long to wait before the next try, if the server has said so.
+    /// The pause before a reconnect, if the server has set one.
     pub(super) fn retry(&self) -> Option<Duration> {
         self.retry
     }
@@ -113,7 +113,7 @@ impl Parser {
             self.mark = Some(seen + same);
         }
         if same < expected.len() && same < bytes.len() && seen + same > 0 {
-            // It only began like one.
+            // It was no byte order mark after all.
             self.keep(&MARK[..seen]);
             return bytes;
         }
@@ -185,7 +185,7 @@ impl Parser {
         if over {
             return Some(Event::TooLong { bytes: seen });
         }
-        // An event without data only says its id.
+        // An event without data only sets the id.
         let data = data.filter(|data| !data.is_empty())?;
         Some(Event::Message { name: name.into(), data: data.into() })
     }
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn every_line_end_and_every_field() {
+    fn all_line_ends_and_fields_are_parsed() {
         for end in ["\n", "\r", "\r\n"] {
             let text = [
                 "\u{feff}: a comment",
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_long_is_skipped_to_its_end() {
+    fn an_event_over_the_limit_is_skipped_to_its_end() {
         let long = "x".repeat(100);
         let (events, _) = parse(&format!("data: {long}\ndata: y\n\n:{long}{long}\ndata: ok\n\n"));
         assert_eq!(events, [Event::TooLong { bytes: 113 }, message("", "ok")]);
@@ -254,7 +254,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_does_not_matter_where_the_pieces_end(
+        fn chunk_boundaries_do_not_matter(
             text in "(\u{feff})?((data|event|id|retry|: c|x)(:| |: )?[a-z0-9é]{0,40}(\r|\n|\r\n){1,3}){0,12}",
             cuts in proptest::collection::vec(0usize..400, 0..8),
         ) {

@@ -1,5 +1,5 @@
-//! What a legacy server says without being asked: a stream that is open for as long as the child is used, and asked
-//! for again where it left off.
+//! Reads a legacy server's own stream, for messages that answer no request. It stays open as long as the
+//! child is used, and is resumed if it breaks.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,11 +12,11 @@ use super::inbound::{ResumePoint, read_events};
 use super::{RemoteConnection, headers};
 use crate::child::{Child, Protocol};
 
-/// Between the end of one and the next, unless the server says how long.
+/// Pause between the end of one stream and the next, unless the server sets one.
 const RECONNECT_PAUSE: Duration = Duration::from_secs(1);
-/// The pause grows to this while streams end as soon as they begin.
+/// While streams end soon after they began, the pause grows up to this.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
-/// A stream that was open for this long was no failure.
+/// A stream that was open for this long does not count as failed.
 const GOOD: Duration = Duration::from_secs(10);
 
 pub(super) fn begin(child: &Arc<Child>, connection: &Arc<RemoteConnection>) {
@@ -31,7 +31,7 @@ pub(super) fn begin(child: &Arc<Child>, connection: &Arc<RemoteConnection>) {
                 }
             }
         });
-        // One that still reads the stream of an earlier session would read it for ever.
+        // A listener on the stream of an earlier session would never end.
         let mut reads = connection.listener.lock().expect("BUG: a copy panicked");
         reads.replace(listener.abort_handle()).into_iter().for_each(|earlier| earlier.abort());
     }
@@ -44,7 +44,7 @@ async fn listen(child: &Arc<Child>, connection: &Arc<RemoteConnection>) {
     loop {
         let state = connection.state();
         if state.session != session {
-            // Whoever began the new session listens to it.
+            // The new session has its own listener.
             return;
         }
         let begun = Instant::now();
@@ -53,7 +53,7 @@ async fn listen(child: &Arc<Child>, connection: &Arc<RemoteConnection>) {
                 read_events(child, None, stream, &mut resume_point).await;
             }
             Ok(stream) if stream.status().is_server_error() => {}
-            // It has none, or not for us; a session that is gone is noticed by the next call.
+            // The server has no such stream, or refuses it; a lost session is noticed by the next call.
             Ok(_) => return,
             Err(error) => tracing::debug!(target: "child", child = child.name(), "no stream: {error}"),
         }

@@ -1,4 +1,4 @@
-//! What is wrong or risky in definitions of servers.
+//! Checks server definitions for errors and risks.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -14,7 +14,7 @@ use crate::pool::RootsOf;
 use crate::trust::{JudgedDefinition, TrustStatus, secrets_in_arguments, unpinned};
 use crate::visible::visible;
 
-/// Names of variables and headers whose values are nobody else's business.
+/// Words in names of variables and headers that hold secrets.
 const SECRET_WORDS: [&str; 9] = [
     "token",
     "secret",
@@ -26,7 +26,7 @@ const SECRET_WORDS: [&str; 9] = [
     "credential",
     "private_key",
 ];
-/// How well-known tokens begin.
+/// Prefixes of well-known tokens.
 const SECRET_BEGINNINGS: [&str; 10] =
     ["ghp_", "gho_", "github_pat_", "glpat-", "sk-", "xoxb-", "xoxp-", "AKIA", "eyJ", "Bearer "];
 
@@ -68,7 +68,7 @@ async fn one(
             )];
         }
     };
-    // Of one that nobody has allowed nothing runs: whoever allows it is shown all of this.
+    // Nothing of a held server runs, and `switchboard allow` will show the rest.
     if *trust_status == TrustStatus::Held {
         let what = format!("server `{name}` is held: nobody has allowed it");
         return vec![Finding::warning("held", what, format!("switchboard allow {name}"))];
@@ -109,7 +109,7 @@ async fn one(
     findings
 }
 
-/// A server that follows roots and is told none, because the config has editors share it.
+/// A server that follows roots but gets none, because the config has editors share it.
 fn missed_roots(layer: &Layer, JudgedDefinition { definition, .. }: &JudgedDefinition) -> Option<Finding> {
     let Definition { name, launch, .. } = definition;
     let settings = layer.config.suite(name);
@@ -129,7 +129,7 @@ fn shown(file: &Path) -> String {
     tilde(&file.display().to_string())
 }
 
-/// How a runner of packages usually gets onto a machine.
+/// How to install a package runner.
 fn install(program: &str) -> String {
     match program {
         "uv" | "uvx" => "curl -LsSf https://astral.sh/uv/install.sh | sh".to_owned(),
@@ -139,7 +139,7 @@ fn install(program: &str) -> String {
     }
 }
 
-/// Values that stand in a file and look like secrets.
+/// Literal values in the file that look like secrets.
 fn secrets(name: &str, file: &Path, launch: &Launch) -> Vec<Finding> {
     let values: Vec<(&String, &Template)> = match launch {
         Launch::Process(launch) => {

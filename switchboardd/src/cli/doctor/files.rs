@@ -1,4 +1,4 @@
-//! Folders and files of our own: whose they are, who can read them, whether they can be written.
+//! Checks our own folders and files: owner, permissions, and whether they can be written.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use crate::files::state::{CHILD_FOLDERS, FOLDERS};
 use crate::layer::Layer;
 use crate::trust::TrustStore;
 
-/// The socket's folder, the state folder and what is secret in it.
+/// Checks the socket's folder, the state folder and the secrets in it.
 pub(super) fn places(paths: &RuntimePaths, state: &Path) -> Vec<Finding> {
     let mut findings = Vec::new();
     let socket_folder = paths.socket.parent().unwrap_or(Path::new("/"));
@@ -45,7 +45,7 @@ fn shown(path: &Path) -> String {
     tilde(&path.display().to_string())
 }
 
-/// A folder above one of ours in which others could put another in its place.
+/// A parent folder in which other users could replace ours.
 fn above(folder: &Path) -> Option<Finding> {
     let real = folder.parent()?.canonicalize().ok()?;
     real.ancestors().find_map(|above| {
@@ -59,7 +59,7 @@ fn above(folder: &Path) -> Option<Finding> {
     })
 }
 
-/// Nothing to say of what is not there yet.
+/// Checks owner and mode. A path that does not exist yet is fine.
 fn closed(path: &Path, mode: u32) -> Option<Finding> {
     let meta = std::fs::symlink_metadata(path).ok()?;
     let word = shell_word(path);
@@ -78,7 +78,7 @@ fn closed(path: &Path, mode: u32) -> Option<Finding> {
     Some(Finding::error("modes", what, format!("chmod {mode:o} {word}")))
 }
 
-/// Whether a file can be made there, by making one.
+/// Checks that a file can be created there, by creating one.
 fn writable(state: &Path) -> Option<Finding> {
     if !state.exists() {
         return None;
@@ -110,7 +110,7 @@ pub(super) fn config(file: &Path, state: &Path) -> Vec<Finding> {
     problems.iter().map(finding).collect()
 }
 
-/// Settings for servers that are not there, each with its file. They may come later: it is no error.
+/// Settings for unknown servers, each with its file. Only a warning: the server may be defined later.
 pub(super) fn unused_settings(personal: &Layer, project: Option<&Layer>) -> Vec<(PathBuf, Finding)> {
     let own = settings_of(personal, project);
     let theirs = project.map_or_else(Vec::new, |project| settings_of(project, Some(personal)));
@@ -121,12 +121,12 @@ pub(super) fn unused_settings(personal: &Layer, project: Option<&Layer>) -> Vec<
     own.into_iter().chain(theirs).map(finding).collect()
 }
 
-/// What a person said about servers of projects can be read.
+/// Checks that the trust store can be read.
 pub(super) fn trust(state: &Path) -> Option<Finding> {
     let store = TrustStore::new(state);
     let error = store.read().err()?;
     let file = shell_word(&store.file());
-    // Who can write it is said already, with a gentler way to mend it.
+    // Its permissions are reported already, with a milder fix.
     let is_exposed = std::fs::metadata(store.file()).is_ok_and(|meta| meta.mode() & 0o022 != 0);
     if is_exposed || check_itself(store.folder()).is_err() {
         return None;

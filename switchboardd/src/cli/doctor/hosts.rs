@@ -1,4 +1,4 @@
-//! Hosts that start servers themselves, beside Switchboard or without it.
+//! Finds hosts that start servers themselves, with or without Switchboard.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! The login shell's search path, the kernel's limits, and whether a service may stay when its person leaves.
+//! Checks the login shell's PATH, the kernel's inotify limits, and whether the service survives a logout.
 
 use std::path::{Path, PathBuf};
 
@@ -8,13 +8,13 @@ use super::Finding;
 use crate::cli::local_config::LocalConfig;
 use crate::cli::shell_word::shell_word;
 
-/// What most servers are started with.
+/// The programs that most servers are started with.
 const RUNNERS: [&str; 4] = ["node", "npx", "uvx", "docker"];
-/// With fewer than this, an editor and a build leave too few.
+/// Below these limits, an editor and a build leave too few.
 const FEW_WATCHES: u64 = 16_384;
 const FEW_INSTANCES: u64 = 32;
 
-/// Where servers' programs are looked for, and whether our own are found there.
+/// The PATH for servers, and whether our own programs are on it.
 pub(super) async fn path(local: &LocalConfig) -> Vec<Finding> {
     let shell_environment = local.resolver.shell_environment().await;
     let path = shell_environment.variables.path();
@@ -97,7 +97,7 @@ fn raise(name: &str, to: u64) -> String {
     format!("echo fs.inotify.{name}={to} | sudo tee /etc/sysctl.d/60-inotify.conf && sudo sysctl --system")
 }
 
-/// A service of a person ends with their last login, unless they may linger.
+/// A user's service ends with their last login, unless lingering is on.
 pub(super) fn linger(home: &Path) -> Option<Finding> {
     let own = std::env::var_os("XDG_CONFIG_HOME").map_or_else(|| home.join(".config"), PathBuf::from);
     let wanted = own.join("systemd/user/sockets.target.wants/switchboardd.socket");
@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn few_watches_are_told_with_the_way_to_get_more() {
+    fn few_watches_are_reported_with_a_fix() {
         assert_eq!(judged(524_288, 1024, Some(9), false).severity, Severity::Fine);
         for (watches, instances, polls, named) in [
             (8_192, 1024, false, "max_user_watches"),

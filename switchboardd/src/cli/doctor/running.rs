@@ -1,4 +1,4 @@
-//! The daemon: whether one runs, which, whether it can be reached, and how its servers are.
+//! Checks the daemon: whether one runs, which one, whether it answers, and its servers.
 
 use std::path::Path;
 
@@ -16,7 +16,7 @@ use crate::cli::shell_word::shell_word;
 use crate::config::Config;
 use crate::visible::visible;
 
-/// Who is there, by the socket, the lock and the file that says so.
+/// Whether a daemon runs, by its socket, lock and file.
 pub(super) fn presence(paths: &RuntimePaths, status: &Result<Value, AskError>) -> Vec<Finding> {
     let told: Value = std::fs::read(&paths.daemon_file)
         .ok()
@@ -112,7 +112,7 @@ pub(super) fn programs(status: Option<&Value>) -> Option<Finding> {
     Some(Finding::warning("version", what, "switchboard restart"))
 }
 
-/// A TCP address that is wanted and not to be had.
+/// A configured TCP address that cannot be used.
 pub(super) fn port(status: Option<&Value>, config: &Config) -> Option<Finding> {
     let why = match status {
         Some(status) => status["whereabouts"]["noTcp"].as_str().filter(|why| *why != "off")?.to_owned(),
@@ -159,9 +159,9 @@ pub(super) fn suites(status: Option<&Value>) -> Vec<Finding> {
     all.filter_map(finding).collect()
 }
 
-/// What is left of a daemon that was killed together with its guards.
+/// Processes left by a daemon that was killed together with its guards.
 pub(super) fn orphans(paths: &RuntimePaths, runs: bool) -> Option<Finding> {
-    // One that runs sweeps by itself, and its own children carry its mark.
+    // A running daemon clears orphans itself, and its own children would be found here.
     if runs {
         return None;
     }

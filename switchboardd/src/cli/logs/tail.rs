@@ -1,4 +1,4 @@
-//! The end of a log file, and what is written to it from then on, rotated or not.
+//! Reads the end of a log file and follows it across rotations.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -11,7 +11,7 @@ use crate::cli::output::{print_json_line, try_print};
 use crate::visible::Printable;
 use crate::watch::folder::Folder;
 
-/// What one look at the end of a file reads at most.
+/// How much of a file's end is read at most.
 const BLOCK: u64 = 4 * 1024 * 1024;
 
 pub(super) struct Last {
@@ -20,7 +20,7 @@ pub(super) struct Last {
     pub(super) end: File,
 }
 
-/// The last so many lines, some of them from the file before if this one has just begun.
+/// The last `count` lines, partly from the rotated file if the current one is too short.
 pub(super) fn last(path: &Path, count: usize) -> io::Result<Last> {
     let mut file = File::open(path)?;
     let mut lines = ending(&mut file)?;
@@ -41,7 +41,7 @@ fn earlier(path: &Path) -> PathBuf {
     name.into()
 }
 
-/// As much of its end as is reasonable, and its reader at the very end.
+/// The lines in the last `BLOCK` bytes; leaves the file at its end.
 fn ending(file: &mut File) -> io::Result<Vec<String>> {
     let length = file.metadata()?.len();
     file.seek(SeekFrom::Start(length.saturating_sub(BLOCK)))?;
@@ -52,7 +52,7 @@ fn ending(file: &mut File) -> io::Result<Vec<String>> {
     Ok(text.lines().skip(cut).map(ToOwned::to_owned).collect())
 }
 
-/// Copies what is written from now on, until nobody reads it. Sleeps while nothing is written.
+/// Prints lines as they are written, until the reader goes away. Sleeps while nothing is written.
 pub(super) async fn follow(path: &Path, mut file: File, as_json: bool) -> io::Result<()> {
     let folder = path.parent().unwrap_or(Path::new("/"));
     let mut changes = Folder::watch(folder)?;
@@ -67,7 +67,7 @@ pub(super) async fn follow(path: &Path, mut file: File, as_json: bool) -> io::Re
         if copy(&mut file).is_err() {
             return Ok(());
         }
-        // Another file under its name: what was left of the old one is copied by now.
+        // After a rotation: copies the rest of the old file, then switches.
         let same = |one: &std::fs::Metadata, other: &std::fs::Metadata| {
             one.ino() == other.ino() && one.dev() == other.dev()
         };
@@ -83,8 +83,8 @@ pub(super) async fn follow(path: &Path, mut file: File, as_json: bool) -> io::Re
     }
 }
 
-/// Each whole line that was written since; `begun` is the one that is still being written. An error means that nobody
-/// reads any more.
+/// Shows each complete line written since; `begun` buffers the incomplete one. An error means that the reader
+/// went away.
 fn copy_lines(
     file: &mut File,
     begun: &mut Vec<u8>,
@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_whole_ones() {
+    fn only_whole_lines_are_copied() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x.log");
         std::fs::write(&path, "one\ntw").unwrap();

@@ -1,4 +1,4 @@
-//! Installing and removing: each step is said, or only said.
+//! Installs and removes the service; a dry run only lists the steps.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -12,11 +12,11 @@ use super::{ServiceError, ServicePaths, ServiceReport, file_error, launchd};
 use crate::args::Args;
 use crate::daemon;
 
-/// A daemon that drains is gone by then.
+/// A draining daemon has exited within this time.
 const OLD_DAEMON_TIMEOUT: Duration = Duration::from_secs(25);
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Steps, done or only said.
+/// Steps, executed or only listed.
 struct InstallSteps {
     dry_run: bool,
     report: ServiceReport,
@@ -28,7 +28,7 @@ impl InstallSteps {
         Self { dry_run, report: ServiceReport::default(), done: Vec::new() }
     }
 
-    /// Says it, and whether to do it.
+    /// Records a step and returns whether to execute it.
     fn step(&mut self, what: String) -> bool {
         self.report.say(if self.dry_run { format!("would {what}") } else { what.clone() });
         self.done.push(what.into());
@@ -44,7 +44,7 @@ impl InstallSteps {
         self.report
     }
 
-    /// Writes a file of ours, if it says something else so far. True if it did.
+    /// Writes a file of ours if its text differs; returns whether it does.
     fn write(&mut self, path: &Path, text: &str) -> Result<bool, ServiceError> {
         match std::fs::read_to_string(path) {
             Ok(before) if before == text => return Ok(false),
@@ -63,7 +63,7 @@ impl InstallSteps {
         Ok(true)
     }
 
-    /// Deletes a file if it is ours. True if it was.
+    /// Deletes a file if it is ours; returns whether it was.
     fn delete(&mut self, path: &Path) -> Result<bool, ServiceError> {
         let Ok(text) = std::fs::read_to_string(path) else { return Ok(false) };
         if !units::is_ours(&text) {
@@ -140,8 +140,8 @@ async fn install_units(
     Ok(())
 }
 
-/// From the daemon that runs, if one does, to the socket that systemd holds. While the start lock is held no shim
-/// starts another: it finds the old daemon, which drains, or the new socket.
+/// Replaces a running daemon by the socket that systemd holds. While the start lock is held, no shim starts
+/// another daemon: it finds the old one, which drains, or the new socket.
 async fn hand_over(
     here: &ServicePaths,
     service: &systemd::Unit,
@@ -191,7 +191,7 @@ async fn install_agent(
         && steps.step(format!("have the daemon that runs (pid {pid}) finish its calls and make room"))
     {
         terminate(pid);
-        // launchd does not take a path that somebody else listens on.
+        // launchd rejects a path that another process listens on.
         gone(pid).await;
     }
     if steps.step(format!("launchctl bootstrap {}", file.display())) {
@@ -231,7 +231,7 @@ async fn remove_units(here: &ServicePaths, steps: &mut InstallSteps) -> Result<b
     match known {
         Ok(_) if there => {
             steps.systemctl(&["daemon-reload"]).await?;
-            // Of a unit that failed nothing is to be left either; one that did not is no error.
+            // Clears failed states; the error for a unit that did not fail is ignored.
             if !steps.dry_run {
                 let _ = systemctl(&["reset-failed", SOCKET, SERVICE]).await;
             }
@@ -251,7 +251,7 @@ async fn remove_agent(here: &ServicePaths, steps: &mut InstallSteps) -> Result<b
     Ok(steps.delete(&file)? || loaded)
 }
 
-/// The daemon to keep: by the name that the person's PATH has for it, which an upgrade does not change.
+/// The program to run: the name on the user's PATH, which an upgrade does not change.
 fn program() -> Result<PathBuf, ServiceError> {
     let own = std::env::current_exe()
         .and_then(|path| path.canonicalize())
@@ -270,7 +270,7 @@ fn program() -> Result<PathBuf, ServiceError> {
     Ok(named.unwrap_or(own))
 }
 
-/// As a service manager would: it drains, and the shims go on to the next.
+/// Sends SIGTERM, as a service manager would: the daemon drains, and shims connect to the next one.
 fn terminate(pid: u32) {
     if let Some(pid) = rustix::process::Pid::from_raw(pid.cast_signed()) {
         let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);

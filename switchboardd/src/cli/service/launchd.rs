@@ -1,4 +1,4 @@
-//! `launchctl`, told what to do with our agent.
+//! Runs `launchctl` for our agent.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -9,12 +9,12 @@ pub(super) fn folder(home: &Path) -> PathBuf {
     home.join("Library/LaunchAgents")
 }
 
-/// The domain of the person who is logged in.
+/// The domain of the logged-in user.
 fn domain() -> String {
     format!("gui/{}", rustix::process::getuid().as_raw())
 }
 
-/// Whether launchd has the agent.
+/// Whether launchd has loaded the agent.
 pub(super) async fn is_loaded() -> bool {
     launchctl(&["print", &format!("{}/{LABEL}", domain())]).await.is_ok()
 }

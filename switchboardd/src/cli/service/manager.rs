@@ -1,5 +1,5 @@
-//! Whoever keeps the daemon, for `switchboard start` and `stop`: a daemon that is stopped behind their back would be
-//! started again by the next connection.
+//! The service manager, for `switchboard start` and `stop`: a daemon stopped without it would be started
+//! again by the next connection.
 
 use super::systemd::{self, SERVICE, SOCKET, systemctl};
 use super::{launchd, units};
@@ -13,7 +13,7 @@ pub(in crate::cli) enum ServiceManager {
 }
 
 impl ServiceManager {
-    /// Who is to be told to start it.
+    /// The manager that should start the daemon.
     pub(in crate::cli) async fn to_start(args: &Args) -> Option<Self> {
         if args.socket.is_some() || args.config.is_some() {
             return None;
@@ -28,7 +28,7 @@ impl ServiceManager {
         (is_ours(args, &socket) && (socket.is_enabled() || socket.is_active())).then_some(Self::Systemd)
     }
 
-    /// Who holds it now.
+    /// The manager that runs the daemon now.
     pub(in crate::cli) async fn to_stop(args: &Args) -> Option<Self> {
         if args.socket.is_some() {
             return None;
@@ -59,7 +59,7 @@ impl ServiceManager {
     }
 }
 
-/// Whether the unit's socket is the one that our shims look for: another HOME may have another.
+/// Whether the unit listens on the socket that our shims use: another HOME may have another.
 fn is_ours(args: &Args, socket: &systemd::Unit) -> bool {
     let paths = daemon::home().map(|home| daemon::runtime_paths_in_use(args, &home));
     paths.is_ok_and(|paths| socket.listens_at(&paths.socket))

@@ -1,4 +1,4 @@
-//! `systemctl --user`, asked and told.
+//! Runs `systemctl --user` and `loginctl`.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -7,14 +7,14 @@ use std::process::Stdio;
 pub(super) const SOCKET: &str = "switchboardd.socket";
 pub(super) const SERVICE: &str = "switchboardd.service";
 
-/// What systemd knows of one of our units.
+/// Properties of one of our units.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Unit {
     properties: HashMap<String, String>,
 }
 
 impl Unit {
-    /// One block of what `show` says. A property of several values has several lines.
+    /// Parses one block of `show`. A property with several values has several lines.
     fn read(block: &str) -> Self {
         let mut properties: HashMap<String, String> = HashMap::new();
         for (name, value) in block.lines().filter_map(|line| line.split_once('=')) {
@@ -61,7 +61,7 @@ impl Unit {
     }
 }
 
-/// Both units, as systemd has them now. The error says why there is no manager to ask.
+/// Both units, in their current state. The error says why systemd cannot be asked.
 pub(super) async fn units() -> Result<(Unit, Unit), String> {
     const SHOWN: &str =
         "LoadState,ActiveState,UnitFileState,FragmentPath,MainPID,StatusText,Listen,NeedDaemonReload";
@@ -70,13 +70,13 @@ pub(super) async fn units() -> Result<(Unit, Unit), String> {
     Ok((units.next().unwrap_or_default(), units.next().unwrap_or_default()))
 }
 
-/// Where a person's own units are.
+/// The folder of the user's own units.
 pub(super) fn folder(home: &Path) -> PathBuf {
     let config = std::env::var_os("XDG_CONFIG_HOME").map(PathBuf::from).filter(|folder| folder.is_absolute());
     config.unwrap_or_else(|| home.join(".config")).join("systemd/user")
 }
 
-/// Runs it to its end and gives what it wrote, or why it failed.
+/// Runs `systemctl --user`; returns its output, or why it failed.
 pub(super) async fn systemctl(args: &[&str]) -> Result<String, String> {
     let said = tokio::process::Command::from(command("systemctl"))
         .arg("--user")
@@ -92,7 +92,7 @@ pub(super) async fn systemctl(args: &[&str]) -> Result<String, String> {
     Err(if why.is_empty() { format!("`systemctl --user {}` failed", args.join(" ")) } else { why })
 }
 
-/// Whether the person's daemon goes on without a login session; `None` if nobody can tell.
+/// Whether the user's services outlive their logins; `None` if unknown.
 pub(super) async fn lingers() -> Option<bool> {
     let uid = rustix::process::getuid().as_raw().to_string();
     let said = tokio::process::Command::from(command("loginctl"))
@@ -111,7 +111,7 @@ pub(super) async fn lingers() -> Option<bool> {
 #[expect(clippy::disallowed_methods, reason = "the command line asks systemd, which is no child")]
 fn command(program: &str) -> std::process::Command {
     let mut command = std::process::Command::new(program);
-    // Whoever came by `su` or `ssh` may lack it; the manager is there all the same.
+    // After `su` or `ssh` it may be unset although the manager runs.
     if std::env::var_os("XDG_RUNTIME_DIR").is_none() {
         let folder = format!("/run/user/{}", rustix::process::getuid().as_raw());
         if Path::new(&folder).is_dir() {

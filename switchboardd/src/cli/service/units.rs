@@ -1,4 +1,4 @@
-//! What is written for the service manager, from the same texts that a package brings.
+//! The files for the service manager, made from the same texts that a package ships.
 
 use std::path::{Path, PathBuf};
 
@@ -6,12 +6,12 @@ const SERVICE: &str = include_str!("../../../units/switchboardd.service");
 const SOCKET: &str = include_str!("../../../units/switchboardd.socket");
 const AGENT: &str = include_str!("../../../units/dev.switchboard.switchboardd.plist");
 
-/// How a file begins that is ours to replace and to delete.
+/// Marks files that we may replace and delete.
 const MARK: &str = "Written by `switchboard service install`";
 const PACKAGED: &str = "/usr/bin/switchboardd";
 const LISTENS: &str = "%t/switchboard/switchboard.sock";
 
-/// What is to be run, and where it is to be found.
+/// What the service runs, and its socket.
 #[derive(Debug)]
 pub(super) struct Wanted {
     pub(super) program: PathBuf,
@@ -19,7 +19,7 @@ pub(super) struct Wanted {
     pub(super) socket: PathBuf,
 }
 
-/// Whether `install` wrote it.
+/// Whether `install` wrote this text.
 pub(super) fn is_ours(text: &str) -> bool {
     text.lines().take(3).any(|line| line.contains(MARK))
 }
@@ -28,7 +28,7 @@ fn mark(open: &str, close: &str) -> String {
     format!("{open}{MARK} {}; `switchboard service remove` deletes it.{close}\n", env!("CARGO_PKG_VERSION"))
 }
 
-/// The service unit; its name, and its text.
+/// Name and text of the service unit.
 pub(super) fn service(wanted: &Wanted) -> (&'static str, String) {
     let mut command = vec![quoted(&wanted.program)];
     if let Some(config) = &wanted.config {
@@ -44,7 +44,7 @@ pub(super) fn socket(wanted: &Wanted) -> (&'static str, String) {
     ("switchboardd.socket", mark("# ", "") + &text)
 }
 
-/// The property list of the launch agent.
+/// Name and text of the launch agent's property list.
 pub(super) fn agent(wanted: &Wanted, home: &Path) -> (&'static str, String) {
     let escaped = |path: &Path| {
         let text = path.display().to_string();
@@ -58,12 +58,12 @@ pub(super) fn agent(wanted: &Wanted, home: &Path) -> (&'static str, String) {
     let text = AGENT.replace("@HOME@/.local/state/switchboard/switchboard.sock", &escaped(&wanted.socket));
     let text = text.replace("<string>@HOME@", &format!("<string>{}", escaped(home)));
     let text = text.replace("<string>@PROGRAM@", &format!("<string>{program}"));
-    // The declaration has to stay first.
+    // The XML declaration must stay first.
     let (declaration, rest) = text.split_once('\n').unwrap_or_default();
     ("dev.switchboard.switchboardd.plist", format!("{declaration}\n{}{rest}", mark("<!-- ", " -->")))
 }
 
-/// One word of a command line in a unit: nothing in it is expanded.
+/// Quotes one word of a unit's command line: systemd expands nothing in it.
 fn quoted(path: &Path) -> String {
     let text = path.display().to_string();
     let text = text.replace('\\', r"\\").replace('"', r#"\""#).replace('%', "%%").replace('$', "$$");
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn units_name_what_is_installed_and_are_known_again() {
+    fn units_name_what_is_installed_and_are_recognised() {
         let (_, service) = service(&wanted("/home/me/100% \"mine\"/$x/switchboardd"));
         let line = service.lines().find(|line| line.starts_with("ExecStart=")).unwrap();
         assert_eq!(
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn the_agent_has_no_place_left_to_fill_in() {
+    fn the_agent_has_no_placeholder_left() {
         let (_, agent) = agent(&wanted("/Users/me/<bin>/switchboardd"), Path::new("/Users/me"));
         assert!(agent.starts_with("<?xml") && is_ours(&agent));
         assert!(!agent.contains("<string>@"), "{agent}");

@@ -1,4 +1,4 @@
-//! The figures of `/metrics` as a message for a collector, under the names that the conventions have there.
+//! The figures of `/metrics` as an OTLP message, named by the OpenTelemetry conventions.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -11,7 +11,7 @@ use crate::metrics_export::{MetricSink, export};
 use crate::telemetry::message::{Field, Value, attribute, field, message};
 use crate::telemetry::spans::{nanos, scope};
 
-/// All counts are since the start of the daemon.
+/// All counts start with the daemon.
 const CUMULATIVE: u32 = 2;
 
 pub(super) struct OtlpMetrics {
@@ -30,7 +30,7 @@ impl OtlpMetrics {
         let now = collect_gauges(daemon, &memory_usage);
         let mut batch = MetricBatch::new(self.started, SystemTime::now());
         let (metrics, resource) = (daemon.services.metrics.clone(), self.resource.clone());
-        // Thousands of figures take a while, and some stand in files.
+        // Thousands of figures take a while, and some are read from files.
         run_blocking(move || {
             export(&metrics, &now, &mut batch);
             batch.request(&resource)
@@ -125,7 +125,7 @@ impl Family {
     }
 }
 
-/// Dots instead of underscores where a word of the conventions ends, and the unit beside the name.
+/// Converts a name to the conventions: dots between their words, and the unit apart from the name.
 fn named(name: &str) -> (String, &'static str) {
     let (name, unit) = match name.strip_suffix("_seconds") {
         Some(rest) => (rest, "s"),
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn every_sort_has_its_points() {
+    fn every_metric_type_has_its_points() {
         let mut batch = MetricBatch::new(UNIX_EPOCH, UNIX_EPOCH + Duration::from_secs(1));
         batch.family("switchboard_sessions", MetricType::Gauge, "S.");
         batch.sample(&[("face", "shim"), ("empty", "")], 2.0);

@@ -1,4 +1,4 @@
-//! Putting a member into a JSON file and taking it out, as cuts in its text: every other byte stays.
+//! Adds and removes members of a JSON file by editing its text: every other byte stays.
 
 use jsonc_parser::ast::{Object, ObjectProp, Value};
 use jsonc_parser::common::Ranged;
@@ -7,8 +7,8 @@ use super::super::tree::{Tree, quoted};
 use super::super::{KEY, Refusal};
 use super::{member, object, root};
 
-/// Adds `name` to the object at `path`, which is made where it is not there. Also says how many keys of the path were
-/// there before.
+/// Adds `name` to the object at `path`, creating missing objects. Also returns how many keys of the path
+/// existed before.
 pub(in super::super) fn insert(
     text: &str,
     path: &[&str],
@@ -22,7 +22,7 @@ pub(in super::super) fn insert(
     let Some(whole) = root(text)? else {
         let style = Style::of(text, None);
         let body = style.render(&nest(path), "");
-        // Comments alone stay where they are.
+        // A file with only comments keeps them.
         let gap = if text.is_empty() || text.ends_with('\n') { "" } else { style.newline };
         return Ok((format!("{text}{gap}{body}{}", style.newline), 0));
     };
@@ -40,8 +40,8 @@ pub(in super::super) fn insert(
     Ok((style.append(text, here, depth == 0, &name, &value), depth))
 }
 
-/// Takes `name` out of the object at `path`; and what is left empty of those keys that were not there before. `None` if
-/// there is no such member.
+/// Removes `name` from the object at `path`, and the objects that this leaves empty, unless they existed
+/// before. `None` if there is no such member.
 pub(in super::super) fn remove(
     text: &str,
     path: &[&str],
@@ -67,7 +67,7 @@ pub(in super::super) fn remove(
     Ok(at.map(|at| cut(text, holder, at)))
 }
 
-/// The value of `name` at `path`, as it is written.
+/// The text of the value of `name` at `path`.
 pub(in super::super) fn raw<'t>(
     text: &'t str,
     path: &[&str],
@@ -85,7 +85,7 @@ pub(in super::super) fn raw<'t>(
     }))
 }
 
-/// Has our entry start another shim, and leaves the rest of it alone.
+/// Changes the shim that our entry starts, and nothing else.
 pub(in super::super) fn point(text: &str, key: &str, shim: &str) -> Result<Option<String>, Refusal> {
     let Some(whole) = root(text)? else { return Ok(None) };
     let Some(servers) = member(text, &whole, key)? else { return Ok(None) };
@@ -105,11 +105,11 @@ pub(in super::super) fn point(text: &str, key: &str, shim: &str) -> Result<Optio
     Ok(Some(format!("{}{}{}", &text[..range.start], quoted(shim), &text[range.end..])))
 }
 
-/// How a file is laid out.
+/// The layout of a file.
 struct Style {
     newline: &'static str,
     unit: String,
-    /// A file in one line is kept in one.
+    /// A file on one line stays on one line.
     is_inline: bool,
     is_spaced: bool,
 }
@@ -150,7 +150,7 @@ impl Style {
             return format!("{}{piece}{}", &text[..trivia.end], &text[trivia.end..]);
         }
         match trivia.comma {
-            // Whoever ends a list with a comma keeps doing so.
+            // A trailing comma stays.
             Some(_) => format!("{}{piece},{}", &text[..trivia.end], &text[trivia.end..]),
             None => format!("{},{}{piece}{}", &text[..from], &text[from..trivia.end], &text[trivia.end..]),
         }
@@ -202,7 +202,7 @@ impl Style {
     }
 }
 
-/// The text without one member, its comma and its line.
+/// Removes one member, its comma and its line.
 fn cut(text: &str, object: &Object<'_>, at: usize) -> String {
     let (open, close) = (object.range.start + 1, object.range.end - 1);
     let property = &object.properties[at];
@@ -211,13 +211,13 @@ fn cut(text: &str, object: &Object<'_>, at: usize) -> String {
     let next = object.properties.get(at + 1).map_or(close, |next| next.range.start);
     let tail = Trivia::between(text, property.range.end, next);
     let mut end = tail.comma.map_or(property.range.end, |comma| comma + 1);
-    // In one line, the space behind its comma was its own.
+    // On a single line, the space after its comma goes, too.
     if before.is_none() && !text[lead.end..property.range.start].contains('\n') {
         end += text[end..].len() - text[end..].trim_start_matches(' ').len();
     }
     let is_last = at + 1 == object.properties.len();
     let rest = match lead.comma {
-        // The comma in front separated it from the one before.
+        // The comma before it separated it from the previous member.
         Some(comma) if is_last && tail.comma.is_none() => {
             format!("{}{}{}", &text[..comma], &text[comma + 1..lead.end], &text[end..])
         }
@@ -231,10 +231,10 @@ fn cut(text: &str, object: &Object<'_>, at: usize) -> String {
     rest
 }
 
-/// What stands between two values: blanks, comments and perhaps a comma.
+/// The text between two values: blanks, comments and perhaps a comma.
 struct Trivia {
     comma: Option<usize>,
-    /// Behind the last thing that is no blank.
+    /// After the last character that is not blank.
     end: usize,
 }
 
@@ -258,7 +258,7 @@ impl Trivia {
                 }
                 _ => 1,
             };
-            // A comment's line may end in a carriage return, which is no part of it.
+            // A line comment may end in a carriage return, which is not part of it.
             trivia.end = at + rest[..length].trim_end().len();
             at += length;
         }
@@ -266,14 +266,14 @@ impl Trivia {
     }
 }
 
-/// The blanks before a member that begins its line.
+/// The indentation of a member that begins its line.
 fn own_line<'t>(text: &'t str, property: &ObjectProp<'_>) -> Option<&'t str> {
     let start = property.range.start;
     let line = text[..start].rfind('\n')? + 1;
     Some(&text[line..start]).filter(|blanks| blanks.trim().is_empty())
 }
 
-/// The blanks at the beginning of the line that this stands in.
+/// The indentation of the line at this offset.
 fn indent_of(text: &str, at: usize) -> &str {
     let line = text[..at].rfind('\n').map_or(0, |newline| newline + 1);
     let length = text[line..].len() - text[line..].trim_start_matches([' ', '\t']).len();

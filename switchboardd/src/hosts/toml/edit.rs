@@ -1,5 +1,5 @@
-//! Putting a table into a TOML file and taking it out, as cuts in its text: every other byte stays. What came of it is
-//! read again before anybody writes it.
+//! Adds and removes tables of a TOML file by editing its text: every other byte stays. The result is parsed
+//! and compared before it is used.
 
 use toml_edit::{Document, Item, Table};
 
@@ -7,7 +7,7 @@ use super::super::tree::{Tree, quoted};
 use super::super::{KEY, Refusal};
 use super::{SERVERS, parse, plain};
 
-/// Adds `[mcp_servers.NAME]` at the end.
+/// Appends `[mcp_servers.NAME]`.
 pub(in super::super) fn insert(text: &str, name: &str, value: &Tree) -> Result<String, Refusal> {
     let newline = if text.contains("\r\n") { "\r\n" } else { "\n" };
     let body = match value {
@@ -29,7 +29,7 @@ pub(in super::super) fn insert(text: &str, name: &str, value: &Tree) -> Result<S
     Ok(after)
 }
 
-/// Takes a server's tables out; `None` if there are none. Also gives what was taken.
+/// Removes a server's tables and also returns their text; `None` if there are none.
 pub(in super::super) fn remove(text: &str, name: &str) -> Result<Option<(String, String)>, Refusal> {
     let document = parse(text)?;
     let Some(server) = document.get(SERVERS).and_then(|servers| servers.get(name)) else { return Ok(None) };
@@ -55,7 +55,7 @@ pub(in super::super) fn remove(text: &str, name: &str) -> Result<Option<(String,
     Ok(Some((rest, taken.join("\n\n"))))
 }
 
-/// Has our table start another shim, and leaves the rest of it alone.
+/// Changes the shim that our table starts, and nothing else.
 pub(in super::super) fn point(text: &str, shim: &str) -> Result<Option<String>, Refusal> {
     let document = parse(text)?;
     let command =
@@ -70,7 +70,7 @@ fn without_ours(text: &str) -> Result<String, Refusal> {
     Ok(remove(text, KEY)?.map_or_else(|| text.to_owned(), |(rest, _)| rest))
 }
 
-/// Without these lines, and one of the blank lines before them.
+/// Removes these lines, and one of the blank lines before them.
 fn without(text: &str, start: usize, end: usize) -> String {
     let (mut before, after) = (&text[..start], &text[end..]);
     let shorter = |text: &'_ str| text.strip_suffix("\r\n").or_else(|| text.strip_suffix('\n')).map(str::len);
@@ -79,14 +79,14 @@ fn without(text: &str, start: usize, end: usize) -> String {
     if is_blank && (after.is_empty() || after.starts_with(['\n', '\r'])) {
         before = &before[..shorter(before).unwrap_or(0)];
     }
-    // A file that did not end in a line break did not before, either.
+    // A file that does not end in a line break did not before our change, either.
     if after.is_empty() && !text[start..end].ends_with('\n') {
         before = &before[..shorter(before).unwrap_or(before.len())];
     }
     format!("{before}{after}")
 }
 
-/// Where the last line ends that is neither blank nor a comment: those belong to what follows.
+/// The end of the last line that is neither blank nor a comment: those belong to the next table.
 fn last_line(section: &str) -> usize {
     let mut end = 0;
     let mut at = 0;
@@ -100,7 +100,7 @@ fn last_line(section: &str) -> usize {
     end
 }
 
-/// Where each table's header stands.
+/// The offset of each table's header.
 fn headers(table: &Table, found: &mut Vec<usize>) {
     if !table.is_implicit()
         && !table.is_dotted()
@@ -121,7 +121,7 @@ fn headers_of(item: &Item, found: &mut Vec<usize>) {
     }
 }
 
-/// Whether the longer text says what the shorter one does, and has this server besides.
+/// Checks that `longer` equals `shorter` plus this server.
 fn verify(shorter: &str, longer: &str, name: &str) -> Result<(), Refusal> {
     let by_hand = || Refusal::new(format!("`{SERVERS}` is written in a way that is better changed by hand"));
     let read = |text: &str| Document::parse(text.to_owned()).map(|document| plain(document.as_item()));

@@ -1,5 +1,5 @@
-//! Putting an item into a YAML list and taking it out, as cuts in its lines: every other byte stays. What came of it is
-//! read again, and nothing is written if it says anything else than before.
+//! Adds and removes items of a YAML list by editing its lines: every other byte stays. The result is parsed,
+//! and refused if anything else changed.
 
 use saphyr::{MarkedYaml, YamlData};
 use serde_json::Value;
@@ -8,20 +8,20 @@ use super::super::tree::{Tree, quoted};
 use super::super::{KEY, Refusal};
 use super::{SERVERS, is_null, member, parse, plain, text_of};
 
-/// What a file needs that is about nothing but us.
+/// The members that Continue requires in a new file.
 const HEAD: [&str; 3] = ["name: Local Config", "version: 1.0.0", "schema: v1"];
 
-/// Adds an item to the list. Also says whether the list was there before.
+/// Adds our item to the list. Also returns whether the list existed before.
 pub(in super::super) fn insert(text: &str, value: &Tree) -> Result<(String, bool), Refusal> {
     insert_named(text, KEY, value)
 }
 
-/// The list with nothing else in it.
+/// The list with only this item.
 pub(in super::super) fn snippet(value: &Tree) -> String {
     block(value, 2).join("\n")
 }
 
-/// The same for a server of any name.
+/// Like `insert`, for a server of any name.
 pub(in super::super) fn insert_named(
     text: &str,
     name: &str,
@@ -53,7 +53,7 @@ pub(in super::super) fn insert_named(
         Some((key, list)) => {
             let start = offset(text, list.span.start.line(), list.span.start.col());
             let items = list.data.as_sequence().map_or(0, Vec::len);
-            // Lines that were taken out do not fit between brackets.
+            // Lines of a block list do not fit between brackets.
             if matches!(value, Tree::Raw(raw) if raw.trim_start().starts_with('-'))
                 && text[start..].starts_with("[]")
             {
@@ -82,8 +82,8 @@ pub(in super::super) fn insert_named(
     Ok((after, member(root, SERVERS).is_some()))
 }
 
-/// Takes an item out; and the list too, if it was not there before and nothing is left in it. `None` if there is none.
-/// Also gives what was taken.
+/// Removes an item and also returns its text; removes the list, too, if that leaves it empty and it did not
+/// exist before. `None` if there is no such item.
 pub(in super::super) fn remove(
     text: &str,
     name: &str,
@@ -123,7 +123,7 @@ pub(in super::super) fn remove(
         }
     }
     let mut rest: String = rest.concat();
-    // A file that did not end in a line break did not before, either.
+    // A file that does not end in a line break did not before our change, either.
     if !text.ends_with('\n') && last + 1 == lines.len() {
         rest.truncate(split_ending(&rest).0.len());
     }
@@ -131,7 +131,7 @@ pub(in super::super) fn remove(
     Ok(Some((rest, taken)))
 }
 
-/// Has our item start another shim, and leaves the rest of it alone.
+/// Changes the shim that our item starts, and nothing else.
 pub(in super::super) fn point(text: &str, shim: &str) -> Result<Option<String>, Refusal> {
     let documents = parse(text)?;
     let Some(list) = documents.first().and_then(|root| member(root, SERVERS)) else { return Ok(None) };
@@ -148,7 +148,7 @@ pub(in super::super) fn point(text: &str, shim: &str) -> Result<Option<String>, 
     }
 }
 
-/// The list and its key.
+/// The key and its list.
 fn list<'n, 't>(
     root: &'n MarkedYaml<'t>,
 ) -> Result<Option<(&'n MarkedYaml<'t>, &'n MarkedYaml<'t>)>, Refusal> {
@@ -163,7 +163,7 @@ fn list<'n, 't>(
     }
 }
 
-/// An item between the brackets of a list in one line, if it is as we write it.
+/// Removes an item from a list in brackets, if it is written as we write it.
 fn remove_flow(text: &str, start: usize, name: &str) -> Result<Option<(String, String)>, Refusal> {
     let begin = format!("{{name: {name}, ");
     let by_hand = || Refusal::new(format!("`{name}` is written in a way that is better taken out by hand"));
@@ -188,14 +188,14 @@ fn dash(text: &str, item: &MarkedYaml<'_>) -> Option<(usize, usize)> {
     })
 }
 
-/// The line of the key that follows; or the end.
+/// The line of the next key, or the end.
 fn behind(root: &MarkedYaml<'_>, key: &MarkedYaml<'_>, end: usize) -> usize {
     let YamlData::Mapping(members) = &root.data else { return end };
     let lines = members.keys().map(|other| other.span.start.line());
     lines.filter(|line| *line > key.span.start.line()).min().map_or(end, |line| line - 1)
 }
 
-/// Whether the longer text says what the shorter one does, and has this server besides.
+/// Checks that `longer` equals `shorter` plus this server.
 fn verify(shorter: &str, longer: &str, name: &str) -> Result<(), Refusal> {
     let by_hand = || Refusal::new(format!("`{SERVERS}` is written in a way that is better changed by hand"));
     let read = |text: &str| -> Result<(Value, Vec<Value>), Refusal> {
@@ -214,7 +214,7 @@ fn verify(shorter: &str, longer: &str, name: &str) -> Result<(), Refusal> {
     if was == is && before == after { Ok(()) } else { Err(by_hand()) }
 }
 
-/// The list with its one item.
+/// The list with one item, as lines.
 fn block(value: &Tree, column: usize) -> Vec<String> {
     std::iter::once(format!("{SERVERS}:")).chain(item(value, column)).collect()
 }
@@ -229,7 +229,7 @@ fn item(value: &Tree, column: usize) -> Vec<String> {
             members.iter().enumerate().map(line).collect()
         }
         Tree::Raw(raw) => {
-            // As it stood, with the dash where the others have theirs.
+            // As it was, with the dash aligned with the others.
             let was = raw.len() - raw.trim_start_matches(' ').len();
             raw.lines().map(|line| format!("{indent}{}", line.get(was..).unwrap_or_default())).collect()
         }
@@ -266,7 +266,7 @@ fn split_ending(line: &str) -> (&str, &str) {
     line.split_at(bare.len())
 }
 
-/// Where a line, counted from 1, and a column, counted from 0, are in the text.
+/// The offset of a line (from 1) and a column (from 0).
 fn offset(text: &str, line: usize, column: usize) -> usize {
     let start: usize = text.split_inclusive('\n').take(line.saturating_sub(1)).map(str::len).sum();
     text[start..].char_indices().nth(column).map_or(text.len(), |(at, _)| start + at)

@@ -1,4 +1,4 @@
-//! What a running daemon knows of one suite, beyond what its files say.
+//! What the running daemon knows about one suite beyond its files.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::http::discovery::described;
 use crate::http::errors::json_response;
 use crate::time::utc;
 
-/// As many of the last lines as fit a screen with the rest.
+/// Stderr lines shown: they fit on a screen with the rest.
 const LINES: usize = 20;
 
 pub(super) fn answer((catalog, at): &(Arc<Catalog>, usize)) -> Response {

@@ -1,4 +1,4 @@
-//! Logging in to a remote child and out of it. The page is opened by whoever gave the order: a daemon has no screen.
+//! Login to a remote child, and logout. The command opens the browser: the daemon has no display.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::oauth::login::LogoutOutcome;
 
 type SuiteInCatalog = (Arc<Catalog>, usize);
 
-/// Says which page a person is to open.
+/// Starts a login and returns the page that the user must open.
 pub(super) async fn begin(place: &SuiteInCatalog) -> Result<Response, HttpError> {
     let (login, child) = login_of(place).await?;
     let attempt = login.begin(true).await.map_err(|error| refused(&child, &error))?;
@@ -21,7 +21,7 @@ pub(super) async fn begin(place: &SuiteInCatalog) -> Result<Response, HttpError>
     Ok(json_response(StatusCode::OK, answer.to_string()))
 }
 
-/// Waits until they came back from it.
+/// Waits until the user has finished the login.
 pub(super) async fn done(place: &SuiteInCatalog) -> Result<Response, HttpError> {
     let (login, child) = login_of(place).await?;
     let attempt =

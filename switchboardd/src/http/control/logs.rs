@@ -1,5 +1,5 @@
-//! What servers wrote to their standard error, or to their standard output without being a message, and what they
-//! write next.
+//! Returns the lines that servers wrote to stderr, and the stdout lines that are not messages; can wait for
+//! new ones.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,10 +15,10 @@ use crate::daemon_state::{Daemon, Phase};
 use crate::http::errors::{HttpError, json_response};
 use crate::time::utc;
 
-/// No one waits longer than this for a line; whoever wants to asks again.
+/// Longest wait for a line; a caller that wants to wait longer asks again.
 const MAX_WAIT: Duration = Duration::from_secs(60);
 
-/// A line, and where it was written if that is not standard error.
+/// One line. `stream` is set if it came from stdout.
 pub(super) fn told(line: &child::StderrLine) -> Value {
     let mut told = json!({ "at": utc(line.at), "text": line.text });
     if line.stdout {
@@ -27,7 +27,7 @@ pub(super) fn told(line: &child::StderrLine) -> Value {
     told
 }
 
-/// Lines after `after`; with `wait_ms` the answer waits until there is one.
+/// The lines after number `after`; waits up to `wait_ms` for one.
 pub(super) async fn answer(
     daemon: &Arc<Daemon>,
     (catalog, at): &(Arc<Catalog>, usize),
@@ -43,7 +43,7 @@ pub(super) async fn answer(
     let lines = loop {
         let written = child::written();
         tokio::pin!(written);
-        // Told of every line from here on, also before it is awaited.
+        // Registers before the check, so that a line written in between is not missed.
         written.as_mut().enable();
         let lines = suite.pool.as_ref().map(|pool| pool.stderr_lines(after)).unwrap_or_default();
         if !lines.is_empty() || Instant::now() >= until || *phase.borrow() != Phase::Serving {

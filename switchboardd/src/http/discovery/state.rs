@@ -1,4 +1,4 @@
-//! How suites, children, sessions and workspaces are shown.
+//! Describes suites, children, sessions and workspaces as JSON.
 
 use std::sync::Arc;
 
@@ -16,10 +16,10 @@ use crate::trust::view::{mentioned, shown_url};
 use crate::value_resolver::NotLaunchable;
 use crate::workspace::Workspace;
 
-/// As much of a command line as fits a status.
+/// Maximum length of a pending definition's summary, in characters.
 const WAITING_SHOWN: usize = 600;
 
-/// What is a workspace's own.
+/// A workspace with its own suites, without the user's.
 pub(super) fn workspace_state(
     daemon: &Daemon,
     workspace: &Arc<Workspace>,
@@ -61,7 +61,7 @@ pub(in crate::http) fn described(suite: &Suite, access: Access) -> Value {
     body["file"] = json!(suite.definition.file);
     body["line"] = json!(suite.definition.at.map(|(line, _)| line));
     if let Some(waiting) = suite.pending() {
-        // A version that nobody allowed: what it would run, and that there is one.
+        // A version that the user has not allowed yet: show what it would run.
         body["waiting"] = json!(summary(&mentioned(waiting), WAITING_SHOWN));
     }
     if suite.is_held() {
@@ -100,7 +100,7 @@ pub(in crate::http) fn last_error(pool: &Pool) -> Option<String> {
     })
 }
 
-/// How many of them a host is shown, as far as that is known without starting anything.
+/// The number of exposed subtools, if it is known without starting a child.
 pub(in crate::http) fn subtools(suite: &Suite) -> Option<usize> {
     let list = suite.tools_if_known()?;
     Some(list.tools.iter().filter(|tool| suite.settings.expose.permits(&tool.name)).count())
@@ -108,7 +108,7 @@ pub(in crate::http) fn subtools(suite: &Suite) -> Option<usize> {
 
 fn member_state(child: &Member) -> Value {
     json!({
-        // A child that runs elsewhere has none here.
+        // `null` for a remote child.
         "pid": child.process(),
         "ageMs": millis(child.born()),
         "idleMs": if child.is_idle() { millis(child.last_used()) } else { 0 },

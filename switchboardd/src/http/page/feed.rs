@@ -1,4 +1,4 @@
-//! Keeps one page up to date: the whole status, when something happened and now and then.
+//! Keeps one open status page up to date: sends the whole status after a change and at least every 15 s.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,23 +14,23 @@ use crate::http::stream::streaming;
 use crate::page_access::StatusFeed;
 use crate::reload::Reloader;
 
-/// What happens together is told together.
+/// Changes within this time are sent as one update.
 const DEBOUNCE: Duration = Duration::from_millis(100);
-/// Less than it takes to settle, so that nobody is told what was true before.
+/// Pages share a snapshot up to this age. Less than `DEBOUNCE`, so no page gets one taken before the change.
 const SNAPSHOT_MAX_AGE: Duration = Duration::from_millis(90);
-/// No page is told more often than that.
+/// Minimum time between two updates of a page.
 const MIN_INTERVAL: Duration = Duration::from_millis(500);
-/// Nor more often than that where there is much to tell, all of it on the one thread.
+/// Minimum time above `MANY_SUITES` suites: building a large status takes time on the event loop.
 const SLOW_MIN_INTERVAL: Duration = Duration::from_secs(1);
 const MANY_SUITES: usize = 100;
-/// Memory and the last five minutes change without a word.
+/// Update at least this often: memory use and the 5-minute charts change without a notification.
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(15);
-/// After that the page has to ask again, with a bearer that still holds.
+/// Maximum life of a feed; then the page must reconnect with a bearer that is still valid.
 const MAX_FEED_TIME: Duration = Duration::from_secs(60 * 60);
-/// What a slow reader has not taken yet; newer words wait until it has.
+/// Updates buffered for a slow reader; newer ones wait until it has read this one.
 const PIECES: usize = 1;
 
-/// A page learns from this that the daemon goes, and does not take it for a broken connection.
+/// Tells the page that the daemon is shutting down, so that it does not report a broken connection.
 const GONE: &[u8] = b"event: gone\ndata: {}\n\n";
 
 pub(super) fn response(daemon: Arc<Daemon>, reloader: Arc<Reloader>, feed: StatusFeed) -> Response {
@@ -39,7 +39,7 @@ pub(super) fn response(daemon: Arc<Daemon>, reloader: Arc<Reloader>, feed: Statu
     streaming(pieces)
 }
 
-/// Ends with the connection, with the daemon, or after a while.
+/// Ends when the connection closes, when the daemon drains, or after `MAX_FEED_TIME`.
 async fn pump(daemon: Arc<Daemon>, reloader: Arc<Reloader>, feed: StatusFeed, out: mpsc::Sender<Bytes>) {
     tokio::select! {
         () = write(&daemon, &reloader, &feed, &out) => {}
@@ -53,11 +53,11 @@ async fn pump(daemon: Arc<Daemon>, reloader: Arc<Reloader>, feed: StatusFeed, ou
 
 async fn write(daemon: &Daemon, reloader: &Reloader, feed: &StatusFeed, out: &mpsc::Sender<Bytes>) {
     let mut status_changed = daemon.services.status_changed.subscribe();
-    // What others were told before we subscribed may be old.
+    // A snapshot shared before we subscribed may be stale.
     let mut share = Duration::ZERO;
     loop {
         let memory_usage = daemon.services.budget.measure_memory().await;
-        // What happens from here on is told next time.
+        // Later changes go into the next update.
         status_changed.mark_unchanged();
         let status = || everything(daemon, reloader, &memory_usage);
         let body = feed.latest(share, || format!("event: status\ndata: {}\n\n", status()));

@@ -20,7 +20,7 @@ use crate::suite::Suite;
 /// Where the row of a suite is, by the file and the name of its definition.
 type SuitePlaces = HashMap<(PathBuf, String), usize>;
 
-/// Reads manifests and `/proc`: not for the one thread that works.
+/// Reads manifests and `/proc`, so it must not run on the event loop.
 pub(super) fn collect(daemon: &Daemon) -> SavingsSnapshot {
     let mut all = SavingsSnapshot { daemon: proportional(std::process::id()), ..SavingsSnapshot::default() };
     let mut places = SuitePlaces::new();
@@ -58,7 +58,7 @@ fn add_view(all: &mut SavingsSnapshot, root: Option<PathBuf>, catalog: &Catalog,
     let mut suites = Vec::new();
     for suite in &catalog.suites {
         let which = (suite.definition.file.clone(), suite.definition.name.clone());
-        // The person's own are in every view, and counted once.
+        // The user's own suites are in every view, but are counted once.
         let place = *places.entry(which).or_insert_with(|| {
             let row = suite_row(all, root.clone(), suite);
             all.suites.push(row);
@@ -66,7 +66,7 @@ fn add_view(all: &mut SavingsSnapshot, root: Option<PathBuf>, catalog: &Catalog,
         });
         suites.push(place);
     }
-    // After the suites: what servers say of themselves is in it once their manifests were read.
+    // After the suites: the instructions contain those of the servers once their manifests were read.
     let instructions = all.text(face::instructions(catalog));
     all.views.push(WorkspaceView { root, instructions, suites });
 }

@@ -1,5 +1,5 @@
-//! The requests of one POST of a session: answered in JSON, or on a stream of their own. They go on without the
-//! connection that they came by.
+//! Answers the requests of one POST of a session, as JSON or on an event stream. The requests keep running if
+//! their connection closes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +22,7 @@ use crate::metrics::series::EntryPoint;
 use crate::session::{AbortReason, Session, Streams};
 use crate::telemetry::trace::Context;
 
-/// An answer that comes within this, alone, needs no stream.
+/// A lone answer that is ready within this time is sent as JSON instead of a stream.
 pub(super) const JSON_WINDOW: Duration = Duration::from_millis(250);
 
 /// The requests of one POST.
@@ -34,7 +34,8 @@ pub(super) struct Posted {
     pub(super) parent: Option<Context>,
 }
 
-/// Has the face answer, in JSON if that is all and comes soon, else as a stream.
+/// Runs the requests. Answers with JSON if all answers arrive within `JSON_WINDOW` and nothing else does,
+/// else with an event stream.
 pub(super) async fn answer(
     daemon: &Arc<Daemon>,
     face: Face,
@@ -78,7 +79,7 @@ pub(super) async fn answer(
     }
 }
 
-/// Resolves when all is answered, or something comes that is no answer.
+/// Resolves when all requests are answered, or when a message arrives that is not an answer.
 pub(super) async fn all_answered(mailbox: &Mailbox) {
     loop {
         let arrival = mailbox.wait_for_message();
@@ -118,7 +119,7 @@ impl CallOrigin {
     }
 }
 
-/// A call that goes on without its connection.
+/// A request that keeps running if its connection closes.
 #[derive(Clone)]
 struct StreamedCall {
     origin: CallOrigin,
@@ -131,7 +132,7 @@ impl StreamedCall {
         let method = method.name();
         let request = IncomingRequest { id, method: &method, params };
         let CallOrigin { session, caller, .. } = &self.origin;
-        // It can be called off also while it waits for its turn.
+        // The host can cancel the request while it waits for a permit, too.
         let _place = {
             let (_guard, aborted) = session.register_request(id.get());
             tokio::select! {
@@ -149,7 +150,7 @@ impl StreamedCall {
                 },
             }
         };
-        // One that was cancelled has none.
+        // A cancelled request has no answer.
         if let Some(answer) = run_request(self.origin.context(), request, None).await {
             caller.push(MessageKind::Answer, answer);
         }
@@ -157,7 +158,7 @@ impl StreamedCall {
     }
 }
 
-/// Closes a stream however its call ends.
+/// Closes the stream when the call ends, also by a panic.
 pub(super) struct CloseOnDrop(pub(super) Arc<Mailbox>);
 
 impl Drop for CloseOnDrop {

@@ -1,5 +1,5 @@
-//! Which era a posted message is of, and what is wrong with it before anybody reads on. Pure: the first step
-//! that applies decides.
+//! Decides which era a posted message belongs to and refuses contradictory ones. Pure; the first check that
+//! applies decides.
 
 use axum::http::{HeaderMap, HeaderName, StatusCode};
 use serde_json::json;
@@ -19,7 +19,7 @@ pub(super) fn classify(given: &HeaderMap, message: &Message<'_>) -> Result<Proto
     let version = given.get(VERSION).and_then(|version| version.to_str().ok()).map(str::trim);
     let has_modern_header = version.is_some_and(|version| MODERN_REVISIONS.contains(&version));
     let (id, method, params) = match message {
-        // Only sessions ask, so only they are answered.
+        // Only legacy sessions are asked questions, so only they send responses.
         Message::Response { .. } => return Ok(ProtocolEra::Legacy),
         Message::Notification { params, .. } => {
             let claims = request_meta::claimed_revision(&request_meta::meta(*params)).is_some();
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn the_ladder() {
+    fn the_first_check_that_applies_decides() {
         let request = |method: &str, meta: &str| {
             format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{{"_meta":{meta}}}}}"#)
         };
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_named() {
+    fn the_error_names_the_missing_members() {
         let mut headers = HeaderMap::new();
         headers.insert(VERSION, HeaderValue::from_static(MODERN));
         let message = Message::parse(br#"{"jsonrpc":"2.0","id":"a","method":"x"}"#).unwrap();

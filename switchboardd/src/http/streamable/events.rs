@@ -1,4 +1,4 @@
-//! A stream on its way to a host: what a mailbox holds, written as events for as long as somebody reads.
+//! Writes the messages of a mailbox to a host as an event stream, while the host reads it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,26 +15,26 @@ use crate::mailbox::Mailbox;
 use crate::session::{EventId, ReadGuard};
 
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
-/// Pieces on their way to a connection; what does not fit waits in the mailbox, which is bounded itself.
+/// Chunks buffered for a connection; further messages wait in the mailbox, which has limits of its own.
 const PIECES: usize = 4;
 
-/// How a host reads a stream.
+/// Where a host starts to read a stream.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct StreamStart {
-    /// The number of the last message that it has.
+    /// The number of the last message that the host has received.
     pub(super) after: u64,
-    /// Whether it can take up a stream that it lost, and is told how.
+    /// Whether the host can resume a lost stream and needs event ids for it.
     pub(super) resumes: bool,
 }
 
-/// The answer that is a stream which a host can come back to.
+/// Response with a stream that the host can resume.
 pub(super) fn response(daemon: &Arc<Daemon>, reading: ReadGuard, start: StreamStart) -> Response {
     let (out, pieces) = mpsc::channel(PIECES);
     tokio::spawn(pump(daemon.clone(), reading, start, out));
     streaming(pieces)
 }
 
-/// The answer that is the stream of one call, which ends with its connection.
+/// Response with the stream of one call; the call is cancelled when the connection closes.
 pub(super) fn of_call(mailbox: Arc<Mailbox>, call: JoinSet<()>) -> Response {
     let (out, pieces) = mpsc::channel(PIECES);
     tokio::spawn(async move {
@@ -47,7 +47,8 @@ pub(super) fn of_call(mailbox: Arc<Mailbox>, call: JoinSet<()>) -> Response {
     streaming(pieces)
 }
 
-/// Ends with the connection, with the stream, or when another connection comes for it.
+/// Ends when the connection closes, when the stream is finished, when another connection takes the stream
+/// over, or when the daemon leaves.
 async fn pump(daemon: Arc<Daemon>, reading: ReadGuard, start: StreamStart, out: mpsc::Sender<Bytes>) {
     let stream = &reading.stream;
     let write = async {
@@ -58,7 +59,7 @@ async fn pump(daemon: Arc<Daemon>, reading: ReadGuard, start: StreamStart, out: 
     };
     let mut phase = daemon.phase();
     let _: Option<()> = tokio::select! {
-        // What was said before the daemon goes is written first.
+        // Write pending messages before looking at the daemon's phase.
         biased;
         done = write => done,
         () = out.closed() => None,
@@ -67,7 +68,7 @@ async fn pump(daemon: Arc<Daemon>, reading: ReadGuard, start: StreamStart, out: 
     };
 }
 
-/// Writes what comes after the message `at`, until the mailbox is closed and empty.
+/// Writes all messages after number `at`, until the mailbox is closed and empty.
 async fn write(
     mailbox: &Mailbox,
     mut at: u64,

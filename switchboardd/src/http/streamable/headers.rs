@@ -1,5 +1,5 @@
-//! The headers in which a modern request repeats what its body says: `Mcp-Method`, `Mcp-Name`, `Mcp-Param-*`.
-//! Pure; an error is the sentence to refuse with.
+//! Checks the headers in which a modern request repeats parts of its body: `Mcp-Method`, `Mcp-Name`,
+//! `Mcp-Param-*`. Pure; the error is the message for the host.
 
 use std::borrow::Cow;
 
@@ -12,11 +12,11 @@ pub(super) use crate::era::headers::header_params;
 use crate::era::headers::{HeaderParam, decoded, name_member};
 use crate::header_names;
 
-/// The headers that every request has.
+/// Checks the headers that every request must have.
 pub(super) fn check(headers: &HeaderMap, method: &str, params: Option<Raw<'_>>) -> Result<(), String> {
     agree(headers, header_names::METHOD, Some(method))?;
     let name = name_member(method).and_then(|key| params.and_then(Members::of)?.text(key));
-    // A body without a name is wrong for another reason, and told so by whoever reads it.
+    // A body that lacks the name is refused by the code that needs the name.
     name.map_or(Ok(()), |name| agree(headers, header_names::NAME, Some(&name)))
 }
 
@@ -36,7 +36,7 @@ fn differs(header: &str, given: Option<&str>, body: Option<&str>) -> String {
     }
 }
 
-/// The value of a header, trimmed and decoded; it stands there once.
+/// The value of a header, trimmed and decoded. An error if the header is repeated.
 fn value(headers: &HeaderMap, name: &str) -> Result<Option<String>, String> {
     let mut values = headers.get_all(name).iter();
     let Some(value) = values.next() else { return Ok(None) };
@@ -47,7 +47,7 @@ fn value(headers: &HeaderMap, name: &str) -> Result<Option<String>, String> {
     decoded(text).map(Some).ok_or_else(|| format!("the header `{name}` is not base64 of text"))
 }
 
-/// The headers that the arguments of a tool ask for.
+/// Checks the `Mcp-Param-*` headers that the tool's schema requires.
 pub(super) fn check_arguments(
     headers: &HeaderMap,
     header_params: &[HeaderParam],
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn annotated_arguments_are_headers_too() {
+    fn annotated_arguments_must_match_their_headers() {
         let schema = r#"{"properties":{"region":{"type":"string","x-mcp-header":"Region"},
             "in":{"properties":{"count":{"type":"integer","x-mcp-header":"Count"}}}}}"#;
         let header_params = header_params(raw(schema));

@@ -1,6 +1,7 @@
-//! Legacy hosts over HTTP: a session by `initialize`, a stream for each call and one for the rest.
+//! Legacy hosts over HTTP: `initialize` opens a session, each call has its own stream, and the session has
+//! one for everything else.
 //!
-//! A call goes on when its connection closes; the host cancels it, or comes back for it.
+//! A call keeps running when its connection closes: the host cancels it explicitly, or resumes its stream.
 
 use std::sync::Arc;
 
@@ -30,10 +31,10 @@ use crate::workspace::Workspace;
 const SESSION: HeaderName = HeaderName::from_static(header_names::SESSION_ID);
 const LAST_EVENT: HeaderName = HeaderName::from_static(header_names::LAST_EVENT_ID);
 
-/// Sessions over HTTP at a time.
+/// Limit of concurrent sessions over HTTP.
 const SESSIONS: usize = 512;
 
-/// Calls of one session that are under way or wait for their turn.
+/// Limit of calls per session, running or waiting for a permit.
 const IN_FLIGHT: usize = 320;
 
 /// The first revision whose hosts take up streams again.
@@ -86,7 +87,7 @@ pub(super) async fn post(
     }
 }
 
-/// Several messages at once, as one revision has them.
+/// A batch: several messages in one array, which only one revision allows.
 pub(super) async fn on_batch(
     daemon: &Arc<Daemon>,
     face: &Face,
@@ -127,7 +128,7 @@ pub(super) async fn on_batch(
     Ok(calls::answer(daemon, face.clone(), &session, &streams, posted).await)
 }
 
-/// GET: the session's own stream, or the rest of one that the host lost.
+/// GET: the session's own stream, or the rest of a stream that the host lost.
 pub(super) fn listen(daemon: &Arc<Daemon>, face: &Face, headers: &HeaderMap) -> Result<Response, HttpError> {
     if !accept::takes_events(headers) {
         let why = "the `Accept` header must list `text/event-stream`";
@@ -151,7 +152,7 @@ pub(super) fn listen(daemon: &Arc<Daemon>, face: &Face, headers: &HeaderMap) -> 
     Ok(events::response(daemon, streams.read(&stream), StreamStart { after, resumes }))
 }
 
-/// DELETE: the host is done.
+/// DELETE: the host ends its session.
 pub(super) fn end(daemon: &Arc<Daemon>, face: &Face, headers: &HeaderMap) -> Result<Response, HttpError> {
     let (session, streams) = find(daemon, face, headers, None)?;
     daemon.end(&session);
@@ -182,7 +183,7 @@ async fn open(
         matches!(Message::parse(&answer), Ok(Message::Response { outcome: Outcome::Result(_), .. }));
     let mut response = json_response(StatusCode::OK, answer);
     if welcome {
-        // Others may have come while its child started.
+        // Other sessions may have been opened while the child started.
         check_session_limit(daemon, id)?;
         tracing::debug!(target: "session", session = &session.id[..8], "opened over HTTP");
         daemon.sessions.insert(&session);
@@ -194,7 +195,7 @@ async fn open(
     Ok(response)
 }
 
-/// Whether one session more may be opened.
+/// Fails if the session limit is reached.
 fn check_session_limit(daemon: &Daemon, id: Raw<'_>) -> Result<(), RpcError> {
     let over_http = |session: &&Arc<Session>| session.streams.is_some();
     if daemon.sessions.all().iter().filter(over_http).count() < SESSIONS {
@@ -204,7 +205,7 @@ fn check_session_limit(daemon: &Daemon, id: Raw<'_>) -> Result<(), RpcError> {
     Err(RpcError::new(StatusCode::SERVICE_UNAVAILABLE, -32000, why).about(Some(id.get())))
 }
 
-/// The session that a request names, if it is one of this face.
+/// The session that the request names, if it belongs to this face.
 fn find(
     daemon: &Daemon,
     face: &Face,
@@ -234,7 +235,7 @@ fn find(
     }
 }
 
-/// Why one request more is not taken: what a call is told, and what anything else is.
+/// Why another request is refused: the failure for a `tools/call`, and the HTTP error for any other method.
 fn refusal(daemon: &Daemon, session: &Session) -> Option<(Failure, HttpError)> {
     if let Some(draining) = daemon.phase().borrow().draining() {
         return Some((Failure::NotStarted, HttpError::Draining(draining)));
@@ -245,7 +246,7 @@ fn refusal(daemon: &Daemon, session: &Session) -> Option<(Failure, HttpError)> {
 
 const FULL: Failure = Failure::TooManyCalls { limit: IN_FLIGHT };
 
-/// Whether it may have so many calls more.
+/// Fails if `calls` more calls would exceed the limit of this session.
 fn check_call_limit(session: &Session, calls: usize) -> Result<(), RpcError> {
     if session.in_flight() + calls <= IN_FLIGHT {
         return Ok(());
@@ -253,7 +254,7 @@ fn check_call_limit(session: &Session, calls: usize) -> Result<(), RpcError> {
     Err(RpcError::new(StatusCode::TOO_MANY_REQUESTS, -32000, FULL.to_string()))
 }
 
-/// Takes in what needs no answer.
+/// Handles a notification or a response.
 fn take(daemon: &Daemon, session: &Session, body: &[u8], message: Message<'_>) {
     match message {
         Message::Notification { method, params } => {

@@ -1,5 +1,5 @@
-//! Modern hosts over HTTP: no session, no stream that outlives its request, and what a request says of itself
-//! said in its headers too. A host that closes its connection no longer wants the answer.
+//! Modern hosts over HTTP: no session, and no stream that outlives its request. Headers repeat parts of the
+//! body. A host cancels a request by closing its connection.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ use crate::mailbox::{Mailbox, MessageKind};
 use crate::methods;
 use crate::workspace::Workspace;
 
-/// A notification has nothing to say here: a modern host cancels by closing its connection.
+/// Notifications are accepted and ignored: a modern host cancels by closing its connection.
 pub(super) async fn post(
     daemon: &Arc<Daemon>,
     face: Face,
@@ -53,7 +53,7 @@ pub(super) async fn post(
     let caller = session.caller.on_stream(mailbox.clone());
     let call = CallOrigin { parent: parent(daemon, given), daemon: daemon.clone(), face, session, caller };
     let (closing, body) = (CloseOnDrop(mailbox.clone()), body.clone());
-    // Ends with what holds it: this handler, then the stream.
+    // Dropping this set cancels the call. The handler owns it first, then the stream.
     let mut running = JoinSet::new();
     running.spawn(async move {
         let _closing = closing;
@@ -74,7 +74,7 @@ async fn run(call: CallOrigin, body: &[u8]) {
     let answer = if method == methods::LISTEN {
         tokio::select! {
             answer = answer => answer,
-            // It would never be finished.
+            // A listen request never finishes by itself.
             _ = call.daemon.wait_for_drain() => Some(subscription::ended(id.get())),
         }
     } else {
@@ -85,7 +85,7 @@ async fn run(call: CallOrigin, body: &[u8]) {
     }
 }
 
-/// What a child or a face says of a request is no failure of HTTP, with two exceptions of the specification.
+/// An error from a child or a face is no HTTP error; the specification makes two exceptions.
 fn status_of(answer: &[u8]) -> StatusCode {
     let code = match Message::parse(answer) {
         Ok(Message::Response { outcome: Outcome::Error(error), .. }) => {
@@ -100,7 +100,7 @@ fn status_of(answer: &[u8]) -> StatusCode {
     }
 }
 
-/// The headers that the called tool's schema asks for, as far as the tool is known. Suites ask for none.
+/// Checks the headers that the called tool's schema requires, if the tool is known. Suites require none.
 fn check_arguments(
     face: &Face,
     workspace: &Arc<Workspace>,
@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn two_errors_have_a_status_of_their_own() {
+    fn two_error_codes_set_an_http_status() {
         let status =
             |outcome: &str| status_of(format!(r#"{{"jsonrpc":"2.0","id":1,{outcome}}}"#).as_bytes()).as_u16();
         assert_eq!(status(r#""result":{}"#), 200);

@@ -1,21 +1,22 @@
-//! How messages look on an event stream.
+//! The format of messages on an event stream.
 
 use switchboard_wire::framing::push_single_line;
 
 use crate::session::EventId;
 
-/// Sent while nothing else is, so that nobody between takes the stream for dead.
+/// Comment line for an idle stream, so that no proxy closes it as dead.
 pub(super) const KEEP_ALIVE: &[u8] = b": \n\n";
 
-/// How long a host waits before it takes up a stream again.
+/// How long a host waits before it reconnects to a stream.
 const RETRY_MS: u32 = 1000;
 
-/// An event without a message: gives the host a mark to come back with from the beginning on.
+/// An event without a message: gives the host an event id to resume from before the first message.
 pub(super) fn priming(event_id: EventId) -> Vec<u8> {
     format!("id: {event_id}\nretry: {RETRY_MS}\ndata: \n\n").into_bytes()
 }
 
-/// One message, with a mark if the host can come back to it. It stands on one line, whatever line breaks are between its tokens.
+/// Writes one message as an event, with an event id if the host can resume. Line breaks between its tokens
+/// are removed, so that it fits one `data:` line.
 pub(super) fn push_message(event_id: Option<EventId>, body: &[u8], out: &mut Vec<u8>) {
     if let Some(event_id) = event_id {
         out.extend_from_slice(format!("id: {event_id}\n").as_bytes());
@@ -39,7 +40,7 @@ mod tests {
     }
 
     #[test]
-    fn priming_has_a_mark_and_no_message() {
+    fn priming_event_has_an_id_and_no_message() {
         assert_eq!(priming(MARK), b"id: 2.7\nretry: 1000\ndata: \n\n");
     }
 }

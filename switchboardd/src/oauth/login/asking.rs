@@ -1,4 +1,4 @@
-//! Sends a host's person to the page of a login, where the host can do that.
+//! Sends a host's user to the login page, where the host supports that.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::methods;
 use crate::visible::visible;
 
 impl Attempt {
-    /// What a host is told to show.
+    /// What the host should show.
     pub fn invitation(&self, child: &str) -> Value {
         let issuer = visible(&self.issuer);
         let message =
@@ -24,8 +24,8 @@ impl Attempt {
         json!({ "mode": "url", "url": self.url.as_str(), "message": message })
     }
 
-    /// Puts it to a host that keeps a conversation. Returns when the login is done, whichever way the person got to
-    /// it; or says why it will not be.
+    /// Asks a host that has a session. Returns when the login is done, however the user got to the page; or
+    /// says why it will not be.
     pub async fn ask(&self, caller: &Arc<Caller>, child: &str) -> Result<(), String> {
         let id = crate::random::hex(8);
         let mut params = self.invitation(child);
@@ -54,7 +54,7 @@ fn put(caller: &Caller, request: &str, tell: oneshot::Sender<Option<String>>) ->
     caller.ask(request.as_bytes(), id, methods::ELICITATION, params, heard)
 }
 
-/// A question that is taken back when nobody waits for its answer any more.
+/// Withdraws the question on drop.
 struct OpenInvitation<'c> {
     caller: &'c Arc<Caller>,
     id: Box<str>,
@@ -66,7 +66,7 @@ impl Drop for OpenInvitation<'_> {
     }
 }
 
-/// Resolves only if the person does not want to: who agrees has yet to log in.
+/// Resolves only on a refusal: a user who accepts has yet to log in.
 async fn refusal(told: oneshot::Receiver<Option<String>>) -> String {
     match told.await.ok().flatten().as_deref() {
         Some("accept") => std::future::pending().await,

@@ -1,4 +1,4 @@
-//! One attempt of a person to log in: from a page that they are to open, until they came back from it.
+//! One attempt of a user to log in: from the page that they open until they return from it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,13 +25,13 @@ type Outcome = Result<(), String>;
 
 #[derive(Debug)]
 pub struct Attempt {
-    /// The page that a person is to open.
+    /// The page for the user to open.
     pub url: Url,
-    /// Whose page that is.
+    /// The issuer whose page it is.
     pub issuer: String,
     scopes: Scopes,
     outcome: watch::Receiver<Option<Outcome>>,
-    /// One word of it is enough.
+    /// Any message ends the attempt.
     stop: mpsc::Sender<()>,
 }
 
@@ -60,7 +60,7 @@ impl Attempt {
         Ok(attempt)
     }
 
-    /// What came of it, once something has.
+    /// Waits for the outcome.
     pub async fn done(&self) -> Result<(), String> {
         let mut outcome = self.outcome.clone();
         let ended = outcome.wait_for(Option::is_some).await;
@@ -75,19 +75,19 @@ impl Attempt {
         self.scopes.holds(demanded)
     }
 
-    /// Ends it, unless somebody came back in this moment.
+    /// Ends the attempt, unless the user returns at this moment.
     pub(super) async fn give_up(&self) {
         let _ = self.stop.try_send(());
         let _ = self.done().await;
     }
 }
 
-/// Everything that is known before the page is opened.
+/// Everything known before the page is opened.
 struct PreparedLogin {
     fetch: Fetch,
     callback: CallbackServer,
     terms: AuthorizationTerms,
-    /// Whether the client was registered for this attempt or is an older one.
+    /// Whether the client existed before this attempt.
     is_old: bool,
 }
 
@@ -170,7 +170,7 @@ impl PreparedLogin {
     }
 }
 
-/// Who we are in this attempt, and whether we were it before.
+/// The client for this attempt, and whether it existed before.
 async fn settle(
     plan: ClientPlan,
     fetch: &Fetch,
@@ -181,7 +181,7 @@ async fn settle(
     let (place, method) = match plan {
         ClientPlan::Register { place, method } => (place, method),
         ClientPlan::Use(client) => {
-            // Registered with a port that somebody else has by now: to many that is another client.
+            // Registered with a port that is taken now: many authorization servers reject another port.
             let is_ours = client.port.is_none_or(|port| port == callback.port());
             match found.authority.registration_endpoint.clone() {
                 Some(place) if !is_ours => (place, client.method),
@@ -196,7 +196,7 @@ async fn settle(
 }
 
 impl Login {
-    /// What is kept, or nothing if nobody can read it any more.
+    /// The stored login; a damaged one counts as none.
     async fn kept(&self) -> Result<StoredLogin, String> {
         match self.store.load(&self.name).await {
             Ok(kept) => Ok(kept.unwrap_or_default()),
@@ -205,14 +205,14 @@ impl Login {
         }
     }
 
-    /// Who gives out the tokens that the server wants.
+    /// Finds the authorization server whose tokens the server wants.
     async fn find(&self, fetch: &Fetch, before: Option<&str>) -> Result<DiscoveredServer, String> {
         let known = self.state().demand.clone();
         let (status, demand) = match known {
             Some(demand) => (None, Some(demand)),
             None => self.provoke(fetch).await?,
         };
-        // It let us in as we are, and says nothing of tokens either.
+        // The server answered without a token, and has no metadata about tokens either.
         if demand.is_none() {
             let described = discovery::resource(fetch, &self.url, None).await;
             if described.map_err(|error| error.to_string())?.is_none() {
@@ -225,7 +225,7 @@ impl Login {
         Ok(found)
     }
 
-    /// Asks the server something without a token, to hear what it wants.
+    /// Sends the server a request without a token, to get its challenge.
     async fn provoke(&self, fetch: &Fetch) -> Result<(Option<u16>, Option<BearerChallenge>), String> {
         let fetched = fetch.probe(&self.url).await.map_err(|error| error.to_string())?;
         let status = fetched.status.as_u16();
@@ -235,7 +235,7 @@ impl Login {
         Ok((Some(status), demand))
     }
 
-    /// Where was asked, as its file writes it, and what came of it.
+    /// Names the URL, as its file writes it, and the server's answer.
     fn asks_for_none(&self, status: Option<u16>) -> String {
         let place = self.state().shown.url.clone();
         let (status, hint) = match status {
@@ -259,7 +259,7 @@ impl Login {
         scopes::choose(wishes, before.map_or(&Scopes::default(), |grant| &grant.asked))
     }
 
-    /// The person came back: their code becomes tokens, which are kept.
+    /// The user returned: exchanges the code for tokens and stores them.
     async fn complete(
         &self,
         fetch: &Fetch,
@@ -289,7 +289,7 @@ impl Login {
         }
     }
 
-    /// Nobody came back with an older registration: it may be gone there. The next attempt has another.
+    /// An older registration did not work: the server may have forgotten it. The next attempt registers anew.
     fn doubt(&self, terms: &AuthorizationTerms, is_old: bool) {
         if is_old && terms.client.registration == Registration::Dynamic {
             self.state().doubted = Some(terms.client.id.clone());

@@ -1,4 +1,4 @@
-//! The next tokens without a person: once for all who need them, however many processes there are.
+//! Renews tokens without the user: once for everyone who needs them, across all processes.
 
 use std::time::Duration;
 
@@ -15,22 +15,22 @@ use crate::oauth::store::LoginStoreError;
 use crate::oauth::stored_login::{Grant, StoredLogin};
 use crate::oauth::well_known;
 
-/// Tokens that are refused one after the other, however often they are renewed, will not get better by it.
+/// After this many refused tokens within `IN_VAIN_WITHIN`, another renewal will not help.
 const MAX_IN_VAIN: usize = 5;
 const IN_VAIN_WITHIN: Duration = Duration::from_secs(60);
-/// How long a renewal that failed is not tried again.
+/// How long a failed renewal is not retried.
 const FAILED_FOR: Duration = Duration::from_secs(5);
 
 impl Login {
-    /// True if there is another token than `used`; false if only a person can get one. `demand`: what the server said
-    /// when it refused that one.
+    /// True if there is a token other than `used`; false if only the user can get one. `demand`: the server's
+    /// challenge when it refused `used`.
     pub(super) async fn renew(
         &self,
         used: Option<HeaderValue>,
         demand: Option<BearerChallenge>,
     ) -> Result<bool, AuthError> {
         let me = self.me();
-        // Not given up with the call that needs it: a token that was renewed and lost ends the whole login.
+        // Not cancelled with the call that needs it: a token that is renewed and lost ends the whole login.
         let task = tokio::spawn(async move { me.renewed(used, demand).await });
         task.await.unwrap_or_else(|panic| Err(self.failed(&panic)))
     }
@@ -44,12 +44,12 @@ impl Login {
         if self.has_other_than(used.as_ref()) {
             return Ok(true);
         }
-        // Whoever waited for the one that failed need not find out again, one after the other.
+        // Callers that waited for a failed renewal get its error, instead of failing one after the other.
         if let Some(failed) = self.failed_lately() {
             return Err(failed);
         }
         let _lock = self.store.lock(&self.name).await.map_err(|error| self.failed(&error))?;
-        // Another process may have been first.
+        // Another process may have renewed it first.
         match self.store.load(&self.name).await {
             Ok(kept) => self.adopt(kept.unwrap_or_default()),
             Err(LoginStoreError::Damaged) => self.adopt(StoredLogin::default()),
@@ -116,7 +116,7 @@ impl Login {
         }
     }
 
-    /// Counts a token that was refused; true if there were too many of them.
+    /// Records a refused token; true if there were too many.
     fn renews_in_vain(&self) -> bool {
         let (mut memory, now) = (self.state(), Instant::now());
         memory.refused.retain(|at| now.duration_since(*at) < IN_VAIN_WITHIN);
@@ -124,7 +124,7 @@ impl Login {
         memory.refused.len() > MAX_IN_VAIN
     }
 
-    /// Whether the server wants tokens of somebody else by now. Those that we have are nobody else's business.
+    /// Whether the server now wants another issuer's tokens, to which ours must not be shown.
     async fn has_moved(
         &self,
         fetch: &Fetch,
@@ -141,7 +141,7 @@ impl Login {
         Ok(issuer.trim_end_matches('/') != grant.issuer.trim_end_matches('/'))
     }
 
-    /// On the disk first, then in use. What cannot be written down serves until the daemon ends.
+    /// Saves the login, then uses it. If saving fails, it is used until the daemon exits.
     pub(super) async fn keep(&self, kept: StoredLogin) {
         let saved = self.store.save(&self.name, &kept).await;
         self.remember(kept);
@@ -151,7 +151,7 @@ impl Login {
         }
     }
 
-    /// Takes over what another process has written, a logout too, unless what we know could not be written down.
+    /// Takes over what another process saved, a logout included, unless our own login could not be saved.
     fn adopt(&self, stored: StoredLogin) {
         let knows_better = {
             let memory = self.state();

@@ -10,8 +10,8 @@ use crate::caller::Caller;
 use crate::config::Scope;
 
 impl State {
-    /// The starts that no call asks for, each noted; and when to look again, if they have to wait. `follows`: whether
-    /// anybody follows a resource of its children.
+    /// Registers and returns the missing starts that no call asks for; or when to check again, if they have
+    /// to wait. `follows`: whether anybody subscribes to a resource of its children.
     pub(in crate::pool) fn missing_spares(
         &mut self,
         now: Instant,
@@ -28,28 +28,28 @@ impl State {
         (missing.into_iter().map(|owner| self.note_start(owner, None, now)).collect(), None)
     }
 
-    /// When somebody has to come back for the spares that may be started at `later`; `None` if somebody does by then. A
-    /// pause that was noted before may be much longer than this one.
+    /// When a task has to check for spares that may start at `later`; `None` if a task already does by that
+    /// time. A task that was scheduled before may be due much later.
     pub(in crate::pool) fn wake_at(&mut self, later: Option<Instant>) -> Option<Instant> {
         let sooner = later.filter(|later| self.woken_at.is_none_or(|at| *later < at))?;
         self.woken_at = Some(sooner);
         Some(sooner)
     }
 
-    /// Somebody came back as [`State::wake_at`] said; false if another was to come sooner, and has looked.
+    /// The task of [`State::wake_at`] woke up. False if an earlier task replaced it.
     pub(in crate::pool) fn is_woken(&mut self, at: Instant) -> bool {
         self.woken_at.take_if(|woken| *woken == at).is_some()
     }
 
-    /// A start waits for what makes starts possible that no call asks for. What it gets resolves when another start
-    /// waits in its place, or the pool is gone.
+    /// A start waits for a retry condition. The receiver resolves when another start waits instead,
+    /// or the pool is gone.
     pub(in crate::pool) fn await_cure(&mut self) -> oneshot::Receiver<()> {
         let (waits, replaced) = oneshot::channel();
         self.awaits_cure = Some(waits);
         replaced
     }
 
-    /// Whose children are missing: spares, and those that somebody follows.
+    /// The owners of missing children: spares, and children with subscribed resources.
     fn missing(&mut self, follows: impl FnOnce() -> bool) -> Vec<Option<Arc<Caller>>> {
         let is_session = self.settings.scope == Scope::Session;
         let there = self.alive().filter(|member| !is_session || !member.is_owned()).count();

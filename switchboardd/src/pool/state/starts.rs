@@ -10,24 +10,26 @@ use crate::caller::Caller;
 use crate::child::ChildError;
 use crate::pool::PoolError;
 
-/// A pause before a start that callers sit out; a longer one is told to them.
+/// Callers wait for a start that is paused up to this long; a longer pause is reported as an error.
 const SHORT_PAUSE: Duration = Duration::from_millis(250);
-/// Failed starts that calls which came in before are told of. More sessions than this hardly start at once.
+/// How many failed starts are remembered for calls that came in before the failure. More sessions than this
+/// hardly start at once.
 const FAILED_KEPT: usize = 16;
 
-/// One start, from when it was noted on. Those who wait for it hold it: its failure is theirs and nobody else's.
+/// One start, registered before it begins. The callers that wait for it hold it: its failure refuses only
+/// them, and calls that were queued behind theirs.
 #[derive(Debug)]
 pub(in crate::pool) struct Start {
-    /// The session it is for, with scope `session`; `None` if anybody may have the child.
+    /// The session it is for, with scope `session`; `None` if any caller may have the child.
     pub(in crate::pool) owner: Option<Arc<Caller>>,
-    /// Until when it waits for room. `None`: not at all, and it pushes nobody out.
+    /// Until when it waits for room. `None`: it does not wait, and evicts no other child.
     pub(in crate::pool) room_until: Option<Instant>,
     pub(super) begun: Instant,
     pub(super) failure: OnceLock<(Instant, PoolError)>,
 }
 
 impl Start {
-    /// Whether a call has no other child to use. Others fail like those of spares.
+    /// Whether a call has no other child to use. Other starts fail like those of spares.
     pub(in crate::pool) fn is_needed(&self) -> bool {
         self.room_until.is_some()
     }
@@ -42,7 +44,7 @@ impl Start {
 }
 
 impl State {
-    /// Notes a start, unless the breaker rests.
+    /// Registers a start, unless the breaker pauses.
     pub(in crate::pool) fn start(
         &mut self,
         owner: Option<Arc<Caller>>,
@@ -73,7 +75,7 @@ impl State {
         start
     }
 
-    /// A start is over; `failure`: why there is no child. Those who wait for it find that out.
+    /// A start is over; `failure`: why there is no child, for the callers that wait for it.
     pub(in crate::pool) fn end_start(
         &mut self,
         start: &Arc<Start>,

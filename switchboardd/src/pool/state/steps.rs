@@ -11,21 +11,21 @@ use crate::config::Scope;
 use crate::pool::member::{Debt, Member};
 use crate::pool::{PoolError, SLOT_WAIT};
 
-/// How long a start may keep callers waiting for whom a child lives that another host uses.
+/// How long callers wait for a start before they share a child that another host uses.
 pub(super) const APART: Duration = Duration::from_secs(2);
 
-/// A caller on its way to a child.
+/// A caller that waits for a child.
 #[derive(Debug)]
 pub(in crate::pool) struct Waiter<'a> {
     caller: &'a Arc<Caller>,
     /// When its call came in.
     asked: Instant,
-    /// It counts as one that waits.
+    /// It is counted in [`State::waiting`].
     pub(in crate::pool) counted: bool,
     start: Option<Arc<Start>>,
-    /// The start that it waits for is one that it began.
+    /// This caller began the start that it waits for.
     began: bool,
-    /// When it may begin another start although children live, after one failed.
+    /// After a failed start: when it may begin another one although children are alive.
     again: Option<Instant>,
 }
 
@@ -43,18 +43,18 @@ impl<'a> Waiter<'a> {
 #[derive(Debug)]
 pub(in crate::pool) enum Step {
     Use(Arc<Member>),
-    /// A start was noted; somebody has to do it.
+    /// A start was registered; the caller has to run it.
     Start(Arc<Start>),
     Wait,
-    /// The same, but another look is worth it by then.
+    /// Like `Wait`, but take the next step at this time.
     WaitUntil(Instant),
-    /// All of them are taken; some may become free.
+    /// All children are taken; one may become free.
     WaitForRoom,
     Rest(Instant),
     Refuse(PoolError),
 }
 
-/// How the start stands that a caller waits for.
+/// The state of the start that a caller waits for.
 enum Awaited {
     Nothing,
     UnderWay,
@@ -62,7 +62,7 @@ enum Awaited {
 }
 
 impl State {
-    /// What a caller is to do next. Notes what it decides, so that no two decide the same.
+    /// What a caller does next. Registers the decision, so that no two callers make the same one.
     pub(in crate::pool) fn step(&mut self, waiter: &mut Waiter<'_>, now: Instant) -> Step {
         match self.settings.scope {
             Scope::Shared => self.step_shared(waiter, now),
@@ -71,12 +71,12 @@ impl State {
         }
     }
 
-    /// The least busy one; another is only started when nobody is free.
+    /// Uses the least busy child; starts another one only if none is free.
     fn step_shared(&mut self, waiter: &mut Waiter<'_>, now: Instant) -> Step {
         let apart = self.settings.max > 1;
         for member in self.alive().filter(|member| member.is_unsure_of(waiter.caller)) {
-            // It still works, as far as it knows, for a host that gave up: it could not ask this one anything. While
-            // others use it, a second one would exceed a `max` of one.
+            // It may still work for a host that gave up, so it could not ask this one anything. With a `max`
+            // of one it stays while others use it, because a second child would exceed `max`.
             if apart || member.leases() == 0 {
                 member.retire();
             }
@@ -93,8 +93,8 @@ impl State {
         match free {
             Some((false, 0, member)) => Step::Use(member),
             Some((true, _, member)) => {
-                // What it asks could be for either host: this one gets another, as far as `max` goes. No call needs
-                // it: it is started as a spare is.
+                // Its questions could be for either host: this caller gets another child, within `max`. No
+                // call needs that child, so it is started like a spare.
                 if self.starting.is_empty() && (self.is_full() || !self.spares.may_start(now)) {
                     return Step::Use(member);
                 }
@@ -112,7 +112,7 @@ impl State {
                 Step::Start(start) => Step::Start(start),
                 _ => Step::Use(member),
             },
-            // One that waits for a host's word is not asked for others, if it can be helped.
+            // A child with suspended calls serves others only if there is no alternative.
             None => match (self.wait_for_start(waiter, None, room_until, now), suspended) {
                 (step @ (Step::Start(_) | Step::Wait), _) => step,
                 (_, Some(suspended)) => Step::Use(suspended),
@@ -134,8 +134,8 @@ impl State {
         self.wait_for_start(waiter, Some(caller), room_until, now)
     }
 
-    /// One that has nothing to do; or another, as long as there may be one. While children live, each of which
-    /// may become free, no failed start refuses anybody.
+    /// Uses a free child, or starts one within `max`. While children are alive, which may become free, a
+    /// failed start refuses nobody.
     fn step_call(&mut self, waiter: &mut Waiter<'_>, now: Instant) -> Step {
         let with_debt =
             |debt: Debt| self.alive().find(|member| member.leases() == 0 && member.debt() == debt);
@@ -171,7 +171,7 @@ impl State {
         }
     }
 
-    /// Waits for a start that is for this owner, or begins one; refuses a caller whose own start failed.
+    /// Waits for a start for this owner, or begins one; refuses a caller whose start failed.
     pub(super) fn wait_for_start(
         &mut self,
         waiter: &mut Waiter<'_>,
@@ -207,16 +207,17 @@ impl State {
         match start.failure.get() {
             Some((_, error)) => Awaited::Failed(error.clone()),
             None if self.starting.iter().any(|under_way| Arc::ptr_eq(under_way, start)) => Awaited::UnderWay,
-            // It succeeded; somebody else has the child, or it is gone.
+            // It succeeded; another caller has the child, or it is gone.
             None => Awaited::Nothing,
         }
     }
 
-    /// Why a start failed that a caller would have waited for, had it not stood behind another call of its host.
+    /// Why a start failed that this caller would have waited for if its call had not been queued behind
+    /// another one of its host.
     fn failed_since(&self, asked: Instant, owner: Option<&Arc<Caller>>) -> Option<PoolError> {
         let failed = self.failed.iter().rev().filter(|start| start.is_for(owner));
         let told = failed.filter_map(|start| start.failure.get()).filter(|(at, _)| *at > asked);
-        // Whether there is room by now is looked at again.
+        // There may be room by now: that is checked again.
         told.map(|(_, error)| error).find(|error| !matches!(error, PoolError::NoRoom(_))).cloned()
     }
 
@@ -238,8 +239,9 @@ impl State {
 }
 
 impl Waiter<'_> {
-    /// Whether the failure of the start that it waits for is its own. One who began a start earlier had less time
-    /// left to wait for room, and a start that no call needed has not waited for room at all.
+    /// Whether the failure of the start that it waits for refuses this caller. A lack of room refuses only
+    /// the caller that began the start: others may have more time left to wait, and a start that no call
+    /// needed did not wait at all.
     fn is_refused_by(&self, failure: &PoolError) -> bool {
         let waited_for_room = self.began && self.start.as_ref().is_some_and(|start| start.is_needed());
         waited_for_room || !matches!(failure, PoolError::NoRoom(_))

@@ -1,4 +1,4 @@
-//! Whom a failed start refuses and which child a caller gets; no child here has a process.
+//! Which callers a failed start refuses, and which child a caller gets. No child here has a process.
 
 use super::steps::APART;
 use super::*;
@@ -44,14 +44,14 @@ fn one_sessions_failed_start_refuses_no_other_session() {
     state.end_start(&starts[1], Some(&crashed()), later);
     assert!(matches!(state.step(&mut first, later), Step::Wait));
     assert!(is_refused(&state.step(&mut second, later)));
-    // What came in before and stood behind that call is refused with it; what comes after is not.
+    // A call that came in before and was queued behind that call is refused too; a later one is not.
     assert!(is_refused(&state.step(&mut Waiter::new(&two, now), later)));
     assert!(matches!(state.step(&mut Waiter::new(&one, now), later), Step::Wait));
     begun(state.step(&mut Waiter::new(&two, later), later));
 }
 
 #[test]
-fn all_who_wait_for_a_shared_start_are_refused_by_it_once() {
+fn all_callers_of_a_shared_start_are_refused_by_it_once() {
     let mut state = state(Scope::Shared, 1);
     let (one, two) = (Caller::anonymous(), Caller::anonymous());
     let now = Instant::now();
@@ -64,7 +64,7 @@ fn all_who_wait_for_a_shared_start_are_refused_by_it_once() {
 }
 
 #[test]
-fn who_joined_a_start_that_found_no_room_has_time_of_its_own_to_wait() {
+fn a_caller_that_joined_a_start_without_room_has_its_own_time_to_wait() {
     let mut state = state(Scope::Shared, 1);
     let (one, two) = (Caller::anonymous(), Caller::anonymous());
     let now = Instant::now();
@@ -83,7 +83,7 @@ fn who_joined_a_start_that_found_no_room_has_time_of_its_own_to_wait() {
 }
 
 #[test]
-fn with_scope_call_one_failed_start_leaves_those_who_wait_for_another() {
+fn with_scope_call_a_failed_start_refuses_nobody_while_another_is_in_progress() {
     let mut state = state(Scope::Call, 2);
     let callers = [Caller::anonymous(), Caller::anonymous(), Caller::anonymous()];
     let now = Instant::now();
@@ -103,7 +103,7 @@ fn with_scope_call_one_failed_start_leaves_those_who_wait_for_another() {
 }
 
 #[test]
-fn starts_that_no_call_asked_for_wait_for_what_cures_them() {
+fn spares_wait_for_their_retry_condition() {
     let mut state = state(Scope::Shared, 2);
     (state.settings.warm, state.wanted_spares, state.ran_before) = (2, 2, true);
     let now = Instant::now();
@@ -116,7 +116,7 @@ fn starts_that_no_call_asked_for_wait_for_what_cures_them() {
     }
     let later = now + Duration::from_secs(3600);
     assert!(state.missing_spares(later, || false).0.is_empty());
-    // A call starts one all the same.
+    // A call still starts one.
     let caller = Caller::anonymous();
     begun(state.step(&mut Waiter::new(&caller, later), later));
     state.spares.cured(RetryCondition::Room);
@@ -124,7 +124,7 @@ fn starts_that_no_call_asked_for_wait_for_what_cures_them() {
 }
 
 #[test]
-fn a_start_that_no_call_asked_for_refuses_no_call_that_came_before() {
+fn a_failed_spare_refuses_no_earlier_call() {
     let mut state = state(Scope::Shared, 2);
     (state.wanted_spares, state.settings.warm, state.ran_before) = (1, 1, true);
     let now = Instant::now();
@@ -133,7 +133,7 @@ fn a_start_that_no_call_asked_for_refuses_no_call_that_came_before() {
     state.end_start(&spares[0], Some(&crashed()), later);
     let caller = Caller::anonymous();
     let start = begun(state.step(&mut Waiter::new(&caller, now), later));
-    // Nor does one that a later start made good.
+    // Neither does a failure that a later start has made up for.
     state.end_start(&start, Some(&crashed()), later);
     assert!(is_refused(&state.step(&mut Waiter::new(&caller, now), later)));
     let good = begun(state.step(&mut Waiter::new(&caller, later), later));
@@ -142,7 +142,7 @@ fn a_start_that_no_call_asked_for_refuses_no_call_that_came_before() {
 }
 
 #[test]
-fn other_settings_start_no_spare_before_the_next_use() {
+fn changed_settings_start_no_spare_before_the_next_use() {
     let mut state = state(Scope::Shared, 8);
     state.ran_before = true;
     let now = Instant::now();
@@ -157,12 +157,12 @@ fn other_settings_start_no_spare_before_the_next_use() {
 }
 
 #[test]
-fn who_began_a_start_that_no_call_needed_has_the_whole_time_to_wait_for_room() {
+fn a_caller_that_began_an_unneeded_start_can_still_wait_for_room() {
     let mut state = state(Scope::Shared, 2);
     let caller = Caller::anonymous();
     let now = Instant::now();
     let mut waiter = Waiter::new(&caller, now);
-    // As for a caller whose child another host uses; that child is gone when the start has failed.
+    // As for a caller whose child another host uses; that child is gone when the start fails.
     let start = begun(state.wait_for_start(&mut waiter, None, None, now));
     state.end_start(&start, Some(&no_room()), now);
     let again = begun(state.step(&mut waiter, now));
@@ -172,7 +172,7 @@ fn who_began_a_start_that_no_call_needed_has_the_whole_time_to_wait_for_room() {
 }
 
 #[tokio::test]
-async fn a_caller_waits_no_longer_than_two_seconds_for_a_child_apart_from_another_host() {
+async fn a_caller_waits_at_most_two_seconds_for_a_child_of_its_own() {
     let mut state = state(Scope::Shared, 2);
     let (child, _pipe) = without_process();
     let _call = child.open_call_of(&Caller::named());
@@ -189,20 +189,20 @@ async fn a_caller_waits_no_longer_than_two_seconds_for_a_child_apart_from_anothe
         other => panic!("{other:?}"),
     };
     assert_eq!(until(state.step(&mut waiter, now)), now + APART);
-    // Who comes later waits for the same start, no longer.
+    // A later caller waits for the same start, but no longer.
     let other = Caller::named();
     let later = now + APART / 2;
     assert_eq!(until(state.step(&mut Waiter::new(&other, later), later)), now + APART);
     let is_shared = |step| matches!(step, Step::Use(used) if Arc::ptr_eq(&used, &member));
     assert!(is_shared(state.step(&mut waiter, now + APART)));
-    // One that failed leaves them with the child that is there, and is not tried again at once.
+    // If it fails, callers share the existing child, and it is not retried at once.
     state.end_start(&start, Some(&no_room()), later);
     state.spares.failed(&no_room(), later);
     assert!(is_shared(state.step(&mut waiter, later)));
 }
 
 #[test]
-fn somebody_comes_back_for_spares_when_the_shortest_pause_is_over() {
+fn spares_are_checked_again_when_the_shortest_pause_is_over() {
     let mut state = state(Scope::Shared, 2);
     (state.settings.warm, state.wanted_spares, state.ran_before) = (1, 1, true);
     let now = Instant::now();
@@ -225,14 +225,14 @@ fn somebody_comes_back_for_spares_when_the_shortest_pause_is_over() {
     assert!(state.is_woken(soon));
     let spares = state.missing_spares(soon, || false).0;
     state.end_start(&spares[0], None, soon);
-    // Who was to come first has nothing to do any more, and leaves alone what others come for.
+    // The task that was replaced has nothing to do, and does not disturb others.
     assert!(!state.is_woken(in_minutes));
     assert_eq!(state.wake_at(Some(in_minutes)), Some(in_minutes));
     assert!(state.is_woken(in_minutes));
 }
 
 #[test]
-fn one_start_at_a_time_waits_for_what_cures_starts() {
+fn one_start_at_a_time_waits_for_a_retry_condition() {
     let mut state = state(Scope::Shared, 2);
     let mut first = state.await_cure();
     assert!(matches!(first.try_recv(), Err(oneshot::error::TryRecvError::Empty)));

@@ -1,4 +1,4 @@
-//! The Keychain of macOS.
+//! The macOS Keychain.
 
 use std::collections::BTreeMap;
 

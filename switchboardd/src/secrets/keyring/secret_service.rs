@@ -1,5 +1,5 @@
-//! The Secret Service of a Linux desktop, over the session's D-Bus. What goes over it is encrypted. A locked
-//! keyring asks the person to unlock it, as it does for every program.
+//! The Secret Service of a Linux desktop, over the session's D-Bus with an encrypted transport. A locked
+//! keyring asks the user to unlock it, as it does for every program.
 
 use std::collections::{BTreeMap, HashMap};
 

@@ -7,7 +7,7 @@ fn ours() -> Tree {
     Tree::Object(vec![command, ("args".to_owned(), Tree::List(Vec::new()))])
 }
 
-/// What becomes of a text, and that taking it out again gives the text.
+/// Checks the inserted text, and that removing the entry restores the original.
 #[track_caller]
 fn check(before: &str, after: &str) {
     let (found, depth) = insert(before, &["mcpServers"], KEY, &ours()).unwrap();
@@ -55,7 +55,7 @@ fn an_empty_file_becomes_a_whole_one() {
 }
 
 #[test]
-fn one_in_the_middle_goes_and_its_neighbours_stay() {
+fn removing_a_middle_member_keeps_its_neighbours() {
     let text = "{ \"mcpServers\": {\n  \"a\": 1, // a\n  \"switchboard\": {}, // ours\n  \"b\": 2\n} }";
     let rest = remove(text, &["mcpServers"], KEY, 1).unwrap().unwrap();
     assert_eq!(rest, "{ \"mcpServers\": {\n  \"a\": 1, // a // ours\n  \"b\": 2\n} }");
@@ -66,7 +66,7 @@ fn one_in_the_middle_goes_and_its_neighbours_stay() {
 }
 
 #[test]
-fn what_cannot_be_edited_is_told_with_its_place() {
+fn a_refusal_has_a_position() {
     for (text, at, why) in [
         ("{\n  \"a\": tru\n}", Some((2, 8)), "not valid JSON"),
         ("[]", Some((1, 1)), "must be a JSON object"),
@@ -131,7 +131,7 @@ fn documents() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn what_is_put_in_and_taken_out_leaves_no_trace(text in documents()) {
+    fn inserting_and_removing_restores_the_text(text in documents()) {
         let whole = root(&text).unwrap().unwrap();
         let names: Vec<_> = whole.properties.iter().map(|property| property.name.as_str().to_owned()).collect();
         let (after, depth) = insert(&text, &["mcpServers"], KEY, &ours()).unwrap();

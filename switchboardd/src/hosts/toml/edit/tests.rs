@@ -17,7 +17,7 @@ fn round(before: &str) -> String {
 }
 
 #[test]
-fn a_table_comes_at_the_end_and_goes_without_a_trace() {
+fn a_table_is_appended_and_removed_without_a_trace() {
     assert_eq!(
         round("model = \"m\" # mine\n\n[mcp_servers.a]\ncommand = \"x\"\n"),
         "model = \"m\" # mine\n\n[mcp_servers.a]\ncommand = \"x\"\n\n[mcp_servers.switchboard]\ncommand = \"/b/switchboard\"\nsupports_parallel_tool_calls = true\n"
@@ -30,14 +30,14 @@ fn a_table_comes_at_the_end_and_goes_without_a_trace() {
 }
 
 #[test]
-fn tables_that_the_host_added_go_too_and_the_next_ones_comment_stays() {
+fn removing_a_server_removes_its_subtables_and_keeps_the_next_comment() {
     let text = "[mcp_servers.switchboard]\ncommand = \"/s\"\n\n[mcp_servers.switchboard.tools.x]\napproval_mode = \"auto\"\n\n# next\n[tui]\ntheme = \"t\"\n";
     let (rest, _) = remove(text, KEY).unwrap().unwrap();
     assert_eq!(rest.trim_start(), "# next\n[tui]\ntheme = \"t\"\n");
 }
 
 #[test]
-fn what_is_no_table_of_its_own_is_left_to_its_person() {
+fn servers_without_their_own_table_are_refused() {
     round("mcp_servers.a.command = \"x\"\n");
     for text in ["mcp_servers = { a = { command = \"x\" } }\n", "mcp_servers = 1\n"] {
         assert!(insert(text, KEY, &ours()).unwrap_err().why.contains("by hand"), "{text}");

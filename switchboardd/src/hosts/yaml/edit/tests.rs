@@ -48,7 +48,7 @@ fn an_empty_file_becomes_a_whole_one() {
 }
 
 #[test]
-fn an_item_in_the_middle_goes_and_its_neighbours_stay() {
+fn removing_a_middle_item_keeps_its_neighbours() {
     let text = "mcpServers:\n  - name: a\n    command: x\n  # ours\n  -\n    name: switchboard\n    command: /s\n\n  # b\n  - name: b\n    command: y\n";
     let (rest, taken) = remove(text, KEY, true).unwrap().unwrap();
     assert_eq!(
@@ -63,7 +63,7 @@ fn an_item_in_the_middle_goes_and_its_neighbours_stay() {
 }
 
 #[test]
-fn what_cannot_be_edited_safely_is_left_alone() {
+fn text_that_cannot_be_edited_safely_is_refused() {
     for text in [
         "{name: x}\n",
         "mcpServers:\n  a:\n    command: x\n",
@@ -119,7 +119,7 @@ fn documents() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn what_is_put_in_and_taken_out_leaves_no_trace(text in documents()) {
+    fn inserting_and_removing_restores_the_text(text in documents()) {
         let (after, was_there) = insert(&text, &ours()).unwrap();
         let contents = super::super::read(&after).unwrap();
         prop_assert_eq!(contents.entries.iter().filter(|entry| entry.name == KEY).count(), 1);
